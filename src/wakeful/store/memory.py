@@ -1,0 +1,285 @@
+"""Layer 2. The store as plain dicts: the oracle that the others are compared with, and what tests run on."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from msgspec.structs import replace
+
+from wakeful.store.protocol import (
+    WHOLE_BYTES_MAX,
+    WHOLE_ROWS_MAX,
+    NodeRow,
+    Outcome,
+    Query,
+    Range,
+    ShardRow,
+)
+from wakeful.values.commits import SYSTEM, USER, Commit, Info, Loaded, Remembered, Slot
+from wakeful.values.errors import Fenced, StoreDown
+from wakeful.values.ids import SHARDS, ObjectId, shard_of
+from wakeful.values.runs import Entry
+from wakeful.values.timers import ALARM, Parked, Timer, TimerKey
+
+
+@dataclass
+class Disk:
+    """What survives a crash: hand the same one to the next `MemoryStore`."""
+
+    objects: dict[ObjectId, tuple[int, int]] = field(default_factory=dict)  # created_at, active_at
+    rows: dict[ObjectId, dict[Slot, bytes]] = field(default_factory=dict)
+    timers: dict[tuple[ObjectId, str], Timer] = field(default_factory=dict)
+    entries: dict[int, Entry] = field(default_factory=dict)
+    parked: dict[int, Parked] = field(default_factory=dict)
+    remembered: dict[tuple[ObjectId, str], Remembered] = field(default_factory=dict)
+    shards: dict[int, ShardRow] = field(default_factory=lambda: {n: ShardRow(n, None, 0) for n in range(SHARDS)})
+    nodes: dict[str, NodeRow] = field(default_factory=dict)
+    numbers: int = 0
+
+    def number(self) -> int:
+        self.numbers += 1
+        return self.numbers
+
+
+class MemoryStore:
+    """A store that answers at once and forgets with the process, unless its disk is passed on."""
+
+    shared = False
+    listens = False
+    local = True
+
+    def __init__(self, disk: Disk | None = None) -> None:
+        self.url = "memory:"
+        self.disk = disk or Disk()
+        self._open = False
+
+    async def open(self, *, now: int, readonly: bool = False) -> None:
+        self._open = True
+
+    async def close(self) -> None:
+        self._open = False
+
+    async def migrate(self, *, now: int) -> list[str]:
+        return []
+
+    async def join(self, row: NodeRow) -> None:
+        self._check()
+        known = self.disk.nodes.get(row.node)
+        self.disk.nodes[row.node] = replace(row, joined_at=known.joined_at) if known else row
+
+    async def leave(self, node: str) -> None:
+        self._check()
+        self.disk.nodes.pop(node, None)
+
+    async def nodes(self) -> list[NodeRow]:
+        self._check()
+        return sorted(self.disk.nodes.values(), key=lambda row: row.node)
+
+    async def claim(self, node: str, shards: Sequence[int], *, now: int) -> dict[int, int]:
+        self._check()
+        for n in shards:
+            self.disk.shards[n] = ShardRow(n, node, self.disk.shards[n].epoch + 1)
+        return {n: self.disk.shards[n].epoch for n in shards}
+
+    async def release(self, node: str, epochs: Mapping[int, int]) -> None:
+        self._check()
+        for n, epoch in epochs.items():
+            if self.disk.shards[n] == ShardRow(n, node, epoch):
+                self.disk.shards[n] = ShardRow(n, None, epoch)
+
+    async def owners(self) -> list[ShardRow]:
+        self._check()
+        return [self.disk.shards[n] for n in range(SHARDS)]
+
+    async def commit(self, node: str, commits: Sequence[Commit]) -> list[Outcome]:
+        self._check()
+        return [self._apply(node, commit) for commit in commits]
+
+    async def insert(self, timers: Sequence[Timer], *, now: int) -> None:
+        self._check()
+        for timer in timers:
+            self.disk.objects.setdefault(timer.id, (now, now))
+            self.disk.timers[timer.id, timer.name] = timer
+
+    async def load(self, ids: Sequence[ObjectId]) -> list[Loaded]:
+        self._check()
+        return [self._load(id) for id in ids]
+
+    async def read(self, id: ObjectId, space: int, keys: Sequence[str]) -> dict[str, bytes]:
+        self._check()
+        rows = self.disk.rows.get(id, {})
+        return {key: rows[space, key] for key in keys if (space, key) in rows}
+
+    async def scan(self, id: ObjectId, space: int, range: Range) -> list[tuple[str, bytes]]:
+        self._check()
+        first, last = range.first.encode(), None if range.last is None else range.last.encode()
+        found = sorted(
+            (key.encode(), key, value)
+            for (where, key), value in self.disk.rows.get(id, {}).items()
+            if where == space and key.encode() >= first and (last is None or key.encode() < last)
+        )
+        if range.reverse:
+            found.reverse()
+        return [(key, value) for _, key, value in found[: range.limit]]
+
+    async def recall(self, id: ObjectId, key: str, *, now: int) -> Remembered | None:
+        self._check()
+        found = self.disk.remembered.get((id, key))
+        return found if found and found.expires_at > now else None
+
+    async def timers(
+        self, shards: Sequence[int], *, after: TimerKey | None, until: int, limit: int
+    ) -> tuple[list[Timer], bool]:
+        self._check()
+        mine = set(shards)
+        found = sorted(
+            (
+                timer
+                for timer in self.disk.timers.values()
+                if timer.due_at <= until and (after is None or timer.sort_key > after) and shard_of(timer.id) in mine
+            ),
+            key=lambda timer: timer.sort_key,
+        )
+        return found[:limit], len(found) > limit
+
+    async def find_objects(self, query: Query) -> list[Info]:
+        self._check()
+        found = [
+            self._info(id)
+            for id in sorted(self.disk.objects, key=lambda id: (id.cls.encode(), id.key.encode()))
+            if _wanted(id, query) and (query.after is None or _bytes_of(id) > _bytes_of(ObjectId(*map(str, query.after))))
+        ]
+        return found[: query.limit]
+
+    async def find_timers(self, query: Query) -> list[Timer]:
+        self._check()
+        found = [
+            timer
+            for timer in sorted(self.disk.timers.values(), key=lambda timer: timer.sort_key)
+            if _wanted(timer.id, query)
+            and query.name in (None, timer.name)
+            and (query.after is None or timer.sort_key > query.after)
+        ]
+        return found[: query.limit]
+
+    async def find_entries(self, query: Query) -> list[tuple[int, Entry]]:
+        self._check()
+        found = [
+            (number, entry)
+            for number, entry in sorted(self.disk.entries.items(), reverse=True)
+            if _wanted(entry.id, query)
+            and query.name in (None, entry.name)
+            and (query.after is None or (number,) < query.after)
+        ]
+        return found[: query.limit]
+
+    async def find_parked(self, query: Query) -> list[Parked]:
+        self._check()
+        found = [
+            parked
+            for number, parked in sorted(self.disk.parked.items())
+            if _wanted(parked.timer.id, query)
+            and query.name in (None, parked.timer.name)
+            and (query.after is None or (number,) > query.after)
+        ]
+        return found[: query.limit]
+
+    async def count(self, what: Literal["objects", "timers", "entries", "parked"], *, cls: str | None = None) -> int:
+        self._check()
+        ids: dict[str, list[ObjectId]] = {
+            "objects": list(self.disk.objects),
+            "timers": [id for id, _ in self.disk.timers],
+            "entries": [entry.id for entry in self.disk.entries.values()],
+            "parked": [parked.timer.id for parked in self.disk.parked.values()],
+        }
+        return sum(1 for id in ids[what] if cls in (None, id.cls))
+
+    async def known_classes(self) -> list[str]:
+        self._check()
+        return sorted({id.cls for id in self.disk.objects})
+
+    async def prune(
+        self, *, now: int, entries_before: int, crowded: Sequence[tuple[ObjectId, str, int]], limit: int
+    ) -> int:
+        self._check()
+        old = [slot for slot, answer in self.disk.remembered.items() if answer.expires_at <= now][:limit]
+        for slot in old:
+            del self.disk.remembered[slot]
+        going = [n for n, entry in self.disk.entries.items() if entry.finished_at < entries_before][:limit]
+        for id, name, keep in crowded:
+            numbers = [n for n, entry in sorted(self.disk.entries.items()) if (entry.id, entry.name) == (id, name)]
+            going += numbers[: max(0, len(numbers) - keep)]
+        gone = set(going)
+        for number in gone:
+            del self.disk.entries[number]
+        return len(old) + len(gone)
+
+    def watch(self, hint: Callable[[Sequence[int]], None]) -> None:
+        """Nobody else can change it."""
+
+    def _check(self) -> None:
+        if not self._open:
+            raise StoreDown("the memory store is closed")
+
+    def _apply(self, node: str, commit: Commit) -> Outcome:
+        shard = self.disk.shards[commit.shard]
+        if shard.owner != node or shard.epoch != commit.epoch:
+            return Fenced(commit.shard, commit.epoch)
+        disk, id = self.disk, commit.id
+        if commit.must_sync:
+            created_at, _ = disk.objects.get(id, (commit.now, 0))
+            disk.objects[id] = (created_at, commit.now)
+        rows = disk.rows.setdefault(id, {})
+        if commit.wipe:
+            for slot in [slot for slot in rows if slot[0] == USER]:
+                del rows[slot]
+        for slot in commit.deletes:
+            rows.pop(slot, None)
+        rows.update(commit.puts)
+        for name, seq in commit.clears:
+            timer = disk.timers.get((id, name))
+            if timer and seq in (0, timer.seq):
+                del disk.timers[id, name]
+        for timer in commit.sets:
+            disk.timers[id, timer.name] = timer
+        for start in commit.starts:
+            timer = disk.timers.get((id, start.name))
+            if timer and timer.seq == start.seq:
+                disk.timers[id, start.name] = replace(timer, started=commit.epoch, crashes=start.crashes)
+        for entry in commit.entries:
+            disk.entries[disk.number()] = entry
+        for parked in commit.parks:
+            number = disk.number()
+            disk.parked[number] = replace(parked, number=number)
+        for number in commit.unparks:
+            disk.parked.pop(number, None)
+        if commit.remember:
+            disk.remembered[id, commit.remember.key] = commit.remember
+        return None
+
+    def _info(self, id: ObjectId) -> Info:
+        created_at, active_at = self.disk.objects[id]
+        rows = self.disk.rows.get(id, {})
+        size = sum(len(key.encode()) + len(value) for (_, key), value in rows.items())
+        return Info(id, created_at, active_at, len(rows), size)
+
+    def _load(self, id: ObjectId) -> Loaded:
+        if id not in self.disk.objects:
+            return Loaded(None, None, {}, True)
+        info = self._info(id)
+        rows = self.disk.rows.get(id, {})
+        whole = info.rows <= WHOLE_ROWS_MAX and info.bytes <= WHOLE_BYTES_MAX
+        kept = dict(rows) if whole else {slot: value for slot, value in rows.items() if slot == (SYSTEM, "state")}
+        return Loaded(info, self.disk.timers.get((id, ALARM)), kept, whole)
+
+
+def _wanted(id: ObjectId, query: Query) -> bool:
+    return (
+        query.cls in (None, id.cls)
+        and query.key in (None, id.key)
+        and (query.key_contains is None or query.key_contains in id.key)
+    )
+
+
+def _bytes_of(id: ObjectId) -> tuple[bytes, bytes]:
+    return id.cls.encode(), id.key.encode()

@@ -1,0 +1,186 @@
+"""Layer 2. The seam: what must a store be able to do?
+
+About a dozen verbs. A store never asks the time (`now` is passed in), never decides policy, and
+says what it can do (`shared`, `listens`, `local`) instead of being guessed at. Whatever stops a
+store from answering is raised as `StoreDown`; a commit whose outcome can't be known as
+`OutcomeUnknown`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+from wakeful.values.commits import Commit, Info, Loaded, Remembered
+from wakeful.values.errors import BadInput, Fenced, StoreError
+from wakeful.values.ids import ObjectId
+from wakeful.values.runs import Entry
+from wakeful.values.timers import Parked, Timer, TimerKey
+
+# An object with at most this many rows and bytes is loaded whole when it wakes.
+WHOLE_ROWS_MAX = 16
+WHOLE_BYTES_MAX = 16_384
+
+Outcome = None | Fenced | StoreError | BadInput
+
+
+class Range(Struct, frozen=True):
+    """A slice of an object's keys in UTF-8 byte order, already normalised: `first` inclusive, `last` exclusive."""
+
+    first: str = ""
+    last: str | None = None
+    reverse: bool = False
+    limit: int | None = None
+
+
+class NodeRow(Struct, frozen=True):
+    """A node as the store knows it. `address` is where it takes calls, empty if nowhere."""
+
+    node: str
+    address: str
+    joined_at: int
+    lease_until: int
+    about: str  # host, process and program, for people
+
+
+class ShardRow(Struct, frozen=True):
+    shard: int
+    owner: str | None
+    epoch: int
+
+
+class Query(Struct, frozen=True, kw_only=True):
+    """A page of what people look for. Fields that are None don't filter."""
+
+    cls: str | None = None
+    key: str | None = None
+    key_contains: str | None = None  # case-sensitive part of the key
+    name: str | None = None  # timer or ledger name
+    limit: int = 100
+    after: tuple[object, ...] | None = None  # the `cursor` of the last row of the page before
+
+
+class Store(Protocol):
+    """Rows of objects, timers, ledger, nodes and shards, in one place that survives."""
+
+    url: str  # as given by the user, without a password
+    shared: bool  # several processes may own shards of it at once
+    listens: bool  # `watch` delivers hints by itself
+    local: bool  # reads don't leave the process, so gathering them gains nothing
+
+    async def open(self, *, now: int, readonly: bool = False) -> None:
+        """Connect, and make the schema if the store is empty; `SchemaTooOld`/`SchemaTooNew` if it is another version's.
+
+        `readonly` takes no ownership, so that a second process can look.
+        """
+        ...
+
+    async def close(self) -> None: ...
+
+    async def migrate(self, *, now: int) -> list[str]:
+        """Bring the schema up to date; the names of the migrations that were applied."""
+        ...
+
+    # nodes and shards
+
+    async def join(self, row: NodeRow) -> None:
+        """Enter the node, or renew its lease."""
+        ...
+
+    async def leave(self, node: str) -> None: ...
+
+    async def nodes(self) -> list[NodeRow]: ...
+
+    async def claim(self, node: str, shards: Sequence[int], *, now: int) -> dict[int, int]:
+        """Become the owner of these shards, whoever has them, raising each epoch; the new epochs.
+
+        Waits for commits in flight on them; every commit with an older epoch fails from here on.
+        """
+        ...
+
+    async def release(self, node: str, epochs: Mapping[int, int]) -> None:
+        """Give up the shards that are still owned at these epochs."""
+        ...
+
+    async def owners(self) -> list[ShardRow]:
+        """All 256 rows in order; never claimed ones have owner None and epoch 0."""
+        ...
+
+    # the one write
+
+    async def commit(self, node: str, commits: Sequence[Commit]) -> list[Outcome]:
+        """Make each commit durable and atomic on its own, all in one physical commit.
+
+        One outcome per commit, in order: None when it is on disk, `Fenced` when its shard is not
+        owned by `node` at its epoch, another error when it alone is invalid. A later commit of the
+        same object is applied on top of the earlier one, and fails if that failed.
+        When no commit has `must_sync`, surviving the death of the process is enough.
+        """
+        ...
+
+    async def insert(self, timers: Sequence[Timer], *, now: int) -> None:
+        """Add timers from outside a turn, all or none; one of an existing name is replaced. Creates missing objects."""
+        ...
+
+    # an object's rows
+
+    async def load(self, ids: Sequence[ObjectId]) -> list[Loaded]:
+        """What each object needs to wake, in order, in one round trip."""
+        ...
+
+    async def read(self, id: ObjectId, space: int, keys: Sequence[str]) -> dict[str, bytes]: ...
+
+    async def scan(self, id: ObjectId, space: int, range: Range) -> list[tuple[str, bytes]]:
+        """Rows in UTF-8 byte order of their keys (or its reverse), within the range."""
+        ...
+
+    async def recall(self, id: ObjectId, key: str, *, now: int) -> Remembered | None:
+        """The remembered answer of an unexpired request key."""
+        ...
+
+    # timers
+
+    async def timers(
+        self, shards: Sequence[int], *, after: TimerKey | None, until: int, limit: int
+    ) -> tuple[list[Timer], bool]:
+        """The earliest timers of these shards due at or before `until`, in firing order, past `after`; and whether there are more.
+
+        When there are more, the list is everything up to its own last row (it may be shorter than `limit`).
+        """
+        ...
+
+    # for people; none of these wakes anything
+
+    async def find_objects(self, query: Query) -> list[Info]:
+        """By class, then key (byte order); cursor (cls, key)."""
+        ...
+
+    async def find_timers(self, query: Query) -> list[Timer]:
+        """In firing order; cursor (due_at, -priority, seq)."""
+        ...
+
+    async def find_entries(self, query: Query) -> list[tuple[int, Entry]]:
+        """Newest first, with their numbers; cursor (number,)."""
+        ...
+
+    async def find_parked(self, query: Query) -> list[Parked]:
+        """Oldest first; cursor (number,)."""
+        ...
+
+    async def count(self, what: Literal["objects", "timers", "entries", "parked"], *, cls: str | None = None) -> int: ...
+
+    async def known_classes(self) -> list[str]:
+        """Every class that has an object in the store."""
+        ...
+
+    # upkeep
+
+    async def prune(
+        self, *, now: int, entries_before: int, crowded: Sequence[tuple[ObjectId, str, int]], limit: int
+    ) -> int:
+        """Drop what is past keeping, at most about `limit` rows: remembered answers that expired, ledger rows finished before `entries_before`, and, per crowded (object, name, keep), all but the newest `keep`. How many went."""
+        ...
+
+    def watch(self, hint: Callable[[Sequence[int]], None]) -> None:
+        """Call `hint(shards)` when another process changed timers there. A store that can't (`listens` is False) does nothing."""
+        ...

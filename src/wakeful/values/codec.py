@@ -1,0 +1,231 @@
+"""Layer 0. How do values become bytes, and exactly the same values again?
+
+MessagePack behind one version byte. What MessagePack lacks travels as extension types, so that any
+language can read it; nothing is ever executed on the way in. Dataclasses and structs carry the name
+of their type and are rebuilt only from a type this process has already loaded.
+"""
+
+import dataclasses
+import sys
+from collections.abc import Callable
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import msgspec
+
+from wakeful.values.errors import BadValue, Undecodable
+
+VERSION = b"\x01"
+
+# Extension numbers are for ever: add, never renumber.
+_BIGINT, _DATETIME, _DATE, _TIME, _TIMEDELTA, _UUID, _DECIMAL, _TUPLE, _SET, _FROZENSET, _TYPED, _MAP = range(1, 13)
+
+
+
+
+def encode(value: object) -> bytes:
+    """The value as bytes; `BadValue` names the part that can't be."""
+    try:
+        return VERSION + _encoder.encode(_lower(value))
+    except BadValue as error:
+        raise BadValue(f"{_blame(value)} {error.message}", code=error.code) from None
+    except (OverflowError, UnicodeEncodeError) as error:
+        raise BadValue(f"value can't be encoded: {error}", code="value.encode") from None
+    except RecursionError:
+        raise BadValue("value is nested too deeply, or contains itself", code="value.depth") from None
+
+
+def decode(data: bytes) -> Any:
+    """The value that `encode` was given, equal and of the same types."""
+    if data[:1] != VERSION:
+        raise Undecodable(
+            f"stored value has format {data[:1]!r}, this version reads {VERSION!r}; upgrade Wakeful", code="value.version"
+        )
+    try:
+        return _decoder.decode(memoryview(data)[1:])
+    except msgspec.DecodeError as error:
+        raise Undecodable(f"stored value is damaged: {error}", code="value.damaged") from None
+
+
+def copied(value: Any) -> Any:
+    """What a value becomes on its way through the codec; immutable scalars skip the trip."""
+    if type(value) in _PLAIN:
+        return value
+    return decode(encode(value))
+
+
+def _lower(value: Any) -> Any:
+    """The value in terms that MessagePack carries exactly; the same object where nothing had to change."""
+    kind = type(value)
+    if kind is int:
+        return value if _INT64_MIN <= value <= _UINT64_MAX else _ext(_BIGINT, _int_bytes(value))
+    if kind in _FAST:
+        return value
+    if kind is list:
+        return [item if type(item) in _FAST else _lower(item) for item in value]
+    if kind is dict:
+        pairs = [
+            (key if type(key) in _FAST else _lower(key), item if type(item) in _FAST else _lower(item))
+            for key, item in value.items()
+        ]
+        if all(type(key) in _PLAIN for key, _ in pairs):
+            return dict(pairs)
+        return _ext(_MAP, pairs)
+    lower = _LOWER.get(kind)
+    if lower is not None:
+        return lower(value)
+    names = _field_names(kind)
+    if names is None:
+        raise BadValue(
+            f"is a {kind.__module__}.{kind.__qualname__}, which is not plain data; store None, bool, int, float, str, "
+            "bytes, datetime, date, time, timedelta, UUID, Decimal, list, tuple, set, dict, dataclass or msgspec.Struct",
+            code="value.type",
+        )
+    fields = {name: _lower(getattr(value, name)) for name in names}
+    return _ext(_TYPED, [f"{kind.__module__}:{kind.__qualname__}", fields])
+
+
+def _field_names(kind: Any) -> list[str] | None:
+    if dataclasses.is_dataclass(kind):
+        return [field.name for field in dataclasses.fields(kind)]
+    if issubclass(kind, msgspec.Struct):
+        return list(kind.__struct_fields__)
+    return None
+
+
+def _blame(value: Any, path: str = "value") -> str:
+    """The path to the first part that `_lower` refuses. Only walked when it did."""
+    parts: list[tuple[str, Any]] = []
+    if isinstance(value, dict):
+        parts = [(f"key {key!r} of {path}", key) for key in value] + [(f"{path}[{key!r}]", value[key]) for key in value]
+    elif isinstance(value, list | tuple | set | frozenset):
+        parts = [(f"{path}[{i}]", item) for i, item in enumerate(value)]
+    elif names := _field_names(type(value)):
+        parts = [(f"{path}.{name}", getattr(value, name)) for name in names]
+    for deeper, part in parts:
+        try:
+            _lower(part)
+        except BadValue:
+            return _blame(part, deeper)
+    return path
+
+
+def _ext(number: int, inner: Any) -> msgspec.msgpack.Ext:
+    return msgspec.msgpack.Ext(number, _encoder.encode(inner))
+
+
+def _int_bytes(value: int) -> bytes:
+    return value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True)
+
+
+def _lower_datetime(value: datetime) -> Any:
+    zone = value.tzinfo
+    if isinstance(zone, ZoneInfo) and zone.key:
+        return _ext(_DATETIME, [value.replace(tzinfo=None, fold=0).isoformat(), zone.key, value.fold])
+    if zone is None or isinstance(zone, timezone):
+        return _ext(_DATETIME, [value.replace(fold=0).isoformat(), None, value.fold])
+    raise BadValue(f"has the time zone {zone!r}; use zoneinfo.ZoneInfo or datetime.timezone", code="value.zone")
+
+
+def _raise_datetime(inner: list[Any]) -> datetime:
+    text, zone, fold = inner
+    value = datetime.fromisoformat(text).replace(fold=fold)
+    if zone is None:
+        return value
+    try:
+        return value.replace(tzinfo=ZoneInfo(zone))
+    except (ZoneInfoNotFoundError, ValueError):
+        raise Undecodable(f"time zone {zone!r} is not known here; install tzdata", code="value.zone") from None
+
+
+def _lower_time(value: time) -> Any:
+    if value.tzinfo is not None and not isinstance(value.tzinfo, timezone):
+        raise BadValue("is a time of day with a named zone; store the zone beside it", code="value.zone")
+    return _ext(_TIME, [value.replace(fold=0).isoformat(), value.fold])
+
+
+def _lower_members(number: int) -> Callable[[Any], Any]:
+    return lambda value: _ext(number, [_lower(item) for item in value])
+
+
+def _raise_typed(inner: list[Any]) -> Any:
+    name, fields = inner
+    kind = _find_type(name)
+    try:
+        if not dataclasses.is_dataclass(kind):
+            return kind(**{k: v for k, v in fields.items() if k in kind.__struct_fields__})
+        known = {field.name: field for field in dataclasses.fields(kind)}
+        value = kind(**{k: v for k, v in fields.items() if k in known and known[k].init})
+        for key, item in fields.items():
+            if key in known and not known[key].init:
+                object.__setattr__(value, key, item)
+        return value
+    except TypeError as error:
+        raise Undecodable(f"a stored {name} no longer fits its class: {error}; give new fields a default", code="value.type") from None
+
+
+def _find_type(name: str) -> Any:
+    """A dataclass or struct of that name among what is already imported; never imports, never takes anything else."""
+    module, _, path = name.partition(":")
+    # A program started as a script calls its own module __main__, and the same file imported does not.
+    for candidate in (module, "__main__", *_homes):
+        found: Any = sys.modules.get(candidate)
+        for part in path.split("."):
+            found = getattr(found, part, None)
+        if isinstance(found, type) and (dataclasses.is_dataclass(found) or issubclass(found, msgspec.Struct)):
+            return found
+    raise Undecodable(f"stored value is a {name}, which is not loaded here; import its module first", code="value.type")
+
+
+def look_in(module: str) -> None:
+    """Let stored dataclasses be found in this module too, under whatever name it had when they were written."""
+    if module not in _homes:
+        _homes.append(module)
+
+
+_homes: list[str] = []
+_PLAIN = frozenset({type(None), bool, int, float, str, bytes})
+_FAST = frozenset({type(None), bool, float, str, bytes})
+_INT64_MIN, _UINT64_MAX = -(2**63), 2**64 - 1
+
+_LOWER: dict[type, Callable[[Any], Any]] = {
+    datetime: _lower_datetime,
+    date: lambda value: _ext(_DATE, value.isoformat()),
+    time: _lower_time,
+    timedelta: lambda value: _ext(_TIMEDELTA, [value.days, value.seconds, value.microseconds]),
+    UUID: lambda value: _ext(_UUID, value.bytes),
+    Decimal: lambda value: _ext(_DECIMAL, str(value)),
+    bytearray: lambda value: bytes(value),
+    tuple: _lower_members(_TUPLE),
+    set: _lower_members(_SET),
+    frozenset: _lower_members(_FROZENSET),
+}
+
+_RAISE: dict[int, Callable[[Any], Any]] = {
+    _BIGINT: lambda inner: int.from_bytes(inner, "big", signed=True),
+    _DATETIME: _raise_datetime,
+    _DATE: date.fromisoformat,
+    _TIME: lambda inner: time.fromisoformat(inner[0]).replace(fold=inner[1]),
+    _TIMEDELTA: lambda inner: timedelta(*inner),
+    _UUID: lambda inner: UUID(bytes=inner),
+    _DECIMAL: Decimal,
+    _TUPLE: tuple,
+    _SET: set,
+    _FROZENSET: frozenset,
+    _TYPED: _raise_typed,
+    _MAP: lambda inner: {key: item for key, item in inner},
+}
+
+
+def _raise_ext(number: int, data: memoryview) -> Any:
+    raise_ = _RAISE.get(number)
+    if raise_ is None:
+        raise Undecodable(f"stored value has extension type {number}, which this version does not know; upgrade Wakeful")
+    return raise_(_decoder.decode(data))
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(ext_hook=_raise_ext)

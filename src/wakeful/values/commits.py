@@ -1,0 +1,87 @@
+"""Layer 0. What does the end of a turn say to the store?"""
+
+from msgspec import Struct
+
+from wakeful.values.ids import ObjectId
+from wakeful.values.runs import Entry
+from wakeful.values.timers import Parked, Timer
+
+# Two key spaces per object: what the class's own code stores, and what Wakeful keeps beside it
+# (typed state, later the features' rows), which `list` and `delete_all` never touch.
+USER = 0
+SYSTEM = 1
+Slot = tuple[int, str]  # (space, key)
+
+
+class Remembered(Struct, frozen=True, gc=False):
+    """The first answer to a request key, to be given again instead of running again."""
+
+    key: str
+    fingerprint: bytes  # of the method and arguments: the same key for another call is an error
+    answer: bytes
+    expires_at: int
+
+
+class Start(Struct, frozen=True, gc=False):
+    """A note that a timer is about to run, so that a crash of the process can be laid at its door."""
+
+    name: str
+    seq: int
+    crashes: int
+
+
+class Commit(Struct, gc=False, kw_only=True):
+    """One atomic step of one object, fenced by the epoch of its shard.
+
+    Applied in this order: `wipe`, `deletes`, `puts`, `clears`, `sets`, `starts`, then the rest.
+    """
+
+    id: ObjectId
+    shard: int
+    epoch: int
+    now: int
+    wipe: bool = False  # drop every USER row first
+    puts: dict[Slot, bytes] = {}
+    deletes: list[Slot] = []
+    sets: list[Timer] = []  # insert, or replace the timer of that name
+    clears: list[tuple[str, int]] = []  # name and seq: only that very setting is removed; seq 0: any
+    starts: list[Start] = []
+    entries: list[Entry] = []
+    parks: list[Parked] = []
+    unparks: list[int] = []  # numbers of parked rows to remove
+    remember: Remembered | None = None
+
+    @property
+    def must_sync(self) -> bool:
+        """False when losing it in a power cut harms nothing: a bare start note only has to outlive the process."""
+        return bool(
+            self.puts
+            or self.deletes
+            or self.wipe
+            or self.sets
+            or self.clears
+            or self.entries
+            or self.parks
+            or self.unparks
+            or self.remember
+            or not self.starts
+        )
+
+
+class Info(Struct, frozen=True, gc=False):
+    """What a store keeps about every object; rows and bytes count the USER and SYSTEM rows."""
+
+    id: ObjectId
+    created_at: int
+    active_at: int
+    rows: int
+    bytes: int
+
+
+class Loaded(Struct, frozen=True, gc=False):
+    """What an object needs in order to wake: None as `info` means that it never wrote anything."""
+
+    info: Info | None
+    alarm: Timer | None
+    rows: dict[Slot, bytes]  # its state row, and all its rows when they are few
+    complete: bool  # `rows` is everything the object has

@@ -1,0 +1,187 @@
+"""Layer 0. Everything that can go wrong, as one tree.
+
+WakefulError
+├── BadInput                    the call itself was wrong; nothing was done
+│   ├── BadName                 a class name, key or method name that can't be one
+│   ├── BadTime                 a naive, NaN, infinite, zero, past-the-limit or wrongly typed time
+│   ├── BadValue                a value that can't be stored or sent (says which part)
+│   ├── BadOption               an option or a combination of options that makes no sense
+│   ├── LimitExceeded           a named limit, and by how much it was passed
+│   ├── UnknownClass            no class of that name is registered here
+│   ├── UnknownMethod           the class has no such method, or not for callers outside
+│   └── NoAlarmHandler          set_alarm on a class without `async def alarm`
+├── CallFailed                  the call was made and did not succeed
+│   ├── TurnFailed              the object's code raised where its error type can't be had (remote text attached)
+│   ├── DeadlineExceeded        it took longer than its deadline; the turn was rolled back
+│   ├── Reentrancy              a cycle of calls (A → B → A), with the chain
+│   ├── ReadOnly                a @reader tried to write
+│   ├── TurnOver                storage used when no turn of the object is running
+│   └── KeyTaken                a request key used again for another call
+├── Conflict                    an operator's action that the present state does not allow
+├── Unavailable                 ours, not yours: store or node can't answer now; try again
+│   ├── StoreDown               the store can't be reached or can't write
+│   ├── OutcomeUnknown          the connection broke while committing; retry with a request key
+│   └── NotRunning              the app or node is not started, or stopping
+└── StoreError                  the store is there and can't be used as it is
+    ├── BadUrl                  not a store URL
+    ├── MissingExtra            an optional dependency is not installed
+    ├── FileOwned               another process owns the SQLite file (names it)
+    ├── NotADatabase            the file is something else
+    ├── SchemaTooNew            made by a newer Wakeful
+    ├── SchemaTooOld            needs `wakeful migrate`
+    └── Undecodable             stored bytes that can't become a value again
+
+BaseException
+└── Fenced                      this node lost the object's shard; user code must not catch it
+"""
+
+from typing import ClassVar
+
+
+class WakefulError(Exception):
+    """Root of all errors; `code` is stable and made for programs, the message for people."""
+
+    code: str = "error"
+    default_code: ClassVar[str] = "error"
+
+    def __init__(self, message: str = "", *, code: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code or self.default_code
+
+    def __str__(self) -> str:
+        return f"{self.message} [{self.code}]"
+
+
+class BadInput(WakefulError):
+    default_code = "input"
+
+
+class BadName(BadInput, ValueError):
+    default_code = "name"
+
+
+class BadTime(BadInput, ValueError):
+    default_code = "time"
+
+
+class BadValue(BadInput, TypeError):
+    default_code = "value"
+
+
+class BadOption(BadInput, ValueError):
+    default_code = "option"
+
+
+class LimitExceeded(BadInput, ValueError):
+    default_code = "limit"
+
+
+class UnknownClass(BadInput, LookupError):
+    default_code = "class.unknown"
+
+
+class UnknownMethod(BadInput, AttributeError):
+    default_code = "method.unknown"
+
+
+class NoAlarmHandler(BadInput, TypeError):
+    default_code = "alarm.handler"
+
+
+class CallFailed(WakefulError):
+    default_code = "call"
+
+
+class TurnFailed(CallFailed):
+    """The object's code raised; `remote_type` and `remote_traceback` say what and where."""
+
+    default_code = "turn.failed"
+
+    def __init__(self, message: str, *, remote_type: str, remote_traceback: str, code: str | None = None) -> None:
+        super().__init__(message, code=code)
+        self.remote_type = remote_type
+        self.remote_traceback = remote_traceback
+
+
+class DeadlineExceeded(CallFailed, TimeoutError):
+    default_code = "call.deadline"
+
+
+class Reentrancy(CallFailed):
+    default_code = "call.cycle"
+
+
+class ReadOnly(CallFailed):
+    default_code = "turn.reader"
+
+
+class TurnOver(CallFailed):
+    default_code = "turn.over"
+
+
+class KeyTaken(CallFailed):
+    default_code = "request.key"
+
+
+class Conflict(WakefulError):
+    default_code = "conflict"
+
+
+class Unavailable(WakefulError):
+    default_code = "unavailable"
+
+
+class StoreDown(Unavailable):
+    default_code = "store.down"
+
+
+class OutcomeUnknown(Unavailable):
+    default_code = "commit.unknown"
+
+
+class NotRunning(Unavailable):
+    default_code = "node.stopped"
+
+
+class StoreError(WakefulError):
+    default_code = "store"
+
+
+class BadUrl(StoreError, ValueError):
+    default_code = "store.url"
+
+
+class MissingExtra(StoreError, ImportError):
+    default_code = "store.extra"
+
+
+class FileOwned(StoreError):
+    default_code = "store.owned"
+
+
+class NotADatabase(StoreError):
+    default_code = "store.file"
+
+
+class SchemaTooNew(StoreError):
+    default_code = "store.newer"
+
+
+class SchemaTooOld(StoreError):
+    default_code = "store.older"
+
+
+class Undecodable(StoreError, ValueError):
+    default_code = "store.value"
+
+
+class Fenced(BaseException):
+    """This node no longer owns the shard it tried to commit to; derives from BaseException so that `except Exception` in user code can't swallow it."""
+
+    code = "shard.fenced"
+
+    def __init__(self, shard: int, epoch: int) -> None:
+        super().__init__(f"shard {shard} is no longer owned at epoch {epoch}; its objects wake elsewhere [{self.code}]")
+        self.shard = shard
+        self.epoch = epoch

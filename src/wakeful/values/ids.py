@@ -1,0 +1,61 @@
+"""Layer 0. Which object is meant, and in which shard does it live?"""
+
+import re
+from typing import NamedTuple
+from zlib import crc32
+
+from wakeful.values.errors import BadName
+
+SHARDS = 256
+CLASS_BYTES_MAX = 64
+# Class, key and storage key together must fit one PostgreSQL index row (2,704 bytes).
+KEY_BYTES_MAX = 512
+
+_CLASS = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+class ObjectId(NamedTuple):
+    """A class name and a key: the identity of one object in the whole deployment."""
+
+    cls: str
+    key: str
+
+    def __str__(self) -> str:
+        return f"{self.cls}/{self.key}"
+
+
+def shard_of(id: ObjectId) -> int:
+    """The object's shard; the same on every store, platform and version, for ever."""
+    return crc32(f"{id.cls}\0{id.key}".encode()) % SHARDS
+
+
+def check_class(name: object) -> str:
+    """A class name that is safe in URLs, SQL and logs, or `BadName`."""
+    if not isinstance(name, str) or not _CLASS.fullmatch(name):
+        raise BadName(
+            f"class name {name!r}: use a letter or underscore, then letters, digits, '_', '.', '-', "
+            f"at most {CLASS_BYTES_MAX} in all",
+            code="name.class",
+        )
+    return name
+
+
+def check_key(cls: str, key: object) -> str:
+    """An object key as every store can hold it, or `BadName`."""
+    if not isinstance(key, str):
+        raise BadName(f"key of a {cls} must be text, not {type(key).__name__}", code="name.key")
+    if not key:
+        raise BadName(f"key of a {cls} is empty; give the object a name", code="name.key")
+    try:
+        size = len(key.encode())
+    except UnicodeEncodeError:
+        raise BadName(f"key {key!r} of a {cls} is not valid Unicode text", code="name.key") from None
+    if size > KEY_BYTES_MAX:
+        raise BadName(
+            f"key {key[:32]!r}… of a {cls} has {size} bytes, {size - KEY_BYTES_MAX} more than the limit of {KEY_BYTES_MAX}",
+            code="name.key",
+        )
+    if _CONTROL.search(key):
+        raise BadName(f"key {key!r} of a {cls} has a control character; leave it out", code="name.key")
+    return key

@@ -1,0 +1,74 @@
+"""Layer 0. What happened to one attempt of one timer, as the ledger keeps it and as people see it."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from hashlib import blake2b
+from typing import Literal
+
+from msgspec import Struct
+
+from wakeful.values.ids import ObjectId
+from wakeful.values.timers import Timer
+from wakeful.values.times import to_datetime
+
+Verdict = Literal["run", "failed", "skipped", "too_late", "coalesced", "overlap", "paused", "gap"]
+
+
+class Entry(Struct, frozen=True, gc=False):
+    """One row of the ledger; times in milliseconds UTC."""
+
+    id: ObjectId
+    name: str
+    run_id: str
+    nominal_at: int
+    fired_at: int
+    finished_at: int
+    attempt: int
+    verdict: Verdict
+    node: str
+    error: str | None = None
+    missed: int = 0
+    is_backfill: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One attempt as people see it. `id` is the same for every attempt and redelivery of one occurrence, so it makes outside effects idempotent."""
+
+    id: str
+    name: str
+    nominal_at: datetime
+    fired_at: datetime
+    finished_at: datetime | None
+    attempt: int
+    verdict: Verdict | None
+    error: str | None = None
+    missed: int = 0
+    is_backfill: bool = False
+
+    @property
+    def lateness(self) -> timedelta:
+        """How long after its nominal time it began."""
+        return self.fired_at - self.nominal_at
+
+    @classmethod
+    def of(cls, entry: Entry) -> "Run":
+        """The ledger row, for people."""
+        return cls(
+            id=entry.run_id,
+            name=entry.name,
+            nominal_at=to_datetime(entry.nominal_at),
+            fired_at=to_datetime(entry.fired_at),
+            finished_at=to_datetime(entry.finished_at),
+            attempt=entry.attempt,
+            verdict=entry.verdict,
+            error=entry.error,
+            missed=entry.missed,
+            is_backfill=entry.is_backfill,
+        )
+
+
+def run_id(timer: Timer) -> str:
+    """Stable over retries, crashes and takeovers of one setting of a timer; different for every other."""
+    text = f"{timer.id.cls}\0{timer.id.key}\0{timer.name}\0{timer.seq}"
+    return blake2b(text.encode(), digest_size=12).hexdigest()

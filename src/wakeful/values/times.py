@@ -1,0 +1,90 @@
+"""Layer 0. How do the times that people write become milliseconds, and back?"""
+
+import math
+import re
+from datetime import UTC, datetime, timedelta
+
+from wakeful.values.errors import BadTime
+
+# 9999-01-01: past it `datetime` can't hold the answer. (workerd stops in 2189.)
+LATEST_MS = 253_370_764_800_000
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
+_UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+
+Duration = timedelta | float | int | str
+"""A length of time at the edge: a timedelta, a number of seconds, or text like "5m", "1h30m", "250ms"."""
+
+
+def to_datetime(ms: int) -> datetime:
+    """Milliseconds UTC as an aware datetime, exactly."""
+    return _EPOCH + timedelta(milliseconds=ms)
+
+
+def from_datetime(when: datetime) -> int:
+    """An aware datetime as whole milliseconds UTC; a naive one is an error that says how to fix it."""
+    if when.tzinfo is None or when.utcoffset() is None:
+        raise BadTime(
+            f"{when.isoformat()} has no time zone; use datetime.now(UTC), .astimezone() or tzinfo=ZoneInfo('…')",
+            code="time.naive",
+        )
+    return (when - _EPOCH) // timedelta(milliseconds=1)
+
+
+def instant_ms(when: object, now: int) -> int:
+    """An instant given as epoch milliseconds, aware datetime or timedelta from now; the past means now."""
+    if isinstance(when, bool) or not isinstance(when, int | float | datetime | timedelta):
+        raise BadTime(
+            f"{when!r} is not a time; give epoch milliseconds, an aware datetime or a timedelta from now",
+            code="time.type",
+        )
+    if isinstance(when, datetime):
+        at = from_datetime(when)
+    elif isinstance(when, timedelta):
+        at = now + when // timedelta(milliseconds=1)
+        return _bounded(max(at, now), when)
+    else:
+        if not math.isfinite(when):
+            raise BadTime(f"{when!r} is not a time", code="time.finite")
+        at = int(when)
+    if at <= 0:
+        raise BadTime(f"{when!r} is not after 1970-01-01; an alarm time must be positive", code="time.positive")
+    return _bounded(max(at, now), when)
+
+
+def duration_ms(length: Duration, *, what: str = "duration") -> int:
+    """A length of time as whole milliseconds; never negative."""
+    if isinstance(length, bool) or not isinstance(length, timedelta | int | float | str):
+        raise BadTime(f"{what} {length!r}: give a timedelta, seconds, or text like '5m'", code="time.type")
+    if isinstance(length, str):
+        ms = _parse(length, what)
+    elif isinstance(length, timedelta):
+        ms = length // timedelta(milliseconds=1)
+    else:
+        if not math.isfinite(length):
+            raise BadTime(f"{what} {length!r} is not a length of time", code="time.finite")
+        ms = int(length * 1000)
+    if ms < 0:
+        raise BadTime(f"{what} {length!r} is negative", code="time.negative")
+    return ms
+
+
+def _bounded(at: int, when: object) -> int:
+    if at > LATEST_MS:
+        raise BadTime(f"{when!r} is past the latest time, {to_datetime(LATEST_MS):%Y-%m-%d}", code="time.late")
+    return at
+
+
+def _parse(text: str, what: str) -> int:
+    rest = text.strip()
+    total = 0.0
+    while rest:
+        match = _PART.match(rest)
+        if match is None:
+            break
+        total += float(match[1]) * _UNIT_MS[match[2]]
+        rest = rest[match.end() :].lstrip()
+    if rest or not text.strip():
+        raise BadTime(f"{what} {text!r}: write it like '250ms', '90s', '5m', '1h30m', '2d'", code="time.text")
+    return int(total)
