@@ -146,8 +146,9 @@ class MemoryStore:
         self._check()
         found = [
             self._info(id)
-            for id in sorted(self.disk.objects, key=lambda id: (id.cls.encode(), id.key.encode()))
-            if _wanted(id, query) and (query.after is None or _bytes_of(id) > _bytes_of(ObjectId(*map(str, query.after))))
+            for id in sorted(self.disk.objects, key=_bytes_of)
+            if _wanted(id, query)
+            and (query.after is None or _bytes_of(id) > _bytes_of(ObjectId(*map(str, query.after))))
         ]
         return found[: query.limit]
 

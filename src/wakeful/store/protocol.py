@@ -167,7 +167,9 @@ class Store(Protocol):
         """Oldest first; cursor (number,)."""
         ...
 
-    async def count(self, what: Literal["objects", "timers", "entries", "parked"], *, cls: str | None = None) -> int: ...
+    async def count(
+        self, what: Literal["objects", "timers", "entries", "parked"], *, cls: str | None = None
+    ) -> int: ...
 
     async def known_classes(self) -> list[str]:
         """Every class that has an object in the store."""

@@ -24,8 +24,6 @@ VERSION = b"\x01"
 _BIGINT, _DATETIME, _DATE, _TIME, _TIMEDELTA, _UUID, _DECIMAL, _TUPLE, _SET, _FROZENSET, _TYPED, _MAP = range(1, 13)
 
 
-
-
 def encode(value: object) -> bytes:
     """The value as bytes; `BadValue` names the part that can't be."""
     try:
@@ -42,7 +40,8 @@ def decode(data: bytes) -> Any:
     """The value that `encode` was given, equal and of the same types."""
     if data[:1] != VERSION:
         raise Undecodable(
-            f"stored value has format {data[:1]!r}, this version reads {VERSION!r}; upgrade Wakeful", code="value.version"
+            f"stored value has format {data[:1]!r}, this version reads {VERSION!r}; upgrade Wakeful",
+            code="value.version",
         )
     try:
         return _decoder.decode(memoryview(data)[1:])
@@ -151,20 +150,27 @@ def _lower_members(number: int) -> Callable[[Any], Any]:
     return lambda value: _ext(number, [_lower(item) for item in value])
 
 
-def _raise_typed(inner: list[Any]) -> Any:
-    name, fields = inner
-    kind = _find_type(name)
+def fields_of(value: Any) -> dict[str, Any]:
+    """The fields of a dataclass or struct, not copied."""
+    return {name: getattr(value, name) for name in _field_names(type(value)) or ()}
+
+
+def rebuild(kind: Any, fields: dict[str, Any]) -> Any:
+    """A dataclass or struct from its stored fields: unknown ones are dropped, missing ones take their default."""
     try:
         if not dataclasses.is_dataclass(kind):
             return kind(**{k: v for k, v in fields.items() if k in kind.__struct_fields__})
         known = {field.name: field for field in dataclasses.fields(kind)}
-        value = kind(**{k: v for k, v in fields.items() if k in known and known[k].init})
+        make: Any = kind
+        value = make(**{k: v for k, v in fields.items() if k in known and known[k].init})
         for key, item in fields.items():
             if key in known and not known[key].init:
                 object.__setattr__(value, key, item)
         return value
     except TypeError as error:
-        raise Undecodable(f"a stored {name} no longer fits its class: {error}; give new fields a default", code="value.type") from None
+        raise Undecodable(
+            f"a stored {kind.__name__} no longer fits its class: {error}; give new fields a default", code="value.type"
+        ) from None
 
 
 def _find_type(name: str) -> Any:
@@ -215,15 +221,17 @@ _RAISE: dict[int, Callable[[Any], Any]] = {
     _TUPLE: tuple,
     _SET: set,
     _FROZENSET: frozenset,
-    _TYPED: _raise_typed,
-    _MAP: lambda inner: {key: item for key, item in inner},
+    _TYPED: lambda inner: rebuild(_find_type(inner[0]), inner[1]),
+    _MAP: dict,
 }
 
 
 def _raise_ext(number: int, data: memoryview) -> Any:
     raise_ = _RAISE.get(number)
     if raise_ is None:
-        raise Undecodable(f"stored value has extension type {number}, which this version does not know; upgrade Wakeful")
+        raise Undecodable(
+            f"stored value has extension type {number}, which this version does not know; upgrade Wakeful"
+        )
     return raise_(_decoder.decode(data))
 
 

@@ -1,0 +1,72 @@
+"""Layer 1, pure. How much is too much, and why there?"""
+
+from dataclasses import dataclass, fields
+
+from wakeful.values.errors import BadOption, LimitExceeded
+
+# Fixed, because stores are built around them: the storage key must fit one PostgreSQL index row
+# beside the longest class name and object key; the value is what Cloudflare's users know.
+STORAGE_KEY_BYTES_MAX = 2_048
+VALUE_BYTES_MAX = 2 * 1_048_576
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds of one node; every one is an option of `App(limits=Limits(…))` and is listed in docs/limits.md."""
+
+    keys_per_call: int = 10_000  # one `put_many`/`get_many`/`delete_many` is one message to the store
+    arguments_bytes: int = 1_048_576  # a call's arguments, and its answer, travel in one message
+    call_deadline_ms: int = 60_000  # generous: a caller that waits a minute has usually gone
+    alarm_deadline_ms: int = 900_000  # 15 minutes, as on Cloudflare
+    awake_objects: int = 10_000  # about 40 MB of idle objects before the least recently used sleep
+    concurrent_turns: int = 1_000  # more at once only fight for one interpreter
+    mailbox: int = 10_000  # calls waiting for one object; past it callers are told to back off
+    cache_bytes_per_object: int = 1_048_576  # rows an awake object keeps in memory
+    near_timers: int = 20_000  # timers held in memory, about 10 MB
+    near_horizon_ms: int = 300_000  # how far ahead they are held
+    group_commits: int = 2_000  # turns in one physical commit, so that one group stays a few milliseconds
+    request_keep_ms: int = 86_400_000  # how long a request key's answer is remembered
+    ledger_keep: int = 100  # runs kept per timer name of an object
+    ledger_keep_ms: int = 604_800_000  # and for how long: 7 days
+    stop_deadline_ms: int = 10_000  # what running turns are given when the node stops
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise BadOption(f"limit {field.name} must be a whole number from 1, not {value!r}", code="limit.option")
+
+
+def check_storage_key(key: object) -> str:
+    """A storage key that every store can hold, or a typed error that says by how much it is too long."""
+    if type(key) is not str:
+        raise BadOption(f"storage key {key!r} must be text, not {type(key).__name__}", code="key.type")
+    # A character is at most four bytes, so most keys need no encoding to be judged.
+    if len(key) * 4 > STORAGE_KEY_BYTES_MAX or not key.isascii():
+        try:
+            size = len(key.encode())
+        except UnicodeEncodeError:
+            raise BadOption(f"storage key {key!r} is not valid Unicode text", code="key.type") from None
+        if size > STORAGE_KEY_BYTES_MAX:
+            raise LimitExceeded(
+                f"storage key {key[:32]!r}… has {size} bytes, {size - STORAGE_KEY_BYTES_MAX} more than the limit of {STORAGE_KEY_BYTES_MAX}",
+                code="limit.key",
+            )
+    return key
+
+
+def check_value_size(key: str, size: int) -> None:
+    """`LimitExceeded` when an encoded value is too large to store."""
+    if size > VALUE_BYTES_MAX:
+        raise LimitExceeded(
+            f"value of {key[:64]!r} has {size} bytes encoded, {size - VALUE_BYTES_MAX} more than the limit of {VALUE_BYTES_MAX}; split it over several keys",
+            code="limit.value",
+        )
+
+
+def check_count(what: str, count: int, limit: int) -> None:
+    """`LimitExceeded` when one call names too many things."""
+    if count > limit:
+        raise LimitExceeded(
+            f"{what}: {count} in one call, {count - limit} more than the limit of {limit}", code="limit.count"
+        )

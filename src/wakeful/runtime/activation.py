@@ -1,0 +1,525 @@
+"""Layer 3. One live copy of an object: how does it wake, run its turns one at a time, and fall asleep?
+
+Turns are pipelined: the next starts on top of the writes of the one before while those are on their
+way to disk. Commits of one activation are numbered; an answer waits for the number it rests on. When
+a commit fails, everything built on it fails with it and the activation is dropped.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from wakeful.runtime.calls import Call
+from wakeful.runtime.committer import Failure
+from wakeful.runtime.context import Context
+from wakeful.runtime.requests import fingerprint, recalled
+from wakeful.runtime.state import STATE_SLOT, State
+from wakeful.runtime.turn import CURRENT, Turn
+from wakeful.store.protocol import Range
+from wakeful.values.codec import copied, encode
+from wakeful.values.commits import SYSTEM, USER, Commit, Remembered, Slot
+from wakeful.values.errors import Fenced, NotRunning, TurnFailed, Unavailable, WakefulError
+from wakeful.values.ids import ObjectId
+from wakeful.values.timers import ALARM, Timer
+
+if TYPE_CHECKING:
+    from wakeful.runtime.node import Node
+    from wakeful.runtime.registry import ObjectClass
+
+
+class Activation:
+    """An object that is awake, or about to be."""
+
+    __slots__ = (
+        "_cache",
+        "_cache_bytes",
+        "_complete",
+        "_dirty",
+        "_durable",
+        "_failure",
+        "_instance",
+        "_mailbox",
+        "_readers",
+        "_requests",
+        "_running",
+        "_submitted",
+        "_version",
+        "_waiters",
+        "_waking",
+        "_wiped_by",
+        "context",
+        "epoch",
+        "id",
+        "idle_at",
+        "known",
+        "node",
+        "shard",
+        "state",
+        "timers",
+    )
+
+    def __init__(self, node: "Node", id: ObjectId, known: "ObjectClass", shard: int, epoch: int) -> None:
+        self.node = node
+        self.id = id
+        self.known = known
+        self.shard = shard
+        self.epoch = epoch
+        self.idle_at = 0  # since when nothing happened; meaningful while not busy
+        self.context = Context(self)
+        self.state = State(self, known.state_type, None)
+        self.timers: dict[str, Timer | None] = {}  # what finished turns made of them; absent: as on disk
+        self._instance: Any = None
+        self._waking: asyncio.Future[None] | None = None
+        self._mailbox: deque[Call | Timer] = deque()
+        self._running: asyncio.Task[Any] | None = None
+        self._readers = 0
+        self._cache: dict[Slot, bytes | None] = {}
+        self._cache_bytes = 0
+        self._complete = [False, False]  # per space: the cache holds every row there is
+        self._dirty: dict[Slot, int] = {}  # commit number after which the disk agrees with the cache
+        self._wiped_by = 0  # commit number of the last delete_all
+        self._requests: dict[str, tuple[int, Remembered]] = {}  # remembered by turns that may not be on disk yet
+        self._submitted = 0
+        self._durable = 0
+        self._version = 0  # counts finished turns that wrote
+        self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._failure: Failure | None = None
+
+    # what the node asks
+
+    @property
+    def is_busy(self) -> bool:
+        """Something would be lost or interrupted if it slept now."""
+        return self._running is not None or bool(self._mailbox) or self._readers > 0 or self._submitted > self._durable
+
+    @property
+    def is_failed(self) -> bool:
+        return self._failure is not None
+
+    @property
+    def is_awake(self) -> bool:
+        return self._instance is not None
+
+    @property
+    def instance(self) -> Any:
+        return self._instance
+
+    async def call(self, call: Call) -> Any:
+        """The answer of a call, once everything it rests on is on disk."""
+        if call.method in self.known.readers:
+            return await self._call_reader(call)
+        if self._running is None and not self._mailbox:
+            # Nobody before it: run it in the caller's own task and spare two task switches.
+            self._running = asyncio.current_task()
+            try:
+                result, number = await self._run_call(call)
+            finally:
+                self._next()
+            await self.durable(number)
+            return result
+        if len(self._mailbox) >= self.node.limits.mailbox:
+            raise Unavailable(
+                f"{self.id} has {len(self._mailbox)} calls waiting, its limit; back off and try again",
+                code="object.mailbox",
+            )
+        call.answer = asyncio.get_running_loop().create_future()
+        self._post(call)
+        try:
+            return await call.answer
+        except asyncio.CancelledError:
+            call.abandon()
+            raise
+
+    async def operate(self, action: Callable[[Turn], Awaitable[None]]) -> None:
+        """Run an operator's action as a turn of the object, without waking it."""
+        deadline_at = self.node.clock.now() + self.node.limits.call_deadline_ms
+        call = Call("operate", (), {}, deadline_at=deadline_at, request_key=None, chain=(self.id,))
+        call.action = action
+        await self.call(call)
+
+    def fire(self, timer: Timer) -> None:
+        """Run a due timer when its turn comes."""
+        self._post(timer)
+
+    def fail(self, failure: Failure) -> None:
+        """Nothing this copy believes can be trusted any more: fail what waits on it, stop what runs."""
+        if self._failure is not None:
+            return
+        self._failure = failure
+        waiters, self._waiters = self._waiters, deque()
+        for _, future in waiters:
+            if not future.done():
+                future.set_exception(_for_caller(self, failure))
+        for item in self._mailbox:
+            if isinstance(item, Call) and item.answer is not None and not item.answer.done():
+                item.answer.set_exception(_for_caller(self, failure))
+        self._mailbox.clear()
+        if self._running is not None and self._running is not asyncio.current_task():
+            self._running.cancel()
+
+    def interrupt(self, error: Unavailable) -> Sequence[Timer]:
+        """The node stops: cancel what runs and hand back the timers that wait."""
+        waiting = [item for item in self._mailbox if isinstance(item, Timer)]
+        self.fail(error)
+        return waiting
+
+    # rows, as finished turns left them
+
+    async def read(self, slot: Slot) -> bytes | None:
+        """The row under the running turn's own writes."""
+        if slot not in self._cache:
+            if self._complete[slot[0]]:
+                return None
+            await self.fetch([slot])
+            if slot not in self._cache:  # too large to keep, or changed while it was read
+                found = await self.node.store.read(self.id, slot[0], [slot[1]])
+                return found.get(slot[1])
+        return self._cache[slot]
+
+    async def fetch(self, slots: Sequence[Slot]) -> None:
+        """Bring rows into the cache in one round trip per space."""
+        for space in (USER, SYSTEM):
+            keys = [key for where, key in slots if where == space and (where, key) not in self._cache]
+            if not keys or self._complete[space]:
+                continue
+            version = self._version
+            found = await self.node.reading(self.node.store.read(self.id, space, keys))
+            if version == self._version:
+                for key in keys:
+                    self._keep((space, key), found.get(key))
+
+    async def scan(self, space: int, range: Range) -> list[tuple[str, bytes]]:
+        return await self.node.reading(self.node.store.scan(self.id, space, range))
+
+    def unsaved(self, wiped: bool) -> dict[Slot, bytes | None]:
+        """Writes of finished turns that the disk may not have yet."""
+        return {} if wiped else {slot: self._cache.get(slot) for slot in self._dirty}
+
+    @property
+    def is_wiped(self) -> bool:
+        """A delete_all is on its way to disk: the stored rows are no longer true."""
+        return self._wiped_by > self._durable
+
+    def adopt(self, writes: dict[Slot, bytes | None], wiped: bool, timers: dict[str, Timer | None]) -> None:
+        """A turn ended well: the next one sees its writes, and the disk will after the next commit number."""
+        number = self._submitted + 1
+        if writes or wiped:
+            self._version += 1
+        if wiped:
+            self._wiped_by = number
+            for slot in [slot for slot in self._cache if slot[0] == USER]:
+                self._drop(slot)
+                self._dirty.pop(slot, None)
+            self._complete[USER] = True
+        for slot, value in writes.items():
+            self._keep(slot, value)
+            self._dirty[slot] = number
+        self.timers.update(timers)
+
+    # commits
+
+    def submit(self, commit: Commit) -> int:
+        """Send a commit on its way; its number."""
+        self._submitted = number = self._submitted + 1
+        self.node.committer.submit(commit, lambda failure: self._committed(number, commit, failure))
+        return number
+
+    async def durable(self, number: int) -> None:
+        """Wait until that commit, and so all before it, is on disk."""
+        if number <= self._durable:
+            return
+        if self._failure is not None:
+            raise _for_caller(self, self._failure)
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append((number, future))
+        await future
+
+    async def settled(self) -> None:
+        """Wait until every finished turn is on disk."""
+        await self.durable(self._submitted)
+
+    async def commit_now(self, turn: Turn) -> None:
+        """A durable point in the middle of a turn."""
+        self.state.collect(turn)
+        commit = turn.take_commit(final=False)
+        if commit is not None:
+            self.submit(commit)
+        if self._submitted > self._durable:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.append((self._submitted, future))
+            try:
+                await future
+            except Unavailable:
+                if isinstance(self._failure, Fenced):
+                    raise self._failure from None
+                raise
+
+    def _committed(self, number: int, commit: Commit, failure: Failure | None) -> None:
+        if failure is not None:
+            self.node.commit_failed(self, failure)
+            return
+        self._durable = number
+        if self._dirty:
+            for slot in [slot for slot, by in self._dirty.items() if by <= number]:
+                del self._dirty[slot]
+        if self._submitted == number and len(self.timers) > 1:
+            self.timers = {ALARM: self.timers.get(ALARM)}
+        if self._requests:
+            self._requests = {key: found for key, found in self._requests.items() if found[0] > number}
+        if self._cache_bytes > self.node.limits.cache_bytes_per_object:
+            self._trim()
+        self.node.timers_changed(commit)
+        while self._waiters and self._waiters[0][0] <= number:
+            future = self._waiters.popleft()[1]
+            if not future.done():
+                future.set_result(None)
+        if not self.is_busy:
+            self.node.became_idle(self)
+
+    # turns
+
+    def _post(self, item: Call | Timer) -> None:
+        self._mailbox.append(item)
+        if self._running is None:
+            self._running = asyncio.get_running_loop().create_task(self._drain())
+
+    def _next(self) -> None:
+        """A turn that ran in its caller's task is over: see to those that came meanwhile."""
+        self._running = None
+        if self._mailbox:
+            self._running = asyncio.get_running_loop().create_task(self._drain())
+        elif not self.is_busy:
+            self.node.became_idle(self)
+
+    async def _drain(self) -> None:
+        try:
+            while self._mailbox and self._failure is None:
+                item = self._mailbox.popleft()
+                if isinstance(item, Timer):
+                    await self.node.timer_runs.run(self, item)
+                else:
+                    await self._answer(item)
+                if self._cache_bytes > 2 * self.node.limits.cache_bytes_per_object:
+                    await self.settled()  # unsaved rows can't be dropped from the cache
+        except asyncio.CancelledError:
+            if self._failure is None and not self.node.is_dead:
+                raise
+        except (Unavailable, Fenced):
+            pass  # the commit before failed, and everyone who waits has been told
+        finally:
+            self._next()
+
+    async def _answer(self, call: Call) -> None:
+        answer = call.answer
+        assert answer is not None
+        if answer.done():
+            return
+        try:
+            result, number = await self._run_call(call)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not call.is_abandoned or task is None:
+                raise
+            task.uncancel()
+            return
+        except Exception as error:
+            if not answer.done():
+                answer.set_exception(error)
+            return
+        finally:
+            call.task = None
+        if number <= self._durable:
+            _resolve(answer, result)
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future.add_done_callback(lambda done: _resolve(answer, result, done.exception()))
+        self._waiters.append((number, future))
+
+    async def _run_call(self, call: Call) -> tuple[Any, int]:
+        """One turn: the answer, and the commit number it rests on."""
+        turn: Turn | None = None
+        task = call.task = asyncio.current_task()
+        token = CURRENT.set(None)
+        slot = self.node.slots.take(nested=len(call.chain) > 1)
+        try:
+            if slot is not None:
+                await slot
+            if call.action is not None:
+                turn = Turn(self, call.chain, call.deadline_at)
+                await call.action(turn)
+                return None, self.finish(turn)
+            if self._instance is None:
+                await self.wake(call.chain, call.deadline_at)
+            key = call.request_key
+            if key is not None:
+                print_ = fingerprint(call)
+                pending = self._requests.get(key)
+                kept = pending[1] if pending else await self.node.recall(self.id, key)
+                if kept is not None:
+                    return recalled(self.id, kept, print_), self._submitted
+            turn = Turn(self, call.chain, call.deadline_at)
+            CURRENT.set(turn)
+            result = copied(await getattr(self._instance, call.method)(*call.args, **call.kwargs))
+            if key is not None:
+                turn.remember = self._remembered(key, print_, result)
+            number = self.finish(turn)
+            if key is not None and turn.remember is not None:
+                self._requests[key] = (number, turn.remember)
+            return result, number
+        except asyncio.CancelledError:
+            self.undo(turn)
+            assert task is not None
+            if self._failure is not None:
+                task.uncancel()
+                raise _for_caller(self, self._failure) from None
+            if call.is_expired:
+                task.uncancel()
+                raise call.too_late() from None
+            if task.cancelling():
+                raise
+            raise TurnFailed(
+                f"{self.id}.{call.method} was cancelled by its own code",
+                remote_type="asyncio.CancelledError",
+                remote_traceback="",
+                code="turn.cancelled",
+            ) from None
+        except Fenced as fenced:
+            self.undo(turn)
+            raise _for_caller(self, fenced) from None
+        except BaseException:
+            self.undo(turn)
+            raise
+        finally:
+            CURRENT.reset(token)
+            self.node.slots.give_back(slot)
+
+    async def _call_reader(self, call: Call) -> Any:
+        self._readers += 1
+        token = CURRENT.set(None)
+        call.task = asyncio.current_task()
+        try:
+            if self._instance is None:
+                await self._awake(call)
+            turn = Turn(self, call.chain, call.deadline_at, is_reader=True)
+            CURRENT.set(turn)
+            result = copied(await getattr(self._instance, call.method)(*call.args, **call.kwargs))
+            turn.is_over = True
+            if turn.refused:
+                raise turn.refused[0].error
+            await self.settled()
+            return result
+        finally:
+            CURRENT.reset(token)
+            self._readers -= 1
+            if not self.is_busy:
+                self.node.became_idle(self)
+
+    async def _awake(self, call: Call) -> None:
+        """For a reader: wait for the wake that is under way, or do it as a turn of its own."""
+        if self._waking is None and self._running is None:
+            self._running = asyncio.current_task()
+            try:
+                await self.wake(call.chain, call.deadline_at)
+            finally:
+                self._next()
+            return
+        while self._instance is None:
+            if self._failure is not None:
+                raise _for_caller(self, self._failure)
+            if self._waking is None and self._running is None:
+                await self._awake(call)
+                return
+            waiting = self._waking or self._running
+            assert waiting is not None
+            await asyncio.wait([waiting])
+
+    async def wake(self, chain: tuple[ObjectId, ...], deadline_at: int) -> None:
+        """Asleep → awake: rows, constructor, on_wake; on a raise it stays asleep as if nobody had called."""
+        waking = self._waking = asyncio.get_running_loop().create_future()
+        try:
+            loaded = await self.node.reading(self.node.loader.load(self.id))
+            self._cache.clear()
+            self._cache_bytes = 0
+            self._complete = [loaded.complete, loaded.complete]
+            for slot, value in loaded.rows.items():
+                self._keep(slot, value)
+            self.timers = {ALARM: loaded.alarm}
+            self.state = State(self, self.known.state_type, loaded.rows.get(STATE_SLOT))
+            turn = Turn(self, chain, deadline_at)
+            token = CURRENT.set(turn)
+            try:
+                instance = self.known.cls(self.context)
+                if self.known.wakes:
+                    await instance.on_wake()
+                self.finish(turn)
+                self._instance = instance
+            except BaseException:
+                self.undo(turn)
+                raise
+            finally:
+                CURRENT.reset(token)
+        finally:
+            self._waking = None
+            waking.set_result(None)
+
+    def finish(self, turn: Turn) -> int:
+        """The turn ended well: its writes become one commit on its way; the number its answer rests on."""
+        if turn.refused:
+            raise turn.refused[0].error
+        self.state.collect(turn)
+        commit = turn.take_commit(final=True)
+        turn.is_over = True
+        return self._submitted if commit is None else self.submit(commit)
+
+    def undo(self, turn: Turn | None) -> None:
+        """The turn failed: nothing it wrote since its last durable point happened."""
+        if turn is not None:
+            turn.is_over = True
+            if turn.state_used:
+                self.state.forget()
+
+    def _remembered(self, key: str, print_: bytes, result: Any) -> Remembered:
+        expires_at = self.node.clock.now() + self.node.limits.request_keep_ms
+        return Remembered(key, print_, encode(result), expires_at)
+
+    # the cache
+
+    def _keep(self, slot: Slot, value: bytes | None) -> None:
+        self._drop(slot)
+        if value is None and self._complete[slot[0]]:
+            return
+        self._cache[slot] = value
+        self._cache_bytes += len(slot[1]) + len(value or b"")
+
+    def _drop(self, slot: Slot) -> None:
+        if slot in self._cache:
+            self._cache_bytes -= len(slot[1]) + len(self._cache.pop(slot) or b"")
+
+    def _trim(self) -> None:
+        """Forget the oldest rows that the disk has, down to half the bound."""
+        if self.is_wiped or self._dirty:
+            return  # the disk does not know all of it yet; the next commit asks again
+        for slot in list(self._cache):
+            if self._cache_bytes <= self.node.limits.cache_bytes_per_object // 2:
+                break
+            self._drop(slot)
+            self._complete[slot[0]] = False
+
+
+def _resolve(answer: asyncio.Future[Any], result: Any, error: BaseException | None = None) -> None:
+    if answer.done():
+        return
+    if error is not None:
+        answer.set_exception(error)
+    else:
+        answer.set_result(result)
+
+
+def _for_caller(activation: Activation, failure: Failure) -> WakefulError:
+    """What a caller is told: losing a shard is ours, not theirs."""
+    if isinstance(failure, Fenced):
+        return Unavailable(f"{activation.id} is moving to another node; try again", code="object.moved")
+    if isinstance(failure, NotRunning):
+        return NotRunning(failure.message, code=failure.code)
+    return failure

@@ -1,0 +1,134 @@
+"""Layer 3. What is a call, and what does a caller hold in hand?"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Protocol
+
+from wakeful.values.errors import DeadlineExceeded
+from wakeful.values.ids import ObjectId
+
+if TYPE_CHECKING:
+    from wakeful.runtime.registry import ObjectClass
+    from wakeful.runtime.turn import Turn
+
+
+class Call:
+    """One call on its way to an object: waiting, then running in some task, then answered."""
+
+    __slots__ = (
+        "action",
+        "answer",
+        "args",
+        "chain",
+        "deadline_at",
+        "is_abandoned",
+        "is_expired",
+        "kwargs",
+        "method",
+        "request_key",
+        "task",
+    )
+
+    def __init__(
+        self,
+        method: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        deadline_at: int,
+        request_key: str | None,
+        chain: tuple[ObjectId, ...],
+    ) -> None:
+        self.method = method
+        self.args = args
+        self.kwargs = kwargs
+        self.deadline_at = deadline_at
+        self.request_key = request_key
+        self.chain = chain
+        self.action: Callable[[Turn], Awaitable[None]] | None = None  # an operator's doing instead of a method
+        self.answer: asyncio.Future[Any] | None = None  # set while it waits in a mailbox
+        self.task: asyncio.Task[Any] | None = None  # set while it runs
+        self.is_expired = False
+        self.is_abandoned = False
+
+    def expire(self) -> None:
+        """Its deadline has passed."""
+        if self.is_expired:
+            return
+        self.is_expired = True
+        if self.task is not None:
+            self.task.cancel()
+        elif self.answer is not None and not self.answer.done():
+            self.answer.set_exception(self.too_late())
+
+    def abandon(self) -> None:
+        """Its caller has gone."""
+        self.is_abandoned = True
+        if self.task is not None:
+            self.task.cancel()
+
+    def too_late(self) -> DeadlineExceeded:
+        return DeadlineExceeded(
+            f"{self.chain[-1]}.{self.method} did not finish within its deadline; what it wrote was undone"
+        )
+
+
+class Router(Protocol):
+    """Brings a call to the object, wherever that is."""
+
+    def send(
+        self,
+        target: ObjectId,
+        method: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        deadline_ms: int | None,
+        request_key: str | None,
+    ) -> Coroutine[Any, Any, Any]: ...
+
+
+class Stub:
+    """Stands for an object: its methods are calls. Type checkers see the class itself."""
+
+    __slots__ = ("_deadline_ms", "_known", "_request_key", "_router", "_target")
+
+    def __init__(
+        self, router: Router, known: "ObjectClass", key: str, deadline_ms: int | None, request_key: str | None
+    ) -> None:
+        self._router = router
+        self._known = known
+        self._target = ObjectId(known.name, key)
+        self._deadline_ms = deadline_ms
+        self._request_key = request_key
+
+    def __getattr__(self, name: str) -> "Method":
+        if name not in self._known.methods:
+            self._known.check_method(name)
+        return Method(self, name)
+
+    def __repr__(self) -> str:
+        return f"<{self._target}>"
+
+
+class Method:
+    """A method of a stub, not called yet: knows its object, so that it can be scheduled as well."""
+
+    __slots__ = ("_stub", "name")
+
+    def __init__(self, stub: Stub, name: str) -> None:
+        self._stub = stub
+        self.name = name
+
+    @property
+    def target(self) -> ObjectId:
+        return self._stub._target
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
+        stub = self._stub
+        return stub._router.send(
+            stub._target, self.name, args, kwargs, deadline_ms=stub._deadline_ms, request_key=stub._request_key
+        )
+
+    def __repr__(self) -> str:
+        return f"<{self._stub._target}.{self.name}>"

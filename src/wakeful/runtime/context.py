@@ -1,0 +1,90 @@
+"""Layer 3. What does an object know about itself and the world around it?"""
+
+import logging
+from collections.abc import Awaitable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from wakeful.runtime.storage import Storage
+from wakeful.runtime.turn import CURRENT
+from wakeful.values.errors import BadOption, TurnOver
+from wakeful.values.ids import ObjectId
+from wakeful.values.runs import Run
+from wakeful.values.times import Duration, to_datetime
+
+if TYPE_CHECKING:
+    from wakeful.runtime.activation import Activation
+
+T = TypeVar("T")
+
+
+class Context:
+    """Handed to the constructor; the object's way to its storage, the clock and other objects."""
+
+    __slots__ = ("_activation", "storage")
+
+    def __init__(self, activation: "Activation") -> None:
+        self._activation = activation
+        self.storage = Storage(activation)
+
+    @property
+    def id(self) -> ObjectId:
+        return self._activation.id
+
+    @property
+    def key(self) -> str:
+        return self._activation.id.key
+
+    @property
+    def cls(self) -> str:
+        """The name that the class is registered under."""
+        return self._activation.id.cls
+
+    @property
+    def log(self) -> "logging.LoggerAdapter[logging.Logger]":
+        """A logger whose records carry the object's id."""
+        return logging.LoggerAdapter(logging.getLogger("wakeful.object"), {"object": str(self.id)})
+
+    @property
+    def run(self) -> Run | None:
+        """The due timer that this turn is; None in a call."""
+        turn = CURRENT.get()
+        return turn.run if turn is not None else None
+
+    @property
+    def state(self) -> Any:
+        """The typed value that the class declares as `state: …`; saved with the turn if it changed."""
+        return self._activation.state.get()
+
+    @state.setter
+    def state(self, value: Any) -> None:
+        self._activation.state.set(value)
+
+    def now(self) -> datetime:
+        """The deployment's time. Use this instead of `datetime.now()` and tests can move it."""
+        return to_datetime(self._activation.node.clock.now())
+
+    def get(self, cls: type[T], key: str, *, deadline: Duration | None = None, request_key: str | None = None) -> T:
+        """A stub for another object."""
+        return self._activation.node.stub(cls, key, deadline=deadline, request_key=request_key)
+
+    async def commit(self) -> None:
+        """Make everything written so far durable now; a later raise undoes only what comes after."""
+        turn = CURRENT.get()
+        if turn is None or turn.activation is not self._activation:
+            raise TurnOver(f"{self.id}: ctx.commit() is for code that runs in a turn of this very object")
+        turn.check_writable()
+        if turn.saved:
+            raise BadOption(
+                f"{self.id}: ctx.commit() inside storage.transaction(); commit after it", code="turn.nested"
+            )
+        await self._activation.commit_now(turn)
+
+    def set_alarm(self, when: int | float | datetime | timedelta) -> Awaitable[None]:
+        return self.storage.set_alarm(when)
+
+    def get_alarm(self) -> Awaitable[datetime | None]:
+        return self.storage.get_alarm()
+
+    def delete_alarm(self) -> Awaitable[None]:
+        return self.storage.delete_alarm()

@@ -1,0 +1,188 @@
+"""Layer 3. When does the node wake up to fire, and what does it hand out?
+
+An exact sleep until the earliest timer in memory, or until it is time to read the next page; no
+polling in between. A slow scan of everything due catches what no hint announced.
+"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from wakeful.runtime.queue import PAST_ALL
+from wakeful.values.clock import Handle
+from wakeful.values.errors import Unavailable
+from wakeful.values.timers import Timer
+
+if TYPE_CHECKING:
+    from wakeful.runtime.node import Node
+
+log = logging.getLogger("wakeful.dispatcher")
+
+PAGE = 2_000
+SAFETY_SCAN_MS = 60_000
+
+
+class Dispatcher:
+    """Hands due timers to their objects, never before their time, never more than may run at once."""
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._alarm: Handle | None = None
+        self._alarm_at: int | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._is_running = False
+        self._has_more = False  # the store has timers past the edge but within the horizon
+        self._scan_at = 0  # when to look at everything due again
+        self._is_poked = False
+        self.is_starved = False  # timers may be due, but there is no room: the next commit pokes
+        self.unknown: set[str] = set()  # classes and timer names nobody here knows; their timers wait on disk
+        self.fired = 0
+
+    def start(self) -> None:
+        self._is_running = True
+        self.read_again()
+
+    def stop(self) -> None:
+        self._is_running = False
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = self._alarm_at = None
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is due, being read or waiting for a slot."""
+        earliest = self._node.queue.earliest()
+        return (
+            self._reading is None
+            and not self._is_poked
+            and not self._has_more
+            and (earliest is None or earliest > self._node.clock.now())
+        )
+
+    def poke(self) -> None:
+        """Something changed: look again once this pass of the event loop is over."""
+        if self._is_running and not self._is_poked:
+            self._is_poked = True
+            asyncio.get_running_loop().call_soon(self._tick)
+
+    def read_again(self) -> None:
+        """Look at everything due afresh; running timers and later changes are kept apart by the queue."""
+        self._scan_at = 0
+        self.poke()
+
+    def read_on(self) -> None:
+        """Read the next page now."""
+        self._has_more = True
+        self.poke()
+
+    def _tick(self) -> None:
+        self._is_poked = False
+        if not self._is_running:
+            return
+        node, queue = self._node, self._node.queue
+        now = node.clock.now()
+        room = node.limits.concurrent_turns - len(queue.running)
+        if node.committer.backlog > 2 * node.limits.group_commits:
+            room = 0  # the disk is behind
+        while room > 0:
+            timer = queue.pop(now)
+            if timer is None:
+                break
+            if self._hand_out(timer):
+                room -= 1
+        self.is_starved = room <= 0
+        self._read_if_due(now)
+        self._sleep(now)
+
+    def _hand_out(self, timer: Timer) -> bool:
+        node = self._node
+        if not node.registry.knows(timer.id.cls):
+            self._leave(timer, timer.id.cls, "class")
+            return False
+        if node.timer_runs.owner_of(timer.name) is None:
+            self._leave(timer, timer.name.partition(":")[0], "timer owner")
+            return False
+        try:
+            activation = node.activation(timer.id)
+        except Unavailable:
+            node.queue.finished(timer)  # the shard is another's now
+            return False
+        self.fired += 1
+        activation.fire(timer)
+        return True
+
+    def _leave(self, timer: Timer, unknown: str, what: str) -> None:
+        self._node.queue.finished(timer)
+        if unknown not in self.unknown:
+            self.unknown.add(unknown)
+            log.warning(
+                "%s %s of %s is due, but this process knows no %s %r; it stays in the store until one does",
+                timer.name,
+                timer.nominal_at,
+                timer.id,
+                what,
+                unknown,
+                extra={"code": "timer.unknown"},
+            )
+
+    def _read_if_due(self, now: int) -> None:
+        if self._reading is not None:
+            return
+        queue = self._node.queue
+        if now >= self._scan_at:
+            self._scan_at = now + SAFETY_SCAN_MS
+            if queue.edge[0] >= now:
+                self._reading = asyncio.get_running_loop().create_task(self._read(queue.edge[0], is_scan=True))
+                return
+        if self._is_short and (self._has_more or queue.edge[0] < now + self._ahead_ms):
+            self._reading = asyncio.get_running_loop().create_task(self._read(now + 2 * self._ahead_ms, is_scan=False))
+
+    @property
+    def _is_short(self) -> bool:
+        """Memory holds few enough that the next page fits."""
+        return len(self._node.queue) < min(PAGE, self._node.limits.near_timers // 2)
+
+    @property
+    def _ahead_ms(self) -> int:
+        return self._node.limits.near_horizon_ms // 2
+
+    async def _read(self, until: int, *, is_scan: bool) -> None:
+        node = self._node
+        edge = node.queue.begin_page()
+        after = None if is_scan else edge
+        try:
+            timers, has_more = await node.reading(
+                node.store.timers(list(node.epochs), after=after, until=until, limit=PAGE)
+            )
+        except Unavailable:
+            return
+        finally:
+            self._reading = None
+        if is_scan:
+            node.queue.end_page(timers, None)
+        else:
+            node.queue.end_page(timers, timers[-1].sort_key if has_more and timers else (until, PAST_ALL, 0))
+            self._has_more = has_more
+        self.poke()
+
+    def _sleep(self, now: int) -> None:
+        """Until the earliest timer, or until the edge of what memory holds comes near."""
+        at = self._scan_at
+        if self._reading is None and self._is_short:
+            at = min(at, max(now + 1, self._node.queue.edge[0] - self._ahead_ms))
+        earliest = self._node.queue.earliest()
+        if earliest is not None and not self.is_starved:
+            at = min(at, earliest)
+        if self._alarm is not None:
+            if self._alarm_at == at:
+                return
+            self._alarm.cancel()
+        self._alarm_at = at
+        self._alarm = self._node.clock.call_at(at, self._woken)
+
+    def _woken(self) -> None:
+        self._alarm = self._alarm_at = None
+        self._tick()

@@ -1,0 +1,81 @@
+"""Layer 3. Which objects fall asleep, and when?"""
+
+from typing import TYPE_CHECKING
+
+from wakeful.values.clock import Handle
+
+if TYPE_CHECKING:
+    from wakeful.runtime.activation import Activation
+    from wakeful.runtime.node import Node
+
+
+class Hibernation:
+    """Idle objects sleep after a while, the least recently used first when there are too many.
+
+    `node.awake` is kept in order of last use, so its first idle member is always the next to go.
+    """
+
+    def __init__(self, node: "Node", *, idle_ms: int, at_once: bool) -> None:
+        self._node = node
+        self._idle_ms = idle_ms
+        self._at_once = at_once
+        self._alarm: Handle | None = None
+        self.slept = 0
+
+    def stop(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
+    def became_idle(self, activation: "Activation") -> None:
+        """Nothing is left to do for it: it goes to the end of the line."""
+        awake = self._node.awake
+        if awake.get(activation.id) is not activation:
+            return
+        if self._at_once or not activation.is_awake:
+            del awake[activation.id]
+            self.slept += 1
+            return
+        activation.idle_at = self._node.clock.now()
+        awake[activation.id] = awake.pop(activation.id)
+        if self._alarm is None:
+            self._alarm = self._node.clock.call_at(activation.idle_at + self._idle_ms, self._sweep)
+
+    def made_room(self) -> None:
+        """One more is awake: let the least recently used sleep if that is too many. Busy ones can't."""
+        excess = len(self._node.awake) - self._node.limits.awake_objects
+        if excess > 0:
+            for activation in self._idle(excess):
+                self._sleep(activation)
+
+    def sleep_all(self) -> None:
+        """Every idle object sleeps now."""
+        for activation in self._idle(len(self._node.awake)):
+            self._sleep(activation)
+
+    def _idle(self, most: int) -> list["Activation"]:
+        found: list[Activation] = []
+        for activation in self._node.awake.values():
+            if not activation.is_busy and activation.is_awake:
+                found.append(activation)
+                if len(found) == most:
+                    break
+        return found
+
+    def _sweep(self) -> None:
+        self._alarm = None
+        before = self._node.clock.now() - self._idle_ms
+        going = []
+        for activation in self._node.awake.values():
+            if activation.is_busy or not activation.is_awake:
+                continue
+            if activation.idle_at > before:
+                self._alarm = self._node.clock.call_at(activation.idle_at + self._idle_ms, self._sweep)
+                break
+            going.append(activation)
+        for activation in going:
+            self._sleep(activation)
+
+    def _sleep(self, activation: "Activation") -> None:
+        del self._node.awake[activation.id]
+        self.slept += 1

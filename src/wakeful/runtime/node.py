@@ -1,0 +1,425 @@
+"""Layer 3. A process that owns shards: where do calls and due timers meet their objects?"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any, TypeVar, cast
+
+from wakeful.logic.limits import Limits
+from wakeful.logic.retry import platform_delay_ms
+from wakeful.runtime.activation import Activation
+from wakeful.runtime.alarms import Alarms
+from wakeful.runtime.calls import Call, Stub
+from wakeful.runtime.committer import Committer, Failure, Loader
+from wakeful.runtime.dispatcher import Dispatcher
+from wakeful.runtime.hibernation import Hibernation
+from wakeful.runtime.queue import TimerQueue
+from wakeful.runtime.registry import Registry
+from wakeful.runtime.requests import check_request_key
+from wakeful.runtime.slots import Slots
+from wakeful.runtime.timer_runs import TimerRuns
+from wakeful.runtime.turn import CURRENT, Turn
+from wakeful.runtime.upkeep import Upkeep
+from wakeful.store.protocol import NodeRow, Query, Store
+from wakeful.values.clock import Clock, Dice
+from wakeful.values.codec import decode, encode
+from wakeful.values.commits import Commit, Remembered
+from wakeful.values.errors import (
+    BadInput,
+    Conflict,
+    DeadlineExceeded,
+    Fenced,
+    LimitExceeded,
+    NotRunning,
+    Reentrancy,
+    StoreDown,
+    Unavailable,
+)
+from wakeful.values.ids import SHARDS, ObjectId, check_key, shard_of
+from wakeful.values.timers import Parked, Timer
+from wakeful.values.times import Duration, duration_ms
+
+T = TypeVar("T")
+log = logging.getLogger("wakeful.node")
+
+LEASE_MS = 5_000
+_SCALARS = frozenset({type(None), bool, int, float})
+
+
+class Node:
+    """Owns shards, keeps the near future of their timers, and runs the turns of their objects."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        registry: Registry,
+        store: Store,
+        clock: Clock,
+        dice: Dice,
+        limits: Limits,
+        idle_ms: int,
+        about: str = "",
+        sleep_after_turn: bool = False,
+    ) -> None:
+        self.name = name
+        self.registry = registry
+        self.store = store
+        self.clock = clock
+        self.dice = dice
+        self.limits = limits
+        self.about = about
+        self.address = ""
+        self.epochs: dict[int, int] = {}
+        self.awake: dict[ObjectId, Activation] = {}  # least recently used first
+        self.queue = TimerQueue(limits.near_timers)
+        self.slots = Slots(limits.concurrent_turns)
+        self.loader = Loader(store)
+        self.committer = Committer(store, name, group_max=limits.group_commits, on_down=self.store_failed)
+        self.alarms = Alarms(limits.alarm_deadline_ms)
+        self.timer_runs = TimerRuns(self)
+        self.timer_runs.register(self.alarms)
+        self.dispatcher = Dispatcher(self)
+        self.hibernation = Hibernation(self, idle_ms=idle_ms, at_once=sleep_after_turn)
+        self.upkeep = Upkeep(self)
+        self.state = "new"  # new → up ⇄ down → stopping → stopped
+        self.down_because: Unavailable | None = None
+        self._seqs: dict[int, int] = {}
+        self._interrupted: list[Timer] = []
+        self._recovery: asyncio.Task[None] | None = None
+
+    # life
+
+    @property
+    def is_dead(self) -> bool:
+        return self.state == "stopped"
+
+    async def start(self) -> None:
+        """Open the store, own every shard, and begin to fire."""
+        await self.store.open(now=self.clock.now())
+        await self._take_over()
+        self.store.watch(lambda shards: self.dispatcher.read_on())
+        self.state = "up"
+        self.dispatcher.start()
+        self.upkeep.start()
+
+    async def stop(self) -> None:
+        """Finish running turns within the deadline, hand back what did not finish, release ownership."""
+        if self.state in ("stopped", "new"):
+            self.state = "stopped"
+            return
+        was_down = self.state == "down"
+        self.state = "stopping"
+        self.dispatcher.stop()
+        self.upkeep.stop()
+        if self._recovery is not None:
+            self._recovery.cancel()
+        if not was_down:
+            await self._finish_turns()
+            try:
+                await self._hand_back()
+                await self.store.release(self.name, self.epochs)
+                await self.store.leave(self.name)
+            except Unavailable as error:
+                log.warning("stopped without releasing the store: %s", error, extra={"code": "node.stop"})
+        self.hibernation.stop()
+        self.awake.clear()
+        self.state = "stopped"
+        await self.store.close()
+
+    def kill(self) -> None:
+        """Stop as `kill -9` would: nothing more is written, nobody is told. For the test kit."""
+        self.state = "stopped"
+        self.dispatcher.stop()
+        self.upkeep.stop()
+        self.hibernation.stop()
+        self.committer.kill()
+        if self._recovery is not None:
+            self._recovery.cancel()
+        for activation in list(self.awake.values()):
+            activation.fail(NotRunning("the node was killed", code="node.killed"))
+        self.awake.clear()
+
+    async def _take_over(self) -> None:
+        now = self.clock.now()
+        for row in await self.store.nodes():
+            if row.node != self.name and row.lease_until > now and self.store.shared:
+                log.warning(
+                    "taking every shard over from node %s (%s), whose lease still runs; it will be fenced",
+                    row.node,
+                    row.about,
+                    extra={"code": "node.takeover"},
+                )
+        await self.join()
+        self.epochs = await self.store.claim(self.name, range(SHARDS), now=now)
+        self._seqs = {}
+
+    async def join(self) -> None:
+        """Enter this node in the store, or renew its lease."""
+        now = self.clock.now()
+        await self.store.join(NodeRow(self.name, self.address, now, now + LEASE_MS, self.about))
+
+    async def _finish_turns(self) -> None:
+        until = self.clock.now() + self.limits.stop_deadline_ms
+        while any(activation.is_busy for activation in self.awake.values()) and self.clock.now() < until:
+            await self.clock.sleep(5)
+        for activation in list(self.awake.values()):
+            if activation.is_busy:
+                self._interrupted += activation.interrupt(
+                    NotRunning("the node is stopping; try again", code="node.stopping")
+                )
+        await self.clock.sleep(1)  # let the cancelled turns unwind
+        await self.committer.drained()
+
+    async def _hand_back(self) -> None:
+        """Timers that were begun and cut off by the stop: not their fault, so no trace of a crash may remain."""
+        commits = []
+        for timer in [*self._interrupted, *self.queue.running.values()]:
+            shard = shard_of(timer.id)
+            if shard in self.epochs:
+                commits.append(
+                    Commit(
+                        id=timer.id,
+                        shard=shard,
+                        epoch=self.epochs[shard],
+                        now=self.clock.now(),
+                        sets=[timer.unstarted()],
+                    )
+                )
+        if commits:
+            await self.store.commit(self.name, commits)
+
+    # calls
+
+    def stub(self, cls: type[T], key: str, *, deadline: Duration | None, request_key: str | None) -> T:
+        """Something that looks like the object and sends calls to it."""
+        known = self.registry.of_class(cls)
+        return cast("T", make_stub(self, known, key, deadline, request_key))
+
+    async def send(
+        self,
+        target: ObjectId,
+        method: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        deadline_ms: int | None = None,
+        request_key: str | None = None,
+    ) -> Any:
+        """Call a method of an object and wait for its answer, which is durable when it comes."""
+        known = self.registry.named(target.cls)
+        if method not in known.methods:
+            known.check_method(method)
+        now = self.clock.now()
+        deadline_at = now + (deadline_ms or self.limits.call_deadline_ms)
+        caller = CURRENT.get()
+        chain: tuple[ObjectId, ...] = (target,)
+        if caller is not None:
+            chain = (*caller.chain, target)
+            deadline_at = min(deadline_at, caller.deadline_at)
+            if target in caller.chain and method not in known.readers:
+                raise Reentrancy(
+                    f"{' → '.join(map(str, chain))}: {target} is waiting for this very call, which would never end"
+                )
+            # What this turn knows may rest on turns before it that could still be undone.
+            await caller.activation.settled()
+        call = Call(
+            method,
+            self._carried(target, method, args) if args else args,
+            self._carried(target, method, kwargs) if kwargs else kwargs,
+            deadline_at=deadline_at,
+            request_key=request_key,
+            chain=chain,
+        )
+        expiry = self.clock.call_at(deadline_at, call.expire)
+        try:
+            return await self.activation(target).call(call)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not call.is_expired or task is None:
+                raise
+            task.uncancel()
+            raise DeadlineExceeded(
+                f"{target}.{method} was not on disk by its deadline; whether it happened is unknown, use a request key to ask again"
+            ) from None
+        finally:
+            expiry.cancel()
+
+    def activation(self, id: ObjectId) -> Activation:
+        """The live copy of the object, made when there is none."""
+        found = self.awake.get(id)
+        if found is not None:
+            return found
+        if self.state != "up":
+            raise self._unavailable()
+        shard = shard_of(id)
+        epoch = self.epochs.get(shard)
+        if epoch is None:
+            raise Unavailable(f"{id}: shard {shard} is owned by another node; try again", code="shard.moved")
+        found = self.awake[id] = Activation(self, id, self.registry.named(id.cls), shard, epoch)
+        self.hibernation.made_room()
+        return found
+
+    async def redrive(self, parked: Parked) -> None:
+        """Make a parked timer due again at once, with a fresh count; `Conflict` when its name is taken by another."""
+        timer = parked.timer
+        activation = self.activation(timer.id)
+        fresh = Timer(
+            timer.id,
+            timer.name,
+            self.clock.now(),
+            timer.nominal_at,
+            self.next_seq(activation.shard),
+            priority=timer.priority,
+            payload=timer.payload,
+        )
+
+        async def put_back(turn: Turn) -> None:
+            await activation.settled()
+            query = Query(cls=timer.id.cls, key=timer.id.key, name=timer.name, limit=1)
+            if await self.reading(self.store.find_timers(query)):
+                raise Conflict(
+                    f"{timer.id} has another {timer.name} pending; let it run or delete it, then redrive this one"
+                )
+            query = Query(cls=timer.id.cls, key=timer.id.key, name=timer.name, limit=1, after=(parked.number - 1,))
+            still = await self.reading(self.store.find_parked(query))
+            if not still or still[0].number != parked.number:
+                raise Conflict(f"{timer.id} {timer.name} is no longer parked as number {parked.number}")
+            turn.set_timer(fresh)
+            turn.unparks.append(parked.number)
+
+        await activation.operate(put_back)
+
+    async def recall(self, id: ObjectId, key: str) -> Remembered | None:
+        return await self.reading(self.store.recall(id, key, now=self.clock.now()))
+
+    def _carried(self, target: ObjectId, method: str, args: Any) -> Any:
+        """Arguments as the object gets them: copies, as they would be over a wire, and not too large."""
+        values = args if type(args) is tuple else args.values()
+        if all(type(value) in _SCALARS or (type(value) is str and len(value) < 1_000) for value in values):
+            return args
+        try:
+            data = encode(args)
+        except BadInput as error:
+            raise type(error)(f"arguments of {target}.{method}: {error.message}", code=error.code) from None
+        if len(data) > self.limits.arguments_bytes:
+            raise LimitExceeded(
+                f"arguments of {target}.{method} have {len(data)} bytes, "
+                f"{len(data) - self.limits.arguments_bytes} more than the limit of {self.limits.arguments_bytes}",
+                code="limit.arguments",
+            )
+        return decode(data)
+
+    def _unavailable(self) -> Unavailable:
+        if self.state == "down":
+            because = self.down_because
+            return StoreDown(
+                f"the store is away ({because.message if because else 'unknown'}); nothing is lost, try again"
+            )
+        if self.state == "up":
+            return Unavailable("the node has just come back; try again")
+        return NotRunning(f"the node is {self.state}; start it with app.run(…)")
+
+    # what activations say
+
+    def next_seq(self, shard: int) -> int:
+        """The next place in the order of insertion: rises within a shard over all its owners, and differs between shards."""
+        count = self._seqs[shard] = self._seqs.get(shard, 0) + 1
+        return (self.epochs[shard] << 39) | (count << 8) | shard
+
+    def timers_changed(self, commit: Commit) -> None:
+        """A commit is on disk: bring the near future up to date."""
+        queue = self.queue
+        for name, seq in commit.clears:
+            queue.clear(commit.id, name, seq)
+        for timer in commit.sets:
+            queue.set(timer)
+        if commit.clears or commit.sets or self.dispatcher.is_starved:
+            self.dispatcher.poke()
+        if commit.entries:
+            self.upkeep.wrote(commit.entries)
+
+    def skip_timer(self, timer: Timer) -> None:
+        """It was handed out, but a turn before it replaced or cleared it."""
+        self.queue.finished(timer)
+        self.dispatcher.poke()
+
+    def became_idle(self, activation: Activation) -> None:
+        self.hibernation.became_idle(activation)
+
+    def interrupted(self, timer: Timer) -> None:
+        """A timer's run was cut off from outside: by the node's stop, or by a store that went away."""
+        if self.state == "stopping":
+            self._interrupted.append(timer)
+
+    async def reading(self, read: Coroutine[Any, Any, T]) -> T:
+        """A read for a turn; a store that can't answer takes the node down until it can."""
+        try:
+            return await read
+        except Unavailable as error:
+            self.store_failed(error)
+            raise
+
+    def commit_failed(self, activation: Activation, failure: Failure) -> None:
+        """This copy's belief is wrong from here on: drop it, to wake from what is on disk."""
+        if isinstance(failure, Fenced):
+            self._lose_shard(activation.shard, failure)
+        else:
+            self._drop(activation, failure)
+            self.dispatcher.read_again()
+
+    def _drop(self, activation: Activation, failure: Failure) -> None:
+        if self.awake.get(activation.id) is activation:
+            del self.awake[activation.id]
+        activation.fail(failure)
+
+    def _lose_shard(self, shard: int, fenced: Fenced) -> None:
+        if self.epochs.pop(shard, None) is not None:
+            log.warning("%s", fenced, extra={"code": fenced.code})
+        for activation in [found for found in self.awake.values() if found.shard == shard]:
+            self._drop(activation, fenced)
+        self.queue.drop_shard(id for id in self.queue.objects() if shard_of(id) == shard)
+
+    # the store going away and coming back
+
+    def store_failed(self, error: Unavailable) -> None:
+        """Nothing can be written: answer Unavailable, forget what memory believes, and keep asking."""
+        if self.state != "up":
+            return
+        log.warning("the store is away: %s", error, extra={"code": "store.down"})
+        self.state = "down"
+        self.down_because = error
+        self.dispatcher.stop()
+        self.queue.reset()
+        for activation in list(self.awake.values()):
+            self._drop(activation, error)
+        self.committer.abandon(error)
+        self._recovery = asyncio.get_running_loop().create_task(self._recover())
+
+    async def _recover(self) -> None:
+        """Claim the shards anew (waiting out commits whose fate is unknown), then go on as after a start."""
+        tries = 0
+        while True:
+            await self.clock.sleep(platform_delay_ms(tries, self.dice.random()))
+            tries += 1
+            try:
+                await self.store.open(now=self.clock.now())
+                await self._take_over()
+            except (Unavailable, OSError) as error:
+                log.info("the store is still away: %s", error, extra={"code": "store.down"})
+                continue
+            break
+        log.warning("the store is back after %d tries", tries, extra={"code": "store.up"})
+        self.state = "up"
+        self.down_because = None
+        self._recovery = None
+        self.dispatcher.start()
+
+
+def make_stub(node: Any, known: Any, key: str, deadline: Duration | None, request_key: str | None) -> Stub:
+    """A stub whose names and options have been checked."""
+    check_key(known.name, key)
+    if request_key is not None:
+        check_request_key(request_key)
+    length = None if deadline is None else duration_ms(deadline, what="deadline")
+    return Stub(node, known, key, length, request_key)

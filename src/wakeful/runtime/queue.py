@@ -1,0 +1,149 @@
+"""Layer 3. Which timer is due next, without holding all of them in memory?
+
+Memory holds every timer up to the edge (a place in the firing order), and nothing past it; the
+store's index holds the rest. The edge moves forward by reading the next page, and back when the
+bound is reached.
+"""
+
+from collections.abc import Iterable, Set
+from heapq import heapify, heappop, heappush
+
+from wakeful.values.ids import ObjectId
+from wakeful.values.timers import Timer, TimerKey
+
+Name = tuple[ObjectId, str]
+PAST_ALL = 1 << 62
+
+
+class TimerQueue:
+    """The near future of the owned shards, in firing order."""
+
+    def __init__(self, bound: int) -> None:
+        self._bound = bound
+        self._heap: list[tuple[TimerKey, int, Timer]] = []
+        self._current: dict[Name, Timer] = {}
+        self._out: dict[Name, Timer] = {}  # handed out to run, not finished
+        self._changed: dict[Name, Timer | None] | None = None  # what changed since a page was asked for
+        self._is_void = False  # the page being read no longer joins on to the edge
+        self._pushes = 0  # breaks ties of equal keys (timers of different objects set at once)
+        self.edge: TimerKey = (-1, 0, 0)
+
+    def __len__(self) -> int:
+        return len(self._current)
+
+    @property
+    def running(self) -> dict[Name, Timer]:
+        return self._out
+
+    def earliest(self) -> int | None:
+        """When the next one is due; None when memory holds none."""
+        heap = self._heap
+        while heap:
+            timer = heap[0][2]
+            if self._current.get((timer.id, timer.name)) is timer:
+                return timer.due_at
+            heappop(heap)
+        return None
+
+    def pop(self, now: int) -> Timer | None:
+        """The first timer that is due, handed out until `finished`, `set` or `clear` is heard of its name."""
+        due_at = self.earliest()
+        if due_at is None or due_at > now:
+            return None
+        timer = heappop(self._heap)[2]
+        name = (timer.id, timer.name)
+        del self._current[name]
+        self._out[name] = timer
+        return timer
+
+    def set(self, timer: Timer) -> bool:
+        """A timer is on disk: hold it if it is before the edge. True when it became the earliest."""
+        name = (timer.id, timer.name)
+        if self._changed is not None:
+            self._changed[name] = timer
+        self._out.pop(name, None)
+        self._current.pop(name, None)
+        if timer.sort_key > self.edge:
+            return False
+        self._push(timer)
+        if len(self._current) > self._bound:
+            self._shrink()
+        return bool(self._heap) and self._heap[0][2] is timer
+
+    def clear(self, id: ObjectId, name: str, seq: int) -> None:
+        """A timer is gone from disk (seq 0: whatever setting it was)."""
+        if self._changed is not None:
+            self._changed[id, name] = None
+        held = self._current.get((id, name))
+        if held is not None and seq in (0, held.seq):
+            del self._current[id, name]
+        out = self._out.get((id, name))
+        if out is not None and seq in (0, out.seq):
+            del self._out[id, name]
+
+    def finished(self, timer: Timer) -> None:
+        """It was handed out and will not run: a turn before it replaced or cleared it."""
+        if self._out.get((timer.id, timer.name)) is timer:
+            del self._out[timer.id, timer.name]
+
+    def begin_page(self) -> TimerKey:
+        """A page is about to be read; until `end_page`, what changes wins over what it says. Where the edge is."""
+        self._changed = {}
+        self._is_void = False
+        return self.edge
+
+    def end_page(self, timers: Iterable[Timer], edge: TimerKey | None) -> None:
+        """Take the page in and move the edge (None: it stays), but not over names that changed meanwhile or are running."""
+        changed, self._changed = self._changed or {}, None
+        if self._is_void:
+            return
+        if edge is not None:
+            self.edge = edge
+        for timer in timers:
+            if (timer.id, timer.name) not in changed:
+                self._take(timer)
+        for newer in changed.values():
+            if newer is not None and newer.sort_key <= self.edge:
+                self._take(newer)
+        if len(self._current) > self._bound:
+            self._shrink()
+
+    def drop_shard(self, ids: Iterable[ObjectId]) -> None:
+        """Forget these objects' timers: somebody else owns them now."""
+        gone = set(ids)
+        self._current = {name: timer for name, timer in self._current.items() if name[0] not in gone}
+        self._out = {name: timer for name, timer in self._out.items() if name[0] not in gone}
+
+    def reset(self) -> None:
+        """Forget everything; the store knows."""
+        self._heap, self._current, self._out, self._changed = [], {}, {}, None
+        self.edge = (-1, 0, 0)
+
+    def objects(self) -> Set[ObjectId]:
+        return {id for id, _ in self._current} | {id for id, _ in self._out}
+
+    def _take(self, timer: Timer) -> None:
+        name = (timer.id, timer.name)
+        if name not in self._out and name not in self._current:
+            self._push(timer)
+
+    def _push(self, timer: Timer) -> None:
+        self._current[timer.id, timer.name] = timer
+        self._pushes += 1
+        heappush(self._heap, (timer.sort_key, self._pushes, timer))
+        if len(self._heap) > 64 and len(self._heap) > 4 * len(self._current):
+            self._heap = [item for item in self._heap if self._current.get((item[2].id, item[2].name)) is item[2]]
+            heapify(self._heap)
+
+    def _shrink(self) -> None:
+        """Keep the earlier half and move the edge back to its last timer."""
+        kept = sorted(self._current.values(), key=lambda timer: timer.sort_key)[: self._bound // 2]
+        self.edge = kept[-1].sort_key
+        self._is_void = True
+        # Equal keys must be on the same side of the edge.
+        self._current = {(t.id, t.name): t for t in self._current.values() if t.sort_key <= self.edge}
+        self._heap = []
+        for timer in self._current.values():
+            self._pushes += 1
+            self._heap.append((timer.sort_key, self._pushes, timer))
+        heapify(self._heap)

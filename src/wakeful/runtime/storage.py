@@ -1,0 +1,224 @@
+"""Layer 3. How does an object read and write its rows?
+
+Writes go into the turn's buffer at the call itself, awaited or not; what is awaited is only the answer.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from wakeful.logic.limits import check_count, check_storage_key, check_value_size
+from wakeful.logic.ranges import bounds, merged, within
+from wakeful.runtime.turn import CURRENT, Done, Refused, Turn
+from wakeful.store.protocol import Range
+from wakeful.values.codec import decode, encode
+from wakeful.values.commits import USER, Slot
+from wakeful.values.errors import BadInput, TurnOver
+
+if TYPE_CHECKING:
+    from wakeful.runtime.activation import Activation
+
+
+class Storage:
+    """The rows of one object, ordered by key, seen through the running turn."""
+
+    __slots__ = ("_activation",)
+
+    def __init__(self, activation: "Activation") -> None:
+        self._activation = activation
+
+    async def get(self, key: str, default: Any = None) -> Any:
+        """The value of the key, as its own copy; the default when there is none."""
+        data = await self._read(self._turn(), (USER, check_storage_key(key)))
+        return default if data is None else decode(data)
+
+    async def get_many(self, keys: Iterable[str]) -> dict[str, Any]:
+        """The values of those keys that exist, in key order, in one round trip."""
+        turn = self._turn()
+        wanted = sorted({check_storage_key(key) for key in keys})
+        check_count("get_many", len(wanted), self._activation.node.limits.keys_per_call)
+        found = await self._read_many(turn, wanted)
+        return {key: decode(data) for key, data in found.items() if data is not None}
+
+    def put(self, key: str, value: Any) -> Awaitable[None]:
+        """Store a copy of the value with the turn."""
+        turn = self._writing_turn()
+        try:
+            turn.writes[USER, check_storage_key(key)] = _encoded(key, value)
+        except BadInput as error:
+            return Refused(turn, error)
+        return _DONE
+
+    def put_many(self, entries: Mapping[str, Any]) -> Awaitable[None]:
+        """Store all the entries, or none when one of them can't be."""
+        turn = self._writing_turn()
+        try:
+            check_count("put_many", len(entries), self._activation.node.limits.keys_per_call)
+            encoded = {(USER, check_storage_key(key)): _encoded(key, value) for key, value in entries.items()}
+        except BadInput as error:
+            return Refused(turn, error)
+        turn.writes.update(encoded)
+        return _DONE
+
+    def delete(self, key: str) -> Awaitable[bool]:
+        """Remove the key; True when it was there."""
+        return _Deletion(self, [key], single=True).start()
+
+    def delete_many(self, keys: Iterable[str]) -> Awaitable[int]:
+        """Remove the keys; how many of them were there."""
+        return _Deletion(self, list(keys), single=False).start()
+
+    def delete_all(self, *, keep_alarm: bool = False) -> Awaitable[None]:
+        """Remove every key, and the alarm unless it is kept. Schedules, jobs and machine timers stay."""
+        turn = self._writing_turn()
+        turn.wipe()
+        if not keep_alarm:
+            self._activation.node.alarms.delete(self._activation, turn)
+        return _DONE
+
+    async def list(
+        self,
+        *,
+        prefix: str = "",
+        start: str | None = None,
+        start_after: str | None = None,
+        end: str | None = None,
+        reverse: bool = False,
+        limit: int | None = None,
+    ) -> dict[str, Any]:
+        """The entries in the range, in the order of their keys' UTF-8 bytes (or its reverse)."""
+        first, last = bounds(prefix, start, start_after, end, limit)
+        rows = await self._scan(self._turn(), first, last, reverse=bool(reverse), limit=limit)
+        return {key: decode(data) for key, data in rows.items()}
+
+    async def count(self, prefix: str = "") -> int:
+        """How many keys begin with the prefix."""
+        first, last = bounds(prefix, None, None, None, None)
+        return len(await self._scan(self._turn(), first, last, reverse=False, limit=None))
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator["Storage"]:
+        """A savepoint inside the turn: a raise drops the writes and alarm changes made inside, and only those."""
+        turn = self._writing_turn()
+        turn.save()
+        try:
+            yield self
+        except BaseException:
+            turn.restore()
+            raise
+        turn.saved.pop()
+
+    # the alarm
+
+    def set_alarm(self, when: int | float | datetime | timedelta) -> Awaitable[None]:
+        """Fire `alarm` then, instead of whenever it was set for before; the past means now."""
+        turn = self._writing_turn()
+        try:
+            self._activation.node.alarms.set(self._activation, turn, when)
+        except BadInput as error:
+            return Refused(turn, error)
+        return _DONE
+
+    async def get_alarm(self) -> datetime | None:
+        """The time that was set, None when none is pending (or its handler is running)."""
+        return self._activation.node.alarms.get(self._activation, self._turn())
+
+    def delete_alarm(self) -> Awaitable[None]:
+        """No alarm any more; fine when there was none."""
+        turn = self._writing_turn()
+        self._activation.node.alarms.delete(self._activation, turn)
+        return _DONE
+
+    # below the public methods
+
+    def _turn(self) -> Turn:
+        turn = CURRENT.get()
+        if turn is None or turn.activation is not self._activation:
+            raise TurnOver(
+                f"{self._activation.id}: storage is for code that runs in a turn of this very object; "
+                "call one of its methods instead"
+            )
+        turn.check_open()
+        return turn
+
+    def _writing_turn(self) -> Turn:
+        turn = self._turn()
+        turn.check_writable()
+        return turn
+
+    async def _read(self, turn: Turn, slot: Slot) -> bytes | None:
+        if slot in turn.writes:
+            return turn.writes[slot]
+        if turn.wiped and slot[0] == USER:
+            return None
+        return await self._activation.read(slot)
+
+    async def _read_many(self, turn: Turn, keys: Sequence[str]) -> dict[str, bytes | None]:
+        await self._activation.fetch([(USER, key) for key in keys if (USER, key) not in turn.writes and not turn.wiped])
+        return {key: await self._read(turn, (USER, key)) for key in keys}
+
+    async def _scan(
+        self, turn: Turn, first: str, last: str | None, *, reverse: bool, limit: int | None
+    ) -> dict[str, bytes]:
+        over = self._activation.unsaved(turn.wiped)
+        over.update(turn.writes)
+        mine = {key: value for (space, key), value in over.items() if space == USER and within(key, first, last)}
+        rows: Sequence[tuple[str, bytes]] = ()
+        if (last is None or first < last) and not turn.wiped and not self._activation.is_wiped:
+            # Each write over the stored rows can hide at most one of them.
+            wanted = None if limit is None else limit + len(mine)
+            rows = await self._activation.scan(USER, Range(first, last, reverse, wanted))
+        return merged(rows, mine, reverse=reverse, limit=limit)
+
+
+class _Deletion:
+    """A delete that has happened in the turn; awaiting it tells how many of the keys were there before."""
+
+    __slots__ = ("_before", "_keys", "_single", "_storage", "_turn")
+
+    def __init__(self, storage: Storage, keys: list[str], *, single: bool) -> None:
+        self._storage = storage
+        self._keys = keys
+        self._single = single
+
+    def start(self) -> Awaitable[Any]:
+        turn = self._turn = self._storage._writing_turn()
+        try:
+            check_count("delete_many", len(self._keys), self._storage._activation.node.limits.keys_per_call)
+            slots: list[Slot] = [(USER, check_storage_key(key)) for key in dict.fromkeys(self._keys)]
+        except BadInput as error:
+            return Refused(turn, error)
+        # What the turn itself knew of each before; the others are looked up only if someone asks.
+        self._before = {
+            slot: turn.writes.get(slot, _UNKNOWN) if not turn.wiped else turn.writes.get(slot) for slot in slots
+        }
+        for slot in slots:
+            turn.writes[slot] = None
+        return self
+
+    def __await__(self) -> Any:
+        return self._count().__await__()
+
+    async def _count(self) -> int | bool:
+        activation = self._storage._activation
+        unknown = [slot for slot, before in self._before.items() if before is _UNKNOWN]
+        await activation.fetch(unknown)
+        there = 0
+        for slot, before in self._before.items():
+            data = await activation.read(slot) if before is _UNKNOWN else before
+            there += data is not None
+        return bool(there) if self._single else there
+
+
+def _encoded(key: str, value: Any) -> bytes:
+    try:
+        data = encode(value)
+    except BadInput as error:
+        raise type(error)(f"storage key {key[:64]!r}: {error.message}", code=error.code) from None
+    check_value_size(key, len(data))
+    return data
+
+
+_UNKNOWN: Any = object()
+_DONE: Done[None] = Done(None)

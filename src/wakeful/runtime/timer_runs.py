@@ -1,0 +1,235 @@
+"""Layer 3. What happens when a timer is due: run it once, write the ledger, try again or park."""
+
+import asyncio
+import logging
+import traceback
+from collections import Counter
+from typing import TYPE_CHECKING, Protocol
+
+from wakeful.logic.retry import CRASHES_MAX, platform_delay_ms
+from wakeful.runtime.calls import Call
+from wakeful.runtime.turn import CURRENT, Turn
+from wakeful.values.commits import Commit, Start
+from wakeful.values.errors import DeadlineExceeded, Fenced, TurnFailed, Unavailable
+from wakeful.values.runs import Entry, Run, Verdict, run_id
+from wakeful.values.timers import Parked, Timer
+from wakeful.values.times import to_datetime
+
+if TYPE_CHECKING:
+    from wakeful.runtime.activation import Activation
+    from wakeful.runtime.node import Node
+
+log = logging.getLogger("wakeful.timers")
+
+ERROR_CHARS_MAX = 2_000
+TRACEBACK_CHARS_MAX = 20_000
+
+
+class TimerOwner(Protocol):
+    """A feature's stake in the timers whose names begin with its prefix."""
+
+    prefix: str
+    deadline_ms: int
+
+    async def fire(self, activation: "Activation", turn: Turn, timer: Timer) -> None:
+        """Do what the timer is for, inside its turn; a raise is a failed attempt."""
+        ...
+
+    def retry_delay_ms(self, timer: Timer, roll: float) -> int | None:
+        """How long after this failure it is tried again; None parks it."""
+        ...
+
+
+class TimerRuns:
+    """Runs due timers as turns of their objects, through the owner of their name."""
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._owners: dict[str, TimerOwner] = {}
+        self._uncounted: Counter[tuple[str, str, str]] = Counter()  # failures of ours in a row, for the backoff
+        # A timer that was running when a process died may have killed it: such ones run one at a
+        # time, so that three deaths are laid at one door and not at that of everyone beside it.
+        self._quarantine = asyncio.Lock()
+
+    def register(self, owner: TimerOwner) -> None:
+        self._owners[owner.prefix] = owner
+
+    def owner_of(self, name: str) -> TimerOwner | None:
+        return self._owners.get(name.partition(":")[0])
+
+    async def run(self, activation: "Activation", timer: Timer) -> None:
+        """One attempt of a due timer, to its commit on its way."""
+        if not _is_current(activation, timer):
+            self._node.skip_timer(timer)
+            return
+        crashes = timer.crashes + 1 if timer.started else timer.crashes
+        if crashes >= CRASHES_MAX:
+            self._park_crashed(activation, timer, crashes)
+        elif timer.started:
+            async with self._quarantine:
+                await self._attempt(activation, timer, crashes)
+                await activation.settled()
+        else:
+            await self._attempt(activation, timer, crashes)
+
+    async def _attempt(self, activation: "Activation", timer: Timer, crashes: int) -> None:
+        node = self._node
+        owner = self.owner_of(timer.name)
+        assert owner is not None  # the dispatcher leaves unknown names on disk
+        slot = node.slots.take(nested=False)
+        token = CURRENT.set(None)
+        try:
+            if slot is not None:
+                await slot
+            await activation.durable(activation.submit(_start_note(activation, timer, crashes, node.clock.now())))
+            fired_at = node.clock.now()
+            error = await self._fire(activation, owner, timer, fired_at)
+        except asyncio.CancelledError:
+            node.interrupted(timer)
+            raise
+        finally:
+            CURRENT.reset(token)
+            node.slots.give_back(slot)
+        if error is not None:
+            self._failed(activation, owner, timer, error, fired_at)
+
+    async def _fire(
+        self, activation: "Activation", owner: TimerOwner, timer: Timer, fired_at: int
+    ) -> BaseException | None:
+        """Wake the object if need be and run the turn; what it raised, None when it went well."""
+        node = self._node
+        task = asyncio.current_task()
+        assert task is not None
+        chain = (activation.id,)
+        call = Call(timer.name, (), {}, deadline_at=fired_at + owner.deadline_ms, request_key=None, chain=chain)
+        call.task = task
+        expiry = node.clock.call_at(call.deadline_at, call.expire)
+        turn: Turn | None = None
+        try:
+            if not activation.is_awake:
+                await activation.wake(chain, call.deadline_at)
+                if not _is_current(activation, timer):
+                    node.skip_timer(timer)
+                    return None
+            run = Run(
+                run_id(timer),
+                timer.name,
+                to_datetime(timer.nominal_at),
+                to_datetime(fired_at),
+                None,
+                timer.attempt,
+                None,
+            )
+            turn = Turn(activation, chain, call.deadline_at, consumed=timer, run=run)
+            CURRENT.set(turn)
+            await owner.fire(activation, turn, timer)
+            turn.entries.append(self._entry(timer, fired_at, "run", None))
+            activation.finish(turn)
+            self._uncounted.pop((*timer.id, timer.name), None)
+            return None
+        except asyncio.CancelledError:
+            activation.undo(turn)
+            if call.is_expired:
+                task.uncancel()
+                return DeadlineExceeded(
+                    f"{timer.id}.{timer.name} ran longer than {owner.deadline_ms} ms; what it wrote was undone"
+                )
+            if task.cancelling():
+                raise
+            return TurnFailed(
+                f"{timer.id}.{timer.name} was cancelled by its own code",
+                remote_type="asyncio.CancelledError",
+                remote_traceback=traceback.format_exc(),
+                code="turn.cancelled",
+            )
+        except Fenced:
+            activation.undo(turn)
+            raise
+        except Exception as error:
+            activation.undo(turn)
+            return error
+        finally:
+            expiry.cancel()
+
+    def _failed(
+        self, activation: "Activation", owner: TimerOwner, timer: Timer, error: BaseException, fired_at: int
+    ) -> None:
+        """Write the failure and what comes of it: a later attempt, or parking."""
+        if activation.is_failed:
+            return  # the store went away under it; the timer is still on disk and nothing is counted
+        node = self._node
+        now = node.clock.now()
+        turn = Turn(activation, (activation.id,), now, consumed=timer)
+        text = "".join(traceback.format_exception_only(error)).strip()[:ERROR_CHARS_MAX]
+        key = (*timer.id, timer.name)
+        if isinstance(error, Unavailable):
+            self._uncounted[key] += 1
+            delay = platform_delay_ms(self._uncounted[key], node.dice.random())
+            turn.set_timer(timer.moved(due_at=now + delay, attempt=timer.attempt))
+            text = f"not counted: {text}"
+        else:
+            self._uncounted.pop(key, None)
+            retry = owner.retry_delay_ms(timer, node.dice.random())
+            if retry is not None:
+                turn.set_timer(timer.moved(due_at=now + retry, attempt=timer.attempt + 1))
+            else:
+                trace = "".join(traceback.format_exception(error))[-TRACEBACK_CHARS_MAX:]
+                self._park(turn, timer, "failed", text, trace)
+        turn.entries.append(self._entry(timer, fired_at, "failed", text))
+        activation.finish(turn)
+
+    def _park_crashed(self, activation: "Activation", timer: Timer, crashes: int) -> None:
+        now = self._node.clock.now()
+        text = f"the process died {crashes} times while this ran"
+        turn = Turn(activation, (activation.id,), now, consumed=timer)
+        self._park(turn, timer, "crashed", text, "")
+        turn.entries.append(self._entry(timer, now, "failed", text))
+        activation.finish(turn)
+
+    def _park(self, turn: Turn, timer: Timer, reason: str, error: str, trace: str) -> None:
+        log.warning("%s %s parked: %s", timer.id, timer.name, error, extra={"code": "timer.parked"})
+        attempts = timer.attempt + 1 if reason == "failed" else timer.attempt
+        turn.parks.append(
+            Parked(
+                timer=timer,
+                run_id=run_id(timer),
+                parked_at=self._node.clock.now(),
+                attempts=attempts,
+                reason=reason,
+                error=error,
+                traceback=trace,
+            )
+        )
+
+    def _entry(self, timer: Timer, fired_at: int, verdict: Verdict, error: str | None) -> Entry:
+        node = self._node
+        return Entry(
+            id=timer.id,
+            name=timer.name,
+            run_id=run_id(timer),
+            nominal_at=timer.nominal_at,
+            fired_at=fired_at,
+            finished_at=node.clock.now(),
+            attempt=timer.attempt,
+            verdict=verdict,
+            node=node.name,
+            error=error,
+        )
+
+
+def _is_current(activation: "Activation", timer: Timer) -> bool:
+    """No turn before it, finished or on its way to disk, replaced or cleared the timer."""
+    if timer.name not in activation.timers:
+        return True
+    current = activation.timers[timer.name]
+    return current is not None and (current.seq, current.attempt) == (timer.seq, timer.attempt)
+
+
+def _start_note(activation: "Activation", timer: Timer, crashes: int, now: int) -> Commit:
+    return Commit(
+        id=activation.id,
+        shard=activation.shard,
+        epoch=activation.epoch,
+        now=now,
+        starts=[Start(timer.name, timer.seq, crashes)],
+    )

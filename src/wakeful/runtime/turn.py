@@ -1,0 +1,180 @@
+"""Layer 3. What has the running turn written so far, and who is running?"""
+
+from collections.abc import Generator
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from wakeful.values.commits import USER, Commit, Remembered, Slot
+from wakeful.values.errors import ReadOnly, TurnOver
+from wakeful.values.ids import ObjectId
+from wakeful.values.runs import Entry, Run
+from wakeful.values.timers import Parked, Timer
+
+if TYPE_CHECKING:
+    from wakeful.runtime.activation import Activation
+
+T = TypeVar("T")
+
+# The turn or reader whose code is running in this context, for storage and outgoing calls.
+CURRENT: ContextVar["Turn | None"] = ContextVar("wakeful_turn", default=None)
+
+
+class Done(Generic[T]):
+    """An awaitable that is finished already: the write it stands for is in the turn, awaited or not."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: T) -> None:
+        self.value = value
+
+    def __await__(self) -> Generator[Any, None, T]:
+        return self.value
+        yield  # pragma: no cover  (makes this a generator)
+
+
+class Refused(Done[Any]):
+    """A write that could not be taken: raises where it is awaited, and fails the turn if nobody awaits it."""
+
+    __slots__ = ("error", "turn")
+
+    def __init__(self, turn: "Turn", error: Exception) -> None:
+        super().__init__(None)
+        self.turn = turn
+        self.error = error
+        turn.refused.append(self)
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        if self in self.turn.refused:
+            self.turn.refused.remove(self)
+        raise self.error
+        yield  # pragma: no cover  (makes this a generator)
+
+
+class Turn:
+    """The buffered writes of one turn. Nothing of it exists for anyone else until its commit is on disk."""
+
+    __slots__ = (
+        "activation",
+        "chain",
+        "commits",
+        "consumed",
+        "deadline_at",
+        "entries",
+        "is_over",
+        "is_reader",
+        "parks",
+        "refused",
+        "remember",
+        "run",
+        "saved",
+        "state_copy",
+        "state_used",
+        "timers",
+        "unparks",
+        "wiped",
+        "writes",
+    )
+
+    def __init__(
+        self,
+        activation: "Activation",
+        chain: tuple[ObjectId, ...],
+        deadline_at: int,
+        *,
+        is_reader: bool = False,
+        consumed: Timer | None = None,
+        run: Run | None = None,
+    ) -> None:
+        self.activation = activation
+        self.chain = chain  # the objects whose turns led to this one, itself last
+        self.deadline_at = deadline_at
+        self.is_reader = is_reader
+        self.consumed = consumed  # the due timer that this turn is
+        self.run = run
+        self.is_over = False
+        self.commits = 0  # durable points so far
+        self.writes: dict[Slot, bytes | None] = {}
+        self.wiped = False
+        self.timers: dict[str, Timer | None] = {}
+        self.entries: list[Entry] = []
+        self.parks: list[Parked] = []
+        self.unparks: list[int] = []
+        self.remember: Remembered | None = None
+        self.refused: list[Refused] = []
+        self.saved: list[tuple[dict[Slot, bytes | None], bool, dict[str, Timer | None], bytes | None]] = []
+        self.state_used = False
+        self.state_copy: Any = None
+        if consumed is not None:
+            self.timers[consumed.name] = None
+
+    def check_open(self) -> None:
+        if self.is_over:
+            raise TurnOver(
+                f"{self.activation.id}: the turn is over; what a background task writes later belongs to no turn. "
+                "Await it inside the method, or call the object again"
+            )
+
+    def check_writable(self) -> None:
+        self.check_open()
+        if self.is_reader:
+            raise ReadOnly(f"{self.activation.id}: a @reader can't write; drop @reader from the method")
+
+    def set_timer(self, timer: Timer) -> None:
+        self.timers[timer.name] = timer
+
+    def clear_timer(self, name: str) -> None:
+        self.timers[name] = None
+
+    def wipe(self) -> None:
+        for slot in [slot for slot in self.writes if slot[0] == USER]:
+            del self.writes[slot]
+        self.wiped = True
+
+    # savepoints
+
+    def save(self) -> None:
+        state = self.activation.state.snapshot(self)
+        self.saved.append((dict(self.writes), self.wiped, dict(self.timers), state))
+
+    def restore(self) -> None:
+        self.writes, self.wiped, self.timers, state = self.saved.pop()
+        self.activation.state.restore(state)
+
+    # the end
+
+    def take_commit(self, *, final: bool) -> Commit | None:
+        """What has been written since the last durable point, as one commit; None when that is nothing.
+
+        The slot of the timer that this turn is changes only in the final commit: cleared earlier,
+        a crash in the rest of the turn would lose it.
+        """
+        timers = self.timers
+        if not final and self.consumed is not None:
+            name = self.consumed.name
+            timers = {key: timer for key, timer in timers.items() if key != name}
+        if not (self.writes or self.wiped or timers or self.entries or self.parks or self.unparks or self.remember):
+            return None
+        activation = self.activation
+        commit = Commit(
+            id=activation.id,
+            shard=activation.shard,
+            epoch=activation.epoch,
+            now=activation.node.clock.now(),
+            wipe=self.wiped,
+            puts={slot: value for slot, value in self.writes.items() if value is not None},
+            deletes=[slot for slot, value in self.writes.items() if value is None],
+            sets=[timer for timer in timers.values() if timer is not None],
+            clears=[(name, self._seq_of(name)) for name, timer in timers.items() if timer is None],
+            entries=self.entries,
+            parks=self.parks,
+            unparks=self.unparks,
+            remember=self.remember,
+        )
+        self.commits += 1
+        activation.adopt(self.writes, self.wiped, timers)
+        self.writes, self.wiped, self.entries, self.parks, self.unparks = {}, False, [], [], []
+        self.timers = {} if timers is self.timers else {k: t for k, t in self.timers.items() if k not in timers}
+        return commit
+
+    def _seq_of(self, name: str) -> int:
+        return self.consumed.seq if self.consumed is not None and self.consumed.name == name else 0

@@ -1,0 +1,95 @@
+"""Layer 3. What does a node do now and then: renew its lease, drop what is past keeping."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from wakeful.values.clock import Handle
+from wakeful.values.errors import Unavailable
+from wakeful.values.ids import ObjectId
+from wakeful.values.runs import Entry
+
+if TYPE_CHECKING:
+    from wakeful.runtime.node import Node
+
+log = logging.getLogger("wakeful.upkeep")
+
+PRUNE_EVERY_MS = 300_000
+PRUNE_ROWS_MAX = 5_000
+RENEW_EVERY_MS = 1_500
+WATCHED_MAX = 10_000  # ledger names counted at once; more are forgotten and left to age
+
+
+class Upkeep:
+    """The background chores of a node, each a short task started by the clock."""
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._handles: dict[str, Handle] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._written: Counter[tuple[ObjectId, str]] = Counter()  # ledger rows since the name was last pruned
+        self._crowded: dict[tuple[ObjectId, str], None] = {}
+
+    def start(self) -> None:
+        self._later("prune", PRUNE_EVERY_MS)
+        if self._node.store.shared:
+            self._later("renew", RENEW_EVERY_MS)
+
+    def stop(self) -> None:
+        for handle in self._handles.values():
+            handle.cancel()
+        for task in self._tasks:
+            task.cancel()
+
+    def wrote(self, entries: Sequence[Entry]) -> None:
+        """Count ledger rows, to know which names hold more than they may."""
+        keep = self._node.limits.ledger_keep
+        for entry in entries:
+            name = (entry.id, entry.name)
+            self._written[name] += 1
+            if self._written[name] >= max(10, keep // 2):
+                del self._written[name]
+                self._crowded[name] = None
+                if len(self._crowded) >= WATCHED_MAX:
+                    self._run("prune")
+        if len(self._written) > WATCHED_MAX:
+            self._written.clear()
+
+    async def prune(self) -> None:
+        """Drop expired answers and old ledger rows."""
+        node = self._node
+        now = node.clock.now()
+        crowded, self._crowded = self._crowded, {}
+        await node.store.prune(
+            now=now,
+            entries_before=now - node.limits.ledger_keep_ms,
+            crowded=[(id, name, node.limits.ledger_keep) for id, name in crowded],
+            limit=PRUNE_ROWS_MAX,
+        )
+
+    async def renew(self) -> None:
+        await self._node.join()
+
+    def _later(self, chore: str, length_ms: int) -> None:
+        node = self._node
+        self._handles[chore] = node.clock.call_at(node.clock.now() + length_ms, lambda: self._again(chore, length_ms))
+
+    def _again(self, chore: str, length_ms: int) -> None:
+        if self._node.state == "up":
+            self._run(chore)
+        self._later(chore, length_ms)
+
+    def _run(self, chore: str) -> None:
+        task = asyncio.get_running_loop().create_task(self._guarded(chore))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _guarded(self, chore: str) -> None:
+        try:
+            await (self.prune() if chore == "prune" else self.renew())
+        except Unavailable as error:
+            self._node.store_failed(error)
+        except Exception:
+            log.exception("upkeep: %s failed", chore, extra={"code": f"upkeep.{chore}"})

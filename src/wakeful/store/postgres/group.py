@@ -1,0 +1,195 @@
+"""Layer 2, pure. What do many commits come to, as rows of which no two are the same row?
+
+One statement sees the database as it was before, and may touch a row once. So the commits of one object
+are folded into one final state first, later ones on top of earlier ones.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from wakeful.values.commits import USER, Commit, Slot
+from wakeful.values.ids import ObjectId
+from wakeful.values.timers import Timer
+
+Values = dict[str, object]
+
+_TIMER = ("cls", "key", "name", "due_at", "nominal_at", "seq", "attempt", "crashes", "started", "priority", "payload")
+_COLUMNS: dict[str, tuple[str, ...]] = {
+    "wipes": ("wipe_cls", "wipe_key"),
+    "keeps": ("keep_cls", "keep_key", "keep_name"),
+    "deletes": ("delete_cls", "delete_key", "delete_space", "delete_name"),
+    "puts": ("put_cls", "put_key", "put_space", "put_name", "put_value"),
+    "objects": ("cls", "key", "created_at", "active_at", "rows", "bytes"),
+    "clears": ("clear_cls", "clear_key", "clear_name", "clear_seq"),
+    "sets": (*(f"set_{column}" for column in _TIMER), "set_shard"),
+    "starts": ("start_cls", "start_key", "start_name", "start_seq", "start_epoch", "start_crashes"),
+    "entries": tuple(
+        f"entry_{column}"
+        for column in (
+            *("cls", "key", "name", "run_id", "nominal_at", "fired_at", "finished_at", "attempt", "verdict"),
+            *("node", "error", "missed", "is_backfill"),
+        )
+    ),
+    "parks": tuple(
+        f"park_{column}" for column in (*_TIMER, "run_id", "parked_at", "attempts", "reason", "error", "traceback")
+    ),
+    "unparks": ("unparks",),
+    "remembers": tuple(
+        f"remember_{column}" for column in ("cls", "key", "request", "fingerprint", "answer", "expires_at")
+    ),
+}
+
+
+class Fold:
+    """One object's commits as a single step from what is on disk."""
+
+    __slots__ = ("active_at", "clears", "created_at", "deletes", "puts", "sets", "shard", "starts", "wipe")
+
+    def __init__(self, commit: Commit) -> None:
+        self.shard = commit.shard
+        self.created_at: int | None = None  # None until something durable was written
+        self.active_at = 0
+        self.wipe = False
+        self.puts: dict[Slot, bytes] = {}
+        self.deletes: set[Slot] = set()
+        self.sets: dict[str, Timer] = {}
+        self.clears: dict[str, set[int]] = {}  # of a name: settings to remove if they are there; 0 means any
+        self.starts: dict[tuple[str, int], tuple[int, int]] = {}
+
+    def add(self, commit: Commit) -> None:
+        """Apply one more commit on top."""
+        if commit.must_sync:
+            if self.created_at is None:
+                self.created_at = commit.now
+            self.active_at = commit.now
+        if commit.wipe:
+            self.wipe = True
+            self.puts = {slot: value for slot, value in self.puts.items() if slot[0] != USER}
+            self.deletes = {slot for slot in self.deletes if slot[0] != USER}
+        for slot in commit.deletes:
+            self.puts.pop(slot, None)
+            if not (self.wipe and slot[0] == USER):
+                self.deletes.add(slot)
+        if commit.puts:
+            self.puts.update(commit.puts)
+            if self.deletes:
+                self.deletes.difference_update(commit.puts)
+        for name, seq in commit.clears:
+            self._clear(name, seq)
+        for timer in commit.sets:
+            self._set(timer)
+        for start in commit.starts:
+            self._start(start.name, start.seq, commit.epoch, start.crashes)
+
+    def _clear(self, name: str, seq: int) -> None:
+        set_ = self.sets.get(name)
+        if set_ is not None:
+            if seq in (0, set_.seq):
+                del self.sets[name]
+                self.clears[name] = {0}  # whatever is on disk was replaced before
+            return
+        gone = self.clears.setdefault(name, set())
+        if 0 not in gone:
+            self.clears[name] = {0} if seq == 0 else gone | {seq}
+        for key in [key for key in self.starts if key[0] == name and seq in (0, key[1])]:
+            del self.starts[key]
+
+    def _set(self, timer: Timer) -> None:
+        self.sets[timer.name] = timer
+        self.clears.pop(timer.name, None)
+        if self.starts:
+            for key in [key for key in self.starts if key[0] == timer.name]:
+                del self.starts[key]
+
+    def _start(self, name: str, seq: int, epoch: int, crashes: int) -> None:
+        set_ = self.sets.get(name)
+        if set_ is not None:
+            if set_.seq == seq:
+                self.sets[name] = replace(set_, started=epoch, crashes=crashes)
+        elif not self.clears.get(name, frozenset()) & {0, seq}:
+            self.starts[name, seq] = (epoch, crashes)
+
+
+def gather(node: str, commits: Sequence[Commit]) -> tuple[list[str], Values]:
+    """The parts of the statement that these commits need, and its arguments. A shard has one epoch in all of them."""
+    folds: dict[ObjectId, Fold] = {}
+    epochs: dict[int, int] = {}
+    rows: dict[str, list[tuple[object, ...]]] = {part: [] for part in _COLUMNS}
+    for commit in commits:
+        epochs[commit.shard] = commit.epoch
+        fold = folds.get(commit.id)
+        if fold is None:
+            fold = folds[commit.id] = Fold(commit)
+        fold.add(commit)
+    _append_logs(commits, rows)
+    for id, fold in folds.items():
+        _append_fold(id, fold, rows)
+    values: Values = {"node": node, "shards": list(epochs), "epochs": list(epochs.values())}
+    parts = [part for part, found in rows.items() if found and part != "keeps"]
+    for part in (*parts, "keeps"):
+        columns = zip(*rows[part], strict=True) if rows[part] else ((),) * len(_COLUMNS[part])
+        values.update(zip(_COLUMNS[part], columns, strict=True))
+    return parts, values
+
+
+def timer_columns(timers: Iterable[tuple[Timer, int]]) -> Values:
+    """Timers and their shards as the arguments of `insert`."""
+    columns = zip(*((*_timer_row(timer.id, timer), shard) for timer, shard in timers), strict=True)
+    return dict(zip((*_TIMER, "shard"), columns, strict=True))
+
+
+def printable(text: str) -> str:
+    """Text for people as PostgreSQL can hold it: an error with a NUL in it must not make its own record fail."""
+    if "\0" in text or not text.isascii():
+        return text.encode("utf-8", "backslashreplace").decode().replace("\0", "␀")
+    return text
+
+
+def _append_fold(id: ObjectId, fold: Fold, rows: dict[str, list[tuple[object, ...]]]) -> None:
+    cls, key = id
+    size = 0
+    if fold.puts:
+        puts = rows["puts"]
+        for (space, name), value in fold.puts.items():
+            raw = name.encode()
+            size += len(raw) + len(value)
+            puts.append((cls, key, space, raw, value))
+    if fold.created_at is not None:
+        rows["objects"].append((cls, key, fold.created_at, fold.active_at, len(fold.puts), size))
+    if fold.wipe:
+        rows["wipes"].append((cls, key))
+        rows["keeps"] += [(cls, key, name.encode()) for space, name in fold.puts if space == USER]
+    for space, name in fold.deletes:
+        rows["deletes"].append((cls, key, space, name.encode()))
+    for name, seqs in fold.clears.items():
+        rows["clears"] += [(cls, key, name, seq) for seq in seqs]
+    for timer in fold.sets.values():
+        rows["sets"].append((*_timer_row(id, timer), fold.shard))
+    for (name, seq), (epoch, crashes) in fold.starts.items():
+        rows["starts"].append((cls, key, name, seq, epoch, crashes))
+
+
+def _append_logs(commits: Sequence[Commit], rows: dict[str, list[tuple[object, ...]]]) -> None:
+    """What is only ever added, in the order of the commits; of two answers to one request key the later stays."""
+    remembers: dict[tuple[ObjectId, str], tuple[object, ...]] = {}
+    entries, parks = rows["entries"], rows["parks"]
+    for commit in commits:
+        for e in commit.entries:
+            error = e.error if e.error is None else printable(e.error)
+            times = (e.nominal_at, e.fired_at, e.finished_at)
+            entries.append(
+                (*e.id, e.name, e.run_id, *times, e.attempt, e.verdict, e.node, error, e.missed, e.is_backfill)
+            )
+        for p in commit.parks:
+            texts = (printable(p.reason), printable(p.error), printable(p.traceback))
+            parks.append((*_timer_row(p.timer.id, p.timer), p.run_id, p.parked_at, p.attempts, *texts))
+        rows["unparks"] += [(number,) for number in commit.unparks]
+        if r := commit.remember:
+            row = (*commit.id, r.key.encode(), r.fingerprint, r.answer, r.expires_at)
+            remembers[commit.id, r.key] = row
+    rows["remembers"] = list(remembers.values())
+
+
+def _timer_row(id: ObjectId, t: Timer) -> tuple[object, ...]:
+    return (*id, t.name, t.due_at, t.nominal_at, t.seq, t.attempt, t.crashes, t.started, t.priority, t.payload)

@@ -1,0 +1,87 @@
+"""Layer 2. Which version is the schema, and how does it become ours?"""
+
+from contextlib import suppress
+from importlib.resources import files
+
+from wakeful.store.postgres.statements import Statement, Statements
+from wakeful.store.postgres.wire import Invalid, Wire
+from wakeful.values.errors import SchemaTooNew, SchemaTooOld, StoreDown
+
+_EXISTS = Statement(
+    """SELECT count(*) FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE n.nspname = $1 AND c.relname = 'migrations'""",
+    ("schema",),
+)
+_SCHEMA_EXISTS = Statement("SELECT count(*) FROM pg_catalog.pg_namespace WHERE nspname = $1", ("schema",))
+_NUMBERS = "SELECT number FROM wakeful.migrations ORDER BY number"
+_RECORD = "INSERT INTO wakeful.migrations (number, name, applied_at) VALUES ($1, $2, $3)"
+# Two nodes that start at once would both try; the lock lets the second find it done. Where there are no
+# advisory locks the second fails on a table that exists, and looks again.
+_LOCK = "SELECT pg_advisory_xact_lock(hashtext('wakeful.migrate'))"
+
+
+def migration_names() -> list[str]:
+    """All migrations in order, as `0001_core`."""
+    found = files(__package__).joinpath("migrations").iterdir()
+    return sorted(file.name.removesuffix(".sql") for file in found if file.name.endswith(".sql"))
+
+
+async def version_of(wire: Wire, statements: Statements) -> int:
+    """The number of the last migration that was applied; 0 when there is nothing."""
+    [(found,)] = await wire.run(_EXISTS, [statements.schema])
+    if not found:
+        return 0
+    numbers = await wire.run(Statement(statements.qualified(_NUMBERS), ()))
+    return max((row[0] for row in numbers), default=0)
+
+
+def check_version(version: int, where: str) -> None:
+    """Nothing, when this program and that schema fit."""
+    newest = _number(migration_names()[-1])
+    if version > newest:
+        raise SchemaTooNew(f"{where} has schema {version}, this Wakeful knows up to {newest}; upgrade Wakeful")
+    if version < newest:
+        raise SchemaTooOld(f"{where} has schema {version}, this Wakeful needs {newest}; run `wakeful migrate`")
+
+
+async def migrate(wire: Wire, statements: Statements, *, now: int) -> list[str]:
+    """Apply what is missing, all or none; the names of what was applied."""
+    try:
+        return await _migrate(wire, statements, now)
+    except (Invalid, StoreDown):
+        # Somebody else may have been faster.
+        if wire.is_closed or await version_of(wire, statements) < _number(migration_names()[-1]):
+            raise
+        return []
+
+
+async def _migrate(wire: Wire, statements: Statements, now: int) -> list[str]:
+    applied: list[str] = []
+    async with wire.transaction():
+        await _lock(wire)
+        version = await version_of(wire, statements)
+        for name in migration_names():
+            if _number(name) <= version:
+                continue
+            if _number(name) == 1:
+                [(found,)] = await wire.run(_SCHEMA_EXISTS, [statements.schema])
+                if not found:
+                    await wire.script(f'CREATE SCHEMA "{statements.schema}"')
+            sql = files(__package__).joinpath("migrations", f"{name}.sql").read_text(encoding="utf-8")
+            await wire.script(statements.qualified(sql))
+            record = Statement(statements.qualified(_RECORD), ("number", "name", "applied_at"))
+            await wire.run(record, [_number(name), name, now])
+            applied.append(name)
+    return applied
+
+
+async def _lock(wire: Wire) -> None:
+    await wire.script("SAVEPOINT locking")
+    with suppress(StoreDown):
+        await wire.script(_LOCK)
+        return
+    await wire.script("ROLLBACK TO SAVEPOINT locking")
+
+
+def _number(name: str) -> int:
+    return int(name[:4])

@@ -1,0 +1,76 @@
+"""Layer 2. How do a thousand values become one array argument in microseconds?
+
+asyncpg looks at every element of an array twice and asks two abstract base classes about it: 500 to 900 ns
+an element, which was most of the cost of a group commit. These write the same bytes at 10 to 130 ns.
+"""
+
+from array import array
+from collections.abc import Callable, Sequence
+from itertools import chain
+from struct import Struct
+from sys import byteorder
+from typing import Any
+
+_HEAD = Struct(">iiIii")  # dimensions, has nulls, element type, length, lower bound
+_SWAP = byteorder == "little"
+_NULL = b"\xff\xff\xff\xff"
+_LENGTHS = [n.to_bytes(4, "big") for n in range(4_096)]
+
+
+def _head(oid: int, count: int, nulls: bool = False) -> bytes:
+    return _HEAD.pack(1, nulls, oid, count, 1)
+
+
+def _fixed(oid: int, code: str, unit: str, width: int) -> Callable[[Sequence[int]], bytes]:
+    """An encoder of whole numbers, by interleaving the constant length with the values' own units."""
+    per = width // array(unit).itemsize
+    lead = 4 // array(unit).itemsize
+    prefix = array(unit)
+    prefix.frombytes(width.to_bytes(4, "big"))
+    row = prefix + array(unit, [0] * per)
+
+    def encode(values: Sequence[int]) -> bytes:
+        numbers = array(code, values)
+        if _SWAP:
+            numbers.byteswap()
+        units = array(unit)
+        units.frombytes(numbers.tobytes())
+        out = row * len(values)
+        for n in range(per):
+            out[lead + n :: lead + per] = units[n::per]
+        return _head(oid, len(values)) + out.tobytes()
+
+    return encode
+
+
+def _pack_bools(values: Sequence[bool]) -> bytes:
+    return _head(16, len(values)) + b"".join([b"\0\0\0\1\1" if value else b"\0\0\0\1\0" for value in values])
+
+
+def _blobs(oid: int, values: Sequence[bytes | None]) -> bytes:
+    nulls = None in values
+    if nulls:
+        lengths = [_NULL if value is None else len(value).to_bytes(4, "big") for value in values]
+        values = [value or b"" for value in values]
+    else:
+        lengths = [_LENGTHS[n] if n < 4_096 else n.to_bytes(4, "big") for n in map(len, values)]  # type: ignore[arg-type]
+    return _head(oid, len(values), nulls) + b"".join(chain.from_iterable(zip(lengths, values, strict=True)))  # type: ignore[arg-type]
+
+
+def _pack_bytes(values: Sequence[bytes | None]) -> bytes:
+    return _blobs(17, values)
+
+
+def _pack_texts(values: Sequence[str | None]) -> bytes:
+    return _blobs(25, [None if value is None else value.encode() for value in values])
+
+
+# Array type, its name, and how to write it.
+PACKERS: list[tuple[int, str, Callable[[Any], bytes]]] = [
+    (1000, "_bool", _pack_bools),
+    (1001, "_bytea", _pack_bytes),
+    (1005, "_int2", _fixed(21, "h", "H", 2)),
+    (1007, "_int4", _fixed(23, "i", "I", 4)),
+    (1009, "_text", _pack_texts),
+    (1016, "_int8", _fixed(20, "q", "I", 8)),
+]

@@ -1,0 +1,53 @@
+"""Layer 2. How do rows become values again?"""
+
+from wakeful.store.postgres.wire import Row
+from wakeful.store.protocol import WHOLE_BYTES_MAX, WHOLE_ROWS_MAX
+from wakeful.values.commits import Info, Loaded
+from wakeful.values.ids import ObjectId
+from wakeful.values.runs import Entry
+from wakeful.values.timers import ALARM, Parked, Timer
+
+NOTHING = Loaded(None, None, {}, True)
+
+
+def timer_of(row: Row) -> Timer:
+    """From the columns cls, key, name, due_at, nominal_at, seq, attempt, crashes, started, priority, payload, in front."""
+    cls, key, name, due_at, nominal_at, seq, attempt, crashes, started, priority, payload = row[:11]
+    return Timer(ObjectId(cls, key), name, due_at, nominal_at, seq, attempt, crashes, started, priority, payload)
+
+
+def info_of(row: Row) -> Info:
+    cls, key, created_at, active_at, rows, size = row
+    return Info(ObjectId(cls, key), created_at, active_at, rows, size)
+
+
+def entry_of(row: Row) -> tuple[int, Entry]:
+    number, cls, key, name, run_id, nominal_at, fired_at, finished_at, *rest = row
+    attempt, verdict, node, error, missed, is_backfill = rest
+    id = ObjectId(cls, key)
+    entry = Entry(
+        id, name, run_id, nominal_at, fired_at, finished_at, attempt, verdict, node, error, missed, is_backfill
+    )
+    return number, entry
+
+
+def parked_of(row: Row) -> Parked:
+    number, *rest = row
+    run_id, parked_at, attempts, reason, error, traceback = rest[11:]
+    return Parked(timer_of(rest), run_id, parked_at, attempts, reason, error, traceback, number)
+
+
+def loaded_of(id: ObjectId, row: Row) -> Loaded:
+    """From a row of load.sql, its number already taken off."""
+    created_at, active_at, rows, size, due_at, nominal_at, seq, attempt, crashes, started, priority, payload, *rest = (
+        row
+    )
+    spaces, names, values = rest
+    alarm = None
+    if due_at is not None:
+        alarm = Timer(id, ALARM, due_at, nominal_at, seq, attempt, crashes, started, priority, payload)
+    kept = {}
+    if spaces is not None:
+        kept = {(space, name.decode()): value for space, name, value in zip(spaces, names, values, strict=True)}
+    whole = rows <= WHOLE_ROWS_MAX and size <= WHOLE_BYTES_MAX
+    return Loaded(Info(id, created_at, active_at, rows, size), alarm, kept, whole)

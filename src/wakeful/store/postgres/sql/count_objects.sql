@@ -1,0 +1,5 @@
+SELECT count(*) AS n
+FROM wakeful.objects
+--? cls
+WHERE cls = $cls::text
+--.

@@ -1,0 +1,5 @@
+SELECT count(*) AS n
+FROM wakeful.parked
+--? cls
+WHERE cls = $cls::text
+--.

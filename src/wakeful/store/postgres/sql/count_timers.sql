@@ -1,0 +1,5 @@
+SELECT count(*) AS n
+FROM wakeful.timers
+--? cls
+WHERE cls = $cls::text
+--.

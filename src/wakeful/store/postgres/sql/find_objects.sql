@@ -1,0 +1,14 @@
+SELECT cls, key, created_at, active_at, rows, bytes
+FROM wakeful.objects
+WHERE (cls, key) > ($after_cls::text, $after_key::text)
+    --? cls
+    AND cls = $cls::text
+    --.
+    --? key
+    AND key = $key::text
+    --.
+    --? key_contains
+    AND position($key_contains::text IN key) > 0
+    --.
+ORDER BY cls, key
+LIMIT $limit::bigint

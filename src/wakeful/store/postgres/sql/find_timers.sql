@@ -1,0 +1,24 @@
+SELECT t.*
+FROM unnest($shards::smallint[]) AS w (shard)
+CROSS JOIN LATERAL (
+    SELECT a.cls, a.key, a.name, a.due_at, a.nominal_at, a.seq, a.attempt, a.crashes, a.started, a.priority, a.payload
+    FROM wakeful.timers AS a
+    WHERE a.shard = w.shard
+        AND (a.due_at, -a.priority, a.seq) > ($after_due_at::bigint, $after_rank::integer, $after_seq::bigint)
+        --? cls
+        AND a.cls = $cls::text
+        --.
+        --? key
+        AND a.key = $key::text
+        --.
+        --? key_contains
+        AND position($key_contains::text IN a.key) > 0
+        --.
+        --? name
+        AND a.name = $name::text
+        --.
+    ORDER BY a.due_at, -a.priority, a.seq
+    LIMIT $limit::bigint
+) AS t
+ORDER BY t.due_at, -t.priority, t.seq
+LIMIT $limit::bigint

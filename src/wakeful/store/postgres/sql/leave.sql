@@ -1,0 +1,1 @@
+DELETE FROM wakeful.nodes WHERE node = $node::text

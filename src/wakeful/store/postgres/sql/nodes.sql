@@ -1,0 +1,1 @@
+SELECT node, address, joined_at, lease_until, about FROM wakeful.nodes ORDER BY node

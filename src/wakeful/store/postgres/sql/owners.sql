@@ -1,0 +1,1 @@
+SELECT shard, owner, epoch FROM wakeful.shards ORDER BY shard

@@ -1,0 +1,242 @@
+"""Layer 2. Every verb of the store, on PostgreSQL."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal
+
+from wakeful.store.postgres import finding
+from wakeful.store.postgres.group import printable, timer_columns
+from wakeful.store.postgres.migrating import check_version, migrate, version_of
+from wakeful.store.postgres.pool import Pool
+from wakeful.store.postgres.rows import NOTHING, entry_of, info_of, loaded_of, parked_of, timer_of
+from wakeful.store.postgres.statements import Statements
+from wakeful.store.postgres.url import Target, parse_url
+from wakeful.store.postgres.wire import Invalid, Row, Wire
+from wakeful.store.postgres.writer import Writer
+from wakeful.store.protocol import WHOLE_BYTES_MAX, WHOLE_ROWS_MAX, NodeRow, Outcome, Query, Range, ShardRow
+from wakeful.values.commits import Commit, Info, Loaded, Remembered
+from wakeful.values.errors import BadValue, StoreDown
+from wakeful.values.ids import ObjectId, shard_of
+from wakeful.values.runs import Entry
+from wakeful.values.timers import ALARM, Parked, Timer, TimerKey
+
+READERS = 4
+LOADERS = 2
+# A bulk insert goes in pieces of this many rows, in one transaction; larger pieces gain nothing.
+INSERT_ROWS = 5_000
+# At least so many timers are asked of each shard, so that an uneven spread still fills a page.
+INNER_MIN = 64
+
+
+class PostgresStore:
+    """Rows in the tables of one schema of one database. Connects when it must, and again after it was cut off."""
+
+    shared = True
+    listens = False  # hints over LISTEN/NOTIFY come with the cluster; until then nodes look by themselves
+    local = False
+
+    def __init__(self, target: Target) -> None:
+        self.url = target.shown
+        self._target = target
+        self._statements = Statements(target.schema)
+        self._pools: list[Pool] = []
+        self._readers: Pool | None = None
+        self._loaders: Pool | None = None
+        self._writer: Writer | None = None
+
+    @classmethod
+    def of_url(cls, url: str) -> "PostgresStore":
+        """The store that a postgresql:// URL names; `BadUrl` if it is not one. Connects to nothing yet."""
+        return cls(parse_url(url))
+
+    async def open(self, *, now: int, readonly: bool = False) -> None:
+        await self.close()
+        wire = await Wire.connect(self._target, readonly=readonly)
+        try:
+            version = await version_of(wire, self._statements)
+            if version == 0 and not readonly:
+                await migrate(wire, self._statements, now=now)
+                version = await version_of(wire, self._statements)
+            check_version(version, self.url)
+        finally:
+            await wire.close()
+        self._readers = Pool(self._target, READERS, readonly=readonly)
+        self._loaders = Pool(self._target, LOADERS, packed=True, readonly=readonly)
+        single = Pool(self._target, 1, packed=True, readonly=readonly)
+        self._writer = Writer(single, self._statements)
+        self._pools = [self._readers, self._loaders, single]
+
+    async def close(self) -> None:
+        pools, self._pools = self._pools, []
+        self._readers = self._loaders = self._writer = None
+        for pool in pools:
+            await pool.close()
+
+    async def migrate(self, *, now: int) -> list[str]:
+        wire = await Wire.connect(self._target)
+        try:
+            return await migrate(wire, self._statements, now=now)
+        finally:
+            await wire.close()
+
+    # nodes and shards
+
+    async def join(self, row: NodeRow) -> None:
+        values = {name: getattr(row, name) for name in row.__struct_fields__}
+        await self._run("join", values | {"about": printable(row.about)})
+
+    async def leave(self, node: str) -> None:
+        await self._run("leave", {"node": node})
+
+    async def nodes(self) -> list[NodeRow]:
+        return [NodeRow(*row) for row in await self._run("nodes")]
+
+    async def claim(self, node: str, shards: Sequence[int], *, now: int) -> dict[int, int]:
+        epochs = dict(await self._run("claim", {"node": node, "shards": shards, "now": now}))
+        return {shard: epochs[shard] for shard in shards}
+
+    async def release(self, node: str, epochs: Mapping[int, int]) -> None:
+        await self._run("release", {"node": node, "shards": list(epochs), "epochs": list(epochs.values())})
+
+    async def owners(self) -> list[ShardRow]:
+        return [ShardRow(*row) for row in await self._run("owners")]
+
+    # writes
+
+    async def commit(self, node: str, commits: Sequence[Commit]) -> list[Outcome]:
+        if self._writer is None:
+            raise self._closed()
+        return await self._writer.commit(node, commits) if commits else []
+
+    async def insert(self, timers: Sequence[Timer], *, now: int) -> None:
+        # One statement can't touch a row twice, so of one name only the last is sent.
+        rows = list({(timer.id, timer.name): (timer, shard_of(timer.id)) for timer in timers}.values())
+        if not rows:
+            return
+        if self._loaders is None:
+            raise self._closed()
+        statement = self._statements.get("insert")
+        pieces = [
+            statement.args(timer_columns(rows[n : n + INSERT_ROWS]) | {"now": now})
+            for n in range(0, len(rows), INSERT_ROWS)
+        ]
+        try:
+            async with self._loaders.take() as wire:
+                if len(pieces) == 1:
+                    await wire.run(statement, pieces[0], writes=True)
+                    return
+                async with wire.transaction():
+                    for piece in pieces:
+                        await wire.run(statement, piece)
+        except Invalid as error:
+            raise BadValue(f"timers can't be stored: {error}", code="value.store") from None
+
+    # an object's rows
+
+    async def load(self, ids: Sequence[ObjectId]) -> list[Loaded]:
+        values = {
+            "cls": [id.cls for id in ids],
+            "key": [id.key for id in ids],
+            "alarm": ALARM,
+            "rows_max": WHOLE_ROWS_MAX,
+            "bytes_max": WHOLE_BYTES_MAX,
+        }
+        loaded = [NOTHING] * len(ids)
+        for n, *row in await self._run("load", values):
+            loaded[n - 1] = loaded_of(ids[n - 1], row)
+        return loaded
+
+    async def read(self, id: ObjectId, space: int, keys: Sequence[str]) -> dict[str, bytes]:
+        names = list({key.encode() for key in keys})
+        rows = await self._run("read", {"cls": id.cls, "key": id.key, "space": space, "names": names})
+        found = {name.decode(): value for name, value in rows}
+        return {key: found[key] for key in keys if key in found}
+
+    async def scan(self, id: ObjectId, space: int, range: Range) -> list[tuple[str, bytes]]:
+        values = {
+            "cls": id.cls,
+            "key": id.key,
+            "space": space,
+            "first": range.first.encode(),
+            "last": None if range.last is None else range.last.encode(),
+            "limit": range.limit,
+        }
+        parts = [part for part in ("last", "limit") if values[part] is not None] + ["reverse"] * range.reverse
+        return [(name.decode(), value) for name, value in await self._run("scan", values, parts)]
+
+    async def recall(self, id: ObjectId, key: str, *, now: int) -> Remembered | None:
+        values = {"cls": id.cls, "key": id.key, "request": key.encode(), "now": now}
+        for row in await self._run("recall", values):
+            return Remembered(key, *row)
+        return None
+
+    # timers
+
+    async def timers(
+        self, shards: Sequence[int], *, after: TimerKey | None, until: int, limit: int
+    ) -> tuple[list[Timer], bool]:
+        if not shards:
+            return [], False
+        values = {
+            "shards": list(set(shards)),
+            "until": until,
+            "inner": max(INNER_MIN, 4 * limit // len(shards)),
+            "limit": limit,
+            **finding.past(after),
+        }
+        rows = await self._run("timers", values)
+        return [timer_of(row) for row in rows[:limit]], len(rows) > limit or any(row["more"] for row in rows[:1])
+
+    # for people
+
+    async def find_objects(self, query: Query) -> list[Info]:
+        return [info_of(row) for row in await self._run("find_objects", *finding.objects(query))]
+
+    async def find_timers(self, query: Query) -> list[Timer]:
+        return [timer_of(row) for row in await self._run("find_timers", *finding.timers(query))]
+
+    async def find_entries(self, query: Query) -> list[tuple[int, Entry]]:
+        return [entry_of(row) for row in await self._run("find_entries", *finding.entries(query))]
+
+    async def find_parked(self, query: Query) -> list[Parked]:
+        return [parked_of(row) for row in await self._run("find_parked", *finding.parked(query))]
+
+    async def count(self, what: Literal["objects", "timers", "entries", "parked"], *, cls: str | None = None) -> int:
+        [(found,)] = await self._run(f"count_{what}", {"cls": cls}, ["cls"] if cls is not None else [])
+        return int(found)
+
+    async def known_classes(self) -> list[str]:
+        return [cls for (cls,) in await self._run("known_classes")]
+
+    # upkeep
+
+    async def prune(
+        self, *, now: int, entries_before: int, crowded: Sequence[tuple[ObjectId, str, int]], limit: int
+    ) -> int:
+        values = {
+            "now": now,
+            "entries_before": entries_before,
+            "limit": limit,
+            "cls": [id.cls for id, _, _ in crowded],
+            "key": [id.key for id, _, _ in crowded],
+            "name": [name for _, name, _ in crowded],
+            "keep": [keep for _, _, keep in crowded],
+        }
+        [(gone,)] = await self._run("prune", values)
+        return int(gone)
+
+    def watch(self, hint: Callable[[Sequence[int]], None]) -> None:
+        """Nothing yet: `listens` is False until LISTEN/NOTIFY comes with the cluster."""
+
+    async def _run(self, name: str, values: Mapping[str, object] = {}, parts: Iterable[str] = ()) -> list[Row]:
+        """One statement on a connection for reads and small writes, which are safe to send again."""
+        if self._readers is None:
+            raise self._closed()
+        statement = self._statements.get(name, parts)
+        try:
+            async with self._readers.take() as wire:
+                return await wire.run(statement, statement.args(values))
+        except Invalid as error:
+            raise BadValue(f"PostgreSQL can't take that: {error}", code="value.store") from None
+
+    def _closed(self) -> StoreDown:
+        return StoreDown(f"{self.url} is closed")

@@ -1,0 +1,93 @@
+"""Layer 2. How does a group of commits become rows, and which of them may?"""
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from wakeful.store.protocol import Outcome
+from wakeful.store.sqlite import statements
+from wakeful.store.sqlite.gather import Group, timer_row
+from wakeful.store.sqlite.statements import SQL
+from wakeful.store.sqlite.writer import Refused, refusal
+from wakeful.values.commits import Commit
+from wakeful.values.errors import Fenced
+from wakeful.values.ids import ObjectId
+
+Owned = list[tuple[str | None, int]]  # owner and epoch, by shard
+
+
+class Fences:
+    """Lets pass, inside the transaction, only commits of shards that are still owned at their epoch."""
+
+    def __init__(self) -> None:
+        self._known: tuple[sqlite3.Connection, int, Owned] | None = None
+
+    def forget(self) -> None:
+        """To be called by whoever changes the shards on the writer's own connection."""
+        self._known = None
+
+    def together(self, db: sqlite3.Connection, node: str, commits: Sequence[Commit], group: Group) -> list[Outcome]:
+        """Write all of them at once, without those that are fenced. `group` is what all of them come to."""
+        owned = self._owned(db)
+        if all(owned[shard] == (node, epoch) for shard, epoch in group.fences):
+            _apply(db, group)
+            return [None] * len(commits)
+        outcomes: list[Outcome] = [_fence(commit, node, owned) for commit in commits]
+        _apply(db, Group(commit for commit, outcome in zip(commits, outcomes, strict=True) if outcome is None))
+        return outcomes
+
+    def one_by_one(self, db: sqlite3.Connection, node: str, commits: Sequence[Commit]) -> list[Outcome]:
+        """Write each of them so that it can fail alone: for when `together` was refused."""
+        owned = self._owned(db)
+        failed: dict[ObjectId, Refused] = {}
+        return [_fence(commit, node, owned) or _apply_alone(db, commit, failed) for commit in commits]
+
+    def _owned(self, db: sqlite3.Connection) -> Owned:
+        """The shards as this transaction sees them; read again only when they can have changed."""
+        version: Any = db.execute(SQL["data_version"]).fetchall()[0][0]
+        if self._known is None or self._known[0] is not db or self._known[1] != version:
+            rows = db.execute(SQL["all_shards"]).fetchall()
+            self._known = (db, version, [(owner, epoch) for _, owner, epoch in rows])
+        return self._known[2]
+
+
+def _fence(commit: Commit, node: str, owned: Sequence[tuple[str | None, int]]) -> Fenced | None:
+    mine = owned[commit.shard] == (node, commit.epoch)
+    return None if mine else Fenced(commit.shard, commit.epoch)
+
+
+def _apply(db: sqlite3.Connection, group: Group) -> None:
+    """Write the rows of a group, table by table; empty ones cost nothing."""
+    statements.touch_objects.run(db, group.objects.values())
+    statements.wipe_rows.run(db, group.wipes)
+    statements.delete_rows.run(db, group.deletes)
+    statements.put_rows.run(db, [(*slot, value) for slot, value in group.puts.items()])
+    statements.clear_timers.run(db, group.clears)
+    statements.start_timers.run(db, group.starts.values())
+    statements.set_timers.run(
+        db, [timer_row(ObjectId(cls, key), shard, timer) for (cls, key, _), (shard, timer) in group.sets.items()]
+    )
+    statements.add_entries.run(db, group.entries)
+    statements.add_parked.run(db, group.parks)
+    statements.drop_parked.run(db, group.unparks)
+    statements.remember.run(db, group.answers.values())
+
+
+def _apply_alone(db: sqlite3.Connection, commit: Commit, failed: dict[ObjectId, Refused]) -> Refused | None:
+    """Write one commit so that it can fail without the others; what was built on a failed one fails with it."""
+    if commit.id in failed:
+        return failed[commit.id]
+    db.execute("SAVEPOINT alone")
+    try:
+        _apply(db, Group([commit]))
+    except (sqlite3.Error, ValueError, OverflowError) as error:
+        refused = refusal(error)
+        if refused is None:
+            raise
+        db.execute("ROLLBACK TO alone")
+        failed[commit.id] = refused
+        return refused
+    finally:
+        if db.in_transaction:
+            db.execute("RELEASE alone")
+    return None

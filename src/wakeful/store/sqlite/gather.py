@@ -1,0 +1,153 @@
+"""Layer 2, pure. What rows does a list of commits come to, when later ones go on top of earlier ones?
+
+A group is written table by table, not commit by commit. That is the same as one after the other
+because every storage row and timer ends as its last writer left it, and because what depends on the
+stored timer (a clear or a start of one setting) depends on its `seq` alone, so that those of
+different settings never meet, and those of the same setting are resolved here.
+"""
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from wakeful.store.sqlite.statements import Row
+from wakeful.values.commits import USER, Commit
+from wakeful.values.ids import ObjectId
+from wakeful.values.runs import Entry
+from wakeful.values.timers import Parked, Timer
+
+TimerName = tuple[str, str, str]  # class, key, name
+
+
+class Group:
+    """The rows of several commits, ready for the statements in the order of these fields."""
+
+    __slots__ = (
+        "answers", "clears", "deletes", "entries", "fences", "objects", "parks", "puts", "sets", "starts", "unparks",
+        "wipes",
+    )  # fmt: skip
+
+    def __init__(self, commits: Iterable[Commit]) -> None:
+        self.fences: set[tuple[int, int]] = set()  # every (shard, epoch) that must still be ours
+        self.objects: dict[ObjectId, Row] = {}
+        self.wipes: set[ObjectId] = set()
+        self.deletes: dict[Row, None] = {}
+        self.puts: dict[Row, bytes] = {}
+        self.clears: dict[Row, None] = {}  # class, key, name, seq
+        self.starts: dict[Row, Row] = {}
+        self.sets: dict[TimerName, tuple[int, Timer]] = {}  # shard beside each
+        self.entries: list[Row] = []
+        self.parks: list[Row] = []
+        self.unparks: list[Row] = []
+        self.answers: dict[Row, Row] = {}
+        for commit in commits:
+            self._add(commit)
+
+    def size(self) -> int:
+        """About how many rows it touches."""
+        return (
+            len(self.objects) + len(self.deletes) + len(self.puts) + len(self.clears) + len(self.starts)
+            + len(self.sets) + len(self.entries) + len(self.parks) + len(self.unparks) + len(self.answers)
+        )  # fmt: skip
+
+    def _add(self, commit: Commit) -> None:
+        id = commit.id
+        self.fences.add((commit.shard, commit.epoch))
+        known = self.objects.get(id)
+        if commit.must_sync:
+            self.objects[id] = (*id, commit.shard, known[3] if known else commit.now, commit.now)
+        if commit.wipe or commit.deletes or commit.puts:
+            self._add_rows(commit, again=known is not None)
+        if commit.clears or commit.sets or commit.starts:
+            self._add_timers(commit)
+        for entry in commit.entries:
+            self.entries.append(entry_row(entry))
+        for parked in commit.parks:
+            self.parks.append(parked_row(parked))
+        for number in commit.unparks:
+            self.unparks.append((number,))
+        if answer := commit.remember:
+            self.answers[*id, answer.key] = (*id, answer.key, answer.fingerprint, answer.answer, answer.expires_at)
+
+    def _add_rows(self, commit: Commit, *, again: bool) -> None:
+        cls, key = commit.id
+        if commit.wipe:
+            self.wipes.add(commit.id)
+            if again:
+                self._unput(commit.id)
+        for space, name in commit.deletes:
+            self.puts.pop((cls, key, space, name), None)
+            self.deletes[cls, key, space, name] = None
+        for (space, name), value in commit.puts.items():
+            self.puts[cls, key, space, name] = value
+
+    def _unput(self, id: ObjectId) -> None:
+        """Forget what earlier commits of the group put before the object was wiped."""
+        for row in [row for row in self.puts if row[0] == id.cls and row[1] == id.key and row[2] == USER]:
+            del self.puts[row]
+
+    def _add_timers(self, commit: Commit) -> None:
+        cls, key = commit.id
+        for name, seq in commit.clears:
+            at = (cls, key, name)
+            pending = self.sets.get(at)
+            if pending is None:
+                self.clears[cls, key, name, seq] = None
+            elif seq in (0, pending[1].seq):
+                del self.sets[at]
+                # The set would have replaced whatever is on disk, so nothing of it may be left.
+                self.clears[cls, key, name, 0] = None
+        for timer in commit.sets:
+            self.sets[cls, key, timer.name] = (commit.shard, timer)
+        for start in commit.starts:
+            pending = self.sets.get((cls, key, start.name))
+            if pending is None:
+                setting = (cls, key, start.name, start.seq)
+                self.starts[setting] = (*setting, commit.epoch, start.crashes)
+            elif pending[1].seq == start.seq:
+                begun = replace(pending[1], started=commit.epoch, crashes=start.crashes)
+                self.sets[cls, key, start.name] = (commit.shard, begun)
+
+
+def timer_row(id: ObjectId, shard: int, timer: Timer) -> Row:
+    """As statements.set_timers takes it."""
+    return (
+        id.cls, id.key, timer.name, shard, timer.due_at, timer.nominal_at, timer.seq, timer.attempt, timer.crashes,
+        timer.started, -timer.priority, timer.payload,
+    )  # fmt: skip
+
+
+def timer_of(row: Row) -> Timer:
+    """The timer of a row that was selected as `class, key, name, {TIMER}`."""
+    cls, key, name, due_at, nominal_at, seq, attempt, crashes, started, rank, payload = row
+    return Timer(ObjectId(cls, key), name, due_at, nominal_at, seq, attempt, crashes, started, -rank, payload)
+
+
+def entry_row(entry: Entry) -> Row:
+    return (
+        *entry.id, entry.name, entry.run_id, entry.nominal_at, entry.fired_at, entry.finished_at, entry.attempt,
+        entry.verdict, entry.node, entry.error, entry.missed, entry.is_backfill,
+    )  # fmt: skip
+
+
+def entry_of(row: Row) -> Entry:
+    """The entry of a row that was selected as ENTRY."""
+    cls, key, name, run_id, nominal_at, fired_at, finished_at, attempt, verdict, node, error, missed, is_backfill = row
+    return Entry(
+        ObjectId(cls, key), name, run_id, nominal_at, fired_at, finished_at, attempt, verdict, node, error, missed,
+        bool(is_backfill),
+    )  # fmt: skip
+
+
+def parked_row(parked: Parked) -> Row:
+    timer = timer_row(parked.timer.id, 0, parked.timer)
+    return (
+        *timer[:3], *timer[4:], parked.run_id, parked.parked_at, parked.attempts, parked.reason, parked.error,
+        parked.traceback,
+    )  # fmt: skip
+
+
+def parked_of(row: Row) -> Parked:
+    """The parked timer of a row that was selected as `number, PARKED`."""
+    run_id, parked_at, attempts, reason, error, traceback = row[12:]
+    return Parked(timer_of(row[1:12]), run_id, parked_at, attempts, reason, error, traceback, number=row[0])

@@ -1,0 +1,94 @@
+"""Layer 2. Which process owns the file, and how does a second one learn whom to ask?
+
+An flock on `PATH-owner` beside the database: the kernel frees it when the owner dies, however it
+dies. What is written in it is for people and for the command line, never for the decision.
+"""
+
+import fcntl
+import json
+import os
+import sys
+from contextlib import suppress
+from typing import Any
+
+from wakeful.values.errors import FileOwned, StoreError
+
+# A forked child shares its parent's lock and would keep it beyond the parent's death: it lets go at once.
+_held: set[int] = set()
+
+
+def _let_go() -> None:
+    for descriptor in _held:
+        with suppress(OSError):
+            os.close(descriptor)
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_let_go)
+
+
+class Ownership:
+    """The right to write to one database file, held until released."""
+
+    def __init__(self, path: str, *, now: int) -> None:
+        """Take it, or raise `FileOwned` with the name of who has it."""
+        self._about: dict[str, Any] = {"pid": os.getpid(), "program": sys.argv[0] or sys.executable, "since": now}
+        try:
+            descriptor = os.open(f"{path}-owner", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise StoreError(
+                f"{path}: can't be owned, {error.strerror}: {path}-owner; make the folder, and make it writable"
+            ) from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise _owned(path) from None
+        except OSError as error:
+            os.close(descriptor)
+            raise StoreError(
+                f"{path}: its file system has no locks ({error.strerror}); keep it on a local disk"
+            ) from None
+        _held.add(descriptor)
+        self._descriptor = descriptor
+        self._write(self._about)
+
+    def tell_address(self, address: str) -> None:
+        """Let others find where this process takes calls."""
+        if address != self._about.get("address", ""):
+            self._about["address"] = address
+            self._write(self._about)
+
+    def release(self) -> None:
+        """Let the next one have it. The file stays: removing a lock file lets two processes lock two of them."""
+        with suppress(OSError):
+            os.ftruncate(self._descriptor, 0)
+        _held.discard(self._descriptor)
+        with suppress(OSError):
+            os.close(self._descriptor)
+
+    def _write(self, about: dict[str, Any]) -> None:
+        # The lock is what counts; a full disk must not stop the owner from opening.
+        with suppress(OSError):
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, json.dumps(about).encode(), 0)
+
+
+def owner_of(path: str) -> dict[str, Any]:
+    """What the owner of the database wrote about itself: pid, program, since, address; empty when it didn't."""
+    try:
+        with open(f"{path}-owner", encoding="utf-8") as file:
+            found = json.load(file)
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _owned(path: str) -> FileOwned:
+    about = owner_of(path)
+    who = f"process {about['pid']} ({about['program']})" if "pid" in about and "program" in about else "another process"
+    if about.get("pid") == os.getpid():
+        who = f"another store of this process ({os.getpid()}, {about['program']})"
+    return FileOwned(
+        f"{path} is owned by {who}; stop it, call it over HTTP, open the file read-only, or use PostgreSQL"
+    )

@@ -1,0 +1,88 @@
+-- Every static statement of the SQLite store, by name. Statements of many rows are made in statements.py.
+
+-- name: begin
+BEGIN IMMEDIATE
+
+-- name: data_version
+-- Changes only when another connection committed, so our own commits don't make us read the shards again.
+PRAGMA data_version
+
+-- name: all_shards
+SELECT shard, owner, epoch FROM shards ORDER BY shard
+
+-- name: claim
+UPDATE shards SET owner = ?, epoch = epoch + 1 WHERE shard = ?
+
+-- name: release
+UPDATE shards SET owner = NULL WHERE shard = ? AND owner = ? AND epoch = ?
+
+-- name: join
+INSERT INTO nodes (node, address, joined_at, lease_until, about) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (node) DO UPDATE
+SET address = excluded.address, lease_until = excluded.lease_until, about = excluded.about
+
+-- name: leave
+DELETE FROM nodes WHERE node = ?
+
+-- name: all_nodes
+SELECT node, address, joined_at, lease_until, about FROM nodes ORDER BY node
+
+-- name: load_object
+SELECT o.created_at, o.active_at, o.rows, o.bytes,
+       t.name, t.due_at, t.nominal_at, t.seq, t.attempt, t.crashes, t.started, t.rank, t.payload
+  FROM objects AS o
+  LEFT JOIN timers AS t ON t.class = o.class AND t.key = o.key AND t.name = 'alarm'
+ WHERE o.class = ? AND o.key = ?
+
+-- name: load_rows
+SELECT space, name, value FROM kv WHERE class = ? AND key = ?
+
+-- name: load_state
+SELECT space, name, value FROM kv WHERE class = ? AND key = ? AND space = 1 AND name = 'state'
+
+-- name: scan
+SELECT name, value FROM kv
+ WHERE class = ? AND key = ? AND space = ? AND name >= ?
+ ORDER BY name LIMIT ?
+
+-- name: scan_reverse
+SELECT name, value FROM kv
+ WHERE class = ? AND key = ? AND space = ? AND name >= ?
+ ORDER BY name DESC LIMIT ?
+
+-- name: scan_until
+SELECT name, value FROM kv
+ WHERE class = ? AND key = ? AND space = ? AND name >= ? AND name < ?
+ ORDER BY name LIMIT ?
+
+-- name: scan_until_reverse
+SELECT name, value FROM kv
+ WHERE class = ? AND key = ? AND space = ? AND name >= ? AND name < ?
+ ORDER BY name DESC LIMIT ?
+
+-- name: recall
+SELECT request, fingerprint, answer, expires_at FROM requests
+ WHERE class = ? AND key = ? AND request = ? AND expires_at > ?
+
+-- name: known_classes
+-- Jumps from class to class in the primary key instead of reading every object.
+WITH RECURSIVE known (class) AS (
+  SELECT min(class) FROM objects
+  UNION ALL
+  SELECT (SELECT min(class) FROM objects WHERE class > known.class) FROM known WHERE known.class IS NOT NULL
+)
+SELECT class FROM known WHERE class IS NOT NULL
+
+-- name: prune_requests
+DELETE FROM requests WHERE (class, key, request) IN
+ (SELECT class, key, request FROM requests WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)
+
+-- name: prune_crowded
+DELETE FROM ledger WHERE number IN
+ (SELECT number FROM ledger WHERE class = ? AND key = ? AND name = ? ORDER BY number DESC LIMIT -1 OFFSET ?)
+
+-- name: prune_ledger
+-- Numbers are given in the order of finishing, near enough, so the old ones are among the first: an
+-- index on finished_at would cost every commit more than it saves here.
+DELETE FROM ledger WHERE number IN
+ (SELECT number FROM (SELECT number, finished_at FROM ledger ORDER BY number LIMIT ?) WHERE finished_at < ? LIMIT ?)

@@ -1,0 +1,111 @@
+"""Layer 2. What does an object, or the timer queue, get to read?
+
+Reads run in the loop's own thread on a connection that can't write and so never checkpoints: a point
+read takes microseconds, a trip to a thread would take seventy.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote
+
+from wakeful.store.protocol import WHOLE_BYTES_MAX, WHOLE_ROWS_MAX, NodeRow, Range, ShardRow
+from wakeful.store.sqlite.gather import timer_of
+from wakeful.store.sqlite.statements import SQL, Row, read_rows, timers_page
+from wakeful.store.sqlite.writer import BUSY_S, down
+from wakeful.values.commits import Info, Loaded, Remembered
+from wakeful.values.errors import StoreDown
+from wakeful.values.ids import SHARDS, ObjectId
+from wakeful.values.timers import Timer, TimerKey
+
+_NEVER = Loaded(None, None, {}, True)
+
+
+class Reader:
+    """A connection that sees what is committed, and can change nothing."""
+
+    def __init__(self, path: str) -> None:
+        self._db: sqlite3.Connection | None = sqlite3.connect(
+            f"file:{quote(path)}?mode=ro",
+            uri=True,
+            timeout=BUSY_S,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+        )
+        self._db.execute("PRAGMA cache_size = -16384")
+
+    @property
+    def db(self) -> sqlite3.Connection:
+        if self._db is None:
+            raise StoreDown("the SQLite store is closed")
+        return self._db
+
+    def close(self) -> None:
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+
+    def ask(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        """All rows at once: a half-read statement would hold its snapshot, and with it the log."""
+        try:
+            return self.db.execute(sql, parameters).fetchall()
+        except sqlite3.Error as error:
+            raise down(error) from None
+
+    def nodes(self) -> list[NodeRow]:
+        return [NodeRow(*row) for row in self.ask(SQL["all_nodes"])]
+
+    def owners(self) -> list[ShardRow]:
+        return [ShardRow(*row) for row in self.ask(SQL["all_shards"])]
+
+    def load(self, ids: Sequence[ObjectId]) -> list[Loaded]:
+        """All of them out of one snapshot, so that an object's numbers fit its rows."""
+        self.ask("BEGIN")
+        try:
+            return [self._load(id) for id in ids]
+        finally:
+            self.ask("COMMIT")
+
+    def _load(self, id: ObjectId) -> Loaded:
+        found = self.ask(SQL["load_object"], id)
+        if not found:
+            return _NEVER
+        created_at, active_at, rows, size, *timer = found[0]
+        whole = rows <= WHOLE_ROWS_MAX and size <= WHOLE_BYTES_MAX
+        kept = self.ask(SQL["load_rows" if whole else "load_state"], id) if rows else []
+        return Loaded(
+            Info(id, created_at, active_at, rows, size),
+            timer_of((*id, *timer)) if timer[0] is not None else None,
+            {(space, name): value for space, name, value in kept},
+            whole,
+        )
+
+    def read(self, id: ObjectId, space: int, keys: Sequence[str]) -> dict[str, bytes]:
+        found: dict[str, bytes] = {}
+        at = 0
+        while at < len(keys):
+            sql, size = read_rows(len(keys) - at)
+            names = list(keys[at : at + size])
+            names += names[-1:] * (size - len(names))
+            found.update(self.ask(sql, (*id, space, *names)))
+            at += size
+        return found
+
+    def scan(self, id: ObjectId, space: int, range: Range) -> list[tuple[str, bytes]]:
+        limit = -1 if range.limit is None else range.limit
+        until = () if range.last is None else (range.last,)
+        name = f"scan{'_until' if until else ''}{'_reverse' if range.reverse else ''}"
+        return [(key, value) for key, value in self.ask(SQL[name], (*id, space, range.first, *until, limit))]
+
+    def recall(self, id: ObjectId, key: str, *, now: int) -> Remembered | None:
+        found = self.ask(SQL["recall"], (*id, key, now))
+        return Remembered(*found[0]) if found else None
+
+    def timers(
+        self, shards: Sequence[int], *, after: TimerKey | None, until: int, limit: int
+    ) -> tuple[list[Timer], bool]:
+        wanted = sorted(set(shards))
+        sql = timers_page(None if len(wanted) == SHARDS else wanted, after=after is not None)
+        found = self.ask(sql, (until, *(after or ()), limit + 1))
+        return [timer_of(row) for row in found[:limit]], len(found) > limit

@@ -1,0 +1,94 @@
+"""Layer 2. Is this file ours, of which version, and how does it come up to date?"""
+
+import sqlite3
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import NamedTuple
+
+from wakeful.values.errors import NotADatabase, SchemaTooNew, SchemaTooOld, StoreError
+
+APPLICATION = 0x57414B45  # "WAKE", as `file` and `PRAGMA application_id` show it
+_MAGIC = b"SQLite format 3\0"
+
+
+class Migration(NamedTuple):
+    """One step of the schema; its number is where `PRAGMA user_version` stands after it."""
+
+    number: int
+    name: str
+    sql: str
+
+
+def _migrations() -> tuple[Migration, ...]:
+    folder = files(__package__).joinpath("migrations")
+    names = sorted(entry.name.removesuffix(".sql") for entry in folder.iterdir() if entry.name.endswith(".sql"))
+    return tuple(Migration(int(name[:4]), name, folder.joinpath(f"{name}.sql").read_text()) for name in names)
+
+
+MIGRATIONS = _migrations()
+
+
+def check_header(path: str) -> None:
+    """Refuse what is plainly something else before anything is made beside it."""
+    try:
+        with Path(path).open("rb") as file:
+            head = file.read(len(_MAGIC))
+    except FileNotFoundError:
+        return
+    except IsADirectoryError:
+        raise NotADatabase(f"{path} is a folder; name a file in it") from None
+    except OSError as error:
+        raise StoreError(f"{path} can't be read: {error.strerror}") from None
+    if head and head != _MAGIC:
+        raise NotADatabase(f"{path} is not an SQLite database; name another file, or move this one away")
+
+
+def version_of(db: sqlite3.Connection, path: str) -> int | None:
+    """The number of the last migration the database was given; None when it is empty."""
+    try:
+        application = db.execute("PRAGMA application_id").fetchone()[0]
+        version: int = db.execute("PRAGMA user_version").fetchone()[0]
+        tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    except sqlite3.OperationalError:
+        raise
+    except sqlite3.DatabaseError as error:
+        raise NotADatabase(f"{path} is not a sound SQLite database ({error}); restore it from a backup") from None
+    if application == APPLICATION:
+        return version
+    if tables == 0 and application == 0:
+        return None
+    raise NotADatabase(f"{path} is another program's SQLite database; name another file")
+
+
+def check_version(db: sqlite3.Connection, path: str) -> None:
+    """Pass only what this version of Wakeful reads and writes."""
+    version, latest = version_of(db, path), MIGRATIONS[-1].number
+    if version is None:
+        raise StoreError(f"{path} is empty; start the program that owns it once, which makes the schema")
+    if version > latest:
+        raise SchemaTooNew(f"{path} has schema {version}, this Wakeful knows up to {latest}; upgrade Wakeful")
+    if version < latest:
+        raise SchemaTooOld(
+            f"{path} has schema {version}, this Wakeful needs {latest}; stop its owner, run: wakeful migrate"
+        )
+
+
+def pending(db: sqlite3.Connection, path: str) -> Sequence[Migration]:
+    """The migrations that the database still has to be given."""
+    version = version_of(db, path) or 0
+    return [step for step in MIGRATIONS if step.number > version]
+
+
+def apply(db: sqlite3.Connection, step: Migration, *, now: int) -> None:
+    """Give the database one migration, whole or not at all."""
+    try:
+        db.executescript(
+            f"BEGIN IMMEDIATE;\n{step.sql}\n"
+            f"INSERT INTO migrations (name, applied_at) VALUES ('{step.name}', {int(now)});\n"
+            f"PRAGMA application_id = {APPLICATION};\nPRAGMA user_version = {step.number};\nCOMMIT;"
+        )
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise

@@ -1,0 +1,123 @@
+"""Layer 2. How is it said in SQL? The named statements of queries.sql, and those of many rows at once.
+
+Rows go in as multi-row statements of a few fixed sizes, because `sqlite3` gives up the interpreter
+lock at every step: with `executemany` another busy thread could make each row wait its 5 ms.
+"""
+
+import re
+from collections.abc import Collection, Sequence
+from importlib.resources import files
+from itertools import chain, islice
+from sqlite3 import Connection
+from typing import Any
+
+Row = tuple[Any, ...]
+
+# Few sizes, so that every statement stays in the connection's cache.
+SIZES = (256, 32, 4, 1)
+# 14 columns × 256 rows stay below the 32,766 parameters that any SQLite since 3.32 takes.
+
+TIMER = "due_at, nominal_at, seq, attempt, crashes, started, rank, payload"
+ENTRY = (
+    "class, key, name, run_id, nominal_at, fired_at, finished_at, attempt, verdict, node, error, missed, is_backfill"
+)
+PARKED = f"class, key, name, {TIMER}, run_id, parked_at, attempts, reason, error, traceback"
+
+
+def named(file: str) -> dict[str, str]:
+    """The statements of a .sql file by their `-- name:` lines; other comments left out."""
+    text = files(__package__).joinpath(file).read_text()
+    parts = re.split(r"^-- name: (\w+)\n", text, flags=re.M)
+    bare = [re.sub(r"^--.*\n", "", part, flags=re.M).strip() for part in parts]
+    return dict(zip(bare[1::2], bare[2::2], strict=True))
+
+
+SQL = named("queries.sql")
+
+
+class Many:
+    """One statement over any number of rows: `head VALUES (…), (…) tail`."""
+
+    def __init__(self, head: str, width: int, tail: str = "") -> None:
+        one = "(" + ", ".join("?" * width) + ")"
+        self._sql = {size: f"{head} VALUES {', '.join([one] * size)} {tail}" for size in SIZES}
+
+    def run(self, db: Connection, rows: Collection[Row]) -> None:
+        """Execute it for all rows, in their order."""
+        left = len(rows)
+        rest = iter(rows)
+        for size in SIZES:
+            while left >= size:
+                db.execute(self._sql[size], tuple(chain.from_iterable(islice(rest, size))))
+                left -= size
+
+
+def _inserts(verb: str, table: str, columns: str, tail: str = "") -> Many:
+    return Many(f"{verb} INTO {table} ({columns})", columns.count(",") + 1, tail)
+
+
+def _deletes(table: str, key: str, match: str, width: int) -> Many:
+    """Delete by a list of values: joined from the list's side, since `(…) IN (VALUES …)` has no affinity and scans the table."""
+    own = ", ".join(f"t.{column.strip()}" for column in key.split(","))
+    head = f"DELETE FROM {table} WHERE ({key}) IN (SELECT {own} FROM ("
+    return Many(head, width, f") AS v CROSS JOIN {table} AS t ON {match})")
+
+
+_OBJECT_OF_V = "t.class = v.column1 AND t.key = v.column2"
+
+touch_objects = _inserts(
+    "INSERT",
+    "objects",
+    "class, key, shard, created_at, active_at",
+    "ON CONFLICT (class, key) DO UPDATE SET active_at = excluded.active_at",
+)
+make_objects = _inserts(
+    "INSERT", "objects", "class, key, shard, created_at, active_at", "ON CONFLICT (class, key) DO NOTHING"
+)
+# Not REPLACE: that would leave the old row's bytes in `objects` (it fires no delete trigger).
+put_rows = _inserts(
+    "INSERT",
+    "kv",
+    "class, key, space, name, value",
+    "ON CONFLICT (class, key, space, name) DO UPDATE SET value = excluded.value",
+)
+wipe_rows = _deletes("kv", "class, key, space, name", f"{_OBJECT_OF_V} AND t.space = 0", 2)
+delete_rows = _deletes(
+    "kv", "class, key, space, name", f"{_OBJECT_OF_V} AND t.space = v.column3 AND t.name = v.column4", 4
+)
+set_timers = _inserts("REPLACE", "timers", f"class, key, name, shard, {TIMER}")
+clear_timers = _deletes(
+    "timers", "class, key, name", f"{_OBJECT_OF_V} AND t.name = v.column3 AND v.column4 IN (0, t.seq)", 4
+)
+start_timers = Many(
+    "UPDATE timers SET started = v.column5, crashes = v.column6 FROM (",
+    6,
+    ") AS v WHERE timers.class = v.column1 AND timers.key = v.column2 AND timers.name = v.column3"
+    " AND timers.seq = v.column4",
+)
+add_entries = _inserts("INSERT", "ledger", ENTRY)
+add_parked = _inserts("INSERT", "parked", PARKED)
+drop_parked = Many("DELETE FROM parked WHERE number IN (", 1, ")")
+remember = _inserts("REPLACE", "requests", "class, key, request, fingerprint, answer, expires_at")
+
+
+def read_rows(count: int) -> tuple[str, int]:
+    """The statement that reads up to `count` named rows, and how many names it takes (pad by repeating one)."""
+    size = next((size for size in (1, 8, 64) if count <= size), 512)
+    return (
+        f"SELECT name, value FROM kv WHERE class = ? AND key = ? AND space = ? AND name IN ({', '.join('?' * size)})",
+        size,
+    )
+
+
+def timers_page(shards: Sequence[int] | None, *, after: bool) -> str:
+    """A page of the firing order. A set of shards is written out: it is numbers of ours, and rarely changes."""
+    conditions = ["due_at <= ?"]
+    if after:
+        conditions.append("(due_at, rank, seq) > (?, ?, ?)")
+    if shards is not None:
+        conditions.append(f"shard IN ({', '.join(map(str, map(int, shards)))})")
+    return (
+        f"SELECT class, key, name, {TIMER} FROM timers INDEXED BY timers_due "
+        f"WHERE {' AND '.join(conditions)} ORDER BY due_at, rank, seq LIMIT ?"
+    )

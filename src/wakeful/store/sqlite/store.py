@@ -1,0 +1,276 @@
+"""Layer 2. The store as one SQLite file: which verb goes where?"""
+
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+from urllib.parse import parse_qsl
+
+from wakeful.store.protocol import NodeRow, Outcome, Query, Range, ShardRow
+from wakeful.store.sqlite import schema, statements
+from wakeful.store.sqlite.apply import Fences
+from wakeful.store.sqlite.finds import Finder
+from wakeful.store.sqlite.gather import Group, timer_row
+from wakeful.store.sqlite.owner import Ownership
+from wakeful.store.sqlite.reads import Reader
+from wakeful.store.sqlite.statements import SQL
+from wakeful.store.sqlite.writer import Refused, Writer, down
+from wakeful.values.commits import Commit, Info, Loaded, Remembered
+from wakeful.values.errors import BadUrl, StoreDown, StoreError
+from wakeful.values.ids import ObjectId, shard_of
+from wakeful.values.runs import Entry
+from wakeful.values.timers import Parked, Timer, TimerKey
+
+# About 5 ms of rows: more than that would hold up the loop and goes to the writer thread whole.
+BULK_ROWS = 2000
+# Timers are flattened into parameters this many at a time, so that a million don't sit in memory twice.
+INSERT_ROWS = 4096
+
+
+class SqliteStore:
+    """One file with everything in it, owned by one process at a time; others may read.
+
+    `synchronous="FULL"` (the default) keeps every acknowledged write through a power cut.
+    `"NORMAL"` is faster on slow disks and risks exactly this: after a power cut or a crash of the
+    operating system the last moments of acknowledged writes may be gone (never half a turn, and
+    never after a mere crash of the process).
+    """
+
+    shared = False
+    listens = False
+    local = True
+
+    def __init__(self, path: str, *, synchronous: str = "FULL", url: str | None = None) -> None:
+        self.path = str(Path(path).resolve())
+        self.url = url or f"sqlite:{path}"
+        self._synchronous = synchronous
+        self._ownership: Ownership | None = None
+        self._open_writer: Writer | None = None
+        self._open_reader: Reader | None = None
+        self._fences = Fences()
+
+    @classmethod
+    def of_url(cls, url: str) -> "SqliteStore":
+        """The store of `sqlite:PATH` or `sqlite:///ABSOLUTE/PATH`, with `?synchronous=NORMAL` if wished; not opened."""
+        hint = "write sqlite:PATH or sqlite:///ABSOLUTE/PATH, and ?synchronous=NORMAL or FULL if wished"
+        scheme, _, rest = url.partition(":")
+        path, _, options = rest.partition("?")
+        if path.startswith("//"):
+            if not path.startswith("///"):
+                raise BadUrl(f"{url!r} names a host, and SQLite is a file; {hint}")
+            path = path[2:]
+        if scheme != "sqlite" or not path.strip("/"):
+            raise BadUrl(f"{url!r} is not an SQLite store; {hint}")
+        if path.startswith(":") or "\0" in path or "#" in path:
+            raise BadUrl(f"{url!r} has no usable path; {hint}, or memory: for a store that forgets")
+        synchronous = "FULL"
+        for name, value in parse_qsl(options, keep_blank_values=True) if options else ():
+            if name != "synchronous" or value.upper() not in ("NORMAL", "FULL"):
+                raise BadUrl(f"{url!r} has the unknown option {name}={value}; {hint}")
+            synchronous = value.upper()
+        return cls(path, synchronous=synchronous, url=url)
+
+    # open, close, migrate
+
+    async def open(self, *, now: int, readonly: bool = False) -> None:
+        if self._open_reader is not None:
+            raise StoreError(f"{self.path} is already open in this store object")
+        schema.check_header(self.path)
+        try:
+            if readonly:
+                self._open_readonly()
+            else:
+                self._open_owned(now)
+        except sqlite3.Error as error:
+            await self.close()
+            raise down(error) from None
+        except BaseException:
+            await self.close()
+            raise
+
+    def _open_readonly(self) -> None:
+        if not Path(self.path).exists():
+            raise StoreError(f"{self.path} does not exist; start the program that owns it once, which makes it")
+        self._open_reader = Reader(self.path)
+        schema.check_version(self._open_reader.db, self.path)
+
+    def _open_owned(self, now: int) -> None:
+        self._ownership = Ownership(self.path, now=now)
+        _prepare(self.path, now=now, only_if_empty=True)
+        self._open_writer = Writer(self.path, synchronous=self._synchronous)
+        self._open_reader = Reader(self.path)
+        schema.check_version(self._open_reader.db, self.path)
+
+    async def close(self) -> None:
+        self._fences.forget()
+        reader, self._open_reader = self._open_reader, None
+        if reader is not None:
+            reader.close()
+        writer, self._open_writer = self._open_writer, None
+        if writer is not None:
+            await writer.close()
+        ownership, self._ownership = self._ownership, None
+        if ownership is not None:
+            ownership.release()
+
+    async def migrate(self, *, now: int) -> list[str]:
+        if self._open_reader is not None:
+            return []  # open() lets nothing pass that has migrations pending
+        schema.check_header(self.path)
+        ownership = Ownership(self.path, now=now)
+        try:
+            return _prepare(self.path, now=now, only_if_empty=False)
+        except sqlite3.Error as error:
+            raise down(error) from None
+        finally:
+            ownership.release()
+
+    # nodes and shards
+
+    async def join(self, row: NodeRow) -> None:
+        values = (row.node, row.address, row.joined_at, row.lease_until, row.about)
+        # Not synced: after a power cut nobody is there, whatever the table says.
+        await self._writer.write(lambda db: db.execute(SQL["join"], values) and None, sync=False)
+        if self._ownership is not None:
+            self._ownership.tell_address(row.address)
+
+    async def leave(self, node: str) -> None:
+        await self._writer.write(lambda db: db.execute(SQL["leave"], (node,)) and None, sync=False)
+
+    async def nodes(self) -> list[NodeRow]:
+        return self._reader.nodes()
+
+    async def claim(self, node: str, shards: Sequence[int], *, now: int) -> dict[int, int]:
+        def work(db: sqlite3.Connection) -> dict[int, int]:
+            self._fences.forget()
+            for shard in shards:
+                db.execute(SQL["claim"], (node, shard))
+            epochs = {shard: epoch for shard, _, epoch in db.execute(SQL["all_shards"]).fetchall()}
+            return {shard: epochs[shard] for shard in shards}
+
+        return await self._writer.write(work)
+
+    async def release(self, node: str, epochs: Mapping[int, int]) -> None:
+        def work(db: sqlite3.Connection) -> None:
+            self._fences.forget()
+            for shard, epoch in epochs.items():
+                db.execute(SQL["release"], (shard, node, epoch))
+
+        await self._writer.write(work)
+
+    async def owners(self) -> list[ShardRow]:
+        return self._reader.owners()
+
+    # the one write
+
+    async def commit(self, node: str, commits: Sequence[Commit]) -> list[Outcome]:
+        writer = self._writer
+        if not commits:
+            return []
+        group = Group(commits)
+        bulk = group.size() > BULK_ROWS
+        sync = bulk or any(commit.must_sync for commit in commits)
+
+        together, one_by_one = self._fences.together, self._fences.one_by_one
+        try:
+            return await writer.write(lambda db: together(db, node, commits, group), sync=sync, bulk=bulk)
+        except Refused:
+            return await writer.write(lambda db: one_by_one(db, node, commits), bulk=bulk)
+
+    async def insert(self, timers: Sequence[Timer], *, now: int) -> None:
+        def work(db: sqlite3.Connection) -> None:
+            for at in range(0, len(timers), INSERT_ROWS):
+                some = [(timer, shard_of(timer.id)) for timer in timers[at : at + INSERT_ROWS]]
+                statements.make_objects.run(db, [(*timer.id, shard, now, now) for timer, shard in some])
+                statements.set_timers.run(db, [timer_row(timer.id, shard, timer) for timer, shard in some])
+
+        writer = self._writer
+        if timers:
+            await writer.write(work, bulk=2 * len(timers) > BULK_ROWS)
+
+    # an object's rows, and timers
+
+    async def load(self, ids: Sequence[ObjectId]) -> list[Loaded]:
+        return self._reader.load(ids)
+
+    async def read(self, id: ObjectId, space: int, keys: Sequence[str]) -> dict[str, bytes]:
+        return self._reader.read(id, space, keys)
+
+    async def scan(self, id: ObjectId, space: int, range: Range) -> list[tuple[str, bytes]]:
+        return self._reader.scan(id, space, range)
+
+    async def recall(self, id: ObjectId, key: str, *, now: int) -> Remembered | None:
+        return self._reader.recall(id, key, now=now)
+
+    async def timers(
+        self, shards: Sequence[int], *, after: TimerKey | None, until: int, limit: int
+    ) -> tuple[list[Timer], bool]:
+        return self._reader.timers(shards, after=after, until=until, limit=limit)
+
+    # for people
+
+    async def find_objects(self, query: Query) -> list[Info]:
+        return Finder(self._reader).objects(query)
+
+    async def find_timers(self, query: Query) -> list[Timer]:
+        return Finder(self._reader).timers(query)
+
+    async def find_entries(self, query: Query) -> list[tuple[int, Entry]]:
+        return Finder(self._reader).entries(query)
+
+    async def find_parked(self, query: Query) -> list[Parked]:
+        return Finder(self._reader).parked(query)
+
+    async def count(self, what: Literal["objects", "timers", "entries", "parked"], *, cls: str | None = None) -> int:
+        return Finder(self._reader).count(what, cls=cls)
+
+    async def known_classes(self) -> list[str]:
+        return Finder(self._reader).known_classes()
+
+    # upkeep
+
+    async def prune(
+        self, *, now: int, entries_before: int, crowded: Sequence[tuple[ObjectId, str, int]], limit: int
+    ) -> int:
+        def work(db: sqlite3.Connection) -> int:
+            gone = db.execute(SQL["prune_requests"], (now, limit)).rowcount
+            for id, name, keep in crowded:
+                gone += db.execute(SQL["prune_crowded"], (*id, name, keep)).rowcount
+            return gone + db.execute(SQL["prune_ledger"], (2 * limit + 1000, entries_before, limit)).rowcount
+
+        return await self._writer.write(work, bulk=True)
+
+    def watch(self, hint: Callable[[Sequence[int]], None]) -> None:
+        """Nobody else may change timers while this process owns the file."""
+
+    # inside
+
+    @property
+    def _reader(self) -> Reader:
+        if self._open_reader is None:
+            raise StoreDown(f"the SQLite store {self.path} is closed")
+        return self._open_reader
+
+    @property
+    def _writer(self) -> Writer:
+        if self._open_writer is None:
+            if self._open_reader is not None:
+                raise StoreError(f"{self.path} is open read-only; write through the process that owns it")
+            raise StoreDown(f"the SQLite store {self.path} is closed")
+        return self._open_writer
+
+
+def _prepare(path: str, *, now: int, only_if_empty: bool) -> list[str]:
+    """Give the database the migrations it lacks, or only if it has none at all; their names."""
+    db = sqlite3.connect(path, isolation_level=None)
+    try:
+        if only_if_empty and schema.version_of(db, path) is not None:
+            return []
+        steps = schema.pending(db, path)
+        if steps:
+            db.execute("PRAGMA journal_mode = WAL")
+        for step in steps:
+            schema.apply(db, step, now=now)
+        return [step.name for step in steps]
+    finally:
+        db.close()

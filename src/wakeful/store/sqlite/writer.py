@@ -1,0 +1,205 @@
+"""Layer 2. How does a transaction get to disk without the event loop waiting for the disk?
+
+Statements run in the loop's own thread, where they take microseconds; the COMMIT, which waits for the
+disk, runs in the one writer thread (measured: a hand-over costs 70 µs, so once per group). Only what
+would hold up the loop (thousands of rows) runs in the writer thread as a whole.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, TypeVar
+
+from wakeful.store.sqlite.statements import SQL
+from wakeful.values.errors import StoreDown, StoreError
+
+T = TypeVar("T")
+Work = Callable[[sqlite3.Connection], T]
+
+# How long to wait for a lock that somebody else's tool holds on the file; the loop waits with us.
+BUSY_S = 0.25
+# Above 16 MiB of log the commit that passed it also moves the log into the database (measured: 4 MiB costs a tenth).
+CHECKPOINT_PAGES = 4000
+
+# What sqlite3 raises when a value can't be stored; everything else means that the database can't work now.
+_REFUSALS = (
+    sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError, sqlite3.InterfaceError, OverflowError,
+    UnicodeEncodeError,
+)  # fmt: skip
+
+
+class Refused(StoreError):
+    """What was to be written can't be; nothing of it was."""
+
+    default_code = "store.refused"
+
+
+def refusal(error: BaseException) -> Refused | None:
+    """The error as `Refused` when it is the data's fault."""
+    return Refused(f"SQLite does not take it: {error}") if isinstance(error, _REFUSALS) else None
+
+
+def down(error: sqlite3.Error) -> StoreDown:
+    return StoreDown(f"SQLite can't do it now: {error}")
+
+
+class Writer:
+    """The only connection that writes to the file, and the thread that waits for the disk."""
+
+    def __init__(self, path: str, *, synchronous: str) -> None:
+        self._path = path
+        # Assigning PRAGMAs act when they are compiled, so a cached statement would do nothing: only `executescript`.
+        self._strict = f"PRAGMA synchronous = {synchronous}; PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}"
+        # A checkpoint waits for the disk: it is left to the next commit in the writer thread.
+        self._relaxed = "PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 0"
+        self._lock = asyncio.Lock()
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._thread = Thread(target=self._work, name="wakeful-sqlite", daemon=True)
+        self.db: sqlite3.Connection | None = self._connect()
+        self._closed = False
+        self._thread.start()
+
+    async def write(self, work: Work[T], *, sync: bool = True, bulk: bool = False) -> T:
+        """Run `work` in a transaction of its own and commit it: durable on return, or undone and raised.
+
+        Never `OutcomeUnknown`: SQLite publishes a commit (in the index of its log) only after the
+        write and the fsync succeeded, and what failed is rolled back here, under the same lock, so
+        nobody can have seen it and the next commit writes over it. `sync=False` survives the death
+        of the process but not a power cut.
+        """
+        async with self._lock:
+            if self._closed:
+                raise StoreDown("the SQLite store is closed")
+            if bulk:
+                return await self._in_thread(partial(self._transact, work))
+            if not sync:
+                return self._transact_relaxed(work)
+            result = self._begin(work)
+            await self._in_thread(self._commit)
+            return result
+
+    async def close(self) -> None:
+        """Finish what is under way, move the log into the database, end the thread."""
+        async with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            try:
+                await self._in_thread(self._close)
+            finally:
+                self._jobs.put(None)
+                self._thread.join()
+
+    def _connect(self) -> sqlite3.Connection:
+        db = sqlite3.connect(
+            self._path, timeout=BUSY_S, isolation_level=None, check_same_thread=False, cached_statements=512
+        )
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA cache_size = -32768")  # 32 MiB: the inner pages of ten million rows
+            db.executescript(self._strict)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _begin(self, work: Work[T]) -> T:
+        try:
+            if self.db is None:
+                self.db = self._connect()
+            self.db.execute(SQL["begin"])
+            return work(self.db)
+        except BaseException as error:
+            self._undo()
+            raise self._named(error) from None
+
+    def _commit(self) -> None:
+        assert self.db is not None
+        try:
+            self.db.execute("COMMIT")
+        except BaseException as error:
+            self._undo()
+            raise self._named(error) from None
+
+    def _transact(self, work: Work[T]) -> T:
+        result = self._begin(work)
+        self._commit()
+        return result
+
+    def _transact_relaxed(self, work: Work[T]) -> T:
+        try:
+            if self.db is not None:
+                self.db.executescript(self._relaxed)
+            return self._transact(work)
+        except sqlite3.Error as error:
+            raise down(error) from None
+        finally:
+            if self.db is not None:
+                self.db.executescript(self._strict)
+
+    def _undo(self) -> None:
+        """No transaction is open after this, whatever state the failure left."""
+        try:
+            if self.db is not None and self.db.in_transaction:
+                self.db.execute("ROLLBACK")
+        except sqlite3.Error:
+            # A connection that can't roll back is dropped, which rolls back; the next write makes a new one.
+            broken, self.db = self.db, None
+            with suppress(sqlite3.Error):
+                if broken is not None:
+                    broken.close()
+
+    def _named(self, error: BaseException) -> BaseException:
+        refused = refusal(error)
+        if refused is not None:
+            return refused
+        return down(error) if isinstance(error, sqlite3.Error) else error
+
+    def _close(self) -> None:
+        if self.db is not None:
+            with suppress(sqlite3.Error):
+                self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            self.db.close()
+            self.db = None
+
+    async def _in_thread(self, job: Callable[[], T]) -> T:
+        """Run it in the writer thread, and stay until it is done even when cancelled: the connection is not free before."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+
+        def run() -> None:
+            try:
+                answer = partial(_settle, future, job(), None)
+            except BaseException as error:
+                answer = partial(_settle, future, None, error)
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(answer)
+
+        self._jobs.put(run)
+        cancelled: asyncio.CancelledError | None = None
+        while not future.done():
+            try:
+                await asyncio.shield(future)
+            except asyncio.CancelledError as error:
+                cancelled = error
+            except BaseException:
+                break
+        if cancelled is not None:
+            future.exception()
+            raise cancelled
+        return future.result()
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+
+
+def _settle(future: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)

@@ -1,0 +1,159 @@
+"""Layer 5. A store that fails on request: crashes before and after commits, outages, refusals."""
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Literal, TypeVar
+
+from wakeful.store.memory import MemoryStore
+from wakeful.store.protocol import NodeRow, Outcome, Query, Range, ShardRow, Store
+from wakeful.testing.timewarp import Timewarp
+from wakeful.values.commits import Commit, Info, Loaded, Remembered
+from wakeful.values.errors import OutcomeUnknown, StoreDown
+from wakeful.values.ids import ObjectId
+from wakeful.values.runs import Entry
+from wakeful.values.timers import Parked, Timer, TimerKey
+
+T = TypeVar("T")
+
+
+class Faults:
+    """What shall go wrong. Probes are the points where a process can die: before and after each trip to the store."""
+
+    def __init__(self) -> None:
+        self.is_down = False  # every verb raises StoreDown
+        self.fail_commits: dict[int, Literal["before", "after"]] = {}  # n-th commit from now (0 is the next)
+        self.on_probe: Callable[[str, int], None] | None = None  # told the probe's name and number; may crash the node
+        self.probes = 0
+        self.groups = 0
+
+    def fail_commit(self, n: int = 0, *, when: Literal["before", "after"] = "before") -> None:
+        """Let the n-th group commit from now fail: `before` nothing of it is on disk, `after` all of it is and nobody knows."""
+        self.fail_commits[self.groups + n] = when
+
+    def probe(self, name: str) -> None:
+        self.probes += 1
+        if self.on_probe is not None:
+            self.on_probe(name, self.probes)
+
+
+class FaultyStore:
+    """Any store, with faults, and with its real work announced to the time warp."""
+
+    def __init__(self, inner: Store, faults: Faults, warp: Timewarp) -> None:
+        self.inner = inner
+        self.url = inner.url
+        self.shared = inner.shared
+        self.listens = inner.listens
+        self.local = inner.local
+        self._faults = faults
+        self._warp = warp
+        self._is_instant = isinstance(inner, MemoryStore)  # never leaves the loop, so time need not be held
+        self.is_cut = False  # the process it belonged to is dead: nothing more gets through
+
+    def cut(self) -> None:
+        self.is_cut = True
+
+    async def _pass(self, verb: str, made: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        faults = self._faults
+        faults.probe(f"{verb}.before")
+        self._check()
+        if self._is_instant:
+            answer = await made()
+        else:
+            with self._warp.outside():
+                answer = await made()
+        faults.probe(f"{verb}.after")
+        self._check()
+        return answer
+
+    def _check(self) -> None:
+        if self.is_cut:
+            raise StoreDown("this process is dead (the test crashed it)")
+        if self._faults.is_down:
+            raise StoreDown("the store is down (the test says so)")
+
+    async def open(self, *, now: int, readonly: bool = False) -> None:
+        await self._pass("open", lambda: self.inner.open(now=now, readonly=readonly))
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+    async def migrate(self, *, now: int) -> list[str]:
+        return await self._pass("migrate", lambda: self.inner.migrate(now=now))
+
+    async def join(self, row: NodeRow) -> None:
+        await self._pass("join", lambda: self.inner.join(row))
+
+    async def leave(self, node: str) -> None:
+        await self._pass("leave", lambda: self.inner.leave(node))
+
+    async def nodes(self) -> list[NodeRow]:
+        return await self._pass("nodes", self.inner.nodes)
+
+    async def claim(self, node: str, shards: Sequence[int], *, now: int) -> dict[int, int]:
+        return await self._pass("claim", lambda: self.inner.claim(node, shards, now=now))
+
+    async def release(self, node: str, epochs: Mapping[int, int]) -> None:
+        await self._pass("release", lambda: self.inner.release(node, epochs))
+
+    async def owners(self) -> list[ShardRow]:
+        return await self._pass("owners", self.inner.owners)
+
+    async def commit(self, node: str, commits: Sequence[Commit]) -> list[Outcome]:
+        faults = self._faults
+        fault = faults.fail_commits.pop(faults.groups, None)
+        faults.groups += 1
+        if fault == "before":
+            raise StoreDown("commit failed (the test says so)")
+        outcomes = await self._pass("commit", lambda: self.inner.commit(node, commits))
+        if fault == "after":
+            raise OutcomeUnknown("connection lost after the commit was sent (the test says so)")
+        return outcomes
+
+    async def insert(self, timers: Sequence[Timer], *, now: int) -> None:
+        await self._pass("insert", lambda: self.inner.insert(timers, now=now))
+
+    async def load(self, ids: Sequence[ObjectId]) -> list[Loaded]:
+        return await self._pass("load", lambda: self.inner.load(ids))
+
+    async def read(self, id: ObjectId, space: int, keys: Sequence[str]) -> dict[str, bytes]:
+        return await self._pass("read", lambda: self.inner.read(id, space, keys))
+
+    async def scan(self, id: ObjectId, space: int, range: Range) -> list[tuple[str, bytes]]:
+        return await self._pass("scan", lambda: self.inner.scan(id, space, range))
+
+    async def recall(self, id: ObjectId, key: str, *, now: int) -> Remembered | None:
+        return await self._pass("recall", lambda: self.inner.recall(id, key, now=now))
+
+    async def timers(
+        self, shards: Sequence[int], *, after: TimerKey | None, until: int, limit: int
+    ) -> tuple[list[Timer], bool]:
+        return await self._pass("timers", lambda: self.inner.timers(shards, after=after, until=until, limit=limit))
+
+    async def find_objects(self, query: Query) -> list[Info]:
+        return await self._pass("find", lambda: self.inner.find_objects(query))
+
+    async def find_timers(self, query: Query) -> list[Timer]:
+        return await self._pass("find", lambda: self.inner.find_timers(query))
+
+    async def find_entries(self, query: Query) -> list[tuple[int, Entry]]:
+        return await self._pass("find", lambda: self.inner.find_entries(query))
+
+    async def find_parked(self, query: Query) -> list[Parked]:
+        return await self._pass("find", lambda: self.inner.find_parked(query))
+
+    async def count(self, what: Literal["objects", "timers", "entries", "parked"], *, cls: str | None = None) -> int:
+        return await self._pass("count", lambda: self.inner.count(what, cls=cls))
+
+    async def known_classes(self) -> list[str]:
+        return await self._pass("find", self.inner.known_classes)
+
+    async def prune(
+        self, *, now: int, entries_before: int, crowded: Sequence[tuple[ObjectId, str, int]], limit: int
+    ) -> int:
+        return await self._pass(
+            "prune",
+            lambda: self.inner.prune(now=now, entries_before=entries_before, crowded=crowded, limit=limit),
+        )
+
+    def watch(self, hint: Callable[[Sequence[int]], None]) -> None:
+        self.inner.watch(hint)

@@ -1,0 +1,116 @@
+"""Layer 5. How does an event loop jump over waiting instead of waiting?
+
+While a warp is in force on the running loop, its clock stands still and moves only by jumping to
+the next thing that waits, when nothing else is left to do. Everything on the loop obeys: alarms,
+leases, deadlines, `asyncio.sleep` and timeouts in user code. Real work outside the loop (a thread,
+a socket to PostgreSQL) is announced with `outside()`, and time stands still until it is back.
+"""
+
+import asyncio
+import selectors
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from wakeful.values.clock import Handle
+from wakeful.values.errors import BadOption
+
+
+class Timewarp:
+    """Virtual time on the running asyncio loop, from `install` to `remove`."""
+
+    def __init__(self, start_ms: int) -> None:
+        self._start_ms = start_ms
+        self._loop: Any = None
+        self._began = 0.0
+        self._time = 0.0
+        self._outside = 0
+        self._idlers: list[asyncio.Future[None]] = []
+        self._selector: Any = None
+
+    def install(self) -> None:
+        loop: Any = asyncio.get_running_loop()
+        selector = getattr(loop, "_selector", None)
+        if isinstance(selector, _JumpingSelector):
+            raise BadOption("there is a world on this event loop already; leave it first", code="world.nested")
+        if not isinstance(selector, selectors.BaseSelector):
+            raise BadOption(
+                f"a world needs asyncio's own event loop, not {type(loop).__module__}; run the test without uvloop",
+                code="world.loop",
+            )
+        self._loop, self._selector = loop, selector
+        self._began = self._time = loop.time()
+        loop.time = lambda: self._time
+        loop._selector = _JumpingSelector(selector, self)
+
+    def remove(self) -> None:
+        self._loop._selector = self._selector
+        del self._loop.time
+
+    def jump(self, seconds: float) -> None:
+        self._time += seconds
+
+    async def idle(self) -> None:
+        """Wait until nothing is left to do but to let time pass."""
+        future = self._loop.create_future()
+        self._idlers.append(future)
+        await future
+
+    def tell_idle(self) -> bool:
+        """Nothing is left to do: wake those who waited for that. True when there were any."""
+        idlers, self._idlers = self._idlers, []
+        for future in idlers:
+            if not future.done():
+                future.set_result(None)
+        return bool(idlers)
+
+    @property
+    def must_wait(self) -> bool:
+        return self._outside > 0
+
+    @contextmanager
+    def outside(self) -> Iterator[None]:
+        """Something real is under way: don't jump meanwhile."""
+        self._outside += 1
+        try:
+            yield
+        finally:
+            self._outside -= 1
+
+    # the clock that nodes get
+
+    def now(self) -> int:
+        return self._start_ms + round((self._time - self._began) * 1000)
+
+    def call_at(self, at_ms: int, callback: Callable[[], object]) -> Handle:
+        when = self._began + (at_ms - self._start_ms) / 1000
+        handle: Handle = self._loop.call_at(max(when, self._time), callback)
+        return handle
+
+    async def sleep(self, length_ms: int) -> None:
+        await asyncio.sleep(length_ms / 1000)
+
+
+class _JumpingSelector:
+    """The loop's selector, but waiting for time to pass makes it pass."""
+
+    def __init__(self, real: selectors.BaseSelector, warp: Timewarp) -> None:
+        self._real = real
+        self._warp = warp
+
+    def select(self, timeout: float | None = None) -> Any:
+        if timeout is not None and timeout <= 0:
+            return self._real.select(0)
+        if self._warp.must_wait:
+            return self._real.select(None)
+        ready = self._real.select(0)
+        if ready or self._warp.tell_idle():
+            return ready
+        if timeout is None:
+            return self._real.select(None)  # nothing waits for time: only the world outside can go on
+        self._warp.jump(timeout)
+        return ready
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+

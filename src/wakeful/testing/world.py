@@ -1,0 +1,192 @@
+"""Layer 5. A whole deployment in a test: virtual time, a disk that outlives crashes, faults on request, one seed."""
+
+import random
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from wakeful.logic.limits import Limits
+from wakeful.runtime.node import Node
+from wakeful.store import Disk, MemoryStore, open_url
+from wakeful.store.protocol import Query, Range, Store
+from wakeful.testing.faults import Faults, FaultyStore
+from wakeful.testing.timewarp import Timewarp
+from wakeful.values.codec import decode
+from wakeful.values.commits import USER, Info
+from wakeful.values.errors import NotRunning, UnknownClass
+from wakeful.values.ids import ObjectId
+from wakeful.values.runs import Run
+from wakeful.values.timers import Parked, Timer
+from wakeful.values.times import Duration, duration_ms, from_datetime, to_datetime
+
+if TYPE_CHECKING:
+    from wakeful.app import App
+
+T = TypeVar("T")
+
+START = "2026-01-01T00:00:00+00:00"
+
+
+class World:
+    """`async with app.world() as world:` — time moves only when everything waits, or by `advance`."""
+
+    def __init__(
+        self,
+        app: "App",
+        *,
+        start: str | datetime = START,
+        store: str = "memory:",
+        seed: int = 0,
+        sleep_after_turn: bool = False,
+        limits: Limits | None = None,
+    ) -> None:
+        self.app = app
+        self.seed = seed
+        self.faults = Faults()
+        self._start_ms = from_datetime(datetime.fromisoformat(start) if isinstance(start, str) else start)
+        self._url = store
+        self._disk = Disk()
+        self._dice = random.Random(seed)
+        self._sleep_after_turn = sleep_after_turn
+        self._limits = limits
+        self._warp = Timewarp(self._start_ms)
+        self._store: FaultyStore | None = None
+        self._node: Node | None = None
+        self._lives = 0
+
+    async def __aenter__(self) -> "World":
+        self._warp.install()
+        try:
+            await self._boot()
+        except BaseException:
+            self._warp.remove()
+            raise
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        try:
+            self.faults.is_down = False
+            self.faults.on_probe = None
+            if self._node is not None:
+                self.app.detach(self._node)
+                await self._node.stop()
+            elif self._store is not None:
+                await self._store.inner.close()
+        finally:
+            self._warp.remove()
+        if exc[0] is not None:
+            print(f"world seed: {self.seed}")
+
+    # looking
+
+    @property
+    def node(self) -> Node:
+        """The running node."""
+        if self._node is None:
+            raise NotRunning("the world has crashed; call world.restart()")
+        return self._node
+
+    @property
+    def store(self) -> Store:
+        if self._store is None:
+            raise NotRunning("the world has not started")
+        return self._store.inner
+
+    def now(self) -> datetime:
+        """The world's time."""
+        return to_datetime(self._warp.now())
+
+    def get(self, cls: type[T], key: str, **options: Any) -> T:
+        """A stub, as `app.get` gives it."""
+        return self.app.get(cls, key, **options)
+
+    async def due(self, limit: int = 100) -> list[Timer]:
+        """What fires next, in order."""
+        return await self.store.find_timers(Query(limit=limit))
+
+    async def ledger(self, cls: type, key: str, name: str | None = None, *, limit: int = 1000) -> list[Run]:
+        """The object's runs, oldest first."""
+        query = Query(cls=self._name(cls), key=key, name=name, limit=limit)
+        return [Run.of(entry) for _, entry in reversed(await self.store.find_entries(query))]
+
+    async def parked(self) -> list[Parked]:
+        return await self.store.find_parked(Query(limit=1000))
+
+    async def rows(self, cls: type, key: str) -> dict[str, Any]:
+        """The object's stored rows, without waking it."""
+        found = await self.store.scan(ObjectId(self._name(cls), key), USER, Range())
+        return {name: decode(data) for name, data in found}
+
+    async def info(self, cls: type, key: str) -> Info | None:
+        found = await self.store.find_objects(Query(cls=self._name(cls), key=key, limit=1))
+        return found[0] if found else None
+
+    # moving
+
+    async def advance(self, amount: Duration | None = None, **parts: float) -> None:
+        """Let time pass, everything that falls due in it included: `advance(days=2)`, `advance("90s")`."""
+        length = timedelta(**parts) if amount is None else timedelta(milliseconds=duration_ms(amount))
+        await self.settle()
+        await self._warp.sleep(length // timedelta(milliseconds=1))
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Let everything be done that can be done without time passing."""
+        await self._warp.idle()
+
+    async def sleep_all(self) -> None:
+        """Every idle object sleeps now."""
+        await self.settle()
+        self.node.hibernation.sleep_all()
+
+    # breaking
+
+    def kill(self) -> None:
+        """The process dies here and now; what is on disk stays. Callable from anywhere, a handler included."""
+        if self._node is not None and self._store is not None:
+            self._store.cut()
+            node, self._node = self._node, None
+            self.app.detach(node)
+            node.kill()
+
+    async def crash(self) -> None:
+        """The process dies, as by `kill -9`."""
+        self.kill()
+        await self._warp.sleep(0)
+
+    async def restart(self, after: Duration | None = None) -> None:
+        """Come back, that much later, on the same disk. A node that still runs is stopped cleanly first."""
+        if self._node is not None:
+            self.app.detach(self._node)
+            node, self._node = self._node, None
+            await node.stop()
+        if after is not None:
+            await self._warp.sleep(duration_ms(after))
+        if self._store is not None:
+            await self._store.inner.close()
+        await self._boot()
+
+    async def _boot(self) -> None:
+        self._lives += 1
+        inner = MemoryStore(self._disk) if self._url == "memory:" else open_url(self._url)
+        self._store = FaultyStore(inner, self.faults, self._warp)
+        node = Node(
+            name=f"node-{self._lives}",
+            registry=self.app.registry,
+            store=self._store,
+            clock=self._warp,
+            dice=self._dice,
+            limits=self._limits or self.app.limits,
+            idle_ms=self.app.idle_ms,
+            about="world",
+            sleep_after_turn=self._sleep_after_turn,
+        )
+        self._node = node
+        self.app.attach(node)
+        await node.start()
+        await self.settle()
+
+    def _name(self, cls: type) -> str:
+        try:
+            return self.app.registry.of_class(cls).name
+        except UnknownClass:
+            return cls.__name__
