@@ -2,10 +2,17 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable
+import os
+import shutil
+import tempfile
+import uuid
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -48,6 +55,60 @@ def store_of(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], 
             url = request.getfixturevalue("postgres_url")
         except pytest.FixtureLookupError:
             pytest.skip("no fixture postgres_url")
-        return open_url(f"{url}{'&' if '?' in url else '?'}schema=suite_{number}")
+        return open_url(f"{url}{'&' if '?' in url else '?'}schema=suite_{os.getpid()}_{number}")
 
     return make
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """The URL of a PostgreSQL server: `WAKEFUL_TEST_POSTGRES`, or one from the pgserver wheel that lives as long as the session."""
+    given = os.environ.get("WAKEFUL_TEST_POSTGRES")
+    if given:
+        yield given
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it complains about a missing XDG_RUNTIME_DIR
+        pgserver = pytest.importorskip("pgserver")
+        # Not under pytest's own folder, which the server's user may not enter.
+        folder = tempfile.mkdtemp(prefix="wakeful-postgres-")
+        server = pgserver.get_server(folder)
+    try:
+        yield server.get_uri()
+    finally:
+        server.cleanup()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres_url(postgres_server: str) -> Iterator[str]:
+    """An empty database of this session's own, so that schemas of other sessions and workers can't be met."""
+    name = f"wakeful_test_{uuid.uuid4().hex}"
+    _execute(postgres_server, f'CREATE DATABASE "{name}"')
+    scheme, host, _, query, _ = urlsplit(postgres_server)
+    yield f"{scheme}://{host}/{name}{'?' if query else ''}{query}"
+    _execute(postgres_server, f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+@pytest.fixture
+def postgres_schema_url(postgres_url: str) -> Iterator[str]:
+    """A store URL with a schema that does not exist yet, and does not any more after the test."""
+    schema = f"test_{uuid.uuid4().hex[:16]}"
+    yield f"{postgres_url}{'&' if '?' in postgres_url else '?'}schema={schema}"
+    _execute(postgres_url, f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
+
+
+def _execute(url: str, sql: str) -> None:
+    """Run it from another thread: a fixture may be asked for while an event loop runs in this one."""
+
+    async def run() -> None:
+        import asyncpg
+
+        connection = await asyncpg.connect(url)
+        try:
+            await connection.execute(sql)
+        finally:
+            await connection.close()
+
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(asyncio.run, run()).result()

@@ -58,8 +58,11 @@ class App:
         return cast("T", make_stub(self, self.registry.of_class(cls), key, deadline, request_key))
 
     @asynccontextmanager
-    async def run(self, url: str | Store = "sqlite:wakeful.db") -> AsyncIterator[Node]:
-        """A node on that store (`memory:`, `sqlite:PATH`, `postgresql://…`) for as long as the block lasts."""
+    async def run(self, url: str | Store = "sqlite:wakeful.db", *, paranoid: bool = False) -> AsyncIterator[Node]:
+        """A node on that store (`memory:`, `sqlite:PATH`, `postgresql://…`) for as long as the block lasts.
+
+        `paranoid` makes every object sleep after each turn, so that one which relies on memory fails early.
+        """
         store = open_url(url) if isinstance(url, str) else url
         node = Node(
             name=uuid.uuid4().hex[:12],
@@ -70,6 +73,7 @@ class App:
             limits=self.limits,
             idle_ms=self.idle_ms,
             about=f"{platform.node()} pid {os.getpid()} {' '.join(sys.argv[:3])}",
+            sleep_after_turn=paranoid,
         )
         control = ControlServer(node)
         await control.listen()

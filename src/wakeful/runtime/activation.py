@@ -221,6 +221,8 @@ class Activation:
 
     def submit(self, commit: Commit) -> int:
         """Send a commit on its way; its number."""
+        if self._failure is not None:
+            raise _for_caller(self, self._failure)  # built on something that is not there
         self._submitted = number = self._submitted + 1
         self.node.committer.submit(commit, lambda failure: self._committed(number, commit, failure))
         return number

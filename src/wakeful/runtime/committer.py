@@ -23,7 +23,6 @@ class Committer:
         self._waiting: list[tuple[Commit, OnDone]] = []
         self._under_way: list[tuple[Commit, OnDone]] = []
         self._task: asyncio.Task[None] | None = None
-        self._is_asked = False
         self.groups = 0
         self.commits = 0
 
@@ -35,10 +34,9 @@ class Committer:
     def submit(self, commit: Commit, on_done: OnDone) -> None:
         """Take the commit into the next group; `on_done` hears what became of it, in order of submission."""
         self._waiting.append((commit, on_done))
-        if self._task is None and not self._is_asked:
-            # One pass of the event loop later, so that turns which end in this pass share the group.
-            self._is_asked = True
-            asyncio.get_running_loop().call_soon(self._start)
+        if self._task is None:
+            # The task begins one pass of the event loop later, so turns that end in this pass share its group.
+            self._task = asyncio.get_running_loop().create_task(self._flush())
 
     def abandon(self, error: Unavailable) -> None:
         """Fail whatever has not been sent: what it was built on is gone."""
@@ -55,16 +53,8 @@ class Committer:
 
     async def drained(self) -> None:
         """Wait until nothing is waiting or under way."""
-        while self._is_asked or self._task is not None:
-            if self._task is not None:
-                await asyncio.wait([self._task])
-            else:
-                await _next_pass()
-
-    def _start(self) -> None:
-        self._is_asked = False
-        if self._waiting and self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._flush())
+        while self._task is not None:
+            await asyncio.wait([self._task])
 
     async def _flush(self) -> None:
         try:
@@ -89,8 +79,6 @@ class Committer:
                     on_done(outcome)
         finally:
             self._task = None
-            if self._waiting:
-                self._start()
 
     def _fail(self, group: list[tuple[Commit, OnDone]], error: Unavailable) -> None:
         self._under_way = []
@@ -135,8 +123,3 @@ class Loader:
         finally:
             self._task = None
 
-
-async def _next_pass() -> None:
-    future = asyncio.get_running_loop().create_future()
-    asyncio.get_running_loop().call_soon(future.set_result, None)
-    await future

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("wakeful.dispatcher")
 
 PAGE = 2_000
-SAFETY_SCAN_MS = 60_000
+SAFETY_SCAN_MS = 300_000
 
 
 class Dispatcher:
@@ -158,6 +158,10 @@ class Dispatcher:
                 node.store.timers(list(node.epochs), after=after, until=until, limit=PAGE)
             )
         except Unavailable:
+            return  # the node is down already and will start us again
+        except Exception as error:
+            log.exception("reading timers failed", extra={"code": "timers.read"})
+            node.store_failed(Unavailable(f"reading timers failed: {error}", code="timers.read"))
             return
         finally:
             self._reading = None
@@ -166,7 +170,10 @@ class Dispatcher:
         else:
             node.queue.end_page(timers, timers[-1].sort_key if has_more and timers else (until, PAST_ALL, 0))
             self._has_more = has_more
-        self.poke()
+        if timers:
+            self.poke()
+        else:
+            self._sleep(node.clock.now())
 
     def _sleep(self, now: int) -> None:
         """Until the earliest timer, or until the edge of what memory holds comes near."""

@@ -12,7 +12,7 @@ from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Timer, TimerKey
 
 Name = tuple[ObjectId, str]
-PAST_ALL = 1 << 62
+PAST_ALL = (1 << 31) - 1  # as the negated priority: behind every timer of that instant
 
 
 class TimerQueue:

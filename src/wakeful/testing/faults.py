@@ -75,7 +75,8 @@ class FaultyStore:
         await self._pass("open", lambda: self.inner.open(now=now, readonly=readonly))
 
     async def close(self) -> None:
-        await self.inner.close()
+        with self._warp.outside():
+            await self.inner.close()
 
     async def migrate(self, *, now: int) -> list[str]:
         return await self._pass("migrate", lambda: self.inner.migrate(now=now))

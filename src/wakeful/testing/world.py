@@ -70,7 +70,7 @@ class World:
                 self.app.detach(self._node)
                 await self._node.stop()
             elif self._store is not None:
-                await self._store.inner.close()
+                await self._store.close()
         finally:
             self._warp.remove()
         if exc[0] is not None:
@@ -87,9 +87,10 @@ class World:
 
     @property
     def store(self) -> Store:
+        """The store without the faults, for looking at what is on disk."""
         if self._store is None:
             raise NotRunning("the world has not started")
-        return self._store.inner
+        return FaultyStore(self._store.inner, Faults(), self._warp)
 
     def now(self) -> datetime:
         """The world's time."""
@@ -162,7 +163,7 @@ class World:
         if after is not None:
             await self._warp.sleep(duration_ms(after))
         if self._store is not None:
-            await self._store.inner.close()
+            await self._store.close()
         await self._boot()
 
     async def _boot(self) -> None:

@@ -1,1 +1,1 @@
-"""."""
+"""Layer 2. How do bytes travel between processes?"""

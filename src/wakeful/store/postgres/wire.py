@@ -4,15 +4,12 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+import asyncpg
+
 from wakeful.store.postgres.packing import PACKERS
 from wakeful.store.postgres.statements import Statement
 from wakeful.store.postgres.url import Target
-from wakeful.values.errors import BadUrl, MissingExtra, OutcomeUnknown, StoreDown
-
-try:
-    import asyncpg
-except ImportError as error:  # pragma: no cover
-    raise MissingExtra("PostgreSQL needs its driver; pip install 'wakeful[postgres]'") from error
+from wakeful.values.errors import BadUrl, OutcomeUnknown, StoreDown
 
 Row = Any  # an asyncpg.Record: values by name or number
 

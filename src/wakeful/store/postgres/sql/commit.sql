@@ -8,10 +8,12 @@
 -- already folded all commits of an object into one final state.
 WITH locked AS MATERIALIZED (
     SELECT s.shard
-    FROM wakeful.shards AS s, unnest($shards::smallint[], $epochs::bigint[]) AS w (shard, epoch)
-    WHERE s.shard = w.shard AND s.epoch = w.epoch AND s.owner = $node::text
+    FROM wakeful.shards AS s
+    WHERE s.shard = ANY ($shards::smallint[])
+        AND s.owner = $node::text
+        AND s.epoch = ($epochs::bigint[])[array_position($shards::smallint[], s.shard)]
     ORDER BY s.shard  -- as a claim does, so that the two can't deadlock
-    FOR SHARE OF s
+    FOR SHARE
 ),
 fence AS MATERIALIZED (
     SELECT count(*) = cardinality($shards::smallint[]) AS ok FROM locked

@@ -2,7 +2,14 @@ WITH old_requests AS (
     SELECT cls, key, request FROM wakeful.requests WHERE expires_at <= $now::bigint ORDER BY expires_at LIMIT $limit::bigint
 ),
 old_entries AS (
-    (SELECT number FROM wakeful.ledger WHERE finished_at < $entries_before::bigint ORDER BY finished_at LIMIT $limit::bigint)
+    (
+        -- The oldest numbers are the oldest runs, give or take the nodes' clocks: no need to look far past the limit.
+        SELECT f.number
+        FROM (SELECT number, finished_at FROM wakeful.ledger ORDER BY number LIMIT 1000 + 2 * $limit::bigint) AS f
+        WHERE f.finished_at < $entries_before::bigint
+        ORDER BY f.number
+        LIMIT $limit::bigint
+    )
     UNION
     SELECT l.number
     FROM unnest($cls::text[], $key::text[], $name::text[], $keep::bigint[]) AS c (cls, key, name, keep)

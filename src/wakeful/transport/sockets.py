@@ -1,0 +1,87 @@
+"""Layer 2. Where do the control sockets of this user's nodes live, and who may reach them?"""
+
+import contextlib
+import os
+import socket
+import stat
+import tempfile
+from pathlib import Path
+
+from wakeful.values.errors import Unavailable
+
+SCHEME = "unix:"
+# A Unix socket's path has 108 bytes on Linux and 104 on macOS, the closing zero included.
+PATH_BYTES_MAX = 103
+
+
+def folder() -> Path:
+    """A folder that only this user can enter, made when missing; `Unavailable` when it is somebody else's."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if runtime and os.access(runtime, os.W_OK):
+        home = Path(runtime) / "wakeful"
+    else:
+        home = Path(tempfile.gettempdir()) / f"wakeful-{os.getuid()}"
+        if len(os.fsencode(home)) > PATH_BYTES_MAX - 40:  # a long TMPDIR leaves no room for the name
+            home = Path("/tmp") / home.name
+    try:
+        home.mkdir(mode=0o700, exist_ok=True)
+        found = home.lstat()
+    except OSError as error:
+        raise Unavailable(f"{home} can't be made: {error.strerror}", code="control.folder") from None
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise Unavailable(f"{home} belongs to somebody else; remove it or set XDG_RUNTIME_DIR", code="control.folder")
+    if stat.S_IMODE(found.st_mode) != 0o700:
+        home.chmod(0o700)
+    return home
+
+
+def bind(name: str) -> tuple[socket.socket, Path]:
+    """A listening socket for the node of that name, which only this user can connect to."""
+    home = folder()
+    sweep(home)
+    path = home / f"{os.getpid()}-{name}.sock"
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        path.unlink(missing_ok=True)
+        sock.bind(str(path))
+        path.chmod(0o600)
+        sock.listen(64)
+        sock.setblocking(False)
+    except OSError as error:
+        sock.close()
+        raise Unavailable(f"{path} can't be listened on: {error}", code="control.socket") from None
+    return sock, path
+
+
+def sweep(home: Path) -> None:
+    """Remove what killed processes left behind: the process is gone and nobody listens."""
+    for path in home.glob("*.sock"):
+        pid = path.name.partition("-")[0]
+        if pid.isdecimal() and not _is_alive(int(pid)) and not _is_open(path):
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def path_of(address: str) -> str | None:
+    """The path in an address like `unix:/run/…`; None when it is of another kind, or none at all."""
+    return address.removeprefix(SCHEME) if address.startswith(SCHEME) else None
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
+
+
+def _is_open(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(0.2)
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+        return True
