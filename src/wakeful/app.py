@@ -5,7 +5,7 @@ import platform
 import random
 import sys
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
@@ -104,8 +104,17 @@ class App:
         if self.node is node:
             self.node = None
 
-    async def send(self, target: ObjectId, method: str, args: Any, kwargs: Any, **options: Any) -> Any:
+    def send(
+        self,
+        target: ObjectId,
+        method: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        deadline_ms: int | None,
+        request_key: str | None,
+    ) -> Coroutine[Any, Any, Any]:
         """Router of the app's own stubs: to the node that runs now."""
         if self.node is None:
             raise NotRunning(f"{target}.{method}: the app is not running; call it inside `async with app.run(…)`")
-        return await self.node.send(target, method, args, kwargs, **options)
+        return self.node.send(target, method, args, kwargs, deadline_ms=deadline_ms, request_key=request_key)

@@ -70,7 +70,9 @@ class Sequence:
         drawn = [self.draw() for _ in range(self.dice.choice([1, 1, 2, 3, 8]))]
         node = self.dice.choice([*NODES, NODES[0], NODES[0]])
         # Parked rows are named by each store's own numbers, which are alike only in their order.
-        ranks = [self.dice.randrange(len(self.disk.parked)) if self.disk.parked and self.chance(0.2) else None for _ in drawn]
+        ranks = [
+            self.dice.randrange(len(self.disk.parked)) if self.disk.parked and self.chance(0.2) else None for _ in drawn
+        ]
         before = self.state()
 
         async def call(store: Store) -> Any:
@@ -100,7 +102,9 @@ class Sequence:
         if self.chance(0.1):
             return replace(commit, starts=[self.draw_start(id) for _ in range(2)])
         if self.chance(0.6):
-            commit.puts = {self.draw_slot(): dice.randbytes(dice.choice([0, 1, 9, 9, 3000])) for _ in range(dice.choice([1, 2, 9]))}
+            commit.puts = {
+                self.draw_slot(): dice.randbytes(dice.choice([0, 1, 9, 9, 3000])) for _ in range(dice.choice([1, 2, 9]))
+            }
         commit.deletes = [self.draw_slot() for _ in range(3)] if self.chance(0.3) else []
         commit.wipe = self.chance(0.06)
         commit.sets = [self.draw_timer(id) for _ in range(dice.choice([1, 2]))] if self.chance(0.5) else []
@@ -109,7 +113,9 @@ class Sequence:
         commit.entries = [self.draw_entry(id) for _ in range(dice.choice([1, 3]))] if self.chance(0.4) else []
         commit.parks = [self.draw_parked(id)] if self.chance(0.15) else []
         if self.chance(0.2):
-            commit.remember = Remembered(dice.choice(KEYS), dice.randbytes(4), dice.randbytes(9), self.now + dice.randrange(200))
+            commit.remember = Remembered(
+                dice.choice(KEYS), dice.randbytes(4), dice.randbytes(9), self.now + dice.randrange(200)
+            )
         return commit
 
     def draw_slot(self) -> tuple[int, str]:
@@ -126,7 +132,9 @@ class Sequence:
         self.seq += 1
         due_at = self.now // 10 * 10 + dice.choice([0, 0, 10, 20])
         payload = dice.choice([None, b"", dice.randbytes(20)])
-        return Timer(id, name, due_at, due_at - 3, self.seq, dice.randrange(3), 0, 0, dice.choice([0, 0, -2, 5]), payload)
+        return Timer(
+            id, name, due_at, due_at - 3, self.seq, dice.randrange(3), 0, 0, dice.choice([0, 0, -2, 5]), payload
+        )
 
     def draw_clear(self, id: ObjectId) -> tuple[str, int]:
         name = self.dice.choice(NAMES)

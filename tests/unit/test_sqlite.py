@@ -94,7 +94,14 @@ def test_a_url_names_a_path(url: str, path: str, synchronous: str) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["sqlite:", "sqlite:///", "sqlite://host/x.db", "sqlite::memory:", "sqlite:x?synchronous=OFF", "sqlite:x?cache=shared"],
+    [
+        "sqlite:",
+        "sqlite:///",
+        "sqlite://host/x.db",
+        "sqlite::memory:",
+        "sqlite:x?synchronous=OFF",
+        "sqlite:x?cache=shared",
+    ],
 )
 def test_a_url_that_names_no_file_says_what_to_write(url: str) -> None:
     with pytest.raises(BadUrl, match="write sqlite:PATH"):
@@ -232,7 +239,9 @@ def limit_pages(store: SqliteStore, extra: int | None) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 3000], ids=["in the loop", "in the writer thread"])
-async def test_a_full_disk_is_store_down_and_the_store_works_again_when_there_is_space(tmp_path: Path, size: int) -> None:
+async def test_a_full_disk_is_store_down_and_the_store_works_again_when_there_is_space(
+    tmp_path: Path, size: int
+) -> None:
     store = await opened(tmp_path / "app.db")
     assert await store.commit("n", [put()]) == [None]
     limit_pages(store, 2)
@@ -367,7 +376,14 @@ async def test_an_invalid_commit_fails_alone_with_what_was_built_on_it(tmp_path:
             put(B, b"3", "y"),
         ],
     )
-    assert [type(outcome).__name__ for outcome in outcomes] == ["NoneType", "Refused", "Refused", "Refused", "Fenced", "NoneType"]
+    assert [type(outcome).__name__ for outcome in outcomes] == [
+        "NoneType",
+        "Refused",
+        "Refused",
+        "Refused",
+        "Fenced",
+        "NoneType",
+    ]
     assert all(isinstance(outcomes[n], StoreError) for n in (1, 2, 3))
     assert [info.id for info in await store.find_objects(Query())] == [B]
     assert await store.scan(B, USER, Range()) == [("x", b"1"), ("y", b"3")]
@@ -443,12 +459,15 @@ async def test_a_page_of_timers_reads_no_more_than_itself(tmp_path: Path) -> Non
     from wakeful.store.sqlite.statements import timers_page
 
     plans = {
-        after: [row[3] for row in db.execute("EXPLAIN QUERY PLAN " + timers_page(None, after=after), (1,) * (5 if after else 2))]
+        after: [
+            row[3]
+            for row in db.execute("EXPLAIN QUERY PLAN " + timers_page(None, after=after), (1,) * (5 if after else 2))
+        ]
         for after in (False, True)
     }
     assert plans == {
-        False: ["SEARCH timers USING INDEX timers_due (due_at<?)"],
-        True: ["SEARCH timers USING INDEX timers_due ((due_at,rank,seq)>(?,?,?) AND due_at<?)"],
+        False: ["SEARCH timers USING PRIMARY KEY (due_at<?)"],
+        True: ["SEARCH timers USING PRIMARY KEY ((due_at,rank,seq)>(?,?,?) AND due_at<?)"],
     }
     db.close()
     await store.close()

@@ -89,7 +89,9 @@ async def test_an_older_schema_is_refused_until_it_is_migrated(tmp_path: Path, m
     await store.close()
 
 
-async def test_a_migration_that_fails_leaves_the_database_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_migration_that_fails_leaves_the_database_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "x.db"
     await made(path)
     db = sqlite3.connect(path)
@@ -158,7 +160,12 @@ async def test_a_database_of_version_1_opens_with_everything_in_it(tmp_path: Pat
     assert (loaded.info.created_at, loaded.info.rows, loaded.info.bytes) == (NOW, 2, 11)
     assert loaded.rows == {(USER, "x"): b"\x01one", (SYSTEM, "state"): b"\x01"}
     assert loaded.alarm is not None
-    assert (loaded.alarm.name, loaded.alarm.due_at, loaded.alarm.priority, loaded.alarm.payload) == (ALARM, NOW + 60_000, 3, b"p")
+    assert (loaded.alarm.name, loaded.alarm.due_at, loaded.alarm.priority, loaded.alarm.payload) == (
+        ALARM,
+        NOW + 60_000,
+        3,
+        b"p",
+    )
     [(_, entry)] = await store.find_entries(Query())
     assert (entry.verdict, entry.error) == ("failed", "ValueError: é")
     [parked] = await store.find_parked(Query())

@@ -35,6 +35,7 @@ class Activation:
         "_cache",
         "_cache_bytes",
         "_complete",
+        "_cut",
         "_dirty",
         "_durable",
         "_failure",
@@ -71,7 +72,7 @@ class Activation:
         self.timers: dict[str, Timer | None] = {}  # what finished turns made of them; absent: as on disk
         self._instance: Any = None
         self._waking: asyncio.Future[None] | None = None
-        self._mailbox: deque[Call | Timer] = deque()
+        self._mailbox: deque[Call | Timer] | None = None  # made when first needed: an empty one is 600 bytes
         self._running: asyncio.Task[Any] | None = None
         self._readers = 0
         self._cache: dict[Slot, bytes | None] = {}
@@ -83,8 +84,9 @@ class Activation:
         self._submitted = 0
         self._durable = 0
         self._version = 0  # counts finished turns that wrote
-        self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._waiters: list[tuple[int, asyncio.Future[None]]] = []  # in order of their numbers
         self._failure: Failure | None = None
+        self._cut: asyncio.Task[Any] | None = None  # the task that `fail` cancelled
 
     # what the node asks
 
@@ -118,7 +120,7 @@ class Activation:
                 self._next()
             await self.durable(number)
             return result
-        if len(self._mailbox) >= self.node.limits.mailbox:
+        if self._mailbox and len(self._mailbox) >= self.node.limits.mailbox:
             raise Unavailable(
                 f"{self.id} has {len(self._mailbox)} calls waiting, its limit; back off and try again",
                 code="object.mailbox",
@@ -147,20 +149,21 @@ class Activation:
         if self._failure is not None:
             return
         self._failure = failure
-        waiters, self._waiters = self._waiters, deque()
+        waiters, self._waiters = self._waiters, []
         for _, future in waiters:
             if not future.done():
                 future.set_exception(_for_caller(self, failure))
-        for item in self._mailbox:
+        waiting, self._mailbox = self._mailbox or (), None
+        for item in waiting:
             if isinstance(item, Call) and item.answer is not None and not item.answer.done():
                 item.answer.set_exception(_for_caller(self, failure))
-        self._mailbox.clear()
         if self._running is not None and self._running is not asyncio.current_task():
-            self._running.cancel()
+            self._cut = self._running
+            self._cut.cancel()
 
     def interrupt(self, error: Unavailable) -> Sequence[Timer]:
         """The node stops: cancel what runs and hand back the timers that wait."""
-        waiting = [item for item in self._mailbox if isinstance(item, Timer)]
+        waiting = [item for item in self._mailbox or () if isinstance(item, Timer)]
         self.fail(error)
         return waiting
 
@@ -272,16 +275,24 @@ class Activation:
         if self._cache_bytes > self.node.limits.cache_bytes_per_object:
             self._trim()
         self.node.timers_changed(commit)
-        while self._waiters and self._waiters[0][0] <= number:
-            future = self._waiters.popleft()[1]
-            if not future.done():
-                future.set_result(None)
+        if self._waiters:
+            self._release(number)
         if not self.is_busy:
             self.node.became_idle(self)
+
+    def _release(self, number: int) -> None:
+        """That much is on disk: let the answers go that rest on no more."""
+        ready = [future for by, future in self._waiters if by <= number]
+        self._waiters = [waiter for waiter in self._waiters if waiter[0] > number]
+        for future in ready:
+            if not future.done():
+                future.set_result(None)
 
     # turns
 
     def _post(self, item: Call | Timer) -> None:
+        if self._mailbox is None:
+            self._mailbox = deque()
         self._mailbox.append(item)
         if self._running is None:
             self._running = asyncio.get_running_loop().create_task(self._drain())
@@ -320,10 +331,8 @@ class Activation:
         try:
             result, number = await self._run_call(call)
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if not call.is_abandoned or task is None:
+            if not call.is_abandoned:
                 raise
-            task.uncancel()
             return
         except Exception as error:
             if not answer.done():
@@ -363,6 +372,8 @@ class Activation:
             turn = Turn(self, call.chain, call.deadline_at)
             CURRENT.set(turn)
             result = copied(await getattr(self._instance, call.method)(*call.args, **call.kwargs))
+            if call.cancels:
+                raise asyncio.CancelledError  # its code swallowed the cancellation
             if key is not None:
                 turn.remember = self._remembered(key, print_, result)
             number = self.finish(turn)
@@ -371,14 +382,13 @@ class Activation:
             return result, number
         except asyncio.CancelledError:
             self.undo(turn)
-            assert task is not None
+            call.absorb()
             if self._failure is not None:
-                task.uncancel()
+                self._absorb_cut()
                 raise _for_caller(self, self._failure) from None
             if call.is_expired:
-                task.uncancel()
                 raise call.too_late() from None
-            if task.cancelling():
+            if call.is_abandoned or (task is not None and task.cancelling()):
                 raise
             raise TurnFailed(
                 f"{self.id}.{call.method} was cancelled by its own code",
@@ -391,10 +401,19 @@ class Activation:
             raise _for_caller(self, fenced) from None
         except BaseException:
             self.undo(turn)
+            if call.is_expired:
+                raise call.too_late() from None
             raise
         finally:
+            call.absorb()
             CURRENT.reset(token)
             self.node.slots.give_back(slot)
+
+    def _absorb_cut(self) -> None:
+        """Take back the cancellation of `fail`: the task goes on with telling its caller."""
+        if self._cut is not None and self._cut is asyncio.current_task():
+            self._cut.uncancel()
+            self._cut = None
 
     async def _call_reader(self, call: Call) -> Any:
         self._readers += 1
@@ -440,6 +459,7 @@ class Activation:
         """Asleep → awake: rows, constructor, on_wake; on a raise it stays asleep as if nobody had called."""
         waking = self._waking = asyncio.get_running_loop().create_future()
         try:
+            await self.settled()  # a failed attempt to wake may have left a retry on its way to disk
             loaded = await self.node.reading(self.node.loader.load(self.id))
             self._cache.clear()
             self._cache_bytes = 0
@@ -470,8 +490,10 @@ class Activation:
         if turn.refused:
             raise turn.refused[0].error
         self.state.collect(turn)
-        commit = turn.take_commit(final=True)
         turn.is_over = True
+        if turn.is_clean:
+            return self._submitted
+        commit = turn.take_commit(final=True)
         return self._submitted if commit is None else self.submit(commit)
 
     def undo(self, turn: Turn | None) -> None:

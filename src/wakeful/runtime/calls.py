@@ -19,6 +19,7 @@ class Call:
         "action",
         "answer",
         "args",
+        "cancels",
         "chain",
         "deadline_at",
         "is_abandoned",
@@ -48,6 +49,7 @@ class Call:
         self.action: Callable[[Turn], Awaitable[None]] | None = None  # an operator's doing instead of a method
         self.answer: asyncio.Future[Any] | None = None  # set while it waits in a mailbox
         self.task: asyncio.Task[Any] | None = None  # set while it runs
+        self.cancels = 0  # how often this call had its task cancelled, to be taken back by whoever runs it
         self.is_expired = False
         self.is_abandoned = False
 
@@ -57,7 +59,7 @@ class Call:
             return
         self.is_expired = True
         if self.task is not None:
-            self.task.cancel()
+            self._cancel(self.task)
         elif self.answer is not None and not self.answer.done():
             self.answer.set_exception(self.too_late())
 
@@ -65,7 +67,17 @@ class Call:
         """Its caller has gone."""
         self.is_abandoned = True
         if self.task is not None:
-            self.task.cancel()
+            self._cancel(self.task)
+
+    def absorb(self) -> None:
+        """Take back the cancellations it caused: the task has others to run."""
+        while self.task is not None and self.cancels:
+            self.cancels -= 1
+            self.task.uncancel()
+
+    def _cancel(self, task: asyncio.Task[Any]) -> None:
+        self.cancels += 1
+        task.cancel()
 
     def too_late(self) -> DeadlineExceeded:
         return DeadlineExceeded(

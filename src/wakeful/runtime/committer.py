@@ -122,4 +122,3 @@ class Loader:
                     future.set_result(found)
         finally:
             self._task = None
-

@@ -11,6 +11,7 @@ from wakeful.runtime.activation import Activation
 from wakeful.runtime.alarms import Alarms
 from wakeful.runtime.calls import Call, Stub
 from wakeful.runtime.committer import Committer, Failure, Loader
+from wakeful.runtime.deadlines import Deadlines
 from wakeful.runtime.dispatcher import Dispatcher
 from wakeful.runtime.hibernation import Hibernation
 from wakeful.runtime.queue import TimerQueue
@@ -74,6 +75,7 @@ class Node:
         self.awake: dict[ObjectId, Activation] = {}  # least recently used first
         self.queue = TimerQueue(limits.near_timers)
         self.slots = Slots(limits.concurrent_turns)
+        self.deadlines = Deadlines(clock)
         self.loader = Loader(store)
         self.committer = Committer(store, name, group_max=limits.group_commits, on_down=self.store_failed)
         self.alarms = Alarms(limits.alarm_deadline_ms)
@@ -123,6 +125,7 @@ class Node:
             except Unavailable as error:
                 log.warning("stopped without releasing the store: %s", error, extra={"code": "node.stop"})
         self.hibernation.stop()
+        self.deadlines.stop()
         self.awake.clear()
         self.state = "stopped"
         await self.store.close()
@@ -133,6 +136,7 @@ class Node:
         self.dispatcher.stop()
         self.upkeep.stop()
         self.hibernation.stop()
+        self.deadlines.stop()
         self.committer.kill()
         if self._recovery is not None:
             self._recovery.cancel()
@@ -210,9 +214,10 @@ class Node:
         known = self.registry.named(target.cls)
         if method not in known.methods:
             known.check_method(method)
-        now = self.clock.now()
-        deadline_at = now + (deadline_ms or self.limits.call_deadline_ms)
+        deadline_at = self.clock.now() + (deadline_ms or self.limits.call_deadline_ms)
         caller = CURRENT.get()
+        if self.state != "up" and (self.state != "stopping" or caller is None):
+            raise self._unavailable()
         chain: tuple[ObjectId, ...] = (target,)
         if caller is not None:
             chain = (*caller.chain, target)
@@ -231,26 +236,27 @@ class Node:
             request_key=request_key,
             chain=chain,
         )
-        expiry = self.clock.call_at(deadline_at, call.expire)
+        self.deadlines.add(call)
         try:
             return await self.activation(target).call(call)
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if not call.is_expired or task is None:
+            if not call.is_expired:
                 raise
-            task.uncancel()
+            call.absorb()
+            if method in known.readers:
+                raise call.too_late() from None
             raise DeadlineExceeded(
                 f"{target}.{method} was not on disk by its deadline; whether it happened is unknown, use a request key to ask again"
             ) from None
         finally:
-            expiry.cancel()
+            self.deadlines.remove(call)
 
     def activation(self, id: ObjectId) -> Activation:
         """The live copy of the object, made when there is none."""
         found = self.awake.get(id)
         if found is not None:
             return found
-        if self.state != "up":
+        if self.state not in ("up", "stopping"):
             raise self._unavailable()
         shard = shard_of(id)
         epoch = self.epochs.get(shard)
@@ -325,7 +331,7 @@ class Node:
     def next_seq(self, shard: int) -> int:
         """The next place in the order of insertion: rises within a shard over all its owners, and differs between shards."""
         count = self._seqs[shard] = self._seqs.get(shard, 0) + 1
-        return (self.epochs[shard] << 39) | (count << 8) | shard
+        return (self.epochs.get(shard, 0) << 39) | (count << 8) | shard
 
     def timers_changed(self, commit: Commit) -> None:
         """A commit is on disk: bring the near future up to date."""
@@ -366,6 +372,7 @@ class Node:
             self._lose_shard(activation.shard, failure)
         else:
             self._drop(activation, failure)
+            self.queue.forget([activation.id])
             self.dispatcher.read_again()
 
     def _drop(self, activation: Activation, failure: Failure) -> None:
@@ -378,7 +385,7 @@ class Node:
             log.warning("%s", fenced, extra={"code": fenced.code})
         for activation in [found for found in self.awake.values() if found.shard == shard]:
             self._drop(activation, fenced)
-        self.queue.drop_shard(id for id in self.queue.objects() if shard_of(id) == shard)
+        self.queue.forget(id for id in self.queue.objects() if shard_of(id) == shard)
 
     # the store going away and coming back
 

@@ -63,7 +63,7 @@ class TimerQueue:
             self._changed[name] = timer
         self._out.pop(name, None)
         self._current.pop(name, None)
-        if timer.sort_key > self.edge:
+        if timer.due_at > self.edge[0] or timer.sort_key > self.edge:
             return False
         self._push(timer)
         if len(self._current) > self._bound:
@@ -108,8 +108,8 @@ class TimerQueue:
         if len(self._current) > self._bound:
             self._shrink()
 
-    def drop_shard(self, ids: Iterable[ObjectId]) -> None:
-        """Forget these objects' timers: somebody else owns them now."""
+    def forget(self, ids: Iterable[ObjectId]) -> None:
+        """Forget these objects' timers: somebody else owns them now, or they must be read from disk again."""
         gone = set(ids)
         self._current = {name: timer for name, timer in self._current.items() if name[0] not in gone}
         self._out = {name: timer for name, timer in self._out.items() if name[0] not in gone}

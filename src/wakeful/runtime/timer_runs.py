@@ -123,17 +123,19 @@ class TimerRuns:
             turn = Turn(activation, chain, call.deadline_at, consumed=timer, run=run)
             CURRENT.set(turn)
             await owner.fire(activation, turn, timer)
+            if call.cancels:
+                raise asyncio.CancelledError  # its code swallowed the cancellation
             turn.entries.append(self._entry(timer, fired_at, "run", None))
             activation.finish(turn)
             self._uncounted.pop((*timer.id, timer.name), None)
             return None
         except asyncio.CancelledError:
             activation.undo(turn)
+            call.absorb()
+            if activation.is_failed:
+                raise
             if call.is_expired:
-                task.uncancel()
-                return DeadlineExceeded(
-                    f"{timer.id}.{timer.name} ran longer than {owner.deadline_ms} ms; what it wrote was undone"
-                )
+                return _too_long(timer, owner)
             if task.cancelling():
                 raise
             return TurnFailed(
@@ -147,8 +149,9 @@ class TimerRuns:
             raise
         except Exception as error:
             activation.undo(turn)
-            return error
+            return _too_long(timer, owner) if call.is_expired else error
         finally:
+            call.absorb()
             expiry.cancel()
 
     def _failed(
@@ -215,6 +218,10 @@ class TimerRuns:
             node=node.name,
             error=error,
         )
+
+
+def _too_long(timer: Timer, owner: TimerOwner) -> DeadlineExceeded:
+    return DeadlineExceeded(f"{timer.id}.{timer.name} ran longer than {owner.deadline_ms} ms; what it wrote was undone")
 
 
 def _is_current(activation: "Activation", timer: Timer) -> bool:

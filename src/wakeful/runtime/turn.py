@@ -119,6 +119,11 @@ class Turn:
         if self.is_reader:
             raise ReadOnly(f"{self.activation.id}: a @reader can't write; drop @reader from the method")
 
+    @property
+    def is_clean(self) -> bool:
+        """There is nothing to commit."""
+        return not (self.writes or self.timers or self.wiped or self.entries or self.unparks or self.remember)
+
     def set_timer(self, timer: Timer) -> None:
         self.timers[timer.name] = timer
 
@@ -161,10 +166,10 @@ class Turn:
             epoch=activation.epoch,
             now=activation.node.clock.now(),
             wipe=self.wiped,
-            puts={slot: value for slot, value in self.writes.items() if value is not None},
-            deletes=[slot for slot, value in self.writes.items() if value is None],
-            sets=[timer for timer in timers.values() if timer is not None],
-            clears=[(name, self._seq_of(name)) for name, timer in timers.items() if timer is None],
+            puts={slot: value for slot, value in self.writes.items() if value is not None} if self.writes else {},
+            deletes=[slot for slot, value in self.writes.items() if value is None] if self.writes else [],
+            sets=[timer for timer in timers.values() if timer is not None] if timers else [],
+            clears=[(name, self._seq_of(name)) for name, timer in timers.items() if timer is None] if timers else [],
             entries=self.entries,
             parks=self.parks,
             unparks=self.unparks,

@@ -149,13 +149,13 @@ class ControlServer:
     async def _redrive(self, request: RedriveRequest) -> list[dict[str, Any]]:
         wanted = set(request.numbers)
         found = await find_parked(self._node, request)
-        results = [_redriven(number, None, "is not parked") for number in sorted(wanted - {p.number for p in found})]
+        results = [redriven(number, None, "is not parked") for number in sorted(wanted - {p.number for p in found})]
         for parked in found:
             try:
                 await self._node.redrive(parked)
-                results.append(_redriven(parked.number, parked, None))
+                results.append(redriven(parked.number, parked, None))
             except WakefulError as error:
-                results.append(_redriven(parked.number, parked, str(error)))
+                results.append(redriven(parked.number, parked, str(error)))
         return results
 
     def _status(self) -> dict[str, Any]:
@@ -194,7 +194,7 @@ async def find_parked(node: Node, request: RedriveRequest) -> list[Parked]:
         after = (page[-1].number,)
 
 
-def _redriven(number: int, parked: Parked | None, problem: str | None) -> dict[str, Any]:
+def redriven(number: int, parked: Parked | None, problem: str | None) -> dict[str, Any]:
     id = None if parked is None else parked.timer.id
     return {
         "number": number,

@@ -34,7 +34,7 @@ def from_datetime(when: datetime) -> int:
 
 def instant_ms(when: object, now: int) -> int:
     """An instant given as epoch milliseconds, aware datetime or timedelta from now; the past means now."""
-    if isinstance(when, bool) or not isinstance(when, int | float | datetime | timedelta):
+    if isinstance(when, bool) or not isinstance(when, (int, float, datetime, timedelta)):
         raise BadTime(
             f"{when!r} is not a time; give epoch milliseconds, an aware datetime or a timedelta from now",
             code="time.type",

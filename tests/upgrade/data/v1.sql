@@ -346,21 +346,21 @@ INSERT INTO "shards" VALUES(253,'node-a',1);
 INSERT INTO "shards" VALUES(254,'node-a',1);
 INSERT INTO "shards" VALUES(255,'node-a',1);
 CREATE TABLE timers (
+  due_at     INTEGER NOT NULL,
+  rank       INTEGER NOT NULL,
+  seq        INTEGER NOT NULL,
   class      TEXT    NOT NULL,
   key        TEXT    NOT NULL,
   name       TEXT    NOT NULL,
   shard      INTEGER NOT NULL,
-  due_at     INTEGER NOT NULL,
   nominal_at INTEGER NOT NULL,
-  seq        INTEGER NOT NULL,
   attempt    INTEGER NOT NULL,
   crashes    INTEGER NOT NULL,
   started    INTEGER NOT NULL,
-  rank       INTEGER NOT NULL,
   payload    BLOB,
-  PRIMARY KEY (class, key, name)
+  PRIMARY KEY (due_at, rank, seq, class, key, name)
 ) WITHOUT ROWID;
-INSERT INTO "timers" VALUES('Order','a','alarm',104,1760000060000,1760000060000,7,1,0,0,-3,X'70');
+INSERT INTO "timers" VALUES(1760000060000,-3,7,'Order','a','alarm',104,1760000060000,1,0,0,X'70');
 CREATE TRIGGER kv_added AFTER INSERT ON kv BEGIN
   UPDATE objects
      SET rows = rows + 1, bytes = bytes + length(CAST(new.name AS BLOB)) + length(new.value)
@@ -376,7 +376,7 @@ CREATE TRIGGER kv_removed AFTER DELETE ON kv BEGIN
      SET rows = rows - 1, bytes = bytes - length(CAST(old.name AS BLOB)) - length(old.value)
    WHERE class = old.class AND key = old.key;
 END;
-CREATE INDEX timers_due ON timers (due_at, rank, seq);
+CREATE UNIQUE INDEX timers_name ON timers (class, key, name);
 CREATE INDEX ledger_timer ON ledger (class, key, name);
 CREATE INDEX requests_expiry ON requests (expires_at);
 DELETE FROM "sqlite_sequence";

@@ -13,6 +13,7 @@ from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Timer
 
 Values = dict[str, object]
+Rows = dict[str, list[tuple[object, ...]]]
 
 _TIMER = ("cls", "key", "name", "due_at", "nominal_at", "seq", "attempt", "crashes", "started", "priority", "payload")
 _COLUMNS: dict[str, tuple[str, ...]] = {
@@ -46,8 +47,8 @@ class Fold:
 
     __slots__ = ("active_at", "clears", "created_at", "deletes", "puts", "sets", "shard", "starts", "wipe")
 
-    def __init__(self, commit: Commit) -> None:
-        self.shard = commit.shard
+    def __init__(self, shard: int) -> None:
+        self.shard = shard
         self.created_at: int | None = None  # None until something durable was written
         self.active_at = 0
         self.wipe = False
@@ -113,20 +114,26 @@ class Fold:
 
 def gather(node: str, commits: Sequence[Commit]) -> tuple[list[str], Values]:
     """The parts of the statement that these commits need, and its arguments. A shard has one epoch in all of them."""
-    folds: dict[ObjectId, Fold] = {}
+    rows: Rows = {part: [] for part in _COLUMNS}
     epochs: dict[int, int] = {}
-    rows: dict[str, list[tuple[object, ...]]] = {part: [] for part in _COLUMNS}
+    found: dict[ObjectId, Commit | Fold] = {}
     for commit in commits:
         epochs[commit.shard] = commit.epoch
-        fold = folds.get(commit.id)
-        if fold is None:
-            fold = folds[commit.id] = Fold(commit)
-        fold.add(commit)
+        before = found.setdefault(commit.id, commit)
+        if before is not commit:
+            fold = before if isinstance(before, Fold) else _folded(before)
+            fold.add(commit)
+            found[commit.id] = fold
     _append_logs(commits, rows)
-    for id, fold in folds.items():
-        _append_fold(id, fold, rows)
+    for id, step in found.items():
+        if isinstance(step, Commit):
+            if _is_plain(step):
+                _append_plain(step, rows)
+                continue
+            step = _folded(step)
+        _append_fold(id, step, rows)
     values: Values = {"node": node, "shards": list(epochs), "epochs": list(epochs.values())}
-    parts = [part for part, found in rows.items() if found and part != "keeps"]
+    parts = [part for part, some in rows.items() if some and part != "keeps"]
     for part in (*parts, "keeps"):
         columns = zip(*rows[part], strict=True) if rows[part] else ((),) * len(_COLUMNS[part])
         values.update(zip(_COLUMNS[part], columns, strict=True))
@@ -146,35 +153,61 @@ def printable(text: str) -> str:
     return text
 
 
-def _append_fold(id: ObjectId, fold: Fold, rows: dict[str, list[tuple[object, ...]]]) -> None:
-    cls, key = id
-    size = 0
-    if fold.puts:
-        puts = rows["puts"]
-        for (space, name), value in fold.puts.items():
-            raw = name.encode()
-            size += len(raw) + len(value)
-            puts.append((cls, key, space, raw, value))
+def _folded(commit: Commit) -> Fold:
+    fold = Fold(commit.shard)
+    fold.add(commit)
+    return fold
+
+
+def _is_plain(commit: Commit) -> bool:
+    """Nothing in it bears on anything else in it, so that it needs no folding: most commits are like that."""
+    return not (commit.wipe or commit.deletes or commit.clears) and len(commit.sets) + len(commit.starts) <= 1
+
+
+def _append_plain(commit: Commit, rows: Rows) -> None:
+    id = commit.id
+    if commit.must_sync:
+        rows["objects"].append((*id, commit.now, commit.now, len(commit.puts), _append_puts(id, commit.puts, rows)))
+    for timer in commit.sets:
+        rows["sets"].append((*_timer_row(id, timer), commit.shard))
+    for start in commit.starts:
+        rows["starts"].append((*id, start.name, start.seq, commit.epoch, start.crashes))
+
+
+def _append_fold(id: ObjectId, fold: Fold, rows: Rows) -> None:
+    size = _append_puts(id, fold.puts, rows)
     if fold.created_at is not None:
-        rows["objects"].append((cls, key, fold.created_at, fold.active_at, len(fold.puts), size))
+        rows["objects"].append((*id, fold.created_at, fold.active_at, len(fold.puts), size))
     if fold.wipe:
-        rows["wipes"].append((cls, key))
-        rows["keeps"] += [(cls, key, name.encode()) for space, name in fold.puts if space == USER]
+        rows["wipes"].append(id)
+        rows["keeps"] += [(*id, name.encode()) for space, name in fold.puts if space == USER]
     for space, name in fold.deletes:
-        rows["deletes"].append((cls, key, space, name.encode()))
+        rows["deletes"].append((*id, space, name.encode()))
     for name, seqs in fold.clears.items():
-        rows["clears"] += [(cls, key, name, seq) for seq in seqs]
+        rows["clears"] += [(*id, name, seq) for seq in seqs]
     for timer in fold.sets.values():
         rows["sets"].append((*_timer_row(id, timer), fold.shard))
     for (name, seq), (epoch, crashes) in fold.starts.items():
-        rows["starts"].append((cls, key, name, seq, epoch, crashes))
+        rows["starts"].append((*id, name, seq, epoch, crashes))
 
 
-def _append_logs(commits: Sequence[Commit], rows: dict[str, list[tuple[object, ...]]]) -> None:
+def _append_puts(id: ObjectId, puts: dict[Slot, bytes], rows: Rows) -> int:
+    """Their rows; the answer is how many bytes they have, keys and values."""
+    size = 0
+    for (space, name), value in puts.items():
+        raw = name.encode()
+        size += len(raw) + len(value)
+        rows["puts"].append((*id, space, raw, value))
+    return size
+
+
+def _append_logs(commits: Sequence[Commit], rows: Rows) -> None:
     """What is only ever added, in the order of the commits; of two answers to one request key the later stays."""
     remembers: dict[tuple[ObjectId, str], tuple[object, ...]] = {}
     entries, parks = rows["entries"], rows["parks"]
     for commit in commits:
+        if commit.unparks:
+            rows["unparks"] += [(number,) for number in commit.unparks]
         for e in commit.entries:
             error = e.error if e.error is None else printable(e.error)
             times = (e.nominal_at, e.fired_at, e.finished_at)
@@ -184,7 +217,6 @@ def _append_logs(commits: Sequence[Commit], rows: dict[str, list[tuple[object, .
         for p in commit.parks:
             texts = (printable(p.reason), printable(p.error), printable(p.traceback))
             parks.append((*_timer_row(p.timer.id, p.timer), p.run_id, p.parked_at, p.attempts, *texts))
-        rows["unparks"] += [(number,) for number in commit.unparks]
         if r := commit.remember:
             row = (*commit.id, r.key.encode(), r.fingerprint, r.answer, r.expires_at)
             remembers[commit.id, r.key] = row

@@ -23,8 +23,8 @@ READERS = 4
 LOADERS = 2
 # A bulk insert goes in pieces of this many rows, in one transaction; larger pieces gain nothing.
 INSERT_ROWS = 5_000
-# At least so many timers are asked of each shard, so that an uneven spread still fills a page.
-INNER_MIN = 64
+# At least so many timers are asked of each shard: four times a page's fair share, and never fewer than this.
+INNER_MIN = 16
 
 
 class PostgresStore:
@@ -176,13 +176,18 @@ class PostgresStore:
     ) -> tuple[list[Timer], bool]:
         if not shards:
             return [], False
-        values = {
-            "shards": list(set(shards)),
-            "until": until,
-            "inner": max(INNER_MIN, 4 * limit // len(shards)),
-            "limit": limit,
-            **finding.past(after),
-        }
+        mine = list(set(shards))
+        inner = max(INNER_MIN, 4 * limit // len(mine))
+        page, more = await self._page(mine, after, until, limit, inner)
+        if more and len(page) < limit // 4:
+            # One shard has most of what is early: look deeper, which costs little since the others have little.
+            page, more = await self._page(mine, after, until, limit, 16 * inner)
+        return page, more
+
+    async def _page(
+        self, shards: list[int], after: TimerKey | None, until: int, limit: int, inner: int
+    ) -> tuple[list[Timer], bool]:
+        values = {"shards": shards, "until": until, "inner": inner, "limit": limit, **finding.past(after)}
         rows = await self._run("timers", values)
         return [timer_of(row) for row in rows[:limit]], len(rows) > limit or any(row["more"] for row in rows[:1])
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from wakeful.store.protocol import Outcome
 from wakeful.store.sqlite import statements
-from wakeful.store.sqlite.gather import Group, timer_row
+from wakeful.store.sqlite.gather import Group
 from wakeful.store.sqlite.statements import SQL
 from wakeful.store.sqlite.writer import Refused, refusal
 from wakeful.values.commits import Commit
@@ -61,12 +61,10 @@ def _apply(db: sqlite3.Connection, group: Group) -> None:
     statements.touch_objects.run(db, group.objects.values())
     statements.wipe_rows.run(db, group.wipes)
     statements.delete_rows.run(db, group.deletes)
-    statements.put_rows.run(db, [(*slot, value) for slot, value in group.puts.items()])
+    statements.put_rows.run(db, group.puts.values())
     statements.clear_timers.run(db, group.clears)
     statements.start_timers.run(db, group.starts.values())
-    statements.set_timers.run(
-        db, [timer_row(ObjectId(cls, key), shard, timer) for (cls, key, _), (shard, timer) in group.sets.items()]
-    )
+    statements.set_timers.run(db, group.sets.values())
     statements.add_entries.run(db, group.entries)
     statements.add_parked.run(db, group.parks)
     statements.drop_parked.run(db, group.unparks)

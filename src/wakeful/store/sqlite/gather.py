@@ -8,8 +8,6 @@ different settings never meet, and those of the same setting are resolved here.
 
 from collections.abc import Iterable
 
-from msgspec.structs import replace
-
 from wakeful.store.sqlite.statements import Row
 from wakeful.values.commits import USER, Commit
 from wakeful.values.ids import ObjectId
@@ -32,10 +30,10 @@ class Group:
         self.objects: dict[ObjectId, Row] = {}
         self.wipes: set[ObjectId] = set()
         self.deletes: dict[Row, None] = {}
-        self.puts: dict[Row, bytes] = {}
+        self.puts: dict[Row, Row] = {}
         self.clears: dict[Row, None] = {}  # class, key, name, seq
         self.starts: dict[Row, Row] = {}
-        self.sets: dict[TimerName, tuple[int, Timer]] = {}  # shard beside each
+        self.sets: dict[TimerName, Row] = {}
         self.entries: list[Row] = []
         self.parks: list[Row] = []
         self.unparks: list[Row] = []
@@ -79,7 +77,8 @@ class Group:
             self.puts.pop((cls, key, space, name), None)
             self.deletes[cls, key, space, name] = None
         for (space, name), value in commit.puts.items():
-            self.puts[cls, key, space, name] = value
+            slot = (cls, key, space, name)
+            self.puts[slot] = (*slot, value)
 
     def _unput(self, id: ObjectId) -> None:
         """Forget what earlier commits of the group put before the object was wiped."""
@@ -93,20 +92,24 @@ class Group:
             pending = self.sets.get(at)
             if pending is None:
                 self.clears[cls, key, name, seq] = None
-            elif seq in (0, pending[1].seq):
+            elif seq in (0, pending[_SEQ]):
                 del self.sets[at]
                 # The set would have replaced whatever is on disk, so nothing of it may be left.
                 self.clears[cls, key, name, 0] = None
         for timer in commit.sets:
-            self.sets[cls, key, timer.name] = (commit.shard, timer)
+            self.sets[cls, key, timer.name] = timer_row(commit.id, commit.shard, timer)
         for start in commit.starts:
             pending = self.sets.get((cls, key, start.name))
             if pending is None:
                 setting = (cls, key, start.name, start.seq)
                 self.starts[setting] = (*setting, commit.epoch, start.crashes)
-            elif pending[1].seq == start.seq:
-                begun = replace(pending[1], started=commit.epoch, crashes=start.crashes)
-                self.sets[cls, key, start.name] = (commit.shard, begun)
+            elif pending[_SEQ] == start.seq:
+                begun = (start.crashes, commit.epoch)
+                self.sets[cls, key, start.name] = (*pending[:_CRASHES], *begun, *pending[_CRASHES + 2 :])
+
+
+# Where these stand in a row of `timer_row`; `started` follows `crashes`.
+_SEQ, _CRASHES = 6, 8
 
 
 def timer_row(id: ObjectId, shard: int, timer: Timer) -> Row:

@@ -60,12 +60,8 @@ class Reader:
         return [ShardRow(*row) for row in self.ask(SQL["all_shards"])]
 
     def load(self, ids: Sequence[ObjectId]) -> list[Loaded]:
-        """All of them out of one snapshot, so that an object's numbers fit its rows."""
-        self.ask("BEGIN")
-        try:
-            return [self._load(id) for id in ids]
-        finally:
-            self.ask("COMMIT")
+        """No snapshot over the statements: an object that is being loaded has no writer, its node sees to that."""
+        return [self._load(id) for id in ids]
 
     def _load(self, id: ObjectId) -> Loaded:
         found = self.ask(SQL["load_object"], id)

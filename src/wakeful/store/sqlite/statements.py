@@ -118,6 +118,6 @@ def timers_page(shards: Sequence[int] | None, *, after: bool) -> str:
     if shards is not None:
         conditions.append(f"shard IN ({', '.join(map(str, map(int, shards)))})")
     return (
-        f"SELECT class, key, name, {TIMER} FROM timers INDEXED BY timers_due "
+        f"SELECT class, key, name, {TIMER} FROM timers "
         f"WHERE {' AND '.join(conditions)} ORDER BY due_at, rank, seq LIMIT ?"
     )

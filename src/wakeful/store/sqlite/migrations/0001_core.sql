@@ -40,22 +40,22 @@ CREATE TRIGGER kv_removed AFTER DELETE ON kv BEGIN
 END;
 
 CREATE TABLE timers (
+  due_at     INTEGER NOT NULL,
+  rank       INTEGER NOT NULL,
+  seq        INTEGER NOT NULL,
   class      TEXT    NOT NULL,
   key        TEXT    NOT NULL,
   name       TEXT    NOT NULL,
   shard      INTEGER NOT NULL,
-  due_at     INTEGER NOT NULL,
   nominal_at INTEGER NOT NULL,
-  seq        INTEGER NOT NULL,
   attempt    INTEGER NOT NULL,
   crashes    INTEGER NOT NULL,
   started    INTEGER NOT NULL,
-  rank       INTEGER NOT NULL,
   payload    BLOB,
-  PRIMARY KEY (class, key, name)
+  PRIMARY KEY (due_at, rank, seq, class, key, name)
 ) WITHOUT ROWID;
 
-CREATE INDEX timers_due ON timers (due_at, rank, seq);
+CREATE UNIQUE INDEX timers_name ON timers (class, key, name);
 
 CREATE TABLE ledger (
   number      INTEGER PRIMARY KEY,

@@ -1,0 +1,100 @@
+"""Layer 5. How does an error end a command: in which words, and with which exit code?"""
+
+import json
+import os
+import sys
+import traceback
+
+import click
+
+from wakeful.values.errors import (
+    BadInput,
+    BadUrl,
+    MissingExtra,
+    StoreError,
+    TurnFailed,
+    Unavailable,
+    Undecodable,
+    WakefulError,
+)
+
+OK = 0
+FAILED = 1  # the operation was tried and did not succeed
+USAGE = 2  # it could not be tried: wrong arguments, names or URL
+UNAVAILABLE = 3  # store or node can't be reached or used
+INTERRUPTED = 130
+
+as_json = False  # set by --json as soon as it is read
+with_traceback = False  # set by --traceback
+
+
+class CommandError(WakefulError):
+    """An error of the command line itself, with the exit code that it means."""
+
+    default_code = "command"
+
+    def __init__(self, message: str, *, code: str, exit_code: int = FAILED) -> None:
+        super().__init__(message, code=code)
+        self.exit_code = exit_code
+
+
+def exit_code_of(error: BaseException) -> int:
+    """The promise of docs/cli.md: 1 failed, 2 wrong usage, 3 unavailable."""
+    if isinstance(error, CommandError):
+        return error.exit_code
+    if isinstance(error, click.UsageError | BadInput | BadUrl | MissingExtra):
+        return USAGE
+    if isinstance(error, Undecodable):
+        return FAILED
+    if isinstance(error, Unavailable | StoreError):
+        return UNAVAILABLE
+    return FAILED
+
+
+def report(error: Exception) -> int:
+    """Say it in one line (and as JSON, if that was wished); the exit code."""
+    if isinstance(error, click.exceptions.Exit):
+        return error.exit_code
+    message, code = _words(error)
+    if as_json:
+        about = {"type": type(error).__name__, "code": code, "message": message}
+        if isinstance(error, TurnFailed):
+            about |= {"remote_type": error.remote_type, "remote_traceback": error.remote_traceback}
+        print(json.dumps({"error": about}, ensure_ascii=False), flush=True)
+    trace = _trace(error)
+    if with_traceback and trace:
+        print(one_screen(trace), file=sys.stderr)
+    elif isinstance(error, TurnFailed):
+        message += "; --traceback shows where"
+    line = one_line(f"error: {message} [{code}]")
+    if sys.stderr.isatty() and "NO_COLOR" not in os.environ:
+        line = f"\033[31merror\033[0m{line.removeprefix('error')}"
+    print(line, file=sys.stderr, flush=True)
+    return exit_code_of(error)
+
+
+def one_line(text: str) -> str:
+    """Text from anywhere, safe for a terminal and without line breaks."""
+    return "".join(char if char.isprintable() else " " if char in "\n\t" else repr(char)[1:-1] for char in text)
+
+
+def one_screen(text: str) -> str:
+    """Text from anywhere, safe for a terminal, line breaks kept."""
+    return "\n".join(one_line(line) for line in text.splitlines())
+
+
+def _words(error: Exception) -> tuple[str, str]:
+    if isinstance(error, click.UsageError):
+        where = error.ctx.command_path if error.ctx is not None else "wakeful"
+        return f"{error.format_message().rstrip('.')}; see {where} --help", "usage"
+    if isinstance(error, click.ClickException):
+        return error.format_message(), "command"
+    if isinstance(error, WakefulError):
+        return error.message, error.code
+    return f"{type(error).__name__}: {error}; this is a bug in Wakeful, --traceback shows where", "bug"
+
+
+def _trace(error: Exception) -> str:
+    if isinstance(error, TurnFailed):
+        return error.remote_traceback
+    return "".join(traceback.format_exception(error))

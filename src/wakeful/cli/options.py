@@ -1,0 +1,76 @@
+"""Layer 5. What do all commands have in common: which store, which form of output?"""
+
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from wakeful.cli import failing
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+DEFAULT_STORE = "sqlite:wakeful.db"
+
+
+def default_store() -> str:
+    """`$WAKEFUL_STORE`, or a file in this folder."""
+    return os.environ.get("WAKEFUL_STORE") or DEFAULT_STORE
+
+
+def _set_json(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
+    failing.as_json = value
+    return value
+
+
+def _set_traceback(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    failing.with_traceback = value
+
+
+def command(name: str, **settings: Any) -> Callable[[Callable[..., Any]], click.Command]:
+    """A command with --json and --traceback."""
+
+    def make(function: Callable[..., Any]) -> click.Command:
+        function = click.option(
+            "--json", "as_json", is_flag=True, is_eager=True, callback=_set_json, help="JSON on stdout, nothing else."
+        )(function)
+        function = click.option(
+            "--traceback",
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_set_traceback,
+            help="Say where an error comes from.",
+        )(function)
+        return click.command(name, **settings)(function)
+
+    return make
+
+
+def store_option(function: F) -> F:
+    """--store, with its default from the environment."""
+    return click.option(
+        "--store",
+        "url",
+        metavar="URL",
+        default=default_store,
+        help="sqlite:PATH or postgresql://…  [default: $WAKEFUL_STORE or sqlite:wakeful.db]",
+    )(function)
+
+
+def limit_option(default: int) -> Callable[[F], F]:
+    """-n, how many rows at most."""
+    return click.option(
+        "-n",
+        "limit",
+        type=click.IntRange(1, 100_000),
+        default=default,
+        show_default=True,
+        metavar="N",
+        help="At most N rows.",
+    )
+
+
+def app_option(text: str) -> Callable[[F], F]:
+    """--app, the program that knows the classes."""
+    return click.option("--app", "target", metavar="APP.PY", help=text)

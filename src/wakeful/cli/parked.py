@@ -1,0 +1,86 @@
+"""Layer 5. `wakeful parked`: what failed for good and waits for a person?"""
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wakeful.cli import options
+
+if TYPE_CHECKING:
+    from wakeful.values.timers import Parked
+
+
+@options.command("parked")
+@click.argument("cls", metavar="[CLASS]", required=False)
+@click.argument("key", metavar="[KEY]", required=False)
+@click.option("--full", is_flag=True, help="With the traceback of each.")
+@options.limit_option(50)
+@options.store_option
+def parked(cls: str | None, key: str | None, full: bool, limit: int, url: str, as_json: bool) -> None:
+    """Timers that failed for good, oldest first, with the number that `wakeful redrive` takes."""
+    asyncio.run(_parked(cls, key, full, limit, url, as_json))
+
+
+async def _parked(cls: str | None, key: str | None, full: bool, limit: int, url: str, as_json: bool) -> None:
+    from wakeful.cli.finding import reading
+    from wakeful.cli.printing import many, put_json, put_line
+    from wakeful.store.protocol import Query
+
+    async with reading(url) as store:
+        found = await store.find_parked(Query(cls=cls, key=key, limit=limit))
+        total = await store.count("parked", cls=cls)
+    if as_json:
+        put_json([plain_parked(row) for row in found])
+        return
+    if not found:
+        put_line("nothing is parked", "dim")
+        return
+    put_parked(found, with_object=True)
+    if full:
+        put_traces(found)
+    if total > len(found) and key is None:
+        put_line(f"the first {len(found):,} of {many(total, 'parked timer')}; -n shows more", "dim")
+
+
+def plain_parked(row: "Parked") -> dict[str, Any]:
+    """For programs."""
+    from wakeful.cli.printing import iso
+
+    return {
+        "number": row.number,
+        "class": row.timer.id.cls,
+        "key": row.timer.id.key,
+        "timer": row.timer.name,
+        "nominal_at": iso(row.timer.nominal_at),
+        "parked_at": iso(row.parked_at),
+        "attempts": row.attempts,
+        "reason": row.reason,
+        "error": row.error,
+        "traceback": row.traceback,
+        "run_id": row.run_id,
+    }
+
+
+def put_parked(rows: list["Parked"], *, with_object: bool, indent: int = 0) -> None:
+    """For people: which, since when, why."""
+    from wakeful.cli.printing import now_ms, put_table, relative
+
+    now = now_ms()
+    table = []
+    for row in rows:
+        cells = (row.number, str(row.timer.id), row.timer.name, relative(row.parked_at, now), row.attempts, row.error)
+        table.append(cells if with_object else (cells[0], *cells[2:]))
+    columns = [">number", "object", "timer", "parked", ">attempts", "…error"]
+    put_table(columns if with_object else [columns[0], *columns[2:]], table, indent=indent)
+
+
+def put_traces(rows: list["Parked"]) -> None:
+    """The traceback of each, in full."""
+    from wakeful.cli.failing import one_screen
+    from wakeful.cli.printing import put_line
+
+    for row in rows:
+        put_line()
+        put_line(f"{row.number}  {row.timer.id} {row.timer.name}", "bold")
+        put_line(one_screen(row.traceback or row.error))

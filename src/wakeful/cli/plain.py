@@ -1,0 +1,83 @@
+"""Layer 5. How does a stored value look to someone who doesn't have the program's types?"""
+
+import base64
+import json
+import math
+from datetime import date, datetime, time, timedelta
+from typing import Any
+
+import msgspec
+
+from wakeful.values import codec
+from wakeful.values.errors import Undecodable
+
+
+class Typed(dict[str, Any]):
+    """The fields of a dataclass or struct whose class is not loaded here."""
+
+
+def read(data: bytes) -> Any:
+    """The stored value; a dataclass that this process does not know becomes its fields, with `$type`."""
+    if data[:1] != codec.VERSION:
+        return codec.decode(data)  # raises with the right words
+    try:
+        return _decoder.decode(memoryview(data)[1:])
+    except (msgspec.DecodeError, KeyError, ValueError) as error:
+        raise Undecodable(f"stored value can't be shown: {error}", code="value.damaged") from None
+
+
+def plain(value: Any) -> Any:
+    """The value in the terms of JSON; docs/cli.md lists what becomes of which type."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, bytes | bytearray):
+        return base64.b64encode(value).decode()
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, dict):
+        return {key if isinstance(key, str) else str(plain(key)): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, set | frozenset):
+        return sorted((plain(item) for item in value), key=str)
+    fields = codec.fields_of(value) if _has_fields(value) else None
+    return str(value) if fields is None else {"$type": type(value).__qualname__, **plain(fields)}
+
+
+def text(value: Any) -> str:
+    """The value on one line, for people."""
+    return json.dumps(plain(value), ensure_ascii=False)
+
+
+def text_of(data: bytes) -> str:
+    """A stored value on one line; bytes that can't be read say so instead of stopping the whole picture."""
+    try:
+        return text(read(data))
+    except Undecodable as error:
+        return f"<{error}>"
+
+
+def plain_of(data: bytes) -> Any:
+    """A stored value for JSON; bytes that can't be read become an error in its place."""
+    try:
+        return plain(read(data))
+    except Undecodable as error:
+        return {"$error": str(error)}
+
+
+def _has_fields(value: Any) -> bool:
+    return hasattr(value, "__dataclass_fields__") or isinstance(value, msgspec.Struct)
+
+
+def _hook(number: int, data: memoryview) -> Any:
+    inner = _decoder.decode(data)
+    if number == codec._TYPED:
+        return Typed({"$type": inner[0].partition(":")[2], **inner[1]})
+    return codec._RAISE[number](inner)
+
+
+_decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(ext_hook=_hook)

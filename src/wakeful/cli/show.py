@@ -1,0 +1,168 @@
+"""Layer 5. `wakeful show`: one object with everything it has, without waking it."""
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wakeful.cli import options
+from wakeful.cli.failing import CommandError
+
+if TYPE_CHECKING:
+    from wakeful.values.commits import Info
+    from wakeful.values.runs import Entry
+    from wakeful.values.timers import Parked, Timer
+
+LEDGER_ROWS = 10
+
+
+@options.command("show")
+@click.argument("cls", metavar="CLASS")
+@click.argument("key")
+@options.limit_option(50)
+@options.store_option
+def show(cls: str, key: str, limit: int, url: str, as_json: bool) -> None:
+    """Show one object: state, keys with their values, timers, parked, the last runs. Doesn't wake it."""
+    asyncio.run(_show(cls, key, limit, url, as_json))
+
+
+async def _show(cls: str, key: str, limit: int, url: str, as_json: bool) -> None:
+    from wakeful.cli.finding import reading
+    from wakeful.cli.plain import plain_of
+    from wakeful.cli.printing import put_json
+    from wakeful.runtime.state import STATE_SLOT
+    from wakeful.store.protocol import Query, Range
+    from wakeful.values.commits import USER
+    from wakeful.values.ids import ObjectId
+
+    id = ObjectId(cls, key)
+    async with reading(url) as store:
+        [loaded] = await store.load([id])
+        if loaded.info is None:
+            raise CommandError(
+                f"there is no object {id}; wakeful ls {cls} shows which there are", code="object.unknown"
+            )
+        state = await store.read(id, STATE_SLOT[0], [STATE_SLOT[1]])
+        rows = await store.scan(id, USER, Range(limit=limit + 1))
+        query = Query(cls=cls, key=key, limit=limit)
+        timers, parked = await store.find_timers(query), await store.find_parked(query)
+        entries = [entry for _, entry in await store.find_entries(Query(cls=cls, key=key, limit=LEDGER_ROWS))]
+    if as_json:
+        found = _plain(loaded.info, timers, parked, entries)
+        found["state"] = plain_of(state[STATE_SLOT[1]]) if state else None
+        found["storage"] = {name: plain_of(data) for name, data in rows[:limit]}
+        found["storage_is_cut"] = len(rows) > limit
+        put_json(found)
+        return
+    _put_head(loaded.info)
+    _put_rows(state.get(STATE_SLOT[1]), rows, limit)
+    _put_timers(timers, parked)
+    _put_ledger(entries)
+
+
+def _plain(info: "Info", timers: list["Timer"], parked: list["Parked"], entries: list["Entry"]) -> dict[str, Any]:
+    from wakeful.cli.due import plain_timer
+    from wakeful.cli.parked import plain_parked
+    from wakeful.cli.printing import iso
+
+    return {
+        "class": info.id.cls,
+        "key": info.id.key,
+        "created_at": iso(info.created_at),
+        "active_at": iso(info.active_at),
+        "rows": info.rows,
+        "bytes": info.bytes,
+        "timers": [plain_timer(timer) for timer in timers],
+        "parked": [plain_parked(row) for row in parked],
+        "ledger": [_plain_entry(entry) for entry in entries],
+    }
+
+
+def _plain_entry(entry: "Entry") -> dict[str, Any]:
+    from wakeful.cli.printing import iso
+
+    return {
+        "timer": entry.name,
+        "verdict": entry.verdict,
+        "nominal_at": iso(entry.nominal_at),
+        "fired_at": iso(entry.fired_at),
+        "finished_at": iso(entry.finished_at),
+        "lateness_ms": entry.fired_at - entry.nominal_at,
+        "attempt": entry.attempt,
+        "error": entry.error,
+        "run_id": entry.run_id,
+        "node": entry.node,
+    }
+
+
+def _put_head(info: "Info") -> None:
+    from wakeful.cli.failing import one_line
+    from wakeful.cli.printing import many, now_ms, put_line, relative, size
+
+    now = now_ms()
+    put_line(one_line(str(info.id)), "bold")
+    put_line(
+        f"  created {relative(info.created_at, now)}, last active {relative(info.active_at, now)}, "
+        f"{many(info.rows, 'row')}, {size(info.bytes)}",
+        "dim",
+    )
+
+
+def _put_rows(state: bytes | None, rows: list[tuple[str, bytes]], limit: int) -> None:
+    from wakeful.cli.plain import plain, read, text, text_of
+    from wakeful.cli.printing import put_line, put_table
+
+    if state is not None:
+        _title("state")
+        fields = plain(read(state))
+        put_table(["field", "…value"], [(name, text(value)) for name, value in fields.items()], indent=2)
+    if rows:
+        _title("storage")
+        put_table(["key", "…value"], [(name, text_of(data)) for name, data in rows[:limit]], indent=2)
+    if len(rows) > limit:
+        put_line(f"  the first {limit:,} keys; -n shows more", "dim")
+    if state is None and not rows:
+        put_line("  nothing stored", "dim")
+
+
+def _put_timers(timers: list["Timer"], parked: list["Parked"]) -> None:
+    from wakeful.cli.due import put_timers
+    from wakeful.cli.parked import put_parked
+
+    if timers:
+        _title("timers")
+        put_timers(timers, with_object=False, indent=2)
+    if parked:
+        _title("parked")
+        put_parked(parked, with_object=False, indent=2)
+
+
+def _put_ledger(entries: list["Entry"]) -> None:
+    from wakeful.cli.printing import clock_time, length, put_table
+
+    if not entries:
+        return
+    _title("last runs")
+    put_table(
+        ["fired", "timer", "verdict", "attempt", "late", "took", "…error"],
+        [
+            (
+                clock_time(entry.fired_at),
+                entry.name,
+                entry.verdict,
+                entry.attempt + 1,
+                length(max(0, entry.fired_at - entry.nominal_at)),
+                length(entry.finished_at - entry.fired_at),
+                entry.error or "",
+            )
+            for entry in entries
+        ],
+        indent=2,
+    )
+
+
+def _title(text: str) -> None:
+    from wakeful.cli.printing import put_line
+
+    put_line()
+    put_line(f"  {text}", "bold cyan")

@@ -1,0 +1,64 @@
+"""Layer 3. Which calls have run out of time?
+
+A timer handle for every call costs more than many calls do. Most calls have the same deadline, so
+they expire in the order in which they came: a dict in that order and one handle for its first.
+"""
+
+from collections.abc import Iterable
+
+from wakeful.runtime.calls import Call
+from wakeful.values.clock import Clock, Handle
+
+
+class Deadlines:
+    """Expires calls at their deadlines; one that would break the order of the line gets a handle of its own."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._line: dict[Call, None] = {}  # deadlines never fall along it
+        self._latest = 0
+        self._own: dict[Call, Handle] = {}
+        self._alarm: Handle | None = None
+
+    def add(self, call: Call) -> None:
+        at = call.deadline_at
+        if at < self._latest and self._line:
+            self._own[call] = self._clock.call_at(at, call.expire)
+            return
+        self._latest = at
+        self._line[call] = None
+        if self._alarm is None:
+            self._alarm = self._clock.call_at(at, self._expire)
+
+    def remove(self, call: Call) -> None:
+        if call in self._line:
+            del self._line[call]
+        else:
+            handle = self._own.pop(call, None)
+            if handle is not None:
+                handle.cancel()
+
+    def stop(self) -> None:
+        for handle in (*self._own.values(), *(() if self._alarm is None else (self._alarm,))):
+            handle.cancel()
+        self._alarm = None
+
+    def _expire(self) -> None:
+        self._alarm = None
+        now = self._clock.now()
+        for call in _past(self._line, now):
+            call.expire()
+            self._line.pop(call, None)
+        first = next(iter(self._line), None)
+        if first is not None:
+            self._alarm = self._clock.call_at(first.deadline_at, self._expire)
+
+
+def _past(line: Iterable[Call], now: int) -> list[Call]:
+    """The calls at the head of the line whose time is over."""
+    found = []
+    for call in line:
+        if call.deadline_at > now:
+            break
+        found.append(call)
+    return found
