@@ -16,6 +16,8 @@ class DurableObject:
     def __init__(self, ctx: Context) -> None:
         self.ctx = ctx
 
+    __init__.__wakeful_own__ = True  # type: ignore[attr-defined]
+
     @property
     def storage(self) -> Storage:
         return self.ctx.storage

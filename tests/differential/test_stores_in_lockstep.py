@@ -311,9 +311,12 @@ class Sequence:
         await self.snapshot(Query(limit=100 * EVERY))
         for id in IDS:
             for space in (USER, SYSTEM):
-                await self.both(f"rows of {id}", lambda store, id=id, space=space: store.scan(id, space, Range()))
+                await self.both(f"rows of {id}", lambda store, at=id, space=space: store.scan(at, space, Range()))
         for id, key in list(self.disk.remembered):
-            await self.both("recall", lambda store, id=id, key=key: store.recall(id, key, now=0))
+            await self.both("recall", lambda store, at=id, key=key: store.recall(at, key, now=0))
+
+    def missing(self) -> set[str]:
+        return {kind for kind in KINDS if not self.done[kind]}
 
     def chance(self, share: float) -> bool:
         return self.dice.random() < share
@@ -342,9 +345,9 @@ async def test_stores_in_lockstep(seed: int, others: list[str], store_of: Callab
     step = 0
     try:
         await sequence.both("claim", lambda store: store.claim(NODES[0], SHARDS_USED, now=sequence.now))
-        while step < STEPS_MIN or not KINDS <= {kind for kind, times in sequence.done.items() if times}:
+        while step < STEPS_MIN or sequence.missing():
             step += 1
-            assert step < STEPS_MAX, f"never happened: {KINDS - {kind for kind, n in sequence.done.items() if n}}"
+            assert step < STEPS_MAX, f"never happened: {sequence.missing()}"
             await sequence.step()
             if step % 50 == 0:
                 await sequence.whole()

@@ -3,12 +3,15 @@
 import asyncio
 import json
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from wakeful.cli import options
 from wakeful.cli.failing import UNAVAILABLE, CommandError
+
+if TYPE_CHECKING:
+    from wakeful.values.ids import ObjectId
 
 
 @options.command("call", context_settings={"ignore_unknown_options": True})
@@ -78,7 +81,7 @@ def argument(text: str) -> Any:
 
 
 async def _live(
-    id: Any, method: str, args: tuple[Any, ...], settings: dict[str, Any], url: str, *, has_app: bool
+    id: "ObjectId", method: str, args: tuple[Any, ...], settings: dict[str, Any], url: str, *, has_app: bool
 ) -> bytes | None:
     """The answer of the process that runs the store; None when there is none and --app may stand in."""
     from wakeful.cli.finding import connected, reading
@@ -87,7 +90,7 @@ async def _live(
     try:
         async with reading(url) as store, connected(store, id) as client:
             if client is not None:
-                return await client.call_raw(*id, method, args, **settings)
+                return await client.call_raw(id.cls, id.key, method, args, **settings)
     except StoreError as error:
         if not has_app or type(error) is not StoreError:  # a store that does not exist yet is made by --app
             raise
@@ -101,7 +104,7 @@ async def _live(
 
 
 async def _embedded(
-    id: Any, method: str, args: tuple[Any, ...], settings: dict[str, Any], url: str, target: str
+    id: "ObjectId", method: str, args: tuple[Any, ...], settings: dict[str, Any], url: str, target: str
 ) -> Any:
     from wakeful.cli.loading import load
     from wakeful.runtime.requests import check_request_key

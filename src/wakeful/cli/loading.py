@@ -50,7 +50,8 @@ def load(target: str) -> Program:
 def own_files() -> list[str]:
     """The source files of the program's own modules, so neither Python's, nor installed ones, nor ours."""
     libraries = {sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
-    foreign = tuple(f"{path}{os.sep}" for path in libraries) + (f"{Path(__file__).parent.parent}{os.sep}",)
+    libraries.add(str(Path(__file__).parent.parent))
+    foreign = tuple(f"{path}{os.sep}" for path in libraries)
     found = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
     return sorted({path for path in found if path and path.endswith(".py") and not path.startswith(foreign)})
 
@@ -62,9 +63,10 @@ def _load_file(path: Path) -> ModuleType:
             f"{path} does not exist; name the file that has app = App()", code="app.file", exit_code=USAGE
         )
     sys.path.insert(0, str(path.parent))
-    name = path.stem
+    name = path.stem if path.stem not in sys.modules else f"{path.stem}_program"
     spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     # Under its own name, so that stored dataclasses find their types and other modules can import it.
     sys.modules[name] = module

@@ -30,7 +30,7 @@ def _set_traceback(ctx: click.Context, param: click.Parameter, value: bool) -> N
 def command(name: str, **settings: Any) -> Callable[[Callable[..., Any]], click.Command]:
     """A command with --json and --traceback."""
 
-    def make(function: Callable[..., Any]) -> click.Command:
+    def make(function: Any) -> click.Command:
         function = click.option(
             "--json", "as_json", is_flag=True, is_eager=True, callback=_set_json, help="JSON on stdout, nothing else."
         )(function)
@@ -42,7 +42,8 @@ def command(name: str, **settings: Any) -> Callable[[Callable[..., Any]], click.
             callback=_set_traceback,
             help="Say where an error comes from.",
         )(function)
-        return click.command(name, **settings)(function)
+        decorate: Callable[[Any], click.Command] = click.command(name, **settings)
+        return decorate(function)
 
     return make
 

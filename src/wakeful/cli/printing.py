@@ -52,7 +52,14 @@ def put_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, inden
             table.add_column(name, overflow="fold", justify="right" if column.startswith(">") else "left")
     for row in rows:
         table.add_row(*[cell if isinstance(cell, Text) else Text(one_line(str(cell))) for cell in row])
-    console().print(Padding(table, (0, 0, 0, indent)) if indent else table)
+    out = console()
+    shown = Padding(table, (0, 0, 0, indent), expand=False)
+    if out.is_terminal:
+        out.print(shown)
+        return
+    with out.capture() as capture:
+        out.print(shown)
+    print("\n".join(line.rstrip() for line in capture.get().splitlines()), flush=True)
 
 
 def put_line(text: str = "", style: str = "") -> None:

@@ -47,7 +47,6 @@ class Activation:
         "_submitted",
         "_version",
         "_waiters",
-        "_waking",
         "_wiped_by",
         "context",
         "epoch",
@@ -68,10 +67,9 @@ class Activation:
         self.epoch = epoch
         self.idle_at = 0  # since when nothing happened; meaningful while not busy
         self.context = Context(self)
-        self.state = State(self, known.state_type, None)
+        self.state = State(self, known.state_type)
         self.timers: dict[str, Timer | None] = {}  # what finished turns made of them; absent: as on disk
         self._instance: Any = None
-        self._waking: asyncio.Future[None] | None = None
         self._mailbox: deque[Call | Timer] | None = None  # made when first needed: an empty one is 600 bytes
         self._running: asyncio.Task[Any] | None = None
         self._readers = 0
@@ -109,7 +107,7 @@ class Activation:
 
     async def call(self, call: Call) -> Any:
         """The answer of a call, once everything it rests on is on disk."""
-        if call.method in self.known.readers:
+        if self._instance is not None and call.method in self.known.readers:
             return await self._call_reader(call)
         if self._running is None and not self._mailbox:
             # Nobody before it: run it in the caller's own task and spare two task switches.
@@ -369,7 +367,8 @@ class Activation:
                 kept = pending[1] if pending else await self.node.recall(self.id, key)
                 if kept is not None:
                     return recalled(self.id, kept, print_), self._submitted
-            turn = Turn(self, call.chain, call.deadline_at)
+            # A reader that had to wake the object is in line like everyone else.
+            turn = Turn(self, call.chain, call.deadline_at, is_reader=call.method in self.known.readers)
             CURRENT.set(turn)
             result = copied(await getattr(self._instance, call.method)(*call.args, **call.kwargs))
             if call.cancels:
@@ -420,8 +419,6 @@ class Activation:
         token = CURRENT.set(None)
         call.task = asyncio.current_task()
         try:
-            if self._instance is None:
-                await self._awake(call)
             turn = Turn(self, call.chain, call.deadline_at, is_reader=True)
             CURRENT.set(turn)
             result = copied(await getattr(self._instance, call.method)(*call.args, **call.kwargs))
@@ -436,60 +433,40 @@ class Activation:
             if not self.is_busy:
                 self.node.became_idle(self)
 
-    async def _awake(self, call: Call) -> None:
-        """For a reader: wait for the wake that is under way, or do it as a turn of its own."""
-        if self._waking is None and self._running is None:
-            self._running = asyncio.current_task()
-            try:
-                await self.wake(call.chain, call.deadline_at)
-            finally:
-                self._next()
-            return
-        while self._instance is None:
-            if self._failure is not None:
-                raise _for_caller(self, self._failure)
-            if self._waking is None and self._running is None:
-                await self._awake(call)
-                return
-            waiting = self._waking or self._running
-            assert waiting is not None
-            await asyncio.wait([waiting])
-
     async def wake(self, chain: tuple[ObjectId, ...], deadline_at: int) -> None:
         """Asleep → awake: rows, constructor, on_wake; on a raise it stays asleep as if nobody had called."""
-        waking = self._waking = asyncio.get_running_loop().create_future()
+        await self.settled()  # a failed attempt to wake may have left a retry on its way to disk
+        loaded = await self.node.reading(self.node.loader.load(self.id))
+        self._cache.clear()
+        self._cache_bytes = 0
+        self._complete = [loaded.complete, loaded.complete]
+        for slot, value in loaded.rows.items():
+            self._keep(slot, value)
+        self.timers = {ALARM: loaded.alarm}
+        self.state.load(loaded.rows.get(STATE_SLOT))
+        if self.known.is_plain:
+            self._instance = self.known.cls(self.context)
+            return
+        turn = Turn(self, chain, deadline_at)
+        token = CURRENT.set(turn)
         try:
-            await self.settled()  # a failed attempt to wake may have left a retry on its way to disk
-            loaded = await self.node.reading(self.node.loader.load(self.id))
-            self._cache.clear()
-            self._cache_bytes = 0
-            self._complete = [loaded.complete, loaded.complete]
-            for slot, value in loaded.rows.items():
-                self._keep(slot, value)
-            self.timers = {ALARM: loaded.alarm}
-            self.state = State(self, self.known.state_type, loaded.rows.get(STATE_SLOT))
-            turn = Turn(self, chain, deadline_at)
-            token = CURRENT.set(turn)
-            try:
-                instance = self.known.cls(self.context)
-                if self.known.wakes:
-                    await instance.on_wake()
-                self.finish(turn)
-                self._instance = instance
-            except BaseException:
-                self.undo(turn)
-                raise
-            finally:
-                CURRENT.reset(token)
+            instance = self.known.cls(self.context)
+            if self.known.wakes:
+                await instance.on_wake()
+            self.finish(turn)
+            self._instance = instance
+        except BaseException:
+            self.undo(turn)
+            raise
         finally:
-            self._waking = None
-            waking.set_result(None)
+            CURRENT.reset(token)
 
     def finish(self, turn: Turn) -> int:
         """The turn ended well: its writes become one commit on its way; the number its answer rests on."""
         if turn.refused:
             raise turn.refused[0].error
-        self.state.collect(turn)
+        if turn.state_used:
+            self.state.collect(turn)
         turn.is_over = True
         if turn.is_clean:
             return self._submitted

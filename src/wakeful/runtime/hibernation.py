@@ -37,7 +37,7 @@ class Hibernation:
             self.slept += 1
             return
         activation.idle_at = self._node.clock.now()
-        awake[activation.id] = awake.pop(activation.id)
+        awake.move_to_end(activation.id)
         if self._alarm is None:
             self._alarm = self._node.clock.call_at(activation.idle_at + self._idle_ms, self._sweep)
 

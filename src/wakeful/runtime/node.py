@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Coroutine
 from typing import Any, TypeVar, cast
 
@@ -72,7 +73,8 @@ class Node:
         self.about = about
         self.address = ""
         self.epochs: dict[int, int] = {}
-        self.awake: dict[ObjectId, Activation] = {}  # least recently used first
+        # Least recently used first. Not a plain dict: taking from its front leaves holes to step over.
+        self.awake: OrderedDict[ObjectId, Activation] = OrderedDict()
         self.queue = TimerQueue(limits.near_timers)
         self.slots = Slots(limits.concurrent_turns)
         self.deadlines = Deadlines(clock)
@@ -292,7 +294,7 @@ class Node:
             if not still or still[0].number != parked.number:
                 raise Conflict(f"{timer.id} {timer.name} is no longer parked as number {parked.number}")
             turn.set_timer(fresh)
-            turn.unparks.append(parked.number)
+            turn.unparks = [parked.number]
 
         await activation.operate(put_back)
 

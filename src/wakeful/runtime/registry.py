@@ -39,6 +39,7 @@ class ObjectClass:
     methods: frozenset[str]  # callable from outside, readers included
     takes_info: bool | None  # whether `alarm` wants its info; None when there is no `alarm`
     wakes: bool  # has on_wake
+    is_plain: bool  # neither on_wake nor a constructor of its own: waking it runs no user code
     state_type: Any  # dataclass or struct, None when the class declares no state
 
     def check_method(self, name: str) -> None:
@@ -116,13 +117,15 @@ def _inspect(cls: type, name: str) -> ObjectClass:
         methods.add(attr)
         if getattr(found, "__wakeful_reader__", False):
             readers.add(attr)
+    wakes = _has_hook(cls, name, "on_wake")
     return ObjectClass(
         name=name,
         cls=cls,
         readers=frozenset(readers),
         methods=frozenset(methods),
         takes_info=_takes_info(cls, name),
-        wakes=_has_hook(cls, name, "on_wake"),
+        wakes=wakes,
+        is_plain=not wakes and getattr(cls.__init__, "__wakeful_own__", False),
         state_type=_state_type(cls, name),
     )
 

@@ -19,11 +19,16 @@ class State:
 
     __slots__ = ("_activation", "_data", "_type", "_value")
 
-    def __init__(self, activation: "Activation", kind: Any, data: bytes | None) -> None:
+    def __init__(self, activation: "Activation", kind: Any) -> None:
         self._activation = activation
         self._type = kind
-        self._data = data  # as of the last turn that ended well
+        self._data: bytes | None = None  # as of the last turn that ended well
         self._value: Any = None  # the live value, None when it must be decoded anew
+
+    def load(self, data: bytes | None) -> None:
+        """The object wakes: this is what is on disk."""
+        self._data = data
+        self._value = None
 
     def get(self) -> Any:
         turn = self._turn()

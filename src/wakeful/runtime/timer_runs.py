@@ -125,7 +125,7 @@ class TimerRuns:
             await owner.fire(activation, turn, timer)
             if call.cancels:
                 raise asyncio.CancelledError  # its code swallowed the cancellation
-            turn.entries.append(self._entry(timer, fired_at, "run", None))
+            turn.entries = [self._entry(timer, fired_at, "run", None)]
             activation.finish(turn)
             self._uncounted.pop((*timer.id, timer.name), None)
             return None
@@ -178,7 +178,7 @@ class TimerRuns:
             else:
                 trace = "".join(traceback.format_exception(error))[-TRACEBACK_CHARS_MAX:]
                 self._park(turn, timer, "failed", text, trace)
-        turn.entries.append(self._entry(timer, fired_at, "failed", text))
+        turn.entries = [self._entry(timer, fired_at, "failed", text)]
         activation.finish(turn)
 
     def _park_crashed(self, activation: "Activation", timer: Timer, crashes: int) -> None:
@@ -186,13 +186,13 @@ class TimerRuns:
         text = f"the process died {crashes} times while this ran"
         turn = Turn(activation, (activation.id,), now, consumed=timer)
         self._park(turn, timer, "crashed", text, "")
-        turn.entries.append(self._entry(timer, now, "failed", text))
+        turn.entries = [self._entry(timer, now, "failed", text)]
         activation.finish(turn)
 
     def _park(self, turn: Turn, timer: Timer, reason: str, error: str, trace: str) -> None:
         log.warning("%s %s parked: %s", timer.id, timer.name, error, extra={"code": "timer.parked"})
         attempts = timer.attempt + 1 if reason == "failed" else timer.attempt
-        turn.parks.append(
+        turn.parks = [
             Parked(
                 timer=timer,
                 run_id=run_id(timer),
@@ -202,7 +202,7 @@ class TimerRuns:
                 error=error,
                 traceback=trace,
             )
-        )
+        ]
 
     def _entry(self, timer: Timer, fired_at: int, verdict: Verdict, error: str | None) -> Entry:
         node = self._node

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from wakeful.runtime.activation import Activation
 
 T = TypeVar("T")
+Saved = tuple[dict[Slot, bytes | None], bool, dict[str, Timer | None], bytes | None]
+_NONE: list[Any] = []  # never appended to
 
 # The turn or reader whose code is running in this context, for storage and outgoing calls.
 CURRENT: ContextVar["Turn | None"] = ContextVar("wakeful_turn", default=None)
@@ -41,11 +43,11 @@ class Refused(Done[Any]):
         super().__init__(None)
         self.turn = turn
         self.error = error
-        turn.refused.append(self)
+        turn.refused = [*turn.refused, self]
 
     def __await__(self) -> Generator[Any, None, Any]:
         if self in self.turn.refused:
-            self.turn.refused.remove(self)
+            self.turn.refused = [other for other in self.turn.refused if other is not self]
         raise self.error
         yield  # pragma: no cover  (makes this a generator)
 
@@ -96,12 +98,13 @@ class Turn:
         self.writes: dict[Slot, bytes | None] = {}
         self.wiped = False
         self.timers: dict[str, Timer | None] = {}
-        self.entries: list[Entry] = []
-        self.parks: list[Parked] = []
-        self.unparks: list[int] = []
+        # Most turns have none of these; a turn is made so often that empty lists would be felt.
+        self.entries: list[Entry] = _NONE
+        self.parks: list[Parked] = _NONE
+        self.unparks: list[int] = _NONE
         self.remember: Remembered | None = None
-        self.refused: list[Refused] = []
-        self.saved: list[tuple[dict[Slot, bytes | None], bool, dict[str, Timer | None], bytes | None]] = []
+        self.refused: list[Refused] = _NONE
+        self.saved: list[Saved] = _NONE
         self.state_used = False
         self.state_copy: Any = None
         if consumed is not None:
@@ -139,7 +142,7 @@ class Turn:
 
     def save(self) -> None:
         state = self.activation.state.snapshot(self)
-        self.saved.append((dict(self.writes), self.wiped, dict(self.timers), state))
+        self.saved = [*self.saved, (dict(self.writes), self.wiped, dict(self.timers), state)]
 
     def restore(self) -> None:
         self.writes, self.wiped, self.timers, state = self.saved.pop()
@@ -177,7 +180,7 @@ class Turn:
         )
         self.commits += 1
         activation.adopt(self.writes, self.wiped, timers)
-        self.writes, self.wiped, self.entries, self.parks, self.unparks = {}, False, [], [], []
+        self.writes, self.wiped, self.entries, self.parks, self.unparks = {}, False, _NONE, _NONE, _NONE
         self.timers = {} if timers is self.timers else {k: t for k, t in self.timers.items() if k not in timers}
         return commit
 

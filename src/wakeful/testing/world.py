@@ -168,8 +168,7 @@ class World:
 
     async def _boot(self) -> None:
         self._lives += 1
-        inner = MemoryStore(self._disk) if self._url == "memory:" else open_url(self._url)
-        self._store = FaultyStore(inner, self.faults, self._warp)
+        self._store = FaultyStore(self._open_disk(), self.faults, self._warp)
         node = Node(
             name=f"node-{self._lives}",
             registry=self.app.registry,
@@ -185,6 +184,10 @@ class World:
         self.app.attach(node)
         await node.start()
         await self.settle()
+
+    def _open_disk(self) -> Store:
+        """The store of the next process, on the disk that outlives them all."""
+        return MemoryStore(self._disk) if self._url == "memory:" else open_url(self._url)
 
     def _name(self, cls: type) -> str:
         try:

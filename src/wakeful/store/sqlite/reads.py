@@ -33,7 +33,7 @@ class Reader:
             check_same_thread=False,
             cached_statements=256,
         )
-        self._db.execute("PRAGMA cache_size = -16384")
+        self._db.execute("PRAGMA cache_size = -8192")
 
     @property
     def db(self) -> sqlite3.Connection:

@@ -100,7 +100,7 @@ class Writer:
         )
         try:
             db.execute("PRAGMA journal_mode = WAL")
-            db.execute("PRAGMA cache_size = -32768")  # 32 MiB: the inner pages of ten million rows
+            db.execute("PRAGMA cache_size = -16384")  # 16 MiB: the inner pages of millions of rows
             db.executescript(self._strict)
         except BaseException:
             db.close()

@@ -1,0 +1,55 @@
+# Needs Python 3.11+, git and make; everything else lives in .venv, which it makes itself.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { command -v "$$p"; break; }; done)
+BIN := .venv/bin
+STAMP := .venv/.stamp
+DEMO := .demo
+SEEDS ?= 1000
+# Worker processes of pytest; two cores is what a small machine has.
+WORKERS ?= 2
+export DO_NOT_TRACK = 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types sim live bench bench-full clean
+
+help: ## Show what there is to make
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+$(STAMP): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "error: no Python 3.11 or newer found; install one, or: make PYTHON=/path/to/python3.12" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $(PYTHON) is older than Python 3.11" >&2; exit 1; }
+	@echo "making .venv with $(PYTHON)"
+	@"$(PYTHON)" -m venv .venv || { echo "error: $(PYTHON) can't make a virtual environment; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+demo: $(STAMP) ## Run the reminders example on a store under .demo, and say what to try
+	@mkdir -p $(DEMO)
+	@$(BIN)/wakeful dev examples/reminders.py --store sqlite:$(DEMO)/reminders.db
+
+test: lint types $(STAMP) ## Everything that must hold before a merge (under ten minutes)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup tests
+
+lint: $(STAMP) ## Check style and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP) ## Check types, strictly
+	$(BIN)/mypy
+
+sim: $(STAMP) ## Simulate SEEDS=1000 worlds with crashes and outages
+	WAKEFUL_SEEDS=$(SEEDS) $(BIN)/python -m pytest -n $(WORKERS) tests/sim
+
+live: $(STAMP) ## The long live tests: real processes killed a hundred times
+	WAKEFUL_LIVE=1 $(BIN)/python -m pytest tests/live
+
+bench: $(STAMP) ## Measure, the short form
+	$(BIN)/python -m bench
+
+bench-full: $(STAMP) ## Measure all of performance.md
+	$(BIN)/python -m bench --full
+
+clean: ## Remove what the targets made; the demo's data too
+	rm -rf .venv .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

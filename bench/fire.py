@@ -1,0 +1,55 @@
+"""When many alarms are due at one instant, how long until the last of them is committed?"""
+
+import asyncio
+import time
+
+from bench.measures import Measure, rate
+from bench.program import Bench, Countdown, check_fired, committed, instant, make_app, now_ms
+from bench.sizes import Sizes
+from wakeful import App
+from wakeful.runtime.node import Node
+
+CALLERS = 256
+
+
+async def run(url: str, sizes: Sizes) -> list[Measure]:
+    """`fire.rate`: alarms committed a second, from the instant on. The objects have state, and are asleep before."""
+    count = sizes.fire_count
+    countdown = Countdown(count)
+    app, cls = make_app(countdown.heard)
+    async with app.run(url) as node:
+        due_at = await _arm_all(app, cls, count)
+        await _fall_asleep(node)
+        await asyncio.sleep(max(0.0, due_at / 1000 - time.time() - 0.01))
+        used = time.process_time()
+        await countdown.all_started.wait()
+        await committed(node)
+        length = time.time() - due_at / 1000
+        used = time.process_time() - used
+        await check_fired(node, count)
+    note = f"{length:.2f} s, {used / count * 1e6:.0f} µs of our CPU each"
+    return [Measure("fire.rate", count / length, "/s", note)]
+
+
+async def _arm_all(app: App, cls: type[Bench], count: int) -> int:
+    """Give every object state and the same alarm, far enough ahead that arming is over before; the instant."""
+
+    async def make(number: int) -> None:
+        await app.get(cls, f"f{number}").add()
+
+    pace = (await rate("make", count, CALLERS, make)).value
+    due_at = now_ms() + 1_500 + int(count / pace * 1_800)
+
+    async def arm(number: int) -> None:
+        await app.get(cls, f"f{number}").arm(instant(due_at))
+
+    await rate("arm", count, CALLERS, arm)
+    if now_ms() > due_at - 200:
+        raise AssertionError("arming took longer than planned: the machine is too busy to measure this now")
+    return due_at
+
+
+async def _fall_asleep(node: Node) -> None:
+    while node.awake:
+        node.hibernation.sleep_all()
+        await asyncio.sleep(0.001)

@@ -1,0 +1,115 @@
+"""Which program is measured? One class with a trivial handler, as a user would write it."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+from wakeful import AlarmInfo, App, DurableObject, Limits, ObjectId, reader
+from wakeful.runtime.node import Node
+from wakeful.store import Store, open_url
+from wakeful.values.timers import ALARM, Timer
+
+CLASS = "Bench"
+DAY = timedelta(days=1)
+# One bulk insert is one transaction: a million timers go in pieces.
+PIECE = 50_000
+
+Heard = Callable[[AlarmInfo], None]
+
+
+def make_app(on_alarm: Heard | None = None, *, limits: Limits | None = None) -> tuple[App, type["Bench"]]:
+    """An app with the class; `on_alarm` hears every alarm as its handler starts."""
+    app = App(limits=limits, idle="10m")
+
+    class Own(Bench):
+        heard = staticmethod(on_alarm or _ignore)
+
+    app.object(name=CLASS)(Own)
+    return app, Own
+
+
+def _ignore(info: AlarmInfo) -> None:
+    pass
+
+
+class Bench(DurableObject):
+    """Counts in one key, and is woken by its alarm to write another."""
+
+    heard: Heard
+
+    async def arm(self, at: datetime | timedelta) -> None:
+        await self.storage.set_alarm(at)
+
+    async def add(self) -> int:
+        count: int = await self.storage.get("n", 0) + 1
+        await self.storage.put("n", count)
+        return count
+
+    @reader
+    async def look(self) -> int:
+        found: int = await self.storage.get("n", 0)
+        return found
+
+    async def alarm(self, info: AlarmInfo) -> None:
+        self.heard(info)
+        await self.storage.put("fired", 1)
+
+
+class Countdown:
+    """Tells when the last of `count` alarms has started, and by how much each was late."""
+
+    def __init__(self, count: int) -> None:
+        self.left = count
+        self.late_ms: list[float] = []
+        self.all_started = asyncio.Event()
+
+    def heard(self, info: AlarmInfo) -> None:
+        self.late_ms.append(time.time() * 1000 - info.scheduled_at.timestamp() * 1000)
+        self.left -= 1
+        if self.left <= 0:
+            self.all_started.set()
+
+
+async def committed(node: Node) -> None:
+    """Wait until every alarm that was handed out is on disk."""
+    while node.queue.running or node.committer.backlog:
+        await asyncio.sleep(0.001)
+
+
+async def check_fired(node: Node, count: int) -> None:
+    """Nothing lost, nothing doubled: a benchmark that did not do the work is worth nothing."""
+    entries, parked = await node.store.count("entries"), await node.store.count("parked")
+    if (entries, parked) != (count, 0):
+        raise AssertionError(f"{count} alarms were due, {entries} runs are in the ledger, {parked} are parked")
+
+
+def timers(count: int, at_ms: Callable[[int], int], *, prefix: str) -> Iterator[Timer]:
+    """Alarms on so many new objects, as `store.insert` takes them."""
+    for number in range(count):
+        due_at = at_ms(number)
+        yield Timer(ObjectId(CLASS, f"{prefix}{number}"), ALARM, due_at, due_at, number + 1)
+
+
+async def fill(store: Store, some: Sequence[Timer]) -> None:
+    """Put timers into the store in pieces."""
+    for first in range(0, len(some), PIECE):
+        await store.insert(some[first : first + PIECE], now=now_ms())
+
+
+async def fill_closed(url: str, some: Sequence[Timer]) -> None:
+    """The same, into a store that no node has open."""
+    store = open_url(url)
+    await store.open(now=now_ms())
+    try:
+        await fill(store, some)
+    finally:
+        await store.close()
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def instant(at_ms: int) -> datetime:
+    return datetime.fromtimestamp(at_ms / 1000, UTC)

@@ -1,0 +1,37 @@
+"""How many durable alarms a day ahead can be set in a second, each on a new object?"""
+
+import time
+
+from bench.measures import Measure, rate
+from bench.program import DAY, Bench, fill, make_app, now_ms, timers
+from bench.sizes import Sizes
+from wakeful import App
+
+WARM_UP = 200
+
+
+async def run(url: str, sizes: Sizes) -> list[Measure]:
+    """`schedule.N` for N callers who each wait for their alarm to be on disk, and `schedule.bulk`."""
+    app, cls = make_app()
+    measures = []
+    async with app.run(url) as node:
+        await _arm(app, cls, "warm", min(WARM_UP, sizes.schedule_count), 16)
+        for callers in sizes.schedule_callers:
+            count = sizes.schedule_count if callers > 1 else max(1, sizes.schedule_count // 10)
+            groups = node.committer.groups
+            measure = await _arm(app, cls, f"schedule.{callers}", count, callers)
+            note = f"{count / max(1, node.committer.groups - groups):.0f} a commit"
+            measures.append(Measure(measure.name, measure.value, measure.unit, note))
+        due_at = now_ms() + 86_400_000
+        some = list(timers(sizes.bulk_count, lambda number: due_at + number, prefix="bulk"))
+        began = time.perf_counter()
+        await fill(node.store, some)
+        measures.append(Measure("schedule.bulk", len(some) / (time.perf_counter() - began), "/s", "store.insert"))
+    return measures
+
+
+async def _arm(app: App, cls: type[Bench], name: str, count: int, callers: int) -> Measure:
+    async def one(number: int) -> None:
+        await app.get(cls, f"{name}-{number}").arm(DAY)
+
+    return await rate(name, count, callers, one)

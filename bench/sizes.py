@@ -1,0 +1,100 @@
+"""How much work is a run? One place for every count, so that forms differ in nothing else."""
+
+from dataclasses import dataclass, fields, replace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """Counts of one form of the benchmark."""
+
+    schedule_callers: tuple[int, ...]
+    schedule_count: int  # with 64 callers or more; one caller does a tenth
+    bulk_count: int
+    fire_count: int
+    lateness_pending: int
+    lateness_rate: int
+    lateness_s: int
+    call_count: int
+    call_objects: int
+    wake_count: int
+    scale_pending: tuple[int, ...]
+    awake_objects: int
+    recovery_count: int
+    peer_count: int  # jobs scheduled one by one
+    peer_bulk_count: int
+    peer_fire_count: int
+
+    def but(self, settings: list[str]) -> "Sizes":
+        """With `name=number` or `name=1,64` put in place of this form's own."""
+        known = {field.name for field in fields(self)}
+        changes: dict[str, int | tuple[int, ...]] = {}
+        for setting in settings:
+            name, _, text = setting.partition("=")
+            if name not in known:
+                raise SystemExit(f"{name!r} is not a size; one of: {', '.join(sorted(known))}")
+            numbers = tuple(int(number) for number in text.split(","))
+            changes[name] = numbers if isinstance(getattr(self, name), tuple) else numbers[0]
+        return replace(self, **changes)
+
+
+SHORT = Sizes(
+    schedule_callers=(1, 64, 1_000),
+    schedule_count=16_000,
+    bulk_count=50_000,
+    fire_count=10_000,
+    lateness_pending=200_000,
+    lateness_rate=600,
+    lateness_s=8,
+    call_count=20_000,
+    call_objects=10_000,
+    wake_count=5_000,
+    scale_pending=(10_000, 100_000),
+    awake_objects=10_000,
+    recovery_count=10_000,
+    peer_count=1_000,
+    peer_bulk_count=5_000,
+    peer_fire_count=2_000,
+)
+
+FULL = replace(
+    SHORT,
+    schedule_count=64_000,
+    bulk_count=200_000,
+    lateness_pending=1_000_000,
+    lateness_s=20,
+    call_count=100_000,
+    wake_count=10_000,
+    scale_pending=(10_000, 100_000, 1_000_000),
+    peer_count=3_000,
+    peer_bulk_count=20_000,
+    peer_fire_count=10_000,
+)
+
+TINY = Sizes(
+    schedule_callers=(1, 8),
+    schedule_count=40,
+    bulk_count=50,
+    fire_count=30,
+    lateness_pending=50,
+    lateness_rate=100,
+    lateness_s=1,
+    call_count=60,
+    call_objects=10,
+    wake_count=20,
+    scale_pending=(100,),
+    awake_objects=50,
+    recovery_count=20,
+    peer_count=20,
+    peer_bulk_count=20,
+    peer_fire_count=20,
+)
+
+FORMS = {"tiny": TINY, "short": SHORT, "full": FULL}
+
+
+def short_number(count: int) -> str:
+    """10000 as 10k, for the names of measures."""
+    for size, letter in ((1_000_000, "M"), (1_000, "k")):
+        if count >= size and count % size == 0:
+            return f"{count // size}{letter}"
+    return str(count)

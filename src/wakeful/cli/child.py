@@ -1,0 +1,126 @@
+"""Layer 5. The process that `wakeful dev` starts anew at every change."""
+
+import inspect
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wakeful.cli import options
+from wakeful.cli.loading import LoadError, load, own_files
+from wakeful.cli.saying import Say, listen_to_logs
+from wakeful.cli.serving import serve
+from wakeful.cli.telling import HUSHED
+
+if TYPE_CHECKING:
+    from wakeful.runtime.node import Node
+
+UNLOADABLE = 9  # exit code between child and supervisor: wait for the next change
+
+
+@options.command("_child", hidden=True)
+@click.argument("target")
+@click.option("--paranoid", is_flag=True)
+@click.option("--lifeline", type=int, required=True)
+@click.option("--report", type=int, required=True)
+@click.option("--program", required=True)
+@click.option("--again", is_flag=True)
+@options.store_option
+def child(
+    target: str, paranoid: bool, lifeline: int, report: int, program: str, again: bool, url: str, as_json: bool
+) -> int:
+    """Run the program and tell the supervisor which files it is made of."""
+    say = Say(as_json=as_json)
+    listen_to_logs(say, hushed=HUSHED)
+    try:
+        loaded = load(target)
+    except LoadError as error:
+        _report(report, own_files())
+        say.lines(error.trace)
+        say.event("error", f"{error.message}; save a fix and it starts again")
+        return UNLOADABLE
+    _report(report, own_files())
+
+    async def ready(node: "Node") -> None:
+        _report(report, own_files())
+        classes = ", ".join(node.registry.names()) or "no classes (put @app.object on one)"
+        say.event("ready", f"{classes} on {node.store.url}", store=node.store.url, pid=os.getpid(), node=node.name)
+        if not again:
+            say.lines(await _what_next(node, program, url))
+
+    serve(loaded, url, say, paranoid=paranoid, is_dev=True, ready=ready, lifeline=lifeline)
+    return 0
+
+
+def _report(descriptor: int, paths: list[str]) -> None:
+    os.write(descriptor, json.dumps(paths).encode() + b"\n")
+
+
+async def _what_next(node: "Node", program: str, url: str) -> str:
+    """Commands that work as they stand, for what is in the store now."""
+    from wakeful.store.protocol import Query
+
+    if url == "memory:":
+        return "\n  The store is in memory: it is gone when this stops, and other commands can't see it.\n"
+    where = "" if url == options.default_store() else f" --store {shlex.quote(url)}"
+    names = node.registry.names()
+    found = []
+    for name in names:
+        found += await node.store.find_objects(Query(cls=name, limit=1))
+    example = found[0].id if found else None
+    cls, key = example if example else (names[0] if names else "CLASS", "KEY")
+    commands = [
+        ("which objects there are", "ls"),
+        ("one of them, without waking it", f"show {cls} {shlex.quote(key)}"),
+        ("what fires next", "due"),
+        ("call a method", f"call {cls} {shlex.quote(key)} {_method(node, cls)}"),
+        ("what failed for good", "parked"),
+        ("try that again", "redrive --all"),
+    ]
+    width = max(len(command) for _, command in commands)
+    lines = [f"    {program} {command}{where}{' ' * (width - len(command))}   # {text}" for text, command in commands]
+    return "\n".join(
+        ["", "  Try in another terminal:", *lines, "  Save a file to reload; Ctrl-C stops. The data stays.", ""]
+    )
+
+
+def _method(node: "Node", cls: str) -> str:
+    """A method to try: one that needs no arguments if there is one, readers first."""
+    if not node.registry.knows(cls):
+        return "METHOD"
+    known = node.registry.named(cls)
+    needs = {name: _needed(known.cls, name) for name in sorted(known.methods)}
+    if not needs:
+        return "METHOD"
+    best = min(needs, key=lambda name: (len(needs[name]), name not in known.readers))
+    return " ".join([best, *needs[best]])
+
+
+def _needed(cls: type, method: str) -> list[str]:
+    """Something of the right kind for each parameter that has no default."""
+    samples: dict[Any, str] = {int: "1", float: "1.5", bool: "true", str: "hello", dict: "'{}'", list: "'[]'"}
+    parameters = list(inspect.signature(getattr(cls, method)).parameters.values())[1:]
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [
+        samples.get(parameter.annotation, parameter.name.upper())
+        for parameter in parameters
+        if parameter.default is parameter.empty and parameter.kind in kinds
+    ]
+
+
+def program_name() -> str:
+    """How this very command is called from this folder."""
+    import shutil
+
+    given = Path(sys.argv[0])
+    if given.name != "wakeful":
+        return f"{Path(sys.executable).name} -m wakeful.cli"
+    on_path = shutil.which("wakeful")
+    if on_path is not None and Path(on_path).resolve() == given.resolve():
+        return "wakeful"
+    relative = os.path.relpath(given.absolute())
+    return relative if not relative.startswith("..") else str(given.absolute())

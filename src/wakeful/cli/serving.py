@@ -1,0 +1,117 @@
+"""Layer 5. A program that runs: from its start to a clean stop."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import traceback
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from wakeful.cli.failing import CommandError
+from wakeful.cli.loading import Program
+from wakeful.cli.saying import Say
+from wakeful.cli.telling import TellingStore
+from wakeful.store import open_url
+
+if TYPE_CHECKING:
+    from wakeful.runtime.node import Node
+    from wakeful.store.protocol import Store
+
+Ready = Callable[["Node"], Awaitable[None]]
+
+
+def serve(
+    program: Program,
+    url: str,
+    say: Say,
+    *,
+    paranoid: bool = False,
+    is_dev: bool = False,
+    ready: Ready | None = None,
+    lifeline: int | None = None,
+) -> None:
+    """Run the program until a signal, or until whoever holds the other end of `lifeline` is gone."""
+    stop = Stop(say, signals=(signal.SIGTERM,) if lifeline is not None else (signal.SIGTERM, signal.SIGINT))
+
+    async def main() -> None:
+        stop.listen(lifeline)
+        store = open_url(url)
+        if is_dev:
+            store = cast("Store", TellingStore(store, say))
+        async with program.app.run(store, paranoid=paranoid) as node:
+            await _on_start(program, say, stop, is_dev=is_dev)
+            if ready is not None and not stop.is_asked:
+                await ready(node)
+            await stop.wait()
+
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(main())
+
+
+async def _on_start(program: Program, say: Say, stop: "Stop", *, is_dev: bool) -> None:
+    """The program's own start. While developing a failure is shown and the program goes on."""
+    if program.on_start is None:
+        return
+    started = asyncio.get_running_loop().create_task(program.on_start(program.app))
+    stopped = asyncio.get_running_loop().create_task(stop.wait())
+    await asyncio.wait({started, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    for task in (started, stopped):
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError, Exception):
+            await task
+    error = None if started.cancelled() else started.exception()
+    if error is None:
+        return
+    if not is_dev:
+        raise CommandError(f"on_start failed: {type(error).__name__}: {error}", code="app.on_start") from error
+    say.lines("".join(traceback.format_exception(error)))
+    say.event("error", f"on_start failed: {type(error).__name__}: {error}")
+
+
+class Stop:
+    """Asked once: stop cleanly. Asked again: stop now."""
+
+    def __init__(self, say: Say, *, signals: tuple[signal.Signals, ...]) -> None:
+        self._say = say
+        self._signals = signals
+        self._asked: asyncio.Event | None = None
+
+    def listen(self, lifeline: int | None) -> None:
+        """Begin to hear signals, on the running loop."""
+        self._asked = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in self._signals:
+            loop.add_signal_handler(number, self._ask, number)
+        if lifeline is not None:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the supervisor, who decides
+            loop.add_reader(lifeline, self._orphaned, lifeline)
+
+    @property
+    def is_asked(self) -> bool:
+        return self._asked is not None and self._asked.is_set()
+
+    async def wait(self) -> None:
+        assert self._asked is not None
+        await self._asked.wait()
+
+    def _ask(self, number: signal.Signals) -> None:
+        if self.is_asked:
+            os._exit(128 + number)
+        assert self._asked is not None
+        self._asked.set()
+        self._say.event("stopping", "running turns finish first; ask again to stop at once")
+
+    def _orphaned(self, lifeline: int) -> None:
+        asyncio.get_running_loop().remove_reader(lifeline)
+        if self._asked is not None:
+            self._asked.set()
+
+
+def _loop_factory() -> Any:
+    """uvloop where it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop

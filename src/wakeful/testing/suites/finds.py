@@ -1,0 +1,204 @@
+"""Layer 5. Does a store show people what is there, and drop what is past keeping?"""
+
+from typing import Any
+
+from wakeful.store.protocol import Query, Store
+from wakeful.testing.suites.harness import NOW, A, B, C, Harness, entry, parked, timer
+from wakeful.values.commits import USER, Remembered, Start
+from wakeful.values.ids import ObjectId
+from wakeful.values.timers import ALARM, Parked
+
+
+class FindSuite(Harness):
+    """What people look for."""
+
+    async def filled(self) -> Store:
+        store = await self.open_store()
+        self.ids = [ObjectId(cls, key) for cls in ("B", "a", "b") for key in ("A", "a%", "ab", "ä", "🦫")]
+        await self.done(
+            store,
+            *(
+                self.turn(
+                    id, sets=[timer(id, seq=n), timer(id, "job:x", seq=100 + n, due_at=NOW - n)], entries=[entry(id), entry(id, "job:x")],
+                    parks=[parked(id), parked(id, "job:x")],
+                )
+                for n, id in enumerate(self.ids)
+            ),
+        )  # fmt: skip
+        return store
+
+    async def test_objects_come_by_class_then_key_in_byte_order(self) -> None:
+        store = await self.filled()
+        assert self.ids == sorted(self.ids, key=lambda it: (it.cls.encode(), it.key.encode()))
+        assert [info.id for info in await store.find_objects(Query())] == self.ids
+
+    async def test_every_find_filters_by_class_key_and_part_of_key(self) -> None:
+        store = await self.filled()
+        for query, wanted in (
+            (Query(cls="a"), [id for id in self.ids if id.cls == "a"]),
+            (Query(cls="none"), []),
+            (Query(key="ab"), [id for id in self.ids if id.key == "ab"]),
+            (Query(cls="b", key="🦫"), [ObjectId("b", "🦫")]),
+            (Query(key_contains="a"), [id for id in self.ids if "a" in id.key]),
+            (Query(key_contains="%"), [id for id in self.ids if "%" in id.key]),
+            (Query(key_contains="_"), []),
+            (Query(key_contains=""), self.ids),
+            (Query(cls="a", key_contains="b"), [ObjectId("a", "ab")]),
+            (Query(cls="a", key="ab", key_contains="x"), []),
+        ):
+            assert [info.id for info in await store.find_objects(query)] == wanted, query
+            both = {(id, name) for id in wanted for name in (ALARM, "job:x")}
+            assert {(row.id, row.name) for row in await store.find_timers(query)} == both, query
+            assert {(row.id, row.name) for _, row in await store.find_entries(query)} == both, query
+            assert {(row.timer.id, row.timer.name) for row in await store.find_parked(query)} == both, query
+
+    async def test_timers_entries_and_parked_filter_by_name(self) -> None:
+        store = await self.filled()
+        for query in (
+            Query(name="job:x"),
+            Query(name="job:x", cls="a"),
+            Query(name="job:x", cls="a", key="ab"),
+            Query(name="job:"),
+        ):
+            wanted = {
+                id
+                for id in self.ids
+                if query.name == "job:x" and query.cls in (None, id.cls) and query.key in (None, id.key)
+            }
+            assert {row.id for row in await store.find_timers(query)} == wanted
+            assert {row.id for _, row in await store.find_entries(query)} == wanted
+            assert {row.timer.id for row in await store.find_parked(query)} == wanted
+
+    async def test_pages_of_every_find_miss_none_and_repeat_none(self) -> None:
+        store = await self.filled()
+        for cls in (None, "a"):
+            objects = await self.pages(store.find_objects, cls, lambda row: tuple(row.id))
+            assert objects == await store.find_objects(Query(cls=cls))
+            timers = await self.pages(store.find_timers, cls, lambda row: row.sort_key)
+            assert timers == await store.find_timers(Query(cls=cls))
+            assert [row.sort_key for row in timers] == sorted(row.sort_key for row in timers)
+            entries = await self.pages(store.find_entries, cls, lambda row: (row[0],))
+            assert entries == await store.find_entries(Query(cls=cls))
+            rows = await self.pages(store.find_parked, cls, lambda row: (row.number,))
+            assert rows == await store.find_parked(Query(cls=cls))
+
+    async def pages(self, find: Any, cls: str | None, cursor: Any) -> list[Any]:
+        seen: list[Any] = []
+        while found := await find(Query(cls=cls, limit=4, after=cursor(seen[-1]) if seen else None)):
+            assert len(found) <= 4
+            seen += found
+        return seen
+
+    async def test_entries_come_newest_first_as_they_were_written(self) -> None:
+        store = await self.open_store()
+        first = entry(A, verdict="failed", error="boom\nbang", attempt=4, missed=2)
+        second = entry(A, verdict="coalesced", is_backfill=True)
+        third = entry(B)
+        await self.done(store, self.turn(A, entries=[first, second]))
+        await self.done(store, self.turn(B, entries=[third]))
+        found = await store.find_entries(Query())
+        assert [row for _, row in found] == [third, second, first]
+        numbers = [number for number, _ in found]
+        assert numbers == sorted(set(numbers), reverse=True)
+
+    async def test_entries_of_one_group_are_numbered_in_its_order(self) -> None:
+        store = await self.open_store()
+        order = [entry((A, B, C)[n % 3], f"n{n}") for n in range(40)]
+        await self.done(store, *(self.turn(row.id, entries=[row]) for row in order))
+        assert [row for _, row in await store.find_entries(Query())] == order[::-1]
+
+    async def test_a_parked_timer_is_kept_whole_until_it_is_unparked(self) -> None:
+        store = await self.open_store()
+        await self.done(
+            store, self.turn(A, parks=[parked(A), parked(A, "job:x", seq=2)]), self.turn(B, parks=[parked(B)])
+        )
+        found = await store.find_parked(Query())
+        bare = [
+            Parked(row.timer, row.run_id, row.parked_at, row.attempts, row.reason, row.error, row.traceback)
+            for row in found
+        ]
+        assert bare == [parked(A), parked(A, "job:x", seq=2), parked(B)]
+        numbers = [row.number for row in found]
+        assert numbers == sorted(set(numbers))
+        assert all(numbers)
+        await self.done(store, self.turn(A, unparks=[numbers[0], 10**9]))
+        assert await store.find_parked(Query()) == found[1:]
+
+    async def test_the_number_of_an_unparked_timer_is_never_given_again(self) -> None:
+        store = await self.open_store()
+        await self.done(store, self.turn(parks=[parked()]))
+        [old] = await store.find_parked(Query())
+        await self.done(store, self.turn(unparks=[old.number]))
+        await self.done(store, self.turn(parks=[parked()]))
+        [new] = await store.find_parked(Query())
+        assert new.number > old.number
+
+    async def test_counts_are_of_everything_or_of_a_class(self) -> None:
+        store = await self.filled()
+        assert [await store.count(what) for what in ("objects", "timers", "entries", "parked")] == [15, 30, 30, 30]
+        assert [await store.count(what, cls="a") for what in ("objects", "timers", "entries", "parked")] == [
+            5,
+            10,
+            10,
+            10,
+        ]
+        assert await store.count("timers", cls="none") == 0
+
+    async def test_known_classes_are_those_with_an_object(self) -> None:
+        store = await self.open_store()
+        assert await store.known_classes() == []
+        await store.insert([timer(C), timer(A)], now=NOW)
+        await self.done(store, self.turn(B), self.turn(ObjectId("Bare", "x"), starts=[Start(ALARM, 1, 1)]))
+        assert await store.known_classes() == ["Order", "Tenant"]
+
+
+class PruneSuite(Harness):
+    """Upkeep."""
+
+    async def prune(
+        self, store: Store, *, now: int = NOW, entries_before: int = 0, crowded: Any = (), limit: int = 1000
+    ) -> int:
+        return await store.prune(now=now, entries_before=entries_before, crowded=crowded, limit=limit)
+
+    async def test_expired_answers_go_and_others_stay(self) -> None:
+        store = await self.open_store()
+        answers = [Remembered(f"k{n}", b"f", b"a", NOW + n) for n in range(4)]
+        await self.done(store, *(self.turn(remember=answer) for answer in answers))
+        assert await self.prune(store, now=NOW + 1) == 2
+        assert [await store.recall(A, f"k{n}", now=0) for n in range(4)] == [None, None, *answers[2:]]
+        assert await self.prune(store, now=NOW + 1) == 0
+
+    async def test_entries_finished_before_the_instant_go_and_others_stay(self) -> None:
+        store = await self.open_store()
+        rows = [entry(A, f"n{n}", finished_at=NOW + n % 3) for n in range(9)]
+        await self.done(store, self.turn(entries=rows))
+        assert await self.prune(store, entries_before=NOW + 1) == 3
+        assert [row for _, row in await store.find_entries(Query())] == [
+            row for row in rows[::-1] if row.finished_at > NOW
+        ]
+
+    async def test_of_crowded_names_the_newest_stay(self) -> None:
+        store = await self.open_store()
+        rows = [entry((A, B)[n % 2], ("x", "y")[n // 2 % 2], missed=n) for n in range(40)]
+        await self.done(store, *(self.turn(row.id, entries=[row]) for row in rows))
+        assert await self.prune(store, crowded=[(A, "x", 3), (B, "y", 0), (B, "x", 50), (C, "x", 1)]) == 7 + 10
+        left = [row for _, row in await store.find_entries(Query())][::-1]
+        gone_a = [row for row in rows if row.id == A and row.name == "x"][:7]
+        assert left == [row for row in rows if row not in gone_a and (row.id, row.name) != (B, "y")]
+
+    async def test_a_prune_stays_near_its_limit_and_gets_there_in_the_end(self) -> None:
+        store = await self.open_store()
+        answers = [self.turn(remember=Remembered(f"k{n}", b"f", b"a", NOW)) for n in range(20)]
+        await self.done(store, *answers, self.turn(entries=[entry(finished_at=NOW) for _ in range(20)]))
+        gone = []
+        while count := await self.prune(store, entries_before=NOW + 1, limit=7):
+            gone.append(count)
+        assert sum(gone) == 40
+        assert max(gone) <= 2 * 7
+
+    async def test_a_prune_leaves_everything_else_alone(self) -> None:
+        store = await self.open_store()
+        await self.done(store, self.turn(puts={(USER, "x"): b"1"}, sets=[timer()], parks=[parked()]))
+        assert await self.prune(store, now=NOW * 2, entries_before=NOW * 2) == 0
+        assert await self.rows(store) == {"x": b"1"}
+        assert (await store.count("timers"), await store.count("parked")) == (1, 1)
