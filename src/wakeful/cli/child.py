@@ -34,6 +34,7 @@ def child(
     target: str, paranoid: bool, lifeline: int, report: int, program: str, again: bool, url: str, as_json: bool
 ) -> int:
     """Run the program and tell the supervisor which files it is made of."""
+    sys.argv = [f"wakeful dev {target}"]  # what the store tells others about its owner
     say = Say(as_json=as_json)
     listen_to_logs(say, hushed=HUSHED)
     try:

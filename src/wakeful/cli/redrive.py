@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wakeful.cli import options
-from wakeful.cli.failing import FAILED, OK, USAGE, CommandError
+from wakeful.cli.failing import FAILED, OK, USAGE, CommandError, one_line
 
 if TYPE_CHECKING:
     from wakeful.store.protocol import Store
@@ -50,12 +50,12 @@ async def _redrive(
         put_json(results)
     else:
         for row in results:
-            what = f"{row['class']}/{row['key']} {row['timer']}" if row["class"] else "nothing"
-            line = f"{row['number']}  {what}: " + ("due now" if row["ok"] else str(row["problem"]))
-            put_line(line, "green" if row["ok"] else "red")
+            what = f"{row['class']}/{row['key']} {row['timer']}: " if row["class"] else ""
+            line = f"{row['number']}  {what}" + ("due now" if row["ok"] else str(row["problem"]))
+            put_line(one_line(line), "green" if row["ok"] else "red")
         if not results:
             put_line("nothing is parked", "dim")
-        elif client is None:
+        elif client is None and any(row["ok"] for row in results):
             put_line("no process runs this store; they fire when one starts", "dim")
     return OK if all(row["ok"] for row in results) else FAILED
 

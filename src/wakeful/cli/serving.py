@@ -76,6 +76,7 @@ class Stop:
         self._say = say
         self._signals = signals
         self._asked: asyncio.Event | None = None
+        self._is_supervised = False
 
     def listen(self, lifeline: int | None) -> None:
         """Begin to hear signals, on the running loop."""
@@ -84,6 +85,7 @@ class Stop:
         for number in self._signals:
             loop.add_signal_handler(number, self._ask, number)
         if lifeline is not None:
+            self._is_supervised = True
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the supervisor, who decides
             loop.add_reader(lifeline, self._orphaned, lifeline)
 
@@ -100,7 +102,8 @@ class Stop:
             os._exit(128 + number)
         assert self._asked is not None
         self._asked.set()
-        self._say.event("stopping", "running turns finish first; ask again to stop at once")
+        if not self._is_supervised:
+            self._say.event("stopping", "running turns finish first; ask again to stop at once")
 
     def _orphaned(self, lifeline: int) -> None:
         asyncio.get_running_loop().remove_reader(lifeline)

@@ -51,7 +51,7 @@ class Supervisor:
                 time.sleep(POLL_S)
                 self._read_report()
                 if self._signals:
-                    return self._stop(child) if child else 0
+                    return self._stop_for_good(child)
                 code = child.poll() if child else None
                 if code is not None:
                     child = None
@@ -98,6 +98,13 @@ class Supervisor:
             )
             return True
         return self._starts > 1 and code != 0
+
+    def _stop_for_good(self, child: subprocess.Popen[bytes] | None) -> int:
+        self._say.event("stopping", "running turns finish first; ask again to stop at once")
+        code = self._stop(child) if child is not None else 0
+        if code == 0:
+            self._say.event("stopped", "the data stays in the store")
+        return code
 
     def _stop(self, child: subprocess.Popen[bytes]) -> int:
         """Ask it to stop, wait for its running turns; a second signal of ours is passed on and forces it."""

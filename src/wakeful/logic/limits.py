@@ -24,7 +24,7 @@ class Limits:
     cache_bytes_per_object: int = 1_048_576  # rows an awake object keeps in memory
     near_timers: int = 20_000  # timers held in memory, about 10 MB
     near_horizon_ms: int = 300_000  # how far ahead they are held
-    group_commits: int = 2_000  # turns in one physical commit, so that one group stays a few milliseconds
+    group_commits: int = 500  # turns in one physical commit, so that one group stays a few milliseconds
     request_keep_ms: int = 86_400_000  # how long a request key's answer is remembered
     ledger_keep: int = 100  # runs kept per timer name of an object
     ledger_keep_ms: int = 604_800_000  # and for how long: 7 days

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from wakeful.logic.retry import alarm_delay_ms
 from wakeful.runtime.turn import Turn
 from wakeful.values.errors import NoAlarmHandler
+from wakeful.values.runs import run_id
 from wakeful.values.timers import ALARM, Timer
 from wakeful.values.times import instant_ms, to_datetime
 
@@ -54,8 +55,7 @@ class Alarms:
     async def fire(self, activation: "Activation", turn: Turn, timer: Timer) -> None:
         handler = activation.instance.alarm
         if activation.known.takes_info:
-            assert turn.run is not None
-            await handler(AlarmInfo(timer.attempt, to_datetime(timer.nominal_at), turn.run.id))
+            await handler(AlarmInfo(timer.attempt, to_datetime(timer.nominal_at), run_id(timer)))
         else:
             await handler()
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("wakeful.dispatcher")
 
 PAGE = 2_000
+HANDED_OUT = 4
+BACKLOG_MAX = 4_000  # commits on their way to disk before dispatch pauses
 SAFETY_SCAN_MS = 300_000
 
 
@@ -84,8 +86,10 @@ class Dispatcher:
             return
         node, queue = self._node, self._node.queue
         now = node.clock.now()
-        room = node.limits.concurrent_turns - len(queue.running)
-        if node.committer.backlog > 2 * node.limits.group_commits:
+        # Handed out are those that wait for a slot, run, or are on their way to disk: more than may
+        # run at once, so that turns go on while the disk is busy.
+        room = HANDED_OUT * node.limits.concurrent_turns - len(queue.running)
+        if node.committer.backlog > BACKLOG_MAX:
             room = 0  # the disk is behind
         while room > 0:
             timer = queue.pop(now)

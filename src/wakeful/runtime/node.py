@@ -89,6 +89,7 @@ class Node:
         self.state = "new"  # new → up ⇄ down → stopping → stopped
         self.down_because: Unavailable | None = None
         self._seqs: dict[int, int] = {}
+        self._held: set[tuple[int, int]] = set()
         self._interrupted: list[Timer] = []
         self._recovery: asyncio.Task[None] | None = None
 
@@ -127,6 +128,7 @@ class Node:
             except Unavailable as error:
                 log.warning("stopped without releasing the store: %s", error, extra={"code": "node.stop"})
         self.hibernation.stop()
+        self.timer_runs.stop()
         self.deadlines.stop()
         self.awake.clear()
         self.state = "stopped"
@@ -138,6 +140,7 @@ class Node:
         self.dispatcher.stop()
         self.upkeep.stop()
         self.hibernation.stop()
+        self.timer_runs.stop()
         self.deadlines.stop()
         self.committer.kill()
         if self._recovery is not None:
@@ -158,7 +161,12 @@ class Node:
                 )
         await self.join()
         self.epochs = await self.store.claim(self.name, range(SHARDS), now=now)
+        self._held |= set(self.epochs.items())
         self._seqs = {}
+
+    def has_held(self, shard: int, epoch: int) -> bool:
+        """That epoch of the shard was this process's own."""
+        return (shard, epoch) in self._held
 
     async def join(self) -> None:
         """Enter this node in the store, or renew its lease."""

@@ -55,8 +55,8 @@ class State:
 
     def collect(self, turn: Turn) -> None:
         """Put the state among the turn's writes if it changed."""
-        if not turn.state_used or turn.is_reader:
-            return
+        if not turn.state_used or turn.is_reader or self._value is None:
+            return  # None: a savepoint that first touched it was undone, so nothing changed
         try:
             data = encode(fields_of(self._value))
         except BadValue as error:

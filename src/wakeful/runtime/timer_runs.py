@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from wakeful.logic.retry import CRASHES_MAX, platform_delay_ms
 from wakeful.runtime.calls import Call
+from wakeful.runtime.deadlines import Deadlines
 from wakeful.runtime.turn import CURRENT, Turn
 from wakeful.values.commits import Commit, Start
 from wakeful.values.errors import DeadlineExceeded, Fenced, TurnFailed, Unavailable
-from wakeful.values.runs import Entry, Run, Verdict, run_id
+from wakeful.values.runs import Entry, Verdict, run_id
 from wakeful.values.timers import Parked, Timer
-from wakeful.values.times import to_datetime
 
 if TYPE_CHECKING:
     from wakeful.runtime.activation import Activation
@@ -46,6 +46,7 @@ class TimerRuns:
     def __init__(self, node: "Node") -> None:
         self._node = node
         self._owners: dict[str, TimerOwner] = {}
+        self._deadlines = Deadlines(node.clock)
         self._uncounted: Counter[tuple[str, str, str]] = Counter()  # failures of ours in a row, for the backoff
         # A timer that was running when a process died may have killed it: such ones run one at a
         # time, so that three deaths are laid at one door and not at that of everyone beside it.
@@ -54,18 +55,23 @@ class TimerRuns:
     def register(self, owner: TimerOwner) -> None:
         self._owners[owner.prefix] = owner
 
+    def stop(self) -> None:
+        self._deadlines.stop()
+
     def owner_of(self, name: str) -> TimerOwner | None:
-        return self._owners.get(name.partition(":")[0])
+        return self._owners.get(name) or self._owners.get(name.partition(":")[0])
 
     async def run(self, activation: "Activation", timer: Timer) -> None:
         """One attempt of a due timer, to its commit on its way."""
         if not _is_current(activation, timer):
             self._node.skip_timer(timer)
             return
-        crashes = timer.crashes + 1 if timer.started else timer.crashes
+        # Begun and not finished by an owner that is gone; an outage of the store that this process survived is no crash.
+        is_suspect = timer.started != 0 and not self._node.has_held(activation.shard, timer.started)
+        crashes = timer.crashes + is_suspect
         if crashes >= CRASHES_MAX:
             self._park_crashed(activation, timer, crashes)
-        elif timer.started:
+        elif is_suspect:
             async with self._quarantine:
                 await self._attempt(activation, timer, crashes)
                 await activation.settled()
@@ -76,20 +82,22 @@ class TimerRuns:
         node = self._node
         owner = self.owner_of(timer.name)
         assert owner is not None  # the dispatcher leaves unknown names on disk
-        slot = node.slots.take(nested=False)
         token = CURRENT.set(None)
         try:
-            if slot is not None:
-                await slot
             await activation.durable(activation.submit(_start_note(activation, timer, crashes, node.clock.now())))
-            fired_at = node.clock.now()
-            error = await self._fire(activation, owner, timer, fired_at)
+            slot = node.slots.take(nested=False)
+            try:
+                if slot is not None:
+                    await slot
+                fired_at = node.clock.now()
+                error = await self._fire(activation, owner, timer, fired_at)
+            finally:
+                node.slots.give_back(slot)
         except asyncio.CancelledError:
             node.interrupted(timer)
             raise
         finally:
             CURRENT.reset(token)
-            node.slots.give_back(slot)
         if error is not None:
             self._failed(activation, owner, timer, error, fired_at)
 
@@ -103,7 +111,7 @@ class TimerRuns:
         chain = (activation.id,)
         call = Call(timer.name, (), {}, deadline_at=fired_at + owner.deadline_ms, request_key=None, chain=chain)
         call.task = task
-        expiry = node.clock.call_at(call.deadline_at, call.expire)
+        self._deadlines.add(call)
         turn: Turn | None = None
         try:
             if not activation.is_awake:
@@ -111,23 +119,15 @@ class TimerRuns:
                 if not _is_current(activation, timer):
                     node.skip_timer(timer)
                     return None
-            run = Run(
-                run_id(timer),
-                timer.name,
-                to_datetime(timer.nominal_at),
-                to_datetime(fired_at),
-                None,
-                timer.attempt,
-                None,
-            )
-            turn = Turn(activation, chain, call.deadline_at, consumed=timer, run=run)
+            turn = Turn(activation, chain, call.deadline_at, consumed=timer, fired_at=fired_at)
             CURRENT.set(turn)
             await owner.fire(activation, turn, timer)
             if call.cancels:
                 raise asyncio.CancelledError  # its code swallowed the cancellation
             turn.entries = [self._entry(timer, fired_at, "run", None)]
             activation.finish(turn)
-            self._uncounted.pop((*timer.id, timer.name), None)
+            if self._uncounted:
+                self._uncounted.pop((*timer.id, timer.name), None)
             return None
         except asyncio.CancelledError:
             activation.undo(turn)
@@ -152,7 +152,7 @@ class TimerRuns:
             return _too_long(timer, owner) if call.is_expired else error
         finally:
             call.absorb()
-            expiry.cancel()
+            self._deadlines.remove(call)
 
     def _failed(
         self, activation: "Activation", owner: TimerOwner, timer: Timer, error: BaseException, fired_at: int

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from wakeful.values.commits import USER, Commit, Remembered, Slot
 from wakeful.values.errors import ReadOnly, TurnOver
 from wakeful.values.ids import ObjectId
-from wakeful.values.runs import Entry, Run
+from wakeful.values.runs import Entry, Run, run_id
 from wakeful.values.timers import Parked, Timer
+from wakeful.values.times import to_datetime
 
 if TYPE_CHECKING:
     from wakeful.runtime.activation import Activation
@@ -62,12 +63,12 @@ class Turn:
         "consumed",
         "deadline_at",
         "entries",
+        "fired_at",
         "is_over",
         "is_reader",
         "parks",
         "refused",
         "remember",
-        "run",
         "saved",
         "state_copy",
         "state_used",
@@ -85,14 +86,14 @@ class Turn:
         *,
         is_reader: bool = False,
         consumed: Timer | None = None,
-        run: Run | None = None,
+        fired_at: int = 0,
     ) -> None:
         self.activation = activation
         self.chain = chain  # the objects whose turns led to this one, itself last
         self.deadline_at = deadline_at
         self.is_reader = is_reader
         self.consumed = consumed  # the due timer that this turn is
-        self.run = run
+        self.fired_at = fired_at
         self.is_over = False
         self.commits = 0  # durable points so far
         self.writes: dict[Slot, bytes | None] = {}
@@ -126,6 +127,15 @@ class Turn:
     def is_clean(self) -> bool:
         """There is nothing to commit."""
         return not (self.writes or self.timers or self.wiped or self.entries or self.unparks or self.remember)
+
+    @property
+    def run(self) -> Run | None:
+        """The attempt that this turn is, for the object's code; None in a call."""
+        timer = self.consumed
+        if timer is None:
+            return None
+        nominal_at, fired_at = to_datetime(timer.nominal_at), to_datetime(self.fired_at)
+        return Run(run_id(timer), timer.name, nominal_at, fired_at, None, timer.attempt, None)
 
     def set_timer(self, timer: Timer) -> None:
         self.timers[timer.name] = timer

@@ -166,13 +166,14 @@ def _check_ledger(here: Found) -> None:
 def check_queue(node: Node, timers: Iterable[Timer]) -> None:
     """What the node holds in memory is exactly what the disk has up to the queue's edge."""
     queue = node.queue
-    held = {_short(timer) for timer in [*queue._current.values(), *queue._out.values()]}
+    held = {_short(timer) for timer in queue._current.values()}
+    # A timer that was handed out stays out when the edge moves back over it.
+    out = {_short(timer) for timer in queue._out.values() if timer.sort_key <= queue.edge}
     due = {_short(timer) for timer in timers if timer.sort_key <= queue.edge and shard_of(timer.id) in node.epochs}
-    extra = {short for short in held if short[1] > queue.edge}
-    if held - extra != due:
+    if held | out != due:
         raise Violation(
-            f"timers in memory and on disk differ up to {queue.edge}: only memory {sorted(held - extra - due)}, "
-            f"only disk {sorted(due - held)}"
+            f"timers in memory and on disk differ up to {queue.edge}: only memory {sorted((held | out) - due)}, "
+            f"only disk {sorted(due - held - out)}"
         )
 
 
@@ -183,15 +184,18 @@ def check_quiet(found: dict[str, Found], now: int) -> None:
             raise Violation(f"{here.key}: overdue by {now - here.alarm.due_at} ms after a long quiet time")
 
 
-def check_order(entries: Iterable[Entry], keys: Iterable[str]) -> None:
-    """Alarms that were all overdue when the node came back began in the order of their due times."""
+def check_order(entries: Iterable[Entry], keys: Iterable[str], begun: list[str] | None) -> None:
+    """Alarms that were all overdue when the node came back began in the order of their due times (`begun`: as seen)."""
     wanted = set(keys)
     runs = [entry for entry in entries if entry.id.key in wanted and entry.verdict == "run"]
     if {entry.id.key for entry in runs} != wanted:
         raise Violation(f"overdue alarms that never ran: {sorted(wanted - {entry.id.key for entry in runs})}")
-    fired = [entry.fired_at for entry in sorted(runs, key=lambda entry: entry.nominal_at)]
+    runs.sort(key=lambda entry: entry.nominal_at)
+    fired = [entry.fired_at for entry in runs]
     if fired != sorted(fired):
         raise Violation(f"overdue alarms began out of order: {fired}")
+    if begun is not None and begun != [entry.id.key for entry in runs]:
+        raise Violation(f"overdue alarms began as {begun}, not as {[entry.id.key for entry in runs]}")
 
 
 def _short(timer: Timer) -> tuple[ObjectId, tuple[int, int, int], str, int]:

@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import Any, ClassVar
 
 from wakeful.app import App
+from wakeful.logic.retry import CRASHES_MAX
 from wakeful.objects import DurableObject
 from wakeful.runtime.alarms import AlarmInfo
 from wakeful.runtime.context import Context
@@ -41,6 +42,8 @@ class Witness:
     trace: list[str] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
     running: Counter[tuple[int, str]] = field(default_factory=Counter)  # turns under way, by life and key
+    kills: Counter[str] = field(default_factory=Counter)  # how often a run killed its process
+    begun: list[str] = field(default_factory=list)  # keys of alarms in the order in which their handlers began
     is_mended: bool = False  # alarms that always fail succeed from now on
     wakes_fail: float = 0.0  # how likely `on_wake` of a moody object raises
 
@@ -160,6 +163,7 @@ class Account(DurableObject):
             key, witness, storage = self.ctx.key, self.witness, self.storage
             scheduled_at = from_datetime(info.scheduled_at)
             witness.note(f"{key} alarm {info.run_id} of {scheduled_at} attempt {info.retry_count}")
+            witness.begun.append(key)
             wanted = await storage.get("wanted")
             if scheduled_at != wanted:
                 witness.complain(f"{key}: the alarm that was set for {wanted} says it is of {scheduled_at}")
@@ -175,6 +179,9 @@ class Account(DurableObject):
             if again:
                 await self._arm(timedelta(seconds=0 if again % 2 else 600), again - 1)
             if self.mood == "killer" and not witness.is_mended:
+                witness.kills[info.run_id] += 1
+                if witness.kills[info.run_id] > CRASHES_MAX:
+                    witness.complain(f"{key}: one alarm killed its process {witness.kills[info.run_id]} times")
                 witness.kill()
                 await asyncio.sleep(1)
             if self.mood == "slow":

@@ -26,7 +26,6 @@ _SETTINGS = (
     "SET enable_seqscan = off",
     "SET enable_hashjoin = off",
     "SET enable_mergejoin = off",
-    "SET statement_timeout = 0",
 )
 # An acknowledged write is on disk, whatever the server's default is.
 _DURABLE = """SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit')
@@ -63,7 +62,7 @@ class Wire:
         except (asyncpg.exceptions.ClientConfigurationError, ValueError) as error:
             raise BadUrl(f"{where}: {_line(error)}") from None
         except asyncpg.InvalidAuthorizationSpecificationError as error:
-            raise StoreDown(f"{where} lets us not in: {_line(error)}", code="store.auth") from None
+            raise StoreDown(f"{where} refuses us: {_line(error)}", code="store.auth") from None
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
             raise StoreDown(f"{where} can't be reached: {_line(error)}") from None
         wire = cls(connection, where, False)

@@ -22,7 +22,7 @@ from wakeful.values.runs import Entry
 from wakeful.values.timers import Parked, Timer, TimerKey
 
 # About 5 ms of rows: more than that would hold up the loop and goes to the writer thread whole.
-BULK_ROWS = 2000
+BULK_ROWS = 4000
 # Timers are flattened into parameters this many at a time, so that a million don't sit in memory twice.
 INSERT_ROWS = 4096
 

@@ -78,11 +78,12 @@ class FenceSuite(Harness):
     async def test_a_release_keeps_the_epoch_and_gives_up_only_what_is_still_owned_at_it(self) -> None:
         store = await self.open_store()
         taken = await store.claim("node-b", [2], now=NOW)
-        await store.release(NODE, {1: self.epochs[1], 2: taken[2], 3: self.epochs[3] + 7})
+        await store.release(NODE, {1: self.epochs[1], 2: taken[2], 3: self.epochs[3] + 7, 4: self.epochs[4] - 1})
         owners = await store.owners()
         assert owners[1] == ShardRow(1, None, self.epochs[1])
         assert owners[2] == ShardRow(2, "node-b", taken[2])
         assert owners[3] == ShardRow(3, NODE, self.epochs[3])
+        assert owners[4] == ShardRow(4, NODE, self.epochs[4])
         assert (await store.claim(NODE, [1], now=NOW))[1] == self.epochs[1] + 1
 
     def assert_fenced(self, outcome: Outcome, id: ObjectId, epoch: int) -> None:

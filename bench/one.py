@@ -1,0 +1,85 @@
+"""One work, once, in this process: `python -m bench.one WORK --store URL --json`."""
+
+import argparse
+import asyncio
+import cProfile
+import importlib
+import pstats
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import msgspec
+
+from bench import recovery, scale
+from bench.measures import Measure
+from bench.sizes import FORMS, Sizes
+
+WORKS = ("schedule", "fire", "lateness", "calls", "wake", "scale", "recovery")
+PEERS = ("apscheduler", "huey", "dbos", "pgqueuer")
+
+# Helper processes of a work: they take a count and report in their own way.
+ROLES: dict[str, Callable[[str, int], Coroutine[Any, Any, None]]] = {
+    "fill": scale.fill,
+    "victim": recovery.victim,
+    "heir": recovery.heir,
+}
+
+
+def work(name: str) -> Callable[[str, Sizes], Awaitable[list[Measure]]]:
+    """The coroutine function that does it."""
+    module = "bench.peers." + name.removeprefix("peer:") if name.startswith("peer:") else f"bench.{name}"
+    found: Callable[[str, Sizes], Awaitable[list[Measure]]] = importlib.import_module(module).run
+    return found
+
+
+def main() -> None:
+    options = _options()
+    if options.work in ROLES:
+        _run(ROLES[options.work](options.store, options.count))
+        return
+    sizes = FORMS[options.form].but(options.size)
+    profile = cProfile.Profile() if options.profile else None
+
+    async def measured() -> list[Measure]:
+        if profile is not None:
+            profile.enable()
+        try:
+            return await work(options.work)(options.store, sizes)
+        finally:
+            if profile is not None:
+                profile.disable()
+
+    measures = _run(measured())
+    if options.json:
+        sys.stdout.write(msgspec.json.encode(measures).decode() + "\n")
+    else:
+        for measure in measures:
+            print(f"{measure.name:24} {measure.value:14,.1f} {measure.unit:6} {measure.note}")
+    if profile is not None:
+        pstats.Stats(profile, stream=sys.stdout).sort_stats("tottime").print_stats(options.profile)
+
+
+def _run(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(coroutine)
+    return uvloop.run(coroutine)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.one", description=__doc__)
+    names = [*WORKS, "machine", *[f"peer:{peer}" for peer in PEERS], *ROLES]
+    parser.add_argument("work", choices=names)
+    parser.add_argument("--store", required=True, help="memory:, sqlite:PATH or postgresql://… of a store that is empty")
+    parser.add_argument("--form", choices=sorted(FORMS), default="short")
+    parser.add_argument("--size", action="append", default=[], metavar="NAME=N", help="change a count of the form")
+    parser.add_argument("--count", type=int, default=0, help="for the helper roles")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--profile", type=int, default=0, metavar="LINES", help="print what cost most by own time")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,629 @@
+"""Layer 5. Does everything still hold when the process, the disk and the luck are as bad as they can be?
+
+How Wakeful tests itself. One seed is one deployment's life in virtual time: clients call objects while
+the process is killed, the store goes away for seconds or hours, commits fail before, after or long
+after they were sent, shards are stolen, and objects are put to sleep. `invariants.py` says what must
+hold right after every recovery and again later. On the memory store a seed replays exactly.
+
+    python -m wakeful.testing.simulation --seeds 1000 --from 0
+    python -m wakeful.testing.simulation --probe 17        one fixed workload, killed at its 17th trip to the store
+"""
+
+import argparse
+import asyncio
+import logging
+import random
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from wakeful.logic.limits import Limits
+from wakeful.runtime import dispatcher
+from wakeful.store import Disk, MemoryStore, Store
+from wakeful.store.protocol import Outcome, Query, Range
+from wakeful.testing.invariants import (
+    CLASS,
+    EVERYTHING,
+    Journal,
+    Violation,
+    check_order,
+    check_promises,
+    check_queue,
+    check_quiet,
+    look,
+)
+from wakeful.testing.timewarp import Timewarp
+from wakeful.testing.workload import Bang, WakeBang, Witness, make_app
+from wakeful.testing.world import World
+from wakeful.values.commits import USER, Commit, Loaded
+from wakeful.values.errors import Conflict, DeadlineExceeded, OutcomeUnknown, Unavailable
+from wakeful.values.ids import ObjectId, shard_of
+from wakeful.values.timers import Timer, TimerKey
+
+MOODS = ("steady", "flaky", "slow", "doomed", "moody", "killer")
+TROUBLES = {
+    "none": 30,
+    "crash": 8,
+    "crash soon": 14,
+    "fail before": 6,
+    "fail after": 6,
+    "fail late": 8,
+    "outage": 5,
+    "long outage": 1,
+    "restart": 5,
+    "sleep": 8,
+    "steal": 4,
+}
+CALLS = {
+    "add": 24,
+    "keyed": 12,
+    "fail": 10,
+    "commit_then_fail": 6,
+    "savepoint": 6,
+    "touch": 4,
+    "transfer": 8,
+    "arm": 24,
+    "disarm": 3,
+    "peek": 14,
+    "hurried": 4,
+}
+PROBES_MAX = 60_000  # more trips to the store than any seed needs: something runs in circles
+QUIET_S = 4 * 3600  # longer than every retry, re-arm and delay of the workload together
+
+
+@dataclass(frozen=True)
+class Report:
+    """What became of one seed that held."""
+
+    seed: int
+    trace: str  # a hash of everything that happened, in order
+    calls: int
+    probes: int
+    deaths: int
+    runs: int
+
+
+class SlowDisk(MemoryStore):
+    """A memory store whose verbs take virtual time, and whose commits can arrive after all hope was given up."""
+
+    def __init__(self, disk: Disk, dice: random.Random, warp: Timewarp) -> None:
+        super().__init__(disk)
+        self._dice = dice
+        self._warp = warp
+        self.late = 0  # that many commits from now on are reported as unknown, and arrive later
+        self._stragglers: set[asyncio.Task[None]] = set()
+
+    async def commit(self, node: str, commits: Sequence[Commit]) -> list[Outcome]:
+        if self.late:
+            self.late -= 1
+            task = asyncio.get_running_loop().create_task(self._straggle(node, commits))
+            self._stragglers.add(task)
+            raise OutcomeUnknown("the connection broke while committing (the simulation says so)")
+        await self._pause()
+        outcomes = await super().commit(node, commits)
+        await self._pause()
+        return outcomes
+
+    async def load(self, ids: Sequence[ObjectId]) -> list[Loaded]:
+        await self._pause()
+        found = await super().load(ids)
+        await self._pause()
+        return found
+
+    async def read(self, id: ObjectId, space: int, keys: Sequence[str]) -> dict[str, bytes]:
+        await self._pause()
+        return await super().read(id, space, keys)
+
+    async def scan(self, id: ObjectId, space: int, range: Range) -> list[tuple[str, bytes]]:
+        await self._pause()
+        return await super().scan(id, space, range)
+
+    async def timers(
+        self, shards: Sequence[int], *, after: TimerKey | None, until: int, limit: int
+    ) -> tuple[list[Timer], bool]:
+        await self._pause()
+        found = await super().timers(shards, after=after, until=until, limit=limit)
+        await self._pause()
+        return found
+
+    async def _pause(self) -> None:
+        await self._warp.sleep(self._dice.choice((0, 0, 1, 3, 15)))
+
+    async def _straggle(self, node: str, commits: Sequence[Commit]) -> None:
+        """The commit reaches the disk whatever became of its sender; only the epoch can stop it."""
+        await self._warp.sleep(self._dice.choice((1, 20, 60, 400, 3_000)))
+        for commit in commits:
+            self._apply(node, commit)
+
+
+class SimulatedWorld(World):
+    """A world that may have a slow disk."""
+
+    slow: random.Random | None = None
+
+    @property
+    def is_dead(self) -> bool:
+        return self._node is None
+
+    @property
+    def disk(self) -> Store | None:
+        return self._store.inner if self._store is not None else None
+
+    def now_ms(self) -> int:
+        return self._warp.now()
+
+    def _open_disk(self) -> Store:
+        if self.slow is None:
+            return super()._open_disk()
+        return SlowDisk(self._disk, self.slow, self._warp)
+
+
+class Simulation:
+    """One seed: its world, its clients, its troubles."""
+
+    def __init__(self, seed: int, *, url: str = "memory:", crash_at: int | None = None, is_calm: bool = False) -> None:
+        self.seed = seed
+        self.dice = dice = random.Random(seed)
+        self.journal = Journal()
+        self.witness = Witness(random.Random(seed + 1))
+        self.is_calm = is_calm  # no troubles but the crash that was asked for
+        self._crash_in = crash_at
+        self._clients: set[asyncio.Task[None]] = set()
+        self._tokens = 0
+        self._shadow: asyncio.Task[None] | None = None
+        self._is_paranoid = not is_calm and dice.random() < 0.25
+        self._page = dispatcher.PAGE if is_calm else dice.choice((2, 3, dispatcher.PAGE))
+        app, self.cls = make_app(self.witness)
+        self.world = SimulatedWorld(
+            app, store=url, seed=seed, sleep_after_turn=self._is_paranoid, limits=self._limits(is_calm)
+        )
+        if url == "memory:" and not is_calm and dice.random() < 0.6:
+            self.world.slow = random.Random(seed + 2)
+        moods = MOODS if is_calm else [*dice.sample(MOODS[:-1], 3), *(["killer"] if dice.random() < 0.3 else [])]
+        self.keys = [f"{mood}-{number}" for mood in moods for number in range(1 if mood == "killer" else 2)]
+        self.witness.wakes_fail = 0.0 if is_calm else dice.choice((0.0, 0.3))
+        self.witness.now = self.world.now_ms
+        self.witness.kill = self._kill
+
+    def _limits(self, is_calm: bool) -> Limits:
+        roomy = Limits(ledger_keep=1_000_000, ledger_keep_ms=10**12)
+        if is_calm or self.dice.random() < 0.3:
+            return roomy
+        pick = self.dice.choice
+        return Limits(
+            ledger_keep=1_000_000,
+            ledger_keep_ms=10**12,
+            awake_objects=pick((1, 3, 1000)),
+            concurrent_turns=pick((1, 2, 1000)),
+            mailbox=pick((2, 1000)),
+            cache_bytes_per_object=pick((1, 300, 1_000_000)),
+            near_timers=pick((1, 2, 4, 1000)),
+            near_horizon_ms=pick((1, 10_000, 300_000)),
+            group_commits=pick((1, 2, 1000)),
+        )
+
+    async def run(self) -> Report:
+        """Live through it; `Violation` says what did not hold."""
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self._heard)
+        page, dispatcher.PAGE = dispatcher.PAGE, self._page
+        self.world.faults.on_probe = self._probed
+        try:
+            async with self.world:
+                if self.is_calm:
+                    await self._fixed_workload()
+                else:
+                    for _ in range(self.dice.randint(6, 18)):
+                        await self._step()
+                await self._finish()
+                found = await look(self.world.store)
+        finally:
+            dispatcher.PAGE = page
+            for task in self._clients:
+                task.cancel()
+        return Report(
+            seed=self.seed,
+            trace=blake2b("\n".join(self.witness.trace).encode(), digest_size=12).hexdigest(),
+            calls=self._tokens,
+            probes=self.world.faults.probes,
+            deaths=self.witness.deaths,
+            runs=sum(len(here.entries) for here in found.values()),
+        )
+
+    # what happens
+
+    async def _step(self) -> None:
+        """Some calls, some trouble, some time."""
+        self._burst()
+        kinds = list(TROUBLES)
+        trouble = self.dice.choices(kinds, [TROUBLES[kind] for kind in kinds])[0]
+        self.witness.note(f"trouble: {trouble}")
+        await self._make(trouble)
+        await asyncio.sleep(self.dice.choice((0, 0.001, 0.02, 0.5, 5, 90, 900)))
+        if self.world.is_dead:
+            await self._recover()
+        elif self.dice.random() < 0.3:
+            await self._check()
+
+    async def _make(self, trouble: str) -> None:
+        world, dice = self.world, self.dice
+        if trouble == "crash":
+            await self._sleep_a_little()
+            self._kill()
+        elif trouble == "crash soon":
+            self._crash_in = dice.randint(1, 25)
+        elif trouble in ("fail before", "fail after"):
+            for number in range(dice.choice((1, 1, 3, 6))):
+                world.faults.fail_commit(
+                    number * 2 + dice.randint(0, 1), when="before" if trouble == "fail before" else "after"
+                )
+        elif trouble == "fail late" and isinstance(world.disk, SlowDisk):
+            world.disk.late = dice.choice((1, 1, 2, 4))
+        elif trouble in ("outage", "long outage"):
+            await self._sleep_a_little()
+            world.faults.is_down = True
+            self._burst()
+            await asyncio.sleep(dice.choice((0.01, 1, 30)) if trouble == "outage" else 3600)
+            world.faults.is_down = False
+        elif trouble == "restart" and not world.is_dead:
+            await self._sleep_a_little()
+            await self._recover()
+        elif trouble == "sleep" and not world.is_dead:
+            world.node.hibernation.sleep_all()
+        elif trouble == "steal" and not world.is_dead:
+            await self._steal()
+
+    async def _steal(self) -> None:
+        """Another process claims an object's shard: from then on nothing this node does to it counts."""
+        key = self.dice.choice(self.keys)
+        shard = shard_of(ObjectId(CLASS, key))
+        await self.world.store.claim("thief", [shard], now=self.world.now_ms())
+        before = await self._rows_of_shard(shard)
+        for _ in range(4):
+            self._call(key)
+            await self._sleep_a_little()
+        await asyncio.sleep(self.dice.choice((0, 5)))
+        if self.world.is_dead or not all(
+            row.owner == "thief" for row in await self.world.store.owners() if row.shard == shard
+        ):
+            return  # the node lost its store meanwhile and claimed everything anew, as it may
+        if await self._rows_of_shard(shard) != before:
+            raise Violation(f"shard {shard} was written by a node that had lost it")
+        await self._recover()
+
+    async def _rows_of_shard(self, shard: int) -> list[Any]:
+        store = self.world.store
+        ids = [ObjectId(CLASS, key) for key in self.keys if shard_of(ObjectId(CLASS, key)) == shard]
+        return [await store.scan(id, USER, Range()) for id in ids] + [
+            timer for timer in await store.find_timers(Query(limit=EVERYTHING)) if timer.id in ids
+        ]
+
+    async def _fixed_workload(self) -> None:
+        """The same calls in the same order whatever fails: every kind of call and alarm, with and without company."""
+        for kind in ("arm", *CALLS):
+            for key in self.keys:
+                self._call(key, kind)
+            await asyncio.sleep(1)
+            if self.world.is_dead:
+                await self._recover()
+            if kind == "savepoint":
+                self.world.node.hibernation.sleep_all()
+        await asyncio.sleep(30)
+
+    async def _finish(self) -> None:
+        """No more trouble: everything owed is paid, in order, and nothing more."""
+        world = self.world
+        world.faults.fail_commits.clear()
+        self._crash_in = None
+        await self._recover_until_quiet()
+        while self._clients:
+            await asyncio.wait(self._clients)
+            await self._recover_until_quiet()
+        await self._check()
+        await asyncio.sleep(QUIET_S)
+        await self._recover_until_quiet()
+        await asyncio.sleep(QUIET_S)
+        check_quiet(await self._check(), world.now_ms())
+        self.witness.is_mended = True
+        for parked in await world.parked():
+            found = (await look(world.store))[parked.timer.id.key]
+            if found.alarm is None and found.rows.get("wanted") == parked.timer.nominal_at:
+                try:
+                    await world.node.redrive(parked)
+                except Conflict:
+                    continue  # another parked setting of it was redriven first
+                await asyncio.sleep(QUIET_S)
+                if (await look(world.store))[parked.timer.id.key].rows.get("wanted") is not None:
+                    raise Violation(f"{parked.timer.id}: redriven and mended, and still not run")
+        await self._check_order()
+
+    async def _check_order(self) -> None:
+        """Alarms of many objects fall due while nobody is there; they run in order when somebody is."""
+        keys = [f"steady-beacon-{number}" for number in range(6)]
+        for key in self.dice.sample(keys, len(keys)):
+            token = self._token(key)
+            await self.world.get(self.cls, key).arm(token, 1, self.dice.randint(1, 60) * 1000 + len(token), 0)
+            self.journal.ack(key, token)
+        self._kill()
+        self.witness.begun.clear()
+        await self._recover(after=7200)
+        await asyncio.sleep(60)
+        found = await self._check()
+        is_exact = self.world.slow is None and isinstance(self.world.disk, MemoryStore)
+        entries = [entry for key in keys for entry in found[key].entries]
+        check_order(entries, keys, self.witness.begun if is_exact else None)
+
+    # calls
+
+    def _burst(self) -> None:
+        for _ in range(self.dice.choice((0, 1, 2, 3, 6))):
+            self._call(self.dice.choice(self.keys))
+
+    def _call(self, key: str, kind: str | None = None) -> None:
+        """Let a client call the object, and write down what it is told."""
+        kinds = list(CALLS)
+        kind = kind or self.dice.choices(kinds, [CALLS[kind] for kind in kinds])[0]
+        token = self._token(key)
+        amount = self.dice.randint(1, 9)
+        pause = self.dice.choice((0.0, 0.0, 0.002, 1.0))
+        if kind in ("commit_then_fail", "savepoint"):
+            self.journal.issue(key, f"{token}!")
+        body: Coroutine[Any, Any, None]
+        if kind in ("keyed", "transfer"):
+            other = self.dice.choice([other for other in self.keys if other != key])
+            body = self._keyed(kind, key, token, amount, other)
+        elif kind == "peek":
+            body = self._peek(key, pause)
+        else:
+            body = self._once(kind, key, token, amount, pause, self.dice.choice((0, 1_500, 600_000, 5_000_000)))
+        task = asyncio.get_running_loop().create_task(self._guarded(body, f"{kind} {key} {token}"))
+        self._clients.add(task)
+        task.add_done_callback(self._clients.discard)
+
+    def _token(self, key: str) -> str:
+        self._tokens += 1
+        token = f"t{self._tokens}"
+        self.journal.issue(key, token)
+        return token
+
+    async def _guarded(self, body: Coroutine[Any, Any, None], what: str) -> None:
+        try:
+            await body
+        except (Unavailable, DeadlineExceeded) as error:
+            self.witness.note(f"{what}: {type(error).__name__}")
+        except Violation as violation:
+            self.witness.complain(str(violation))
+        except Exception as error:
+            self.witness.complain(f"{what} was told {type(error).__name__}: {error}")
+        else:
+            self.witness.note(f"{what}: answered")
+
+    async def _once(self, kind: str, key: str, token: str, amount: int, pause: float, delay_ms: int) -> None:
+        """A call that is not repeated: what it is told is all it will ever know."""
+        journal = self.journal
+        stub: Any = self.world.get(self.cls, key, deadline="500ms" if kind == "hurried" else "60s")
+        try:
+            if kind == "arm":
+                await stub.arm(token, amount, delay_ms, 0 if key.startswith("killer") else self.dice.choice((0, 0, 3)))
+            elif kind == "add":
+                await stub.add(token, amount, pause)
+            elif kind == "hurried":
+                await stub.add(token, amount, 1.0)
+            elif kind == "fail":
+                await stub.fail(token, amount, pause)
+            elif kind == "touch":
+                journal.refuse(key, token)
+                await stub.touch(token)
+                return
+            else:
+                await getattr(stub, kind)(token, amount)
+        except WakeBang:
+            journal.refuse(key, token, f"{token}!")
+            return
+        except Bang:
+            if kind == "commit_then_fail":
+                journal.ack(key, token)
+            else:
+                journal.refuse(key, token)
+            journal.refuse(key, f"{token}!")
+        else:
+            journal.ack(key, token)
+            journal.refuse(key, f"{token}!")
+        if token in journal.acked.get(key, ()):
+            await self._look_for(key, [token])
+
+    async def _keyed(self, kind: str, key: str, token: str, amount: int, other: str) -> None:
+        """A call that is repeated under a request key until it is answered, and then once more."""
+        journal = self.journal
+        if kind == "transfer":
+            journal.issue(other, token)
+            journal.gifts[token] = (key, other)
+        for tries in range(12):
+            stub: Any = self.world.get(self.cls, key, request_key=f"{kind}-{token}")
+            try:
+                if kind == "transfer":
+                    answer = await stub.transfer(token, amount, other)
+                else:
+                    answer = await stub.add(token, amount)
+            except (Unavailable, DeadlineExceeded, WakeBang):
+                await asyncio.sleep(0.1 * 3**tries)
+                continue
+            journal.ack(key, token)
+            if journal.answers.setdefault(f"{kind}-{token}", answer) != answer:
+                raise Violation(
+                    f"{key}: request key {token} answered {answer}, and {journal.answers[f'{kind}-{token}']} before"
+                )
+            await self._look_for(key, [token])
+            if tries % 2:
+                return
+
+    async def _peek(self, key: str, pause: float) -> None:
+        """What a reader says is on disk: it counts as acknowledged."""
+        try:
+            count, tokens = await self.world.get(self.cls, key).peek(pause)
+        except WakeBang:
+            return
+        self.journal.ack(key, *tokens)
+        await self._look_for(key, tokens, count)
+
+    async def _look_for(self, key: str, tokens: Sequence[str], count: int = 0) -> None:
+        """No answer leaves before what it rests on is on disk."""
+        if self.world.disk is None:
+            return
+        try:
+            rows = await self.world.store.scan(ObjectId(CLASS, key), USER, Range("op:", "op;"))
+        except Unavailable:
+            return  # closed for the moment; the check after the restart will see
+        there = {name.removeprefix("op:") for name, _ in rows}
+        if not there.issuperset(tokens) or len(there) < count:
+            raise Violation(f"{key}: answered before it was on disk: {sorted(set(tokens) - there)}")
+
+    # dying and coming back
+
+    def _probed(self, name: str, number: int) -> None:
+        self.witness.note(name)
+        if self._crash_in is not None:
+            self._crash_in -= 1
+            if self._crash_in <= 0:
+                self._crash_in = None
+                self._kill()
+        if number > PROBES_MAX and not self.witness.complaints:
+            self.witness.complain(f"{number} trips to the store: it runs in circles")
+            self._kill()
+
+    def _kill(self) -> None:
+        if not self.world.is_dead:
+            self.witness.note("dies")
+            self.witness.deaths += 1
+            self.world.kill()
+
+    async def _recover(self, after: float | None = None) -> None:
+        """Come back (from the dead, or after a clean stop), and find everything in order."""
+        self.world.faults.is_down = False
+        wait = self.dice.choice((0, 0, 2, 7200)) if after is None else after
+        while True:
+            self.witness.life += 1
+            try:
+                await self.world.restart(after=wait or None)
+            except Unavailable:
+                if not self.world.is_dead:
+                    raise
+                continue  # killed again while it started
+            break
+        self.witness.note("is back")
+        await self._check()
+
+    async def _recover_until_quiet(self) -> None:
+        """Restart as often as something still kills the process, which can't be often."""
+        for _ in range(40):
+            if self.witness.complaints:
+                raise Violation(self.witness.complaints[0])
+            if self.world.is_dead:
+                await self._recover()
+            await asyncio.sleep(120)
+            if not self.world.is_dead:
+                return
+        raise Violation("the process is killed again and again, and nothing is parked for it")
+
+    async def _check(self) -> dict[str, Any]:
+        world = self.world
+        if not isinstance(world.disk, MemoryStore):
+            await world.settle()  # reads of a real store are not one instant, so let nothing move meanwhile
+        if world.is_dead:
+            return {}
+        found = await look(world.store)
+        check_promises(found, self.journal, self.witness)
+        if not world.is_dead and world.node.state == "up" and not world.node.committer.backlog:
+            check_queue(world.node, await world.store.find_timers(Query(limit=EVERYTHING)))
+        return found
+
+    async def _sleep_a_little(self) -> None:
+        await asyncio.sleep(self.dice.choice((0, 0, 0.001, 0.01, 0.1, 2)))
+
+    def _heard(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        self.witness.complain(f"unheard: {context.get('message')}: {context.get('exception')!r}")
+
+
+@asynccontextmanager
+async def _quietly() -> AsyncIterator[None]:
+    """The node's warnings are expected here by the thousand."""
+    logger = logging.getLogger("wakeful")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def run_seed(seed: int, *, store: str = "memory") -> Report:
+    """Simulate one seed to its end; `Violation` if a promise broke."""
+    return _run(seed, store)
+
+
+def run_probe(probe: int | None = None, *, store: str = "memory") -> Report:
+    """The fixed workload, killed at that trip to the store (None: not at all)."""
+    return _run(0, store, crash_at=probe, is_calm=True)
+
+
+def _run(seed: int, store: str, **options: Any) -> Report:
+    async def inside(url: str) -> Report:
+        async with _quietly():
+            return await Simulation(seed, url=url, **options).run()
+
+    if store == "memory":
+        return asyncio.run(inside("memory:"))
+    with tempfile.TemporaryDirectory(prefix="wakeful-sim-") as folder:
+        return asyncio.run(inside(f"sqlite:{folder}/sim.db"))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run many seeds, and the fixed workload with a crash at each of its probes; 1 when any failed."""
+    parser = argparse.ArgumentParser(prog="python -m wakeful.testing.simulation", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=200, help="how many")
+    parser.add_argument("--from", dest="first", type=int, default=0, help="the first of them")
+    parser.add_argument("--store", choices=("memory", "sqlite"), default="memory")
+    parser.add_argument("--probe", type=int, help="only the fixed workload, killed at this probe")
+    given = parser.parse_args(arguments)
+    began, failed = time.monotonic(), 0
+    if given.probe is not None:
+        print(run_probe(given.probe, store=given.store))
+        return 0
+    if given.seeds > 1:
+        probes = run_probe(store=given.store).probes
+        for probe in range(1, probes + 1):
+            try:
+                run_probe(probe, store=given.store)
+            except Violation as violation:
+                failed += 1
+                print(f"\nprobe {probe}: {violation}\n  replay: python -m wakeful.testing.simulation --probe {probe}")
+            _progress(f"probe {probe} of {probes}", failed, began)
+    for seed in range(given.first, given.first + given.seeds):
+        try:
+            run_seed(seed, store=given.store)
+        except Violation as violation:
+            failed += 1
+            print(f"\n{failure(seed, violation, given.store)}")
+        _progress(f"seed {seed}, {seed - given.first + 1} of {given.seeds}", failed, began)
+    print()
+    return 1 if failed else 0
+
+
+def failure(seed: int, violation: BaseException, store: str = "memory") -> str:
+    """What to print when a seed fails: what broke, and how to see it again."""
+    more = "" if store == "memory" else f" --store {store}"
+    command = f"python -m wakeful.testing.simulation --seeds 1 --from {seed}{more}"
+    return f"seed {seed}: {violation}\n  replay: make sim SEEDS=1 FROM={seed}   (or: {command})"
+
+
+def _progress(where: str, failed: int, began: float) -> None:
+    print(f"\r{where}: {failed} failed, {time.monotonic() - began:.0f} s ", end="", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
