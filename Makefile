@@ -44,10 +44,12 @@ sim: $(STAMP) ## Simulate SEEDS=1000 worlds with crashes and outages
 live: $(STAMP) ## The long live tests: real processes killed a hundred times
 	WAKEFUL_LIVE=1 $(BIN)/python -m pytest tests/live
 
-bench: $(STAMP) ## Measure, the short form
+bench: $(STAMP) ## Measure, the short form, beside other libraries
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,bench]'
 	$(BIN)/python -m bench
 
 bench-full: $(STAMP) ## Measure all of performance.md
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,bench]'
 	$(BIN)/python -m bench --full
 
 clean: ## Remove what the targets made; the demo's data too

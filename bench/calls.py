@@ -20,9 +20,7 @@ async def run(url: str, sizes: Sizes) -> list[Measure]:
     return measures
 
 
-async def _calls(
-    app: App, cls: type[Bench], name: str, method: str, count: int, callers: int, objects: int
-) -> Measure:
+async def _calls(app: App, cls: type[Bench], name: str, method: str, count: int, callers: int, objects: int) -> Measure:
     async def one(number: int) -> None:
         await getattr(app.get(cls, f"c{number % objects}"), method)()
 

@@ -1,5 +1,6 @@
 """What is a number of a run, and how are several of them one?"""
 
+import asyncio
 import math
 import statistics
 import time
@@ -16,6 +17,7 @@ class Measure(Struct, frozen=True):
     value: float
     unit: str  # "/s" is better when more; everything else when less
     note: str = ""
+    cpu_us: float = 0.0  # of this process for each, where that means something: steadier than time on a busy machine
 
 
 def percentile(values: Sequence[float], part: float) -> float:
@@ -34,24 +36,24 @@ def is_better_when_more(unit: str) -> bool:
 
 async def rate(name: str, count: int, callers: int, one: Callable[[int], Awaitable[Any]], *, note: str = "") -> Measure:
     """How many a second, when `callers` at once each do the next one as soon as theirs is answered."""
-    import asyncio
-
     numbers = iter(range(count))
 
     async def caller() -> None:
         for number in numbers:
             await one(number)
 
-    began = time.perf_counter()
+    began, used = time.perf_counter(), time.process_time()
     await asyncio.gather(*[caller() for _ in range(callers)])
-    return Measure(name, count / (time.perf_counter() - began), "/s", note)
+    length, used = time.perf_counter() - began, time.process_time() - used
+    return Measure(name, count / length, "/s", note, used / count * 1e6)
 
 
 def timed(name: str, count: int, work: Callable[[], Any], *, note: str = "") -> Measure:
     """How many a second, for something that does all of them in one plain call."""
-    began = time.perf_counter()
+    began, used = time.perf_counter(), time.process_time()
     work()
-    return Measure(name, count / (time.perf_counter() - began), "/s", note)
+    length, used = time.perf_counter() - began, time.process_time() - used
+    return Measure(name, count / length, "/s", note, used / count * 1e6)
 
 
 def resident_bytes() -> int:

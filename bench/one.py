@@ -4,9 +4,11 @@ import argparse
 import asyncio
 import cProfile
 import importlib
+import inspect
 import pstats
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
+from contextlib import nullcontext
 from typing import Any
 
 import msgspec
@@ -26,31 +28,29 @@ ROLES: dict[str, Callable[[str, int], Coroutine[Any, Any, None]]] = {
 }
 
 
-def work(name: str) -> Callable[[str, Sizes], Awaitable[list[Measure]]]:
-    """The coroutine function that does it."""
+def run(name: str, url: str, sizes: Sizes, profile: cProfile.Profile | None = None) -> list[Measure]:
+    """Do the work. A peer that has no event loop of its own is not given one."""
     module = "bench.peers." + name.removeprefix("peer:") if name.startswith("peer:") else f"bench.{name}"
-    found: Callable[[str, Sizes], Awaitable[list[Measure]]] = importlib.import_module(module).run
-    return found
+    work: Callable[[str, Sizes], Any] = importlib.import_module(module).run
+    if not inspect.iscoroutinefunction(work):
+        with profile or nullcontext():
+            return list(work(url, sizes))
+
+    async def measured() -> list[Measure]:
+        with profile or nullcontext():
+            return list(await work(url, sizes))
+
+    return list(_loop(measured()))
 
 
 def main() -> None:
     options = _options()
     if options.work in ROLES:
-        _run(ROLES[options.work](options.store, options.count))
+        _loop(ROLES[options.work](options.store, options.count))
         return
     sizes = FORMS[options.form].but(options.size)
     profile = cProfile.Profile() if options.profile else None
-
-    async def measured() -> list[Measure]:
-        if profile is not None:
-            profile.enable()
-        try:
-            return await work(options.work)(options.store, sizes)
-        finally:
-            if profile is not None:
-                profile.disable()
-
-    measures = _run(measured())
+    measures = run(options.work, options.store, sizes, profile)
     if options.json:
         sys.stdout.write(msgspec.json.encode(measures).decode() + "\n")
     else:
@@ -60,7 +60,7 @@ def main() -> None:
         pstats.Stats(profile, stream=sys.stdout).sort_stats("tottime").print_stats(options.profile)
 
 
-def _run(coroutine: Coroutine[Any, Any, Any]) -> Any:
+def _loop(coroutine: Coroutine[Any, Any, Any]) -> Any:
     try:
         import uvloop
     except ImportError:
@@ -72,7 +72,9 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.one", description=__doc__)
     names = [*WORKS, "machine", *[f"peer:{peer}" for peer in PEERS], *ROLES]
     parser.add_argument("work", choices=names)
-    parser.add_argument("--store", required=True, help="memory:, sqlite:PATH or postgresql://… of a store that is empty")
+    parser.add_argument(
+        "--store", required=True, help="memory:, sqlite:PATH or postgresql://… of a store that is empty"
+    )
     parser.add_argument("--form", choices=sorted(FORMS), default="short")
     parser.add_argument("--size", action="append", default=[], metavar="NAME=N", help="change a count of the form")
     parser.add_argument("--count", type=int, default=0, help="for the helper roles")

@@ -1,6 +1,5 @@
 """APScheduler 3: a scheduler in the process, jobs pickled into a table through SQLAlchemy."""
 
-import asyncio
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -21,11 +20,8 @@ def job() -> None:
     TALLY.hit()
 
 
-async def run(url: str, sizes: Sizes) -> list[Measure]:
-    return await asyncio.to_thread(_run, sqlalchemy_url(url), sizes)
-
-
-def _run(url: str, sizes: Sizes) -> list[Measure]:
+def run(url: str, sizes: Sizes) -> list[Measure]:
+    url = sqlalchemy_url(url)
     tomorrow = datetime.now(UTC) + timedelta(seconds=DAY_S)
     scheduler = _scheduler(url, "ahead")
     scheduler.start()

@@ -1,6 +1,5 @@
 """Huey: a small task queue; its SQLite storage, with fsync turned on."""
 
-import asyncio
 import time
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,11 +13,8 @@ DURABILITY = {"sqlite": "WAL, synchronous=FULL (fsync=True; Huey's default is of
 WORKERS = 4
 
 
-async def run(url: str, sizes: Sizes) -> list[Measure]:
-    return await asyncio.to_thread(_run, url.removeprefix("sqlite:"), sizes)
-
-
-def _run(path: str, sizes: Sizes) -> list[Measure]:
+def run(url: str, sizes: Sizes) -> list[Measure]:
+    path = url.removeprefix("sqlite:")
     _, ahead = _huey(path, "ahead")
 
     def schedule() -> None:

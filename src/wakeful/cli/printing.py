@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 # Into a pipe there is no width to fit: what is cut off can't be searched.
 PIPE_WIDTH = 240
+CUT_WIDTH_MIN = 12
 
 
 def now_ms() -> int:
@@ -39,20 +40,27 @@ def console() -> "Console":
 def put_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, indent: int = 0) -> None:
     """A table that fits the terminal. A column named `…x` may be cut, `>x` stands to the right."""
     from rich import box
+    from rich.cells import cell_len
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
-    for column in columns:
-        name = column.lstrip(">…")
-        if column.startswith("…"):
-            table.add_column(name, overflow="ellipsis", no_wrap=True, ratio=1, min_width=8)
-        else:
-            table.add_column(name, overflow="fold", justify="right" if column.startswith(">") else "left")
-    for row in rows:
-        table.add_row(*[cell if isinstance(cell, Text) else Text(one_line(str(cell))) for cell in row])
     out = console()
+    cells = [[one_line(str(cell)) for cell in row] for row in rows]
+    widths = [max(len(column.lstrip(">…")), *(cell_len(row[n]) for row in cells)) for n, column in enumerate(columns)]
+    over = indent + sum(widths) + 3 * len(widths) - out.width
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    for column, width in zip(columns, widths, strict=True):
+        is_cut = column.startswith("…")
+        table.add_column(
+            column.lstrip(">…"),
+            overflow="ellipsis" if is_cut else "fold",
+            no_wrap=is_cut,
+            max_width=max(CUT_WIDTH_MIN, width - over) if is_cut and over > 0 else None,
+            justify="right" if column.startswith(">") else "left",
+        )
+    for row in cells:
+        table.add_row(*map(Text, row))
     shown = Padding(table, (0, 0, 0, indent), expand=False)
     if out.is_terminal:
         out.print(shown)

@@ -147,7 +147,7 @@ class Dispatcher:
     @property
     def _is_short(self) -> bool:
         """Memory holds few enough that the next page fits."""
-        return len(self._node.queue) < min(PAGE, self._node.limits.near_timers // 2)
+        return len(self._node.queue) < min(PAGE, max(1, self._node.limits.near_timers // 2))
 
     @property
     def _ahead_ms(self) -> int:

@@ -137,7 +137,7 @@ class TimerQueue:
 
     def _shrink(self) -> None:
         """Keep the earlier half and move the edge back to its last timer."""
-        kept = sorted(self._current.values(), key=lambda timer: timer.sort_key)[: self._bound // 2]
+        kept = sorted(self._current.values(), key=lambda timer: timer.sort_key)[: max(1, self._bound // 2)]
         self.edge = kept[-1].sort_key
         self._is_void = True
         # Equal keys must be on the same side of the edge.

@@ -68,8 +68,9 @@ class Writer:
 
         Never `OutcomeUnknown`: SQLite publishes a commit (in the index of its log) only after the
         write and the fsync succeeded, and what failed is rolled back here, under the same lock, so
-        nobody can have seen it and the next commit writes over it. `sync=False` survives the death
-        of the process but not a power cut.
+        nobody can have seen it and the next commit writes over it. (Beyond reach: the fsync fails and
+        the machine dies before that next commit; its log may then still hold what we called failed.)
+        `sync=False` survives the death of the process but not a power cut.
         """
         async with self._lock:
             if self._closed:

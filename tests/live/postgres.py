@@ -1,0 +1,113 @@
+"""A PostgreSQL server of the test's own, which it may stop in every way there is."""
+
+import asyncio
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# What pg_ctl sends for `stop -m`.
+FAST, IMMEDIATE = signal.SIGINT, signal.SIGQUIT
+
+
+class Server:
+    """The binaries of the pgserver wheel on a folder under /tmp; runs as another user when we are root."""
+
+    def __init__(self) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            pytest.importorskip("pgserver")
+            from pgserver._commands import POSTGRES_BIN_PATH
+            from pgserver.utils import ensure_prefix_permissions, ensure_user_exists
+        self._bin = Path(POSTGRES_BIN_PATH)
+        self._user: str | None = None
+        self.folder = Path(tempfile.mkdtemp(prefix="wakeful-live-"))  # short: it holds the socket as well
+        if os.geteuid() == 0:
+            self._user = "pgserver"  # PostgreSQL refuses to run as root
+            ensure_user_exists(self._user)
+            ensure_prefix_permissions(self._bin)
+            shutil.chown(self.folder, self._user)
+        self._data = self.folder / "data"
+        self._process: subprocess.Popen[bytes] | None = None
+        self.url = f"postgresql://postgres@/postgres?host={self.folder}"
+        subprocess.run(
+            [self._bin / "initdb", "-D", self._data, "--auth=trust", "--encoding=utf8", "-U", "postgres"],
+            check=True,
+            user=self._user,
+            stdout=subprocess.DEVNULL,
+            timeout=60,
+        )
+
+    def start(self) -> None:
+        """Come up, and wait until it takes connections."""
+        with open(self.folder / "log", "ab") as log:
+            self._process = subprocess.Popen(
+                [self._bin / "postgres", "-D", self._data, "-h", "", "-k", self.folder],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                user=self._user,
+                start_new_session=True,
+                preexec_fn=_quit_with_parent,
+            )
+        until = time.monotonic() + 30
+        ready = [self._bin / "pg_isready", "-q", "-h", self.folder, "-U", "postgres"]
+        while subprocess.run(ready, timeout=10).returncode != 0:
+            assert self._process.poll() is None and time.monotonic() < until, self.log()
+            time.sleep(0.05)
+
+    def stop(self, how: signal.Signals = FAST) -> None:
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self._process.pid, how)
+            self._process.wait(30)
+            self._process = None
+
+    def log(self) -> str:
+        return (self.folder / "log").read_text(errors="replace")[-3000:]
+
+
+def _quit_with_parent() -> None:
+    ctypes.CDLL(None).prctl(1, IMMEDIATE)  # PR_SET_PDEATHSIG; after the change of user, which would clear it
+
+
+@contextmanager
+def server() -> Iterator[Server]:
+    """A running server, gone with its folder at the end."""
+    made = Server()
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop(IMMEDIATE)
+        shutil.rmtree(made.folder, ignore_errors=True)
+
+
+async def cut_writer(url: str, times: int, pause_s: float) -> int:
+    """Terminate the sessions that commit, over and over, and as far as possible while they do; how many were hit."""
+    import asyncpg
+
+    hit = 0
+    connection: Any = await asyncpg.connect(url)
+    try:
+        for _ in range(times):
+            rows = await connection.fetch(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'wakeful' "
+                "AND query LIKE '%fence%' AND (state = 'active' OR $1 % 3 = 0)",
+                hit,
+            )
+            hit += len(rows)
+            await asyncio.sleep(pause_s if rows else 0.0005)
+    finally:
+        await connection.close()
+    return hit

@@ -1,0 +1,38 @@
+"""A program under load is killed with -9 again and again: no acknowledged write is lost, no effect is doubled."""
+
+import random
+import time
+
+from harness import IS_LONG, Book, check, child, settle
+
+KILLS = 100 if IS_LONG else 12
+CALLERS = 8
+
+
+def test_nothing_acknowledged_is_lost_and_nothing_is_doubled(url: str) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}, {KILLS} kills")
+    dice = random.Random(seed)
+    book = Book()
+    for number in range(KILLS):
+        # Some die while they start, most of them under load.
+        wait_s = dice.uniform(0, 0.1) if dice.random() < 0.15 else dice.uniform(0.02, 0.3)
+        at = "starting" if dice.random() < 0.2 else "up"
+        with child(
+            book,
+            url=url,
+            run=f"k{number}",
+            callers=CALLERS,
+            pending=book.pending,
+            again=book.some_acked(10),
+        ) as life:
+            life.wait_for(at)
+            time.sleep(wait_s)
+            life.kill()
+            assert not book.wrong, f"kill {number}: {book.wrong[:5]}\n{life.tail()}"
+    acked = len(book.acked)
+    settle(url, book)
+    sums = check(url, book)
+    print(f"{KILLS} kills, {acked} acknowledged before the last one, {len(book.tried)} tried; {sums}")
+    assert acked > KILLS
+    assert sums.runs > KILLS

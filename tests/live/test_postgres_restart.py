@@ -1,0 +1,112 @@
+"""PostgreSQL goes away under load and comes back: callers hear only that we are unavailable, and nothing is lost."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from harness import IS_LONG, Book, check_async, settle
+from postgres import FAST, IMMEDIATE, Server, cut_writer, server
+from tally import Load, make_app
+
+from wakeful.store.protocol import Query
+
+STOPS = 12 if IS_LONG else 4
+CUTS = 200 if IS_LONG else 25
+CALLERS = 8
+
+
+@pytest.fixture(scope="module")
+def own_server() -> Iterator[Server]:
+    with server() as made:
+        yield made
+
+
+class Stage:
+    """A node and its callers in this process, with a book of what they were told."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.book = Book()
+        self.acks: list[float] = []
+        self.app, self.tally = make_app(self.note)
+
+    def note(self, kind: str, *what: Any) -> None:
+        self.book.note(kind, *what)
+        if kind == "ack":
+            self.acks.append(time.monotonic())
+
+    async def acked_since(self, moment: float, count: int, timeout_s: float = 20) -> None:
+        """Wait until that many calls were answered after the moment."""
+        until = time.monotonic() + timeout_s
+        while sum(at > moment for at in self.acks[-count:]) < count:
+            assert time.monotonic() < until, f"did not come back: {self.book.refused}, wrong {self.book.wrong[:3]}"
+            await asyncio.sleep(0.01)
+
+    def collect_loop_errors(self) -> None:
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: self.book.wrong.append(f"{context['message']}: {context.get('exception')!r}")
+        )
+
+
+async def test_node_survives_restarts_of_the_server(own_server: Server) -> None:
+    stage = Stage(f"{own_server.url}&schema=restarts")
+    stage.collect_loop_errors()
+    in_thread = asyncio.to_thread
+    async with stage.app.run(stage.url) as node:
+        load = Load(stage.app, stage.tally, stage.note, run="r")
+        load.start(CALLERS)
+        await stage.acked_since(0, 50)
+        for number in range(STOPS):
+            how = IMMEDIATE if number % 2 else FAST
+            fired = len(stage.book.fired)
+            await in_thread(own_server.stop, how)
+            down_at = time.monotonic()
+            await asyncio.sleep(0.3)
+            before = len(stage.acks)
+            assert not [at for at in stage.acks if at > down_at + 0.1], "acknowledged by a server that is down"
+            due_ms = int(time.time() * 1000)  # the alarms that fell due while it was away are due before this
+            await in_thread(own_server.start)
+            await stage.acked_since(time.monotonic(), 50)
+            assert len(stage.acks) > before
+            assert node.state == "up"
+            await _all_fired(node, due_ms)
+            assert len(stage.book.fired) > fired, f"restart {number}: no alarm fired afterwards"
+        await load.stop()
+    assert stage.book.refused, "nobody noticed that the server was away"
+    await in_thread(settle, stage.url, stage.book)
+    sums = await check_async(stage.url, stage.book, allow_platform_failures=True)
+    print(f"{STOPS} restarts, {len(stage.book.acked)} acknowledged, refused {stage.book.refused}; {sums}")
+
+
+async def test_writer_session_is_terminated_in_mid_commit(own_server: Server) -> None:
+    stage = Stage(f"{own_server.url}&schema=cuts")
+    stage.collect_loop_errors()
+    async with stage.app.run(stage.url) as node:
+        load = Load(stage.app, stage.tally, stage.note, run="c", pause_s=0)
+        load.start(CALLERS)
+        await stage.acked_since(0, 50)
+        hit = 0
+        until = time.monotonic() + 120
+        while hit < CUTS and time.monotonic() < until:
+            hit += await cut_writer(own_server.url, 20, pause_s=0.15)
+        await stage.acked_since(time.monotonic(), 50)
+        assert node.state == "up"
+        await load.stop()
+    assert hit >= CUTS
+    assert stage.book.refused, "nobody noticed that sessions were terminated"
+    await asyncio.to_thread(settle, stage.url, stage.book)
+    sums = await check_async(stage.url, stage.book, allow_platform_failures=True)
+    print(f"{hit} sessions cut, {len(stage.book.acked)} acknowledged, refused {stage.book.refused}; {sums}")
+
+
+async def _all_fired(node: Any, due_ms: int, timeout_s: float = 20) -> None:
+    """Wait until no timer is left that was due by then."""
+    until = time.monotonic() + timeout_s
+    while True:
+        first = await node.store.find_timers(Query(limit=1))
+        if not first or first[0].due_at > due_ms:
+            return
+        assert time.monotonic() < until, f"due since {int(time.time() * 1000) - first[0].due_at} ms: {first[0]}"
+        await asyncio.sleep(0.02)

@@ -1,0 +1,62 @@
+"""What is public is this list: a name more is a promise, a name less breaks a program."""
+
+import importlib
+import types
+
+import pytest
+
+import wakeful
+
+EXPORTS = {
+    "wakeful": [
+        "AlarmInfo",
+        "App",
+        "BadInput",
+        "CallFailed",
+        "Conflict",
+        "Context",
+        "DeadlineExceeded",
+        "DurableObject",
+        "Fenced",
+        "LimitExceeded",
+        "Limits",
+        "ObjectId",
+        "Reentrancy",
+        "Run",
+        "Storage",
+        "StoreError",
+        "Unavailable",
+        "WakefulError",
+        "errors",
+        "internal",
+        "reader",
+    ],
+    "wakeful.store": ["Disk", "MemoryStore", "NodeRow", "Query", "Range", "ShardRow", "Store", "open_url"],
+}
+NAMES_MAX = 35  # "about 30 names", says surface.md
+
+
+def problems(module: types.ModuleType, expected: list[str]) -> list[str]:
+    names = list(module.__all__)
+    found = [f"{name} is exported and not on the list" for name in names if name not in expected]
+    found += [f"{name} is on the list and not exported" for name in expected if name not in names]
+    found += [f"{name} is exported and does not exist" for name in names if not hasattr(module, name)]
+    found += ["the list is not sorted"] if names != sorted(names) else []
+    return found + ([f"{len(names)} names; keep it near 30"] if len(names) > NAMES_MAX else [])
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_exports_are_exactly_these(name: str) -> None:
+    assert problems(importlib.import_module(name), EXPORTS[name]) == []
+
+
+def test_the_package_is_typed_and_has_a_version() -> None:
+    assert wakeful.__version__.count(".") == 2
+
+
+@pytest.mark.parametrize("names", [["App"], ["App", "Extra"], ["errors", "App"], ["App", "errors", "Missing"]])
+def test_the_check_can_fail(names: list[str]) -> None:
+    module = types.ModuleType("sample")
+    module.App = module.errors = module.Extra = object()  # type: ignore[attr-defined]
+    module.__all__ = names  # type: ignore[attr-defined]
+    assert problems(module, ["App", "errors"])
