@@ -4,18 +4,18 @@ import asyncio
 import time
 
 from bench.measures import Measure, median, percentile
-from bench.program import Countdown, check_fired, committed, fill_closed, make_app, now_ms, timers
+from bench.program import DAY_MS, Countdown, check_fired, committed, fill_closed, make_app, now_ms, timers
 from bench.sizes import Sizes
 
-LEAD_MS = 2_500  # the node must be up before the first is due
+LEAD_MS = 1_000  # the node must be up before the first is due
 
 
 async def run(url: str, sizes: Sizes) -> list[Measure]:
     """`lateness.p50`, `.p99`, `.max`: the handler's start minus the due time, one object each."""
     count = sizes.lateness_rate * sizes.lateness_s
-    tomorrow = now_ms() + 86_400_000
+    tomorrow = now_ms() + DAY_MS
     await fill_closed(url, list(timers(sizes.lateness_pending, lambda number: tomorrow + number, prefix="p")))
-    first = now_ms() + LEAD_MS
+    first = now_ms() + LEAD_MS + sizes.lateness_pending // 150
     some = list(timers(count, lambda number: first + number * 1000 // sizes.lateness_rate, prefix="l"))
     await fill_closed(url, some)
     countdown = Countdown(count)

@@ -5,9 +5,12 @@ import math
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from msgspec import Struct
+
+from bench import profiling
 
 
 class Measure(Struct, frozen=True):
@@ -43,7 +46,8 @@ async def rate(name: str, count: int, callers: int, one: Callable[[int], Awaitab
             await one(number)
 
     began, used = time.perf_counter(), time.process_time()
-    await asyncio.gather(*[caller() for _ in range(callers)])
+    with profiling.stretch() if "." in name else nullcontext():  # a name without a part is a preparation
+        await asyncio.gather(*[caller() for _ in range(callers)])
     length, used = time.perf_counter() - began, time.process_time() - used
     return Measure(name, count / length, "/s", note, used / count * 1e6)
 

@@ -2,18 +2,15 @@
 
 import argparse
 import asyncio
-import cProfile
 import importlib
 import inspect
-import pstats
 import sys
 from collections.abc import Callable, Coroutine
-from contextlib import nullcontext
 from typing import Any
 
 import msgspec
 
-from bench import recovery, scale
+from bench import profiling, recovery, scale
 from bench.measures import Measure
 from bench.sizes import FORMS, Sizes
 
@@ -28,19 +25,11 @@ ROLES: dict[str, Callable[[str, int], Coroutine[Any, Any, None]]] = {
 }
 
 
-def run(name: str, url: str, sizes: Sizes, profile: cProfile.Profile | None = None) -> list[Measure]:
+def run(name: str, url: str, sizes: Sizes) -> list[Measure]:
     """Do the work. A peer that has no event loop of its own is not given one."""
     module = "bench.peers." + name.removeprefix("peer:") if name.startswith("peer:") else f"bench.{name}"
     work: Callable[[str, Sizes], Any] = importlib.import_module(module).run
-    if not inspect.iscoroutinefunction(work):
-        with profile or nullcontext():
-            return list(work(url, sizes))
-
-    async def measured() -> list[Measure]:
-        with profile or nullcontext():
-            return list(await work(url, sizes))
-
-    return list(_loop(measured()))
+    return list(_loop(work(url, sizes)) if inspect.iscoroutinefunction(work) else work(url, sizes))
 
 
 def main() -> None:
@@ -49,15 +38,15 @@ def main() -> None:
         _loop(ROLES[options.work](options.store, options.count))
         return
     sizes = FORMS[options.form].but(options.size)
-    profile = cProfile.Profile() if options.profile else None
-    measures = run(options.work, options.store, sizes, profile)
+    if options.profile:
+        profiling.start()
+    measures = run(options.work, options.store, sizes)
     if options.json:
         sys.stdout.write(msgspec.json.encode(measures).decode() + "\n")
     else:
         for measure in measures:
             print(f"{measure.name:24} {measure.value:14,.1f} {measure.unit:6} {measure.note}")
-    if profile is not None:
-        pstats.Stats(profile, stream=sys.stdout).sort_stats("tottime").print_stats(options.profile)
+    profiling.show(options.profile)
 
 
 def _loop(coroutine: Coroutine[Any, Any, Any]) -> Any:

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
 
 from wakeful import AlarmInfo, App, DurableObject, Limits, ObjectId, reader
 from wakeful.runtime.node import Node
@@ -11,7 +10,7 @@ from wakeful.store import Store, open_url
 from wakeful.values.timers import ALARM, Timer
 
 CLASS = "Bench"
-DAY = timedelta(days=1)
+DAY_MS = 86_400_000
 # One bulk insert is one transaction: a million timers go in pieces.
 PIECE = 50_000
 
@@ -38,8 +37,8 @@ class Bench(DurableObject):
 
     heard: Heard
 
-    async def arm(self, at: datetime | timedelta) -> None:
-        await self.storage.set_alarm(at)
+    async def arm(self, at_ms: int) -> None:
+        await self.storage.set_alarm(at_ms)
 
     async def add(self) -> int:
         count: int = await self.storage.get("n", 0) + 1
@@ -109,7 +108,3 @@ async def fill_closed(url: str, some: Sequence[Timer]) -> None:
 
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def instant(at_ms: int) -> datetime:
-    return datetime.fromtimestamp(at_ms / 1000, UTC)

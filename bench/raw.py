@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 
 from bench.measures import Measure, rate
-from bench.program import CLASS, now_ms
+from bench.program import CLASS, DAY_MS, now_ms
 from bench.sizes import Sizes
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.timers import ALARM
@@ -19,7 +19,7 @@ def pair(prefix: str, number: int) -> Pair:
     key = f"{prefix}-{number}"
     shard = shard_of(ObjectId(CLASS, key))
     now = now_ms()
-    return (CLASS, key, shard, now), (CLASS, key, ALARM, shard, now + 86_400_000, number + 1)
+    return (CLASS, key, shard, now), (CLASS, key, ALARM, shard, now + DAY_MS, number + 1)
 
 
 def pairs(prefix: str, count: int) -> Iterator[Pair]:

@@ -8,7 +8,7 @@ import time
 
 from bench.measures import Measure, rate
 from bench.places import ROOT
-from bench.program import Countdown, check_fired, committed, instant, make_app, now_ms
+from bench.program import Countdown, check_fired, committed, make_app, now_ms
 from bench.sizes import Sizes
 
 WAIT_S = 60
@@ -57,7 +57,7 @@ async def victim(url: str, count: int) -> None:
         due_at = now_ms() + 1_000 + count // 2
 
         async def arm(number: int) -> None:
-            await app.get(cls, f"r{number}").arm(instant(due_at))
+            await app.get(cls, f"r{number}").arm(due_at)
 
         await rate("arm", count, 256, arm)
         if now_ms() > due_at:

@@ -9,7 +9,7 @@ import time
 from bench.disk import stored_bytes
 from bench.measures import Measure, rate, resident_bytes
 from bench.places import ROOT, fresh_beside
-from bench.program import Countdown, committed, fill_closed, make_app, now_ms, timers
+from bench.program import DAY_MS, Countdown, committed, fill_closed, make_app, now_ms, timers
 from bench.sizes import Sizes, short_number
 from wakeful import Limits
 
@@ -28,7 +28,7 @@ async def run(url: str, sizes: Sizes) -> list[Measure]:
 
 async def fill(url: str, count: int) -> None:
     """So many a day ahead, on as many objects, and one that is overdue."""
-    tomorrow = now_ms() + 86_400_000
+    tomorrow = now_ms() + DAY_MS
     await fill_closed(url, list(timers(count, lambda number: tomorrow + number, prefix="p")))
     await fill_closed(url, list(timers(1, lambda number: now_ms() - 1, prefix="overdue")))
 

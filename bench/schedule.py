@@ -5,7 +5,7 @@ import time
 from msgspec.structs import replace
 
 from bench.measures import Measure, rate
-from bench.program import DAY, Bench, fill, make_app, now_ms, timers
+from bench.program import DAY_MS, Bench, fill, make_app, now_ms, timers
 from bench.sizes import Sizes
 from wakeful import App
 
@@ -24,7 +24,7 @@ async def run(url: str, sizes: Sizes) -> list[Measure]:
             measure = await _arm(app, cls, f"schedule.{callers}", count, callers)
             note = f"{count / max(1, node.committer.groups - groups):.0f} a commit"
             measures.append(replace(measure, note=note))
-        due_at = now_ms() + 86_400_000
+        due_at = now_ms() + DAY_MS
         some = list(timers(sizes.bulk_count, lambda number: due_at + number, prefix="bulk"))
         began, used = time.perf_counter(), time.process_time()
         await fill(node.store, some)
@@ -35,7 +35,9 @@ async def run(url: str, sizes: Sizes) -> list[Measure]:
 
 
 async def _arm(app: App, cls: type[Bench], name: str, count: int, callers: int) -> Measure:
+    due_at = now_ms() + DAY_MS
+
     async def one(number: int) -> None:
-        await app.get(cls, f"{name}-{number}").arm(DAY)
+        await app.get(cls, f"{name}-{number}").arm(due_at)
 
     return await rate(name, count, callers, one)

@@ -33,6 +33,7 @@ class Book:
     def __init__(self) -> None:
         self.tried: dict[str, str] = {}  # id → key
         self.acked: dict[str, int] = {}  # id → answer
+        self.seen: dict[str, tuple[str, int]] = {}  # id → key and number, as a reader told it
         self.fired: dict[str, int] = {}  # run id → how often its handler began
         self.refused: dict[str, int] = {}  # code → how often
         self.parked: list[list[Any]] = []
@@ -45,6 +46,9 @@ class Book:
         elif kind in ("ack", "echo"):
             if self.acked.setdefault(what[1], what[2]) != what[2]:
                 self.wrong.append(f"{what[0]} {what[1]}: answered {self.acked[what[1]]}, then {what[2]}")
+        elif kind == "seen":
+            if self.seen.setdefault(what[1], (what[0], what[2])) != (what[0], what[2]):
+                self.wrong.append(f"read {what[1]} as {what[0]} {what[2]}, before as {self.seen[what[1]]}")
         elif kind == "fired":
             self.fired[what[1]] = self.fired.get(what[1], 0) + 1
         elif kind == "refused":
@@ -280,6 +284,8 @@ def _check_book(book: Book, placed: dict[str, tuple[str, int]], entries: list[En
     for id, answer in book.acked.items():
         if id in book.tried:
             assert placed.get(id) == (book.tried[id], answer), f"acknowledged {id} as {answer}: {placed.get(id)}"
+    for id, place in book.seen.items():
+        assert placed.get(id) == place, f"a reader saw {id} at {place}, it is at {placed.get(id)}"
     assert set(placed) <= set(book.tried), "something happened that nobody asked for"
     never = [entry for entry in entries if entry.verdict == "run" and entry.run_id not in book.fired]
     assert not never, f"in the ledger, but the handler never began: {never[:3]}"

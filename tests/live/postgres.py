@@ -49,7 +49,7 @@ class Server:
         )
 
     def start(self) -> None:
-        """Come up, and wait until it takes connections."""
+        """Begin to come up. From the main thread: the server goes with the thread that started it."""
         with open(self.folder / "log", "ab") as log:
             self._process = subprocess.Popen(
                 [self._bin / "postgres", "-D", self._data, "-h", "", "-k", self.folder],
@@ -60,10 +60,13 @@ class Server:
                 start_new_session=True,
                 preexec_fn=_quit_with_parent,
             )
+
+    def wait(self) -> None:
+        """Until it takes connections."""
         until = time.monotonic() + 30
         ready = [self._bin / "pg_isready", "-q", "-h", self.folder, "-U", "postgres"]
         while subprocess.run(ready, timeout=10).returncode != 0:
-            assert self._process.poll() is None and time.monotonic() < until, self.log()
+            assert self._process is not None and self._process.poll() is None and time.monotonic() < until, self.log()
             time.sleep(0.05)
 
     def stop(self, how: signal.Signals = FAST) -> None:
@@ -87,6 +90,7 @@ def server() -> Iterator[Server]:
     made = Server()
     try:
         made.start()
+        made.wait()
         yield made
     finally:
         made.stop(IMMEDIATE)

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from harness import IS_LONG, Book, check_async, settle
+from harness import IS_LONG, check_async, settle
 from postgres import FAST, IMMEDIATE, Server, cut_writer, server
-from tally import Load, make_app
+from stage import Stage
+from tally import Load
 
 from wakeful.store.protocol import Query
 
@@ -23,36 +24,8 @@ def own_server() -> Iterator[Server]:
         yield made
 
 
-class Stage:
-    """A node and its callers in this process, with a book of what they were told."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self.book = Book()
-        self.acks: list[float] = []
-        self.app, self.tally = make_app(self.note)
-
-    def note(self, kind: str, *what: Any) -> None:
-        self.book.note(kind, *what)
-        if kind == "ack":
-            self.acks.append(time.monotonic())
-
-    async def acked_since(self, moment: float, count: int, timeout_s: float = 20) -> None:
-        """Wait until that many calls were answered after the moment."""
-        until = time.monotonic() + timeout_s
-        while sum(at > moment for at in self.acks[-count:]) < count:
-            assert time.monotonic() < until, f"did not come back: {self.book.refused}, wrong {self.book.wrong[:3]}"
-            await asyncio.sleep(0.01)
-
-    def collect_loop_errors(self) -> None:
-        asyncio.get_running_loop().set_exception_handler(
-            lambda _, context: self.book.wrong.append(f"{context['message']}: {context.get('exception')!r}")
-        )
-
-
 async def test_node_survives_restarts_of_the_server(own_server: Server) -> None:
     stage = Stage(f"{own_server.url}&schema=restarts")
-    stage.collect_loop_errors()
     in_thread = asyncio.to_thread
     async with stage.app.run(stage.url) as node:
         load = Load(stage.app, stage.tally, stage.note, run="r")
@@ -67,7 +40,8 @@ async def test_node_survives_restarts_of_the_server(own_server: Server) -> None:
             before = len(stage.acks)
             assert not [at for at in stage.acks if at > down_at + 0.1], "acknowledged by a server that is down"
             due_ms = int(time.time() * 1000)  # the alarms that fell due while it was away are due before this
-            await in_thread(own_server.start)
+            own_server.start()
+            await in_thread(own_server.wait)
             await stage.acked_since(time.monotonic(), 50)
             assert len(stage.acks) > before
             assert node.state == "up"
@@ -82,7 +56,6 @@ async def test_node_survives_restarts_of_the_server(own_server: Server) -> None:
 
 async def test_writer_session_is_terminated_in_mid_commit(own_server: Server) -> None:
     stage = Stage(f"{own_server.url}&schema=cuts")
-    stage.collect_loop_errors()
     async with stage.app.run(stage.url) as node:
         load = Load(stage.app, stage.tally, stage.note, run="c", pause_s=0)
         load.start(CALLERS)

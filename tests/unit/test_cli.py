@@ -264,7 +264,6 @@ def test_parked_and_redrive_without_a_process(wakeful: Command, tmp_path: Path) 
     [timer] = wakeful("due", "--json").json
     assert (timer["timer"], timer["attempt"], timer["nominal_at"]) == ("alarm", 0, "1970-01-01T00:00:01.000Z")
     assert wakeful("redrive", "--all", "--json").json == []
-    assert "1 timer overdue" in wakeful("doctor").out or wakeful("doctor").code == 0
 
 
 def test_redrive_refuses_when_another_is_pending(wakeful: Command, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ class Limits:
     mailbox: int = 10_000  # calls waiting for one object; past it callers are told to back off
     cache_bytes_per_object: int = 1_048_576  # rows an awake object keeps in memory
     near_timers: int = 20_000  # timers held in memory, about 10 MB
-    near_horizon_ms: int = 300_000  # how far ahead they are held
+    near_horizon_ms: int = 1_800_000  # how far ahead they are held
     group_commits: int = 500  # turns in one physical commit, so that one group stays a few milliseconds
     request_keep_ms: int = 86_400_000  # how long a request key's answer is remembered
     ledger_keep: int = 100  # runs kept per timer name of an object

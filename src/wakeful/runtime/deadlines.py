@@ -19,6 +19,7 @@ class Deadlines:
         self._latest = 0
         self._own: dict[Call, Handle] = {}
         self._alarm: Handle | None = None
+        self._alarm_at = 0
 
     def add(self, call: Call) -> None:
         at = call.deadline_at
@@ -27,8 +28,12 @@ class Deadlines:
             return
         self._latest = at
         self._line[call] = None
+        if self._alarm is not None and at < self._alarm_at:
+            # Left by a longer call that has gone: a shorter one after it would wait for that one's deadline.
+            self._alarm.cancel()
+            self._alarm = None
         if self._alarm is None:
-            self._alarm = self._clock.call_at(at, self._expire)
+            self._wake_at(at)
 
     def remove(self, call: Call) -> None:
         if call in self._line:
@@ -51,7 +56,11 @@ class Deadlines:
             self._line.pop(call, None)
         first = next(iter(self._line), None)
         if first is not None:
-            self._alarm = self._clock.call_at(first.deadline_at, self._expire)
+            self._wake_at(first.deadline_at)
+
+    def _wake_at(self, at: int) -> None:
+        self._alarm_at = at
+        self._alarm = self._clock.call_at(at, self._expire)
 
 
 def _past(line: Iterable[Call], now: int) -> list[Call]:

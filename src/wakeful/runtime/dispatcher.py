@@ -21,7 +21,7 @@ log = logging.getLogger("wakeful.dispatcher")
 PAGE = 2_000
 HANDED_OUT = 4
 BACKLOG_MAX = 4_000  # commits on their way to disk before dispatch pauses
-SAFETY_SCAN_MS = 300_000
+SAFETY_SCAN_MS = 600_000
 
 
 class Dispatcher:
@@ -29,6 +29,9 @@ class Dispatcher:
 
     def __init__(self, node: "Node") -> None:
         self._node = node
+        # Fewer than this in memory, and the next page fits.
+        self._short_below = min(PAGE, max(1, node.limits.near_timers // 2))
+        self._ahead_ms = node.limits.near_horizon_ms // 2
         self._alarm: Handle | None = None
         self._alarm_at: int | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -141,17 +144,8 @@ class Dispatcher:
             if queue.edge[0] >= now:
                 self._reading = asyncio.get_running_loop().create_task(self._read(queue.edge[0], is_scan=True))
                 return
-        if self._is_short and (self._has_more or queue.edge[0] < now + self._ahead_ms):
+        if len(queue) < self._short_below and (self._has_more or queue.edge[0] < now + self._ahead_ms):
             self._reading = asyncio.get_running_loop().create_task(self._read(now + 2 * self._ahead_ms, is_scan=False))
-
-    @property
-    def _is_short(self) -> bool:
-        """Memory holds few enough that the next page fits."""
-        return len(self._node.queue) < min(PAGE, max(1, self._node.limits.near_timers // 2))
-
-    @property
-    def _ahead_ms(self) -> int:
-        return self._node.limits.near_horizon_ms // 2
 
     async def _read(self, until: int, *, is_scan: bool) -> None:
         node = self._node
@@ -176,17 +170,18 @@ class Dispatcher:
             self._has_more = has_more
         if timers:
             self.poke()
-        else:
+        elif self._is_running:
             self._sleep(node.clock.now())
 
     def _sleep(self, now: int) -> None:
         """Until the earliest timer, or until the edge of what memory holds comes near."""
+        queue = self._node.queue
         at = self._scan_at
-        if self._reading is None and self._is_short:
-            at = min(at, max(now + 1, self._node.queue.edge[0] - self._ahead_ms))
-        earliest = self._node.queue.earliest()
-        if earliest is not None and not self.is_starved:
-            at = min(at, earliest)
+        if self._reading is None and len(queue) < self._short_below:
+            at = min(at, max(now + 1, queue.edge[0] - self._ahead_ms))
+        earliest = queue.earliest()
+        if earliest is not None and earliest < at and not self.is_starved:
+            at = earliest
         if self._alarm is not None:
             if self._alarm_at == at:
                 return

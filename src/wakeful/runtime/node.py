@@ -378,7 +378,9 @@ class Node:
 
     def commit_failed(self, activation: Activation, failure: Failure) -> None:
         """This copy's belief is wrong from here on: drop it, to wake from what is on disk."""
-        if isinstance(failure, Fenced) and self.epochs.get(failure.shard) == failure.epoch:
+        if self.state != "up":
+            activation.fail(failure)  # everything is being forgotten anyway
+        elif isinstance(failure, Fenced) and self.epochs.get(failure.shard) == failure.epoch:
             self._lose_shard(activation.shard, failure)
         else:
             self._drop(activation, failure)

@@ -125,7 +125,7 @@ def _inspect(cls: type, name: str) -> ObjectClass:
         methods=frozenset(methods),
         takes_info=_takes_info(cls, name),
         wakes=wakes,
-        is_plain=not wakes and getattr(cls.__init__, "__wakeful_own__", False),
+        is_plain=not wakes and getattr(inspect.getattr_static(cls, "__init__"), "__wakeful_own__", False),
         state_type=_state_type(cls, name),
     )
 

@@ -73,7 +73,7 @@ CALLS = {
     "hurried": 4,
 }
 PROBES_MAX = 20_000  # more trips to the store than any seed needs: something runs in circles
-QUIET_S = 4 * 3600  # longer than every retry, re-arm and delay of the workload together
+QUIET_S = 3600  # longer than every retry, re-arm and delay of the workload together
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ class Simulation:
             mailbox=pick((2, 1000)),
             cache_bytes_per_object=pick((1, 300, 1_000_000)),
             near_timers=pick((1, 2, 4, 1000)),
-            near_horizon_ms=pick((10_000, 300_000)),
+            near_horizon_ms=pick((150_000, 300_000)),
             group_commits=pick((1, 2, 1000)),
         )
 
@@ -332,6 +332,8 @@ class Simulation:
         world = self.world
         world.faults.fail_commits.clear()
         self._crash_in = None
+        if isinstance(world.disk, SlowDisk):
+            world.disk.late = 0
         await self._recover_until_quiet()
         while self._clients:
             await asyncio.wait(self._clients)
@@ -392,7 +394,7 @@ class Simulation:
         elif kind == "peek":
             body = self._peek(key, pause)
         else:
-            body = self._once(kind, key, token, amount, pause, self.dice.choice((0, 1_500, 600_000, 5_000_000)))
+            body = self._once(kind, key, token, amount, pause, self.dice.choice((0, 1_500, 600_000, 2_000_000)))
         task = asyncio.get_running_loop().create_task(self._guarded(body, f"{kind} {key} {token}"))
         self._clients.add(task)
         task.add_done_callback(self._clients.discard)
@@ -455,7 +457,7 @@ class Simulation:
         if kind == "transfer":
             journal.issue(other, token)
             journal.gifts[token] = (key, other)
-        for tries in range(12):
+        for tries in range(8):
             stub: Any = self.world.get(self.cls, key, request_key=f"{kind}-{token}")
             try:
                 if kind == "transfer":

@@ -47,8 +47,10 @@ class Tally(DurableObject):
         return int(count) + 1
 
     @reader
-    async def peek(self) -> list[int]:
-        return [await self.storage.get("count", 0), await self.storage.get("mirror", 0)]
+    async def peek(self) -> tuple[str, int] | None:
+        """The last id and its number; what a reader has told must be on disk for good."""
+        count = await self.storage.get("count", 0)
+        return (await self.storage.get(f"id:{count:08}"), count) if count else None
 
     async def hold(self, seconds: float) -> str:
         """A turn that takes a while and writes at its end."""
@@ -110,6 +112,8 @@ class Load:
             id = f"{self._run}.{caller}.{number}"
             self._report("try", key, id)
             await self._finish(key, id)
+            if number % 3 == 0:
+                await self._peek(f"t{number * 5 % OBJECTS}")
             await asyncio.sleep(self._pause_s)
 
     async def _finish(self, key: str, id: str) -> None:
@@ -124,6 +128,17 @@ class Load:
                 self._report("broken", f"{key} {id}: {type(error).__name__}: {error}")
                 return
         self._report("ack", key, id, answer)
+
+    async def _peek(self, key: str) -> None:
+        try:
+            found = await self._app.get(self._tally, key).peek()
+        except Unavailable:
+            return
+        except Exception as error:
+            self._report("broken", f"peek {key}: {type(error).__name__}: {error}")
+            return
+        if found is not None:
+            self._report("seen", key, *found)
 
     async def _repeat(self, key: str, id: str) -> None:
         with suppress(Unavailable):
