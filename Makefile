@@ -26,6 +26,10 @@ $(STAMP): pyproject.toml
 
 demo: $(STAMP) ## Run the reminders example on a store under .demo, and say what to try
 	@mkdir -p $(DEMO)
+	@echo "Watch: tea fires every 5 s, flaky recovers on its second retry, broken is parked after about 2.5 minutes."
+	@echo "When it is: $(BIN)/wakeful call Errand broken repair --store sqlite:$(DEMO)/reminders.db"
+	@echo "and then:   $(BIN)/wakeful redrive --all --store sqlite:$(DEMO)/reminders.db"
+	@echo
 	@$(BIN)/wakeful dev examples/reminders.py --store sqlite:$(DEMO)/reminders.db
 
 test: lint types $(STAMP) ## Everything that must hold before a merge (under ten minutes)

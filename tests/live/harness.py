@@ -9,10 +9,10 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import Any, AsyncIterator
+from typing import Any
 
 from wakeful.store import Store, open_url
 from wakeful.store.protocol import Query, Range
@@ -36,6 +36,7 @@ class Book:
         self.seen: dict[str, tuple[str, int]] = {}  # id → key and number, as a reader told it
         self.fired: dict[str, int] = {}  # run id → how often its handler began
         self.refused: dict[str, int] = {}  # code → how often
+        self.unarmed: dict[str, str] = {}  # key → what a turn found instead of its alarm
         self.parked: list[list[Any]] = []
         self.wrong: list[str] = []
 
@@ -53,6 +54,8 @@ class Book:
             self.fired[what[1]] = self.fired.get(what[1], 0) + 1
         elif kind == "refused":
             self.refused[what[3]] = self.refused.get(what[3], 0) + 1
+        elif kind == "unarmed":
+            self.unarmed[what[0]] = what[1]
         elif kind == "parked":
             self.parked.append(list(what))
         elif kind == "broken":
@@ -75,7 +78,7 @@ class Child:
         self.book = book
         self.events: list[list[Any]] = []
         self._heard = threading.Condition()
-        self._stderr = tempfile.TemporaryFile()
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the child)
         self._process = subprocess.Popen(
             [sys.executable, *command],
             stdin=subprocess.PIPE,
@@ -108,6 +111,11 @@ class Child:
             event = found()
         assert event is not None, f"no {wanted} from {self.pid} (exit code {self._process.poll()}): {self.tail()}"
         return event
+
+    def until(self, is_so: Callable[[], bool], timeout_s: float = 30) -> None:
+        """Wait until it is so, looking again at every report."""
+        with self._heard:
+            assert self._heard.wait_for(is_so, timeout_s), f"waited in vain: {self.tail()}"
 
     def count(self, kind: str) -> int:
         with self._heard:
@@ -225,6 +233,7 @@ async def check_async(url: str, book: Book, *, allow_platform_failures: bool = F
             assert row.reason == "crashed", row
             assert "died 3 times" in row.error, row
             sums.crashed += 1
+        failed = [entry for entry in entries if "died 3 times" in (entry.error or "")]
         _check_entries(entries, allow_platform_failures)
         placed: dict[str, tuple[str, int]] = {}
         for info in infos:
@@ -232,6 +241,8 @@ async def check_async(url: str, book: Book, *, allow_platform_failures: bool = F
         for timer in timers:
             assert timer.due_at > now, f"overdue: {timer}"
             assert (timer.started, timer.crashes) == (0, 0), f"a ghost: {timer}"
+    gone = {key: text for key, text in book.unarmed.items() if key not in {row.id.key for row in failed}}
+    assert not gone, f"lost in the middle, and not because it was parked: {gone}"
     _check_book(book, placed, entries)
     return sums
 
@@ -242,7 +253,8 @@ def _check_entries(entries: list[Entry], allow_platform_failures: bool) -> None:
             continue
         text = entry.error or ""
         is_ours = allow_platform_failures and text.startswith("not counted:")
-        assert entry.verdict == "failed" and (is_ours or "died 3 times" in text), entry
+        assert entry.verdict == "failed", entry
+        assert is_ours or "died 3 times" in text, entry
 
 
 async def _check_object(

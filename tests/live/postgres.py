@@ -66,7 +66,9 @@ class Server:
         until = time.monotonic() + 30
         ready = [self._bin / "pg_isready", "-q", "-h", self.folder, "-U", "postgres"]
         while subprocess.run(ready, timeout=10).returncode != 0:
-            assert self._process is not None and self._process.poll() is None and time.monotonic() < until, self.log()
+            assert self._process is not None, "start it first"
+            assert self._process.poll() is None, self.log()
+            assert time.monotonic() < until, self.log()
             time.sleep(0.05)
 
     def stop(self, how: signal.Signals = FAST) -> None:
@@ -97,21 +99,36 @@ def server() -> Iterator[Server]:
         shutil.rmtree(made.folder, ignore_errors=True)
 
 
+# Sessions that commit are known by the statement; most are hit while it runs, every third one wherever it is.
+_WRITERS = """SELECT pid FROM pg_stat_activity WHERE application_name = 'wakeful'
+    AND query LIKE '%fence%' AND (state = 'active' OR $1 % 3 = 0)"""
+
+
 async def cut_writer(url: str, times: int, pause_s: float) -> int:
-    """Terminate the sessions that commit, over and over, and as far as possible while they do; how many were hit."""
+    """Terminate the sessions that commit, over and over; how many were hit."""
     import asyncpg
 
     hit = 0
     connection: Any = await asyncpg.connect(url)
     try:
         for _ in range(times):
-            rows = await connection.fetch(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'wakeful' "
-                "AND query LIKE '%fence%' AND (state = 'active' OR $1 % 3 = 0)",
-                hit,
-            )
-            hit += len(rows)
-            await asyncio.sleep(pause_s if rows else 0.0005)
+            for row in await connection.fetch(_WRITERS, hit):
+                hit += await connection.fetchval("SELECT pg_terminate_backend($1)", row["pid"])
+                await asyncio.sleep(pause_s)
+            await asyncio.sleep(0.0005)
     finally:
         await connection.close()
     return hit
+
+
+async def kill_writer(url: str, number: int) -> None:
+    """kill -9 for a session that commits: PostgreSQL then drops everyone and recovers from its log."""
+    import asyncpg
+
+    connection: Any = await asyncpg.connect(url)
+    try:
+        while not (rows := await connection.fetch(_WRITERS, number)):  # noqa: ASYNC110  (nobody tells us)
+            await asyncio.sleep(0.0005)
+        os.kill(rows[0]["pid"], signal.SIGKILL)
+    finally:
+        connection.terminate()

@@ -21,6 +21,7 @@ from wakeful.values.timers import Parked, Timer
 PROGRAM = """
 import asyncio
 from datetime import timedelta
+from pathlib import Path
 from wakeful import AlarmInfo, App, DurableObject
 from words import GREETING
 
@@ -39,6 +40,7 @@ class Greeter(DurableObject):
 
     async def slow(self, seconds):
         await self.storage.put("slow", "begun")
+        Path("begun").touch()
         await asyncio.sleep(seconds)
         await self.storage.put("slow", "done")
 
@@ -150,7 +152,8 @@ def test_a_stop_lets_the_running_turn_finish_and_a_second_one_does_not(shell: Sh
         process = shell.start("run", "app.py:app", "--store", f"sqlite:{signals}.db")
         shell.wait_for_log("ready", times=signals)
         caller = shell.start("call", "Greeter", "a", "slow", "1.5", "--store", f"sqlite:{signals}.db")
-        time.sleep(1.0)
+        shell.wait_for((shell.folder / "begun").exists, "the turn does not begin")
+        (shell.folder / "begun").unlink()
         for _ in range(signals):
             process.send_signal(signal.SIGINT)
             time.sleep(0.1)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from harness import IS_LONG, check_async, settle
-from postgres import FAST, IMMEDIATE, Server, cut_writer, server
+from postgres import FAST, IMMEDIATE, Server, cut_writer, kill_writer, server
 from stage import Stage
 from tally import Load
 
@@ -15,6 +15,7 @@ from wakeful.store.protocol import Query
 
 STOPS = 12 if IS_LONG else 4
 CUTS = 200 if IS_LONG else 25
+CRASHES = 12 if IS_LONG else 3
 CALLERS = 8
 
 
@@ -72,6 +73,24 @@ async def test_writer_session_is_terminated_in_mid_commit(own_server: Server) ->
     await asyncio.to_thread(settle, stage.url, stage.book)
     sums = await check_async(stage.url, stage.book, allow_platform_failures=True)
     print(f"{hit} sessions cut, {len(stage.book.acked)} acknowledged, refused {stage.book.refused}; {sums}")
+
+
+async def test_server_crashes_in_mid_commit(own_server: Server) -> None:
+    stage = Stage(f"{own_server.url}&schema=crashes")
+    async with stage.app.run(stage.url) as node:
+        load = Load(stage.app, stage.tally, stage.note, run="x", pause_s=0)
+        load.start(CALLERS)
+        for number in range(CRASHES):
+            await stage.acked_since(time.monotonic(), 50)
+            refused = stage.refusals
+            await kill_writer(own_server.url, number)
+            await stage.until(lambda: stage.refusals > refused, f"crash {number}: nobody noticed")  # noqa: B023
+        await stage.acked_since(time.monotonic(), 50)
+        assert node.state == "up"
+        await load.stop()
+    await asyncio.to_thread(settle, stage.url, stage.book)
+    sums = await check_async(stage.url, stage.book, allow_platform_failures=True)
+    print(f"{CRASHES} crashes, {len(stage.book.acked)} acknowledged, refused {stage.book.refused}; {sums}")
 
 
 async def _all_fired(node: Any, due_ms: int, timeout_s: float = 20) -> None:

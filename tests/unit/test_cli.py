@@ -308,6 +308,15 @@ def test_doctor_on_postgres_knows_the_servers_clock(wakeful: Command, postgres_s
     assert [row["key"] for row in wakeful("ls", "--store", postgres_schema_url, "--json").json] == ["a"]
 
 
+def test_a_password_is_never_shown(wakeful: Command, postgres_schema_url: str) -> None:
+    url = f"{postgres_schema_url}&password=hunter2"
+    wakeful("migrate", "--store", url)
+    said = [wakeful(*args, "--store", url) for args in (("call", "A", "b", "c"), ("schema",), ("doctor",), ("ls",))]
+    said.append(wakeful("call", "Counter", "a", "add", "--app", "app.py", f"--store={url}"))
+    assert said[0].code == 3
+    assert not [answer for answer in said if "hunter2" in answer.out + answer.err]
+
+
 def test_schema_and_migrate(wakeful: Command, tmp_path: Path) -> None:
     assert "CREATE TABLE" in wakeful("schema", "--sql").out
     assert "CREATE TABLE" in wakeful("schema", "--sql", "--json", "--store", "postgresql://a@b/c").json["sql"]

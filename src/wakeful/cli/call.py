@@ -87,8 +87,10 @@ async def _live(
     from wakeful.cli.finding import connected, reading
     from wakeful.values.errors import StoreError
 
+    shown = ""
     try:
         async with reading(url) as store, connected(store, id) as client:
+            shown = store.url  # without its password
             if client is not None:
                 return await client.call_raw(id.cls, id.key, method, args, **settings)
     except StoreError as error:
@@ -96,7 +98,7 @@ async def _live(
             raise
     if not has_app:
         raise CommandError(
-            f"no process runs {url}; start it (wakeful run …), or give --app APP.PY to run it for this call",
+            f"no process runs {shown}; start it (wakeful run …), or give --app APP.PY to run it for this call",
             code="owner.none",
             exit_code=UNAVAILABLE,
         )
@@ -111,6 +113,7 @@ async def _embedded(
     from wakeful.transport.messages import failed, raised
     from wakeful.values.errors import WakefulError
 
+    sys.argv = ["wakeful call"]  # what the store tells others about its owner; the URL may hold a password
     program = load(target)
     if settings["request_key"] is not None:
         check_request_key(settings["request_key"])

@@ -29,9 +29,18 @@ UNLOADABLE = 9  # exit code between child and supervisor: wait for the next chan
 @click.option("--report", type=int, required=True)
 @click.option("--program", required=True)
 @click.option("--again", is_flag=True)
+@click.option("--name-store", is_flag=True)
 @options.store_option
 def child(
-    target: str, paranoid: bool, lifeline: int, report: int, program: str, again: bool, url: str, as_json: bool
+    target: str,
+    paranoid: bool,
+    lifeline: int,
+    report: int,
+    program: str,
+    again: bool,
+    name_store: bool,
+    url: str,
+    as_json: bool,
 ) -> int:
     """Run the program and tell the supervisor which files it is made of."""
     sys.argv = [f"wakeful dev {target}"]  # what the store tells others about its owner
@@ -51,7 +60,7 @@ def child(
         classes = ", ".join(node.registry.names()) or "no classes (put @app.object on one)"
         say.event("ready", f"{classes} on {node.store.url}", store=node.store.url, pid=os.getpid(), node=node.name)
         if not again:
-            say.lines(await _what_next(node, program, url))
+            say.lines(await _what_next(node, program, name_store=name_store))
 
     serve(loaded, url, say, paranoid=paranoid, is_dev=True, ready=ready, lifeline=lifeline)
     return 0
@@ -61,24 +70,23 @@ def _report(descriptor: int, paths: list[str]) -> None:
     os.write(descriptor, json.dumps(paths).encode() + b"\n")
 
 
-async def _what_next(node: "Node", program: str, url: str) -> str:
+async def _what_next(node: "Node", program: str, *, name_store: bool) -> str:
     """Commands that work as they stand, for what is in the store now."""
     from wakeful.store.protocol import Query
 
+    url = node.store.url  # without its password
     if url == "memory:":
         return "\n  The store is in memory: it is gone when this stops, and other commands can't see it.\n"
-    where = "" if url == options.default_store() else f" --store {shlex.quote(url)}"
-    names = node.registry.names()
-    found = []
-    for name in names:
-        found += await node.store.find_objects(Query(cls=name, limit=1))
-    example = found[0].id if found else None
-    cls, key = example if example else (names[0] if names else "CLASS", "KEY")
+    where = f" --store {shlex.quote(url)}" if name_store else ""
+    cls, method = _method(node)
+    timers = await node.store.find_timers(Query(cls=cls, limit=1))
+    objects = await node.store.find_objects(Query(cls=cls, limit=1))
+    key = shlex.quote(timers[0].id.key if timers else objects[0].id.key if objects else "KEY")
     commands = [
         ("which objects there are", "ls"),
-        ("one of them, without waking it", f"show {cls} {shlex.quote(key)}"),
+        ("one of them, without waking it", f"show {cls} {key}"),
         ("what fires next", "due"),
-        ("call a method", f"call {cls} {shlex.quote(key)} {_method(node, cls)}"),
+        ("call a method", f"call {cls} {key} {method}"),
         ("what failed for good", "parked"),
         ("try that again", "redrive --all"),
     ]
@@ -89,16 +97,15 @@ async def _what_next(node: "Node", program: str, url: str) -> str:
     )
 
 
-def _method(node: "Node", cls: str) -> str:
-    """A method to try: one that needs no arguments if there is one, readers first."""
-    if not node.registry.knows(cls):
-        return "METHOD"
-    known = node.registry.named(cls)
-    needs = {name: _needed(known.cls, name) for name in sorted(known.methods)}
-    if not needs:
-        return "METHOD"
-    best = min(needs, key=lambda name: (len(needs[name]), name not in known.readers))
-    return " ".join([best, *needs[best]])
+def _method(node: "Node") -> tuple[str, str]:
+    """A class and a method to try: one that needs no arguments if there is one, readers first."""
+    found = []
+    for cls in node.registry.names():
+        known = node.registry.named(cls)
+        for name in sorted(known.methods):
+            needs = _needed(known.cls, name)
+            found.append((len(needs), name not in known.readers, cls, " ".join([name, *needs])))
+    return min(found)[2:] if found else ("CLASS", "METHOD")
 
 
 def _needed(cls: type, method: str) -> list[str]:

@@ -1,5 +1,7 @@
 """Layer 5. `wakeful dev`: run a program while it is being written."""
 
+import os
+
 import click
 
 from wakeful.cli import options
@@ -25,6 +27,8 @@ def dev(target: str, paranoid: bool, url: str, as_json: bool) -> int:
     where = target.partition(":")[0]
     if not where.endswith(".py"):
         raise CommandError(f"{where!r} is not a .py file; wakeful run takes modules", code="app.file", exit_code=USAGE)
-    extra = ["--store", url, "--program", program_name()]
+    extra = ["--program", program_name()] + ["--name-store"] * (url != options.default_store())
     extra += ["--paranoid"] * paranoid + ["--json"] * as_json
+    # Not as an argument, which every user of the machine could read: it may hold a password.
+    os.environ["WAKEFUL_STORE"] = url
     return Supervisor(target, where, extra, Say(as_json=as_json)).run()

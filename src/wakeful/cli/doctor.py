@@ -1,28 +1,18 @@
 """Layer 5. `wakeful doctor`: is everything well, and what should be done where it isn't?"""
 
 import asyncio
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from wakeful.cli import options
 from wakeful.cli.failing import FAILED, OK, CommandError
+from wakeful.cli.findings import Finding, clock, put
 
 if TYPE_CHECKING:
     from wakeful.store.protocol import Store
 
 # A node that is well fires within milliseconds; this much is a loaded machine.
 OVERDUE_MS = 5_000
-# Clocks only decide who tries, so a small difference is harmless; a lease has 5 s.
-CLOCK_OFFSET_WARN_MS = 1_000
 OVERDUE_LOOKED_AT = 1_000
-
-
-class Finding(NamedTuple):
-    """One thing looked at."""
-
-    check: str
-    status: str  # ok, warn, fail
-    text: str
-    remedy: str = ""
 
 
 @options.command("doctor")
@@ -40,7 +30,7 @@ async def _doctor(target: str | None, url: str, as_json: bool) -> int:
     if as_json:
         put_json([finding._asdict() for finding in findings])
     else:
-        _put(findings)
+        put(findings)
     return FAILED if any(finding.status == "fail" for finding in findings) else OK
 
 
@@ -63,7 +53,7 @@ async def examine(target: str | None, url: str) -> list[Finding]:
             findings += await _classes(store, classes if classes is not None else (status or {}).get("classes"))
             findings.append(await _overdue(store, is_running=status is not None))
             findings.append(await _parked(store))
-            findings += await _clock(store, url)
+            findings += await clock(store, url)
             return findings
     except (BadUrl, MissingExtra):
         raise
@@ -158,48 +148,7 @@ async def _parked(store: "Store") -> Finding:
     return Finding("parked", "warn", f"{many(count, 'timer')} failed for good", "wakeful parked, then wakeful redrive")
 
 
-async def _clock(store: "Store", url: str) -> list[Finding]:
-    """How far this machine's clock is from the database server's."""
-    from wakeful.cli.printing import length, now_ms
-
-    if not store.shared:
-        return []
-    from wakeful.store.postgres.statements import Statement
-    from wakeful.store.postgres.url import parse_url
-    from wakeful.store.postgres.wire import Wire
-
-    wire = await Wire.connect(parse_url(url), readonly=True)
-    try:
-        ask = Statement("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint", ())
-        await wire.run(ask)  # the first one also prepares
-        before = now_ms()
-        [(theirs,)] = await wire.run(ask)
-        offset = theirs - (before + now_ms()) // 2
-    finally:
-        await wire.close()
-    text = f"this machine is {length(abs(offset))} {'behind' if offset > 0 else 'ahead of'} the database server"
-    if abs(offset) < CLOCK_OFFSET_WARN_MS:
-        return [Finding("clock", "ok", text)]
-    return [Finding("clock", "warn", text, "run NTP on both; timers fire by the node's clock")]
-
-
 def _split(message: str) -> tuple[str, str]:
     """What, and what to do about it."""
     what, _, remedy = message.partition("; ")
     return what, remedy
-
-
-def _put(findings: list[Finding]) -> None:
-    from rich.text import Text
-
-    from wakeful.cli.failing import one_line
-    from wakeful.cli.printing import console
-
-    styles = {"ok": "green", "warn": "yellow", "fail": "bold red"}
-    for finding in findings:
-        line = Text.assemble(
-            (f"{finding.status:<4}", styles[finding.status]), f"  {finding.check:<8}  {one_line(finding.text)}"
-        )
-        console().print(line, soft_wrap=True)
-        if finding.remedy:
-            console().print(Text(f"{'':16}→ {one_line(finding.remedy)}", style="dim"), soft_wrap=True)

@@ -1,6 +1,7 @@
 """Layer 5. `wakeful run`: a program in earnest."""
 
 import os
+import sys
 
 import click
 
@@ -22,6 +23,7 @@ def run(target: str, paranoid: bool, url: str, as_json: bool) -> None:
     from wakeful.cli.serving import serve
     from wakeful.runtime.node import Node
 
+    sys.argv = [f"wakeful run {target}"]  # what the store tells others about its owner; the URL may hold a password
     say = Say(as_json=as_json)
     program = load(target)
     listen_to_logs(say)

@@ -17,7 +17,8 @@ def bounds(
         raise BadOption("list takes start or start_after, not both", code="list.start")
     if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
         raise BadOption(f"list limit must be a positive whole number, not {limit!r}", code="list.limit")
-    for given in (prefix, start, start_after, end):
+    check_storage_key(prefix)
+    for given in (start, start_after, end):
         if given is not None:
             check_storage_key(given)
     first = prefix

@@ -159,12 +159,6 @@ class Activation:
             self._cut = self._running
             self._cut.cancel()
 
-    def interrupt(self, error: Unavailable) -> Sequence[Timer]:
-        """The node stops: cancel what runs and hand back the timers that wait."""
-        waiting = [item for item in self._mailbox or () if isinstance(item, Timer)]
-        self.fail(error)
-        return waiting
-
     # rows, as finished turns left them
 
     async def read(self, slot: Slot) -> bytes | None:

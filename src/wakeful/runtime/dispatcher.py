@@ -151,10 +151,16 @@ class Dispatcher:
         node = self._node
         edge = node.queue.begin_page()
         after = None if is_scan else edge
+        timers: list[Timer] = []
         try:
-            timers, has_more = await node.reading(
-                node.store.timers(list(node.epochs), after=after, until=until, limit=PAGE)
-            )
+            while True:
+                page, has_more = await node.reading(
+                    node.store.timers(list(node.epochs), after=after, until=until, limit=PAGE)
+                )
+                timers += page
+                if not (is_scan and has_more and page):
+                    break  # a scan goes on to the edge: what it is for may be on its last page
+                after = page[-1].sort_key
         except Unavailable:
             return  # the node is down already and will start us again
         except Exception as error:
@@ -176,7 +182,8 @@ class Dispatcher:
     def _sleep(self, now: int) -> None:
         """Until the earliest timer, or until the edge of what memory holds comes near."""
         queue = self._node.queue
-        at = self._scan_at
+        # While a page is being read its end looks again; waiting for a scan that can't begin would spin.
+        at = self._scan_at if self._reading is None else now + SAFETY_SCAN_MS
         if self._reading is None and len(queue) < self._short_below:
             at = min(at, max(now + 1, queue.edge[0] - self._ahead_ms))
         earliest = queue.earliest()

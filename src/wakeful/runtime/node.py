@@ -90,7 +90,6 @@ class Node:
         self.down_because: Unavailable | None = None
         self._seqs: dict[int, int] = {}
         self._held: set[tuple[int, int]] = set()
-        self._interrupted: list[Timer] = []
         self._recovery: asyncio.Task[None] | None = None
 
     # life
@@ -179,16 +178,17 @@ class Node:
             await self.clock.sleep(5)
         for activation in list(self.awake.values()):
             if activation.is_busy:
-                self._interrupted += activation.interrupt(
-                    NotRunning("the node is stopping; try again", code="node.stopping")
-                )
+                activation.fail(NotRunning("the node is stopping; try again", code="node.stopping"))
         await self.clock.sleep(1)  # let the cancelled turns unwind
         await self.committer.drained()
 
     async def _hand_back(self) -> None:
-        """Timers that were begun and cut off by the stop: not their fault, so no trace of a crash may remain."""
+        """Timers that were begun and cut off by the stop: not their fault, so no trace of a crash may remain.
+
+        Only what the queue still has out: a timer that a turn before it replaced must not come back.
+        """
         commits = []
-        for timer in [*self._interrupted, *self.queue.running.values()]:
+        for timer in self.queue.running.values():
             shard = shard_of(timer.id)
             if shard in self.epochs:
                 commits.append(
@@ -363,11 +363,6 @@ class Node:
     def became_idle(self, activation: Activation) -> None:
         self.hibernation.became_idle(activation)
 
-    def interrupted(self, timer: Timer) -> None:
-        """A timer's run was cut off from outside: by the node's stop, or by a store that went away."""
-        if self.state == "stopping":
-            self._interrupted.append(timer)
-
     async def reading(self, read: Coroutine[Any, Any, T]) -> T:
         """A read for a turn; a store that can't answer takes the node down until it can."""
         try:
@@ -379,7 +374,9 @@ class Node:
     def commit_failed(self, activation: Activation, failure: Failure) -> None:
         """This copy's belief is wrong from here on: drop it, to wake from what is on disk."""
         if self.state != "up":
-            activation.fail(failure)  # everything is being forgotten anyway
+            # Everything is being forgotten anyway; a timer whose commit may yet arrive must not be handed back.
+            self._drop(activation, failure)
+            self.queue.forget([activation.id])
         elif isinstance(failure, Fenced) and self.epochs.get(failure.shard) == failure.epoch:
             self._lose_shard(activation.shard, failure)
         else:
@@ -424,7 +421,7 @@ class Node:
             try:
                 await self.store.open(now=self.clock.now())
                 await self._take_over()
-            except (Unavailable, OSError) as error:
+            except Exception as error:  # whatever it is: to give up would leave the node down for good
                 log.info("the store is still away: %s", error, extra={"code": "store.down"})
                 continue
             break

@@ -95,12 +95,12 @@ class TimerQueue:
     def end_page(self, timers: Iterable[Timer], edge: TimerKey | None) -> None:
         """Take the page in and move the edge (None: it stays), but not over names that changed meanwhile or are running."""
         changed, self._changed = self._changed or {}, None
-        if self._is_void:
-            return
         if edge is not None:
+            if self._is_void:
+                return
             self.edge = edge
         for timer in timers:
-            if (timer.id, timer.name) not in changed:
+            if (timer.id, timer.name) not in changed and timer.sort_key <= self.edge:
                 self._take(timer)
         for newer in changed.values():
             if newer is not None and newer.sort_key <= self.edge:

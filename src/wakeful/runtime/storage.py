@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from wakeful.runtime.activation import Activation
 
 
+COUNT_PAGE = 1_000
+
+
 class Storage:
     """The rows of one object, ordered by key, seen through the running turn."""
 
@@ -93,9 +96,15 @@ class Storage:
         return {key: decode(data) for key, data in rows.items()}
 
     async def count(self, prefix: str = "") -> int:
-        """How many keys begin with the prefix."""
+        """How many keys begin with the prefix. Reads them page by page, so a large object is never in memory whole."""
         first, last = bounds(prefix, None, None, None, None)
-        return len(await self._scan(self._turn(), first, last, reverse=False, limit=None))
+        found = 0
+        while True:
+            page = await self._scan(self._turn(), first, last, reverse=False, limit=COUNT_PAGE)
+            found += len(page)
+            if len(page) < COUNT_PAGE:
+                return found
+            first = next(reversed(page)) + "\0"
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator["Storage"]:

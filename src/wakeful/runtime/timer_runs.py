@@ -93,9 +93,6 @@ class TimerRuns:
                 error = await self._fire(activation, owner, timer, fired_at)
             finally:
                 node.slots.give_back(slot)
-        except asyncio.CancelledError:
-            node.interrupted(timer)
-            raise
         finally:
             CURRENT.reset(token)
         if error is not None:
@@ -163,7 +160,7 @@ class TimerRuns:
         node = self._node
         now = node.clock.now()
         turn = Turn(activation, (activation.id,), now, consumed=timer)
-        text = "".join(traceback.format_exception_only(error)).strip()[:ERROR_CHARS_MAX]
+        text = _storable("".join(traceback.format_exception_only(error)).strip()[:ERROR_CHARS_MAX])
         key = (*timer.id, timer.name)
         if isinstance(error, Unavailable):
             self._uncounted[key] += 1
@@ -176,7 +173,7 @@ class TimerRuns:
             if retry is not None:
                 turn.set_timer(timer.moved(due_at=now + retry, attempt=timer.attempt + 1))
             else:
-                trace = "".join(traceback.format_exception(error))[-TRACEBACK_CHARS_MAX:]
+                trace = _storable("".join(traceback.format_exception(error))[-TRACEBACK_CHARS_MAX:])
                 self._park(turn, timer, "failed", text, trace)
         turn.entries = [self._entry(timer, fired_at, "failed", text)]
         activation.finish(turn)
@@ -222,6 +219,11 @@ class TimerRuns:
 
 def _too_long(timer: Timer, owner: TimerOwner) -> DeadlineExceeded:
     return DeadlineExceeded(f"{timer.id}.{timer.name} ran longer than {owner.deadline_ms} ms; what it wrote was undone")
+
+
+def _storable(text: str) -> str:
+    """Text that every store can hold: a handler may raise with anything, and its failure must still be written."""
+    return text.replace("\0", "\\0").encode(errors="backslashreplace").decode()
 
 
 def _is_current(activation: "Activation", timer: Timer) -> bool:

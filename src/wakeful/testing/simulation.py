@@ -16,20 +16,21 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
 from wakeful.logic.limits import Limits
 from wakeful.runtime import dispatcher
-from wakeful.store import Disk, MemoryStore, Store
-from wakeful.store.protocol import Outcome, Query, Range
+from wakeful.store import MemoryStore
+from wakeful.store.protocol import Query, Range
+from wakeful.testing.clients import CALLS, Clients
 from wakeful.testing.invariants import (
     CLASS,
     EVERYTHING,
-    Journal,
+    Found,
     Violation,
     check_order,
     check_promises,
@@ -37,13 +38,11 @@ from wakeful.testing.invariants import (
     check_quiet,
     look,
 )
-from wakeful.testing.timewarp import Timewarp
-from wakeful.testing.workload import Bang, WakeBang, Witness, make_app
-from wakeful.testing.world import World
-from wakeful.values.commits import USER, Commit, Loaded
-from wakeful.values.errors import Conflict, DeadlineExceeded, OutcomeUnknown, Unavailable
+from wakeful.testing.slowdisk import SimulatedWorld, SlowDisk
+from wakeful.testing.workload import Witness, make_app
+from wakeful.values.commits import USER
+from wakeful.values.errors import Conflict
 from wakeful.values.ids import ObjectId, shard_of
-from wakeful.values.timers import Timer, TimerKey
 
 MOODS = ("steady", "flaky", "slow", "doomed", "moody", "killer")
 TROUBLES = {
@@ -59,19 +58,6 @@ TROUBLES = {
     "sleep": 8,
     "steal": 4,
 }
-CALLS = {
-    "add": 24,
-    "keyed": 12,
-    "fail": 10,
-    "commit_then_fail": 6,
-    "savepoint": 6,
-    "touch": 4,
-    "transfer": 8,
-    "arm": 24,
-    "disarm": 3,
-    "peek": 14,
-    "hurried": 4,
-}
 PROBES_MAX = 20_000  # more trips to the store than any seed needs: something runs in circles
 QUIET_S = 3600  # longer than every retry, re-arm and delay of the workload together
 
@@ -84,95 +70,9 @@ class Report:
     trace: str  # a hash of everything that happened, in order
     calls: int
     probes: int
+    busy_probes: int  # up to where the workload ends and the long quiet begins
     deaths: int
     runs: int
-
-
-class SlowDisk(MemoryStore):
-    """A memory store whose verbs take virtual time, and whose commits can arrive after all hope was given up."""
-
-    def __init__(self, disk: Disk, dice: random.Random, warp: Timewarp) -> None:
-        super().__init__(disk)
-        self._dice = dice
-        self._warp = warp
-        self.late = 0  # that many commits from now on are reported as unknown, and arrive later
-        self._stragglers: set[asyncio.Task[None]] = set()
-
-    async def commit(self, node: str, commits: Sequence[Commit]) -> list[Outcome]:
-        if self.late:
-            self.late -= 1
-            task = asyncio.get_running_loop().create_task(self._straggle(node, commits))
-            self._stragglers.add(task)
-            raise OutcomeUnknown("the connection broke while committing (the simulation says so)")
-        await self._pause()
-        outcomes = await super().commit(node, commits)
-        await self._pause()
-        return outcomes
-
-    async def load(self, ids: Sequence[ObjectId]) -> list[Loaded]:
-        await self._pause()
-        found = await super().load(ids)
-        await self._pause()
-        return found
-
-    async def read(self, id: ObjectId, space: int, keys: Sequence[str]) -> dict[str, bytes]:
-        await self._pause()
-        return await super().read(id, space, keys)
-
-    async def scan(self, id: ObjectId, space: int, range: Range) -> list[tuple[str, bytes]]:
-        await self._pause()
-        return await super().scan(id, space, range)
-
-    async def timers(
-        self, shards: Sequence[int], *, after: TimerKey | None, until: int, limit: int
-    ) -> tuple[list[Timer], bool]:
-        await self._pause()
-        found = await super().timers(shards, after=after, until=until, limit=limit)
-        await self._pause()
-        return found
-
-    async def _pause(self) -> None:
-        await self._warp.sleep(self._dice.choice((0, 0, 1, 3, 15)))
-
-    async def _straggle(self, node: str, commits: Sequence[Commit]) -> None:
-        """The commit reaches the disk whatever became of its sender; only the epoch can stop it."""
-        await self._warp.sleep(self._dice.choice((1, 20, 60, 400, 3_000)))
-        for commit in commits:
-            self._apply(node, commit)
-
-
-class _Glimpse(MemoryStore):
-    """A look at the disk that takes no time and needs no opening."""
-
-    def _check(self) -> None:
-        pass
-
-
-class SimulatedWorld(World):
-    """A world that may have a slow disk."""
-
-    slow: random.Random | None = None
-
-    @property
-    def is_dead(self) -> bool:
-        return self._node is None
-
-    @property
-    def disk(self) -> Store | None:
-        return self._store.inner if self._store is not None else None
-
-    @property
-    def store(self) -> Store:
-        """What is on disk, in one instant if it is a memory disk, however slow it is for the node."""
-        return _Glimpse(self._disk) if self._url == "memory:" else super().store
-
-    def now_ms(self) -> int:
-        return self._warp.now()
-
-    def _open_disk(self) -> Store:
-        if self.slow is None:
-            return super()._open_disk()
-        return SlowDisk(self._disk, self.slow, self._warp)
 
 
 class Simulation:
@@ -181,13 +81,10 @@ class Simulation:
     def __init__(self, seed: int, *, url: str = "memory:", crash_at: int | None = None, is_calm: bool = False) -> None:
         self.seed = seed
         self.dice = dice = random.Random(seed)
-        self.journal = Journal()
         self.witness = Witness(random.Random(seed + 1))
         self.is_calm = is_calm  # no troubles but the crash that was asked for
         self._crash_in = crash_at
-        self._clients: set[asyncio.Task[None]] = set()
-        self._tokens = 0
-        self._shadow: asyncio.Task[None] | None = None
+        self._busy_probes = 0
         self._is_paranoid = not is_calm and dice.random() < 0.25
         self._page = dispatcher.PAGE if is_calm else dice.choice((2, 3, dispatcher.PAGE))
         app, self.cls = make_app(self.witness)
@@ -197,7 +94,8 @@ class Simulation:
         if url == "memory:" and not is_calm and dice.random() < 0.6:
             self.world.slow = random.Random(seed + 2)
         moods = MOODS if is_calm else [*dice.sample(MOODS[:-1], 3), *(["killer"] if dice.random() < 0.3 else [])]
-        self.keys = [f"{mood}-{number}" for mood in moods for number in range(1 if mood == "killer" else 2)]
+        self.keys = [f"{mood}-{number}" for mood in moods for number in range(1 if is_calm or mood == "killer" else 2)]
+        self.clients = Clients(self.world, self.cls, self.keys, self.witness, dice)
         self.witness.wakes_fail = 0.0 if is_calm else dice.choice((0.0, 0.3))
         self.witness.now = self.world.now_ms
         self.witness.kill = self._kill
@@ -236,13 +134,14 @@ class Simulation:
                 found = await look(self.world.store)
         finally:
             dispatcher.PAGE = page
-            for task in self._clients:
+            for task in self.clients.tasks:
                 task.cancel()
         return Report(
             seed=self.seed,
             trace=blake2b("\n".join(self.witness.trace).encode(), digest_size=12).hexdigest(),
-            calls=self._tokens,
+            calls=self.clients.tokens,
             probes=self.world.faults.probes,
+            busy_probes=self._busy_probes,
             deaths=self.witness.deaths,
             runs=sum(len(here.entries) for here in found.values()),
         )
@@ -251,7 +150,7 @@ class Simulation:
 
     async def _step(self) -> None:
         """Some calls, some trouble, some time."""
-        self._burst()
+        self.clients.burst()
         kinds = list(TROUBLES)
         trouble = self.dice.choices(kinds, [TROUBLES[kind] for kind in kinds])[0]
         self.witness.note(f"trouble: {trouble}")
@@ -279,7 +178,7 @@ class Simulation:
         elif trouble in ("outage", "long outage"):
             await self._sleep_a_little()
             world.faults.is_down = True
-            self._burst()
+            self.clients.burst()
             await asyncio.sleep(dice.choice((0.01, 1, 30)) if trouble == "outage" else 3600)
             world.faults.is_down = False
         elif trouble == "restart" and not world.is_dead:
@@ -297,7 +196,7 @@ class Simulation:
         await self.world.store.claim("thief", [shard], now=self.world.now_ms())
         before = await self._rows_of_shard(shard)
         for _ in range(4):
-            self._call(key)
+            self.clients.call(key)
             await self._sleep_a_little()
         await asyncio.sleep(self.dice.choice((0, 5)))
         if self.world.is_dead or not all(
@@ -319,24 +218,25 @@ class Simulation:
         """The same calls in the same order whatever fails: every kind of call and alarm, with and without company."""
         for kind in ("arm", *CALLS):
             for key in self.keys:
-                self._call(key, kind)
+                self.clients.call(key, kind)
             await asyncio.sleep(1)
             if self.world.is_dead:
                 await self._recover()
-            if kind == "savepoint":
+            if kind == "savepoint" and not self.world.is_dead:
                 self.world.node.hibernation.sleep_all()
         await asyncio.sleep(30)
 
     async def _finish(self) -> None:
         """No more trouble: everything owed is paid, in order, and nothing more."""
         world = self.world
+        self._busy_probes = world.faults.probes
         world.faults.fail_commits.clear()
         self._crash_in = None
         if isinstance(world.disk, SlowDisk):
             world.disk.late = 0
         await self._recover_until_quiet()
-        while self._clients:
-            await asyncio.wait(self._clients)
+        while self.clients.tasks:
+            await asyncio.wait(self.clients.tasks)
             await self._recover_until_quiet()
         await self._check()
         await asyncio.sleep(QUIET_S)
@@ -359,10 +259,13 @@ class Simulation:
     async def _check_order(self) -> None:
         """Alarms of many objects fall due while nobody is there; they run in order when somebody is."""
         keys = [f"steady-beacon-{number}" for number in range(6)]
-        for key, delay_ms in zip(keys, self.dice.sample(range(60_000, 90_000), len(keys)), strict=True):
-            token = self._token(key)
+        due_at = self.world.now_ms() + 60_000
+        for key in keys:
+            token = self.clients.token(key)
+            # Few instants for many alarms, so that some are due at the very same one.
+            delay_ms = due_at + self.dice.randint(1, 3) - self.world.now_ms()
             await self.world.get(self.cls, key).arm(token, 1, delay_ms, 0)
-            self.journal.ack(key, token)
+            self.clients.journal.ack(key, token)
         self._kill()
         self.witness.begun.clear()
         await self._recover(after=7200)
@@ -371,131 +274,6 @@ class Simulation:
         is_exact = self.world.slow is None and isinstance(self.world.disk, MemoryStore)
         entries = [entry for key in keys for entry in found[key].entries]
         check_order(entries, keys, self.witness.begun if is_exact else None)
-
-    # calls
-
-    def _burst(self) -> None:
-        for _ in range(self.dice.choice((0, 1, 2, 3, 6))):
-            self._call(self.dice.choice(self.keys))
-
-    def _call(self, key: str, kind: str | None = None) -> None:
-        """Let a client call the object, and write down what it is told."""
-        kinds = list(CALLS)
-        kind = kind or self.dice.choices(kinds, [CALLS[kind] for kind in kinds])[0]
-        token = self._token(key)
-        amount = self.dice.randint(1, 9)
-        pause = self.dice.choice((0.0, 0.0, 0.002, 1.0))
-        if kind in ("commit_then_fail", "savepoint"):
-            self.journal.issue(key, f"{token}!")
-        body: Coroutine[Any, Any, None]
-        if kind in ("keyed", "transfer"):
-            other = self.dice.choice([other for other in self.keys if other != key])
-            body = self._keyed(kind, key, token, amount, other)
-        elif kind == "peek":
-            body = self._peek(key, pause)
-        else:
-            body = self._once(kind, key, token, amount, pause, self.dice.choice((0, 1_500, 600_000, 2_000_000)))
-        task = asyncio.get_running_loop().create_task(self._guarded(body, f"{kind} {key} {token}"))
-        self._clients.add(task)
-        task.add_done_callback(self._clients.discard)
-
-    def _token(self, key: str) -> str:
-        self._tokens += 1
-        token = f"t{self._tokens}"
-        self.journal.issue(key, token)
-        return token
-
-    async def _guarded(self, body: Coroutine[Any, Any, None], what: str) -> None:
-        try:
-            await body
-        except (Unavailable, DeadlineExceeded) as error:
-            self.witness.note(f"{what}: {type(error).__name__}")
-        except Violation as violation:
-            self.witness.complain(str(violation))
-        except Exception as error:
-            self.witness.complain(f"{what} was told {type(error).__name__}: {error}")
-        else:
-            self.witness.note(f"{what}: answered")
-
-    async def _once(self, kind: str, key: str, token: str, amount: int, pause: float, delay_ms: int) -> None:
-        """A call that is not repeated: what it is told is all it will ever know."""
-        journal = self.journal
-        stub: Any = self.world.get(self.cls, key, deadline="500ms" if kind == "hurried" else "60s")
-        try:
-            if kind == "arm":
-                await stub.arm(token, amount, delay_ms, 0 if key.startswith("killer") else self.dice.choice((0, 0, 3)))
-            elif kind == "add":
-                await stub.add(token, amount, pause)
-            elif kind == "hurried":
-                await stub.add(token, amount, 1.0)
-            elif kind == "fail":
-                await stub.fail(token, amount, pause)
-            elif kind == "touch":
-                journal.refuse(key, token)
-                await stub.touch(token)
-                return
-            else:
-                await getattr(stub, kind)(token, amount)
-        except WakeBang:
-            journal.refuse(key, token, f"{token}!")
-            return
-        except Bang:
-            if kind == "commit_then_fail":
-                journal.ack(key, token)
-            else:
-                journal.refuse(key, token)
-            journal.refuse(key, f"{token}!")
-        else:
-            journal.ack(key, token)
-            journal.refuse(key, f"{token}!")
-        if token in journal.acked.get(key, ()):
-            await self._look_for(key, [token])
-
-    async def _keyed(self, kind: str, key: str, token: str, amount: int, other: str) -> None:
-        """A call that is repeated under a request key until it is answered, and then once more."""
-        journal = self.journal
-        if kind == "transfer":
-            journal.issue(other, token)
-            journal.gifts[token] = (key, other)
-        for tries in range(8):
-            stub: Any = self.world.get(self.cls, key, request_key=f"{kind}-{token}")
-            try:
-                if kind == "transfer":
-                    answer = await stub.transfer(token, amount, other)
-                else:
-                    answer = await stub.add(token, amount)
-            except (Unavailable, DeadlineExceeded, WakeBang):
-                await asyncio.sleep(0.1 * 3**tries)
-                continue
-            journal.ack(key, token)
-            if journal.answers.setdefault(f"{kind}-{token}", answer) != answer:
-                raise Violation(
-                    f"{key}: request key {token} answered {answer}, and {journal.answers[f'{kind}-{token}']} before"
-                )
-            await self._look_for(key, [token])
-            if tries % 2:
-                return
-
-    async def _peek(self, key: str, pause: float) -> None:
-        """What a reader says is on disk: it counts as acknowledged."""
-        try:
-            count, tokens = await self.world.get(self.cls, key).peek(pause)
-        except WakeBang:
-            return
-        self.journal.ack(key, *tokens)
-        await self._look_for(key, tokens, count)
-
-    async def _look_for(self, key: str, tokens: Sequence[str], count: int = 0) -> None:
-        """No answer leaves before what it rests on is on disk."""
-        if self.world.disk is None:
-            return
-        try:
-            rows = await self.world.store.scan(ObjectId(CLASS, key), USER, Range("op:", "op;"))
-        except Unavailable:
-            return  # closed for the moment; the check after the restart will see
-        there = {name.removeprefix("op:") for name, _ in rows}
-        if not there.issuperset(tokens) or len(there) < count:
-            raise Violation(f"{key}: answered before it was on disk: {sorted(set(tokens) - there)}")
 
     # dying and coming back
 
@@ -520,15 +298,8 @@ class Simulation:
         """Come back (from the dead, or after a clean stop), and find everything in order."""
         self.world.faults.is_down = False
         wait = self.dice.choice((0, 0, 2, 7200)) if after is None else after
-        while True:
-            self.witness.life += 1
-            try:
-                await self.world.restart(after=wait or None)
-            except Unavailable:
-                if not self.world.is_dead:
-                    raise
-                continue  # killed again while it started
-            break
+        self.witness.life += 1
+        await self.world.restart(after=wait or None)
         self.witness.note("is back")
         await self._check()
 
@@ -544,14 +315,15 @@ class Simulation:
                 return
         raise Violation("the process is killed again and again, and nothing is parked for it")
 
-    async def _check(self) -> dict[str, Any]:
+    async def _check(self) -> dict[str, Found]:
+        """Everything that holds at any moment, held against the disk as it is now."""
         world = self.world
         if not isinstance(world.disk, MemoryStore):
             await world.settle()  # reads of a real store are not one instant, so let nothing move meanwhile
         if world.is_dead:
             return {}
         found = await look(world.store)
-        check_promises(found, self.journal, self.witness)
+        check_promises(found, self.clients.journal, self.witness)
         if not world.is_dead and world.node.state == "up" and not world.node.committer.backlog:
             check_queue(world.node, await world.store.find_timers(Query(limit=EVERYTHING)))
         return found
@@ -563,8 +335,8 @@ class Simulation:
         self.witness.complain(f"unheard: {context.get('message')}: {context.get('exception')!r}")
 
 
-@asynccontextmanager
-async def _quietly() -> AsyncIterator[None]:
+@contextmanager
+def _quietly() -> Iterator[None]:
     """The node's warnings are expected here by the thousand."""
     logger = logging.getLogger("wakeful")
     level = logger.level
@@ -587,7 +359,7 @@ def run_probe(probe: int | None = None, *, store: str = "memory") -> Report:
 
 def _run(seed: int, store: str, **options: Any) -> Report:
     async def inside(url: str) -> Report:
-        async with _quietly():
+        with _quietly():
             return await Simulation(seed, url=url, **options).run()
 
     if store == "memory":
@@ -609,7 +381,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(run_probe(given.probe, store=given.store))
         return 0
     if given.seeds > 1:
-        probes = run_probe(store=given.store).probes
+        probes = run_probe(store=given.store).busy_probes
         for probe in range(1, probes + 1):
             try:
                 run_probe(probe, store=given.store)

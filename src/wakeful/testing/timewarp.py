@@ -116,4 +116,3 @@ class _JumpingSelector:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
-

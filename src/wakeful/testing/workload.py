@@ -198,7 +198,7 @@ class Account(DurableObject):
         if await storage.get(f"op:{token}") is not None:
             storage.put(f"twice:{token}", True)
         storage.put(f"op:{token}", amount)
-        count = await storage.get("count", 0) + 1
+        count: int = await storage.get("count", 0) + 1
         storage.put("count", count)
         self.state.count += 1
         if pause:
@@ -231,5 +231,5 @@ def make_app(witness: Witness) -> tuple[App, type[Account]]:
     """An app of its own for one simulation, whose objects are seen by this witness."""
     app = App()
     members: dict[str, Any] = {"witness": witness, "__module__": __name__}
-    account = app.object(name="Account")(type("Account", (Account,), members))
-    return app, account
+    account: type[Account] = type("Account", (Account,), members)
+    return app, app.object(name="Account")(account)

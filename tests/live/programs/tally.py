@@ -40,6 +40,9 @@ class Tally(DurableObject):
         count, mirror = await self.storage.get("count", 0), await self.storage.get("mirror", 0)
         if count != mirror:
             self.report("broken", f"{self.ctx.id}: count {count}, mirror {mirror}")
+        alarm, armed = await self.storage.get_alarm(), await self.storage.get("armed")
+        if armed is not None and (alarm is None or round(alarm.timestamp() * 1000) != armed):
+            self.report("unarmed", self.ctx.key, f"armed for {armed}, but the alarm is {alarm}")
         await self.storage.put("count", count + 1)
         await self.storage.put(f"id:{count + 1:08}", id)
         await self.storage.put("mirror", count + 1)

@@ -73,20 +73,20 @@ class SqliteStore:
     # open, close, migrate
 
     async def open(self, *, now: int, readonly: bool = False) -> None:
-        if self._open_reader is not None:
-            raise StoreError(f"{self.path} is already open in this store object")
+        """As the protocol says; opened again, after a failure, it makes new connections and stays the owner of the file."""
+        if readonly:
+            await self.close()
+        is_ours = self._ownership is not None
+        await self._disconnect()
         schema.check_header(self.path)
         try:
             if readonly:
                 self._open_readonly()
             else:
                 self._open_owned(now)
-        except sqlite3.Error as error:
-            await self.close()
-            raise down(error) from None
-        except BaseException:
-            await self.close()
-            raise
+        except BaseException as error:
+            await (self._disconnect() if is_ours else self.close())
+            raise (down(error) if isinstance(error, sqlite3.Error) else error) from None
 
     def _open_readonly(self) -> None:
         if not Path(self.path).exists():
@@ -95,13 +95,20 @@ class SqliteStore:
         schema.check_version(self._open_reader.db, self.path)
 
     def _open_owned(self, now: int) -> None:
-        self._ownership = Ownership(self.path, now=now)
+        if self._ownership is None:
+            self._ownership = Ownership(self.path, now=now)
         _prepare(self.path, now=now, only_if_empty=True)
         self._open_writer = Writer(self.path, synchronous=self._synchronous)
         self._open_reader = Reader(self.path)
         schema.check_version(self._open_reader.db, self.path)
 
     async def close(self) -> None:
+        await self._disconnect()
+        ownership, self._ownership = self._ownership, None
+        if ownership is not None:
+            ownership.release()
+
+    async def _disconnect(self) -> None:
         self._fences.forget()
         reader, self._open_reader = self._open_reader, None
         if reader is not None:
@@ -109,9 +116,6 @@ class SqliteStore:
         writer, self._open_writer = self._open_writer, None
         if writer is not None:
             await writer.close()
-        ownership, self._ownership = self._ownership, None
-        if ownership is not None:
-            ownership.release()
 
     async def migrate(self, *, now: int) -> list[str]:
         if self._open_reader is not None:

@@ -1,0 +1,86 @@
+"""Two processes on one store: a file has one owner, and a node that lost its shards can't write."""
+
+import asyncio
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from harness import Book, check, child, looking, settle
+from stage import Stage
+
+from wakeful.store.protocol import Query, Range
+from wakeful.values.codec import decode
+from wakeful.values.commits import USER
+from wakeful.values.errors import FileOwned
+
+
+async def test_second_owner_of_a_file_is_refused_and_a_reader_is_not(tmp_path: Path) -> None:
+    url = f"sqlite:{tmp_path}/live.db"
+    book = Book()
+    with child(book, url=url, run="o", callers=4) as owner:
+        owner.until(lambda: owner.count("ack") > 20)
+        stage = Stage(url)
+        with pytest.raises(FileOwned, match=rf"process {owner.pid} \(.*tally\.py\)"):
+            async with stage.app.run(url):
+                pass
+        async with looking(url) as store:
+            infos = await store.find_objects(Query(cls="Tally"))
+            assert infos, "a reader sees nothing"
+            rows = dict(await store.scan(infos[0].id, USER, Range()))
+            assert decode(rows["count"]) == decode(rows["mirror"]) > 0
+        acked = owner.count("ack")
+        owner.until(lambda: owner.count("ack") > acked + 20)
+        owner.kill()
+    # The lock goes with the process, however it ended.
+    await asyncio.to_thread(settle, url, book)
+    await asyncio.to_thread(check, url, book)
+
+
+def test_a_node_whose_shards_were_taken_is_refused(postgres_schema_url: str) -> None:
+    book = Book()
+    with child(book, url=postgres_schema_url, run="a") as first:
+        first.wait_for("up")
+        first.order(["add", "t0", "before"])
+        first.wait_for("ack", "t0", "before")
+        with child(book, url=postgres_schema_url, run="b") as second:
+            second.wait_for("up")
+            for number in range(4):
+                first.order(["try", f"t{number}", f"fenced-{number}"])
+                assert first.wait_for("refused", f"t{number}", f"fenced-{number}")[4] in ("object.moved", "shard.moved")
+            second.order(["add", "t0", "after"])
+            assert second.wait_for("ack", "t0", "after") == ["ack", "t0", "after", 2]
+            # Asked again it is still refused: it does not take back what it lost.
+            first.order(["try", "t0", "fenced-again"])
+            first.wait_for("refused", "t0", "fenced-again")
+            first.order(["stop"])
+            first.wait_for("stopped")
+            second.order(["try", "t0", "still-mine"])
+            assert second.wait_for("ack", "t0", "still-mine")[3] == 3, "the first one's stop took the second's shards"
+            second.order(["stop"])
+            second.wait_for("stopped")
+    book.tried = {"before": "t0", "after": "t0", "still-mine": "t0"}
+    settle(postgres_schema_url, book)
+    check(postgres_schema_url, book)
+
+
+def test_a_frozen_node_wakes_up_and_can_not_write(postgres_schema_url: str) -> None:
+    book = Book()
+    url = postgres_schema_url
+    with child(book, url=url, run="a", callers=8) as first:
+        first.until(lambda: first.count("ack") > 50)
+        first.send_signal(signal.SIGSTOP)
+        with child(book, url=url, run="b", callers=4) as second:
+            second.until(lambda: second.count("ack") > 50)
+            first.send_signal(signal.SIGCONT)
+            # Wakes up in the middle of its turns, still believing.
+            first.until(lambda: first.count("refused") > 20)
+            time.sleep(0.5)
+            acked = second.count("ack")
+            second.until(lambda: second.count("ack") > acked + 20)
+            first.kill()
+            second.order(["stop"])
+            second.wait_for("stopped")
+        late = [event for event in first.events if event[0] == "ack"]
+    settle(url, book)
+    print(f"{len(late)} acknowledged by the frozen one; {check(url, book)}")

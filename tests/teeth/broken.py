@@ -1,0 +1,306 @@
+"""Wakeful, broken on purpose: each of these is a mistake that somebody could make, applied while its block lasts."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from msgspec.structs import replace
+
+from wakeful.runtime import timer_runs
+from wakeful.runtime.activation import Activation
+from wakeful.runtime.node import Node
+from wakeful.runtime.queue import TimerQueue
+from wakeful.runtime.timer_runs import TimerRuns
+from wakeful.runtime.turn import Turn
+from wakeful.store.memory import MemoryStore
+from wakeful.values.commits import Commit
+from wakeful.values.errors import Fenced
+from wakeful.values.ids import ObjectId
+from wakeful.values.timers import Timer
+
+
+@contextmanager
+def swapped(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
+    """`owner.name` is `make(the original)` until the block ends."""
+    original = vars(owner)[name]
+    setattr(owner, name, make(original))
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)
+
+
+def alarm_cleared_before_the_commit() -> Any:
+    """The due timer is removed by a commit of its own, before its handler runs."""
+
+    def make(fire: Any) -> Any:
+        async def broken(self: TimerRuns, activation: Activation, owner: Any, timer: Timer, fired_at: int) -> Any:
+            commit = Commit(
+                id=timer.id,
+                shard=activation.shard,
+                epoch=activation.epoch,
+                now=fired_at,
+                clears=[(timer.name, timer.seq)],
+            )
+            await activation.durable(activation.submit(commit))
+            return await fire(self, activation, owner, timer, fired_at)
+
+        return broken
+
+    return swapped(TimerRuns, "_fire", make)
+
+
+def commit_without_the_epoch_check() -> Any:
+    """Whoever commits is believed to own the shard."""
+
+    def make(apply: Any) -> Any:
+        def broken(self: MemoryStore, node: str, commit: Commit) -> Any:
+            shard = self.disk.shards[commit.shard]
+            return apply(self, shard.owner, replace(commit, epoch=shard.epoch))
+
+        return broken
+
+    return swapped(MemoryStore, "_apply", make)
+
+
+def nominal_time_drifts_with_retries() -> Any:
+    """A retry is of the time when it is tried, not of the time that was asked for."""
+    return swapped(
+        Timer,
+        "moved",
+        lambda moved: (
+            lambda self, *, due_at, attempt: replace(moved(self, due_at=due_at, attempt=attempt), nominal_at=due_at)
+        ),
+    )
+
+
+def timer_row_not_in_the_turns_commit() -> Any:
+    """Rows first, then the timer in a commit of its own."""
+
+    def make(submit: Any) -> Any:
+        def broken(self: Activation, commit: Commit) -> int:
+            if not (commit.sets and commit.puts):
+                return int(submit(self, commit))
+            submit(self, replace(commit, sets=[]))
+            alone = Commit(id=commit.id, shard=commit.shard, epoch=commit.epoch, now=commit.now, sets=commit.sets)
+            return int(submit(self, alone))
+
+        return broken
+
+    return swapped(Activation, "submit", make)
+
+
+def answer_released_before_the_commit() -> Any:
+    """Nobody waits for the disk."""
+
+    def make(durable: Any) -> Any:
+        async def broken(self: Activation, number: int) -> None:
+            if self.is_failed:
+                await durable(self, number)
+
+        return broken
+
+    return swapped(Activation, "durable", make)
+
+
+def retry_count_not_persisted() -> Any:
+    """The count of failures lives in memory only."""
+
+    def make(apply: Any) -> Any:
+        def broken(self: MemoryStore, node: str, commit: Commit) -> Any:
+            return apply(self, node, replace(commit, sets=[replace(timer, attempt=0) for timer in commit.sets]))
+
+        return broken
+
+    return swapped(MemoryStore, "_apply", make)
+
+
+def cache_kept_after_a_rollback() -> Any:
+    """What a failed turn wrote stays in the cache for the next one to read."""
+
+    def make(undo: Any) -> Any:
+        def broken(self: Activation, turn: Turn | None) -> None:
+            if turn is not None:
+                for slot, value in turn.writes.items():
+                    self._keep(slot, value)
+            undo(self, turn)
+
+        return broken
+
+    return swapped(Activation, "undo", make)
+
+
+def state_kept_after_a_rollback() -> Any:
+    """The typed state that a failed turn changed stays changed."""
+    from wakeful.runtime.state import State
+
+    return swapped(State, "forget", lambda forget: lambda self: None)
+
+
+def same_instant_lost_between_pages() -> Any:
+    """The next page of timers begins after the instant at which the last one ended."""
+
+    def make(timers: Any) -> Any:
+        async def broken(self: MemoryStore, shards: Any, *, after: Any, until: int, limit: int) -> Any:
+            later = None if after is None else (after[0], 1 << 40, 0)
+            return await timers(self, shards, after=later, until=until, limit=limit)
+
+        return broken
+
+    return swapped(MemoryStore, "timers", make)
+
+
+def timer_at_the_edge_dropped() -> Any:
+    """A timer set for the very instant of the queue's edge is taken for one beyond it."""
+
+    def make(set_: Any) -> Any:
+        def broken(self: TimerQueue, timer: Timer) -> bool:
+            edge = self.edge
+            if timer.due_at == edge[0]:
+                self.edge = (edge[0] - 1, 0, 0)
+            try:
+                return bool(set_(self, timer))
+            finally:
+                if timer.due_at == edge[0]:
+                    self.edge = edge
+
+        return broken
+
+    return swapped(TimerQueue, "set", make)
+
+
+def crash_count_not_written() -> Any:
+    """Nothing on disk says that a timer is about to run."""
+
+    def make(note: Any) -> Any:
+        def broken(activation: Activation, timer: Timer, crashes: int, now: int) -> Commit:
+            made: Commit = note(activation, timer, crashes, now)
+            return replace(made, starts=[])
+
+        return broken
+
+    return swapped(timer_runs, "_start_note", make)
+
+
+def fenced_commit_ignored() -> Any:
+    """A commit that was refused because the shard is lost is taken for one that succeeded."""
+
+    def make(committed: Any) -> Any:
+        def broken(self: Activation, number: int, commit: Commit, failure: Any) -> None:
+            committed(self, number, commit, None if isinstance(failure, Fenced) else failure)
+
+        return broken
+
+    return swapped(Activation, "_committed", make)
+
+
+def page_overwrites_newer_change() -> Any:
+    """A page of timers that was read before a change wins over the change."""
+
+    def make(end_page: Any) -> Any:
+        def broken(self: TimerQueue, timers: Any, edge: Any) -> None:
+            if self._changed is not None:
+                self._changed = {}
+            for timer in timers:
+                self._current.pop((timer.id, timer.name), None)
+            end_page(self, timers, edge)
+
+        return broken
+
+    return swapped(TimerQueue, "end_page", make)
+
+
+def reader_sees_the_running_turn() -> Any:
+    """A reader is shown what the turn beside it has written so far."""
+    running: dict[tuple[int, ObjectId], Turn] = {}
+
+    def make(init: Any) -> Any:
+        def broken(self: Turn, activation: Activation, *args: Any, is_reader: bool = False, **more: Any) -> None:
+            init(self, activation, *args, is_reader=is_reader, **more)
+            where = (id(activation.node), activation.id)
+            if not is_reader:
+                running[where] = self
+            elif where in running and not running[where].is_over:
+                self.writes = dict(running[where].writes)
+
+        return broken
+
+    return swapped(Turn, "__init__", make)
+
+
+def request_key_not_in_the_turns_commit() -> Any:
+    """The answer is remembered by a commit of its own, after that of the turn."""
+
+    def make(submit: Any) -> Any:
+        def broken(self: Activation, commit: Commit) -> int:
+            if commit.remember is None or not commit.puts:
+                return int(submit(self, commit))
+            submit(self, replace(commit, remember=None))
+            alone = Commit(
+                id=commit.id, shard=commit.shard, epoch=commit.epoch, now=commit.now, remember=commit.remember
+            )
+            return int(submit(self, alone))
+
+        return broken
+
+    return swapped(Activation, "submit", make)
+
+
+def savepoint_forgets_the_alarm() -> Any:
+    """A transaction that raises keeps the alarm that was set inside it."""
+
+    def make(restore: Any) -> Any:
+        def broken(self: Turn) -> None:
+            timers = self.timers
+            restore(self)
+            self.timers = timers
+
+        return broken
+
+    return swapped(Turn, "restore", make)
+
+
+def wake_beside_a_commit_on_its_way() -> Any:
+    """An object is loaded from disk while what it last did is not there yet."""
+
+    def make(wake: Any) -> Any:
+        async def broken(self: Activation, chain: Any, deadline_at: int) -> None:
+            durable, self._durable = self._durable, self._submitted
+            try:
+                await wake(self, chain, deadline_at)
+            finally:
+                self._durable = max(durable, self._durable if self._durable != self._submitted else durable)
+
+        return broken
+
+    return swapped(Activation, "wake", make)
+
+
+def stop_hands_back_what_was_replaced() -> Any:
+    """A clean stop puts every timer back that was handed out, whatever became of it since."""
+    out: dict[int, dict[tuple[ObjectId, str], Timer]] = {}
+
+    def make(hand_back: Any) -> Any:
+        async def broken(self: Node) -> None:
+            waiting = out.pop(id(self.queue), {})
+            for name, timer in waiting.items():
+                self.queue._out.setdefault(name, timer)
+            await hand_back(self)
+
+        return broken
+
+    def make_pop(pop: Any) -> Any:
+        def watching(self: TimerQueue, now: int) -> Timer | None:
+            timer: Timer | None = pop(self, now)
+            if timer is not None:
+                out.setdefault(id(self), {})[timer.id, timer.name] = timer
+            return timer
+
+        return watching
+
+    @contextmanager
+    def both() -> Iterator[None]:
+        with swapped(Node, "_hand_back", make), swapped(TimerQueue, "pop", make_pop):
+            yield
+
+    return both()
