@@ -20,6 +20,7 @@ PEERS = ("apscheduler", "huey", "dbos", "pgqueuer")
 # Helper processes of a work: they take a count and report in their own way.
 ROLES: dict[str, Callable[[str, int], Coroutine[Any, Any, None]]] = {
     "fill": scale.fill,
+    "start": scale.start,
     "victim": recovery.victim,
     "heir": recovery.heir,
 }

@@ -6,6 +6,8 @@ import subprocess
 import sys
 import time
 
+import msgspec
+
 from bench.disk import stored_bytes
 from bench.measures import Measure, rate, resident_bytes
 from bench.places import ROOT, fresh_beside
@@ -19,11 +21,16 @@ async def run(url: str, sizes: Sizes) -> list[Measure]:
     measures = [await _awake(fresh_beside(url, "awake"), sizes.awake_objects)]
     for count in sizes.scale_pending:
         place = fresh_beside(url, f"n{count}")
-        # In a process of its own, so that its memory is not taken for the node's.
-        command = [sys.executable, "-m", "bench.one", "fill", "--store", place, "--count", str(count)]
-        await asyncio.to_thread(subprocess.run, command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-        measures += await _start(place, count)
+        # Each in a process of its own: memory that was used and freed before would hide what the node takes.
+        await asyncio.to_thread(_in_process, "fill", place, count)
+        told = await asyncio.to_thread(_in_process, "start", place, count)
+        measures += msgspec.json.decode(told, type=list[Measure])
     return measures
+
+
+def _in_process(role: str, url: str, count: int) -> str:
+    command = [sys.executable, "-m", "bench.one", role, "--store", url, "--count", str(count)]
+    return subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 async def fill(url: str, count: int) -> None:
@@ -33,7 +40,8 @@ async def fill(url: str, count: int) -> None:
     await fill_closed(url, list(timers(1, lambda number: now_ms() - 1, prefix="overdue")))
 
 
-async def _start(url: str, count: int) -> list[Measure]:
+async def start(url: str, count: int) -> None:
+    """Start a node on what `fill` left, and print what that took."""
     label = short_number(count)
     countdown = Countdown(1)
     app, _ = make_app(countdown.heard)
@@ -47,12 +55,13 @@ async def _start(url: str, count: int) -> list[Measure]:
         await committed(node)
         await asyncio.sleep(0.2)
         grown = resident_bytes() - before
-    return [
+    measures = [
         Measure(f"scale.start.{label}", start * 1000, "ms", "open the store until the first overdue alarm starts"),
         Measure(f"scale.resident.{label}", grown / 1e6, "MB"),
         Measure(f"scale.disk.{label}", disk.timers / count, "bytes", "timer row and its indexes"),
         Measure(f"scale.disk_all.{label}", disk.all / count, "bytes", "with the object's own row"),
     ]
+    print(msgspec.json.encode(measures).decode(), flush=True)
 
 
 async def _awake(url: str, count: int) -> Measure:

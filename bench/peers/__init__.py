@@ -12,6 +12,16 @@ import time
 DAY_S = 86_400
 
 
+# Arming takes no longer than this, whatever a peer's pace: fewer jobs then, which its note says.
+ARMING_S = 6
+
+
+def affordable(count: int, pace: float) -> tuple[int, float]:
+    """How many jobs to arm at that pace, and how many seconds ahead, so that arming is over before they are due."""
+    count = max(1, min(count, int(ARMING_S * pace)))
+    return count, 1 + 2.5 * count / pace
+
+
 class Tally:
     """Counts handlers as they run, in whatever thread, and knows when the last of `count` did."""
 

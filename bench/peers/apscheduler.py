@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from bench.measures import Measure, timed
-from bench.peers import DAY_S, Tally, sqlalchemy_url
+from bench.peers import DAY_S, Tally, affordable, sqlalchemy_url
 from bench.sizes import Sizes
 
 TALLY = Tally()
@@ -32,13 +32,14 @@ def run(url: str, sizes: Sizes) -> list[Measure]:
     _add(scheduler, sizes.peer_count, tomorrow)  # held in memory until the start
     measures.append(timed("schedule.bulk", sizes.peer_count, scheduler.start, note="added before start()"))
     scheduler.shutdown()
-    return [*measures, _fire(url, sizes.peer_fire_count)]
+    return [*measures, _fire(url, sizes.peer_fire_count, pace=measures[1].value)]
 
 
-def _fire(url: str, count: int) -> Measure:
+def _fire(url: str, count: int, *, pace: float) -> Measure:
     scheduler = _scheduler(url, "fire")
+    count, lead_s = affordable(count, pace)
     TALLY.expect(count)
-    at = datetime.now(UTC) + timedelta(seconds=1 + count / 200)
+    at = datetime.now(UTC) + timedelta(seconds=lead_s)
     _add(scheduler, count, at)
     scheduler.start()
     if datetime.now(UTC) > at:

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from bench.measures import Measure, timed
-from bench.peers import DAY_S, Tally
+from bench.peers import DAY_S, Tally, affordable
 from bench.sizes import Sizes
 
 TALLY = Tally()
@@ -22,14 +22,15 @@ def run(url: str, sizes: Sizes) -> list[Measure]:
             ahead.schedule(delay=DAY_S)
 
     measure = timed("schedule.1", sizes.peer_count * 3, schedule)
-    return [measure, _fire(path, sizes.peer_fire_count)]
+    return [measure, _fire(path, sizes.peer_fire_count, pace=measure.value)]
 
 
-def _fire(path: str, count: int) -> Measure:
+def _fire(path: str, count: int, *, pace: float) -> Measure:
     """Its scheduler looks once a second, so the time counts from when the first ran: that favours it."""
     huey, task = _huey(path, "fire")
+    count, lead_s = affordable(count, pace)
     TALLY.expect(count)
-    at = datetime.now() + timedelta(seconds=1 + count / 1000)
+    at = datetime.now() + timedelta(seconds=lead_s)
     for _ in range(count):
         task.schedule(eta=at)
     if datetime.now() > at:

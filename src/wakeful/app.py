@@ -72,7 +72,7 @@ class App:
             dice=random.SystemRandom(),
             limits=self.limits,
             idle_ms=self.idle_ms,
-            about=f"{platform.node()} pid {os.getpid()} {' '.join(sys.argv[:3])}",
+            about=f"{platform.node()} pid {os.getpid()} {os.path.basename(sys.argv[0])}",  # no arguments: they may hold a password
             sleep_after_turn=paranoid,
         )
         control = ControlServer(node)

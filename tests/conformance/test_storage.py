@@ -343,7 +343,7 @@ async def test_a_large_object_is_not_loaded_whole_and_its_cache_is_bounded(stage
         for start in range(0, 200, 20):
             await stage.do(body_of("put_many", dict(list(entries.items())[start : start + 20])))
         [activation] = world.node.awake.values()
-        assert activation._cache_bytes <= 20_000
+        assert activation.rows.bytes <= 20_000
         await world.sleep_all()
 
         async def walk(self: Any) -> None:
@@ -356,7 +356,7 @@ async def test_a_large_object_is_not_loaded_whole_and_its_cache_is_bounded(stage
         await stage.do(body_of("put", "0000", b""))
         await stage.do(body_of("delete", "0001"))
         [activation] = world.node.awake.values()
-        assert activation._cache_bytes <= 20_000
+        assert activation.rows.bytes <= 20_000
         assert await stage.do(body_of("get", "0000")) == b""
         assert await stage.do(body_of("get", "0001")) is None
         assert await stage.do(body_of("get", "0002")) == entries["0002"]

@@ -263,17 +263,14 @@ def savepoint_forgets_the_alarm() -> Any:
 def wake_beside_a_commit_on_its_way() -> Any:
     """An object is loaded from disk while what it last did is not there yet."""
 
-    def make(wake: Any) -> Any:
-        async def broken(self: Activation, chain: Any, deadline_at: int) -> None:
-            durable, self._durable = self._durable, self._submitted
-            try:
-                await wake(self, chain, deadline_at)
-            finally:
-                self._durable = max(durable, self._durable if self._durable != self._submitted else durable)
+    def make(settled: Any) -> Any:
+        async def broken(self: Activation) -> None:
+            if self.is_awake:
+                await settled(self)
 
         return broken
 
-    return swapped(Activation, "wake", make)
+    return swapped(Activation, "settled", make)
 
 
 def stop_hands_back_what_was_replaced() -> Any:

@@ -53,8 +53,9 @@ async def _call(
     url: str,
     as_json: bool,
 ) -> None:
-    from wakeful.cli.plain import plain, read
+    from wakeful.cli.plain import plain
     from wakeful.cli.printing import put_json
+    from wakeful.values.codec import decode_loosely
     from wakeful.values.ids import ObjectId, check_class, check_key
     from wakeful.values.times import duration_ms
 
@@ -65,7 +66,9 @@ async def _call(
         "deadline_ms": None if deadline is None else duration_ms(deadline, what="deadline"),
     }
     data = await _live(id, method, values, settings, url, has_app=target is not None)
-    answer = read(data) if data is not None else await _embedded(id, method, values, settings, url, str(target))
+    answer = (
+        decode_loosely(data) if data is not None else await _embedded(id, method, values, settings, url, str(target))
+    )
     if as_json or answer is not None:
         put_json(plain(answer))
     elif sys.stdout.isatty():

@@ -8,22 +8,8 @@ from typing import Any
 
 import msgspec
 
-from wakeful.values import codec
+from wakeful.values.codec import decode_loosely, fields_of
 from wakeful.values.errors import Undecodable
-
-
-class Typed(dict[str, Any]):
-    """The fields of a dataclass or struct whose class is not loaded here."""
-
-
-def read(data: bytes) -> Any:
-    """The stored value; a dataclass that this process does not know becomes its fields, with `$type`."""
-    if data[:1] != codec.VERSION:
-        return codec.decode(data)  # raises with the right words
-    try:
-        return _decoder.decode(memoryview(data)[1:])
-    except (msgspec.DecodeError, KeyError, ValueError) as error:
-        raise Undecodable(f"stored value can't be shown: {error}", code="value.damaged") from None
 
 
 def plain(value: Any) -> Any:
@@ -44,7 +30,7 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if isinstance(value, set | frozenset):
         return sorted((plain(item) for item in value), key=str)
-    fields = codec.fields_of(value) if _has_fields(value) else None
+    fields = fields_of(value) if _has_fields(value) else None
     return str(value) if fields is None else {"$type": type(value).__qualname__, **plain(fields)}
 
 
@@ -56,7 +42,7 @@ def text(value: Any) -> str:
 def text_of(data: bytes) -> str:
     """A stored value on one line; bytes that can't be read say so instead of stopping the whole picture."""
     try:
-        return text(read(data))
+        return text(decode_loosely(data))
     except Undecodable as error:
         return f"<{error}>"
 
@@ -64,20 +50,10 @@ def text_of(data: bytes) -> str:
 def plain_of(data: bytes) -> Any:
     """A stored value for JSON; bytes that can't be read become an error in its place."""
     try:
-        return plain(read(data))
+        return plain(decode_loosely(data))
     except Undecodable as error:
         return {"$error": str(error)}
 
 
 def _has_fields(value: Any) -> bool:
     return hasattr(value, "__dataclass_fields__") or isinstance(value, msgspec.Struct)
-
-
-def _hook(number: int, data: memoryview) -> Any:
-    inner = _decoder.decode(data)
-    if number == codec._TYPED:
-        return Typed({"$type": inner[0].partition(":")[2], **inner[1]})
-    return codec._RAISE[number](inner)
-
-
-_decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(ext_hook=_hook)

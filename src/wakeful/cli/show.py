@@ -109,12 +109,13 @@ def _put_head(info: "Info") -> None:
 
 
 def _put_rows(state: bytes | None, rows: list[tuple[str, bytes]], limit: int) -> None:
-    from wakeful.cli.plain import plain, read, text, text_of
+    from wakeful.cli.plain import plain, text, text_of
     from wakeful.cli.printing import put_line, put_table
+    from wakeful.values.codec import decode_loosely
 
     if state is not None:
         _title("state")
-        fields = plain(read(state))
+        fields = plain(decode_loosely(state))
         put_table(["field", "…value"], [(name, text(value)) for name, value in fields.items()], indent=2)
     if rows:
         _title("storage")

@@ -7,18 +7,18 @@ a commit fails, everything built on it fails with it and the activation is dropp
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from wakeful.runtime.calls import Call
 from wakeful.runtime.committer import Failure
 from wakeful.runtime.context import Context
 from wakeful.runtime.requests import fingerprint, recalled
+from wakeful.runtime.rows import Rows
 from wakeful.runtime.state import STATE_SLOT, State
 from wakeful.runtime.turn import CURRENT, Turn
-from wakeful.store.protocol import Range
 from wakeful.values.codec import copied, encode
-from wakeful.values.commits import SYSTEM, USER, Commit, Remembered, Slot
+from wakeful.values.commits import Commit, Remembered, Slot
 from wakeful.values.errors import Fenced, NotRunning, TurnFailed, Unavailable, WakefulError
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import ALARM, Timer
@@ -32,11 +32,7 @@ class Activation:
     """An object that is awake, or about to be."""
 
     __slots__ = (
-        "_cache",
-        "_cache_bytes",
-        "_complete",
         "_cut",
-        "_dirty",
         "_durable",
         "_failure",
         "_instance",
@@ -45,15 +41,14 @@ class Activation:
         "_requests",
         "_running",
         "_submitted",
-        "_version",
         "_waiters",
-        "_wiped_by",
         "context",
         "epoch",
         "id",
         "idle_at",
         "known",
         "node",
+        "rows",
         "shard",
         "state",
         "timers",
@@ -67,21 +62,16 @@ class Activation:
         self.epoch = epoch
         self.idle_at = 0  # since when nothing happened; meaningful while not busy
         self.context = Context(self)
+        self.rows = Rows(node, id)
         self.state = State(self, known.state_type)
         self.timers: dict[str, Timer | None] = {}  # what finished turns made of them; absent: as on disk
         self._instance: Any = None
         self._mailbox: deque[Call | Timer] | None = None  # made when first needed: an empty one is 600 bytes
         self._running: asyncio.Task[Any] | None = None
         self._readers = 0
-        self._cache: dict[Slot, bytes | None] = {}
-        self._cache_bytes = 0
-        self._complete = [False, False]  # per space: the cache holds every row there is
-        self._dirty: dict[Slot, int] = {}  # commit number after which the disk agrees with the cache
-        self._wiped_by = 0  # commit number of the last delete_all
         self._requests: dict[str, tuple[int, Remembered]] = {}  # remembered by turns that may not be on disk yet
         self._submitted = 0
         self._durable = 0
-        self._version = 0  # counts finished turns that wrote
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []  # in order of their numbers
         self._failure: Failure | None = None
         self._cut: asyncio.Task[Any] | None = None  # the task that `fail` cancelled
@@ -159,57 +149,9 @@ class Activation:
             self._cut = self._running
             self._cut.cancel()
 
-    # rows, as finished turns left them
-
-    async def read(self, slot: Slot) -> bytes | None:
-        """The row under the running turn's own writes."""
-        if slot not in self._cache:
-            if self._complete[slot[0]]:
-                return None
-            await self.fetch([slot])
-            if slot not in self._cache:  # too large to keep, or changed while it was read
-                found = await self.node.store.read(self.id, slot[0], [slot[1]])
-                return found.get(slot[1])
-        return self._cache[slot]
-
-    async def fetch(self, slots: Sequence[Slot]) -> None:
-        """Bring rows into the cache in one round trip per space."""
-        for space in (USER, SYSTEM):
-            keys = [key for where, key in slots if where == space and (where, key) not in self._cache]
-            if not keys or self._complete[space]:
-                continue
-            version = self._version
-            found = await self.node.reading(self.node.store.read(self.id, space, keys))
-            if version == self._version:
-                for key in keys:
-                    self._keep((space, key), found.get(key))
-
-    async def scan(self, space: int, range: Range) -> list[tuple[str, bytes]]:
-        return await self.node.reading(self.node.store.scan(self.id, space, range))
-
-    def unsaved(self, wiped: bool) -> dict[Slot, bytes | None]:
-        """Writes of finished turns that the disk may not have yet."""
-        return {} if wiped else {slot: self._cache.get(slot) for slot in self._dirty}
-
-    @property
-    def is_wiped(self) -> bool:
-        """A delete_all is on its way to disk: the stored rows are no longer true."""
-        return self._wiped_by > self._durable
-
     def adopt(self, writes: dict[Slot, bytes | None], wiped: bool, timers: dict[str, Timer | None]) -> None:
-        """A turn ended well: the next one sees its writes, and the disk will after the next commit number."""
-        number = self._submitted + 1
-        if writes or wiped:
-            self._version += 1
-        if wiped:
-            self._wiped_by = number
-            for slot in [slot for slot in self._cache if slot[0] == USER]:
-                self._drop(slot)
-                self._dirty.pop(slot, None)
-            self._complete[USER] = True
-        for slot, value in writes.items():
-            self._keep(slot, value)
-            self._dirty[slot] = number
+        """A turn ended well: the next one starts from what it left."""
+        self.rows.adopt(writes, wiped=wiped, number=self._submitted + 1)
         self.timers.update(timers)
 
     # commits
@@ -257,15 +199,11 @@ class Activation:
             self.node.commit_failed(self, failure)
             return
         self._durable = number
-        if self._dirty:
-            for slot in [slot for slot, by in self._dirty.items() if by <= number]:
-                del self._dirty[slot]
+        self.rows.saved(number, self.node.limits.cache_bytes_per_object)
         if self._submitted == number and len(self.timers) > 1:
             self.timers = {ALARM: self.timers.get(ALARM)}
         if self._requests:
             self._requests = {key: found for key, found in self._requests.items() if found[0] > number}
-        if self._cache_bytes > self.node.limits.cache_bytes_per_object:
-            self._trim()
         self.node.timers_changed(commit)
         if self._waiters:
             self._release(number)
@@ -305,7 +243,7 @@ class Activation:
                     await self.node.timer_runs.run(self, item)
                 else:
                     await self._answer(item)
-                if self._cache_bytes > 2 * self.node.limits.cache_bytes_per_object:
+                if self.rows.bytes > 2 * self.node.limits.cache_bytes_per_object:
                     await self.settled()  # unsaved rows can't be dropped from the cache
         except asyncio.CancelledError:
             if self._failure is None and not self.node.is_dead:
@@ -431,11 +369,7 @@ class Activation:
         """Asleep → awake: rows, constructor, on_wake; on a raise it stays asleep as if nobody had called."""
         await self.settled()  # a failed attempt to wake may have left a retry on its way to disk
         loaded = await self.node.reading(self.node.loader.load(self.id))
-        self._cache.clear()
-        self._cache_bytes = 0
-        self._complete = [loaded.complete, loaded.complete]
-        for slot, value in loaded.rows.items():
-            self._keep(slot, value)
+        self.rows.load(loaded)
         self.timers = {ALARM: loaded.alarm}
         self.state.load(loaded.rows.get(STATE_SLOT))
         if self.known.is_plain:
@@ -477,29 +411,6 @@ class Activation:
     def _remembered(self, key: str, print_: bytes, result: Any) -> Remembered:
         expires_at = self.node.clock.now() + self.node.limits.request_keep_ms
         return Remembered(key, print_, encode(result), expires_at)
-
-    # the cache
-
-    def _keep(self, slot: Slot, value: bytes | None) -> None:
-        self._drop(slot)
-        if value is None and self._complete[slot[0]]:
-            return
-        self._cache[slot] = value
-        self._cache_bytes += len(slot[1]) + len(value or b"")
-
-    def _drop(self, slot: Slot) -> None:
-        if slot in self._cache:
-            self._cache_bytes -= len(slot[1]) + len(self._cache.pop(slot) or b"")
-
-    def _trim(self) -> None:
-        """Forget the oldest rows that the disk has, down to half the bound."""
-        if self.is_wiped or self._dirty:
-            return  # the disk does not know all of it yet; the next commit asks again
-        for slot in list(self._cache):
-            if self._cache_bytes <= self.node.limits.cache_bytes_per_object // 2:
-                break
-            self._drop(slot)
-            self._complete[slot[0]] = False
 
 
 def _resolve(answer: asyncio.Future[Any], result: Any, error: BaseException | None = None) -> None:

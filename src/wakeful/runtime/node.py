@@ -183,9 +183,9 @@ class Node:
         await self.committer.drained()
 
     async def _hand_back(self) -> None:
-        """Timers that were begun and cut off by the stop: not their fault, so no trace of a crash may remain.
+        """Timers that were begun and cut off by the stop: not their fault, so no trace of this run may remain.
 
-        Only what the queue still has out: a timer that a turn before it replaced must not come back.
+        Crashes of earlier processes stay counted. Only what the queue still has out: a timer that a turn before it replaced must not come back.
         """
         commits = []
         for timer in self.queue.running.values():
@@ -197,7 +197,7 @@ class Node:
                         shard=shard,
                         epoch=self.epochs[shard],
                         now=self.clock.now(),
-                        sets=[timer.unstarted()],
+                        sets=[timer.unstarted(crashes=self.timer_runs.crashes_of(timer))],
                     )
                 )
         if commits:

@@ -161,23 +161,26 @@ class Storage:
             return turn.writes[slot]
         if turn.wiped and slot[0] == USER:
             return None
-        return await self._activation.read(slot)
+        return await self._activation.rows.read(slot)
 
     async def _read_many(self, turn: Turn, keys: Sequence[str]) -> dict[str, bytes | None]:
-        await self._activation.fetch([(USER, key) for key in keys if (USER, key) not in turn.writes and not turn.wiped])
+        await self._activation.rows.fetch(
+            [(USER, key) for key in keys if (USER, key) not in turn.writes and not turn.wiped]
+        )
         return {key: await self._read(turn, (USER, key)) for key in keys}
 
     async def _scan(
         self, turn: Turn, first: str, last: str | None, *, reverse: bool, limit: int | None
     ) -> dict[str, bytes]:
-        over = self._activation.unsaved(turn.wiped)
+        rows_of = self._activation.rows
+        over = {} if turn.wiped else rows_of.unsaved()
         over.update(turn.writes)
         mine = {key: value for (space, key), value in over.items() if space == USER and within(key, first, last)}
         rows: Sequence[tuple[str, bytes]] = ()
-        if (last is None or first < last) and not turn.wiped and not self._activation.is_wiped:
+        if (last is None or first < last) and not turn.wiped:
             # Each write over the stored rows can hide at most one of them.
             wanted = None if limit is None else limit + len(mine)
-            rows = await self._activation.scan(USER, Range(first, last, reverse, wanted))
+            rows = await rows_of.scan(USER, Range(first, last, reverse, wanted))
         return merged(rows, mine, reverse=reverse, limit=limit)
 
 
@@ -210,12 +213,12 @@ class _Deletion:
         return self._count().__await__()
 
     async def _count(self) -> int | bool:
-        activation = self._storage._activation
+        rows = self._storage._activation.rows
         unknown = [slot for slot, before in self._before.items() if before is _UNKNOWN]
-        await activation.fetch(unknown)
+        await rows.fetch(unknown)
         there = 0
         for slot, before in self._before.items():
-            data = await activation.read(slot) if before is _UNKNOWN else before
+            data = await rows.read(slot) if before is _UNKNOWN else before
             there += data is not None
         return bool(there) if self._single else there
 

@@ -12,6 +12,7 @@ from wakeful.runtime.deadlines import Deadlines
 from wakeful.runtime.turn import CURRENT, Turn
 from wakeful.values.commits import Commit, Start
 from wakeful.values.errors import DeadlineExceeded, Fenced, TurnFailed, Unavailable
+from wakeful.values.ids import shard_of
 from wakeful.values.runs import Entry, Verdict, run_id
 from wakeful.values.timers import Parked, Timer
 
@@ -61,17 +62,23 @@ class TimerRuns:
     def owner_of(self, name: str) -> TimerOwner | None:
         return self._owners.get(name) or self._owners.get(name.partition(":")[0])
 
+    def crashes_of(self, timer: Timer) -> int:
+        """How many processes died while it ran: begun and not finished by an owner that is gone.
+
+        An outage of the store that this process survived is no crash.
+        """
+        died = timer.started != 0 and not self._node.has_held(shard_of(timer.id), timer.started)
+        return timer.crashes + died
+
     async def run(self, activation: "Activation", timer: Timer) -> None:
         """One attempt of a due timer, to its commit on its way."""
         if not _is_current(activation, timer):
             self._node.skip_timer(timer)
             return
-        # Begun and not finished by an owner that is gone; an outage of the store that this process survived is no crash.
-        is_suspect = timer.started != 0 and not self._node.has_held(activation.shard, timer.started)
-        crashes = timer.crashes + is_suspect
+        crashes = self.crashes_of(timer)
         if crashes >= CRASHES_MAX:
             self._park_crashed(activation, timer, crashes)
-        elif is_suspect:
+        elif crashes > timer.crashes:
             async with self._quarantine:
                 await self._attempt(activation, timer, crashes)
                 await activation.settled()

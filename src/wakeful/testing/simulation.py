@@ -302,6 +302,8 @@ class Simulation:
         await self.world.restart(after=wait or None)
         self.witness.note("is back")
         await self._check()
+        if not self.is_calm and after is None and self.dice.random() < 0.5:
+            self.clients.burst()  # beside whatever fell due meanwhile
 
     async def _recover_until_quiet(self) -> None:
         """Restart as often as something still kills the process, which can't be often."""

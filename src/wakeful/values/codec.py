@@ -49,6 +49,16 @@ def decode(data: bytes) -> Any:
         raise Undecodable(f"stored value is damaged: {error}", code="value.damaged") from None
 
 
+def decode_loosely(data: bytes) -> Any:
+    """The value for someone who does not have the program's types: a dataclass or struct as its fields, with `$type`."""
+    if data[:1] != VERSION:
+        return decode(data)  # raises with the right words
+    try:
+        return _loose_decoder.decode(memoryview(data)[1:])
+    except msgspec.DecodeError as error:
+        raise Undecodable(f"stored value is damaged: {error}", code="value.damaged") from None
+
+
 def copied(value: Any) -> Any:
     """What a value becomes on its way through the codec; immutable scalars skip the trip."""
     if type(value) in _PLAIN:
@@ -235,5 +245,13 @@ def _raise_ext(number: int, data: memoryview) -> Any:
     return raise_(_decoder.decode(data))
 
 
+def _raise_loosely(number: int, data: memoryview) -> Any:
+    if number not in _RAISE:
+        return _raise_ext(number, data)  # raises with the right words
+    inner = _loose_decoder.decode(data)
+    return {"$type": inner[0].partition(":")[2], **inner[1]} if number == _TYPED else _RAISE[number](inner)
+
+
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(ext_hook=_raise_ext)
+_loose_decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(ext_hook=_raise_loosely)

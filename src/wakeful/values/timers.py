@@ -33,9 +33,9 @@ class Timer(Struct, frozen=True, gc=False):
         """The same timer, to be tried again later."""
         return _replace(self, due_at=due_at, attempt=attempt, started=0, crashes=0)
 
-    def unstarted(self) -> "Timer":
-        """The same timer as if nobody had begun to run it (a stop that is not its fault)."""
-        return _replace(self, started=0)
+    def unstarted(self, *, crashes: int) -> "Timer":
+        """The same timer as if this process had not begun to run it (a stop that is not its fault)."""
+        return _replace(self, started=0, crashes=crashes)
 
 
 class Parked(Struct, frozen=True, gc=False):

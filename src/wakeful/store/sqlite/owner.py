@@ -90,5 +90,5 @@ def _owned(path: str) -> FileOwned:
     if about.get("pid") == os.getpid():
         who = f"another store of this process ({os.getpid()}, {about['program']})"
     return FileOwned(
-        f"{path} is owned by {who}; stop it, call it over HTTP, open the file read-only, or use PostgreSQL"
+        f"{path} is owned by {who}; stop it, use `wakeful call`, open the file read-only, or use PostgreSQL"
     )
