@@ -1,0 +1,32 @@
+"""Every test that the guarantees page leans on exists, in the folder it names."""
+
+import re
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parent))
+import tidy_source as source
+
+_NAMED = re.compile(r"`(\w+)/(test_\w+)`")
+
+
+def missing(page: str) -> list[str]:
+    """The tests that the page names and no file of their folder defines."""
+    found = []
+    for folder, name in _NAMED.findall(page):
+        files = [*(source.ROOT / "tests" / folder).rglob("*.py")]
+        if folder == "conformance":
+            files += [*(source.ROOT / "src" / "wakeful" / "testing" / "suites").rglob("*.py")]
+        if not any(re.search(rf"def {name}\b", file.read_text(encoding="utf-8")) for file in files):
+            found.append(f"{folder}/{name}")
+    return found
+
+
+def test_every_promise_has_its_tests() -> None:
+    page = (source.ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+    assert len(_NAMED.findall(page)) >= 15
+    assert missing(page) == []
+
+
+def test_a_promise_without_its_test_is_found() -> None:
+    assert missing("`conformance/test_that_is_not_there`") == ["conformance/test_that_is_not_there"]
