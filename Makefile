@@ -5,6 +5,7 @@ BIN := .venv/bin
 STAMP := .venv/.stamp
 DEMO := .demo
 SEEDS ?= 1000
+FROM ?= 0
 # Worker processes of pytest; two cores is what a small machine has.
 WORKERS ?= 2
 export DO_NOT_TRACK = 1
@@ -42,11 +43,11 @@ lint: $(STAMP) ## Check style and formatting
 types: $(STAMP) ## Check types, strictly
 	$(BIN)/mypy
 
-sim: $(STAMP) ## Simulate SEEDS=1000 worlds with crashes and outages
-	WAKEFUL_SEEDS=$(SEEDS) $(BIN)/python -m pytest -n $(WORKERS) tests/sim
+sim: $(STAMP) ## Simulate SEEDS=1000 worlds with crashes and outages, from seed FROM=0 on
+	$(BIN)/python -m wakeful.testing.simulation --seeds $(SEEDS) --from $(FROM)
 
 live: $(STAMP) ## The long live tests: real processes killed a hundred times
-	WAKEFUL_LIVE=1 $(BIN)/python -m pytest tests/live
+	WAKEFUL_LIVE=full $(BIN)/python -m pytest tests/live
 
 bench: $(STAMP) ## Measure, the short form, beside other libraries
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,bench]'

@@ -151,13 +151,17 @@ class Node:
     async def _take_over(self) -> None:
         now = self.clock.now()
         for row in await self.store.nodes():
-            if row.node != self.name and row.lease_until > now and self.store.shared:
+            if row.node == self.name:
+                continue
+            if self.store.shared and row.lease_until > now:
                 log.warning(
                     "taking every shard over from node %s (%s), whose lease still runs; it will be fenced",
                     row.node,
                     row.about,
                     extra={"code": "node.takeover"},
                 )
+            else:
+                await self.store.leave(row.node)  # it died without saying so
         await self.join()
         self.epochs = await self.store.claim(self.name, range(SHARDS), now=now)
         self._held |= set(self.epochs.items())
