@@ -11,8 +11,8 @@ from bench.measures import is_better_when_more
 from bench.results import Number, Results
 
 COLUMNS = ("measure", "store", "wakeful", "CPU each", "raw", "of raw", "best peer", "× peer", "bar")
-# Peers have no group of callers to gather: one by one is what they offer, so that is what ours is seen beside.
-PEER_NAMES = {"schedule.64": "schedule.1", "schedule.1000": "schedule.1"}
+# Most peers gain nothing from many callers and are measured with one: ours is seen beside the best they do either way.
+PEER_NAMES = {"schedule.64": ("schedule.1", "schedule.64"), "schedule.1000": ("schedule.1", "schedule.64")}
 
 
 class Line(NamedTuple):
@@ -33,7 +33,7 @@ def lines(results: Results) -> Iterator[Line]:
         if number.subject != "wakeful":
             continue
         raw = results.find("raw", number.name, number.store)
-        peer = results.best_peer(PEER_NAMES.get(number.name, number.name), number.store)
+        peer = results.best_peer(PEER_NAMES.get(number.name, (number.name,)), number.store)
         judged = bars.verdicts(table, results, number.name, number.store)
         yield Line(
             (

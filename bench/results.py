@@ -1,5 +1,6 @@
 """What does a run leave behind, and how are its numbers looked up?"""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -66,9 +67,9 @@ class Results(Struct):
         found.cpu_us.append(measure.cpu_us)
         found.note = measure.note
 
-    def best_peer(self, name: str, store: str) -> Number | None:
+    def best_peer(self, names: Sequence[str], store: str) -> Number | None:
         """The peer that did this work best: on the same store if any did, else on another."""
-        others = [n for n in self.numbers if n.subject not in ("wakeful", "raw") and n.name == name]
+        others = [n for n in self.numbers if n.subject not in ("wakeful", "raw") and n.name in names]
         same = [n for n in others if n.store == store] or others
         if not same:
             return None

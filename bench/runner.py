@@ -32,8 +32,8 @@ PACKAGES = (
     "pgqueuer",
 )  # fmt: skip
 OWN_DURABILITY = {
-    "wakeful sqlite": "WAL, synchronous=FULL: fsync at every group commit",
-    "wakeful postgres": "synchronous_commit=on: WAL fsync at every group commit",
+    "wakeful sqlite": "WAL, synchronous=FULL: fsync at every group commit, but for groups of start notes alone",
+    "wakeful postgres": "synchronous_commit=on: WAL fsync at every group commit, but for groups of start notes alone",
     "raw sqlite": "WAL, synchronous=FULL",
     "raw postgres": "synchronous_commit=on",
 }

@@ -43,6 +43,9 @@ class Tally:
     def wait(self, seconds: float) -> None:
         if not self.done.wait(seconds):
             raise AssertionError(f"only {self.ran} of {self.count} jobs ran within {seconds:.0f} s")
+
+    def check(self) -> None:
+        """To be called after the clock was stopped: none ran twice."""
         time.sleep(0.05)
         if self.ran != self.count:
             raise AssertionError(f"{self.ran} runs of {self.count} jobs")

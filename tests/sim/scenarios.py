@@ -81,9 +81,7 @@ async def a_stop_hands_back_no_alarm_that_was_replaced() -> None:
     async with app.world() as world:
         busy = world.get(Busy, "a")
         await busy.arm(5)
-        calls = [
-            asyncio.create_task(call) for call in (busy.work(4.9), busy.arm(7200), busy.work(40))
-        ]
+        calls = [asyncio.create_task(call) for call in (busy.work(4.9), busy.arm(7200), busy.work(40))]
         await asyncio.sleep(6)  # the first alarm is due and waits behind the turn that runs
         before = (await world.due())[0].seq
         await world.restart()

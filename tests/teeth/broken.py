@@ -122,7 +122,7 @@ def cache_kept_after_a_rollback() -> Any:
         def broken(self: Activation, turn: Turn | None) -> None:
             if turn is not None:
                 for slot, value in turn.writes.items():
-                    self._keep(slot, value)
+                    self.rows._keep(slot, value)
             undo(self, turn)
 
         return broken

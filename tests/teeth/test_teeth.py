@@ -1,0 +1,120 @@
+"""A suite that misses a broken Wakeful is not done: each mistake of `broken.py` is caught by the suites named beside it.
+
+The same checks pass when nothing is broken, which is asserted first.
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from wakeful.testing.simulation import run_probe, run_seed
+
+sys.path.append(str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).parent.parent / "model"))
+sys.path.append(str(Path(__file__).parent.parent / "sim"))
+import broken
+from object_model import ObjectModel
+from queue_model import run_queue_model
+from scenarios import SCENARIOS
+
+SEEDS = 100
+
+
+def simulation() -> None:
+    """tests/sim: seeds."""
+    for seed in range(SEEDS):
+        run_seed(seed)
+
+
+def probes() -> None:
+    """tests/sim: a crash at every probe."""
+    for probe in range(1, run_probe().busy_probes + 1):
+        run_probe(probe)
+
+
+def scenarios() -> None:
+    """tests/sim: moments set up by hand."""
+    for scenario in SCENARIOS:
+        asyncio.run(scenario())
+
+
+def queue_model() -> None:
+    """tests/model: the timer queue."""
+    for seed in range(100):
+        run_queue_model(seed)
+
+
+def object_model() -> None:
+    """tests/model: objects against the oracle."""
+    quick = settings(
+        max_examples=120,
+        stateful_step_count=20,
+        phases=[Phase.generate],
+        deadline=None,
+        derandomize=True,
+        database=None,
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+    )
+    run_state_machine_as_test(ObjectModel, settings=quick)
+
+
+CATCHERS = {check.__name__: check for check in (simulation, probes, scenarios, queue_model, object_model)}
+BROKEN: dict[str, tuple[Callable[[], Any], ...]] = {
+    "alarm_cleared_before_the_commit": (simulation, probes),
+    "commit_without_the_epoch_check": (simulation,),
+    "nominal_time_drifts_with_retries": (simulation, probes, object_model),
+    "timer_row_not_in_the_turns_commit": (simulation,),
+    "answer_released_before_the_commit": (simulation, probes),
+    "retry_count_not_persisted": (simulation, object_model),
+    "cache_kept_after_a_rollback": (simulation, probes, object_model),
+    "state_kept_after_a_rollback": (simulation, probes, object_model),
+    "same_instant_lost_between_pages": (simulation,),
+    "timer_at_the_edge_dropped": (queue_model,),
+    "crash_count_not_written": (simulation, probes, scenarios),
+    "fenced_commit_ignored": (simulation,),
+    "page_overwrites_newer_change": (queue_model,),
+    "reader_sees_the_running_turn": (simulation, object_model),
+    "request_key_not_in_the_turns_commit": (simulation,),
+    "savepoint_forgets_the_alarm": (simulation, probes, object_model),
+    "wake_beside_a_commit_on_its_way": (scenarios,),
+    "stop_hands_back_what_was_replaced": (simulation, scenarios),
+}
+
+
+@cache
+def _holds_unbroken(catcher: str) -> bool:
+    CATCHERS[catcher]()
+    return True
+
+
+@pytest.mark.parametrize("catcher", CATCHERS)
+def test_the_check_passes_when_nothing_is_broken(catcher: str) -> None:
+    assert _holds_unbroken(catcher)
+
+
+@pytest.mark.parametrize(
+    ("variant", "catcher"),
+    [
+        pytest.param(variant, catcher.__name__, id=f"{variant}-is-caught-by-{catcher.__name__}")
+        for variant, catchers in BROKEN.items()
+        for catcher in catchers
+    ],
+)
+def test_the_mistake(variant: str, catcher: str) -> None:
+    with getattr(broken, variant)(), pytest.raises(AssertionError) as caught:
+        CATCHERS[catcher]()
+    # Caught for what it does, not because the patch itself no longer fits the code that it breaks.
+    assert not [name for name in ("AttributeError", "TypeError", "NameError") if name in str(caught.value)]
+
+
+def test_every_mistake_has_a_catcher() -> None:
+    made = {name for name, thing in vars(broken).items() if getattr(thing, "__module__", "") == broken.__name__}
+    assert made - {"swapped"} == set(BROKEN)
