@@ -6,7 +6,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from wakeful.runtime import timer_runs
 from wakeful.runtime.activation import Activation
 from wakeful.runtime.node import Node
 from wakeful.runtime.queue import TimerQueue
@@ -172,14 +171,13 @@ def timer_at_the_edge_dropped() -> Any:
 def crash_count_not_written() -> Any:
     """Nothing on disk says that a timer is about to run."""
 
-    def make(note: Any) -> Any:
-        def broken(activation: Activation, timer: Timer, crashes: int, now: int) -> Commit:
-            made: Commit = note(activation, timer, crashes, now)
-            return replace(made, starts=[])
+    def make(apply: Any) -> Any:
+        def broken(self: MemoryStore, node: str, commit: Commit) -> Any:
+            return apply(self, node, replace(commit, starts=[]))
 
         return broken
 
-    return swapped(timer_runs, "_start_note", make)
+    return swapped(MemoryStore, "_apply", make)
 
 
 def fenced_commit_ignored() -> Any:

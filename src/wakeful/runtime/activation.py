@@ -19,7 +19,7 @@ from wakeful.runtime.state import STATE_SLOT, State
 from wakeful.runtime.turn import CURRENT, Turn
 from wakeful.values.codec import copied, encode
 from wakeful.values.commits import Commit, Remembered, Slot
-from wakeful.values.errors import Fenced, NotRunning, TurnFailed, Unavailable, WakefulError
+from wakeful.values.errors import BadInput, Fenced, NotRunning, Reentrancy, TurnFailed, Unavailable, WakefulError
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import ALARM, Timer
 
@@ -36,10 +36,12 @@ class Activation:
         "_durable",
         "_failure",
         "_instance",
+        "_is_hurried",
         "_mailbox",
         "_readers",
         "_requests",
         "_running",
+        "_slot",
         "_submitted",
         "_waiters",
         "context",
@@ -75,6 +77,8 @@ class Activation:
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []  # in order of their numbers
         self._failure: Failure | None = None
         self._cut: asyncio.Task[Any] | None = None  # the task that `fail` cancelled
+        self._slot: asyncio.Future[None] | None = None  # what the running turn waits for before it may begin
+        self._is_hurried = False  # a turn elsewhere waits for one in the mailbox
 
     # what the node asks
 
@@ -102,12 +106,29 @@ class Activation:
         if self._running is None and not self._mailbox:
             # Nobody before it: run it in the caller's own task and spare two task switches.
             self._running = asyncio.current_task()
+            raised: Exception | None = None
             try:
                 result, number = await self._run_call(call)
+            except Exception as error:
+                if call.is_expired:
+                    raise
+                # An error is an answer too: it may rest on turns before it that could still be undone.
+                raised, number = error, self._submitted
             finally:
                 self._next()
             await self.durable(number)
+            if raised is not None:
+                try:
+                    raise raised
+                finally:
+                    raised = None
             return result
+        if len(call.chain) > 1:
+            if self.id in call.chain[:-1]:
+                raise Reentrancy(
+                    f"{' → '.join(map(str, call.chain))}: {self.id} is waking and waits for this very call, which would never end"
+                )
+            self._hurry()
         if self._mailbox and len(self._mailbox) >= self.node.limits.mailbox:
             raise Unavailable(
                 f"{self.id} has {len(self._mailbox)} calls waiting, its limit; back off and try again",
@@ -127,6 +148,17 @@ class Activation:
         call = Call("operate", (), {}, deadline_at=deadline_at, request_key=None, chain=(self.id,))
         call.action = action
         await self.call(call)
+
+    def take_slot(self, *, nested: bool) -> asyncio.Future[None] | None:
+        """A slot for the turn that is about to begin; a future to await first when there is none."""
+        self._slot = self.node.slots.take(nested=nested or self._is_hurried)
+        return self._slot
+
+    def _hurry(self) -> None:
+        """A turn elsewhere holds a slot while it waits here: whoever is before it must not wait for one."""
+        self._is_hurried = True
+        if self._slot is not None:
+            self.node.slots.hurry(self._slot)
 
     def fire(self, timer: Timer) -> None:
         """Run a due timer when its turn comes."""
@@ -232,7 +264,9 @@ class Activation:
         self._running = None
         if self._mailbox:
             self._running = asyncio.get_running_loop().create_task(self._drain())
-        elif not self.is_busy:
+            return
+        self._is_hurried = False
+        if not self.is_busy:
             self.node.became_idle(self)
 
     async def _drain(self) -> None:
@@ -258,31 +292,35 @@ class Activation:
         assert answer is not None
         if answer.done():
             return
+        result: Any = None
+        raised: BaseException | None = None
         try:
             result, number = await self._run_call(call)
+            call.is_finished = True
         except asyncio.CancelledError:
             if not call.is_abandoned:
                 raise
             return
-        except Exception as error:
-            if not answer.done():
-                answer.set_exception(error)
-            return
+        except BaseException as error:
+            # It may rest on turns before it that could still be undone, and then the caller hears of that instead.
+            raised, number = error, self._submitted
+            if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
+                raise
         finally:
             call.task = None
-        if number <= self._durable:
-            _resolve(answer, result)
+        if number <= self._durable or self._failure is not None or call.is_expired:
+            _resolve(answer, result, raised)
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        future.add_done_callback(lambda done: _resolve(answer, result, done.exception()))
+        future.add_done_callback(lambda done: _resolve(answer, result, done.exception() or raised))
         self._waiters.append((number, future))
 
     async def _run_call(self, call: Call) -> tuple[Any, int]:
         """One turn: the answer, and the commit number it rests on."""
         turn: Turn | None = None
-        task = call.task = asyncio.current_task()
+        call.task = asyncio.current_task()
         token = CURRENT.set(None)
-        slot = self.node.slots.take(nested=len(call.chain) > 1)
+        slot = self.take_slot(nested=len(call.chain) > 1)
         try:
             if slot is not None:
                 await slot
@@ -302,7 +340,7 @@ class Activation:
             # A reader that had to wake the object is in line like everyone else.
             turn = Turn(self, call.chain, call.deadline_at, is_reader=call.method in self.known.readers)
             CURRENT.set(turn)
-            result = copied(await getattr(self._instance, call.method)(*call.args, **call.kwargs))
+            result = _sent(call, await getattr(self._instance, call.method)(*call.args, **call.kwargs))
             if call.cancels:
                 raise asyncio.CancelledError  # its code swallowed the cancellation
             if key is not None:
@@ -316,10 +354,13 @@ class Activation:
             call.absorb()
             if self._failure is not None:
                 self._absorb_cut()
+            if call.task is not None and call.task.cancelling():
+                raise  # the turn that waits for this one, or its caller, is cancelled as well
+            if self._failure is not None:
                 raise _for_caller(self, self._failure) from None
             if call.is_expired:
                 raise call.too_late() from None
-            if call.is_abandoned or (task is not None and task.cancelling()):
+            if call.is_abandoned:
                 raise
             raise TurnFailed(
                 f"{self.id}.{call.method} was cancelled by its own code",
@@ -353,7 +394,11 @@ class Activation:
         try:
             turn = Turn(self, call.chain, call.deadline_at, is_reader=True)
             CURRENT.set(turn)
-            result = copied(await getattr(self._instance, call.method)(*call.args, **call.kwargs))
+            try:
+                result = _sent(call, await getattr(self._instance, call.method)(*call.args, **call.kwargs))
+            except Exception:
+                await self.settled()  # an error is an answer too
+                raise
             turn.is_over = True
             if turn.refused:
                 raise turn.refused[0].error
@@ -411,6 +456,14 @@ class Activation:
     def _remembered(self, key: str, print_: bytes, result: Any) -> Remembered:
         expires_at = self.node.clock.now() + self.node.limits.request_keep_ms
         return Remembered(key, print_, encode(result), expires_at)
+
+
+def _sent(call: Call, answer: Any) -> Any:
+    """The answer as its caller gets it: a copy, as it would be over a wire."""
+    try:
+        return copied(answer)
+    except BadInput as error:
+        raise type(error)(f"answer of {call.chain[-1]}.{call.method}: {error.message}", code=error.code) from None
 
 
 def _resolve(answer: asyncio.Future[Any], result: Any, error: BaseException | None = None) -> None:

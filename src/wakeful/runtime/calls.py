@@ -24,6 +24,7 @@ class Call:
         "deadline_at",
         "is_abandoned",
         "is_expired",
+        "is_finished",
         "kwargs",
         "method",
         "request_key",
@@ -52,6 +53,7 @@ class Call:
         self.cancels = 0  # how often this call had its task cancelled, to be taken back by whoever runs it
         self.is_expired = False
         self.is_abandoned = False
+        self.is_finished = False  # its turn ended well and is on its way to disk
 
     def expire(self) -> None:
         """Its deadline has passed."""
@@ -80,6 +82,11 @@ class Call:
         task.cancel()
 
     def too_late(self) -> DeadlineExceeded:
+        if self.is_finished:
+            return DeadlineExceeded(
+                f"{self.chain[-1]}.{self.method} was not on disk by its deadline; whether it happened is unknown, "
+                "use a request key to ask again"
+            )
         return DeadlineExceeded(
             f"{self.chain[-1]}.{self.method} did not finish within its deadline; what it wrote was undone"
         )

@@ -50,6 +50,7 @@ class Committer:
         self._under_way = []
         if self._task is not None:
             self._task.cancel()
+            self._task = None  # cancelled before its first step it would never say so itself
 
     async def drained(self) -> None:
         """Wait until nothing is waiting or under way."""
@@ -93,32 +94,32 @@ class Loader:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._waiting: dict[ObjectId, asyncio.Future[Loaded]] = {}
+        self._waiting: list[tuple[ObjectId, asyncio.Future[Loaded]]] = []
         self._task: asyncio.Task[None] | None = None
 
     async def load(self, id: ObjectId) -> Loaded:
         if self._store.local:
             return (await self._store.load([id]))[0]
-        future = self._waiting.get(id)
-        if future is None:
-            loop = asyncio.get_running_loop()
-            future = self._waiting[id] = loop.create_future()
-            if self._task is None:
-                self._task = loop.create_task(self._flush())
-        return await asyncio.shield(future)
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Loaded] = loop.create_future()
+        self._waiting.append((id, future))
+        if self._task is None:
+            self._task = loop.create_task(self._flush())
+        return await future
 
     async def _flush(self) -> None:
         try:
             while self._waiting:
-                group, self._waiting = self._waiting, {}
+                group, self._waiting = self._waiting, []
                 try:
-                    loaded = await self._store.load(list(group))
+                    loaded = await self._store.load([id for id, _ in group])
                 except Exception as error:
-                    for future in group.values():
-                        future.set_exception(error)
-                        future.exception()  # a waiter that was cancelled leaves nobody to hear it
+                    for _, future in group:
+                        if not future.done():
+                            future.set_exception(error)
                     continue
-                for future, found in zip(group.values(), loaded, strict=True):
-                    future.set_result(found)
+                for (_, future), found in zip(group, loaded, strict=True):
+                    if not future.done():
+                        future.set_result(found)
         finally:
             self._task = None

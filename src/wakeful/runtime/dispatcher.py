@@ -8,9 +8,12 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from wakeful.runtime.committer import Failure
 from wakeful.runtime.queue import PAST_ALL
+from wakeful.runtime.timer_runs import start_note
 from wakeful.values.clock import Handle
 from wakeful.values.errors import Unavailable
+from wakeful.values.ids import shard_of
 from wakeful.values.timers import Timer
 
 if TYPE_CHECKING:
@@ -98,13 +101,14 @@ class Dispatcher:
             timer = queue.pop(now)
             if timer is None:
                 break
-            if self._hand_out(timer):
+            if self.hand_out(timer):
                 room -= 1
         self.is_starved = room <= 0
         self._read_if_due(now)
         self._sleep(now)
 
-    def _hand_out(self, timer: Timer) -> bool:
+    def hand_out(self, timer: Timer) -> bool:
+        """Give a due timer to its object; False when it stays on disk."""
         node = self._node
         if not node.registry.knows(timer.id.cls):
             self._leave(timer, timer.id.cls, "class")
@@ -112,14 +116,28 @@ class Dispatcher:
         if node.timer_runs.owner_of(timer.name) is None:
             self._leave(timer, timer.name.partition(":")[0], "timer owner")
             return False
-        try:
-            activation = node.activation(timer.id)
-        except Unavailable:
+        shard = shard_of(timer.id)
+        epoch = node.epochs.get(shard)
+        if epoch is None:
             node.queue.finished(timer)  # the shard is another's now
             return False
         self.fired += 1
-        activation.fire(timer)
+        activation = node.awake.get(timer.id)
+        if (activation is not None and activation.is_busy) or node.timer_runs.crashes_of(timer) > timer.crashes:
+            node.activation(timer.id).fire(timer)  # its start note waits until it really starts
+        else:
+            noted = node.queue.note(timer, epoch)
+            note = start_note(noted, shard, epoch, timer.crashes, node.clock.now())
+            node.committer.submit(note, lambda failure: self._noted(noted, failure))
         return True
+
+    def _noted(self, timer: Timer, failure: Failure | None) -> None:
+        """The start note is written: the timer may run, unless it was replaced or cleared meanwhile."""
+        node = self._node
+        if failure is not None:
+            node.note_failed(failure)
+        elif self._is_running and node.queue.running.get((timer.id, timer.name)) is timer:
+            node.activation(timer.id).fire(timer)
 
     def _leave(self, timer: Timer, unknown: str, what: str) -> None:
         self._node.queue.finished(timer)

@@ -28,6 +28,7 @@ from wakeful.values.codec import decode, encode
 from wakeful.values.commits import Commit, Remembered
 from wakeful.values.errors import (
     BadInput,
+    BadTime,
     Conflict,
     DeadlineExceeded,
     Fenced,
@@ -230,6 +231,8 @@ class Node:
             known.check_method(method)
         deadline_at = self.clock.now() + (deadline_ms or self.limits.call_deadline_ms)
         caller = CURRENT.get()
+        if caller is not None and caller.is_over:
+            caller = None  # a task that the turn left behind
         if self.state != "up" and (self.state != "stopping" or caller is None):
             raise self._unavailable()
         chain: tuple[ObjectId, ...] = (target,)
@@ -257,6 +260,9 @@ class Node:
             if not call.is_expired:
                 raise
             call.absorb()
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise  # the turn that made the call has run out of time as well, or was cancelled
             if method in known.readers:
                 raise call.too_late() from None
             raise DeadlineExceeded(
@@ -375,6 +381,13 @@ class Node:
             self.store_failed(error)
             raise
 
+    def note_failed(self, failure: Failure) -> None:
+        """A start note was refused: the timer is still on disk, for whoever owns it now or reads it again."""
+        if isinstance(failure, Fenced) and self.epochs.get(failure.shard) == failure.epoch:
+            self._lose_shard(failure.shard, failure)
+        elif self.state == "up":
+            self.dispatcher.read_again()
+
     def commit_failed(self, activation: Activation, failure: Failure) -> None:
         """This copy's belief is wrong from here on: drop it, to wake from what is on disk."""
         if self.state != "up":
@@ -442,4 +455,6 @@ def make_stub(node: Any, known: Any, key: str, deadline: Duration | None, reques
     if request_key is not None:
         check_request_key(request_key)
     length = None if deadline is None else duration_ms(deadline, what="deadline")
+    if length == 0:
+        raise BadTime(f"deadline {deadline!r} leaves no time at all; leave it out for the default", code="time.deadline")
     return Stub(node, known, key, length, request_key)

@@ -81,6 +81,11 @@ class TimerQueue:
         if out is not None and seq in (0, out.seq):
             del self._out[id, name]
 
+    def note(self, timer: Timer, epoch: int) -> Timer:
+        """It is about to be started in that epoch: the same timer, as the disk will have it."""
+        noted = self._out[timer.id, timer.name] = timer.begun(epoch)
+        return noted
+
     def finished(self, timer: Timer) -> None:
         """It was handed out and will not run: a turn before it replaced or cleared it."""
         if self._out.get((timer.id, timer.name)) is timer:

@@ -23,7 +23,7 @@ def check_request_key(key: object) -> str:
 
 def fingerprint(call: Call) -> bytes:
     """Which call it is: the same key for another one is a mistake."""
-    return blake2b(encode([call.method, list(call.args), call.kwargs]), digest_size=16).digest()
+    return blake2b(encode([call.method, list(call.args), dict(sorted(call.kwargs.items()))]), digest_size=16).digest()
 
 
 def recalled(id: ObjectId, kept: Remembered, print_: bytes) -> Any:

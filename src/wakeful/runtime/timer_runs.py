@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import traceback
-from collections import Counter
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Protocol
 
 from wakeful.logic.retry import CRASHES_MAX, platform_delay_ms
@@ -51,7 +51,8 @@ class TimerRuns:
         self._uncounted: Counter[tuple[str, str, str]] = Counter()  # failures of ours in a row, for the backoff
         # A timer that was running when a process died may have killed it: such ones run one at a
         # time, so that three deaths are laid at one door and not at that of everyone beside it.
-        self._quarantine = asyncio.Lock()
+        self._is_trying = False
+        self._suspects: deque[Timer] = deque()
 
     def register(self, owner: TimerOwner) -> None:
         self._owners[owner.prefix] = owner
@@ -79,11 +80,30 @@ class TimerRuns:
         if crashes >= CRASHES_MAX:
             self._park_crashed(activation, timer, crashes)
         elif crashes > timer.crashes:
-            async with self._quarantine:
-                await self._attempt(activation, timer, crashes)
-                await activation.settled()
+            await self._try_suspect(activation, timer, crashes)
         else:
             await self._attempt(activation, timer, crashes)
+
+    async def _try_suspect(self, activation: "Activation", timer: Timer, crashes: int) -> None:
+        """Run it when no other suspect runs; until then its object is free, for the one that runs may call it."""
+        if self._is_trying:
+            self._suspects.append(timer)
+            return
+        self._is_trying = True
+        try:
+            await self._attempt(activation, timer, crashes)
+            await activation.settled()
+        finally:
+            self._is_trying = False
+            self._call_next_suspect()
+
+    def _call_next_suspect(self) -> None:
+        node = self._node
+        while self._suspects:
+            timer = self._suspects.popleft()
+            if node.queue.running.get((timer.id, timer.name)) is timer:  # else it was replaced or will be read again
+                node.dispatcher.hand_out(timer)
+                return
 
     async def _attempt(self, activation: "Activation", timer: Timer, crashes: int) -> None:
         node = self._node
@@ -91,8 +111,10 @@ class TimerRuns:
         assert owner is not None  # the dispatcher leaves unknown names on disk
         token = CURRENT.set(None)
         try:
-            await activation.durable(activation.submit(_start_note(activation, timer, crashes, node.clock.now())))
-            slot = node.slots.take(nested=False)
+            if timer.started != activation.epoch:  # else the dispatcher wrote the note
+                note = start_note(timer, activation.shard, activation.epoch, crashes, node.clock.now())
+                await activation.durable(activation.submit(note))
+            slot = activation.take_slot(nested=False)
             try:
                 if slot is not None:
                     await slot
@@ -148,10 +170,10 @@ class TimerRuns:
                 remote_traceback=traceback.format_exc(),
                 code="turn.cancelled",
             )
-        except Fenced:
+        except (Fenced, KeyboardInterrupt, SystemExit, GeneratorExit):
             activation.undo(turn)
             raise
-        except Exception as error:
+        except BaseException as error:
             activation.undo(turn)
             return _too_long(timer, owner) if call.is_expired else error
         finally:
@@ -241,11 +263,6 @@ def _is_current(activation: "Activation", timer: Timer) -> bool:
     return current is not None and (current.seq, current.attempt) == (timer.seq, timer.attempt)
 
 
-def _start_note(activation: "Activation", timer: Timer, crashes: int, now: int) -> Commit:
-    return Commit(
-        id=activation.id,
-        shard=activation.shard,
-        epoch=activation.epoch,
-        now=now,
-        starts=[Start(timer.name, timer.seq, crashes)],
-    )
+def start_note(timer: Timer, shard: int, epoch: int, crashes: int, now: int) -> Commit:
+    """The note on disk that the timer is about to run, so that a crash can be laid at its door."""
+    return Commit(id=timer.id, shard=shard, epoch=epoch, now=now, starts=[Start(timer.name, timer.seq, crashes)])

@@ -302,7 +302,7 @@ class Simulation:
         await self.world.restart(after=wait or None)
         self.witness.note("is back")
         await self._check()
-        if not self.is_calm and after is None and self.dice.random() < 0.5:
+        if not self.is_calm and not self._busy_probes and self.dice.random() < 0.5:
             self.clients.burst()  # beside whatever fell due meanwhile
 
     async def _recover_until_quiet(self) -> None:

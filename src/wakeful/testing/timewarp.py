@@ -39,13 +39,21 @@ class Timewarp:
                 code="world.loop",
             )
         self._loop, self._selector = loop, selector
-        self._began = self._time = loop.time()
+        # Always from zero: floats of another size round otherwise, and what is due at one instant would change places.
+        self._shift(-loop.time())
+        self._began = self._time = 0.0
         loop.time = lambda: self._time
         loop._selector = _JumpingSelector(selector, self)
 
     def remove(self) -> None:
         self._loop._selector = self._selector
         del self._loop.time
+        self._shift(self._loop.time() - self._time)
+
+    def _shift(self, seconds: float) -> None:
+        """What waits on the loop already waits as long as before on its other clock."""
+        for handle in self._loop._scheduled:
+            handle._when += seconds
 
     def jump(self, seconds: float) -> None:
         self._time += seconds

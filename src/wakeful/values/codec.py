@@ -160,6 +160,11 @@ def _lower_members(number: int) -> Callable[[Any], Any]:
     return lambda value: _ext(number, [_lower(item) for item in value])
 
 
+def _lower_set(number: int) -> Callable[[Any], Any]:
+    """In the order of their bytes: equal sets must become equal bytes in every process."""
+    return lambda value: _ext(number, sorted((_lower(item) for item in value), key=_encoder.encode))
+
+
 def fields_of(value: Any) -> dict[str, Any]:
     """The fields of a dataclass or struct, not copied."""
     return {name: getattr(value, name) for name in _field_names(type(value)) or ()}
@@ -216,8 +221,8 @@ _LOWER: dict[type, Callable[[Any], Any]] = {
     Decimal: lambda value: _ext(_DECIMAL, str(value)),
     bytearray: lambda value: bytes(value),
     tuple: _lower_members(_TUPLE),
-    set: _lower_members(_SET),
-    frozenset: _lower_members(_FROZENSET),
+    set: _lower_set(_SET),
+    frozenset: _lower_set(_FROZENSET),
 }
 
 _RAISE: dict[int, Callable[[Any], Any]] = {

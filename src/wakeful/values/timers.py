@@ -33,6 +33,10 @@ class Timer(Struct, frozen=True, gc=False):
         """The same timer, to be tried again later."""
         return _replace(self, due_at=due_at, attempt=attempt, started=0, crashes=0)
 
+    def begun(self, epoch: int) -> "Timer":
+        """The same timer with the note that the owner of that epoch runs it."""
+        return _replace(self, started=epoch)
+
     def unstarted(self, *, crashes: int) -> "Timer":
         """The same timer as if this process had not begun to run it (a stop that is not its fault)."""
         return _replace(self, started=0, crashes=crashes)
