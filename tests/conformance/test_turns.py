@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import contextvars
 import logging
 import traceback
 from dataclasses import dataclass, field
@@ -469,6 +470,35 @@ async def test_a_readers_answer_waits_for_the_writes_it_rests_on(stage: Any, rai
             assert [type(result) for result in results] == [StoreDown, StoreDown]
             await world.advance(seconds=10)
             assert await stage.peek(get("x")) == 1
+
+
+async def test_a_readers_listing_is_of_one_moment_though_turns_end_while_it_is_read(stage: Any) -> None:
+    async with stage.world() as world:
+        await stage.do(put("zero", 0))
+        store = world.node.store
+        real = store.scan
+
+        async def listing(self: Any) -> Any:
+            return await self.storage.list()
+
+        async def put_both(self: Any) -> None:
+            await self.storage.put_many({"a": 2, "b": 2})
+
+        with Gate(world) as gate:
+            first = asyncio.create_task(stage.do(put("a", 1)))
+            await world.settle()
+
+            async def slow_scan(*args: Any) -> Any:
+                store.scan = real
+                gate.open()
+                await first
+                # In a context of its own: it is not the reader that calls.
+                await asyncio.create_task(stage.do(put_both), context=contextvars.Context())
+                return await real(*args)
+
+            store.scan = slow_scan
+            found = await stage.peek(listing)
+        assert found in ({"a": 1, "zero": 0}, {"a": 2, "b": 2, "zero": 0})
 
 
 async def test_a_reader_in_a_reader_can_not_write_through_a_call(stage: Any) -> None:

@@ -71,7 +71,8 @@ class Activation:
         self._mailbox: deque[Call | Timer] | None = None  # made when first needed: an empty one is 600 bytes
         self._running: asyncio.Task[Any] | None = None
         self._readers = 0
-        self._requests: dict[str, tuple[int, Remembered]] = {}  # remembered by turns that may not be on disk yet
+        # Remembered by turns that may not be on disk yet; like the mailbox, made when first needed.
+        self._requests: dict[str, tuple[int, Remembered]] | None = None
         self._submitted = 0
         self._durable = 0
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []  # in order of their numbers
@@ -333,7 +334,7 @@ class Activation:
             key = call.request_key
             if key is not None:
                 print_ = fingerprint(call)
-                pending = self._requests.get(key)
+                pending = (self._requests or {}).get(key)
                 kept = pending[1] if pending else await self.node.recall(self.id, key)
                 if kept is not None:
                     return recalled(self.id, kept, print_), self._submitted
@@ -347,7 +348,7 @@ class Activation:
                 turn.remember = self._remembered(key, print_, result)
             number = self.finish(turn)
             if key is not None and turn.remember is not None:
-                self._requests[key] = (number, turn.remember)
+                self._requests = {**(self._requests or {}), key: (number, turn.remember)}
             return result, number
         except asyncio.CancelledError:
             self.undo(turn)

@@ -21,11 +21,15 @@ T = TypeVar("T")
 class Context:
     """Handed to the constructor; the object's way to its storage, the clock and other objects."""
 
-    __slots__ = ("_activation", "storage")
+    __slots__ = ("_activation",)
 
     def __init__(self, activation: "Activation") -> None:
         self._activation = activation
-        self.storage = Storage(activation)
+
+    @property
+    def storage(self) -> Storage:
+        """The object's rows and its alarm."""
+        return Storage(self._activation)  # one per use: an awake object holds as little as it can
 
     @property
     def id(self) -> ObjectId:

@@ -43,12 +43,10 @@ class Hibernation:
         if self._alarm is None:
             self._alarm = self._node.clock.call_at(activation.idle_at + self._idle_ms, self._sweep)
 
-    def made_room(self) -> None:
-        """One more is awake: let the least recently used sleep if that is too many. Busy ones can't."""
-        excess = len(self._node.awake) - self._node.limits.awake_objects
-        if excess > 0:
-            for activation in self._idle(excess):
-                self._sleep(activation)
+    def make_room(self) -> None:
+        """Too many are awake: let the least recently used sleep. Busy ones can't."""
+        for activation in self._idle(len(self._node.awake) - self._node.limits.awake_objects):
+            self._sleep(activation)
 
     def sleep_all(self) -> None:
         """Every idle object sleeps now."""

@@ -4,7 +4,9 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Coroutine
+from datetime import timedelta
 from typing import Any, TypeVar, cast
+from uuid import UUID
 
 from wakeful.logic.limits import Limits
 from wakeful.logic.retry import platform_delay_ms
@@ -46,7 +48,7 @@ T = TypeVar("T")
 log = logging.getLogger("wakeful.node")
 
 LEASE_MS = 5_000
-_SCALARS = frozenset({type(None), bool, int, float})
+_SCALARS = frozenset({type(None), bool, int, float, timedelta, UUID})  # immutable, small, always encodable
 
 
 class Node:
@@ -283,7 +285,8 @@ class Node:
         if epoch is None:
             raise Unavailable(f"{id}: shard {shard} is owned by another node; try again", code="shard.moved")
         found = self.awake[id] = Activation(self, id, self.registry.named(id.cls), shard, epoch)
-        self.hibernation.made_room()
+        if len(self.awake) > self.limits.awake_objects:
+            self.hibernation.make_room()
         return found
 
     async def redrive(self, parked: Parked) -> None:
@@ -321,8 +324,11 @@ class Node:
 
     def _carried(self, target: ObjectId, method: str, args: Any) -> Any:
         """Arguments as the object gets them: copies, as they would be over a wire, and not too large."""
-        values = args if type(args) is tuple else args.values()
-        if all(type(value) in _SCALARS or (type(value) is str and len(value) < 1_000) for value in values):
+        for value in args if type(args) is tuple else args.values():
+            kind = type(value)
+            if kind not in _SCALARS and not (kind is str and len(value) < 1_000):
+                break
+        else:
             return args
         try:
             data = encode(args)
@@ -456,5 +462,7 @@ def make_stub(node: Any, known: Any, key: str, deadline: Duration | None, reques
         check_request_key(request_key)
     length = None if deadline is None else duration_ms(deadline, what="deadline")
     if length == 0:
-        raise BadTime(f"deadline {deadline!r} leaves no time at all; leave it out for the default", code="time.deadline")
+        raise BadTime(
+            f"deadline {deadline!r} leaves no time at all; leave it out for the default", code="time.deadline"
+        )
     return Stub(node, known, key, length, request_key)

@@ -3,7 +3,8 @@
 One writer, so what is cached is right. Rows that the disk does not have yet are never dropped.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from wakeful.store.protocol import Range
@@ -14,26 +15,43 @@ if TYPE_CHECKING:
     from wakeful.runtime.node import Node
 
 
+class News:
+    """Writes of turns that ended while someone was reading."""
+
+    __slots__ = ("is_wiped", "writes")
+
+    def __init__(self) -> None:
+        self.writes: dict[Slot, bytes | None] = {}
+        self.is_wiped = False
+
+    def add(self, writes: dict[Slot, bytes | None], *, wiped: bool) -> None:
+        if wiped:
+            self.writes.clear()
+            self.is_wiped = True
+        self.writes.update(writes)
+
+
 class Rows:
     """The rows of an awake object: a bounded cache over the store, with unsaved writes laid over it."""
 
-    __slots__ = ("_cache", "_complete", "_dirty", "_id", "_node", "_version", "_wiped_by", "bytes")
+    __slots__ = ("_cache", "_complete", "_dirty", "_id", "_news", "_node", "_version", "_wiped_by", "bytes")
 
     def __init__(self, node: "Node", id: ObjectId) -> None:
         self._node = node
         self._id = id
         self._cache: dict[Slot, bytes | None] = {}
-        self._complete = [False, False]  # per space: the cache holds every row there is
+        self._complete = (False, False)  # per space: the cache holds every row there is
         self._dirty: dict[Slot, int] = {}  # commit number after which the disk agrees with the cache
         self._wiped_by = 0  # commit number of the last delete_all, 0 when the disk has it
         self._version = 0  # counts finished turns that wrote
+        self._news: list[News] | None = None  # of readers that wait for the store; None when there are none
         self.bytes = 0
 
     def load(self, loaded: Loaded) -> None:
         """The object wakes: this much came with it."""
         self._cache.clear()
         self.bytes = 0
-        self._complete = [loaded.complete, loaded.complete]
+        self._complete = (loaded.complete, loaded.complete)
         for slot, value in loaded.rows.items():
             self._keep(slot, value)
 
@@ -65,6 +83,16 @@ class Rows:
             return ()
         return await self._node.reading(self._node.store.scan(self._id, space, range))
 
+    @contextmanager
+    def following(self) -> Iterator["News"]:
+        """What turns write while a reader waits for the store: the disk may show it or not, and it must count once."""
+        news = News()
+        self._news = [*(self._news or ()), news]
+        try:
+            yield news
+        finally:
+            self._news = [other for other in self._news or () if other is not news] or None
+
     def unsaved(self) -> dict[Slot, bytes | None]:
         """Writes of finished turns that the disk may not have yet (None: deleted)."""
         return {slot: self._cache.get(slot) for slot in self._dirty}
@@ -73,13 +101,15 @@ class Rows:
         """A turn ended well: the next one sees its writes, and the disk will after that commit number."""
         if writes or wiped:
             self._version += 1
+            for news in self._news or ():
+                news.add(writes, wiped=wiped)
         if wiped:
             self._wiped_by = number
             for slot in [slot for slot in self._cache if slot[0] == USER]:
                 self._drop(slot)
             for slot in [slot for slot in self._dirty if slot[0] == USER]:
                 del self._dirty[slot]
-            self._complete[USER] = True
+            self._complete = (True, self._complete[SYSTEM])
         for slot, value in writes.items():
             self._keep(slot, value)
             self._dirty[slot] = number
@@ -97,7 +127,7 @@ class Rows:
                 if self.bytes <= bound // 2:
                     break
                 self._drop(slot)
-                self._complete[slot[0]] = False
+            self._complete = (False, False)
 
     async def _ask(self, space: int, keys: Sequence[str]) -> dict[str, bytes]:
         return await self._node.reading(self._node.store.read(self._id, space, keys))

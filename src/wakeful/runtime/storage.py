@@ -172,16 +172,22 @@ class Storage:
     async def _scan(
         self, turn: Turn, first: str, last: str | None, *, reverse: bool, limit: int | None
     ) -> dict[str, bytes]:
+        def mine(over: Mapping[Slot, bytes | None]) -> dict[str, bytes | None]:
+            return {key: value for (space, key), value in over.items() if space == USER and within(key, first, last)}
+
         rows_of = self._activation.rows
-        over = {} if turn.wiped else rows_of.unsaved()
-        over.update(turn.writes)
-        mine = {key: value for (space, key), value in over.items() if space == USER and within(key, first, last)}
-        rows: Sequence[tuple[str, bytes]] = ()
-        if (last is None or first < last) and not turn.wiped:
-            # Each write over the stored rows can hide at most one of them.
-            wanted = None if limit is None else limit + len(mine)
+        if turn.wiped or (last is not None and first >= last):
+            return merged((), mine(turn.writes), reverse=reverse, limit=limit)
+        over = mine(rows_of.unsaved() | turn.writes)
+        # Each write over the stored rows can hide at most one of them.
+        wanted = None if limit is None else limit + len(over)
+        with rows_of.following() as news:
             rows = await rows_of.scan(USER, Range(first, last, reverse, wanted))
-        return merged(rows, mine, reverse=reverse, limit=limit)
+            if wanted is not None and mine(news.writes):  # they may hide more: only all rows will do
+                rows = await rows_of.scan(USER, Range(first, last, reverse, None))
+        if news.is_wiped:
+            rows, over = (), mine(turn.writes)
+        return merged(rows, over | mine(news.writes), reverse=reverse, limit=limit)
 
 
 class _Deletion:

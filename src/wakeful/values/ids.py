@@ -43,6 +43,8 @@ def check_class(name: object) -> str:
 
 def check_key(cls: str, key: object) -> str:
     """An object key as every store can hold it, or `BadName`."""
+    if type(key) is str and key.isascii() and key.isprintable() and 0 < len(key) <= KEY_BYTES_MAX:
+        return key  # nearly every key there is
     if not isinstance(key, str):
         raise BadName(f"key of a {cls} must be text, not {type(key).__name__}", code="name.key")
     if not key:
