@@ -39,7 +39,7 @@ class Hibernation:
         activation.idle_at = self._node.clock.now()
         awake.move_to_end(activation.id)
         if len(awake) > self._node.limits.awake_objects:
-            self.made_room()
+            self.make_room()
         if self._alarm is None:
             self._alarm = self._node.clock.call_at(activation.idle_at + self._idle_ms, self._sweep)
 

@@ -1,0 +1,87 @@
+"""The ledger: a row per attempt, and not for ever; on every store."""
+
+import asyncio
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from wakeful import AlarmInfo, Limits
+from wakeful.values.ids import ObjectId
+from wakeful.values.runs import run_id
+from wakeful.values.timers import Timer
+
+sys.path.append(str(Path(__file__).parent))
+from acts import SECOND, Expected
+
+
+async def test_the_ledger_has_a_row_per_attempt_and_the_run_id_is_stable_over_retries_and_crashes(stage: Any) -> None:
+    async with stage.world() as world:
+        start = world.now()
+
+        async def handler(self: Any, info: AlarmInfo) -> None:
+            if len(stage.fired) == 1:
+                raise Expected("first")
+            if len(stage.fired) == 2:
+                await asyncio.sleep(60)  # until the crash
+            await asyncio.sleep(2)
+
+        stage.handlers["a"] = handler
+        await stage.set_alarm(start + SECOND)
+        await world.advance(seconds=10)
+        await world.crash()
+        await world.restart(after="1m")
+        await world.advance(seconds=5)
+        first, second = await world.ledger(stage.Bell, "a")
+        assert {info.run_id for info in stage.infos()} == {first.id} == {second.id}
+        assert (first.attempt, first.verdict, first.error) == (0, "failed", "acts.Expected: first")
+        assert (second.attempt, second.verdict, second.error) == (1, "run", None)
+        assert first.nominal_at == second.nominal_at == start + SECOND
+        assert first.lateness == timedelta(0)
+        assert second.finished_at - second.fired_at == 2 * SECOND
+        await stage.set_alarm(SECOND)
+        await world.advance(seconds=5)
+        assert (await world.ledger(stage.Bell, "a"))[-1].id not in {first.id}
+
+
+async def test_run_ids_differ_between_settings_objects_and_names(stage: Any) -> None:
+    async with stage.world() as world:
+        at = world.now() + SECOND
+        for key in ("a", "b"):
+            await stage.set_alarm(at, key)
+        await world.advance(seconds=2)
+        await stage.set_alarm(at)
+        await world.settle()
+        assert len({info.run_id for _, info, _ in stage.fired}) == 3
+        timer = Timer(ObjectId("Bell", "a"), "alarm", 1, 1, 5)
+        assert run_id(timer) == run_id(timer.moved(due_at=9, attempt=3))
+
+
+async def test_the_ledger_is_pruned_to_the_newest_rows(stage: Any) -> None:
+    async with stage.world(limits=Limits(ledger_keep=20)) as world:
+
+        async def handler(self: Any, info: AlarmInfo) -> None:
+            await self.storage.set_alarm(SECOND)
+
+        stage.handlers["a"] = handler
+        await stage.set_alarm(SECOND)
+        await stage.set_alarm(SECOND, "b")
+        await world.advance(seconds=299)
+        assert len(await world.ledger(stage.Bell, "a")) > 250
+        await stage.delete_alarm()
+        await world.advance(seconds=10)
+        ledger = await world.ledger(stage.Bell, "a")
+        assert len(ledger) == 20
+        assert ledger[-1].fired_at >= world.now() - 12 * SECOND
+        assert len(await world.ledger(stage.Bell, "b")) == 1
+
+
+async def test_the_ledger_is_pruned_by_age(stage: Any) -> None:
+    async with stage.world(limits=Limits(ledger_keep_ms=600_000)) as world:
+        await stage.set_alarm(SECOND)
+        await world.advance(minutes=9)
+        assert len(await world.ledger(stage.Bell, "a")) == 1
+        await stage.set_alarm(SECOND, "b")
+        await world.advance(minutes=7)
+        assert await world.ledger(stage.Bell, "a") == []
+        assert len(await world.ledger(stage.Bell, "b")) == 1

@@ -1,0 +1,168 @@
+"""A stolen shard, a store that goes away and comes back; on every store."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wakeful import AlarmInfo, Fenced, Unavailable
+from wakeful.values.errors import (
+    StoreDown,
+)
+from wakeful.values.ids import ObjectId, shard_of
+from wakeful.values.times import from_datetime
+
+sys.path.append(str(Path(__file__).parent))
+from acts import MINUTE, SECOND, add_one, ask, get, put, sleep
+
+
+async def test_a_stolen_shard_refuses_the_commit_and_the_caller_gets_unavailable(stage: Any) -> None:
+    async with stage.world() as world:
+        await stage.do(put("x", 1))
+        shard = shard_of(ObjectId("Bell", "a"))
+        swallowed: list[BaseException] = []
+
+        async def tries(self: Any) -> None:
+            await self.storage.put("x", 2)
+            try:
+                await self.ctx.commit()
+            except Exception as error:
+                swallowed.append(error)
+            await asyncio.sleep(1)
+
+        await world.store.claim("thief", [shard], now=from_datetime(world.now()))
+        with pytest.raises(Unavailable) as caught:
+            await stage.do(tries)
+        assert not isinstance(caught.value, StoreDown)
+        assert swallowed == []
+        with pytest.raises(Unavailable):
+            await stage.do(put("x", 3))
+        assert await world.rows(stage.Bell, "a") == {"x": 1}
+        assert not issubclass(Fenced, Exception)
+        other = next(f"k{n}" for n in range(1_000) if shard_of(ObjectId("Bell", f"k{n}")) != shard)
+        assert await stage.do(add_one, other) == 1  # the other shards go on
+
+
+async def test_a_stolen_shard_refuses_a_commit_at_the_end_of_a_turn_and_all_that_wait(stage: Any) -> None:
+    async with stage.world() as world:
+        await stage.do(put("x", 1))
+        await world.store.claim("thief", range(256), now=from_datetime(world.now()))
+        tasks = [asyncio.create_task(stage.do(put("x", n))) for n in range(2, 6)]
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(type(result) is Unavailable for result in results), results
+        assert await world.rows(stage.Bell, "a") == {"x": 1}
+        with pytest.raises(Unavailable, match="owned by another node"):
+            await stage.do(get("x"))
+
+
+async def test_a_stolen_shards_alarm_does_not_count_here_and_is_left_to_the_new_owner(stage: Any) -> None:
+    async with stage.world() as world:
+
+        async def handler(self: Any, info: AlarmInfo) -> None:
+            await self.storage.put("ran", 1)
+            if len(stage.fired) == 1:
+                await world.store.claim("thief", range(256), now=from_datetime(world.now()))
+
+        stage.handlers["a"] = handler
+        await stage.set_alarm(SECOND)
+        await world.advance(minutes=1)
+        assert len(stage.fired) == 1
+        assert await world.rows(stage.Bell, "a") == {}
+        assert await world.ledger(stage.Bell, "a") == []
+        [timer] = await world.due()
+        assert timer.attempt == 0
+        await world.restart()
+        await world.advance(minutes=1)
+        assert await world.rows(stage.Bell, "a") == {"ran": 1}
+
+
+async def test_while_the_store_is_away_calls_are_unavailable_and_nothing_is_lost(stage: Any) -> None:
+    async with stage.world() as world:
+        await stage.do(add_one)
+        at = world.now() + MINUTE
+        await stage.set_alarm(at)
+        await stage.set_alarm(at, "b")
+        world.faults.is_down = True
+        with pytest.raises(Unavailable):
+            await stage.do(add_one)
+        with pytest.raises(Unavailable, match="try again"):
+            await stage.do(get("count"))
+        with pytest.raises(Unavailable):
+            await stage.peek(get("count"))
+        await world.advance(minutes=5)
+        assert stage.fired == []
+        world.faults.is_down = False
+        back = world.now()
+        await world.advance(seconds=6)
+        assert await stage.do(get("count")) == 1
+        assert len(stage.fired) == 2
+        assert all(back <= when <= back + 6 * SECOND for _, _, when in stage.fired)
+        assert {info.scheduled_at for _, info, _ in stage.fired} == {at}
+        assert await stage.do(add_one) == 2
+
+
+async def test_a_store_that_flickers_loses_no_acknowledged_write(stage: Any) -> None:
+    async with stage.world() as world:
+        acknowledged = 0
+        for n in range(60):
+            if n % 7 == 3:
+                world.faults.fail_commit(when="before" if n % 2 else "after")
+            try:
+                acknowledged = await stage.do(add_one)
+            except Unavailable:
+                await world.advance(seconds=6)
+        count = await stage.do(get("count"))
+        assert acknowledged <= count <= 60
+        assert count >= 51
+
+
+async def test_what_ran_while_the_store_went_away_is_interrupted_and_told(stage: Any) -> None:
+    async with stage.world() as world:
+        running = asyncio.create_task(stage.do(sleep(50)))
+        nested = asyncio.create_task(stage.do(ask(stage, ("do", "c"), ("do", "d")), "b"))
+        await nested
+        slow_nest = asyncio.create_task(stage.do(slow_chain(stage), "e"))
+        await world.advance(seconds=1)
+        world.faults.is_down = True
+        with pytest.raises(StoreDown):
+            await stage.do(add_one, "z")
+        start = world.now()
+        for task in (running, slow_nest):
+            with pytest.raises(StoreDown):
+                await task
+            assert task.cancelling() == 0
+        assert world.now() == start
+        world.faults.is_down = False
+        await world.advance(seconds=10)
+        assert await stage.do(add_one) == 1
+
+
+def slow_chain(stage: Any) -> Any:
+    async def body(self: Any) -> str:
+        try:
+            return await self.ctx.get(stage.Bell, "f").do(stage.act(sleep(50)))
+        except Exception:
+            await asyncio.sleep(1_000)  # it can't outlive the failure of its own turn
+            return "went on"
+
+    return body
+
+
+async def test_a_reader_that_wakes_its_object_while_the_store_goes_away_is_told(stage: Any) -> None:
+    async with stage.world() as world:
+
+        async def wake(self: Any) -> None:
+            if self.ctx.key == "a":
+                await asyncio.sleep(20)
+
+        stage.on_wake = wake
+        read = asyncio.create_task(stage.peek(get("x")))
+        await world.advance(seconds=1)
+        world.faults.is_down = True
+        with pytest.raises(StoreDown):
+            await stage.do(add_one, "z")
+        with pytest.raises(StoreDown):
+            await read
+        world.faults.is_down = False
