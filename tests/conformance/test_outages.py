@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from wakeful import AlarmInfo, Fenced, Unavailable
-from wakeful.values.errors import (
-    StoreDown,
-)
+from wakeful.values.errors import StoreDown, StoreError
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.times import from_datetime
 
@@ -166,3 +164,31 @@ async def test_a_reader_that_wakes_its_object_while_the_store_goes_away_is_told(
         with pytest.raises(StoreDown):
             await read
         world.faults.is_down = False
+
+
+async def test_a_commit_that_the_store_refuses_is_tried_again_later_and_does_not_spin(stage: Any) -> None:
+    """Only the one commit is refused, again and again, while other objects go on."""
+    async with stage.world() as world:
+        inner = world.node.store
+        original, refused = inner.commit, []
+
+        async def commit(node: str, commits: Any) -> Any:
+            outcomes = await original(node, [c for c in commits if not (c.id.key == "odd" and c.entries)])
+            found, answers = iter(outcomes), []
+            for c in commits:
+                if c.id.key == "odd" and c.entries:
+                    refused.append(c)
+                    answers.append(StoreError("no such value here"))
+                else:
+                    answers.append(next(found))
+            return answers
+
+        await stage.set_alarm(5 * SECOND, "odd")
+        await stage.set_alarm(5 * SECOND, "even")
+        inner.commit = commit
+        await world.advance("65s")
+        assert len(await world.ledger(stage.Bell, "even")) == 1
+        assert 5 < len(refused) < 40
+        inner.commit = original
+        await world.advance("10s")
+        assert len(await world.ledger(stage.Bell, "odd")) == 1

@@ -10,16 +10,16 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from wakeful.runtime.calls import Call
+from wakeful.runtime.calls import Call, carried, is_small
 from wakeful.runtime.committer import Failure
 from wakeful.runtime.context import Context
 from wakeful.runtime.requests import fingerprint, recalled
 from wakeful.runtime.rows import Rows
 from wakeful.runtime.state import STATE_SLOT, State
 from wakeful.runtime.turn import CURRENT, Turn
-from wakeful.values.codec import copied, encode
+from wakeful.values.codec import encode
 from wakeful.values.commits import Commit, Remembered, Slot
-from wakeful.values.errors import BadInput, Fenced, NotRunning, Reentrancy, TurnFailed, Unavailable, WakefulError
+from wakeful.values.errors import Fenced, NotRunning, Reentrancy, TurnFailed, Unavailable, WakefulError
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import ALARM, Timer
 
@@ -341,7 +341,7 @@ class Activation:
             # A reader that had to wake the object is in line like everyone else.
             turn = Turn(self, call.chain, call.deadline_at, is_reader=call.method in self.known.readers)
             CURRENT.set(turn)
-            result = _sent(call, await getattr(self._instance, call.method)(*call.args, **call.kwargs))
+            result = self._sent(call, await getattr(self._instance, call.method)(*call.args, **call.kwargs))
             if call.cancels:
                 raise asyncio.CancelledError  # its code swallowed the cancellation
             if key is not None:
@@ -396,7 +396,7 @@ class Activation:
             turn = Turn(self, call.chain, call.deadline_at, is_reader=True)
             CURRENT.set(turn)
             try:
-                result = _sent(call, await getattr(self._instance, call.method)(*call.args, **call.kwargs))
+                result = self._sent(call, await getattr(self._instance, call.method)(*call.args, **call.kwargs))
             except Exception:
                 await self.settled()  # an error is an answer too
                 raise
@@ -454,17 +454,15 @@ class Activation:
             if turn.state_used:
                 self.state.forget()
 
+    def _sent(self, call: Call, answer: Any) -> Any:
+        """The answer as its caller gets it."""
+        if is_small(answer):
+            return answer
+        return carried(answer, self.node.limits.arguments_bytes, f"answer of {self.id}.{call.method}")
+
     def _remembered(self, key: str, print_: bytes, result: Any) -> Remembered:
         expires_at = self.node.clock.now() + self.node.limits.request_keep_ms
         return Remembered(key, print_, encode(result), expires_at)
-
-
-def _sent(call: Call, answer: Any) -> Any:
-    """The answer as its caller gets it: a copy, as it would be over a wire."""
-    try:
-        return copied(answer)
-    except BadInput as error:
-        raise type(error)(f"answer of {call.chain[-1]}.{call.method}: {error.message}", code=error.code) from None
 
 
 def _resolve(answer: asyncio.Future[Any], result: Any, error: BaseException | None = None) -> None:

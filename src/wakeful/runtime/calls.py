@@ -2,9 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
+from uuid import UUID
 
-from wakeful.values.errors import DeadlineExceeded
+from wakeful.values.codec import decode, encode
+from wakeful.values.errors import BadInput, DeadlineExceeded, LimitExceeded
 from wakeful.values.ids import ObjectId
 
 if TYPE_CHECKING:
@@ -90,6 +93,30 @@ class Call:
         return DeadlineExceeded(
             f"{self.chain[-1]}.{self.method} did not finish within its deadline; what it wrote was undone"
         )
+
+
+# Immutable, small and always encodable: a copy would be the same thing.
+_SMALL = frozenset({type(None), bool, int, float, timedelta, UUID})
+
+
+def is_small(value: Any) -> bool:
+    """Needs no copy on its way between caller and object."""
+    kind = type(value)
+    return kind in _SMALL or (kind is str and len(value) < 1_000)
+
+
+def carried(value: Any, bytes_max: int, what: str) -> Any:
+    """What arrives at the other end: a copy, as it would be over a wire, and not too large for one message."""
+    try:
+        data = encode(value)
+    except BadInput as error:
+        raise type(error)(f"{what}: {error.message}", code=error.code) from None
+    if len(data) > bytes_max:
+        raise LimitExceeded(
+            f"{what}: {len(data)} bytes, {len(data) - bytes_max} more than the limit of {bytes_max}; keep large data in storage",
+            code="limit.arguments",
+        )
+    return decode(data)
 
 
 class Router(Protocol):

@@ -2,17 +2,15 @@
 
 import asyncio
 import logging
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Coroutine
-from datetime import timedelta
 from typing import Any, TypeVar, cast
-from uuid import UUID
 
 from wakeful.logic.limits import Limits
 from wakeful.logic.retry import platform_delay_ms
 from wakeful.runtime.activation import Activation
 from wakeful.runtime.alarms import Alarms
-from wakeful.runtime.calls import Call, Stub
+from wakeful.runtime.calls import Call, Stub, carried, is_small
 from wakeful.runtime.committer import Committer, Failure, Loader
 from wakeful.runtime.deadlines import Deadlines
 from wakeful.runtime.dispatcher import Dispatcher
@@ -26,15 +24,12 @@ from wakeful.runtime.turn import CURRENT, Turn
 from wakeful.runtime.upkeep import Upkeep
 from wakeful.store.protocol import NodeRow, Query, Store
 from wakeful.values.clock import Clock, Dice
-from wakeful.values.codec import decode, encode
 from wakeful.values.commits import Commit, Remembered
 from wakeful.values.errors import (
-    BadInput,
     BadTime,
     Conflict,
     DeadlineExceeded,
     Fenced,
-    LimitExceeded,
     NotRunning,
     Reentrancy,
     StoreDown,
@@ -48,7 +43,6 @@ T = TypeVar("T")
 log = logging.getLogger("wakeful.node")
 
 LEASE_MS = 5_000
-_SCALARS = frozenset({type(None), bool, int, float, timedelta, UUID})  # immutable, small, always encodable
 
 
 class Node:
@@ -93,6 +87,7 @@ class Node:
         self.down_because: Unavailable | None = None
         self._seqs: dict[int, int] = {}
         self._held: set[tuple[int, int]] = set()
+        self._refused: Counter[ObjectId] = Counter()  # commits in a row that the store refused
         self._recovery: asyncio.Task[None] | None = None
 
     # life
@@ -103,8 +98,12 @@ class Node:
 
     async def start(self) -> None:
         """Open the store, own every shard, and begin to fire."""
-        await self.store.open(now=self.clock.now())
-        await self._take_over()
+        try:
+            await self.store.open(now=self.clock.now())
+            await self._take_over()
+        except BaseException:
+            await self.store.close()
+            raise
         self.store.watch(lambda shards: self.dispatcher.read_on())
         self.state = "up"
         self.dispatcher.start()
@@ -323,24 +322,11 @@ class Node:
         return await self.reading(self.store.recall(id, key, now=self.clock.now()))
 
     def _carried(self, target: ObjectId, method: str, args: Any) -> Any:
-        """Arguments as the object gets them: copies, as they would be over a wire, and not too large."""
+        """Arguments as the object gets them."""
         for value in args if type(args) is tuple else args.values():
-            kind = type(value)
-            if kind not in _SCALARS and not (kind is str and len(value) < 1_000):
-                break
-        else:
-            return args
-        try:
-            data = encode(args)
-        except BadInput as error:
-            raise type(error)(f"arguments of {target}.{method}: {error.message}", code=error.code) from None
-        if len(data) > self.limits.arguments_bytes:
-            raise LimitExceeded(
-                f"arguments of {target}.{method} have {len(data)} bytes, "
-                f"{len(data) - self.limits.arguments_bytes} more than the limit of {self.limits.arguments_bytes}",
-                code="limit.arguments",
-            )
-        return decode(data)
+            if not is_small(value):
+                return carried(args, self.limits.arguments_bytes, f"arguments of {target}.{method}")
+        return args
 
     def _unavailable(self) -> Unavailable:
         if self.state == "down":
@@ -362,6 +348,8 @@ class Node:
     def timers_changed(self, commit: Commit) -> None:
         """A commit is on disk: bring the near future up to date."""
         queue = self.queue
+        if self._refused:
+            self._refused.pop(commit.id, None)
         for name, seq in commit.clears:
             queue.clear(commit.id, name, seq)
         for timer in commit.sets:
@@ -405,7 +393,10 @@ class Node:
         else:
             self._drop(activation, failure)
             self.queue.forget([activation.id])
-            self.dispatcher.read_again()
+            # The store refused this one commit. It would refuse it again: a due timer behind it must not spin.
+            self._refused[activation.id] += 1
+            delay = platform_delay_ms(self._refused[activation.id], self.dice.random())
+            self.clock.call_at(self.clock.now() + delay, self.dispatcher.read_again)
 
     def _drop(self, activation: Activation, failure: Failure) -> None:
         if self.awake.get(activation.id) is activation:
