@@ -44,7 +44,12 @@ class Desk(DurableObject):
 
     async def give(self, what: str) -> Any:
         await self.storage.put("given", True)
-        return {"object": Foreign(), "nested": {"a": [1, Foreign()]}, "order": Order([Foreign()])}[what]
+        return {
+            "object": Foreign(),
+            "nested": {"a": [1, Foreign()]},
+            "order": Order([Foreign()]),
+            "huge": b"." * 2**20,
+        }[what]
 
     async def put(self, what: str) -> None:
         await self.storage.put("before", True)
@@ -131,7 +136,13 @@ CALLS: list[tuple[str, Any, type[WakefulError], str]] = [
         "oversize arguments",
         lambda w: w.get(Desk, "a").take(b"." * 2**20),
         LimitExceeded,
-        r"arguments of Desk/a\.take have \d+ bytes, \d+ more than the limit of 1048576",
+        r"arguments of Desk/a\.take: \d+ bytes, \d+ more than the limit of 1048576",
+    ),
+    (
+        "an oversize answer",
+        lambda w: w.get(Desk, "a").give("huge"),
+        LimitExceeded,
+        r"answer of Desk/a\.give: \d+ bytes, \d+ more than the limit of 1048576",
     ),
     ("an answer", lambda w: w.get(Desk, "a").give("object"), BadValue, r"answer of Desk/a\.give: value is a .*Foreign"),
     ("a deep answer", lambda w: w.get(Desk, "a").give("nested"), BadValue, r"value\['a'\]\[1\] is a"),
