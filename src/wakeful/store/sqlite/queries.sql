@@ -28,14 +28,14 @@ DELETE FROM nodes WHERE node = ?
 SELECT node, address, joined_at, lease_until, about FROM nodes ORDER BY node
 
 -- name: load_object
-SELECT o.created_at, o.active_at, o.rows, o.bytes,
+-- One row for each of the object's rows when they are few. The CASE makes the key of the search NULL for
+-- a large object, so that none of its rows is looked at.
+SELECT k.space, k.name, k.value, o.created_at, o.active_at, o.rows, o.bytes,
        t.name, t.due_at, t.nominal_at, t.seq, t.attempt, t.crashes, t.started, t.rank, t.payload
   FROM objects AS o
   LEFT JOIN timers AS t ON t.class = o.class AND t.key = o.key AND t.name = 'alarm'
- WHERE o.class = ? AND o.key = ?
-
--- name: load_rows
-SELECT space, name, value FROM kv WHERE class = ? AND key = ?
+  LEFT JOIN kv AS k ON k.class = CASE WHEN o.rows <= ?3 AND o.bytes <= ?4 THEN o.class END AND k.key = o.key
+ WHERE o.class = ?1 AND o.key = ?2
 
 -- name: load_state
 SELECT space, name, value FROM kv WHERE class = ? AND key = ? AND space = 1 AND name = 'state'

@@ -64,16 +64,16 @@ class Reader:
         return [self._load(id) for id in ids]
 
     def _load(self, id: ObjectId) -> Loaded:
-        found = self.ask(SQL["load_object"], id)
+        found = self.ask(SQL["load_object"], (*id, WHOLE_ROWS_MAX, WHOLE_BYTES_MAX))
         if not found:
             return _NEVER
-        created_at, active_at, rows, size, *timer = found[0]
+        created_at, active_at, rows, size, *timer = found[0][3:]
         whole = rows <= WHOLE_ROWS_MAX and size <= WHOLE_BYTES_MAX
-        kept = self.ask(SQL["load_rows" if whole else "load_state"], id) if rows else []
+        kept = (row[:3] for row in found) if whole else self.ask(SQL["load_state"], id)
         return Loaded(
             Info(id, created_at, active_at, rows, size),
             timer_of((*id, *timer)) if timer[0] is not None else None,
-            {(space, name): value for space, name, value in kept},
+            {(space, name): value for space, name, value in kept if space is not None},
             whole,
         )
 
