@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import gc
 import importlib
 import inspect
 import sys
@@ -51,6 +52,9 @@ def main() -> None:
 
 
 def _loop(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """As `wakeful run` does it: what is loaded is left out of full collections, and uvloop where present."""
+    gc.collect()
+    gc.freeze()
     try:
         import uvloop
     except ImportError:
