@@ -51,10 +51,7 @@ def store_of(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], 
             return MemoryStore()
         if kind == "sqlite":
             return open_url(f"sqlite:{tmp_path}/{number}.db")
-        try:
-            url = request.getfixturevalue("postgres_url")
-        except pytest.FixtureLookupError:
-            pytest.skip("no fixture postgres_url")
+        url = request.getfixturevalue("postgres_url")
         return open_url(f"{url}{'&' if '?' in url else '?'}schema=suite_{os.getpid()}_{number}")
 
     return make
@@ -69,7 +66,8 @@ def postgres_server() -> Iterator[str]:
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it complains about a missing XDG_RUNTIME_DIR
-        pgserver = pytest.importorskip("pgserver")
+        import pgserver
+
         # Not under pytest's own folder, which the server's user may not enter.
         folder = tempfile.mkdtemp(prefix="wakeful-postgres-")
         server = pgserver.get_server(folder)

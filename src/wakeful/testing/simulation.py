@@ -398,7 +398,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             failed += 1
             print(f"\n{failure(seed, violation, given.store)}")
         _progress(f"seed {seed}, {seed - given.first + 1} of {given.seeds}", failed, began)
-    print()
+    verdict = f"{failed} failed" if failed else "clean"
+    print(f"{given.seeds} seeds from {given.first}: {verdict}, {time.monotonic() - began:.0f} s")
     return 1 if failed else 0
 
 
@@ -410,6 +411,8 @@ def failure(seed: int, violation: BaseException, store: str = "memory") -> str:
 
 
 def _progress(where: str, failed: int, began: float) -> None:
+    if not sys.stderr.isatty():
+        return  # in a log only the end is worth a line
     print(f"\r{where}: {failed} failed, {time.monotonic() - began:.0f} s ", end="", file=sys.stderr, flush=True)
 
 
