@@ -24,7 +24,7 @@ from wakeful.runtime.turn import CURRENT, Turn
 from wakeful.runtime.upkeep import Upkeep
 from wakeful.store.protocol import NodeRow, Query, Store
 from wakeful.values.clock import Clock, Dice
-from wakeful.values.commits import Commit, Remembered
+from wakeful.values.commits import Commit, Remembered, Start
 from wakeful.values.errors import (
     BadTime,
     Conflict,
@@ -191,21 +191,21 @@ class Node:
     async def _hand_back(self) -> None:
         """Timers that were begun and cut off by the stop: not their fault, so no trace of this run may remain.
 
-        Crashes of earlier processes stay counted. Only what the queue still has out: a timer that a turn before it replaced must not come back.
+        Crashes of earlier processes stay counted. Only the very setting that was begun is touched: one that a
+        commit of unknown outcome replaced, moved or cleared stays as that commit left it.
         """
-        commits = []
-        for timer in self.queue.running.values():
-            shard = shard_of(timer.id)
-            if shard in self.epochs:
-                commits.append(
-                    Commit(
-                        id=timer.id,
-                        shard=shard,
-                        epoch=self.epochs[shard],
-                        now=self.clock.now(),
-                        sets=[timer.unstarted(crashes=self.timer_runs.crashes_of(timer))],
-                    )
-                )
+        now = self.clock.now()
+        commits = [
+            Commit(
+                id=timer.id,
+                shard=shard,
+                epoch=self.epochs[shard],
+                now=now,
+                starts=[Start(timer.name, timer.seq, self.timer_runs.crashes_of(timer), is_running=False)],
+            )
+            for timer in self.queue.running.values()
+            if (shard := shard_of(timer.id)) in self.epochs
+        ]
         if commits:
             await self.store.commit(self.name, commits)
 
@@ -385,9 +385,7 @@ class Node:
     def commit_failed(self, activation: Activation, failure: Failure) -> None:
         """This copy's belief is wrong from here on: drop it, to wake from what is on disk."""
         if self.state != "up":
-            # Everything is being forgotten anyway; a timer whose commit may yet arrive must not be handed back.
-            self._drop(activation, failure)
-            self.queue.forget([activation.id])
+            self._drop(activation, failure)  # down: everything is forgotten; stopping: its timers are handed back
         elif isinstance(failure, Fenced) and self.epochs.get(failure.shard) == failure.epoch:
             self._lose_shard(activation.shard, failure)
         else:

@@ -246,7 +246,9 @@ class MemoryStore:
         for start in commit.starts:
             timer = disk.timers.get((id, start.name))
             if timer and timer.seq == start.seq:
-                disk.timers[id, start.name] = replace(timer, started=commit.epoch, crashes=start.crashes)
+                disk.timers[id, start.name] = replace(
+                    timer, started=commit.epoch if start.is_running else 0, crashes=start.crashes
+                )
         for entry in commit.entries:
             disk.entries[disk.number()] = entry
         for parked in commit.parks:

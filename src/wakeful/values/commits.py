@@ -23,11 +23,12 @@ class Remembered(Struct, frozen=True, gc=False):
 
 
 class Start(Struct, frozen=True, gc=False):
-    """A note that a timer is about to run, so that a crash of the process can be laid at its door."""
+    """A note on one setting of a timer that it is about to run, so that a crash of the process can be laid at its door."""
 
     name: str
     seq: int
     crashes: int
+    is_running: bool = True  # False takes the note back: the owner stops, and it was not the timer's fault
 
 
 class Commit(Struct, gc=False, kw_only=True):

@@ -37,10 +37,6 @@ class Timer(Struct, frozen=True, gc=False):
         """The same timer with the note that the owner of that epoch runs it."""
         return _replace(self, started=epoch)
 
-    def unstarted(self, *, crashes: int) -> "Timer":
-        """The same timer as if this process had not begun to run it (a stop that is not its fault)."""
-        return _replace(self, started=0, crashes=crashes)
-
 
 class Parked(Struct, frozen=True, gc=False):
     """A timer that failed for good: kept with its error until a person redrives or drops it."""

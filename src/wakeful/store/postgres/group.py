@@ -81,7 +81,7 @@ class Fold:
         for timer in commit.sets:
             self._set(timer)
         for start in commit.starts:
-            self._start(start.name, start.seq, commit.epoch, start.crashes)
+            self._start(start.name, start.seq, commit.epoch if start.is_running else 0, start.crashes)
 
     def _clear(self, name: str, seq: int) -> None:
         set_ = self.sets.get(name)
@@ -171,7 +171,7 @@ def _append_plain(commit: Commit, rows: Rows) -> None:
     for timer in commit.sets:
         rows["sets"].append((*_timer_row(id, timer), commit.shard))
     for start in commit.starts:
-        rows["starts"].append((*id, start.name, start.seq, commit.epoch, start.crashes))
+        rows["starts"].append((*id, start.name, start.seq, commit.epoch if start.is_running else 0, start.crashes))
 
 
 def _append_fold(id: ObjectId, fold: Fold, rows: Rows) -> None:

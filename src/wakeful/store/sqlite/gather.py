@@ -99,12 +99,13 @@ class Group:
         for timer in commit.sets:
             self.sets[cls, key, timer.name] = timer_row(commit.id, commit.shard, timer)
         for start in commit.starts:
+            started = commit.epoch if start.is_running else 0
             pending = self.sets.get((cls, key, start.name))
             if pending is None:
                 setting = (cls, key, start.name, start.seq)
-                self.starts[setting] = (*setting, commit.epoch, start.crashes)
+                self.starts[setting] = (*setting, started, start.crashes)
             elif pending[_SEQ] == start.seq:
-                begun = (start.crashes, commit.epoch)
+                begun = (start.crashes, started)
                 self.sets[cls, key, start.name] = (*pending[:_CRASHES], *begun, *pending[_CRASHES + 2 :])
 
 

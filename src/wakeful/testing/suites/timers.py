@@ -112,6 +112,19 @@ class TimerSuite(Harness):
             (B, ALARM): timer(B, seq=2),
         }
 
+    async def test_a_start_taken_back_leaves_its_crashes_and_no_note(self) -> None:
+        store = await self.open_store()
+        await self.done(store, self.turn(sets=[timer(seq=2)]))
+        await self.done(store, self.turn(starts=[Start(ALARM, 2, 1)]))
+        await self.done(store, self.turn(starts=[Start(ALARM, 1, 9, is_running=False)]))
+        [found] = await store.find_timers(Query())
+        assert (found.started, found.crashes) == (self.epochs[shard_of(A)], 1)
+        await self.done(store, self.turn(starts=[Start(ALARM, 2, 1, is_running=False)]))
+        assert await store.find_timers(Query()) == [timer(seq=2, crashes=1)]
+        both = self.turn(sets=[timer(seq=3)], starts=[Start(ALARM, 3, 0)])
+        await self.done(store, both, self.turn(starts=[Start(ALARM, 3, 0, is_running=False)]))
+        assert await store.find_timers(Query()) == [timer(seq=3)]
+
     async def test_a_bare_start_makes_no_object_and_does_not_touch_one(self) -> None:
         store = await self.open_store()
         await self.done(store, self.turn(B, starts=[Start(ALARM, 1, 1)]))
