@@ -14,7 +14,7 @@ from wakeful.runtime.turn import Turn
 from wakeful.store.memory import MemoryStore
 from wakeful.values.commits import Commit
 from wakeful.values.errors import Fenced
-from wakeful.values.ids import ObjectId
+from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.timers import Timer
 
 
@@ -277,9 +277,13 @@ def stop_hands_back_what_was_replaced() -> Any:
 
     def make(hand_back: Any) -> Any:
         async def broken(self: Node) -> None:
-            waiting = out.pop(id(self.queue), {})
-            for name, timer in waiting.items():
-                self.queue._out.setdefault(name, timer)
+            commits = [
+                Commit(id=timer.id, shard=shard, epoch=self.epochs[shard], now=self.clock.now(), sets=[timer])
+                for timer in out.pop(id(self.queue), {}).values()
+                if (shard := shard_of(timer.id)) in self.epochs
+            ]
+            if commits:
+                await self.store.commit(self.name, commits)
             await hand_back(self)
 
         return broken
