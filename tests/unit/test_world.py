@@ -352,3 +352,23 @@ def test_the_plugin_gives_a_world_and_prints_the_seed_of_one_that_failed(pyteste
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider", f"--world-seed={seed}")
     result.assert_outcomes(passed=2, failed=1)
     result.stdout.fnmatch_lines([f"*world seed: {seed}*"])
+
+
+async def test_years_pass_without_the_clock_losing_its_grain() -> None:
+    """Past 194 days a float of seconds is coarser than asyncio's nanosecond, and the loop once stood still there."""
+    app = App()
+
+    @app.object
+    class Yearly(DurableObject):
+        async def begin(self) -> None:
+            await self.storage.set_alarm(timedelta(days=30))
+
+        async def alarm(self) -> None:
+            await self.storage.put("n", await self.storage.get("n", 0) + 1)
+            await self.storage.set_alarm(timedelta(days=30))
+
+    async with app.world() as world:
+        await world.get(Yearly, "a").begin()
+        await world.advance(days=30 * 40)
+        assert await world.rows(Yearly, "a") == {"n": 40}
+        assert {run.lateness for run in await world.ledger(Yearly, "a")} == {timedelta()}

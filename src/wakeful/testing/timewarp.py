@@ -15,6 +15,8 @@ from typing import Any
 from wakeful.values.clock import Handle
 from wakeful.values.errors import BadOption
 
+RESOLUTION_S = 1e-5  # far below our millisecond, and above a float's step for thousands of years
+
 
 class Timewarp:
     """Virtual time on the running asyncio loop, from `install` to `remove`."""
@@ -25,6 +27,7 @@ class Timewarp:
         self._began = 0.0
         self._time = 0.0
         self._outside = 0
+        self._resolution = 0.0
         self._idlers: list[asyncio.Future[None]] = []
         self._selector: Any = None
 
@@ -43,10 +46,14 @@ class Timewarp:
         self._shift(-loop.time())
         self._began = self._time = 0.0
         loop.time = lambda: self._time
+        # The loop runs what is due before "now plus its resolution". A nanosecond is less than a float's step past
+        # 2^24 seconds, so after 194 days nothing due exactly now would ever run.
+        self._resolution, loop._clock_resolution = loop._clock_resolution, RESOLUTION_S
         loop._selector = _JumpingSelector(selector, self)
 
     def remove(self) -> None:
         self._loop._selector = self._selector
+        self._loop._clock_resolution = self._resolution
         del self._loop.time
         self._shift(self._loop.time() - self._time)
 
