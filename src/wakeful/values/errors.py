@@ -6,7 +6,11 @@ WakefulError
 │   ├── BadTime                 a naive, NaN, infinite, zero, past-the-limit or wrongly typed time
 │   ├── BadValue                a value that can't be stored or sent (says which part)
 │   ├── BadOption               an option or a combination of options that makes no sense
+│   ├── BadSpec                 a cron text, interval, phrase, zone or calendar that can't be one (says which part)
+│   ├── BadHandler              a lambda, a foreign function or an unknown method given as a handler
 │   ├── LimitExceeded           a named limit, and by how much it was passed
+│   │   └── QuotaExceeded       a tenant's quota, named
+│   ├── UnknownSchedule         the object has no schedule of that name (says which it has)
 │   ├── UnknownClass            no class of that name is registered here
 │   ├── UnknownMethod           the class has no such method, or not for callers outside
 │   └── NoAlarmHandler          set_alarm on a class without `async def alarm`
@@ -73,8 +77,24 @@ class BadOption(BadInput, ValueError):
     default_code = "option"
 
 
+class BadSpec(BadInput, ValueError):
+    default_code = "spec"
+
+
+class BadHandler(BadInput, TypeError):
+    default_code = "handler"
+
+
 class LimitExceeded(BadInput, ValueError):
     default_code = "limit"
+
+
+class QuotaExceeded(LimitExceeded):
+    default_code = "quota"
+
+
+class UnknownSchedule(BadInput, LookupError):
+    default_code = "schedule.unknown"
 
 
 class UnknownClass(BadInput, LookupError):

@@ -1,0 +1,84 @@
+"""Layer 1, pure. What is a spec: a rule that names instants?"""
+
+from datetime import datetime
+from typing import ClassVar, Literal
+
+from wakeful.values.times import from_datetime, to_datetime
+
+CatchUp = Literal["skip", "latest", "all", "coalesce", "backfill"]
+
+
+class Spec:
+    """An immutable rule that names instants, in whole milliseconds UTC inside and aware datetimes outside.
+
+    Two specs with the same `text` are the same spec; `parse_spec(spec.text)` gives it back.
+    A kind of spec defines `text`, `describe`, `next_ms`, `previous_ms`, and, where they mean something, `gaps_ms`
+    and `bound`.
+    """
+
+    __slots__ = ()
+
+    catch_up: ClassVar[CatchUp] = "latest"  # what a schedule with this spec does by default with missed occurrences
+
+    @property
+    def text(self) -> str:
+        """What a person would type for it, complete: zone, gap, fold and anchor included."""
+        raise NotImplementedError
+
+    def describe(self) -> str:
+        """The rule in plain English."""
+        raise NotImplementedError
+
+    def next_ms(self, after: int) -> int | None:
+        """The first occurrence strictly after; None when there is none ever."""
+        raise NotImplementedError
+
+    def previous_ms(self, before: int) -> int | None:
+        """The last occurrence strictly before; None when there is none."""
+        raise NotImplementedError
+
+    def gaps_ms(self, first: int, last: int) -> list[int]:
+        """What `gap="skip"` leaves out in `first <= t < last`: for each local time that the rule names and the clocks
+        jump over, the instant of that jump."""
+        return []
+
+    def bound(self, *, added_at: int, seed: str, zone: str) -> "Spec":
+        """The spec as a schedule keeps it: a relative one gets its anchor, a zoneless one its zone, a spread its seed."""
+        return self
+
+    # for people
+
+    def next_after(self, when: datetime) -> datetime | None:
+        """The first occurrence strictly after that time."""
+        found = self.next_ms(from_datetime(when))
+        return None if found is None else to_datetime(found)
+
+    def previous_before(self, when: datetime) -> datetime | None:
+        """The last occurrence strictly before that time."""
+        found = self.previous_ms(from_datetime(when))
+        return None if found is None else to_datetime(found)
+
+    def between(self, start: datetime, end: datetime, limit: int = 1000) -> list[datetime]:
+        """The occurrences from `start` (inclusive) to `end` (exclusive), the first `limit` of them."""
+        return [to_datetime(at) for at in self.between_ms(from_datetime(start), from_datetime(end), limit)]
+
+    def between_ms(self, first: int, last: int, limit: int) -> list[int]:
+        """The same in milliseconds."""
+        found: list[int] = []
+        at = self.next_ms(first - 1)
+        while at is not None and at < last and len(found) < limit:
+            found.append(at)
+            at = self.next_ms(at)
+        return found
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"<{self.text}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Spec) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
