@@ -1,5 +1,6 @@
 """Layer 1, pure. What is a spec: a rule that names instants?"""
 
+from abc import ABC, abstractmethod
 from datetime import datetime
 from typing import ClassVar, Literal
 
@@ -8,7 +9,7 @@ from wakeful.values.times import from_datetime, to_datetime
 CatchUp = Literal["skip", "latest", "all", "coalesce", "backfill"]
 
 
-class Spec:
+class Spec(ABC):
     """An immutable rule that names instants, in whole milliseconds UTC inside and aware datetimes outside.
 
     Two specs with the same `text` are the same spec; `parse_spec(spec.text)` gives it back.
@@ -21,21 +22,21 @@ class Spec:
     catch_up: ClassVar[CatchUp] = "latest"  # what a schedule with this spec does by default with missed occurrences
 
     @property
+    @abstractmethod
     def text(self) -> str:
         """What a person would type for it, complete: zone, gap, fold and anchor included."""
-        raise NotImplementedError
 
+    @abstractmethod
     def describe(self) -> str:
         """The rule in plain English."""
-        raise NotImplementedError
 
+    @abstractmethod
     def next_ms(self, after: int) -> int | None:
         """The first occurrence strictly after; None when there is none ever."""
-        raise NotImplementedError
 
+    @abstractmethod
     def previous_ms(self, before: int) -> int | None:
         """The last occurrence strictly before; None when there is none."""
-        raise NotImplementedError
 
     def gaps_ms(self, first: int, last: int) -> list[int]:
         """What `gap="skip"` leaves out in `first <= t < last`: for each local time that the rule names and the clocks
