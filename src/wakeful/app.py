@@ -10,14 +10,28 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from wakeful.logic.limits import Limits
+from wakeful.logic.specs.fluent import Every
 from wakeful.runtime.node import Node, make_stub
 from wakeful.runtime.registry import Registry
+from wakeful.schedules.counters import Counters
+from wakeful.schedules.dag import Dag
+from wakeful.schedules.declared import Declarations
+from wakeful.schedules.feature import FEATURE, ScheduleFeature
+from wakeful.schedules.functions import CLASS as FUNCTIONS
+from wakeful.schedules.functions import Functions
+from wakeful.schedules.outside import ObjectSchedules, ShardedSchedules
+from wakeful.schedules.reading import counters_of, counters_of_tenant
+from wakeful.schedules.records import LANE, PREFIX
+from wakeful.schedules.runs import ScheduleRuns
+from wakeful.schedules.schedules import operations, upsert
+from wakeful.schedules.tenants import Quotas, Sharded, reserved_classes
 from wakeful.store import open_url
 from wakeful.store.protocol import Store
 from wakeful.system import SystemClock
 from wakeful.transport.control import ControlServer
-from wakeful.values.errors import NotRunning
-from wakeful.values.ids import ObjectId
+from wakeful.values.errors import BadOption, NotRunning
+from wakeful.values.ids import ObjectId, check_key
+from wakeful.values.runs import Run
 from wakeful.values.times import Duration, duration_ms
 
 if TYPE_CHECKING:
@@ -29,11 +43,25 @@ T = TypeVar("T")
 class App:
     """Classes of durable objects. `async with app.run(url)` starts a node that runs them."""
 
-    def __init__(self, *, idle: Duration = "10s", limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        default_zone: str = "UTC",
+        idle: Duration = "10s",
+        limits: Limits | None = None,
+        quotas: Quotas | None = None,
+    ) -> None:
         self.registry = Registry()
         self.limits = limits or Limits()
         self.idle_ms = duration_ms(idle, what="idle")
         self.node: Node | None = None
+        self._functions = Functions()
+        self.registry.add(self._functions.cls, FUNCTIONS)
+        self._declarations = Declarations(upsert)
+        self._declarations.by_key(self._functions.cls, self._functions.declared)
+        self._feature = ScheduleFeature(self._declarations, default_zone=default_zone, quotas=quotas)
+        for cls, name in reserved_classes():
+            self.registry.add(cls, name)
 
     @overload
     def object(self, cls: type[T], /) -> type[T]: ...
@@ -45,6 +73,7 @@ class App:
         """Register a class; its name is the class name unless `name` says otherwise."""
 
         def register(found: type[T]) -> type[T]:
+            self._declarations.check(found)
             self.registry.add(found, name)
             return found
 
@@ -56,6 +85,55 @@ class App:
         `request_key` makes a call repeatable: the first answer is remembered and given again.
         """
         return cast("T", make_stub(self, self.registry.of_class(cls), key, deadline, request_key))
+
+    @overload
+    def dag(self, dag: Dag, /) -> type: ...
+
+    @overload
+    def dag(self, dag: Dag, spec: Any, /, **options: Any) -> type: ...
+
+    def dag(self, dag: Dag, spec: Any = None, /, **options: Any) -> type:
+        """Register a Dag; the class whose objects are its runs, for `app.get`.
+
+        With a spec a run starts at each of its times, under that time as its key.
+        """
+        cls = dag.object_class()
+        self.registry.add(cls, dag.name)
+        if spec is not None:
+
+            async def start(run: Run) -> None:
+                await self.get(cls, run.nominal_at.isoformat()).start()
+
+            self._functions.add(spec, start, name=f"dag.{dag.name}", **options)
+        return cls
+
+    @property
+    def every(self) -> Every[Any]:
+        """`@app.every.day.at("18:00")` on a plain `async def` function: it runs once per occurrence in the deployment."""
+        return Every(self._functions.add)
+
+    @overload
+    def schedules(self, cls: type, key: str) -> ObjectSchedules: ...
+
+    @overload
+    def schedules(self, cls: type, key: Sharded) -> ShardedSchedules: ...
+
+    def schedules(self, cls: type, key: str | Sharded) -> ObjectSchedules | ShardedSchedules:
+        """The schedules of an object, or of a tenant's shards, from outside: the same operations, each a turn there."""
+        name = self.registry.of_class(cls).name
+        if isinstance(key, Sharded):
+            return ShardedSchedules(self, name, key)
+        return ObjectSchedules(self, ObjectId(name, check_key(name, key)))
+
+    async def counters(self, cls: type | None = None, key: str | None = None, *, tenant: str | None = None) -> Counters:
+        """How the schedules of an object, or of all objects of a tenant, have been doing; wakes nothing."""
+        if self.node is None:
+            raise NotRunning("the app is not running; ask inside `async with app.run(…)`")
+        if tenant is not None and cls is None and key is None:
+            return await counters_of_tenant(self.node.store, tenant)
+        if tenant is not None or cls is None or key is None:
+            raise BadOption("counters of what? give a class and a key, or tenant='…'", code="counters.what")
+        return await counters_of(self.node.store, ObjectId(self.registry.of_class(cls).name, key))
 
     @asynccontextmanager
     async def run(self, url: str | Store = "sqlite:wakeful.db", *, paranoid: bool = False) -> AsyncIterator[Node]:
@@ -78,9 +156,11 @@ class App:
         control = ControlServer(node)
         await control.listen()
         try:
+            self.equip(node)
             await node.start()
             self.attach(node)
             try:
+                await self.started(node)
                 yield node
             finally:
                 self.detach(node)
@@ -93,6 +173,18 @@ class App:
         from wakeful.testing.world import World
 
         return World(self, **options)
+
+    def equip(self, node: Node) -> None:
+        """Give a node the features, before it starts."""
+        node.features[FEATURE] = self._feature
+        node.operations.update(operations())
+        for prefix in (PREFIX, LANE):
+            node.timer_runs.register(ScheduleRuns(self._declarations, node.limits.alarm_deadline_ms, prefix=prefix))
+
+    async def started(self, node: Node) -> None:
+        """See to it that the functions on the app's clock have their schedules."""
+        for name in self._functions.names():
+            await node.send(ObjectId(FUNCTIONS, name), "start", (), {})
 
     def attach(self, node: Node) -> None:
         """Calls go to this node from here on."""

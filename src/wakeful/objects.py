@@ -2,12 +2,14 @@
 
 from typing import TYPE_CHECKING, Any
 
+from wakeful.logic.specs.fluent import Every
 from wakeful.runtime.context import Context
 from wakeful.runtime.storage import Storage
+from wakeful.schedules.schedules import Schedules
 
 
 class DurableObject:
-    """Keeps `ctx` and offers `self.storage` and `self.state`. A class without it works the same.
+    """Keeps `ctx` and offers `self.storage`, `self.state`, `self.schedules` and `self.every`. A class without it works the same.
 
     Declare `state: YourDataclass` to have a typed value saved with each turn that changed it.
     Attributes set on `self` live only as long as the object is awake.
@@ -21,6 +23,15 @@ class DurableObject:
     @property
     def storage(self) -> Storage:
         return self.ctx.storage
+
+    @property
+    def schedules(self) -> Schedules:
+        return Schedules(self.ctx)
+
+    @property
+    def every(self) -> Every[Any]:
+        """`self.every.monday.at("9am")(self.report)` adds a schedule to this object."""
+        return Schedules(self.ctx).every
 
     if TYPE_CHECKING:
         state: Any

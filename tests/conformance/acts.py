@@ -4,6 +4,7 @@ import asyncio
 from datetime import datetime, timedelta
 from typing import Any
 
+from wakeful.runtime.timer_runs import Again, Failed, Park
 from wakeful.runtime.turn import CURRENT
 from wakeful.values.timers import Timer
 from wakeful.values.times import from_datetime
@@ -95,14 +96,21 @@ class Owner:
         self.fired: list[str] = []
         self.fails: set[str] = set()
 
-    async def fire(self, activation: Any, turn: Any, timer: Timer) -> None:
+    async def fire(self, activation: Any, turn: Any, timer: Timer) -> bool:
         self.fired.append(timer.name)
         if timer.name in self.fails:
             raise Expected(timer.name)
         await activation.instance.storage.put(timer.name, True)
+        return True
 
-    def retry_delay_ms(self, timer: Timer, roll: float) -> int | None:
-        return None
+    async def failed(self, activation: Any, turn: Any, failure: Failed) -> Again | Park:
+        return Park(failure.timer)
+
+    def wants_wake(self, known: Any) -> bool:
+        return False
+
+    async def wake(self, activation: Any, turn: Any) -> None:
+        raise AssertionError("not asked for")
 
 
 def set_timers(world: Any, *named: tuple[str, timedelta]) -> Any:

@@ -6,10 +6,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from wakeful import AlarmInfo, Limits
-from wakeful.values.ids import ObjectId
-from wakeful.values.runs import run_id
+from wakeful.values.commits import Commit
+from wakeful.values.ids import ObjectId, shard_of
+from wakeful.values.runs import Entry, run_id
 from wakeful.values.timers import Timer
+from wakeful.values.times import from_datetime
 
 sys.path.append(str(Path(__file__).parent))
 from acts import SECOND, Expected
@@ -85,3 +89,32 @@ async def test_the_ledger_is_pruned_by_age(stage: Any) -> None:
         await world.advance(minutes=7)
         assert await world.ledger(stage.Bell, "a") == []
         assert len(await world.ledger(stage.Bell, "b")) == 1
+
+
+async def test_a_row_may_stand_for_several_occurrences_and_is_found_by_the_bare_name_of_its_schedule(
+    stage: Any,
+) -> None:
+    async with stage.world() as world:
+        start = world.now()
+        now, id = from_datetime(start), ObjectId("Bell", "a")
+        names = ["schedule:standup", "standup", "schedule:other", "schedule:standup", "schedule:alarm", "job:standup"]
+        rows = [Entry(id, name, f"{n}", now, now, now, 0, "run", "x") for n, name in enumerate(names)]
+        rows[3] = replace(rows[3], verdict="coalesced", missed=59, covers=60, first_at=now - 59_000)
+        shard = shard_of(id)
+        epoch = (await world.store.owners())[shard].epoch
+        commit = Commit(id=id, shard=shard, epoch=epoch, now=now, entries=rows)
+        assert await world.store.commit(world.node.name, [commit]) == [None]
+
+        async def ids(name: str | None, **more: int) -> list[str]:
+            return [run.id for run in await world.ledger(stage.Bell, "a", name, **more)]
+
+        assert await ids(None) == ["0", "1", "2", "3", "4", "5"]
+        assert await ids("standup") == ["0", "1", "3"]
+        assert await ids("standup", limit=2) == ["1", "3"]
+        assert await ids("schedule:standup") == ["0", "3"]
+        assert await ids("job:standup") == ["5"]
+        assert await ids("alarm") == []
+        one, many = await world.ledger(stage.Bell, "a", "schedule:standup")
+        assert (one.covers, one.first_at) == (1, None)
+        assert (many.covers, many.first_at, many.nominal_at) == (60, start - 59 * SECOND, start)
+        assert (many.missed, many.verdict) == (59, "coalesced")

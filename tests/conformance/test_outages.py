@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from wakeful import AlarmInfo, Fenced, Unavailable
-from wakeful.values.errors import StoreDown, StoreError
+from wakeful import AlarmInfo, Unavailable
+from wakeful.values.errors import Fenced, StoreDown, StoreError
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.times import from_datetime
 

@@ -7,21 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from wakeful.store import Query
 from wakeful.store.sqlite import SqliteStore, schema
-from wakeful.values.commits import SYSTEM, USER
 from wakeful.values.errors import NotADatabase, SchemaTooNew, SchemaTooOld, StoreError
-from wakeful.values.ids import ObjectId
-from wakeful.values.timers import ALARM
 
 NOW = 1_760_000_000_000
-HERE = Path(__file__).parent
 SQLITE = Path(schema.__file__).parent
 
 
 def shape(db: sqlite3.Connection) -> dict[str, str]:
     rows = db.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
-    return {name: re.sub(r"\s+", " ", sql) for name, sql in rows}
+    # ALTER TABLE leaves other spaces around the commas and brackets than a person does.
+    return {name: re.sub(r"\s+(?=[,)])|(?<=\()\s+", "", re.sub(r"\s+", " ", sql)) for name, sql in rows}
 
 
 def change(path: Path, sql: str) -> None:
@@ -147,32 +143,3 @@ async def test_a_file_that_is_missing_or_empty_cannot_be_opened_read_only(tmp_pa
     (tmp_path / "empty.db").touch()
     with pytest.raises(StoreError, match="is empty"):
         await SqliteStore(str(tmp_path / "empty.db")).open(now=NOW, readonly=True)
-
-
-async def test_a_database_of_version_1_opens_with_everything_in_it(tmp_path: Path) -> None:
-    path = tmp_path / "v1.db"
-    change(path, (HERE / "data" / "v1.sql").read_text())
-    store = SqliteStore(str(path))
-    await store.migrate(now=NOW)
-    await store.open(now=NOW)
-    id = ObjectId("Order", "a")
-    [loaded] = await store.load([id])
-    assert loaded.info is not None
-    assert (loaded.info.created_at, loaded.info.rows, loaded.info.bytes) == (NOW, 2, 11)
-    assert loaded.rows == {(USER, "x"): b"\x01one", (SYSTEM, "state"): b"\x01"}
-    assert loaded.alarm is not None
-    assert (loaded.alarm.name, loaded.alarm.due_at, loaded.alarm.priority, loaded.alarm.payload) == (
-        ALARM,
-        NOW + 60_000,
-        3,
-        b"p",
-    )
-    [(_, entry)] = await store.find_entries(Query())
-    assert (entry.verdict, entry.error) == ("failed", "ValueError: é")
-    [parked] = await store.find_parked(Query())
-    assert (parked.number, parked.timer.name, parked.reason) == (1, "job:1", "failed")
-    assert (await store.recall(id, "request-1", now=NOW)) is not None
-    owners = await store.owners()
-    assert (owners[0].owner, owners[0].epoch) == ("node-a", 1)
-    assert [row.node for row in await store.nodes()] == ["node-a"]
-    await store.close()

@@ -28,6 +28,7 @@ class Limits:
     request_keep_ms: int = 86_400_000  # how long a request key's answer is remembered
     ledger_keep: int = 100  # runs kept per timer name of an object
     ledger_keep_ms: int = 604_800_000  # and for how long: 7 days
+    schedules_per_object: int = 50_000  # beyond about 10,000 spread them over objects with `sharded`
     stop_deadline_ms: int = 10_000  # what running turns are given when the node stops
 
     def __post_init__(self) -> None:

@@ -1,4 +1,12 @@
-"""Layer 1, pure. When is a failed alarm tried again, and when is it given up?"""
+"""Layer 1, pure. When is a failed attempt tried again, and when is it given up?"""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
+
+from wakeful.values.errors import BadOption
+from wakeful.values.times import Duration, duration_ms
 
 ALARM_RETRIES_MAX = 6
 ALARM_BACKOFF_MS = 2_000
@@ -20,3 +28,68 @@ def alarm_delay_ms(failures: int, roll: float) -> int | None:
 def platform_delay_ms(tries: int, roll: float) -> int:
     """How long to wait before asking again for something of ours that is away, after that many tries."""
     return int(min(PLATFORM_BACKOFF_MAX_MS, PLATFORM_BACKOFF_MS * 2 ** min(tries, 16)) * (1 - JITTER * roll))
+
+
+class Backoff(Struct, frozen=True, array_like=True):
+    """How the waits between attempts grow."""
+
+    first_ms: int
+    factor: float
+    most_ms: int
+
+
+def exponential(first: Duration = "2s", *, factor: float = 2.0, max: Duration = "10m") -> Backoff:
+    """Each wait is `factor` times the one before, never longer than `max`."""
+    if isinstance(factor, bool) or not isinstance(factor, int | float) or not 1 <= factor <= 100:
+        raise BadOption(f"factor must be a number from 1 to 100, not {factor!r}", code="retry.factor")
+    first_ms = duration_ms(first, what="first wait")
+    return Backoff(first_ms, float(factor), duration_ms(max, what="longest wait"))
+
+
+def fixed(wait: Duration) -> Backoff:
+    """The same wait before every attempt."""
+    wait_ms = duration_ms(wait, what="wait")
+    return Backoff(wait_ms, 1.0, wait_ms)
+
+
+class RetryPolicy(Struct, frozen=True, array_like=True):
+    """How often a failing run is tried, after what waits, and for which errors (all of them when none is named)."""
+
+    max_attempts: int = 5
+    backoff: Backoff = Backoff(2_000, 2.0, 600_000)
+    on: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        count = self.max_attempts
+        if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= 1_000:
+            raise BadOption(f"max_attempts must be a whole number from 1 to 1000, not {count!r}", code="retry.attempts")
+        if not isinstance(self.backoff, Backoff):
+            raise BadOption(f"backoff must be exponential(…) or fixed(…), not {self.backoff!r}", code="retry.backoff")
+        force_setattr(self, "on", _names(self.on))
+
+    def delay_ms(self, failures: int, error: BaseException, roll: float) -> int | None:
+        """How long after the n-th failure (from 1) the next attempt comes, jittered by at most a quarter; None: no more."""
+        if failures >= self.max_attempts:
+            return None
+        if self.on and not any(_name(kind) in self.on for kind in type(error).__mro__):
+            return None
+        wait = min(float(self.backoff.most_ms), self.backoff.first_ms * self.backoff.factor ** (failures - 1))
+        return int(wait * (1 + JITTER * roll))
+
+
+def _name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _names(on: object) -> tuple[str, ...]:
+    """Error types by name: a policy is data, and outlives the process that made it."""
+    kinds = on if isinstance(on, Iterable) and not isinstance(on, str) else (on,)
+    names = []
+    for kind in kinds:
+        if isinstance(kind, str):
+            names.append(kind)
+        elif isinstance(kind, type) and issubclass(kind, BaseException):
+            names.append(_name(kind))
+        else:
+            raise BadOption(f"on={kind!r}: give exception types", code="retry.on")
+    return tuple(names)

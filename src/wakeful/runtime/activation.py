@@ -341,7 +341,7 @@ class Activation:
             # A reader that had to wake the object is in line like everyone else.
             turn = Turn(self, call.chain, call.deadline_at, is_reader=call.method in self.known.readers)
             CURRENT.set(turn)
-            result = self._sent(call, await getattr(self._instance, call.method)(*call.args, **call.kwargs))
+            result = self._sent(call, await self._invoke(call))
             if call.cancels:
                 raise asyncio.CancelledError  # its code swallowed the cancellation
             if key is not None:
@@ -382,6 +382,14 @@ class Activation:
             CURRENT.reset(token)
             self.node.slots.give_back(slot)
 
+    def _invoke(self, call: Call) -> Awaitable[Any]:
+        """The method of the object, or what a feature does to every object under a dotted name."""
+        operation = self.node.operations.get(call.method)
+        if operation is not None:
+            return operation(self.context, *call.args, **call.kwargs)
+        result: Awaitable[Any] = getattr(self._instance, call.method)(*call.args, **call.kwargs)
+        return result
+
     def _absorb_cut(self) -> None:
         """Take back the cancellation of `fail`: the task goes on with telling its caller."""
         if self._cut is not None and self._cut is asyncio.current_task():
@@ -396,7 +404,7 @@ class Activation:
             turn = Turn(self, call.chain, call.deadline_at, is_reader=True)
             CURRENT.set(turn)
             try:
-                result = self._sent(call, await getattr(self._instance, call.method)(*call.args, **call.kwargs))
+                result = self._sent(call, await self._invoke(call))
             except Exception:
                 await self.settled()  # an error is an answer too
                 raise
@@ -418,6 +426,12 @@ class Activation:
         self.rows.load(loaded)
         self.timers = {ALARM: loaded.alarm}
         self.state.load(loaded.rows.get(STATE_SLOT))
+        wakers = self.node.timer_runs.wakers(self.known)
+        if wakers:
+            turn = Turn(self, chain, deadline_at)
+            for owner in wakers:
+                await owner.wake(self, turn)
+            self.finish(turn)
         if self.known.is_plain:
             self._instance = self.known.cls(self.context)
             return

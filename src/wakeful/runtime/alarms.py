@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from wakeful.logic.retry import alarm_delay_ms
+from wakeful.runtime.timer_runs import Again, Failed, Park
 from wakeful.runtime.turn import Turn
 from wakeful.values.errors import NoAlarmHandler
 from wakeful.values.runs import run_id
@@ -13,6 +14,7 @@ from wakeful.values.times import instant_ms, to_datetime
 
 if TYPE_CHECKING:
     from wakeful.runtime.activation import Activation
+    from wakeful.runtime.registry import ObjectClass
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +54,23 @@ class Alarms:
 
     # what the node asks of a timer's owner
 
-    async def fire(self, activation: "Activation", turn: Turn, timer: Timer) -> None:
+    async def fire(self, activation: "Activation", turn: Turn, timer: Timer) -> bool:
         handler = activation.instance.alarm
         if activation.known.takes_info:
             await handler(AlarmInfo(timer.attempt, to_datetime(timer.nominal_at), run_id(timer)))
         else:
             await handler()
+        return True
 
-    def retry_delay_ms(self, timer: Timer, roll: float) -> int | None:
-        return alarm_delay_ms(timer.attempt + 1, roll)
+    async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> Again | Park:
+        timer = failure.timer
+        delay = None if failure.error is None else alarm_delay_ms(timer.attempt + 1, failure.roll)
+        if delay is None:
+            return Park(timer)
+        return Again(timer.moved(due_at=failure.now + delay, attempt=timer.attempt + 1))
+
+    def wants_wake(self, known: "ObjectClass") -> bool:
+        return False
+
+    async def wake(self, activation: "Activation", turn: Turn) -> None:
+        """Nothing to do: an alarm is a row."""

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter, OrderedDict
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar, cast
 
 from wakeful.logic.limits import Limits
@@ -80,6 +80,9 @@ class Node:
         self.alarms = Alarms(limits.alarm_deadline_ms)
         self.timer_runs = TimerRuns(self)
         self.timer_runs.register(self.alarms)
+        # What features do to any object, by dotted name ("schedules.pause"): turns like any other call.
+        self.operations: dict[str, Callable[..., Awaitable[Any]]] = {}
+        self.features: dict[str, Any] = {}  # each feature's own, by its name
         self.dispatcher = Dispatcher(self)
         self.hibernation = Hibernation(self, idle_ms=idle_ms, at_once=sleep_after_turn)
         self.upkeep = Upkeep(self)
@@ -228,7 +231,7 @@ class Node:
     ) -> Any:
         """Call a method of an object and wait for its answer, which is durable when it comes."""
         known = self.registry.named(target.cls)
-        if method not in known.methods:
+        if method not in known.methods and method not in self.operations:
             known.check_method(method)
         deadline_at = self.clock.now() + (deadline_ms or self.limits.call_deadline_ms)
         caller = CURRENT.get()

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.logic.limits import check_count, check_storage_key, check_value_size
 from wakeful.logic.ranges import bounds, merged, within
-from wakeful.runtime.turn import CURRENT, Done, Refused, Turn
+from wakeful.runtime.turn import Done, Refused, Turn, running_turn
 from wakeful.store.protocol import Range
 from wakeful.values.codec import decode, encode
 from wakeful.values.commits import USER, Slot
-from wakeful.values.errors import BadInput, TurnOver
+from wakeful.values.errors import BadInput
 
 if TYPE_CHECKING:
     from wakeful.runtime.activation import Activation
@@ -142,14 +142,7 @@ class Storage:
     # below the public methods
 
     def _turn(self) -> Turn:
-        turn = CURRENT.get()
-        if turn is None or turn.activation is not self._activation:
-            raise TurnOver(
-                f"{self._activation.id}: storage is for code that runs in a turn of this very object; "
-                "call one of its methods instead"
-            )
-        turn.check_open()
-        return turn
+        return running_turn(self._activation, "storage")
 
     def _writing_turn(self) -> Turn:
         turn = self._turn()
@@ -172,22 +165,38 @@ class Storage:
     async def _scan(
         self, turn: Turn, first: str, last: str | None, *, reverse: bool, limit: int | None
     ) -> dict[str, bytes]:
-        def mine(over: Mapping[Slot, bytes | None]) -> dict[str, bytes | None]:
-            return {key: value for (space, key), value in over.items() if space == USER and within(key, first, last)}
+        return await scan(self._activation, turn, USER, first, last, reverse=reverse, limit=limit)
 
-        rows_of = self._activation.rows
-        if turn.wiped or (last is not None and first >= last):
-            return merged((), mine(turn.writes), reverse=reverse, limit=limit)
-        over = mine(rows_of.unsaved() | turn.writes)
-        # Each write over the stored rows can hide at most one of them.
-        wanted = None if limit is None else limit + len(over)
-        with rows_of.following() as news:
-            rows = await rows_of.scan(USER, Range(first, last, reverse, wanted))
-            if wanted is not None and mine(news.writes):  # they may hide more: only all rows will do
-                rows = await rows_of.scan(USER, Range(first, last, reverse, None))
-        if news.is_wiped:
-            rows, over = (), mine(turn.writes)
-        return merged(rows, over | mine(news.writes), reverse=reverse, limit=limit)
+
+async def scan(
+    activation: "Activation",
+    turn: Turn,
+    space: int,
+    first: str,
+    last: str | None,
+    *,
+    reverse: bool = False,
+    limit: int | None = None,
+) -> dict[str, bytes]:
+    """Rows of one key space as the turn sees them: the stored ones under the unsaved ones under its own."""
+
+    def mine(over: Mapping[Slot, bytes | None]) -> dict[str, bytes | None]:
+        return {key: value for (where, key), value in over.items() if where == space and within(key, first, last)}
+
+    rows_of = activation.rows
+    is_wiped = turn.wiped and space == USER
+    if is_wiped or (last is not None and first >= last):
+        return merged((), mine(turn.writes), reverse=reverse, limit=limit)
+    over = mine(rows_of.unsaved() | turn.writes)
+    # Each write over the stored rows can hide at most one of them.
+    wanted = None if limit is None else limit + len(over)
+    with rows_of.following() as news:
+        rows = await rows_of.scan(space, Range(first, last, reverse, wanted))
+        if wanted is not None and mine(news.writes):  # they may hide more: only all rows will do
+            rows = await rows_of.scan(space, Range(first, last, reverse, None))
+    if news.is_wiped and space == USER:
+        rows, over = (), mine(turn.writes)
+    return merged(rows, over | mine(news.writes), reverse=reverse, limit=limit)
 
 
 class _Deletion:

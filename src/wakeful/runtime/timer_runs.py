@@ -4,7 +4,7 @@ import asyncio
 import logging
 import traceback
 from collections import Counter, deque
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from wakeful.logic.retry import CRASHES_MAX, platform_delay_ms
 from wakeful.runtime.calls import Call
@@ -13,12 +13,14 @@ from wakeful.runtime.turn import CURRENT, Turn
 from wakeful.values.commits import Commit, Start
 from wakeful.values.errors import DeadlineExceeded, Fenced, TurnFailed, Unavailable
 from wakeful.values.ids import shard_of
+from wakeful.values.occurrences import Occurrence
 from wakeful.values.runs import Entry, Verdict, run_id
 from wakeful.values.timers import Parked, Timer
 
 if TYPE_CHECKING:
     from wakeful.runtime.activation import Activation
     from wakeful.runtime.node import Node
+    from wakeful.runtime.registry import ObjectClass
 
 log = logging.getLogger("wakeful.timers")
 
@@ -32,13 +34,50 @@ class TimerOwner(Protocol):
     prefix: str
     deadline_ms: int
 
-    async def fire(self, activation: "Activation", turn: Turn, timer: Timer) -> None:
-        """Do what the timer is for, inside its turn; a raise is a failed attempt."""
+    async def fire(self, activation: "Activation", turn: Turn, timer: Timer) -> bool:
+        """Do what the timer is for, inside its turn; a raise is a failed attempt. False: nothing ran, no ledger row.
+
+        An owner whose timers stand for more than themselves says which occurrence this is in `turn.occurrence`.
+        """
         ...
 
-    def retry_delay_ms(self, timer: Timer, roll: float) -> int | None:
-        """How long after this failure it is tried again; None parks it."""
+    async def failed(self, activation: "Activation", turn: Turn, failure: "Failed") -> "Again | Park | None":
+        """What comes of a failed attempt, in a turn of its own, in which the owner may write; None: nothing is left of it.
+
+        The object may be asleep, and must stay so.
+        """
         ...
+
+    def wants_wake(self, known: "ObjectClass") -> bool:
+        """Objects of this class need `wake` before their first turn."""
+        ...
+
+    async def wake(self, activation: "Activation", turn: Turn) -> None:
+        """The object has just woken: what the owner writes in this turn commits before anything else happens."""
+        ...
+
+
+class Failed(NamedTuple):
+    """A failed attempt, as its owner is asked about it."""
+
+    timer: Timer
+    occurrence: Occurrence | None  # what `fire` had said it was, if it came that far
+    note: Any  # what `fire` had left in `turn.note`
+    error: BaseException | None  # None: the process died too often while it ran, so it can only be parked
+    now: int
+    roll: float
+
+
+class Again(NamedTuple):
+    """Try this timer later."""
+
+    timer: Timer
+
+
+class Park(NamedTuple):
+    """Give up, and keep this timer where people can see it and redrive it."""
+
+    timer: Timer
 
 
 class TimerRuns:
@@ -47,6 +86,7 @@ class TimerRuns:
     def __init__(self, node: "Node") -> None:
         self._node = node
         self._owners: dict[str, TimerOwner] = {}
+        self._wakers: dict[str, tuple[TimerOwner, ...]] = {}
         self._deadlines = Deadlines(node.clock)
         self._uncounted: Counter[tuple[str, str, str]] = Counter()  # failures of ours in a row, for the backoff
         # A timer that was running when a process died may have killed it: such ones run one at a
@@ -56,9 +96,17 @@ class TimerRuns:
 
     def register(self, owner: TimerOwner) -> None:
         self._owners[owner.prefix] = owner
+        self._wakers.clear()
 
     def stop(self) -> None:
         self._deadlines.stop()
+
+    def wakers(self, known: "ObjectClass") -> tuple[TimerOwner, ...]:
+        """The owners that want to see objects of this class wake."""
+        found = self._wakers.get(known.name)
+        if found is None:
+            found = self._wakers[known.name] = tuple(o for o in self._owners.values() if o.wants_wake(known))
+        return found
 
     def owner_of(self, name: str) -> TimerOwner | None:
         return self._owners.get(name) or self._owners.get(name.partition(":")[0])
@@ -78,7 +126,7 @@ class TimerRuns:
             return
         crashes = self.crashes_of(timer)
         if crashes >= CRASHES_MAX:
-            self._park_crashed(activation, timer, crashes)
+            await self._park_crashed(activation, timer, crashes)
         elif crashes > timer.crashes:
             await self._try_suspect(activation, timer, crashes)
         else:
@@ -119,18 +167,18 @@ class TimerRuns:
                 if slot is not None:
                     await slot
                 fired_at = node.clock.now()
-                error = await self._fire(activation, owner, timer, fired_at)
+                error, turn = await self._fire(activation, owner, timer, fired_at)
             finally:
                 node.slots.give_back(slot)
         finally:
             CURRENT.reset(token)
         if error is not None:
-            self._failed(activation, owner, timer, error, fired_at)
+            await self._failed(activation, owner, timer, error, fired_at, turn)
 
     async def _fire(
         self, activation: "Activation", owner: TimerOwner, timer: Timer, fired_at: int
-    ) -> BaseException | None:
-        """Wake the object if need be and run the turn; what it raised, None when it went well."""
+    ) -> tuple[BaseException | None, Turn | None]:
+        """Wake the object if need be and run the turn; what it raised, None when it went well, and the turn."""
         node = self._node
         task = asyncio.current_task()
         assert task is not None
@@ -144,44 +192,53 @@ class TimerRuns:
                 await activation.wake(chain, call.deadline_at)
                 if not _is_current(activation, timer):
                     node.skip_timer(timer)
-                    return None
+                    return None, None
             turn = Turn(activation, chain, call.deadline_at, consumed=timer, fired_at=fired_at)
             CURRENT.set(turn)
-            await owner.fire(activation, turn, timer)
+            ran = await owner.fire(activation, turn, timer)
             if call.cancels:
                 raise asyncio.CancelledError  # its code swallowed the cancellation
-            turn.entries = [self._entry(timer, fired_at, "run", None)]
+            if ran:
+                entry = self._entry(timer, turn.occurrence, fired_at, "run", None)
+                turn.entries = sorted([*turn.entries, entry], key=_by_time) if turn.entries else [entry]
             activation.finish(turn)
             if self._uncounted:
                 self._uncounted.pop((*timer.id, timer.name), None)
-            return None
+            return None, turn
         except asyncio.CancelledError:
             activation.undo(turn)
             call.absorb()
             if activation.is_failed:
                 raise
             if call.is_expired:
-                return _too_long(timer, owner)
+                return _too_long(timer, owner), turn
             if task.cancelling():
                 raise
-            return TurnFailed(
+            cancelled = TurnFailed(
                 f"{timer.id}.{timer.name} was cancelled by its own code",
                 remote_type="asyncio.CancelledError",
                 remote_traceback=traceback.format_exc(),
                 code="turn.cancelled",
             )
+            return cancelled, turn
         except (Fenced, KeyboardInterrupt, SystemExit, GeneratorExit):
             activation.undo(turn)
             raise
         except BaseException as error:
             activation.undo(turn)
-            return _too_long(timer, owner) if call.is_expired else error
+            return _too_long(timer, owner) if call.is_expired else error, turn
         finally:
             call.absorb()
             self._deadlines.remove(call)
 
-    def _failed(
-        self, activation: "Activation", owner: TimerOwner, timer: Timer, error: BaseException, fired_at: int
+    async def _failed(
+        self,
+        activation: "Activation",
+        owner: TimerOwner,
+        timer: Timer,
+        error: BaseException,
+        fired_at: int,
+        tried: Turn | None,
     ) -> None:
         """Write the failure and what comes of it: a later attempt, or parking."""
         if activation.is_failed:
@@ -189,6 +246,7 @@ class TimerRuns:
         node = self._node
         now = node.clock.now()
         turn = Turn(activation, (activation.id,), now, consumed=timer)
+        occurrence = tried.occurrence if tried is not None else None
         text = _storable("".join(traceback.format_exception_only(error)).strip()[:ERROR_CHARS_MAX])
         key = (*timer.id, timer.name)
         if isinstance(error, Unavailable):
@@ -198,30 +256,40 @@ class TimerRuns:
             text = f"not counted: {text}"
         else:
             self._uncounted.pop(key, None)
-            retry = owner.retry_delay_ms(timer, node.dice.random())
-            if retry is not None:
-                turn.set_timer(timer.moved(due_at=now + retry, attempt=timer.attempt + 1))
-            else:
+            note = tried.note if tried is not None else None
+            verdict = await owner.failed(
+                activation, turn, Failed(timer, occurrence, note, error, now, node.dice.random())
+            )
+            occurrence = turn.occurrence or occurrence
+            if isinstance(verdict, Again):
+                turn.set_timer(verdict.timer)
+            elif verdict is not None:
                 trace = _storable("".join(traceback.format_exception(error))[-TRACEBACK_CHARS_MAX:])
-                self._park(turn, timer, "failed", text, trace)
-        turn.entries = [self._entry(timer, fired_at, "failed", text)]
+                self._park(turn, verdict.timer, occurrence, "failed", text, trace)
+        turn.entries = [*turn.entries, self._entry(timer, occurrence, fired_at, "failed", text)]
         activation.finish(turn)
 
-    def _park_crashed(self, activation: "Activation", timer: Timer, crashes: int) -> None:
+    async def _park_crashed(self, activation: "Activation", timer: Timer, crashes: int) -> None:
+        owner = self.owner_of(timer.name)
+        assert owner is not None  # the dispatcher leaves unknown names on disk
         now = self._node.clock.now()
         text = f"the process died {crashes} times while this ran"
         turn = Turn(activation, (activation.id,), now, consumed=timer)
-        self._park(turn, timer, "crashed", text, "")
-        turn.entries = [self._entry(timer, now, "failed", text)]
+        verdict = await owner.failed(activation, turn, Failed(timer, None, None, None, now, 0.0))
+        if verdict is not None:
+            self._park(turn, verdict.timer, turn.occurrence, "crashed", text, "")
+        turn.entries = [*turn.entries, self._entry(timer, turn.occurrence, now, "failed", text)]
         activation.finish(turn)
 
-    def _park(self, turn: Turn, timer: Timer, reason: str, error: str, trace: str) -> None:
+    def _park(
+        self, turn: Turn, timer: Timer, occurrence: Occurrence | None, reason: str, error: str, trace: str
+    ) -> None:
         log.warning("%s %s parked: %s", timer.id, timer.name, error, extra={"code": "timer.parked"})
         attempts = timer.attempt + 1 if reason == "failed" else timer.attempt
         turn.parks = [
             Parked(
                 timer=timer,
-                run_id=run_id(timer),
+                run_id=run_id(timer) if occurrence is None else occurrence.run_id,
                 parked_at=self._node.clock.now(),
                 attempts=attempts,
                 reason=reason,
@@ -230,20 +298,31 @@ class TimerRuns:
             )
         ]
 
-    def _entry(self, timer: Timer, fired_at: int, verdict: Verdict, error: str | None) -> Entry:
+    def _entry(
+        self, timer: Timer, occurrence: Occurrence | None, fired_at: int, verdict: Verdict, error: str | None
+    ) -> Entry:
         node = self._node
+        if occurrence is None:
+            occurrence = Occurrence(timer.name, run_id(timer), timer.nominal_at)
         return Entry(
             id=timer.id,
-            name=timer.name,
-            run_id=run_id(timer),
-            nominal_at=timer.nominal_at,
+            name=occurrence.name,
+            run_id=occurrence.run_id,
+            nominal_at=occurrence.nominal_at,
             fired_at=fired_at,
             finished_at=node.clock.now(),
             attempt=timer.attempt,
             verdict=verdict,
             node=node.name,
             error=error,
+            missed=occurrence.missed,
+            is_backfill=occurrence.is_backfill,
+            first_at=occurrence.first_at,
         )
+
+
+def _by_time(entry: Entry) -> int:
+    return entry.nominal_at
 
 
 def _too_long(timer: Timer, owner: TimerOwner) -> DeadlineExceeded:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from wakeful.values.commits import USER, Commit, Remembered, Slot
 from wakeful.values.errors import ReadOnly, TurnOver
 from wakeful.values.ids import ObjectId
+from wakeful.values.occurrences import Occurrence
 from wakeful.values.runs import Entry, Run, run_id
 from wakeful.values.timers import Parked, Timer
 from wakeful.values.times import to_datetime
@@ -20,6 +21,18 @@ _NONE: list[Any] = []  # never appended to
 
 # The turn or reader whose code is running in this context, for storage and outgoing calls.
 CURRENT: ContextVar["Turn | None"] = ContextVar("wakeful_turn", default=None)
+
+
+def running_turn(activation: "Activation", what: str) -> "Turn":
+    """The turn whose code is asking, which must be one of this very object."""
+    turn = CURRENT.get()
+    if turn is None or turn.activation is not activation:
+        raise TurnOver(
+            f"{activation.id}: {what} is for code that runs in a turn of this very object; "
+            "call one of its methods instead"
+        )
+    turn.check_open()
+    return turn
 
 
 class Done(Generic[T]):
@@ -66,6 +79,8 @@ class Turn:
         "fired_at",
         "is_over",
         "is_reader",
+        "note",
+        "occurrence",
         "parks",
         "refused",
         "remember",
@@ -108,6 +123,8 @@ class Turn:
         self.saved: list[Saved] = _NONE
         self.state_used = False
         self.state_copy: Any = None
+        self.occurrence: Occurrence | None = None  # what the timer's owner says that this turn is
+        self.note: Any = None  # the owner's own, for when the turn fails
         if consumed is not None:
             self.timers[consumed.name] = None
 
@@ -134,8 +151,21 @@ class Turn:
         timer = self.consumed
         if timer is None:
             return None
-        nominal_at, fired_at = to_datetime(timer.nominal_at), to_datetime(self.fired_at)
-        return Run(run_id(timer), timer.name, nominal_at, fired_at, None, timer.attempt, None)
+        fired_at, told = to_datetime(self.fired_at), self.occurrence
+        if told is None:
+            return Run(run_id(timer), timer.name, to_datetime(timer.nominal_at), fired_at, None, timer.attempt, None)
+        return Run(
+            id=told.run_id,
+            name=told.name,
+            nominal_at=to_datetime(told.nominal_at),
+            fired_at=fired_at,
+            finished_at=None,
+            attempt=timer.attempt,
+            verdict=None,
+            missed=told.missed,
+            is_backfill=told.is_backfill,
+            first_at=to_datetime(told.first_at) if told.first_at else None,
+        )
 
     def set_timer(self, timer: Timer) -> None:
         self.timers[timer.name] = timer

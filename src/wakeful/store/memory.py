@@ -158,7 +158,7 @@ class MemoryStore:
             timer
             for timer in sorted(self.disk.timers.values(), key=lambda timer: timer.sort_key)
             if _wanted(timer.id, query)
-            and query.name in (None, timer.name)
+            and _is_named(timer.name, query)
             and (query.after is None or timer.sort_key > query.after)
         ]
         return found[: query.limit]
@@ -169,7 +169,7 @@ class MemoryStore:
             (number, entry)
             for number, entry in sorted(self.disk.entries.items(), reverse=True)
             if _wanted(entry.id, query)
-            and query.name in (None, entry.name)
+            and _is_named(entry.name, query)
             and (query.after is None or (number,) < query.after)
         ]
         return found[: query.limit]
@@ -180,7 +180,7 @@ class MemoryStore:
             parked
             for number, parked in sorted(self.disk.parked.items())
             if _wanted(parked.timer.id, query)
-            and query.name in (None, parked.timer.name)
+            and _is_named(parked.timer.name, query)
             and (query.after is None or (number,) > query.after)
         ]
         return found[: query.limit]
@@ -280,8 +280,13 @@ def _wanted(id: ObjectId, query: Query) -> bool:
     return (
         query.cls in (None, id.cls)
         and query.key in (None, id.key)
+        and id.key.startswith(query.key_prefix or "")
         and (query.key_contains is None or query.key_contains in id.key)
     )
+
+
+def _is_named(name: str, query: Query) -> bool:
+    return query.name in (None, name) and name.startswith(query.name_prefix or "")
 
 
 def _bytes_of(id: ObjectId) -> tuple[bytes, bytes]:

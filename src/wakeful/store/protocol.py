@@ -54,8 +54,10 @@ class Query(Struct, frozen=True, kw_only=True):
 
     cls: str | None = None
     key: str | None = None
+    key_prefix: str | None = None  # what the key begins with
     key_contains: str | None = None  # case-sensitive part of the key
     name: str | None = None  # timer or ledger name
+    name_prefix: str | None = None  # what the timer or ledger name begins with
     limit: int = 100
     after: tuple[object, ...] | None = None  # the `cursor` of the last row of the page before
 

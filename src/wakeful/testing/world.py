@@ -15,7 +15,7 @@ from wakeful.values.commits import USER, Info
 from wakeful.values.errors import NotRunning, UnknownClass
 from wakeful.values.ids import ObjectId
 from wakeful.values.runs import Run
-from wakeful.values.timers import Parked, Timer
+from wakeful.values.timers import ALARM, Parked, Timer
 from wakeful.values.times import Duration, duration_ms, from_datetime, to_datetime
 
 if TYPE_CHECKING:
@@ -105,9 +105,15 @@ class World:
         return await self.store.find_timers(Query(limit=limit))
 
     async def ledger(self, cls: type, key: str, name: str | None = None, *, limit: int = 1000) -> list[Run]:
-        """The object's runs, oldest first."""
-        query = Query(cls=self._name(cls), key=key, name=name, limit=limit)
-        return [Run.of(entry) for _, entry in reversed(await self.store.find_entries(query))]
+        """The object's newest runs, oldest first: all, or those of one timer, or of a schedule by its bare name."""
+        names = [name]
+        if name is not None and ":" not in name and name != ALARM:
+            names.append(f"schedule:{name}")
+        found: dict[int, Run] = {}
+        for one in names:
+            query = Query(cls=self._name(cls), key=key, name=one, limit=limit)
+            found |= {number: Run.of(entry) for number, entry in await self.store.find_entries(query)}
+        return [found[number] for number in sorted(found)[-limit:]]
 
     async def parked(self) -> list[Parked]:
         return await self.store.find_parked(Query(limit=1000))
@@ -181,8 +187,10 @@ class World:
             sleep_after_turn=self._sleep_after_turn,
         )
         self._node = node
+        self.app.equip(node)
         self.app.attach(node)
         await node.start()
+        await self.app.started(node)
         await self.settle()
 
     def _open_disk(self) -> Store:

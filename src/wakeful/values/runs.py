@@ -29,6 +29,8 @@ class Entry(Struct, frozen=True, gc=False):
     error: str | None = None
     missed: int = 0
     is_backfill: bool = False
+    covers: int = 1  # how many occurrences it stands for; `nominal_at` is the last of them, or its own
+    first_at: int = 0  # nominal time of the first of them; 0 when that is `nominal_at`
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,8 @@ class Run:
     error: str | None = None
     missed: int = 0
     is_backfill: bool = False
+    covers: int = 1  # how many occurrences it stands for; `nominal_at` is the last of them, or its own
+    first_at: datetime | None = None  # nominal time of the first of them; None when that is `nominal_at`
 
     @property
     def lateness(self) -> timedelta:
@@ -65,6 +69,8 @@ class Run:
             error=entry.error,
             missed=entry.missed,
             is_backfill=entry.is_backfill,
+            covers=entry.covers,
+            first_at=to_datetime(entry.first_at) if entry.first_at else None,
         )
 
 

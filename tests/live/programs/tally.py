@@ -17,8 +17,9 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-from wakeful import AlarmInfo, App, Conflict, DurableObject, Limits, Unavailable, reader
+from wakeful import AlarmInfo, App, DurableObject, Limits, Unavailable, reader
 from wakeful.store.protocol import Query
+from wakeful.values.errors import Conflict
 
 Report = Callable[..., None]
 

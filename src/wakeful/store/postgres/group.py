@@ -29,7 +29,7 @@ _COLUMNS: dict[str, tuple[str, ...]] = {
         f"entry_{column}"
         for column in (
             *("cls", "key", "name", "run_id", "nominal_at", "fired_at", "finished_at", "attempt", "verdict"),
-            *("node", "error", "missed", "is_backfill"),
+            *("node", "error", "missed", "is_backfill", "covers", "first_at"),
         )
     ),
     "parks": tuple(
@@ -211,9 +211,8 @@ def _append_logs(commits: Sequence[Commit], rows: Rows) -> None:
         for e in commit.entries:
             error = e.error if e.error is None else printable(e.error)
             times = (e.nominal_at, e.fired_at, e.finished_at)
-            entries.append(
-                (*e.id, e.name, e.run_id, *times, e.attempt, e.verdict, e.node, error, e.missed, e.is_backfill)
-            )
+            stands_for = (e.missed, e.is_backfill, e.covers, e.first_at)
+            entries.append((*e.id, e.name, e.run_id, *times, e.attempt, e.verdict, e.node, error, *stands_for))
         for p in commit.parks:
             texts = (printable(p.reason), printable(p.error), printable(p.traceback))
             parks.append((*_timer_row(p.timer.id, p.timer), p.run_id, p.parked_at, p.attempts, *texts))

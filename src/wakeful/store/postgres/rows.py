@@ -22,13 +22,8 @@ def info_of(row: Row) -> Info:
 
 
 def entry_of(row: Row) -> tuple[int, Entry]:
-    number, cls, key, name, run_id, nominal_at, fired_at, finished_at, *rest = row
-    attempt, verdict, node, error, missed, is_backfill = rest
-    id = ObjectId(cls, key)
-    entry = Entry(
-        id, name, run_id, nominal_at, fired_at, finished_at, attempt, verdict, node, error, missed, is_backfill
-    )
-    return number, entry
+    number, cls, key, *rest = row
+    return number, Entry(ObjectId(cls, key), *rest)
 
 
 def parked_of(row: Row) -> Parked:

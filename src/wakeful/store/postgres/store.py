@@ -197,13 +197,26 @@ class PostgresStore:
         return [info_of(row) for row in await self._run("find_objects", *finding.objects(query))]
 
     async def find_timers(self, query: Query) -> list[Timer]:
-        return [timer_of(row) for row in await self._run("find_timers", *finding.timers(query))]
+        return [timer_of(row) for row in await self._find("timers", query, finding.timers(query))]
 
     async def find_entries(self, query: Query) -> list[tuple[int, Entry]]:
-        return [entry_of(row) for row in await self._run("find_entries", *finding.entries(query))]
+        return [entry_of(row) for row in await self._find("entries", query, finding.entries(query))]
 
     async def find_parked(self, query: Query) -> list[Parked]:
         return [parked_of(row) for row in await self._run("find_parked", *finding.parked(query))]
+
+    async def _find(self, what: Literal["timers", "entries"], query: Query, asked: finding.Asked) -> list[Row]:
+        """The page, by the shorter of the two ways."""
+        if finding.names_objects(query):
+            classes = [query.cls] if query.cls is not None else await self.known_classes()
+            if finding.names_one_timer(query) or await self._is_narrow(what, query, classes):
+                values, parts = asked
+                return await self._run(f"find_{what}_by_id", {**values, "classes": classes}, parts)
+        return await self._run(f"find_{what}", *asked)
+
+    async def _is_narrow(self, what: str, query: Query, classes: Sequence[str]) -> bool:
+        [(found,)] = await self._run(f"narrow_{what}", *finding.narrow(query, classes))
+        return bool(found <= finding.most_rows(query))
 
     async def count(self, what: Literal["objects", "timers", "entries", "parked"], *, cls: str | None = None) -> int:
         [(found,)] = await self._run(f"count_{what}", {"cls": cls}, ["cls"] if cls is not None else [])

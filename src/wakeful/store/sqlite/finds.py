@@ -1,11 +1,15 @@
 """Layer 2. What do people look for, and in what order do they see it?
 
-A `+` before a column keeps SQLite from choosing that column's index: without a key, walking in the
-order of the answer until the page is full beats collecting a whole class and sorting it.
+There are two ways to a page: walk the table in the order of the answer until the page is full, or
+collect by class and key and sort. The first is 0.1 µs a row and may pass by millions, the second 2 µs
+a row and may collect as many, so rows of an id are counted before it is chosen, up to a bound.
+A `+` before a column keeps SQLite from choosing that column's index on its own.
 """
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
+from wakeful.logic.ranges import past_prefix
 from wakeful.store.protocol import Query
 from wakeful.store.sqlite.gather import entry_of, parked_of, timer_of
 from wakeful.store.sqlite.reads import Reader
@@ -16,6 +20,16 @@ from wakeful.values.runs import Entry
 from wakeful.values.timers import Parked, Timer
 
 _TABLES = {"objects": "objects", "timers": "timers", "entries": "ledger", "parked": "parked"}
+# Tables that can be searched by class and key, and by what: parked timers are few.
+_BY_ID = {
+    "objects": "objects",
+    "timers": "timers INDEXED BY timers_name",
+    "ledger": "ledger INDEXED BY ledger_timer",
+}
+# Collecting so many rows takes about 4 ms, which the loop's thread can spare.
+NARROW_ROWS = 2_000
+
+Condition = tuple[str, Sequence[Any]]  # with its parameters
 
 
 class Finder:
@@ -25,35 +39,21 @@ class Finder:
         self._reader = reader
 
     def objects(self, query: Query) -> list[Info]:
-        rows = self._page(
-            "SELECT class, key, created_at, active_at, rows, bytes FROM objects",
-            query,
-            by_id="class, key",
-            by_order="class, key",
-            cursor="(class, key) > (?, ?)",
-        )
+        columns = "class, key, created_at, active_at, rows, bytes"
+        rows = self._page(columns, "objects", query, order="class, key", cursor="(class, key) > (?, ?)")
         return [Info(ObjectId(cls, key), *numbers) for cls, key, *numbers in rows]
 
     def timers(self, query: Query) -> list[Timer]:
-        rows = self._page(
-            f"SELECT class, key, name, {TIMER} FROM timers",
-            query,
-            by_order="due_at, rank, seq",
-            cursor="(due_at, rank, seq) > (?, ?, ?)",
-            named=True,
-        )
+        cursor = "(due_at, rank, seq) > (?, ?, ?)"
+        rows = self._page(f"class, key, name, {TIMER}", "timers", query, order="due_at, rank, seq", cursor=cursor)
         return [timer_of(row) for row in rows]
 
     def entries(self, query: Query) -> list[tuple[int, Entry]]:
-        rows = self._page(
-            f"SELECT number, {ENTRY} FROM ledger", query, by_order="number DESC", cursor="number < ?", named=True
-        )
+        rows = self._page(f"number, {ENTRY}", "ledger", query, order="number DESC", cursor="number < ?")
         return [(row[0], entry_of(row[1:])) for row in rows]
 
     def parked(self, query: Query) -> list[Parked]:
-        rows = self._page(
-            f"SELECT number, {PARKED} FROM parked", query, by_order="number", cursor="number > ?", named=True
-        )
+        rows = self._page(f"number, {PARKED}", "parked", query, order="number", cursor="number > ?")
         return [parked_of(row) for row in rows]
 
     def count(self, what: Literal["objects", "timers", "entries", "parked"], *, cls: str | None) -> int:
@@ -64,24 +64,63 @@ class Finder:
     def known_classes(self) -> list[str]:
         return [cls for (cls,) in self._reader.ask(SQL["known_classes"])]
 
-    def _page(
-        self, select: str, query: Query, *, by_order: str, cursor: str, by_id: str = "", named: bool = False
-    ) -> list[Row]:
-        conditions: list[str] = []
-        parameters: list[Any] = []
-        exact = query.cls is not None and query.key is not None
-        bare = "" if exact or by_id == by_order else "+"
-        for condition, value in (
-            (f"{bare}class = ?", query.cls),
-            (f"{bare}key = ?", query.key),
-            ("instr(key, ?) > 0", query.key_contains or None),
-            (f"{bare}name = ?", query.name if named else None),
-        ):
-            if value is not None:
-                conditions.append(condition)
-                parameters.append(value)
+    def _page(self, columns: str, table: str, query: Query, *, order: str, cursor: str) -> list[Row]:
+        by_id = self._is_narrow(table, query)
+        conditions = _of_id(query, by_id=by_id)
+        if table != "objects":
+            conditions += _of_name(query, by_id=by_id)
+        if query.key_contains:
+            conditions.append(("instr(key, ?) > 0", (query.key_contains,)))
         if query.after is not None:
-            conditions.append(cursor)
-            parameters.extend(query.after)
-        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        return self._reader.ask(f"{select}{where} ORDER BY {by_order} LIMIT ?", (*parameters, query.limit))
+            conditions.append((cursor, query.after))
+        source = _BY_ID[table] if by_id else table
+        return self._ask(f"SELECT {columns} FROM {source}", conditions, f"ORDER BY {order} LIMIT ?", query.limit)
+
+    def _is_narrow(self, table: str, query: Query) -> bool:
+        """Whether the page is best collected by class and key: they give its order, or few rows have them."""
+        if table == "objects" and query.cls is not None:
+            return True
+        if table not in _BY_ID or (query.key is None and not query.key_prefix):
+            return False
+        if None not in (query.cls, query.key, query.name):
+            return True
+        conditions = _of_id(query, by_id=True)
+        if query.key is not None and table != "objects":
+            conditions += _of_name(query, by_id=True)
+        most = max(NARROW_ROWS, 2 * query.limit)
+        [found] = self._ask(f"SELECT count(*) FROM (SELECT 1 FROM {_BY_ID[table]}", conditions, "LIMIT ?)", most + 1)
+        return bool(found[0] <= most)
+
+    def _ask(self, head: str, conditions: Sequence[Condition], tail: str, limit: int) -> list[Row]:
+        where = f" WHERE {' AND '.join(text for text, _ in conditions)}" if conditions else ""
+        parameters = [value for _, values in conditions for value in values]
+        return self._reader.ask(f"{head}{where} {tail}", (*parameters, limit))
+
+
+def _of_id(query: Query, *, by_id: bool) -> list[Condition]:
+    """The conditions on class and key; `by_id` has them answered by an index that begins with these."""
+    plus = "" if by_id else "+"
+    found: list[Condition] = []
+    if query.cls is not None:
+        found.append((f"{plus}class = ?", (query.cls,)))
+    elif by_id:
+        found.append((f"class IN ({SQL['known_classes']})", ()))  # an index is only searched from its first column on
+    if query.key is not None:
+        found.append((f"{plus}key = ?", (query.key,)))
+    return found + _begins(f"{plus}key", query.key_prefix)
+
+
+def _of_name(query: Query, *, by_id: bool) -> list[Condition]:
+    plus = "" if by_id else "+"
+    found: list[Condition] = [] if query.name is None else [(f"{plus}name = ?", (query.name,))]
+    return found + _begins(f"{plus}name", query.name_prefix)
+
+
+def _begins(column: str, prefix: str | None) -> list[Condition]:
+    """What holds for all text with that prefix and no other, as a range that an index can answer."""
+    if not prefix:
+        return []
+    found: list[Condition] = [(f"{column} >= ?", (prefix,))]
+    if (last := past_prefix(prefix)) is not None:
+        found.append((f"{column} < ?", (last,)))
+    return found

@@ -130,16 +130,17 @@ def timer_of(row: Row) -> Timer:
 def entry_row(entry: Entry) -> Row:
     return (
         *entry.id, entry.name, entry.run_id, entry.nominal_at, entry.fired_at, entry.finished_at, entry.attempt,
-        entry.verdict, entry.node, entry.error, entry.missed, entry.is_backfill,
+        entry.verdict, entry.node, entry.error, entry.missed, entry.is_backfill, entry.covers, entry.first_at,
     )  # fmt: skip
 
 
 def entry_of(row: Row) -> Entry:
     """The entry of a row that was selected as ENTRY."""
-    cls, key, name, run_id, nominal_at, fired_at, finished_at, attempt, verdict, node, error, missed, is_backfill = row
+    cls, key, name, run_id, nominal_at, fired_at, finished_at, attempt, verdict, node, error, *stands_for = row
+    missed, is_backfill, covers, first_at = stands_for
     return Entry(
         ObjectId(cls, key), name, run_id, nominal_at, fired_at, finished_at, attempt, verdict, node, error, missed,
-        bool(is_backfill),
+        bool(is_backfill), covers, first_at,
     )  # fmt: skip
 
 

@@ -65,7 +65,8 @@ CREATE TABLE timers (
 
 CREATE UNIQUE INDEX timers_name ON timers (class, key, name);
 
--- What happened to every attempt of every timer.
+-- What happened to every attempt of every timer. A row may stand for several occurrences (`covers`), of
+-- which `first_at` is the first and `nominal_at` the last; `first_at` 0 says that the two are the same.
 CREATE TABLE ledger (
   number      INTEGER PRIMARY KEY,
   class       TEXT    NOT NULL,
@@ -80,7 +81,9 @@ CREATE TABLE ledger (
   node        TEXT    NOT NULL,
   error       TEXT,
   missed      INTEGER NOT NULL,
-  is_backfill INTEGER NOT NULL
+  is_backfill INTEGER NOT NULL,
+  covers      INTEGER NOT NULL DEFAULT 1,
+  first_at    INTEGER NOT NULL DEFAULT 0
 );
 
 CREATE INDEX ledger_timer ON ledger (class, key, name);

@@ -15,11 +15,12 @@ Row = tuple[Any, ...]
 
 # Few sizes, so that every statement stays in the connection's cache.
 SIZES = (256, 32, 4, 1)
-# 14 columns × 256 rows stay below the 32,766 parameters that any SQLite since 3.32 takes.
+# 17 columns × 256 rows stay below the 32,766 parameters that any SQLite since 3.32 takes.
 
 TIMER = "due_at, nominal_at, seq, attempt, crashes, started, rank, payload"
 ENTRY = (
-    "class, key, name, run_id, nominal_at, fired_at, finished_at, attempt, verdict, node, error, missed, is_backfill"
+    "class, key, name, run_id, nominal_at, fired_at, finished_at, attempt, verdict, node, error, missed, is_backfill,"
+    " covers, first_at"
 )
 PARKED = f"class, key, name, {TIMER}, run_id, parked_at, attempts, reason, error, traceback"
 

@@ -2,11 +2,21 @@
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from wakeful.store.protocol import Query, Store
 from wakeful.testing.suites.harness import NOW, A, B, C, Harness, entry, parked, timer
 from wakeful.values.commits import USER, Remembered, Start
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import ALARM, Parked
+
+# Where a range on text can go wrong: wildcards of SQL, case, the ends of what UTF-8 writes in one to four
+# bytes, the code points around the surrogates, and the very last one, after which there is no next.
+ODD = [
+    "A", "a", "a%", "a%b", "a_", "ab", "a\x7f", "a\x80", "a\u07ff", "a\u0800", "a\ud7ff", "a\ud7ffb", "a\ue000",
+    "a\uffff", "a\U00010000", "a\U0010ffff", "a\U0010ffffb", "a\U0010ffff\U0010ffff", "b", "é", "\U0010ffff",
+    "\U0010ffffa",
+]  # fmt: skip
 
 
 class FindSuite(Harness):
@@ -69,22 +79,82 @@ class FindSuite(Harness):
             assert {row.id for _, row in await store.find_entries(query)} == wanted
             assert {row.timer.id for row in await store.find_parked(query)} == wanted
 
+    async def test_every_find_filters_by_what_a_key_begins_with_whatever_the_text(self) -> None:
+        store = await self.open_store()
+        ids = [ObjectId(cls, key) for cls in ("a", "b") for key in ODD]
+        await self.done(
+            store, *(self.turn(id, sets=[timer(id)], entries=[entry(id)], parks=[parked(id)]) for id in ids)
+        )
+        for prefix in ["", "zz", "a\0", "\0", "abc", *ODD]:
+            for base in (Query(), Query(cls="b"), Query(cls="none"), Query(key="ab"), Query(cls="a", key="ab")):
+                query = replace(base, key_prefix=prefix)
+                wanted = [
+                    id
+                    for id in ids
+                    if id.key.startswith(prefix) and query.cls in (None, id.cls) and query.key in (None, id.key)
+                ]
+                assert [info.id for info in await store.find_objects(query)] == wanted, query
+                assert sorted(row.id for row in await store.find_timers(query)) == wanted, query
+                assert [row.id for _, row in await store.find_entries(query)] == wanted[::-1], query
+                assert [row.timer.id for row in await store.find_parked(query)] == wanted, query
+
+    async def test_timers_entries_and_parked_filter_by_what_a_name_begins_with(self) -> None:
+        store = await self.open_store()
+        for id in (A, B):
+            await self.done(
+                store,
+                self.turn(
+                    id, sets=[timer(id, name, seq=n) for n, name in enumerate(ODD)], entries=[entry(id, name) for name in ODD],
+                    parks=[parked(id, name) for name in ODD],
+                ),
+            )  # fmt: skip
+        for prefix in ["", "zz", "a\0", "abc", *ODD]:
+            for base in (
+                Query(),
+                Query(cls=A.cls),
+                Query(key="a"),
+                Query(cls=A.cls, key="b"),
+                Query(name="a%", key_prefix="b"),
+            ):
+                query = replace(base, name_prefix=prefix)
+                names = [name for name in ODD if name.startswith(prefix) and query.name in (None, name)]
+                wanted = {
+                    (id, name) for id in (A, B) for name in names if id.key in (query.key or query.key_prefix or id.key)
+                }
+                assert {(row.id, row.name) for row in await store.find_timers(query)} == wanted, query
+                assert {(row.id, row.name) for _, row in await store.find_entries(query)} == wanted, query
+                assert {(row.timer.id, row.timer.name) for row in await store.find_parked(query)} == wanted, query
+        found = await store.find_objects(Query(name_prefix="none"))
+        assert [info.id for info in found] == [A, B], "objects have no name to filter by"
+
     async def test_pages_of_every_find_miss_none_and_repeat_none(self) -> None:
         store = await self.filled()
-        for cls in (None, "a"):
-            objects = await self.pages(store.find_objects, cls, lambda row: tuple(row.id))
-            assert objects == await store.find_objects(Query(cls=cls))
-            timers = await self.pages(store.find_timers, cls, lambda row: row.sort_key)
-            assert timers == await store.find_timers(Query(cls=cls))
+        for query in (
+            Query(),
+            Query(cls="a"),
+            Query(key_prefix="a"),
+            Query(cls="a", key_prefix="a"),
+            Query(name_prefix="job:"),
+            Query(key="ab"),
+            Query(cls="b", key_prefix="a", name_prefix="a"),
+        ):
+            objects = await self.pages(store.find_objects, query, lambda row: tuple(row.id))
+            assert objects == await store.find_objects(query)
+            timers = await self.pages(store.find_timers, query, lambda row: row.sort_key)
+            assert timers == await store.find_timers(query)
             assert [row.sort_key for row in timers] == sorted(row.sort_key for row in timers)
-            entries = await self.pages(store.find_entries, cls, lambda row: (row[0],))
-            assert entries == await store.find_entries(Query(cls=cls))
-            rows = await self.pages(store.find_parked, cls, lambda row: (row.number,))
-            assert rows == await store.find_parked(Query(cls=cls))
+            entries = await self.pages(store.find_entries, query, lambda row: (row[0],))
+            assert entries == await store.find_entries(query)
+            rows = await self.pages(store.find_parked, query, lambda row: (row.number,))
+            assert rows == await store.find_parked(query)
+            assert objects
+            assert timers
+            assert entries
+            assert rows
 
-    async def pages(self, find: Any, cls: str | None, cursor: Any) -> list[Any]:
+    async def pages(self, find: Any, query: Query, cursor: Any) -> list[Any]:
         seen: list[Any] = []
-        while found := await find(Query(cls=cls, limit=4, after=cursor(seen[-1]) if seen else None)):
+        while found := await find(replace(query, limit=4, after=cursor(seen[-1]) if seen else None)):
             assert len(found) <= 4
             seen += found
             assert len(seen) < 100, "the pages never end"
@@ -93,8 +163,9 @@ class FindSuite(Harness):
     async def test_entries_come_newest_first_as_they_were_written(self) -> None:
         store = await self.open_store()
         first = entry(A, verdict="failed", error="boom\nbang", attempt=4, missed=2)
-        second = entry(A, verdict="coalesced", is_backfill=True)
+        second = entry(A, verdict="coalesced", is_backfill=True, covers=10_000, first_at=NOW - 86_400_000)
         third = entry(B)
+        assert (third.covers, third.first_at) == (1, 0)
         await self.done(store, self.turn(A, entries=[first, second]))
         await self.done(store, self.turn(B, entries=[third]))
         found = await store.find_entries(Query())

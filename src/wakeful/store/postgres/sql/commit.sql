@@ -130,17 +130,19 @@ put AS (
 --? entries
 , entry AS (
     INSERT INTO wakeful.ledger (
-        cls, key, name, run_id, nominal_at, fired_at, finished_at, attempt, verdict, node, error, missed, is_backfill
+        cls, key, name, run_id, nominal_at, fired_at, finished_at, attempt, verdict, node, error, missed, is_backfill,
+        covers, first_at
     )
     SELECT e.cls, e.key, e.name, e.run_id, e.nominal_at, e.fired_at, e.finished_at, e.attempt, e.verdict, e.node,
-        e.error, e.missed, e.is_backfill
+        e.error, e.missed, e.is_backfill, e.covers, e.first_at
     FROM unnest(
         $entry_cls::text[], $entry_key::text[], $entry_name::text[], $entry_run_id::text[],
         $entry_nominal_at::bigint[], $entry_fired_at::bigint[], $entry_finished_at::bigint[],
         $entry_attempt::integer[], $entry_verdict::text[], $entry_node::text[], $entry_error::text[],
-        $entry_missed::integer[], $entry_is_backfill::boolean[]
+        $entry_missed::integer[], $entry_is_backfill::boolean[], $entry_covers::integer[], $entry_first_at::bigint[]
     ) WITH ORDINALITY AS e (
-        cls, key, name, run_id, nominal_at, fired_at, finished_at, attempt, verdict, node, error, missed, is_backfill, n
+        cls, key, name, run_id, nominal_at, fired_at, finished_at, attempt, verdict, node, error, missed, is_backfill,
+        covers, first_at, n
     )
     WHERE (SELECT ok FROM fence)
     ORDER BY e.n  -- numbers are given in this order

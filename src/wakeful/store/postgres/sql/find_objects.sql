@@ -7,6 +7,12 @@ WHERE (cls, key) > ($after_cls::text, $after_key::text)
     --? key
     AND key = $key::text
     --.
+    --? key_first
+    AND key >= $key_first::text
+    --.
+    --? key_last
+    AND key < $key_last::text
+    --.
     --? key_contains
     AND position($key_contains::text IN key) > 0
     --.

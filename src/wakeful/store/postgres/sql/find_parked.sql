@@ -8,11 +8,23 @@ WHERE number > $after::bigint
     --? key
     AND key = $key::text
     --.
+    --? key_first
+    AND key >= $key_first::text
+    --.
+    --? key_last
+    AND key < $key_last::text
+    --.
     --? key_contains
     AND position($key_contains::text IN key) > 0
     --.
     --? name
     AND name = $name::text
+    --.
+    --? name_first
+    AND name >= $name_first::text
+    --.
+    --? name_last
+    AND name < $name_last::text
     --.
 ORDER BY number
 LIMIT $limit::bigint

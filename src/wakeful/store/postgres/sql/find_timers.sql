@@ -1,3 +1,5 @@
+-- Shard by shard in the order of firing until a page is full. IS TRUE keeps the planner from collecting by class,
+-- once for every shard, instead.
 SELECT t.*
 FROM unnest($shards::smallint[]) AS w (shard)
 CROSS JOIN LATERAL (
@@ -6,16 +8,28 @@ CROSS JOIN LATERAL (
     WHERE a.shard = w.shard
         AND (a.due_at, -a.priority, a.seq) > ($after_due_at::bigint, $after_rank::integer, $after_seq::bigint)
         --? cls
-        AND a.cls = $cls::text
+        AND (a.cls = $cls::text) IS TRUE
         --.
         --? key
-        AND a.key = $key::text
+        AND (a.key = $key::text) IS TRUE
+        --.
+        --? key_first
+        AND (a.key >= $key_first::text) IS TRUE
+        --.
+        --? key_last
+        AND (a.key < $key_last::text) IS TRUE
         --.
         --? key_contains
         AND position($key_contains::text IN a.key) > 0
         --.
         --? name
-        AND a.name = $name::text
+        AND (a.name = $name::text) IS TRUE
+        --.
+        --? name_first
+        AND (a.name >= $name_first::text) IS TRUE
+        --.
+        --? name_last
+        AND (a.name < $name_last::text) IS TRUE
         --.
     ORDER BY a.due_at, -a.priority, a.seq
     LIMIT $limit::bigint

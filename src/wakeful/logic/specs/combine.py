@@ -1,0 +1,253 @@
+"""Layer 1, pure. When do several specs and calendars together say?
+
+How the work is bounded: outside a calendar the search jumps to its next opening, never from occurrence to occurrence.
+It gives up, and answers that there is none, 400 years ahead (the calendar's own cycle) or after 100,000 candidates that
+were all refused (below a second). Only `except_for` with a dense spec of exact instants can meet the second bound while
+there is an occurrence beyond; to leave out long stretches, give it a calendar.
+"""
+
+from abc import abstractmethod
+from typing import TypeVar
+
+from wakeful.logic.specs.calendars import Calendar, Holidays
+from wakeful.logic.specs.spec import Spec
+from wakeful.values.errors import BadSpec
+
+HORIZON_MS = 146_097 * 86_400_000
+STEPS_MAX = 100_000
+_S = TypeVar("_S", bound="Sieve")
+
+DEPTH_MAX = 20  # combinations within combinations; nobody reads more, and the reader of texts recurses
+
+
+def any_of(*specs: object) -> Spec:
+    """Whatever any of them names; an instant that several name is one occurrence, and one spec alone is itself."""
+    parts: dict[str, Spec] = {}
+    for spec in map(_spec, specs):
+        for part in spec.parts if isinstance(spec, AnyOf) else (spec,):
+            parts[part.text] = part
+    if not parts:
+        raise BadSpec("any_of: give at least one spec", code="spec.empty")
+    return next(iter(parts.values())) if len(parts) == 1 else AnyOf(tuple(parts.values()))
+
+
+def except_for(spec: object, *excluded: object) -> "ExceptFor":
+    """What the spec names, but not at the exact instants of another spec, nor while a calendar is open."""
+    if not excluded:
+        raise BadSpec("except_for: give what to leave out, a spec or a calendar", code="spec.empty")
+    out = tuple(one if isinstance(one, Calendar) else _spec(one) for one in excluded)
+    return checked(ExceptFor(_spec(spec), out))
+
+
+def within(spec: object, *calendars: Calendar) -> "Within":
+    """What the spec names while every one of the calendars is open."""
+    if not calendars:
+        raise BadSpec("within: give a calendar, such as business_hours()", code="spec.empty")
+    for one in calendars:
+        if not isinstance(one, Calendar):
+            raise BadSpec(f"within {one!r}: give a calendar, such as business_hours()", code="spec.type")
+    return checked(Within(_spec(spec), calendars))
+
+
+class AnyOf(Spec):
+    """The union of specs. Make it with `any_of(…)`."""
+
+    __slots__ = ("depth", "parts")
+
+    def __init__(self, parts: tuple[Spec, ...]) -> None:
+        self.parts = parts
+        self.depth = deeper(*parts)
+
+    @property
+    def text(self) -> str:
+        return " or ".join(f"({part.text})" for part in self.parts)
+
+    def describe(self) -> str:
+        return ", and also ".join(part.describe() for part in self.parts)
+
+    def next_ms(self, after: int) -> int | None:
+        return min((at for part in self.parts if (at := part.next_ms(after)) is not None), default=None)
+
+    def previous_ms(self, before: int) -> int | None:
+        return max((at for part in self.parts if (at := part.previous_ms(before)) is not None), default=None)
+
+    def gaps_ms(self, first: int, last: int) -> list[int]:
+        return sorted({at for part in self.parts for at in part.gaps_ms(first, last)})
+
+    def bound(self, *, added_at: int, seed: str, zone: str) -> Spec:
+        return any_of(*(part.bound(added_at=added_at, seed=seed, zone=zone) for part in self.parts))
+
+
+class Sieve(Spec):
+    """A spec of which only some occurrences are kept."""
+
+    __slots__ = ("depth", "spec")
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+
+    @abstractmethod
+    def keeps_from(self, at: int) -> int | None:
+        """The instant itself when an occurrence then is kept, else the first later one worth a look; None for never."""
+
+    @abstractmethod
+    def keeps_to(self, at: int) -> int | None:
+        """The same backwards."""
+
+    @abstractmethod
+    def is_settled(self) -> bool:
+        """Whether binding it changes nothing, so that it can be searched."""
+
+    def next_ms(self, after: int) -> int | None:
+        at = self.spec.next_ms(after)
+        for _ in range(STEPS_MAX):
+            if at is None or at - after > HORIZON_MS:
+                return None
+            kept = self.keeps_from(at)
+            if kept == at:
+                return at
+            at = None if kept is None else self.spec.next_ms(kept - 1)
+        return None
+
+    def previous_ms(self, before: int) -> int | None:
+        at = self.spec.previous_ms(before)
+        for _ in range(STEPS_MAX):
+            if at is None or before - at > HORIZON_MS:
+                return None
+            kept = self.keeps_to(at)
+            if kept == at:
+                return at
+            at = None if kept is None else self.spec.previous_ms(kept + 1)
+        return None
+
+
+class ExceptFor(Sieve):
+    """A spec without the instants of others, or the times of calendars. Make it with `except_for(…)`."""
+
+    __slots__ = ("_calendars", "_specs", "excluded")
+
+    def __init__(self, spec: Spec, excluded: tuple[Spec | Calendar, ...]) -> None:
+        super().__init__(spec)
+        self.excluded = excluded
+        self._specs = [one for one in excluded if isinstance(one, Spec)]
+        self._calendars = [one for one in excluded if isinstance(one, Calendar)]
+        self.depth = deeper(spec, *self._specs)
+
+    @property
+    def text(self) -> str:
+        return f"({self.spec.text}) except {', '.join(f'({one.text})' for one in self.excluded)}"
+
+    def describe(self) -> str:
+        said = self.spec.describe()
+        for one in self.excluded:
+            how = "on " if isinstance(one, Holidays) else "during " if isinstance(one, Calendar) else ""
+            said += f", except {how}{one.describe()}"
+        return said
+
+    def keeps_from(self, at: int) -> int | None:
+        for calendar in self._calendars:
+            closing = calendar.next_close(at)
+            if closing != at:
+                return closing
+        return at + 1 if any(one.next_ms(at - 1) == at for one in self._specs) else at
+
+    def keeps_to(self, at: int) -> int | None:
+        for calendar in self._calendars:
+            closed = calendar.previous_close(at)
+            if closed != at:
+                return closed
+        return at - 1 if any(one.next_ms(at - 1) == at for one in self._specs) else at
+
+    def gaps_ms(self, first: int, last: int) -> list[int]:
+        found = [at for at in self.spec.gaps_ms(first, last) if self.keeps_from(at) == at]
+        return [at for at in found if not any(one.gaps_ms(at, at + 1) for one in self._specs)]
+
+    def bound(self, *, added_at: int, seed: str, zone: str) -> Spec:
+        spec = self.spec.bound(added_at=added_at, seed=seed, zone=zone)
+        excluded = tuple(
+            one.bound(zone) if isinstance(one, Calendar) else one.bound(added_at=added_at, seed=seed, zone=zone)
+            for one in self.excluded
+        )
+        found = ExceptFor(spec, excluded)
+        return self if found == self else checked(found)
+
+    def is_settled(self) -> bool:
+        return all(settled(one) for one in (self.spec, *self.excluded))
+
+
+class Within(Sieve):
+    """A spec while calendars are open. Make it with `within(…)`."""
+
+    __slots__ = ("calendars",)
+
+    def __init__(self, spec: Spec, calendars: tuple[Calendar, ...]) -> None:
+        super().__init__(spec)
+        self.calendars = calendars
+        self.depth = deeper(spec)
+
+    @property
+    def text(self) -> str:
+        return f"({self.spec.text}) within {', '.join(f'({one.text})' for one in self.calendars)}"
+
+    def describe(self) -> str:
+        return ", within ".join([self.spec.describe(), *(one.describe() for one in self.calendars)])
+
+    def keeps_from(self, at: int) -> int | None:
+        for calendar in self.calendars:
+            opening = calendar.next_open(at)
+            if opening != at:
+                return opening
+        return at
+
+    def keeps_to(self, at: int) -> int | None:
+        for calendar in self.calendars:
+            opened = calendar.previous_open(at)
+            if opened != at:
+                return opened
+        return at
+
+    def gaps_ms(self, first: int, last: int) -> list[int]:
+        return [at for at in self.spec.gaps_ms(first, last) if self.keeps_from(at) == at]
+
+    def bound(self, *, added_at: int, seed: str, zone: str) -> Spec:
+        spec = self.spec.bound(added_at=added_at, seed=seed, zone=zone)
+        found = Within(spec, tuple(one.bound(zone) for one in self.calendars))
+        return self if found == self else checked(found)
+
+    def is_settled(self) -> bool:
+        return all(settled(one) for one in (self.spec, *self.calendars))
+
+
+def checked(spec: _S) -> _S:
+    """The spec, unless it keeps nothing at all; one that waits for a zone or an anchor is looked at when it is bound."""
+    if spec.is_settled() and spec.next_ms(0) is None:
+        raise BadSpec(f"{spec.text} never happens: it leaves out every occurrence", code="spec.impossible")
+    return spec
+
+
+def settled(one: Spec | Calendar) -> bool:
+    """Whether it means the same whenever and wherever it is added."""
+    if isinstance(one, Calendar):
+        return one.zone is not None
+    if isinstance(one, Sieve):
+        return one.is_settled()
+    if isinstance(one, AnyOf):
+        return all(map(settled, one.parts))
+    try:
+        return one.bound(added_at=0, seed="", zone="UTC") == one.bound(added_at=86_523_000, seed="", zone="Asia/Tokyo")
+    except BadSpec:  # a rule that some starts make impossible
+        return False
+
+
+def deeper(*parts: Spec) -> int:
+    """One more than the deepest of them, up to the limit."""
+    depth = 1 + max(getattr(part, "depth", 0) for part in parts)
+    if depth > DEPTH_MAX:
+        raise BadSpec(f"combinations are nested {depth} deep; the most is {DEPTH_MAX}", code="spec.depth")
+    return depth
+
+
+def _spec(value: object) -> Spec:
+    from wakeful.logic.specs.text import to_spec  # it knows all kinds, these among them
+
+    return to_spec(value)

@@ -1,0 +1,192 @@
+"""Layer 1, pure. What does the text of an RFC 5545 recurrence rule say, part by part?"""
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+from wakeful.values.errors import BadSpec
+
+FREQUENCIES = ("YEARLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY", "MINUTELY", "SECONDLY")
+YEARLY, MONTHLY, WEEKLY, DAILY, HOURLY, MINUTELY, SECONDLY = range(7)
+DAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
+COUNT_MAX = 10_000  # the end of a counted rule is found by counting it out once: below a tenth of a second
+INTERVAL_MAX = 1_000_000_000  # 31 years of seconds; more names nothing more
+
+_EPOCH = datetime(1970, 1, 1)
+_TIME = re.compile(r"(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)(\d\d)(Z?))?")
+_DAY = re.compile(r"([+-]?\d{1,2})?(MO|TU|WE|TH|FR|SA|SU)")
+_ORDER = (
+    *("FREQ", "INTERVAL", "COUNT", "UNTIL", "WKST", "BYMONTH", "BYWEEKNO", "BYYEARDAY", "BYMONTHDAY"),
+    *("BYDAY", "BYHOUR", "BYMINUTE", "BYSECOND", "BYSETPOS"),
+)
+# name: lowest, highest, whether counting from the end (-1) is meant too
+_RANGES = {
+    "BYMONTH": (1, 12, False),
+    "BYWEEKNO": (1, 53, True),
+    "BYYEARDAY": (1, 366, True),
+    "BYMONTHDAY": (1, 31, True),
+    "BYHOUR": (0, 23, False),
+    "BYMINUTE": (0, 59, False),
+    "BYSECOND": (0, 59, False),
+    "BYSETPOS": (1, 366, True),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A DATE or DATE-TIME of RFC 5545: local seconds, or UTC ones when it ended in Z."""
+
+    seconds: int
+    utc: bool = False
+    date: bool = False
+
+    @property
+    def text(self) -> str:
+        when = _EPOCH + timedelta(seconds=self.seconds)
+        return f"{when.year:04}{when:%m%d}" if self.date else f"{when.year:04}{when:%m%dT%H%M%S}{'Z' * self.utc}"
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts of one RRULE, each list sorted and without repeats; an empty one was not given."""
+
+    freq: int
+    interval: int = 1
+    count: int | None = None
+    until: Moment | None = None
+    wkst: int = 0
+    bymonth: tuple[int, ...] = ()
+    byweekno: tuple[int, ...] = ()
+    byyearday: tuple[int, ...] = ()
+    bymonthday: tuple[int, ...] = ()
+    byday: tuple[tuple[int, int], ...] = ()
+    """(which of them, weekday); which is 0 for all of them."""
+    byhour: tuple[int, ...] = ()
+    byminute: tuple[int, ...] = ()
+    bysecond: tuple[int, ...] = ()
+    bysetpos: tuple[int, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The rule in one spelling: parts in RFC order, defaults left out."""
+        values = {
+            "FREQ": FREQUENCIES[self.freq],
+            "INTERVAL": str(self.interval) if self.interval != 1 else "",
+            "COUNT": str(self.count or ""),
+            "UNTIL": self.until.text if self.until else "",
+            "WKST": DAYS[self.wkst] if self.wkst else "",
+            "BYDAY": ",".join(f"{which or ''}{DAYS[day]}" for which, day in self.byday),
+        }
+        for name in _RANGES:
+            values[name] = ",".join(map(str, getattr(self, name.lower())))
+        return ";".join(f"{name}={values[name]}" for name in _ORDER if values[name])
+
+
+def parse_parts(text: str) -> Parts:
+    """The parts of `FREQ=…;…`; what can't be one is an error that names the part."""
+    given: dict[str, str] = {}
+    for piece in filter(None, text.strip().rstrip(";").split(";")):
+        name, equals, value = piece.strip().upper().partition("=")
+        if not equals or not value:
+            raise wrong(piece, "write each part as NAME=value")
+        if name not in _ORDER:
+            raise wrong(piece, f"{name} is not a part of a rule; those are {', '.join(_ORDER)}")
+        if name in given:
+            raise wrong(piece, f"{name} is given twice")
+        given[name] = value
+    if given.get("FREQ") not in FREQUENCIES:
+        said = f"FREQ={given['FREQ']}" if "FREQ" in given else text
+        raise wrong(said, f"FREQ is one of {', '.join(FREQUENCIES)} and can't be left out")
+    parts = Parts(
+        freq=FREQUENCIES.index(given["FREQ"]),
+        interval=_number(given, "INTERVAL", 1, INTERVAL_MAX) or 1,
+        count=_number(given, "COUNT", 1, COUNT_MAX),
+        until=parse_moment(given["UNTIL"], "UNTIL") if "UNTIL" in given else None,
+        wkst=_weekday(given["WKST"]) if "WKST" in given else 0,
+        byday=_days(given["BYDAY"]) if "BYDAY" in given else (),
+        **{name.lower(): _numbers(given[name], name) for name in _RANGES if name in given},
+    )
+    _check(parts, given)
+    return parts
+
+
+def parse_moment(text: str, what: str) -> Moment:
+    """A `19970902T090000`, with Z for UTC, or a date alone."""
+    match = _TIME.fullmatch(text.strip().upper())
+    try:
+        if match is None:
+            raise ValueError
+        year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
+        when = datetime(year, month, day, hour, minute, second)
+    except ValueError:
+        raise wrong(f"{what}={text}", "write the time like 19970902T090000, 19970902T090000Z or 19970902") from None
+    return Moment((when - _EPOCH) // timedelta(seconds=1), match[7] == "Z", match[4] is None)
+
+
+def wrong(where: str, why: str) -> BadSpec:
+    """The error for a part of a rule."""
+    return BadSpec(f"rrule {where!r}: {why}", code="spec.rrule")
+
+
+def _check(parts: Parts, given: dict[str, str]) -> None:
+    """Refuse what RFC 5545 forbids, as no two programs agree on what it would mean."""
+    freq = FREQUENCIES[parts.freq]
+    if parts.count is not None and parts.until is not None:
+        raise wrong("COUNT, UNTIL", "give one of them")
+    if parts.byweekno and parts.freq != YEARLY:
+        raise wrong(f"BYWEEKNO={given['BYWEEKNO']}", f"only FREQ=YEARLY has weeks of the year, not {freq}")
+    if parts.byyearday and parts.freq in (MONTHLY, WEEKLY, DAILY):
+        raise wrong(f"BYYEARDAY={given['BYYEARDAY']}", f"FREQ={freq} has no days of the year; use FREQ=YEARLY")
+    if parts.bymonthday and parts.freq == WEEKLY:
+        raise wrong(f"BYMONTHDAY={given['BYMONTHDAY']}", "FREQ=WEEKLY has no days of the month; use FREQ=MONTHLY")
+    if any(which for which, _ in parts.byday) and (parts.freq not in (YEARLY, MONTHLY) or parts.byweekno):
+        raise wrong(f"BYDAY={given['BYDAY']}", "a number before the day needs FREQ=MONTHLY, or YEARLY without BYWEEKNO")
+    if parts.bysetpos and not any(name.startswith("BY") and name != "BYSETPOS" for name in given):
+        raise wrong(f"BYSETPOS={given['BYSETPOS']}", "it picks from what another BY part names; add one")
+
+
+def _number(given: dict[str, str], name: str, low: int, high: int) -> int | None:
+    if name not in given:
+        return None
+    text = given[name]
+    if not (text.isascii() and text.isdigit() and len(text) < 12 and low <= int(text) <= high):
+        raise wrong(f"{name}={text}", f"give a whole number from {low} to {high}")
+    return int(text)
+
+
+def _numbers(text: str, name: str) -> tuple[int, ...]:
+    low, high, negative = _RANGES[name]
+    found = set()
+    for piece in text.split(","):
+        match = re.fullmatch(r"([+-]?)(\d{1,3})", piece.strip(), re.ASCII)
+        number = int(piece) if match else -high - 1
+        if not low <= (abs(number) if negative else number) <= high:
+            also = f", or -{high} to -{low} from the end" if negative else ""
+            leap = "; 60 is a leap second, which no clock here shows" if name == "BYSECOND" else ""
+            raise wrong(f"{name}={piece}", f"give whole numbers from {low} to {high}{also}{leap}")
+        found.add(number)
+    return tuple(sorted(found))
+
+
+def _days(text: str) -> tuple[tuple[int, int], ...]:
+    found = set()
+    for piece in text.split(","):
+        match = _DAY.fullmatch(piece.strip())
+        which = int(match[1] or 0) if match else 99
+        if match is None or abs(which) > 53 or (match[1] and which == 0):
+            raise wrong(f"BYDAY={piece}", f"give days of {', '.join(DAYS)}, with -53 to 53 before one if it is the nth")
+        found.add((which, DAYS.index(match[2])))
+    every = {day for which, day in found if which == 0}
+    return tuple(sorted(pair for pair in found if pair[0] == 0 or pair[1] not in every))
+
+
+def _weekday(text: str) -> int:
+    if text not in DAYS:
+        raise wrong(f"WKST={text}", f"give one of {', '.join(DAYS)}")
+    return DAYS.index(text)
+
+
+def is_run(numbers: tuple[int, ...]) -> bool:
+    """Whether the numbers follow one another without a hole, three of them or more."""
+    return len(numbers) > 2 and all(two - one == 1 for one, two in pairwise(numbers))

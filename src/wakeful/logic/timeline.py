@@ -1,0 +1,135 @@
+"""Layer 1, pure. Which instants does a schedule name, over all the versions it has had?"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from msgspec import Struct
+
+from wakeful.logic.specs.spec import Spec
+from wakeful.logic.specs.text import parse_spec
+
+
+class Version(Struct, frozen=True, array_like=True):
+    """One spec of a schedule and when it was in force: after `since`, up to and including `until`."""
+
+    number: int
+    asked: str  # the spec as it was given
+    spec: str  # as it is kept: anchored, zoned, seeded
+    since: int
+    until: int | None = None
+
+
+class Pause(Struct, frozen=True, array_like=True):
+    """When a schedule was paused: after `since`, before `until`."""
+
+    since: int
+    until: int | None
+    note: str = ""
+
+    def holds(self, at: int) -> bool:
+        return self.since < at and (self.until is None or at < self.until)
+
+
+@lru_cache(maxsize=8_192)
+def spec_of(text: str) -> Spec:
+    """The spec of a kept text; parsed once while it is in use."""
+    return parse_spec(text)
+
+
+class Timeline:
+    """The occurrences of a schedule: those of each version while it was in force, within its bounds."""
+
+    __slots__ = ("_end", "_extra", "_pauses", "_start", "_versions")
+
+    def __init__(
+        self,
+        versions: Sequence[Version],
+        *,
+        pauses: Sequence[Pause] = (),
+        start_at: int | None = None,
+        end_at: int | None = None,
+        extra: int | None = None,
+    ) -> None:
+        self._versions = versions
+        self._pauses = pauses
+        self._start = start_at  # inclusive
+        self._end = end_at  # exclusive
+        self._extra = extra  # an occurrence that the handler asked for with `Next`
+
+    def next_ms(self, after: int) -> int | None:
+        """The first occurrence strictly after."""
+        found = self._next(after)
+        if self._extra is not None and self._extra > after and (found is None or self._extra < found):
+            return self._extra
+        return found
+
+    def _next(self, after: int) -> int | None:
+        if self._start is not None:
+            after = max(after, self._start - 1)
+        for version in self._versions:
+            if version.until is not None and version.until <= after:
+                continue
+            found = spec_of(version.spec).next_ms(max(after, version.since))
+            if found is not None and (version.until is None or found <= version.until):
+                return found if self._end is None or found < self._end else None
+        return None
+
+    def previous_ms(self, before: int) -> int | None:
+        """The last occurrence strictly before."""
+        found = self._previous(before)
+        if self._extra is not None and self._extra < before and (found is None or self._extra > found):
+            return self._extra
+        return found
+
+    def _previous(self, before: int) -> int | None:
+        if self._end is not None:
+            before = min(before, self._end)
+        for version in reversed(self._versions):
+            if version.since >= before:
+                continue
+            limit = before if version.until is None else min(before, version.until + 1)
+            found = spec_of(version.spec).previous_ms(limit)
+            if found is not None and found > version.since:
+                return found if self._start is None or found >= self._start else None
+        return None
+
+    def next_event(self, after: int) -> int | None:
+        """The next occurrence, or the next one that the clocks jump over if that comes first: both need a verdict."""
+        found = self.next_ms(after)
+        for version in self._versions:
+            if "gap=skip" in version.spec and (version.until is None or version.until > after):
+                gaps = self._gaps(version, after, found if found is not None else after + _GAP_SEARCH_MS)
+                if gaps:
+                    return gaps[0]
+        return found
+
+    def gaps(self, after: int, to: int) -> list[int]:
+        """The occurrences in `after < t <= to` that the clocks jumped over."""
+        return [
+            at
+            for version in self._versions
+            if "gap=skip" in version.spec
+            for at in self._gaps(version, after, to)
+            if not self.is_paused(at)
+        ]
+
+    def _gaps(self, version: Version, after: int, to: int) -> list[int]:
+        """Of one version, in `after < t <= to`, within the bounds."""
+        first = max(after, version.since) + 1
+        last = to if version.until is None else min(to, version.until)
+        if self._start is not None:
+            first = max(first, self._start)
+        if self._end is not None:
+            last = min(last, self._end - 1)
+        return spec_of(version.spec).gaps_ms(first, last + 1) if first <= last else []
+
+    def is_paused(self, at: int) -> bool:
+        return any(pause.holds(at) for pause in self._pauses)
+
+    def pause_of(self, at: int) -> Pause | None:
+        """The pause that holds this instant."""
+        return next((pause for pause in self._pauses if pause.holds(at)), None)
+
+
+# A spec that never occurs again but still names a time in a gap is looked at this far ahead.
+_GAP_SEARCH_MS = 366 * 86_400_000

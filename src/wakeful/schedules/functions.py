@@ -1,0 +1,92 @@
+"""Layer 4. How does a plain function run on the whole deployment's clock, once per occurrence?
+
+Each is a reserved object, whose key is the function's name: what makes an object's schedule run exactly once
+makes the function's. There is no leader.
+"""
+
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from wakeful.logic.specs.spec import Spec
+from wakeful.schedules.declared import Declared
+from wakeful.schedules.handlers import run_parameter
+from wakeful.schedules.options import check_schedule_name, parse_options, parse_spec_options
+from wakeful.values.errors import BadHandler, BadOption
+from wakeful.values.ids import check_key
+from wakeful.values.runs import Run
+
+if TYPE_CHECKING:
+    from wakeful.runtime.context import Context
+
+CLASS = "wakeful.Function"
+Plain = Callable[..., Coroutine[Any, Any, Any]]
+
+
+class Functions:
+    """The functions that an app runs by the clock, and the class of the objects that stand for them."""
+
+    def __init__(self) -> None:
+        self._functions: dict[str, Plain] = {}
+        self._declared: dict[str, Declared] = {}
+        self.cls = _class_for(self)
+
+    def add(self, spec: Any, function: Any, **options: Any) -> Any:
+        """Run this function at the times of the spec; the function itself, unchanged."""
+        if not inspect.iscoroutinefunction(function) or function.__name__ == "<lambda>":
+            raise BadHandler(
+                f"{function!r} can't be scheduled on the app; give an `async def` function", code="handler.type"
+            )
+        wanted = [
+            parameter.name
+            for parameter in inspect.signature(function).parameters.values()
+            if parameter.default is parameter.empty
+            and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+            and parameter.name != run_parameter(function)
+        ]
+        if wanted:
+            raise BadHandler(
+                f"{function.__qualname__} takes {', '.join(wanted)}, but a function on the app's clock is given only its run",
+                code="handler.arguments",
+            )
+        key = check_key(CLASS, str(options.pop("name", function.__name__)))
+        name = check_schedule_name(key)
+        if key in self._functions:
+            raise BadOption(
+                f"{name!r} is on the app's clock already; give the second schedule name='…'", code="schedule.twice"
+            )
+        asked: Spec = parse_spec_options(spec, options)
+        self._declared[key] = {name: (asked, parse_options(asked, "run", (), {}, options))}
+        self._functions[key] = function
+        return function
+
+    def names(self) -> list[str]:
+        return sorted(self._functions)
+
+    def declared(self, key: str) -> Declared:
+        return self._declared.get(key, {})
+
+    async def call(self, key: str, run: Run) -> Any:
+        function = self._functions[key]
+        parameter = run_parameter(function)
+        return await (function() if parameter is None else function(**{parameter: run}))
+
+
+def _class_for(functions: Functions) -> type:
+    class Function:
+        """Stands for one function of the app; not for callers."""
+
+        def __init__(self, ctx: "Context") -> None:
+            self._ctx = ctx
+
+        __init__.__wakeful_own__ = True  # type: ignore[attr-defined]
+
+        async def run(self, run: Run) -> Any:
+            return await functions.call(self._ctx.key, run)
+
+        run.__wakeful_internal__ = True  # type: ignore[attr-defined]
+
+        async def start(self) -> None:
+            """Does nothing but wake the object, which makes it have its schedule."""
+
+    return Function

@@ -1,0 +1,141 @@
+"""Layer 4. What may be said about a schedule when it is made, and is it sense?"""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from wakeful.logic.plan import Policy, check_policy
+from wakeful.logic.retry import RetryPolicy
+from wakeful.logic.specs.combine import AnyOf, any_of
+from wakeful.logic.specs.cron import Cron, cron
+from wakeful.logic.specs.spec import Spec
+from wakeful.logic.specs.spread import spread
+from wakeful.logic.specs.text import to_spec
+from wakeful.schedules.records import Options
+from wakeful.values.codec import encode
+from wakeful.values.errors import BadName, BadOption
+from wakeful.values.times import duration_ms, from_datetime
+
+NAME_BYTES_MAX = 200  # with its prefix and a lane it must fit a timer's name in every store
+TAGS_MAX = 32
+PRIORITY_MAX = 1_000
+
+_OPTIONS = (
+    "zone", "gap", "fold", "jitter", "catch_up", "catch_up_window", "max_catch_up", "grace", "overlap", "parallel",
+    "retry", "start_at", "end_at", "max_runs", "tags", "metadata", "priority", "depends_on", "on_missed",
+)  # fmt: skip
+
+
+def parse_spec_options(value: object, options: dict[str, Any]) -> Spec:
+    """The spec that is asked for, with the options that belong to it; they are taken out of `options`."""
+    inherited = getattr(value, "options", None)  # of a fluent form: every.day.at("9am", tags=["x"])
+    if isinstance(inherited, dict):
+        for name, given in inherited.items():
+            options.setdefault(name, given)
+    spec = _on_the_clock(to_spec(value), options.pop("zone", None), options.pop("gap", None), options.pop("fold", None))
+    jitter = options.pop("jitter", None)
+    return spec if jitter is None else spread(spec, jitter)
+
+
+def _on_the_clock(spec: Spec, zone: str | None, gap: Any, fold: Any) -> Spec:
+    if zone is None and gap is None and fold is None:
+        return spec
+    if isinstance(spec, Cron):
+        if zone is not None and spec.zone not in (None, zone):
+            raise BadOption(f"zone={zone!r}: the spec is in {spec.zone} already", code="schedule.zone")
+        return cron(spec.expression, zone or spec.zone, gap or spec.gap, fold or spec.fold)
+    if isinstance(spec, AnyOf):
+        return any_of(*(_on_the_clock(part, zone, gap, fold) for part in spec.parts))
+    raise BadOption(
+        f"zone, gap and fold are for times of day; give them to the spec itself, not beside {spec.text}",
+        code="schedule.zone",
+    )
+
+
+def parse_options(
+    spec: Spec, handler: str, args: tuple[Any, ...], kwargs: dict[str, Any], given: dict[str, Any]
+) -> Options:
+    """Every option, checked; an unknown one is an error that lists those there are."""
+    options = dict(given)
+    unknown = sorted(set(options) - set(_OPTIONS))
+    if unknown:
+        raise BadOption(
+            f"unknown option {unknown[0]!r} of a schedule; there are {', '.join(_OPTIONS)}", code="schedule.option"
+        )
+    policy = check_policy(
+        Policy(
+            catch_up=options.get("catch_up", spec.catch_up),
+            window_ms=duration_ms(options.get("catch_up_window", "1d"), what="catch_up_window"),
+            runs_max=options.get("max_catch_up", 100),
+            grace_ms=duration_ms(options.get("grace", "60s"), what="grace"),
+            overlap=options.get("overlap", "skip"),
+            parallel=options.get("parallel", 1),
+        )
+    )
+    start_at, end_at = _instant(options, "start_at"), _instant(options, "end_at")
+    if start_at is not None and end_at is not None and end_at <= start_at:
+        raise BadOption("end_at is not after start_at, so it would never run", code="schedule.end_at")
+    metadata = options.get("metadata")
+    on_missed = options.get("on_missed")
+    return Options(
+        handler=handler,
+        args=encode((args, kwargs)) if args or kwargs else None,
+        policy=policy,
+        retry=_retry(options.get("retry")),
+        start_at=start_at,
+        end_at=end_at,
+        max_runs=_whole(options, "max_runs", 1, None),
+        tags=_names(options.get("tags", ()), "tags"),
+        metadata=None if metadata is None else encode(metadata),
+        priority=_whole(options, "priority", -PRIORITY_MAX, PRIORITY_MAX) or 0,
+        depends_on=_names(options.get("depends_on", ()), "depends_on"),
+        on_missed=on_missed,
+    )
+
+
+def check_schedule_name(name: object) -> str:
+    """A name that can be one, or `BadName` that says why not."""
+    if not isinstance(name, str) or not name:
+        raise BadName(f"schedule name {name!r} must be text and not empty", code="name.schedule")
+    if not name.isprintable() or len(name.encode(errors="replace")) > NAME_BYTES_MAX:
+        raise BadName(
+            f"schedule name {name[:40]!r}: at most {NAME_BYTES_MAX} bytes of printable text", code="name.schedule"
+        )
+    return name
+
+
+def _instant(options: dict[str, Any], name: str) -> int | None:
+    value = options.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, datetime):
+        raise BadOption(f"{name} must be an aware datetime, not {value!r}", code=f"schedule.{name}")
+    return from_datetime(value)
+
+
+def _whole(options: dict[str, Any], name: str, least: int, most: int | None) -> int | None:
+    value = options.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < least or (most is not None and value > most):
+        bounds = f"from {least}" if most is None else f"from {least} to {most}"
+        raise BadOption(f"{name} must be a whole number {bounds}, not {value!r}", code=f"schedule.{name}")
+    return value
+
+
+def _retry(value: object) -> RetryPolicy:
+    if value is None:
+        return RetryPolicy()
+    if isinstance(value, RetryPolicy):
+        return value
+    raise BadOption(f"retry must be a RetryPolicy(…), not {value!r}", code="schedule.retry")
+
+
+def _names(value: object, what: str) -> tuple[str, ...]:
+    """A list of names, each once, in order."""
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise BadOption(f"{what} must be a list of names, not {value!r}", code=f"schedule.{what}")
+    names = tuple(dict.fromkeys(check_schedule_name(getattr(one, "name", one)) for one in value))
+    if len(names) > TAGS_MAX:
+        raise BadOption(f"{what}: {len(names)} names, {TAGS_MAX} at most", code=f"schedule.{what}")
+    return names

@@ -1,0 +1,120 @@
+"""Layer 4. How does code outside an object work with its schedules?"""
+
+from datetime import datetime
+from typing import Any
+
+from wakeful.runtime.calls import Method, Router
+from wakeful.schedules.options import check_schedule_name, parse_spec_options
+from wakeful.schedules.schedule import Found, Names, Runs, Schedule, Times
+from wakeful.schedules.tenants import Sharded
+from wakeful.values.ids import ObjectId
+
+
+class ObjectSchedules:
+    """`Schedules` of another object: each operation is a turn of that object, wherever it lives."""
+
+    __slots__ = ("_router", "_target")
+
+    def __init__(self, router: Router, target: ObjectId) -> None:
+        self._router = router
+        self._target = target
+
+    async def add(self, spec: Any, handler: Any, *args: Any, name: str | None = None, **options: Any) -> Schedule:
+        asked = parse_spec_options(spec, options)
+        method = handler.name if isinstance(handler, Method) else getattr(handler, "__name__", handler)
+        return await self._send("add", asked.text, method, *args, name=name, **options)  # type: ignore[no-any-return]
+
+    async def get(self, name: str) -> Schedule:
+        return await self._send("get", name)  # type: ignore[no-any-return]
+
+    async def list(self, *, tag: str | None = None, state: str | None = None) -> Found:
+        return await self._send("list", tag=tag, state=state)  # type: ignore[no-any-return]
+
+    async def pause(
+        self, name: str | None = None, *, tag: str | None = None, note: str = "", until: datetime | None = None
+    ) -> int:
+        return await self._send("pause", name, tag=tag, note=note, until=until)  # type: ignore[no-any-return]
+
+    async def resume(self, name: str | None = None, *, tag: str | None = None) -> int:
+        return await self._send("resume", name, tag=tag)  # type: ignore[no-any-return]
+
+    async def trigger(self, name: str | None = None, *, tag: str | None = None) -> Names:
+        return await self._send("trigger", name, tag=tag)  # type: ignore[no-any-return]
+
+    async def cancel(self, name: str | None = None, *, tag: str | None = None) -> bool:
+        return await self._send("cancel", name, tag=tag)  # type: ignore[no-any-return]
+
+    async def reschedule(self, name: str, spec: Any, **options: Any) -> Schedule:
+        asked = parse_spec_options(spec, options)
+        return await self._send("reschedule", name, asked.text, **options)  # type: ignore[no-any-return]
+
+    async def backfill(self, name: str, start: datetime, end: datetime, *, dry_run: bool = False) -> Times:
+        return await self._send("backfill", name, start, end, dry_run=dry_run)  # type: ignore[no-any-return]
+
+    async def history(self, name: str, limit: int = 100) -> Runs:
+        return await self._send("history", name, limit)  # type: ignore[no-any-return]
+
+    async def next(self, name: str, n: int = 10) -> Times:
+        return await self._send("next", name, n)  # type: ignore[no-any-return]
+
+    async def _send(self, operation: str, /, *args: Any, **kwargs: Any) -> Any:
+        return await self._router.send(
+            self._target, f"schedules.{operation}", args, kwargs, deadline_ms=None, request_key=None
+        )
+
+
+class ShardedSchedules:
+    """One view over the schedules that a tenant has spread over several objects by name."""
+
+    __slots__ = ("_by_key", "_sharded")
+
+    def __init__(self, router: Router, cls: str, sharded: Sharded) -> None:
+        self._sharded = sharded
+        self._by_key = {key: ObjectSchedules(router, ObjectId(cls, key)) for key in sharded.keys}
+
+    def of(self, name: str) -> ObjectSchedules:
+        """The object that has, or would have, the schedule of this name."""
+        return self._by_key[self._sharded.key_for(check_schedule_name(name))]
+
+    async def add(self, spec: Any, handler: Any, *args: Any, name: str, **options: Any) -> Schedule:
+        return await self.of(name).add(spec, handler, *args, name=name, **options)
+
+    async def get(self, name: str) -> Schedule:
+        return await self.of(name).get(name)
+
+    async def list(self, *, tag: str | None = None, state: str | None = None) -> Found:
+        """Of all the objects, in the order of their names."""
+        found = [one for each in self._by_key.values() for one in await each.list(tag=tag, state=state)]
+        return sorted(found, key=lambda schedule: schedule.name)
+
+    async def pause(
+        self, name: str | None = None, *, tag: str | None = None, note: str = "", until: datetime | None = None
+    ) -> int:
+        return sum([await each.pause(name, tag=tag, note=note, until=until) for each in self._chosen(name)])
+
+    async def resume(self, name: str | None = None, *, tag: str | None = None) -> int:
+        return sum([await each.resume(name, tag=tag) for each in self._chosen(name)])
+
+    async def trigger(self, name: str | None = None, *, tag: str | None = None) -> Names:
+        return [id for each in self._chosen(name) for id in await each.trigger(name, tag=tag)]
+
+    async def cancel(self, name: str | None = None, *, tag: str | None = None) -> bool:
+        return any([await each.cancel(name, tag=tag) for each in self._chosen(name)])
+
+    async def reschedule(self, name: str, spec: Any, **options: Any) -> Schedule:
+        return await self.of(name).reschedule(name, spec, **options)
+
+    async def backfill(self, name: str, start: datetime, end: datetime, *, dry_run: bool = False) -> Times:
+        return await self.of(name).backfill(name, start, end, dry_run=dry_run)
+
+    async def history(self, name: str, limit: int = 100) -> Runs:
+        return await self.of(name).history(name, limit)
+
+    async def next(self, name: str, n: int = 10) -> Times:
+        return await self.of(name).next(name, n)
+
+    def _chosen(self, name: str | None) -> "Objects":
+        return list(self._by_key.values()) if name is None else [self.of(name)]
+
+
+Objects = list[ObjectSchedules]

@@ -1,0 +1,188 @@
+"""Layer 4. What is kept of a schedule beside its timer, and where?"""
+
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from wakeful.logic.plan import Due, Policy
+from wakeful.logic.retry import RetryPolicy
+from wakeful.logic.timeline import Pause, Timeline, Version
+from wakeful.runtime.turn import Turn
+from wakeful.schedules.counters import Counters
+from wakeful.values.commits import SYSTEM, Slot
+from wakeful.values.errors import Undecodable
+
+PREFIX = "schedule"  # of the timer that runs the occurrences one after the other
+LANE = "run"  # of timers that run occurrences beside it: triggered, backfilled, redriven, parallel ones
+META: Slot = (SYSTEM, "schedules")
+
+State = Literal["active", "done", "retired"]
+Kind = Literal["trigger", "backfill", "redrive", "parallel"]
+
+
+class Options(Struct, frozen=True, kw_only=True, array_like=True):
+    """Everything about a schedule that its user chose, but for the spec."""
+
+    handler: str
+    args: bytes | None = None  # encoded (args, kwargs)
+    policy: Policy = Policy()
+    retry: RetryPolicy = RetryPolicy()
+    start_at: int | None = None
+    end_at: int | None = None
+    max_runs: int | None = None
+    tags: tuple[str, ...] = ()
+    metadata: bytes | None = None
+    priority: int = 0
+    depends_on: tuple[str, ...] = ()
+    on_missed: str | None = None
+
+
+class Record(Struct, kw_only=True, array_like=True):
+    """A schedule as it stands.
+
+    Every occurrence up to and including `judged_to` has its verdict in the ledger, or waits in `pending` to run.
+    """
+
+    options: Options
+    versions: list[Version]
+    state: State = "active"
+    is_declared: bool = False
+    is_named: bool = True  # False: the name was made up, and it goes when it is done
+    judged_to: int
+    pending: list[Due] = []
+    pauses: list[Pause] = []
+    extra: int | None = None  # an occurrence that its handler asked for with `Next`
+    next_at: int | None = None  # what its timer is set for
+    lost: int = 0  # missed ones that no run has been told of yet
+    lost_first_at: int = 0
+    lanes: list[str] = []  # timers that run occurrences beside its own
+    waits_for: str | None = None  # the schedule that its first pending occurrence waits for
+    dependents: list[str] = []
+    succeeded_at: int = 0  # nominal time of the latest occurrence that ran well
+    counters: Counters = msgspec.field(default_factory=Counters)
+
+    @property
+    def version(self) -> Version:
+        return self.versions[-1]
+
+    @property
+    def timeline(self) -> Timeline:
+        options = self.options
+        return Timeline(
+            self.versions, pauses=self.pauses, start_at=options.start_at, end_at=options.end_at, extra=self.extra
+        )
+
+    def pause_at(self, now: int) -> Pause | None:
+        """The pause that holds it now."""
+        return next((p for p in self.pauses if p.since <= now and (p.until is None or now < p.until)), None)
+
+
+class Meta(Struct, kw_only=True, array_like=True):
+    """What an object keeps about all its schedules."""
+
+    count: int = 0
+    declared: bytes = b""  # fingerprint of the class's declarations that were last reconciled
+    names: list[str] = []  # of the declared ones
+    gone: Counters = msgspec.field(default_factory=Counters)  # of schedules that are no more
+
+
+class Lane(Struct, array_like=True):
+    """The payload of a timer that runs occurrences beside the schedule's own."""
+
+    kind: Kind
+    due: Due
+    index: int = 0  # of a backfill: how many are behind it
+    total: int = 1
+
+
+_encoder = msgspec.msgpack.Encoder()
+_records = msgspec.msgpack.Decoder(Record)
+_metas = msgspec.msgpack.Decoder(Meta)
+_lanes = msgspec.msgpack.Decoder(Lane)
+_lists = msgspec.msgpack.Decoder(list[int])
+
+
+def slot_of(name: str) -> Slot:
+    """Where the record of that schedule is."""
+    return (SYSTEM, f"{PREFIX}:{name}")
+
+
+def timer_name(name: str) -> str:
+    return f"{PREFIX}:{name}"
+
+
+def lane_name(name: str, lane: str) -> str:
+    return f"{LANE}:{name}@{lane}"
+
+
+def schedule_of(timer: str) -> tuple[str, str]:
+    """The schedule that a timer belongs to, and the lane ("" for its own timer)."""
+    prefix, _, rest = timer.partition(":")
+    if prefix == PREFIX:
+        return rest, ""
+    name, _, lane = rest.rpartition("@")
+    return name, lane
+
+
+def decode_record(data: bytes, what: str) -> Record:
+    try:
+        return _records.decode(data)
+    except msgspec.DecodeError as error:
+        raise Undecodable(f"{what}: the stored schedule is damaged: {error}", code="schedule.damaged") from None
+
+
+def decode_meta(data: bytes | None) -> Meta:
+    return Meta() if data is None else _metas.decode(data)
+
+
+def decode_lane(data: bytes | None) -> Lane:
+    if data is None:
+        raise Undecodable("a schedule's run has no payload", code="schedule.damaged")
+    return _lanes.decode(data)
+
+
+def encode_struct(value: Struct) -> bytes:
+    return _encoder.encode(value)
+
+
+class Book:
+    """The schedules of one object, read and written through one turn."""
+
+    __slots__ = ("_turn",)
+
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+
+    async def get(self, name: str) -> Record | None:
+        """A copy of the record: changing it changes nothing until `put`."""
+        data = await self._read(slot_of(name))
+        return None if data is None else decode_record(data, f"{self._turn.activation.id} {name}")
+
+    def put(self, name: str, record: Record) -> None:
+        self._turn.writes[slot_of(name)] = _encoder.encode(record)
+
+    def drop(self, name: str) -> None:
+        self._turn.writes[slot_of(name)] = None
+
+    async def meta(self) -> Meta:
+        return decode_meta(await self._read(META))
+
+    def put_meta(self, meta: Meta) -> None:
+        self._turn.writes[META] = _encoder.encode(meta)
+
+    async def times(self, name: str, lane: str) -> list[int]:
+        """The occurrences of a backfill."""
+        data = await self._read((SYSTEM, lane_name(name, lane)))
+        return [] if data is None else _lists.decode(data)
+
+    def put_times(self, name: str, lane: str, times: list[int]) -> None:
+        self._turn.writes[SYSTEM, lane_name(name, lane)] = _encoder.encode(times)
+
+    def drop_times(self, name: str, lane: str) -> None:
+        self._turn.writes[SYSTEM, lane_name(name, lane)] = None
+
+    async def _read(self, slot: Slot) -> bytes | None:
+        if slot in self._turn.writes:
+            return self._turn.writes[slot]
+        return await self._turn.activation.rows.read(slot)

@@ -1,0 +1,287 @@
+"""Layer 4. What happens when a schedule's timer is due: which occurrence runs, and what follows it?
+
+Two kinds of timers. `schedule:NAME` walks along the occurrences one after the other. `run:NAME@LANE` runs
+occurrences beside it: triggered, backfilled and redriven ones, and all of them when `parallel` is more than one.
+"""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec.structs import replace
+
+from wakeful.logic.plan import MISSED, Due, Left
+from wakeful.runtime.timer_runs import Again, Failed, Park
+from wakeful.runtime.turn import Turn
+from wakeful.schedules.declared import Declarations
+from wakeful.schedules.handlers import invoke
+from wakeful.schedules.next import Missed, Next
+from wakeful.schedules.records import (
+    LANE,
+    PREFIX,
+    Book,
+    Lane,
+    Record,
+    decode_lane,
+    encode_struct,
+    lane_name,
+    schedule_of,
+)
+from wakeful.schedules.steps import (
+    aim,
+    count,
+    end_if_done,
+    end_lane,
+    entries_of,
+    forget,
+    judge,
+    occurrence_of,
+    retire,
+    settle,
+    start_lane,
+    told,
+)
+from wakeful.values.codec import decode
+from wakeful.values.runs import Entry
+from wakeful.values.timers import Timer
+from wakeful.values.times import to_datetime
+
+if TYPE_CHECKING:
+    from wakeful.runtime.activation import Activation
+    from wakeful.runtime.registry import ObjectClass
+
+
+class Decided(NamedTuple):
+    """What a turn had decided before its handler ran, to be written all the same when that fails."""
+
+    turn: Turn
+    record: Record
+    entries: list[Entry]
+
+
+class ScheduleRuns:
+    """The owner of the timers named `schedule:…`, or, with that prefix, of those named `run:…`."""
+
+    def __init__(self, declarations: Declarations, deadline_ms: int, *, prefix: str = PREFIX) -> None:
+        self.prefix = prefix
+        self.deadline_ms = deadline_ms
+        self._declarations = declarations
+
+    # what the node asks of a timer's owner
+
+    async def fire(self, activation: "Activation", turn: Turn, timer: Timer) -> bool:
+        name, lane = schedule_of(timer.name)
+        book = Book(turn)
+        record = await book.get(name)
+        if record is None:
+            return False  # cancelled: a redriven run that came too late
+        if self._declarations.is_orphan(activation, name, record):
+            retire(book, turn, name, record, turn.fired_at)
+            return False
+        if self.prefix == LANE:
+            return await self._fire_lane(turn, book, name, lane, record, timer)
+        left = judge(record, timer, turn.fired_at)
+        entries = _entries(turn, name, left)
+        turn.entries = entries
+        missed = [stretch for stretch in left if stretch.verdict in MISSED]
+        if record.options.policy.parallel > 1:
+            await self._fan_out(turn, book, name, record)
+        walks = bool(record.pending) and record.options.policy.parallel == 1
+        if not walks or not await self._is_met(book, record):
+            aim(turn, name, record, turn.fired_at)
+            book.put(name, record)
+            await self._tell_missed(turn, record, missed)
+            return False
+        due = told(record)
+        book.put(name, record)  # what was decided, for the handler's own look and for a durable point in it
+        turn.note = Decided(turn, record, entries)
+        turn.occurrence = occurrence_of(activation.id, name, due)
+        await self._tell_missed(turn, record, missed)
+        answer = await _call(activation, record, turn)
+        changed = await book.get(name)
+        if changed is not None:  # else the handler cancelled it
+            self._ran(turn, changed, due)
+            changed.pending = changed.pending[1:]
+            _move_by(changed, answer, activation.node.clock.now())
+            await self._go_on(turn, book, name, changed)
+        return True
+
+    async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> Again | Park | None:
+        name, lane = schedule_of(failure.timer.name)
+        book = Book(turn)
+        decided = failure.note if isinstance(failure.note, Decided) else None
+        if decided is not None and not decided.turn.commits and await book.get(name) is not None:
+            book.put(name, decided.record)  # nothing of the failed turn is on disk, so its decisions are written here
+            turn.entries = decided.entries
+        record = await book.get(name)
+        if record is None:
+            return None
+        if decided is None and self.prefix == PREFIX:
+            turn.entries = _entries(turn, name, judge(record, failure.timer, failure.now))
+            book.put(name, record)
+            if not record.pending:
+                await self._go_on(turn, book, name, record)
+                return None
+        delay = None
+        if failure.error is not None:
+            delay = record.options.retry.delay_ms(failure.timer.attempt + 1, failure.error, failure.roll)
+        if delay is not None:
+            record.counters.retries += 1
+            book.put(name, record)
+            return Again(failure.timer.moved(due_at=failure.now + delay, attempt=failure.timer.attempt + 1))
+        record.counters.failures += 1
+        if self.prefix == LANE:
+            return await self._give_up_lane(turn, book, name, lane, record, failure)
+        due, record.pending = told(record), record.pending[1:]
+        turn.occurrence = occurrence_of(activation.id, name, due)
+        await self._go_on(turn, book, name, record)
+        return Park(_to_redrive(failure.timer, name, f"p{failure.timer.seq:x}", due))
+
+    def wants_wake(self, known: "ObjectClass") -> bool:
+        return self.prefix == PREFIX and self._declarations.are_in(known)
+
+    async def wake(self, activation: "Activation", turn: Turn) -> None:
+        await self._declarations.reconcile(activation, turn)
+
+    # lanes
+
+    async def _fire_lane(self, turn: Turn, book: Book, name: str, lane: str, record: Record, timer: Timer) -> bool:
+        payload = decode_lane(timer.payload)
+        activation = turn.activation
+        turn.occurrence = occurrence_of(activation.id, name, payload.due, _salt(payload, lane))
+        answer = await _call(activation, record, turn)
+        changed = await book.get(name)
+        if changed is not None:
+            self._ran(turn, changed, payload.due)
+            if payload.kind == "parallel":
+                _move_by(changed, answer, activation.node.clock.now())
+            await self._next_in_lane(turn, book, name, lane, changed, payload)
+            await self._go_on(turn, book, name, changed, is_beside=payload.kind != "parallel")
+        return True
+
+    async def _give_up_lane(
+        self, turn: Turn, book: Book, name: str, lane: str, record: Record, failure: Failed
+    ) -> Park:
+        payload = decode_lane(failure.timer.payload)
+        turn.occurrence = occurrence_of(failure.timer.id, name, payload.due, _salt(payload, lane))
+        await self._next_in_lane(turn, book, name, lane, record, payload)
+        await self._go_on(turn, book, name, record, is_beside=payload.kind != "parallel")
+        return Park(_to_redrive(failure.timer, name, f"{lane}.{payload.index}", payload.due))
+
+    async def _next_in_lane(self, turn: Turn, book: Book, name: str, lane: str, record: Record, payload: Lane) -> None:
+        """The next occurrence of a backfill, or the end of the lane."""
+        if payload.index + 1 < payload.total and lane in record.lanes:
+            times = await book.times(name, lane)
+            due = Due(times[payload.index + 1], is_backfill=True)
+            following = Lane(payload.kind, due, payload.index + 1, payload.total)
+            start_lane(turn, name, record, lane, following, turn.activation.node.clock.now())
+            return
+        end_lane(record, lane)
+        if payload.total > 1:
+            book.drop_times(name, lane)
+
+    async def _fan_out(self, turn: Turn, book: Book, name: str, record: Record) -> None:
+        """Give pending occurrences to free lanes; those that find none wait, or are dropped by the overlap policy."""
+        now = turn.activation.node.clock.now()
+        policy = record.options.policy
+        while record.pending and len(_parallel(record)) < policy.parallel and await self._is_met(book, record):
+            due = told(record)
+            record.pending = record.pending[1:]
+            record.lost = record.lost_first_at = 0
+            start_lane(turn, name, record, f"n{due.nominal_at:x}", Lane("parallel", due), now)
+        if record.waits_for is None:
+            spare = {"skip": 0, "queue_one": 1, "queue_all": len(record.pending)}[policy.overlap]
+            on_time = [due for due in record.pending if not due.missed]  # missed ones wait for their turn
+            dropped = on_time[spare:]
+            left = [Left("overlap", due.nominal_at, due.nominal_at) for due in dropped]
+            count(record, left)
+            turn.entries = [*turn.entries, *_entries(turn, name, left)]
+            record.pending = [due for due in record.pending if due not in dropped]
+
+    # what follows a run
+
+    def _ran(self, turn: Turn, record: Record, due: Due) -> None:
+        lateness_ms = 0 if due.is_backfill else turn.fired_at - due.nominal_at
+        record.counters.ran(turn.fired_at, turn.activation.node.clock.now(), lateness_ms)
+        record.succeeded_at = max(record.succeeded_at, due.nominal_at)
+        record.waits_for = None
+
+    async def _go_on(self, turn: Turn, book: Book, name: str, record: Record, *, is_beside: bool = False) -> None:
+        """An occurrence is over, well or not: aim at the next, and let those go that waited for this one."""
+        now = turn.activation.node.clock.now()
+        if is_beside:  # triggered, backfilled or redriven: the schedule's own timer is not concerned
+            end_if_done(record)
+        else:
+            if record.options.policy.parallel > 1:
+                await self._fan_out(turn, book, name, record)
+            else:
+                turn.entries = [*turn.entries, *_entries(turn, name, settle(record, now))]
+            aim(turn, name, record, now)
+        if record.state == "done" and not record.is_named:
+            await forget(book, turn, name, record)
+        else:
+            book.put(name, record)
+        for other in record.dependents:
+            waiting = await book.get(other)
+            if waiting is not None and waiting.waits_for == name:
+                waiting.waits_for = None
+                aim(turn, other, waiting, now)
+                book.put(other, waiting)
+
+    async def _is_met(self, book: Book, record: Record) -> bool:
+        """The schedules that it depends on have run for the same or an earlier occurrence; else it waits for one."""
+        nominal_at = record.pending[0].nominal_at
+        record.waits_for = None
+        for name in record.options.depends_on:
+            other = await book.get(name)
+            if other is None:
+                continue
+            owed_at = other.timeline.previous_ms(nominal_at + 1)
+            if owed_at is not None and other.succeeded_at < owed_at:
+                record.waits_for = name
+                return False
+        return True
+
+    async def _tell_missed(self, turn: Turn, record: Record, missed: list[Left]) -> None:
+        if record.options.on_missed is None or not missed:
+            return
+        about = Missed(
+            count=sum(stretch.count for stretch in missed),
+            first_at=to_datetime(missed[0].first_at),
+            last_at=to_datetime(missed[-1].last_at),
+        )
+        await getattr(turn.activation.instance, record.options.on_missed)(about)
+
+
+def _entries(turn: Turn, name: str, left: list[Left]) -> list[Entry]:
+    node = turn.activation.node
+    return entries_of(turn.activation.id, name, left, now=node.clock.now(), node=node.name)
+
+
+async def _call(activation: "Activation", record: Record, turn: Turn) -> Any:
+    options = record.options
+    args, kwargs = decode(options.args) if options.args is not None else ((), {})
+    return await invoke(activation.instance, options.handler, tuple(args), kwargs, turn.run)
+
+
+def _move_by(record: Record, answer: Any, now: int) -> None:
+    """Take a handler's `Next` as the time of the next occurrence; the spec goes on after it."""
+    if not isinstance(answer, Next):
+        return
+    at = max(answer.at_ms(now), record.judged_to + 1)
+    record.extra = at
+    record.judged_to = at - 1
+
+
+def _parallel(record: Record) -> list[str]:
+    return [lane for lane in record.lanes if lane.startswith("n")]
+
+
+def _salt(payload: Lane, lane: str) -> str:
+    """What makes the run id of a lane's occurrence its own: a triggered or backfilled run is not the regular one."""
+    return "" if payload.kind in ("parallel", "redrive") else lane
+
+
+def _to_redrive(timer: Timer, name: str, lane: str, due: Due) -> Timer:
+    """The failed occurrence as a timer of its own: redriving it leaves the schedule's next occurrence alone."""
+    return replace(
+        timer, name=lane_name(name, lane), nominal_at=due.nominal_at, payload=encode_struct(Lane("redrive", due))
+    )

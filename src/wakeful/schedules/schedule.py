@@ -1,0 +1,92 @@
+"""Layer 4. A schedule as people see it."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from wakeful.logic.specs.spec import Spec
+from wakeful.logic.timeline import spec_of
+from wakeful.schedules.counters import Counters
+from wakeful.schedules.records import Record
+from wakeful.values.codec import decode
+from wakeful.values.runs import Run
+from wakeful.values.times import to_datetime
+
+Standing = Literal["active", "paused", "waiting", "done", "retired"]
+
+
+@dataclass(frozen=True, slots=True)
+class SpecVersion:
+    """One spec that a schedule had, and from when to when it was in force."""
+
+    number: int
+    text: str
+    since: datetime
+    until: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """What a schedule was at the moment of asking; it does not change when the schedule does."""
+
+    name: str
+    handler: str
+    text: str  # the spec, as `str(spec)` has it
+    state: Standing
+    next_at: datetime | None
+    tags: tuple[str, ...]
+    metadata: Any
+    versions: tuple[SpecVersion, ...]
+    is_declared: bool
+    depends_on: tuple[str, ...]
+    waits_for: str | None  # the schedule whose run its due occurrence waits for
+    note: str  # of the pause
+    paused_until: datetime | None
+    catch_up: str
+    counters: Counters
+
+    @property
+    def spec(self) -> Spec:
+        return spec_of(self.text)
+
+    @property
+    def version(self) -> int:
+        return self.versions[-1].number
+
+    @classmethod
+    def of(cls, name: str, record: Record, now: int) -> "Schedule":
+        """The record, for people."""
+        pause = record.pause_at(now)
+        state: Standing = record.state
+        if record.state == "active" and pause is not None:
+            state = "paused"
+        elif record.waits_for is not None:
+            state = "waiting"
+        options = record.options
+        return cls(
+            name=name,
+            handler=options.handler,
+            text=record.version.spec,
+            state=state,
+            next_at=None if record.next_at is None else to_datetime(record.next_at),
+            tags=options.tags,
+            metadata=None if options.metadata is None else decode(options.metadata),
+            versions=tuple(
+                SpecVersion(v.number, v.spec, to_datetime(v.since), None if v.until is None else to_datetime(v.until))
+                for v in record.versions
+            ),
+            is_declared=record.is_declared,
+            depends_on=options.depends_on,
+            waits_for=record.waits_for,
+            note=pause.note if pause is not None else "",
+            paused_until=to_datetime(pause.until) if pause is not None and pause.until is not None else None,
+            catch_up=options.policy.catch_up,
+            counters=record.counters,
+        )
+
+
+# Answers, named here because a class with a method `list` can't say `list[…]` in its signatures.
+Found = list[Schedule]
+Runs = list[Run]
+Times = list[datetime]
+Names = list[str]

@@ -1,0 +1,399 @@
+"""Layer 4. What can code in an object do with its schedules?"""
+
+import inspect
+from collections.abc import Awaitable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from wakeful.logic.plan import Due
+from wakeful.logic.specs.fluent import Every
+from wakeful.logic.specs.instants import At
+from wakeful.logic.specs.spec import Spec
+from wakeful.logic.timeline import Pause, Timeline, Version
+from wakeful.runtime.storage import scan
+from wakeful.runtime.turn import Turn, running_turn
+from wakeful.schedules.declared import check_dependencies
+from wakeful.schedules.feature import feature_of
+from wakeful.schedules.handlers import handler_name
+from wakeful.schedules.options import check_schedule_name, parse_options, parse_spec_options
+from wakeful.schedules.records import PREFIX, Book, Lane, Options, Record, decode_record, timer_name
+from wakeful.schedules.schedule import Found, Names, Runs, Schedule, Times
+from wakeful.schedules.steps import aim, clear, entries_of, forget, give_up, occurrence_of, start_lane
+from wakeful.schedules.tenants import Claim, claim
+from wakeful.store.protocol import Query
+from wakeful.values.commits import SYSTEM
+from wakeful.values.errors import BadOption, Conflict, LimitExceeded, UnknownSchedule
+from wakeful.values.runs import Run
+from wakeful.values.times import Duration, from_datetime, to_datetime
+
+if TYPE_CHECKING:
+    from wakeful.runtime.context import Context
+
+BACKFILL_MAX = 10_000  # runs of one backfill; more is a migration, and should be one
+NEXT_MAX = 10_000
+
+
+class Schedules:
+    """The schedules of one object: `self.schedules` in a `DurableObject`, or `Schedules(ctx)` in a class of your own."""
+
+    __slots__ = ("_activation",)
+
+    def __init__(self, ctx: "Context") -> None:
+        self._activation = ctx._activation
+
+    @property
+    def every(self) -> Every[Awaitable[Schedule]]:
+        """`schedules.every.monday.at("9am")(self.report)`: the fluent form, which adds to this object."""
+        return Every(self.add)
+
+    async def add(
+        self,
+        spec: Any,
+        handler: Any,
+        *args: Any,
+        name: str | None = None,
+        kwargs: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> Schedule:
+        """Have a method of the object run at the times of the spec, with these arguments.
+
+        The spec is a datetime, a timedelta or number of seconds from now, cron text, a phrase, or a spec. A name that
+        exists with the same spec keeps its next occurrence and takes the options; with another spec it gets a new version.
+        """
+        turn = self._writing_turn()
+        asked = parse_spec_options(spec, options)
+        method = handler_name(self._activation, handler)
+        parsed = parse_options(asked, method, args, kwargs or {}, options)
+        if parsed.on_missed is not None:
+            parsed = replace(parsed, on_missed=handler_name(self._activation, parsed.on_missed, what="on_missed"))
+        is_named = name is not None
+        if name is None:
+            name = f"{method}-{self._activation.node.next_seq(self._activation.shard):x}"
+        record = await upsert(turn, check_schedule_name(name), asked, parsed, is_declared=False, is_named=is_named)
+        return self._seen(name, record)
+
+    async def get(self, name: str) -> Schedule:
+        """One schedule as it stands; `UnknownSchedule` when there is none of that name."""
+        return self._seen(name, await self._record(self._turn(), name))
+
+    async def list(self, *, tag: str | None = None, state: str | None = None) -> Found:
+        """All schedules in the order of their names, or those with a tag or in a state."""
+        found = [self._seen(name, record) for name, record in (await self._records()).items()]
+        return [one for one in found if tag in (None, *one.tags) and state in (None, one.state)]
+
+    async def pause(
+        self, name: str | None = None, *, tag: str | None = None, note: str = "", until: datetime | None = None
+    ) -> int:
+        """No occurrence runs, with the verdict `paused`, until `resume` or the end time; how many schedules that holds."""
+        turn = self._writing_turn()
+        end = None if until is None else from_datetime(until)
+        now = self._now()
+        if end is not None and end <= now:
+            raise BadOption(f"until={until} is not after now", code="schedule.until")
+        if not isinstance(note, str) or len(note) > 1_000:
+            raise BadOption("note must be text of at most 1000 characters", code="schedule.note")
+        records = await self._chosen(turn, name, tag)
+        for one, record in records.items():
+            record.pauses = [*_ended(record.pauses, now), Pause(now, end, note)]
+            Book(turn).put(one, record)
+        return len(records)
+
+    async def resume(self, name: str | None = None, *, tag: str | None = None) -> int:
+        """Occurrences run again from now on; how many schedules were paused."""
+        turn = self._writing_turn()
+        now = self._now()
+        count = 0
+        for one, record in (await self._chosen(turn, name, tag)).items():
+            if record.pause_at(now) is not None:
+                record.pauses = _ended(record.pauses, now)
+                Book(turn).put(one, record)
+                count += 1
+        return count
+
+    async def trigger(self, name: str | None = None, *, tag: str | None = None) -> Names:
+        """Run it now, beside its own times and whether paused or not; the ids of the runs to come."""
+        turn = self._writing_turn()
+        now = self._now()
+        ids = []
+        for one, record in (await self._chosen(turn, name, tag)).items():
+            lane = f"t{self._activation.node.next_seq(self._activation.shard):x}"
+            due = Due(now)
+            start_lane(turn, one, record, lane, Lane("trigger", due), now)
+            Book(turn).put(one, record)
+            ids.append(occurrence_of(self._activation.id, one, due, lane).run_id)
+        return ids
+
+    async def cancel(self, name: str | None = None, *, tag: str | None = None) -> bool:
+        """It never runs again; False when there is none of that name. Its runs stay in the ledger."""
+        turn = self._writing_turn()
+        book = Book(turn)
+        if name is not None and tag is None and await book.get(check_schedule_name(name)) is None:
+            return False
+        records = await self._chosen(turn, name, tag)
+        for one, record in records.items():
+            waiting = [other for other in record.dependents if other not in records]
+            if waiting:
+                raise Conflict(
+                    f"{self._activation.id}: schedule {waiting[0]!r} depends on {one!r}; cancel that one first",
+                    code="schedule.depends_on",
+                )
+        now = self._now()
+        for one, record in records.items():
+            left = give_up(record, now)
+            node = self._activation.node.name
+            turn.entries = [*turn.entries, *entries_of(self._activation.id, one, left, now=now, node=node)]
+            clear(turn, one, record)
+            for other in record.options.depends_on:
+                await _forget_dependent(book, other, one)
+            await forget(book, turn, one, record)
+        return bool(records)
+
+    async def reschedule(self, name: str, spec: Any, **options: Any) -> Schedule:
+        """Give it another spec, as a new version; everything else stays, but for options named here."""
+        turn = self._writing_turn()
+        record = await self._record(turn, name)
+        asked = parse_spec_options(spec, options)
+        kept = record.options
+        if options:
+            parsed = parse_options(asked, kept.handler, (), {}, options)
+            kept = replace(kept, **_given(parsed, options))
+        record = await upsert(turn, name, asked, kept, is_declared=record.is_declared, is_named=record.is_named)
+        return self._seen(name, record)
+
+    async def backfill(self, name: str, start: datetime, end: datetime, *, dry_run: bool = False) -> Times:
+        """Run the occurrences from `start` to before `end` again or for the first time, under the versions in force then.
+
+        The first version stands for the time before the schedule was made. `dry_run` only lists them.
+        """
+        turn = self._turn() if dry_run else self._writing_turn()
+        record = await self._record(turn, name)
+        first, last = from_datetime(start), from_datetime(end)
+        if last <= first:
+            raise BadOption("backfill: end is not after start", code="schedule.backfill")
+        times = backfill_times(name, record, first, last)
+        if not dry_run and times:
+            now = self._now()
+            book = Book(turn)
+            lanes = min(record.options.policy.parallel, len(times))
+            for index in range(lanes):
+                part = times[index::lanes]
+                lane = f"b{self._activation.node.next_seq(self._activation.shard):x}"
+                if len(part) > 1:
+                    book.put_times(name, lane, part)
+                due = Due(part[0], is_backfill=True)
+                start_lane(turn, name, record, lane, Lane("backfill", due, 0, len(part)), now)
+            book.put(name, record)
+        return [to_datetime(at) for at in times]
+
+    async def history(self, name: str, limit: int = 100) -> Runs:
+        """The latest verdicts, newest first; also of a schedule that is gone."""
+        self._turn()
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+            raise BadOption(f"limit must be a whole number from 1, not {limit!r}", code="schedule.limit")
+        await self._activation.settled()
+        node, id = self._activation.node, self._activation.id
+        query = Query(cls=id.cls, key=id.key, name=timer_name(check_schedule_name(name)), limit=limit)
+        return [Run.of(entry) for _, entry in await node.reading(node.store.find_entries(query))]
+
+    async def next(self, name: str, n: int = 10) -> Times:
+        """The next n times that it runs, as far as can be said now."""
+        record = await self._record(self._turn(), name)
+        return next_times(record, self._now(), n)
+
+    async def claim(self, name: str, window: Duration) -> Claim:
+        """True for the first object that asks for the name, until the window is over: once across all objects."""
+        return await claim(self._writing_turn(), name, window)
+
+    # below the public methods
+
+    def _turn(self) -> Turn:
+        return running_turn(self._activation, "schedules")
+
+    def _writing_turn(self) -> Turn:
+        turn = self._turn()
+        turn.check_writable()
+        return turn
+
+    def _now(self) -> int:
+        return self._activation.node.clock.now()
+
+    def _seen(self, name: str, record: Record) -> Schedule:
+        return Schedule.of(name, record, self._now())
+
+    async def _record(self, turn: Turn, name: str) -> Record:
+        record = await Book(turn).get(check_schedule_name(name))
+        if record is None:
+            names = list(await self._records())
+            near = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+            raise UnknownSchedule(f"{self._activation.id} has no schedule {name!r}; it has {near or 'none'}")
+        return record
+
+    async def _chosen(self, turn: Turn, name: str | None, tag: str | None) -> dict[str, Record]:
+        """The one of that name, or all with that tag."""
+        if (name is None) == (tag is None):
+            raise BadOption("say which: a name, or tag='…'", code="schedule.which")
+        if name is not None:
+            return {name: await self._record(turn, name)}
+        return {one: record for one, record in (await self._records()).items() if tag in record.options.tags}
+
+    async def _records(self) -> dict[str, Record]:
+        """All of them, as the turn sees them."""
+        found = await scan(self._activation, self._turn(), SYSTEM, f"{PREFIX}:", f"{PREFIX};")
+        return {key.partition(":")[2]: decode_record(data, key) for key, data in found.items()}
+
+
+async def upsert(turn: Turn, name: str, asked: Spec, options: Options, *, is_declared: bool, is_named: bool) -> Record:
+    """Make the schedule of that name be this; what is the same already stays as it is, its next occurrence above all."""
+    book = Book(turn)
+    activation = turn.activation
+    now = activation.node.clock.now()
+    record = await book.get(name)
+    before = record.options.depends_on if record is not None else ()
+    if options.depends_on != before:
+        await _depend(book, activation.id, name, options.depends_on, before)
+        if record is not None:
+            record = await book.get(name)
+    if record is None:
+        meta = await book.meta()
+        if meta.count >= activation.node.limits.schedules_per_object:
+            raise LimitExceeded(
+                f"{activation.id} has {meta.count} schedules, its limit; spread them over several objects with sharded(…)",
+                code="limit.schedules",
+            )
+        await feature_of(activation.node).admit(turn, meta.count + 1)
+        meta = await book.meta()
+        meta.count += 1
+        book.put_meta(meta)
+        record = Record(options=options, versions=[], is_declared=is_declared, is_named=is_named, judged_to=now)
+    is_same = bool(record.versions) and record.version.asked == asked.text and record.version.until is None
+    is_moved = not is_same or _bounds(record.options) != _bounds(options)
+    if record.options == options and is_same and record.is_declared == is_declared:
+        return record
+    record.options, record.is_declared = options, is_declared
+    if not is_same:
+        _add_version(record, asked, turn, name, now)
+        record.state, record.extra = "active", None
+    if is_moved and not record.pending:
+        aim(turn, name, record, now)
+    book.put(name, record)
+    return record
+
+
+def _add_version(record: Record, asked: Spec, turn: Turn, name: str, now: int) -> None:
+    id = turn.activation.id
+    zone = feature_of(turn.activation.node).default_zone
+    spec = asked.bound(added_at=now, seed=f"{id.cls}/{id.key}/{name}", zone=zone)
+    since = now
+    if isinstance(spec, At):  # one that is past already is still owed, once
+        since = min(now, spec.at_ms - 1)
+        record.judged_to = min(record.judged_to, since) if not record.versions else record.judged_to
+    number = record.version.number + 1 if record.versions else 1
+    if record.versions and record.version.until is None:
+        record.versions = [*record.versions[:-1], replace(record.version, until=now)]
+    elif record.versions:
+        record.judged_to = max(record.judged_to, now)  # it was retired: nothing is owed for that time
+    record.versions = [*record.versions, Version(number, asked.text, spec.text, since)]
+
+
+def _bounds(options: Options) -> tuple[object, ...]:
+    """The options that move the next occurrence."""
+    return options.start_at, options.end_at, options.max_runs, options.policy.parallel
+
+
+def _ended(pauses: list[Pause], now: int) -> list[Pause]:
+    """The pauses with the one that holds now ended."""
+    return [replace(p, until=now) if p.until is None or p.until > now else p for p in pauses]
+
+
+def _given(parsed: Options, options: dict[str, Any]) -> dict[str, Any]:
+    """Of freshly parsed options, those that were named."""
+    policy = {"catch_up", "catch_up_window", "max_catch_up", "grace", "overlap", "parallel"}
+    fields = {"policy" if name in policy else name for name in options}
+    return {field: getattr(parsed, field) for field in fields}
+
+
+async def _depend(book: Book, id: Any, name: str, depends_on: tuple[str, ...], before: tuple[str, ...]) -> None:
+    """Let the schedules that this one depends on know of it."""
+    others: dict[str, tuple[str, ...]] = {}
+    ahead = list(depends_on)
+    while ahead:
+        other = ahead.pop()
+        record = await book.get(other) if other not in others else None
+        if record is not None:
+            others[other] = record.options.depends_on
+            ahead += record.options.depends_on
+    check_dependencies(name, depends_on, others)
+    for other in depends_on:
+        record = await book.get(other)
+        if record is not None and name not in record.dependents:
+            record.dependents = [*record.dependents, name]
+            book.put(other, record)
+    for other in set(before) - set(depends_on):
+        await _forget_dependent(book, other, name)
+
+
+async def _forget_dependent(book: Book, name: str, dependent: str) -> None:
+    record = await book.get(name)
+    if record is not None:
+        record.dependents = [other for other in record.dependents if other != dependent]
+        book.put(name, record)
+
+
+def backfill_times(name: str, record: Record, first: int, last: int) -> list[int]:
+    """The occurrences in `first <= t < last`, under the versions then in force."""
+    versions = [replace(record.versions[0], since=min(first - 1, record.versions[0].since)), *record.versions[1:]]
+    timeline = Timeline(versions, start_at=record.options.start_at, end_at=record.options.end_at)
+    found: list[int] = []
+    at = timeline.next_ms(first - 1)
+    while at is not None and at < last:
+        found.append(at)
+        at = timeline.next_ms(at)
+        if len(found) > 100 * BACKFILL_MAX:
+            break
+    if len(found) > BACKFILL_MAX:
+        more = "more than " if len(found) > 100 * BACKFILL_MAX else ""
+        raise LimitExceeded(
+            f"backfill of {name!r}: that would be {more}{min(len(found), 100 * BACKFILL_MAX)} runs, the limit is {BACKFILL_MAX}; take a shorter range",
+            code="limit.backfill",
+        )
+    return found
+
+
+def next_times(record: Record, now: int, n: int) -> Times:
+    """The next n times that it runs, pauses left out."""
+    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= NEXT_MAX:
+        raise BadOption(f"n must be a whole number from 1 to {NEXT_MAX}, not {n!r}", code="schedule.n")
+    if record.state != "active":
+        return []
+    found: list[datetime] = []
+    timeline = record.timeline
+    at = timeline.next_ms(max(now, record.judged_to))
+    while at is not None and len(found) < n:
+        pause = timeline.pause_of(at)
+        if pause is None:
+            found.append(to_datetime(at))
+        elif pause.until is None:
+            break
+        else:
+            at = pause.until - 1
+        at = timeline.next_ms(at)
+    return found
+
+
+OPERATIONS = ("add", "get", "list", "pause", "resume", "trigger", "cancel", "reschedule", "backfill", "history", "next")
+
+
+def operations() -> dict[str, Any]:
+    """What can be done to any object's schedules from outside, by dotted name."""
+
+    def of(method: str) -> Any:
+        def operate(ctx: "Context", *args: Any, **kwargs: Any) -> Awaitable[Any]:
+            found: Awaitable[Any] = getattr(Schedules(ctx), method)(*args, **kwargs)
+            return found
+
+        return operate
+
+    assert all(inspect.iscoroutinefunction(getattr(Schedules, name)) for name in OPERATIONS)
+    return {f"schedules.{name}": of(name) for name in OPERATIONS}

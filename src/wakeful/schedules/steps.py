@@ -1,0 +1,196 @@
+"""Layer 4. How does a schedule's record move from one occurrence to the next?"""
+
+from collections.abc import Iterable
+from hashlib import blake2b
+
+from msgspec.structs import replace
+
+from wakeful.logic.plan import MISSED, Due, Left, overlapped, plan
+from wakeful.runtime.turn import Turn
+from wakeful.schedules.feature import feature_of
+from wakeful.schedules.records import Book, Lane, Record, encode_struct, lane_name, timer_name
+from wakeful.values.ids import ObjectId
+from wakeful.values.occurrences import Occurrence
+from wakeful.values.runs import Entry
+from wakeful.values.timers import Timer
+
+# An occurrence that waits for another schedule looks again this often, in case nobody tells it.
+LOOK_AGAIN_MS = 600_000
+
+
+def judge(record: Record, timer: Timer, now: int) -> list[Left]:
+    """Decide what becomes of everything that fell due up to now; those that run are `record.pending` afterwards."""
+    policy = record.options.policy
+    left: list[Left] = []
+    # Nothing is decided yet, or the decision was made before an outage, or lanes are at what was decided.
+    if not record.pending or now - timer.due_at > policy.grace_ms or policy.parallel > 1:
+        found = plan(record.timeline, record.judged_to, now, policy)
+        left += found.left
+        record.pending = [*record.pending, *found.runs]
+        if not found.runs and found.missed:  # whichever run comes next is told of them
+            record.lost += found.missed
+            record.lost_first_at = record.lost_first_at or _first_missed(found.left)
+        record.judged_to = max(record.judged_to, found.judged_to)
+        if record.extra is not None and record.extra <= record.judged_to:
+            record.extra = None
+        record.pauses = [p for p in record.pauses if p.until is None or p.until > record.judged_to]
+    while record.pending and timer.attempt == 0 and record.waits_for is not None:
+        due = record.pending[0]
+        if due.nominal_at >= now - policy.window_ms:
+            break
+        left.append(Left("too_late", due.nominal_at, due.nominal_at))  # it waited too long for another schedule
+        record.pending = record.pending[1:]
+        record.waits_for = None
+    count(record, left)
+    return left
+
+
+def count(record: Record, left: Iterable[Left]) -> None:
+    """Enter verdicts of occurrences that don't run into the counters."""
+    for stretch in left:
+        record.counters.left(stretch.verdict, stretch.count, stretch.last_at)
+
+
+def _first_missed(left: Iterable[Left]) -> int:
+    return min(stretch.first_at for stretch in left if stretch.verdict in MISSED)
+
+
+def told(record: Record) -> Due:
+    """The first pending occurrence, with what was lost since the last run."""
+    due = record.pending[0]
+    if not record.lost:
+        return due
+    return Due(due.nominal_at, due.missed + record.lost, record.lost_first_at, due.is_backfill)
+
+
+def settle(record: Record, finished_at: int) -> list[Left]:
+    """A run is over: decide about those that fell due meanwhile, once nothing else is pending."""
+    record.lost = record.lost_first_at = 0
+    if record.pending or finished_at <= record.judged_to:
+        return []
+    found = overlapped(record.timeline, record.judged_to, finished_at, record.options.policy.overlap)
+    record.pending = list(found.runs)
+    record.judged_to = found.judged_to
+    count(record, found.left)
+    return list(found.left)
+
+
+def aim(turn: Turn, name: str, record: Record, now: int) -> None:
+    """Set the schedule's timer for what comes next, or clear it when nothing does."""
+    activation = turn.activation
+    is_used_up = record.options.max_runs is not None and (
+        record.counters.runs + record.counters.failures >= record.options.max_runs
+    )
+    # With lanes, pending occurrences wait for one of them and not for the timer.
+    walks = record.options.policy.parallel == 1 or record.waits_for is not None
+    at: int | None = None
+    if record.state == "active" and not is_used_up:
+        walking = record.pending and walks
+        at = record.pending[0].nominal_at if walking else record.timeline.next_event(record.judged_to)
+    record.next_at = at
+    if at is None:
+        if walks or is_used_up:
+            record.pending = []
+        turn.clear_timer(timer_name(name))
+        end_if_done(record)
+        return
+    due_at = max(at, now) if record.waits_for is None else now + LOOK_AGAIN_MS
+    seq = activation.node.next_seq(activation.shard)
+    priority = record.options.priority
+    turn.set_timer(Timer(activation.id, timer_name(name), due_at, at, seq, priority=priority))
+
+
+def end_if_done(record: Record) -> None:
+    """Nothing is to come, and nothing under way."""
+    if record.state == "active" and record.next_at is None and not record.lanes and not record.pending:
+        record.state = "done"
+
+
+def start_lane(turn: Turn, name: str, record: Record, lane: str, payload: Lane, now: int) -> Timer:
+    """Have an occurrence run beside the schedule's own timer."""
+    activation = turn.activation
+    seq = activation.node.next_seq(activation.shard)
+    timer = Timer(
+        activation.id,
+        lane_name(name, lane),
+        now,
+        payload.due.nominal_at,
+        seq,
+        priority=record.options.priority,
+        payload=encode_struct(payload),
+    )
+    turn.set_timer(timer)
+    if lane not in record.lanes:
+        record.lanes = [*record.lanes, lane]
+    return timer
+
+
+def end_lane(record: Record, lane: str) -> None:
+    record.lanes = [other for other in record.lanes if other != lane]
+
+
+def give_up(record: Record, now: int) -> list[Left]:
+    """The schedule ends here: what fell due and did not run gets its verdict."""
+    policy = replace(record.options.policy, catch_up="skip", grace_ms=0)
+    left = [Left("skipped", due.nominal_at, due.nominal_at) for due in record.pending]
+    left += plan(record.timeline, record.judged_to, now - 1, policy).left
+    count(record, left)
+    record.pending, record.next_at, record.waits_for = [], None, None
+    record.judged_to = max(record.judged_to, now)
+    return left
+
+
+def retire(book: Book, turn: Turn, name: str, record: Record, now: int) -> None:
+    """The class no longer declares it: nothing is owed from here on. It comes back if it is declared again."""
+    left = give_up(record, now)
+    node = turn.activation.node.name
+    turn.entries = [*turn.entries, *entries_of(turn.activation.id, name, left, now=now, node=node)]
+    clear(turn, name, record)
+    record.state, record.lanes = "retired", []
+    record.versions = [*record.versions[:-1], replace(record.version, until=now)]
+    book.put(name, record)
+
+
+async def forget(book: Book, turn: Turn, name: str, record: Record) -> None:
+    """The schedule is no more; its sums stay with the object's."""
+    book.drop(name)
+    meta = await book.meta()
+    meta.count -= 1
+    meta.gone.add(record.counters)
+    book.put_meta(meta)
+    await feature_of(turn.activation.node).release(turn, meta.count)
+
+
+def clear(turn: Turn, name: str, record: Record) -> None:
+    """Take away every timer of the schedule."""
+    turn.clear_timer(timer_name(name))
+    for lane in record.lanes:
+        turn.clear_timer(lane_name(name, lane))
+        Book(turn).drop_times(name, lane)
+
+
+def occurrence_of(id: ObjectId, name: str, due: Due, lane: str = "") -> Occurrence:
+    """The occurrence as ledger and handler are told of it; its id is the same whoever runs it, and however often."""
+    text = f"{id.cls}\0{id.key}\0{timer_name(name)}\0{due.nominal_at}\0{lane}"
+    digest = blake2b(text.encode(), digest_size=12).hexdigest()
+    return Occurrence(timer_name(name), digest, due.nominal_at, due.missed, due.first_at, due.is_backfill)
+
+
+def entries_of(id: ObjectId, name: str, left: Iterable[Left], *, now: int, node: str) -> list[Entry]:
+    """Ledger rows of occurrences that don't run."""
+    return [
+        Entry(
+            id=id,
+            name=timer_name(name),
+            run_id=occurrence_of(id, name, Due(stretch.last_at)).run_id,
+            nominal_at=stretch.last_at,
+            fired_at=now,
+            finished_at=now,
+            attempt=0,
+            verdict=stretch.verdict,
+            node=node,
+            covers=stretch.count,
+            first_at=stretch.first_at if stretch.count > 1 else 0,
+        )
+        for stretch in left
+    ]

@@ -1,0 +1,191 @@
+"""Recurrence rules against python-dateutil and, in zones, against every local time one by one."""
+
+import warnings
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from wakeful.logic.specs.rrule import rrule, rule_from_text
+from wakeful.logic.specs.zones import instants_of
+from wakeful.values.errors import BadInput
+from wakeful.values.times import from_datetime, to_datetime
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from dateutil.rrule import rrulestr
+
+DAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
+SPANS = {
+    "YEARLY": timedelta(days=366 * 12),
+    "MONTHLY": timedelta(days=366 * 5),
+    "WEEKLY": timedelta(days=366 * 3),
+    "DAILY": timedelta(days=500),
+    "HOURLY": timedelta(days=40),
+    "MINUTELY": timedelta(days=2),
+    "SECONDLY": timedelta(hours=2),
+}
+
+
+def listed(numbers: st.SearchStrategy[int], most: int = 4) -> st.SearchStrategy[str]:
+    return st.lists(numbers, min_size=1, max_size=most, unique=True).map(lambda found: ",".join(map(str, found)))
+
+
+def signed(most: int) -> st.SearchStrategy[int]:
+    return st.integers(1, most).flatmap(lambda number: st.sampled_from((number, -number)))
+
+
+@st.composite
+def rules(draw: st.DrawFn, frequencies: tuple[str, ...] = tuple(SPANS)) -> tuple[str, datetime, str]:
+    """A frequency, a start and a rule, of those whose meaning RFC 5545 and dateutil agree on."""
+    freq = draw(st.sampled_from(frequencies))
+    interval = draw(st.sampled_from((1, 1, 1, 2, 3, 5, 7, 12, 25, 90)))
+    start = datetime(2015, 1, 1) + timedelta(seconds=draw(st.integers(0, 86400 * 4000)))
+    start = start.replace(minute=draw(st.sampled_from((0, 30, start.minute))), second=draw(st.sampled_from((0, 15))))
+    parts = [f"FREQ={freq}", f"INTERVAL={interval}"]
+    wkst = draw(st.integers(0, 6))
+    parts.append(f"WKST={DAYS[wkst]}")
+
+    def maybe(name: str, values: st.SearchStrategy[str], odds: int = 3) -> None:
+        if draw(st.integers(1, odds)) == 1:
+            parts.append(f"{name}={draw(values)}")
+
+    maybe("BYMONTH", listed(st.integers(1, 12)))
+    days = st.lists(st.sampled_from(DAYS), min_size=1, max_size=5, unique=True).map(",".join)
+    if freq == "YEARLY" and draw(st.integers(1, 4)) == 1:
+        # dateutil has no -52 and -53 across a year's end, and takes all seven days where RFC 5545 takes DTSTART's
+        parts.append(f"BYWEEKNO={draw(listed(st.integers(-51, 53).filter(bool)))}")
+        parts.append(f"BYDAY={draw(days)}")
+    else:
+        if freq in ("YEARLY", "HOURLY", "MINUTELY", "SECONDLY"):
+            maybe("BYYEARDAY", listed(signed(366), 8), 5)
+        if freq != "WEEKLY":
+            maybe("BYMONTHDAY", listed(signed(31), 8))
+        nth = st.tuples(signed(5), st.sampled_from(DAYS)).map(lambda pair: f"{pair[0]}{pair[1]}")
+        some = st.lists(nth, min_size=1, max_size=3, unique=True).map(",".join)
+        maybe("BYDAY", st.one_of(days, some) if freq in ("YEARLY", "MONTHLY") else days)
+    maybe("BYHOUR", listed(st.integers(0, 23)))
+    maybe("BYMINUTE", listed(st.integers(0, 59)))
+    maybe("BYSECOND", listed(st.integers(0, 59)))
+    if any(part.startswith("BY") for part in parts):
+        maybe("BYSETPOS", listed(signed(6), 2))
+        if freq == "WEEKLY" and "BYSETPOS" in parts[-1]:  # dateutil picks from the rest of the first week only
+            start -= timedelta(days=(start.weekday() - wkst) % 7)
+    return freq, start, ";".join(parts)
+
+
+def reference(start: datetime, rule: str, until: datetime) -> list[datetime]:
+    try:
+        return list(rrulestr(f"{rule};UNTIL={until:%Y%m%dT%H%M%S}", dtstart=start))
+    except ValueError as error:
+        assert "Invalid combination" in str(error) or "invalid range" in str(error).lower(), error
+        return []
+
+
+def ours(start: datetime, rule: str, **options: Any) -> Any:
+    return rrule(f"DTSTART:{start:%Y%m%dT%H%M%S}\nRRULE:{rule}", **options)
+
+
+@settings(max_examples=300, deadline=None)
+@given(rules(), st.data())
+def test_agrees_with_dateutil(case: tuple[str, datetime, str], data: st.DataObject) -> None:
+    freq, start, text = case
+    until = start + SPANS[freq]
+    expected = [from_datetime(at.replace(tzinfo=UTC)) for at in reference(start, text, until)]
+    try:
+        rule = ours(start, text)
+    except BadInput as error:
+        assert error.code == "spec.impossible"
+        assert expected == []
+        return
+    first, last = (from_datetime(at.replace(tzinfo=UTC)) for at in (start, until))
+    assert rule.between_ms(first, last + 1, 10**6) == expected
+    assert rule_from_text(rule.text).text == rule.text
+    for _ in range(4):
+        at = data.draw(st.one_of(st.integers(first - 5000, last), st.sampled_from(expected or [first])))
+        after = [one for one in expected if one > at]
+        found = rule.next_ms(at)
+        assert found == after[0] if after else found is None or found > last
+        before = [one for one in expected if one < at]
+        assert rule.previous_ms(at) == (before[-1] if before else None)
+
+
+@settings(max_examples=60, deadline=None)
+@given(rules(("YEARLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY")), st.integers(1, 40))
+def test_count_agrees_with_dateutil(case: tuple[str, datetime, str], count: int) -> None:
+    freq, start, text = case
+    expected = reference(start, text, start + SPANS[freq])[:count]
+    assume(len(expected) == count)
+    rule = ours(start, f"{text};COUNT={count}")
+    everything = [from_datetime(at.replace(tzinfo=UTC)) for at in expected]
+    assert rule.between_ms(everything[0] - 1, 10**14, 10**6) == everything
+    assert rule.previous_ms(10**14) == everything[-1]
+
+
+# zone, a day before a change of its clocks
+NIGHTS = [
+    ("Europe/Berlin", datetime(2026, 3, 28)),
+    ("Europe/Berlin", datetime(2026, 10, 24)),
+    ("America/New_York", datetime(2026, 3, 7)),
+    ("America/New_York", datetime(2026, 10, 31)),
+    ("Australia/Lord_Howe", datetime(2026, 4, 4)),
+    ("Australia/Lord_Howe", datetime(2026, 10, 3)),
+    ("Pacific/Apia", datetime(2011, 12, 29)),
+    ("Pacific/Kwajalein", datetime(1993, 8, 19)),
+    ("Africa/Casablanca", datetime(2026, 2, 14)),
+    ("Africa/Casablanca", datetime(2026, 3, 21)),
+    ("Europe/Dublin", datetime(2026, 10, 24)),
+    ("America/Santiago", datetime(2026, 4, 3)),
+    ("Asia/Beirut", datetime(2026, 3, 28)),
+]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.sampled_from(NIGHTS),
+    st.sampled_from(
+        (
+            "FREQ=DAILY;BYHOUR=0,1,2,3,4;BYMINUTE=0,15,30,45",
+            "FREQ=DAILY;BYHOUR=2;BYMINUTE=30",
+            "FREQ=DAILY;BYHOUR=23,0,1;BYMINUTE=59;BYSECOND=59",
+            "FREQ=MINUTELY;INTERVAL=7;BYHOUR=1,2,3",
+            "FREQ=DAILY;INTERVAL=2;BYHOUR=1,2;BYMINUTE=0,1,59",
+            "FREQ=HOURLY",
+            "FREQ=HOURLY;INTERVAL=2;BYMINUTE=0,20",
+            "FREQ=MINUTELY;INTERVAL=11",
+        )
+    ),
+    st.sampled_from(("shift", "skip")),
+    st.sampled_from(("first", "second", "both")),
+    st.data(),
+)
+def test_zones_agree_with_every_local_time_one_by_one(
+    night: tuple[str, datetime], text: str, gap: Any, fold: Any, data: st.DataObject
+) -> None:
+    zone, start = night
+    until = start + timedelta(days=4)
+    rule = ours(start, text, zone=zone, gap=gap, fold=fold)
+    elapsed = "BYHOUR" not in text
+    policy = ("skip", "both") if elapsed else (gap, fold)
+    walls = reference(start, text, until)
+    expected = sorted({at for wall in walls for at in instants_of(wall, ZoneInfo(zone), *policy)})  # type: ignore[arg-type]
+    last = from_datetime(until.replace(tzinfo=ZoneInfo(zone))) - 1
+    first = expected[0]
+    expected = [at for at in expected if at < last]
+    assert rule.between_ms(first, last, 10**6) == expected
+    gone = [wall for wall in walls if not instants_of(wall, ZoneInfo(zone), "skip", fold)]
+    jumps = sorted({instants_of(wall, ZoneInfo(zone), "shift", fold)[0] for wall in gone})
+    assert rule.gaps_ms(first, last) == (jumps if gap == "skip" and not elapsed else [])
+    at = data.draw(st.one_of(st.integers(first, last), st.sampled_from(expected)))
+    assert rule.next_ms(at) == next((one for one in expected if one > at), rule.next_ms(last - 1))
+    before = [one for one in expected if one < at]
+    assert rule.previous_ms(at) == (before[-1] if before else None)
+
+
+def test_a_skipped_time_is_not_counted_and_a_shifted_one_is() -> None:
+    text = "DTSTART;TZID=Europe/Berlin:20260328T023000\nRRULE:FREQ=DAILY;COUNT=3"
+    skipped = [to_datetime(at).day for at in rrule(text, gap="skip").between_ms(0, 10**14, 9)]
+    shifted = [to_datetime(at).day for at in rrule(text).between_ms(0, 10**14, 9)]
+    assert (skipped, shifted) == ([28, 30, 31], [28, 29, 30])
