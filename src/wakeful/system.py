@@ -7,6 +7,12 @@ from collections.abc import Callable
 from wakeful.values.clock import Handle
 
 
+# How often the wall clock is held against the steady one, and how far apart they must have moved to have been set.
+# Slewing (adjtime, chrony) moves them by less than a millisecond in that time.
+WATCH_S = 1.0
+STEP_MS = 500
+
+
 class SystemClock:
     """The machine's wall clock, with waits on the running event loop."""
 
@@ -20,3 +26,29 @@ class SystemClock:
 
     async def sleep(self, length_ms: int) -> None:
         await asyncio.sleep(length_ms / 1000)
+
+    def watch(self, stepped: Callable[[int], object]) -> Handle:
+        return _Watch(stepped)
+
+
+class _Watch:
+    """Holds the wall clock against the loop's steady one."""
+
+    def __init__(self, stepped: Callable[[int], object]) -> None:
+        self._stepped = stepped
+        self._loop = asyncio.get_running_loop()
+        self._apart = self._distance()
+        self._handle = self._loop.call_later(WATCH_S, self._look)
+
+    def cancel(self) -> None:
+        self._handle.cancel()
+
+    def _distance(self) -> int:
+        return time.time_ns() // 1_000_000 - int(self._loop.time() * 1000)
+
+    def _look(self) -> None:
+        by_ms = self._distance() - self._apart
+        self._handle = self._loop.call_later(WATCH_S, self._look)
+        if abs(by_ms) >= STEP_MS:
+            self._apart += by_ms
+            self._stepped(by_ms)

@@ -78,6 +78,13 @@ class Dispatcher:
             self._is_poked = True
             asyncio.get_running_loop().call_soon(self._tick)
 
+    def clock_was_set(self) -> None:
+        """What is waited for comes at another moment now: look again, and wait anew."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = self._alarm_at = None
+        self.read_again()
+
     def read_again(self) -> None:
         """Look at everything due afresh; running timers and later changes are kept apart by the queue."""
         self._scan_at = 0

@@ -23,7 +23,7 @@ from wakeful.runtime.timer_runs import TimerRuns
 from wakeful.runtime.turn import CURRENT, Turn
 from wakeful.runtime.upkeep import Upkeep
 from wakeful.store.protocol import NodeRow, Query, Store
-from wakeful.values.clock import Clock, Dice
+from wakeful.values.clock import Clock, Dice, Handle
 from wakeful.values.commits import Commit, Remembered, Start
 from wakeful.values.errors import (
     BadTime,
@@ -92,6 +92,8 @@ class Node:
         self._held: set[tuple[int, int]] = set()
         self._refused: Counter[ObjectId] = Counter()  # commits in a row that the store refused
         self._recovery: asyncio.Task[None] | None = None
+        self._clock_watch: Handle | None = None
+        self.clock_steps: Counter[str] = Counter()  # how often the wall clock was set "ahead" or "back"
 
     # life
 
@@ -111,6 +113,7 @@ class Node:
         self.state = "up"
         self.dispatcher.start()
         self.upkeep.start()
+        self._clock_watch = self.clock.watch(self._clock_stepped)
 
     async def stop(self) -> None:
         """Finish running turns within the deadline, hand back what did not finish, release ownership."""
@@ -119,8 +122,7 @@ class Node:
             return
         was_down = self.state == "down"
         self.state = "stopping"
-        self.dispatcher.stop()
-        self.upkeep.stop()
+        self._stop_chores()
         if self._recovery is not None:
             self._recovery.cancel()
         if not was_down:
@@ -141,8 +143,7 @@ class Node:
     def kill(self) -> None:
         """Stop as `kill -9` would: nothing more is written, nobody is told. For the test kit."""
         self.state = "stopped"
-        self.dispatcher.stop()
-        self.upkeep.stop()
+        self._stop_chores()
         self.hibernation.stop()
         self.timer_runs.stop()
         self.deadlines.stop()
@@ -152,6 +153,19 @@ class Node:
         for activation in list(self.awake.values()):
             activation.fail(NotRunning("the node was killed", code="node.killed"))
         self.awake.clear()
+
+    def _stop_chores(self) -> None:
+        self.dispatcher.stop()
+        self.upkeep.stop()
+        if self._clock_watch is not None:
+            self._clock_watch.cancel()
+
+    def _clock_stepped(self, by_ms: int) -> None:
+        """Ahead is like an outage that long; back fires nothing again, because what fired is gone from disk."""
+        way = "ahead" if by_ms > 0 else "back"
+        self.clock_steps[way] += 1
+        log.warning("the clock was set %s by %d ms", way, abs(by_ms), extra={"code": "clock.step"})
+        self.dispatcher.clock_was_set()
 
     async def _take_over(self) -> None:
         now = self.clock.now()

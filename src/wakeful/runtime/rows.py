@@ -41,7 +41,7 @@ class Rows:
         self._id = id
         self._cache: dict[Slot, bytes | None] = {}
         self._complete = (False, False)  # per space: the cache holds every row there is
-        self._dirty: dict[Slot, int] = {}  # commit number after which the disk agrees with the cache
+        self._dirty: dict[Slot, int] = {}  # commit number after which the disk agrees with the cache, lowest first
         self._wiped_by = 0  # commit number of the last delete_all, 0 when the disk has it
         self._version = 0  # counts finished turns that wrote
         self._news: list[News] | None = None  # of readers that wait for the store; None when there are none
@@ -112,6 +112,7 @@ class Rows:
             self._complete = (True, self._complete[SYSTEM])
         for slot, value in writes.items():
             self._keep(slot, value)
+            self._dirty.pop(slot, None)  # so that it comes last
             self._dirty[slot] = number
 
     def saved(self, number: int, bound: int) -> None:
@@ -119,7 +120,12 @@ class Rows:
         if self._wiped_by <= number:
             self._wiped_by = 0
         if self._dirty:
-            for slot in [slot for slot, by in self._dirty.items() if by <= number]:
+            agreed = []
+            for slot, by in self._dirty.items():
+                if by > number:
+                    break
+                agreed.append(slot)
+            for slot in agreed:
                 del self._dirty[slot]
         # With rows on their way the disk does not know all of it yet; the next commit asks again.
         if self.bytes > bound and not self._dirty and not self._wiped_by:

@@ -29,6 +29,7 @@ class Timewarp:
         self._outside = 0
         self._resolution = 0.0
         self._idlers: list[asyncio.Future[None]] = []
+        self._watchers: list[Callable[[int], object]] = []
         self._selector: Any = None
 
     def install(self) -> None:
@@ -104,6 +105,26 @@ class Timewarp:
 
     async def sleep(self, length_ms: int) -> None:
         await asyncio.sleep(length_ms / 1000)
+
+    def watch(self, stepped: Callable[[int], object]) -> Handle:
+        self._watchers.append(stepped)
+        return _Watch(self._watchers, stepped)
+
+    def step(self, by_ms: int) -> None:
+        """Set the clock ahead or back: no time passes, it is only called something else."""
+        self._start_ms += by_ms
+        for stepped in list(self._watchers):
+            stepped(by_ms)
+
+
+class _Watch:
+    def __init__(self, watchers: list[Callable[[int], object]], stepped: Callable[[int], object]) -> None:
+        self._watchers = watchers
+        self._stepped = stepped
+
+    def cancel(self) -> None:
+        if self._stepped in self._watchers:
+            self._watchers.remove(self._stepped)
 
 
 class _JumpingSelector:

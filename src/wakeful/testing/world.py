@@ -136,6 +136,11 @@ class World:
         await self._warp.sleep(length // timedelta(milliseconds=1))
         await self.settle()
 
+    async def step_clock(self, by: timedelta) -> None:
+        """Set the wall clock ahead or back, as a person or a time server does: no time passes meanwhile."""
+        self._warp.step(by // timedelta(milliseconds=1))
+        await self.settle()
+
     async def settle(self) -> None:
         """Let everything be done that can be done without time passing."""
         await self._warp.idle()

@@ -21,6 +21,10 @@ class Clock(Protocol):
 
     async def sleep(self, length_ms: int) -> None: ...
 
+    def watch(self, stepped: Callable[[int], object]) -> Handle:
+        """Call `stepped(by_ms)` whenever the time was set: moved by that much, ahead or back, without passing."""
+        ...
+
 
 class Dice(Protocol):
     """Randomness with a seed behind it."""

@@ -97,7 +97,12 @@ def check(
     oracle = Oracle(expression, zone, gap, fold)
     expected = [t * 1000 for t in oracle.occurrences(first, last, margin)]
     assert spec.between_ms(first * 1000, last * 1000, 10**6) == expected
-    assert spec.gaps_ms(first * 1000, last * 1000) == [t * 1000 for t in oracle.gaps(first, last, margin)]
+    gaps = [t * 1000 for t in oracle.gaps(first, last, margin)]
+    assert spec.gaps_ms(first * 1000, last * 1000) == gaps
+    for gap_at in gaps:
+        assert spec.gaps_ms(gap_at, gap_at + 1) == [gap_at]
+        assert spec.gaps_ms(gap_at + 1, last * 1000) == [one for one in gaps if one > gap_at]
+        assert spec.gaps_ms(first * 1000, gap_at) == [one for one in gaps if one < gap_at]
     for probe in [first * 1000, *expected[:3], *expected[-3:], *probes]:
         later, earlier = [t for t in expected if t > probe], [t for t in expected if t < probe]
         found, back = spec.next_ms(probe), spec.previous_ms(probe)

@@ -54,14 +54,16 @@ def cron_from_text(text: str) -> "Cron":
 class Cron(Spec):
     """A cron expression in a zone. Make it with `cron(…)`."""
 
-    __slots__ = ("_days", "_elapsed", "_fields", "_spans", "_text", "_times", "fold", "gap", "zone")
+    __slots__ = ("_days", "_fields", "_policy", "_spans", "_text", "_times", "fold", "gap", "zone")
 
     def __init__(self, fields: Fields, zone: str | None, gap: Gap, fold: Fold) -> None:
         self.zone = zone
         self.gap = gap
         self.fold = fold
         self._fields = fields
-        self._elapsed = fields.elapsed
+        fixed = not fields.elapsed
+        # What changes of the clocks mean to it: run what a gap jumped over; only the first, only the second of two passes.
+        self._policy = fixed and gap == "shift", fixed and fold == "first", fixed and fold == "second"
         self._spans = spans_of(zone_of("UTC" if zone is None else zone))
         self._times = times_of(fields.second, fields.minute, fields.hour)
         self._days = days_of(fields.day, fields.month, fields.weekday)
@@ -97,12 +99,14 @@ class Cron(Spec):
         return cron, (self.expression, self.zone, self.gap, self.fold)  # the caches of a zone don't travel
 
     def next_ms(self, after: int) -> int | None:
-        second = max(after // 1000 + 1, EARLIEST_S)
+        second = after // 1000 + 1
+        if second < EARLIEST_S:
+            second = EARLIEST_S
         at = self._spans.at
-        shift = not self._elapsed and self.gap == "shift"
-        first = not self._elapsed and self.fold == "first"
-        last = not self._elapsed and self.fold == "second"
-        limit = min(_LATEST_S, max(second, _RULES_S) + _CYCLE_S)
+        shift, first, last = self._policy
+        limit = (second if second > _RULES_S else _RULES_S) + _CYCLE_S
+        if limit > _LATEST_S:
+            limit = _LATEST_S
         while second <= limit:
             start, end, offset, before, later = at(second)
             low = second + offset
@@ -114,7 +118,9 @@ class Cron(Spec):
             if wall is None:
                 return None
             if wall < (end + later if last and later < offset else end + offset):
-                found = max(wall - offset, second)
+                found = wall - offset
+                if found < second:  # in the gap just before it
+                    found = second
                 return found * 1000 if found <= limit else None
             # Nothing more in this span. No local time from `low` up to `wall` matches, so nothing does before a day ahead
             # of `wall`, offsets being less than a day; unless the clocks soon go back and show times before `low` again.
@@ -125,9 +131,7 @@ class Cron(Spec):
     def previous_ms(self, before: int) -> int | None:
         second = min((before - 1) // 1000, _LATEST_S)
         at = self._spans.at
-        shift = not self._elapsed and self.gap == "shift"
-        first = not self._elapsed and self.fold == "first"
-        last = not self._elapsed and self.fold == "second"
+        shift, first, last = self._policy
         while second >= EARLIEST_S:
             start, end, offset, earlier, later = at(second)
             high = second + offset
@@ -145,7 +149,7 @@ class Cron(Spec):
         return None
 
     def gaps_ms(self, first: int, last: int) -> list[int]:
-        if self._elapsed or self.gap == "shift":
+        if self._fields.elapsed or self.gap == "shift":
             return []
         found = []
         second = max(-(-first // 1000), EARLIEST_S)

@@ -46,7 +46,7 @@ class Name(NamedTuple):
     names: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # there is one for each word, so it is itself
 class Field:
     """A field as read: `star` when it begins with `*` or `?`, which is what Debian's rules ask; `values` sorted."""
 
@@ -113,8 +113,20 @@ def parse(text: str) -> Fields:
 
 def _read(macro: str | None, words: list[str], text: str) -> Fields:
     typed = words if len(words) == 6 else ["0", *words]
-    read = [_Reader(name, word, text).field() for name, word in zip(NAMES, typed, strict=True)]
+    try:
+        read = [_field(index, word) for index, word in enumerate(typed)]
+    except _Unreadable as error:
+        raise BadSpec(f"cron {text!r}: {error}", code="spec.field") from None
     return Fields(macro or " ".join(_spelled(word) for word in words), *read)
+
+
+@lru_cache(maxsize=4096)
+def _field(index: int, word: str) -> Field:
+    return _Reader(NAMES[index], word).field()
+
+
+class _Unreadable(Exception):
+    """Which field, and what is wrong with it."""
 
 
 def _macro(text: str, word: str) -> str:
@@ -138,10 +150,9 @@ def _spelled(word: str) -> str:
 class _Reader:
     """Reads one field; knows what to say when it can't."""
 
-    def __init__(self, name: Name, word: str, text: str) -> None:
+    def __init__(self, name: Name, word: str) -> None:
         self.name = name
         self.word = word
-        self.text = text
 
     def field(self) -> Field:
         parts = tuple(self._part(part) for part in self.word.split(","))
@@ -241,4 +252,4 @@ class _Reader:
         return allowed + ", with lists (1,2), ranges (1-5) and steps (*/2)"
 
     def _wrong(self, why: str) -> NoReturn:
-        raise BadSpec(f"cron {self.text!r}: {self.name.name} {why}", code="spec.field")
+        raise _Unreadable(f"{self.name.name} {why}")

@@ -61,12 +61,19 @@ def times_of(second: Field, minute: Field, hour: Field) -> Times:
     return Times(second, minute, hour)
 
 
+@lru_cache(maxsize=1024)
 def _ahead(values: tuple[int, ...], size: int) -> tuple[int, ...]:
     """For 0 to `size`: the first of the values at or after it, or -1."""
-    return tuple(next((value for value in values if value >= at), -1) for at in range(size + 1))
+    found = [-1] * (size + 1)
+    for at in range(values[-1], -1, -1):
+        found[at] = at if at in values else found[at + 1]
+    return tuple(found)
 
 
+@lru_cache(maxsize=1024)
 def _back(values: tuple[int, ...], size: int) -> tuple[int, ...]:
-    """For 0 to `size`, and for -1 from the other end: the last of the values at or before it, or -1."""
-    found = [max((value for value in values if value <= at), default=-1) for at in range(size)]
-    return (*found, -1)
+    """For 0 up to `size`, and for -1 from the other end: the last of the values at or before it, or -1."""
+    found = [-1] * (size + 1)
+    for at in range(values[0], size):
+        found[at] = at if at in values else found[at - 1]
+    return tuple(found)
