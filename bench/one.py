@@ -11,17 +11,19 @@ from typing import Any
 
 import msgspec
 
-from bench import profiling, recovery, scale
+from bench import many, profiling, recovery, scale
 from bench.measures import Measure
 from bench.sizes import FORMS, Sizes
 
-WORKS = ("schedule", "fire", "lateness", "calls", "wake", "scale", "recovery")
-PEERS = ("apscheduler", "huey", "dbos", "pgqueuer")
+WORKS = ("schedule", "fire", "lateness", "cron", "next_run", "many", "calls", "wake", "scale", "recovery")
+PEERS = ("apscheduler", "huey", "dbos", "pgqueuer", "cronsim", "croniter")
 
 # Helper processes of a work: they take a count and report in their own way.
 ROLES: dict[str, Callable[[str, int], Coroutine[Any, Any, None]]] = {
     "fill": scale.fill,
     "start": scale.start,
+    "fill_schedules": many.fill,
+    "start_schedules": many.start,
     "victim": recovery.victim,
     "heir": recovery.heir,
 }

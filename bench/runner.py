@@ -25,11 +25,11 @@ PEER_TIMEOUT_S = 60
 # On a slow machine the short form repeats less rather than last longer.
 REPEAT_UNTIL_S = 300
 # These take long, and vary less than they take: the short form does them once.
-LONG = frozenset({"lateness", "scale", "recovery"})
-PEER_WORKS = frozenset({"schedule", "fire"})
+LONG = frozenset({"lateness", "cron", "many", "scale", "recovery"})
+PEER_WORKS = frozenset({"schedule", "fire", "cron", "next_run"})
 PACKAGES = (
     "wakeful", "msgspec", "uvloop", "asyncpg", "pgserver", "apscheduler", "sqlalchemy", "psycopg", "huey", "dbos",
-    "pgqueuer",
+    "pgqueuer", "cronsim", "croniter",
 )  # fmt: skip
 OWN_DURABILITY = {
     "wakeful sqlite": "WAL, synchronous=FULL: fsync at every group commit, but for groups of start notes alone",

@@ -14,6 +14,12 @@ class Sizes:
     lateness_pending: int
     lateness_rate: int
     lateness_s: int
+    cron_count: int  # schedules due at one instant
+    cron_rate: int  # schedules due every second
+    cron_s: int
+    next_run_count: int
+    many_counts: tuple[int, ...]  # schedules in one object
+    many_total: int  # schedules over a hundredth as many objects
     call_count: int
     call_objects: int
     wake_count: int
@@ -45,6 +51,12 @@ SHORT = Sizes(
     lateness_pending=200_000,
     lateness_rate=600,
     lateness_s=8,
+    cron_count=10_000,
+    cron_rate=1_000,
+    cron_s=8,
+    next_run_count=500,
+    many_counts=(10, 1_000, 10_000),
+    many_total=100_000,
     call_count=20_000,
     call_objects=10_000,
     wake_count=5_000,
@@ -62,6 +74,8 @@ FULL = replace(
     bulk_count=200_000,
     lateness_pending=1_000_000,
     lateness_s=20,
+    cron_s=20,
+    many_total=1_000_000,
     call_count=100_000,
     wake_count=10_000,
     scale_pending=(10_000, 100_000, 1_000_000),
@@ -78,6 +92,12 @@ TINY = Sizes(
     lateness_pending=50,
     lateness_rate=100,
     lateness_s=1,
+    cron_count=40,
+    cron_rate=20,
+    cron_s=1,
+    next_run_count=5,
+    many_counts=(10,),
+    many_total=200,
     call_count=60,
     call_objects=10,
     wake_count=20,

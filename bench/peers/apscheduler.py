@@ -1,9 +1,12 @@
 """APScheduler 3: a scheduler in the process, jobs pickled into a table through SQLAlchemy."""
 
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
+from bench import next_run
 from bench.measures import Measure, timed
 from bench.peers import DAY_S, Tally, affordable, sqlalchemy_url
 from bench.sizes import Sizes
@@ -32,7 +35,38 @@ def run(url: str, sizes: Sizes) -> list[Measure]:
     _add(scheduler, sizes.peer_count, tomorrow)  # held in memory until the start
     measures.append(timed("schedule.bulk", sizes.peer_count, scheduler.start, note="added before start()"))
     scheduler.shutdown()
-    return [*measures, _fire(url, sizes.peer_fire_count, pace=measures[1].value)]
+    pace = measures[1].value
+    return [
+        *measures,
+        _fire(url, sizes.peer_fire_count, pace=pace),
+        _cron(url, sizes.peer_fire_count, pace=pace),
+        *next_run.peer(_next_after, sizes),
+    ]
+
+
+def _next_after(text: str, zone: ZoneInfo) -> Callable[[datetime], Any]:
+    from apscheduler.triggers.cron import CronTrigger
+
+    trigger = CronTrigger.from_crontab(text, timezone=zone)
+    return lambda start: trigger.get_next_fire_time(None, start)
+
+
+def _cron(url: str, count: int, *, pace: float) -> Measure:
+    """Cron jobs that are due at one second; each is written back with its next time."""
+    scheduler = _scheduler(url, "cron")
+    count, lead_s = affordable(count, pace)
+    TALLY.expect(count)
+    at = (datetime.now(UTC) + timedelta(seconds=lead_s + 1)).replace(microsecond=0)
+    for _ in range(count):
+        scheduler.add_job(job, "cron", second=at.second, minute=at.minute)
+    scheduler.start()
+    if datetime.now(UTC) > at:
+        raise AssertionError("scheduling took longer than planned")
+    TALLY.wait(50)
+    length = (datetime.now(UTC) - at).total_seconds()
+    TALLY.check()
+    scheduler.shutdown()
+    return Measure("cron.rate", count / length, "/s", f"{count:,} due at one second, handler does nothing, 20 threads")
 
 
 def _fire(url: str, count: int, *, pace: float) -> Measure:
