@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from wakeful.runtime.calls import Call, carried, is_small
+from wakeful.runtime.calls import Call, carried, is_small, resolve
 from wakeful.runtime.committer import Failure
 from wakeful.runtime.context import Context
 from wakeful.runtime.requests import fingerprint, recalled
@@ -165,6 +165,15 @@ class Activation:
         """Run a due timer when its turn comes."""
         self._post(timer)
 
+    def each_waiting(self, limit: int, change: Callable[[Timer], Timer | None]) -> None:
+        """Change due timers that wait for their turn, up to the first call; None leaves one as it is."""
+        for index, item in enumerate(self._mailbox or ()):
+            if not isinstance(item, Timer) or index >= limit:
+                break
+            changed = change(item)
+            if changed is not None and self._mailbox is not None:
+                self._mailbox[index] = changed
+
     def fail(self, failure: Failure) -> None:
         """Nothing this copy believes can be trusted any more: fail what waits on it, stop what runs."""
         if self._failure is not None:
@@ -310,10 +319,10 @@ class Activation:
         finally:
             call.task = None
         if number <= self._durable or self._failure is not None or call.is_expired:
-            _resolve(answer, result, raised)
+            resolve(answer, result, raised)
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        future.add_done_callback(lambda done: _resolve(answer, result, done.exception() or raised))
+        future.add_done_callback(lambda done: resolve(answer, result, done.exception() or raised))
         self._waiters.append((number, future))
 
     async def _run_call(self, call: Call) -> tuple[Any, int]:
@@ -477,15 +486,6 @@ class Activation:
     def _remembered(self, key: str, print_: bytes, result: Any) -> Remembered:
         expires_at = self.node.clock.now() + self.node.limits.request_keep_ms
         return Remembered(key, print_, encode(result), expires_at)
-
-
-def _resolve(answer: asyncio.Future[Any], result: Any, error: BaseException | None = None) -> None:
-    if answer.done():
-        return
-    if error is not None:
-        answer.set_exception(error)
-    else:
-        answer.set_result(result)
 
 
 def _for_caller(activation: Activation, failure: Failure) -> WakefulError:

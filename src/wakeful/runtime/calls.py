@@ -95,6 +95,16 @@ class Call:
         )
 
 
+def resolve(answer: asyncio.Future[Any], result: Any, error: BaseException | None = None) -> None:
+    """Give an answer to whoever waits for it, if anyone still does."""
+    if answer.done():
+        return
+    if error is not None:
+        answer.set_exception(error)
+    else:
+        answer.set_result(result)
+
+
 # Immutable, small and always encodable: a copy would be the same thing.
 _SMALL = frozenset({type(None), bool, int, float, timedelta, UUID})
 

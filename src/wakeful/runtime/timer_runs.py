@@ -26,6 +26,7 @@ log = logging.getLogger("wakeful.timers")
 
 ERROR_CHARS_MAX = 2_000
 TRACEBACK_CHARS_MAX = 20_000
+NOTED_MAX = 64  # start notes in one commit
 
 
 class TimerOwner(Protocol):
@@ -159,8 +160,9 @@ class TimerRuns:
         assert owner is not None  # the dispatcher leaves unknown names on disk
         token = CURRENT.set(None)
         try:
-            if timer.started != activation.epoch:  # else the dispatcher wrote the note
+            if timer.started != activation.epoch:  # else the dispatcher wrote the note, or one before it did
                 note = start_note(timer, activation.shard, activation.epoch, crashes, node.clock.now())
+                note.starts += self._note_following(activation)
                 await activation.durable(activation.submit(note))
             slot = activation.take_slot(nested=False)
             try:
@@ -174,6 +176,25 @@ class TimerRuns:
             CURRENT.reset(token)
         if error is not None:
             await self._failed(activation, owner, timer, error, fired_at, turn)
+
+    def _note_following(self, activation: "Activation") -> list[Start]:
+        """Start notes of timers that wait right behind in the same object, so that many due at once wait for one commit.
+
+        A crash is laid at all their doors then, and each is tried alone before it can be blamed twice.
+        """
+        starts: list[Start] = []
+        running = self._node.queue.running
+
+        def note(waiting: Timer) -> Timer | None:
+            is_out = running.get((waiting.id, waiting.name)) is waiting
+            is_suspect = self.crashes_of(waiting) > waiting.crashes
+            if waiting.started == activation.epoch or not is_out or is_suspect:
+                return None
+            starts.append(Start(waiting.name, waiting.seq, waiting.crashes))
+            return self._node.queue.note(waiting, activation.epoch)
+
+        activation.each_waiting(NOTED_MAX, note)
+        return starts
 
     async def _fire(
         self, activation: "Activation", owner: TimerOwner, timer: Timer, fired_at: int
@@ -266,6 +287,10 @@ class TimerRuns:
             elif verdict is not None:
                 trace = _storable("".join(traceback.format_exception(error))[-TRACEBACK_CHARS_MAX:])
                 self._park(turn, verdict.timer, occurrence, "failed", text, trace)
+            if verdict is None and occurrence is None:  # nothing was to run, so the failure is no occurrence's verdict
+                log.warning("%s %s had nothing to run, and failed: %s", timer.id, timer.name, text)
+                activation.finish(turn)
+                return
         turn.entries = [*turn.entries, self._entry(timer, occurrence, fired_at, "failed", text)]
         activation.finish(turn)
 
@@ -278,7 +303,8 @@ class TimerRuns:
         verdict = await owner.failed(activation, turn, Failed(timer, None, None, None, now, 0.0))
         if verdict is not None:
             self._park(turn, verdict.timer, turn.occurrence, "crashed", text, "")
-        turn.entries = [*turn.entries, self._entry(timer, turn.occurrence, now, "failed", text)]
+        if verdict is not None or turn.occurrence is not None:
+            turn.entries = [*turn.entries, self._entry(timer, turn.occurrence, now, "failed", text)]
         activation.finish(turn)
 
     def _park(

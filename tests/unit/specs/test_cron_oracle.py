@@ -137,6 +137,8 @@ def test_every_minute_around_a_change(
     st.lists(st.integers(-3_600_000, 3_600_000), max_size=4),
 )
 @example("*/10", "0,59 1-3 * * *", CHANGES[1], "shift", "both", [0])
+@example("*/10", "0,59 1-3 * * *", CHANGES[1], "shift", "first", [0])
+@example("*", "30 2 * * *", CHANGES[0], "skip", "first", [0])
 def test_every_second_around_a_change(
     seconds: str, expression: str, change: tuple[str, str], gap: str, fold: str, probes: list[int]
 ) -> None:

@@ -182,9 +182,7 @@ def test_extra_and_excluded_dates_are_not_counted_and_are_counted() -> None:
 
 
 def test_an_excluded_date_without_a_time_is_the_whole_day() -> None:
-    rule = rrule(
-        "DTSTART;TZID=Asia/Tokyo:20260101T060000\nRRULE:FREQ=HOURLY;INTERVAL=6\nEXDATE;VALUE=DATE:20260102"
-    )
+    rule = rrule("DTSTART;TZID=Asia/Tokyo:20260101T060000\nRRULE:FREQ=HOURLY;INTERVAL=6\nEXDATE;VALUE=DATE:20260102")
     assert local(rule, 4, "Asia/Tokyo") == [f"2026-01-0{day}:00:00" for day in ("1T06", "1T12", "1T18", "3T00")]
 
 
