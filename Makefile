@@ -11,7 +11,7 @@ WORKERS ?= 2
 export DO_NOT_TRACK = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types sim live bench bench-full clean
+.PHONY: help demo test lint types sim year live bench bench-full clean
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -27,9 +27,12 @@ $(STAMP): pyproject.toml
 
 demo: $(STAMP) ## Run the reminders example on a store under .demo, and say what to try
 	@mkdir -p $(DEMO)
-	@echo "Watch: tea fires every 5 s, flaky recovers on its second retry, broken is parked after about 2.5 minutes."
-	@echo "When it is: $(BIN)/wakeful call Errand broken repair --store sqlite:$(DEMO)/reminders.db"
-	@echo "and then:   $(BIN)/wakeful redrive --all --store sqlite:$(DEMO)/reminders.db"
+	@echo "Watch: tea is said every 5 s, the oven overlaps with itself, the radio is paused, flaky recovers on its second"
+	@echo "retry, broken is parked after about 2.5 minutes. Meanwhile, in another terminal (export WAKEFUL_STORE=sqlite:$(DEMO)/reminders.db):"
+	@echo "  $(BIN)/wakeful why Oven home bake        # why most of it did not run"
+	@echo "  $(BIN)/wakeful resume Kitchen home radio # then: $(BIN)/wakeful why Kitchen home radio"
+	@echo "  $(BIN)/wakeful call Reminder bob remind 'call home' 'after 10s'"
+	@echo "  $(BIN)/wakeful call Errand broken repair # once it is parked; then: $(BIN)/wakeful redrive --all"
 	@echo
 	@$(BIN)/wakeful dev examples/reminders.py --store sqlite:$(DEMO)/reminders.db
 
@@ -45,6 +48,10 @@ types: $(STAMP) ## Check types, strictly
 
 sim: $(STAMP) ## Simulate SEEDS=1000 worlds with crashes and outages, from seed FROM=0 on
 	$(BIN)/python -m wakeful.testing.simulation --seeds $(SEEDS) --from $(FROM)
+
+year: SEEDS = 10
+year: $(STAMP) ## Live SEEDS=10 whole years of schedules with outages, from seed FROM=0 on, against a naive oracle
+	$(BIN)/python tests/model/schedule_life.py --seeds $(SEEDS) --from $(FROM)
 
 live: $(STAMP) ## The long live tests: real processes killed a hundred times
 	WAKEFUL_LIVE=full $(BIN)/python -m pytest tests/live

@@ -1,61 +1,49 @@
-"""Reminders that fire, one that recovers, one that never will. Run it: `make demo`.
+"""Reminders, schedules and failures to watch. Run it: `make demo`.
 
-Watch the log: `tea` fires every few seconds, `flaky` fails twice and recovers on its second retry,
-`broken` fails seven times (2, 4, … 64 s apart) and is parked after about two and a half minutes.
-Kill it with -9 at any moment and start it again: nothing is lost and nothing fires twice.
+Watch the log: `tea` is due every 5 s, `flaky` fails twice and recovers on its second retry, `broken` fails seven
+times (2, 4, … 64 s apart) and is parked after about two and a half minutes. The oven bakes for 7 s every 3 s, so
+most of its occurrences overlap; the radio is paused. `wakeful why Oven home bake` and `wakeful why Kitchen home radio`
+say so. Kill it with -9 at any moment and start it again: nothing is lost and nothing fires twice.
 """
 
-from dataclasses import dataclass, field
+import asyncio
 from datetime import timedelta
 
-from wakeful import AlarmInfo, App, DurableObject, reader
+from wakeful import AlarmInfo, App, DurableObject, Run, every, reader
 
 app = App()
 
 
-@dataclass
-class Sent:
-    text: str = ""
-    every_s: float = 0
-    delivered: int = 0
-    last: list[str] = field(default_factory=list)
-
-
 @app.object
 class Reminder(DurableObject):
-    state: Sent
+    async def remind(self, text: str, spec: str = "after 5s") -> str:
+        """Say it once (`after 5s`) or again and again (`every 5s`, `every monday at 9am`)."""
+        schedule = await self.schedules.add(spec, self.say, text, name="say")
+        return f"{schedule.text}: {text}"
 
-    async def remind(self, text: str, after_s: float = 5, every_s: float = 0) -> str:
-        """Set it, or set it anew. `every_s` repeats it."""
-        self.state.text, self.state.every_s = text, every_s
-        await self.storage.set_alarm(timedelta(seconds=after_s))
-        return f"will say {text!r} in {after_s} s"
-
-    async def alarm(self, info: AlarmInfo) -> None:
-        # State and the next alarm commit together, or neither does.
-        self.state.delivered += 1
-        self.state.last = [*self.state.last[-4:], f"{self.ctx.now():%H:%M:%S} {self.state.text}"]
-        if self.state.every_s:
-            await self.storage.set_alarm(timedelta(seconds=self.state.every_s))
-        self.ctx.log.info("%s (%d so far)", self.state.text, self.state.delivered)
+    async def say(self, text: str, run: Run) -> None:
+        # What it remembers, the ledger row and the next occurrence commit together, or none of them does.
+        last = await self.storage.get("last", [])
+        await self.storage.put("last", [*last[-4:], f"{run.nominal_at:%H:%M:%S} {text}"])
+        self.ctx.log.info("%s", text)
 
     @reader
     async def delivered(self) -> list[str]:
-        return self.state.last
+        last: list[str] = await self.storage.get("last", [])
+        return last
 
 
 @app.object
 class Errand(DurableObject):
     """An alarm that fails as often as it is told to."""
 
-    async def begin(self, failures: int, after_s: float = 3) -> None:
+    async def begin(self, failures: int) -> None:
         await self.storage.put("failures", failures)
-        await self.storage.set_alarm(timedelta(seconds=after_s))
+        await self.storage.set_alarm(timedelta(seconds=3))
 
     async def alarm(self, info: AlarmInfo) -> None:
         if info.retry_count < await self.storage.get("failures", 0):
             raise ConnectionError(f"the mail server said no (attempt {info.retry_count + 1})")
-        await self.storage.put("done", True)
 
     async def repair(self) -> str:
         """From now on it works: redrive it and see."""
@@ -63,10 +51,29 @@ class Errand(DurableObject):
         return "repaired; now redrive it"
 
 
+@app.object
+class Kitchen(DurableObject):
+    @every("4s")
+    async def radio(self) -> None: ...
+
+    async def quiet(self) -> None:
+        await self.schedules.pause("radio", note="the neighbours are asleep")
+
+
+@app.object
+class Oven(DurableObject):
+    @every("3s", overlap="skip")
+    async def bake(self, run: Run) -> None:
+        await asyncio.sleep(7)
+
+    async def light(self) -> None: ...
+
+
 async def on_start(app: App) -> None:
     """Run once after each start. A request key makes it a seed: the second time the first answer is given again."""
-    await app.get(Reminder, "tea", request_key="seed").remind("tea is ready", 2, every_s=5)
-    await app.get(Reminder, "standup", request_key="seed").remind("time for the standup", 20)
-    await app.get(Reminder, "holiday", request_key="seed").remind("pack your things", 3 * 86_400)
-    await app.get(Errand, "flaky", request_key="seed").begin(failures=2)
-    await app.get(Errand, "broken", request_key="seed").begin(failures=1_000)
+    await app.get(Reminder, "tea", request_key="first start").remind("tea is ready", "every 5s")
+    await app.get(Reminder, "holiday", request_key="first start").remind("pack your things", "after 3d")
+    await app.get(Errand, "flaky", request_key="first start").begin(failures=2)
+    await app.get(Errand, "broken", request_key="first start").begin(failures=1_000)
+    await app.get(Kitchen, "home", request_key="first start").quiet()
+    await app.get(Oven, "home", request_key="first start").light()

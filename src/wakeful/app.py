@@ -14,7 +14,7 @@ from wakeful.logic.specs.fluent import Every
 from wakeful.runtime.node import Node, make_stub
 from wakeful.runtime.registry import Registry
 from wakeful.schedules.counters import Counters
-from wakeful.schedules.dag import Dag
+from wakeful.schedules.dag import Dag, DagObject
 from wakeful.schedules.declared import Declarations
 from wakeful.schedules.feature import FEATURE, ScheduleFeature
 from wakeful.schedules.functions import CLASS as FUNCTIONS
@@ -87,12 +87,12 @@ class App:
         return cast("T", make_stub(self, self.registry.of_class(cls), key, deadline, request_key))
 
     @overload
-    def dag(self, dag: Dag, /) -> type: ...
+    def dag(self, dag: Dag, /) -> type[DagObject]: ...
 
     @overload
-    def dag(self, dag: Dag, spec: Any, /, **options: Any) -> type: ...
+    def dag(self, dag: Dag, spec: Any, /, **options: Any) -> type[DagObject]: ...
 
-    def dag(self, dag: Dag, spec: Any = None, /, **options: Any) -> type:
+    def dag(self, dag: Dag, spec: Any = None, /, **options: Any) -> type[DagObject]:
         """Register a Dag; the class whose objects are its runs, for `app.get`.
 
         With a spec a run starts at each of its times, under that time as its key.

@@ -3,6 +3,7 @@
 import asyncio
 import re
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -81,22 +82,33 @@ def test_the_readme_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     exec(compile(example, "README.md", "exec"), space)
 
     async def run() -> None:
-        async with space["app"].world() as world:
-            await world.get(space["Reminder"], "bob").remind("call home", after_s=2)
+        async with space["app"].world(start="2026-03-27T06:00:00+00:00") as world:
+            await world.get(space["Reminders"], "bob").add("call home", world.now() + timedelta(seconds=2))
             await world.advance(seconds=1)
             assert capsys.readouterr().out == ""
             await world.crash()
             await world.restart(after="1h")
-            await world.advance(seconds=1)
+            await world.advance(days=3, hours=1)
 
     asyncio.run(run())
-    assert capsys.readouterr().out == "reminder: call home\n"
+    assert capsys.readouterr().out.splitlines() == [
+        "reminder: call home",
+        "standup of 2026-03-27 08:00:00+00:00 after 0 missed",
+        "standup of 2026-03-30 07:00:00+00:00 after 0 missed",  # nine in Paris, after the change of the clocks
+    ]
 
 
 def test_the_makefile_documents_its_targets() -> None:
     text = (source.ROOT / "Makefile").read_text()
     wanted = {"demo", "test", "lint", "types", "sim", "live", "bench", "bench-full", "clean", "help"}
     assert wanted <= set(re.findall(r"^([a-z-]+):[^\n]*## \S", text, re.MULTILINE))
+
+
+def test_what_the_demo_says_to_try_exists() -> None:
+    hints = re.findall(r"\$\(BIN\)/(wakeful [^#\n\"]+)", (source.ROOT / "Makefile").read_text())
+    assert len(hints) >= 6
+    assert any(hint.startswith("wakeful why ") for hint in hints)
+    assert unknown_commands("```sh\n" + "\n".join(hints) + "\n```\n") == []
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from wakeful.logic.retry import RetryPolicy
 from wakeful.schedules.schedules import Schedules
@@ -64,6 +64,14 @@ class Dag:
         self.name = check_class(name)
         self.tasks: dict[str, Task] = {}
 
+    @overload
+    def task(self, function: F, /) -> F: ...
+
+    @overload
+    def task(
+        self, /, *, after: Iterable[Any] = (), name: str | None = None, retry: RetryPolicy | None = None
+    ) -> Callable[[F], F]: ...
+
     def task(
         self,
         function: F | None = None,
@@ -72,7 +80,7 @@ class Dag:
         after: Iterable[Any] = (),
         name: str | None = None,
         retry: RetryPolicy | None = None,
-    ) -> Any:
+    ) -> F | Callable[[F], F]:
         """Make a function a task, which runs once those it comes after are done."""
 
         def add(found: F) -> F:
@@ -103,12 +111,12 @@ class Dag:
                 )
         self.tasks[task.name] = task
 
-    def object_class(self) -> type:
+    def object_class(self) -> "type[DagObject]":
         """The class whose objects are runs of this Dag."""
-        return type(self.name, (_DagObject,), {"dag": self, "__module__": __name__})
+        return type(self.name, (DagObject,), {"dag": self, "__module__": __name__})
 
 
-class _DagObject:
+class DagObject:
     """One run. Its key is the run's name: `start` twice for one key is one run."""
 
     dag: Dag
@@ -194,7 +202,7 @@ class _DagObject:
         for name, task in self.dag.tasks.items():
             if name not in done and name not in there and all(before in done for before in task.after):
                 options: dict[str, Any] = {} if task.retry is None else {"retry": task.retry}
-                await schedules.add(0, "_step", name, name=name, **options)
+                await schedules.add(self.ctx.now(), "_step", name, name=name, **options)
 
 
 def _parameters(function: Callable[..., Any]) -> list[str]:

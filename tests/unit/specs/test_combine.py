@@ -2,6 +2,7 @@
 
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -138,11 +139,17 @@ def test_what_waits_for_its_anchor_or_zone_is_refused_when_it_is_bound() -> None
 
 def test_the_search_ends_after_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = interval("1s", START)
-    spec = except_for(ticks, cron("* * * 3 * *", "UTC"))  # all of the third hour of the day
+    spec = except_for(ticks, cron("* * 3 * * *", "UTC"))  # every second of an hour
     three = FIRST + 3 * 3_600_000
     assert spec.next_ms(three) == three + 3_600_000
     monkeypatch.setattr(combine, "STEPS_MAX", 100)
     assert spec.next_ms(three) is None
+
+
+def test_far_ahead_is_not_out_of_reach() -> None:
+    once = at(datetime(2900, 1, 6, 12, tzinfo=UTC))
+    assert within(once, OFFICE).next_ms(0) == once.at_ms
+    assert within(once, OFFICE).previous_ms(10**14) == once.at_ms
 
 
 def test_binding_goes_all_the_way_in_and_once_is_enough() -> None:
@@ -222,7 +229,12 @@ CALENDARS = (
 @settings(max_examples=150, deadline=None)
 @given(specs, specs, specs, st.sampled_from(CALENDARS), st.integers(0, 4), st.integers(0, 4 * DAY))
 def test_agrees_with_lists_of_all(one: Spec, two: Spec, out: Spec, open_: Any, kind: int, more: int) -> None:
-    before, last = FIRST - 20 * DAY, FIRST + 24 * DAY
+    with mock.patch.object(combine, "STEPS_MAX", 2_000):  # more than there are candidates in those days
+        check_lists(one, two, out, open_, kind, more)
+
+
+def check_lists(one: Spec, two: Spec, out: Spec, open_: Any, kind: int, more: int) -> None:
+    before, last = FIRST - 2 * DAY, FIRST + 6 * DAY
 
     def listed(spec: Spec) -> list[int]:
         return spec.between_ms(before, last, 10**6)

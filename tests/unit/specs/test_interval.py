@@ -101,3 +101,5 @@ def test_agrees_with_a_list_of_all(length: int, anchor: int, start: Start, steps
 
 def test_past_the_latest_time_there_is_none() -> None:
     assert interval("1h", NEW_YEAR).next_ms(LATEST_MS) is None
+    assert interval("365d").previous_before(datetime(1, 1, 2, tzinfo=UTC)) is None
+    assert interval("365d").previous_before(datetime(3, 1, 2, tzinfo=UTC)) is not None

@@ -2,11 +2,13 @@
 
 from datetime import UTC, date, datetime, timedelta
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wakeful.logic.specs import combine
 from wakeful.logic.specs.calendars import Calendar, business_hours, holidays
 from wakeful.logic.specs.combine import AnyOf, ExceptFor, Within
 from wakeful.logic.specs.cron import cron
@@ -89,6 +91,11 @@ def test_every_spec_comes_back_exactly(spec: Spec) -> None:
 @settings(max_examples=150, deadline=None)
 @given(leaves | combined(leaves))
 def test_what_comes_back_says_the_same_and_binds_once(spec: Spec) -> None:
+    with mock.patch.object(combine, "STEPS_MAX", 200):  # what keeps nothing is found out sooner
+        check_bound(spec)
+
+
+def check_bound(spec: Spec) -> None:
     try:
         bound = spec.bound(added_at=WHEN, seed="some seed", zone="Asia/Tokyo")
     except BadInput as error:
@@ -159,13 +166,13 @@ def test_what_people_give_becomes_a_spec(value: object, expected: Spec) -> None:
 
 
 def test_other_words_are_phrases() -> None:
-    assert to_spec("every 5 minutes") == interval("5m")
+    assert to_spec("every 5 minutes").next_after(NOON) == NOON + timedelta(minutes=5)
     assert to_spec("every monday at 9am").next_after(NOON) == datetime(2026, 3, 30, 9, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("value", [None, True, False, object(), [], b"0 9 * * *", business_hours()])
 def test_anything_else_is_refused_with_what_is_accepted(value: object) -> None:
-    with pytest.raises(BadInput, match="datetime.*timedelta.*cron expression.*phrase") as caught:
+    with pytest.raises(BadInput, match=r"datetime.*timedelta.*cron expression.*phrase") as caught:
         to_spec(value)
     assert caught.value.code == "spec.type"
 
@@ -174,7 +181,7 @@ def test_anything_else_is_refused_with_what_is_accepted(value: object) -> None:
     ("value", "code"),
     [
         ("every 10ms", "spec.interval"),
-        ("61 * * * *", "spec.cron"),
+        ("61 * * * *", "spec.field"),
         ("FREQ=DAILY;BYHOUR=24", "spec.rrule"),
         ("(cron 0 3 * * * in UTC) except (cron 0 3 * * * in UTC)", "spec.impossible"),
         (float("nan"), "time.finite"),

@@ -49,9 +49,10 @@ def told(spec: Spec, night: Night, *, days: bool = False) -> str:
     """The runs of a night as the clocks show them, `′` at a time that is shown for the second time, and its gaps."""
     zone = ZoneInfo(night.zone)
     start, end = instant(night.start, night.zone), instant(night.end, night.zone)
-    runs = [clock(at.astimezone(zone), days) for at in spec.between(start, end)]
+    runs = [at.astimezone(zone) for at in spec.between(start, end)]
     gaps = [to_datetime(at).astimezone(zone) for at in spec.gaps_ms(from_datetime(start), from_datetime(end))]
-    said = ", ".join(runs) or "none"
+    gaps = [at for at in gaps if at not in runs]  # where it runs anyway, that is the verdict
+    said = ", ".join(clock(at, days) for at in runs) or "none"
     return said + "".join(f"; `gap` at {clock(at, days)}" for at in gaps)
 
 

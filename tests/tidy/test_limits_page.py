@@ -1,0 +1,84 @@
+"""The page of limits has every limit, with the value that the code has."""
+
+import importlib
+import re
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parent))
+import tidy_source as source
+
+from wakeful import Limits
+
+PAGE = source.ROOT / "docs" / "limits.md"
+# What the row begins with, and where its value is in the code.
+ROWS = {
+    "name": "schedules.options.NAME_BYTES_MAX",
+    "`tags`, `depends_on`": "schedules.options.TAGS_MAX",
+    "`priority`": "schedules.options.PRIORITY_MAX",
+    "`max_catch_up` (100 unless set), runs queued": "logic.plan.RUNS_MAX",
+    "`parallel`": "logic.plan.PARALLEL_MAX",
+    "occurrences judged in one turn": "logic.plan.JUDGED_MAX",
+    "verdicts with a ledger row of their own": "logic.plan.SINGLE_MAX",
+    "`backfill`": "schedules.schedules.BACKFILL_MAX",
+    "`next(name, n)`": "schedules.schedules.NEXT_MAX",
+    "`sharded(key, count)`": "schedules.tenants.SHARDS_MAX",
+    "tasks of a `Dag`": "schedules.dag.TASKS_MAX",
+    "cron text": "logic.specs.cron_parse.TEXT_MAX",
+    "phrase": "logic.specs.phrases.PHRASE_MAX",
+    "crons that one phrase stands for": "logic.specs.meaning._CRONS_MAX",
+    "text of a whole spec": "logic.specs.text.TEXT_MAX",
+    "combinations within combinations": "logic.specs.combine.DEPTH_MAX",
+    "candidates that `within`": "logic.specs.combine.STEPS_MAX",
+    "dates of `holidays`": "logic.specs.calendar_days.DATES_MAX",
+    "`rrule`: COUNT": "logic.specs.rrule_parts.COUNT_MAX",
+}
+# Bounds of caches and of what is told: nobody can meet them.
+INSIDE = {"_BUCKETS_MAX", "_PIECES_MAX", "YEARS_MAX", "_LISTED_MAX", "_TIMES_MAX", "_TOLD_MAX"}
+INSIDE |= {"BACKFILL_COUNTED_MAX"}  # of what an error says
+# On the page under other words, in other units, or beside another constant.
+ELSEWHERE = {"STORAGE_KEY_BYTES_MAX", "VALUE_BYTES_MAX", "WINDOW_MAX_MS", "LENGTH_MIN_MS", "INTERVAL_MAX"}
+ELSEWHERE |= {"ALARM_RETRIES_MAX", "CRASHES_MAX", "PLATFORM_BACKOFF_MAX_MS", "_START_MIN", "SHARDS"}
+_MAX = re.compile(r"^(_?[A-Z][A-Z_]*_(?:MAX|MIN)(?:_MS)?) *=", re.MULTILINE)
+
+
+def row(page: str, begins: str) -> str:
+    return next((line for line in page.splitlines() if line.startswith(f"| {begins}")), "")
+
+
+def wrong(page: str, begins: str, path: str) -> str | None:
+    module, _, name = path.rpartition(".")
+    value = getattr(importlib.import_module(f"wakeful.{module}"), name)
+    cells = row(page, begins).split(" | ")
+    return None if len(cells) > 1 and f"{value:,}" in cells[1] else f"{begins}: the code says {value:,}"
+
+
+@pytest.mark.parametrize("begins", ROWS)
+def test_the_page_has_the_value_of_the_code(begins: str) -> None:
+    assert wrong(PAGE.read_text(encoding="utf-8"), begins, ROWS[begins]) is None
+
+
+def test_every_option_is_on_the_page() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert [field.name for field in fields(Limits) if f"`{field.name}`" not in page] == []
+
+
+def test_every_bound_of_schedules_is_known_here() -> None:
+    known = INSIDE | ELSEWHERE | {path.rpartition(".")[2] for path in ROWS.values()}
+    found = [
+        f"{module}: {name} is not on the page, or not in this test"
+        for module, text in source.modules()
+        if module.startswith(("wakeful.logic", "wakeful.schedules"))
+        for name in _MAX.findall(text)
+        if name not in known
+    ]
+    assert found == []
+
+
+def test_the_check_can_fail() -> None:
+    assert wrong("| phrase | 300 characters | why |", "phrase", ROWS["phrase"])
+    assert wrong("", "phrase", ROWS["phrase"])
+    assert wrong("| phrase | 200 characters | why |", "phrase", ROWS["phrase"]) is None
