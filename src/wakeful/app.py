@@ -29,8 +29,8 @@ from wakeful.store import open_url
 from wakeful.store.protocol import Store
 from wakeful.system import SystemClock
 from wakeful.transport.control import ControlServer
-from wakeful.values.errors import BadOption, NotRunning
-from wakeful.values.ids import ObjectId, check_key
+from wakeful.values.errors import BadName, BadOption, NotRunning
+from wakeful.values.ids import RESERVED, ObjectId, check_key
 from wakeful.values.runs import Run
 from wakeful.values.times import Duration, duration_ms
 
@@ -73,6 +73,10 @@ class App:
         """Register a class; its name is the class name unless `name` says otherwise."""
 
         def register(found: type[T]) -> type[T]:
+            if (name or found.__name__).startswith(RESERVED):
+                raise BadName(
+                    f"class name {name!r}: names that begin with {RESERVED!r} are Wakeful's own", code="name.class"
+                )
             self._declarations.check(found)
             self.registry.add(found, name)
             return found

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from wakeful.values.clock import Handle
 
-
 # How often the wall clock is held against the steady one, and how far apart they must have moved to have been set.
 # Slewing (adjtime, chrony) moves them by less than a millisecond in that time.
 WATCH_S = 1.0

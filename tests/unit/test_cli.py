@@ -132,7 +132,7 @@ def test_every_command_has_help_and_json(wakeful: Command, name: str) -> None:
     answer = wakeful(name, "--help")
     assert answer.code == 0
     assert "--json" in answer.out
-    assert "--store" in answer.out
+    assert "--store" in answer.out or name == "cron"  # which needs none
 
 
 def test_help_imports_no_more_than_it_needs() -> None:
@@ -377,7 +377,7 @@ def test_a_program_that_is_not_there(wakeful: Command, target: str) -> None:
 def test_the_same_app_under_two_names_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "twice.py").write_text("from wakeful import App\napp = application = App()\n")
-    assert load(str(tmp_path / "twice.py")).app.registry.names() == []
+    assert not [name for name in load(str(tmp_path / "twice.py")).app.registry.names() if name[:8] != "wakeful."]
 
 
 def test_an_unknown_command_is_wrong_usage(wakeful: Command) -> None:

@@ -3,15 +3,11 @@
 import asyncio
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from wakeful.cli import options
-from wakeful.cli.failing import UNAVAILABLE, CommandError
-
-if TYPE_CHECKING:
-    from wakeful.values.ids import ObjectId
 
 
 @options.command("call", context_settings={"ignore_unknown_options": True})
@@ -53,9 +49,9 @@ async def _call(
     url: str,
     as_json: bool,
 ) -> None:
+    from wakeful.cli.asking import ask
     from wakeful.cli.plain import plain
     from wakeful.cli.printing import put_json
-    from wakeful.values.codec import decode_loosely
     from wakeful.values.ids import ObjectId, check_class, check_key
     from wakeful.values.times import duration_ms
 
@@ -65,10 +61,7 @@ async def _call(
         "request_key": request_key,
         "deadline_ms": None if deadline is None else duration_ms(deadline, what="deadline"),
     }
-    data = await _live(id, method, values, settings, url, has_app=target is not None)
-    answer = (
-        decode_loosely(data) if data is not None else await _embedded(id, method, values, settings, url, str(target))
-    )
+    answer = await ask(id, method, values, {}, settings=settings, url=url, target=target, what="call")
     if as_json or answer is not None:
         put_json(plain(answer))
     elif sys.stdout.isatty():
@@ -81,51 +74,3 @@ def argument(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
-
-
-async def _live(
-    id: "ObjectId", method: str, args: tuple[Any, ...], settings: dict[str, Any], url: str, *, has_app: bool
-) -> bytes | None:
-    """The answer of the process that runs the store; None when there is none and --app may stand in."""
-    from wakeful.cli.finding import connected, reading
-    from wakeful.values.errors import StoreError
-
-    shown = ""
-    try:
-        async with reading(url) as store, connected(store, id) as client:
-            shown = store.url  # without its password
-            if client is not None:
-                return await client.call_raw(id.cls, id.key, method, args, **settings)
-    except StoreError as error:
-        if not has_app or type(error) is not StoreError:  # a store that does not exist yet is made by --app
-            raise
-    if not has_app:
-        raise CommandError(
-            f"no process runs {shown}; start it (wakeful run …), or give --app APP.PY to run it for this call",
-            code="owner.none",
-            exit_code=UNAVAILABLE,
-        )
-    return None
-
-
-async def _embedded(
-    id: "ObjectId", method: str, args: tuple[Any, ...], settings: dict[str, Any], url: str, target: str
-) -> Any:
-    from wakeful.cli.loading import load
-    from wakeful.runtime.requests import check_request_key
-    from wakeful.transport.messages import failed, raised
-    from wakeful.values.errors import WakefulError
-
-    sys.argv = ["wakeful call"]  # what the store tells others about its owner; the URL may hold a password
-    program = load(target)
-    if settings["request_key"] is not None:
-        check_request_key(settings["request_key"])
-    async with program.app.run(url) as node:
-        try:
-            return await node.send(id, method, args, {}, **settings)
-        except WakefulError:
-            raise
-        except Exception as error:
-            failure = failed(0, error).failure
-            assert failure is not None
-            raise raised(failure) from None

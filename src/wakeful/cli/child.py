@@ -12,6 +12,7 @@ import click
 
 from wakeful.cli import options
 from wakeful.cli.loading import LoadError, load, own_files
+from wakeful.cli.naming import own_classes
 from wakeful.cli.saying import Say, listen_to_logs
 from wakeful.cli.serving import serve
 from wakeful.cli.telling import HUSHED
@@ -57,7 +58,7 @@ def child(
 
     async def ready(node: "Node") -> None:
         _report(report, own_files())
-        classes = ", ".join(node.registry.names()) or "no classes (put @app.object on one)"
+        classes = ", ".join(own_classes(node.registry.names())) or "no classes (put @app.object on one)"
         say.event("ready", f"{classes} on {node.store.url}", store=node.store.url, pid=os.getpid(), node=node.name)
         if not again:
             say.lines(await _what_next(node, program, name_store=name_store))
@@ -100,7 +101,7 @@ async def _what_next(node: "Node", program: str, *, name_store: bool) -> str:
 def _method(node: "Node") -> tuple[str, str]:
     """A class and a method to try: one that needs no arguments if there is one, readers first."""
     found = []
-    for cls in node.registry.names():
+    for cls in own_classes(node.registry.names()):
         known = node.registry.named(cls)
         for name in sorted(known.methods):
             needs = _needed(known.cls, name)

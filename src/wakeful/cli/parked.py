@@ -45,6 +45,7 @@ async def _parked(cls: str | None, key: str | None, full: bool, limit: int, url:
 
 def plain_parked(row: "Parked") -> dict[str, Any]:
     """For programs."""
+    from wakeful.cli.naming import schedule_named
     from wakeful.cli.printing import iso
 
     return {
@@ -52,6 +53,7 @@ def plain_parked(row: "Parked") -> dict[str, Any]:
         "class": row.timer.id.cls,
         "key": row.timer.id.key,
         "timer": row.timer.name,
+        "schedule": schedule_named(row.timer.name),
         "nominal_at": iso(row.timer.nominal_at),
         "parked_at": iso(row.parked_at),
         "attempts": row.attempts,
@@ -64,23 +66,26 @@ def plain_parked(row: "Parked") -> dict[str, Any]:
 
 def put_parked(rows: list["Parked"], *, with_object: bool, indent: int = 0) -> None:
     """For people: which, since when, why."""
-    from wakeful.cli.printing import now_ms, put_table, relative
+    from wakeful.cli.naming import name_words
+    from wakeful.cli.printing import clock_time, now_ms, put_table, relative
 
     now = now_ms()
     table = []
     for row in rows:
-        cells = (row.number, str(row.timer.id), row.timer.name, relative(row.parked_at, now), row.attempts, row.error)
+        what, at = name_words(row.timer.name), clock_time(row.timer.nominal_at)
+        cells = (row.number, str(row.timer.id), what, at, relative(row.parked_at, now), row.attempts, row.error)
         table.append(cells if with_object else (cells[0], *cells[2:]))
-    columns = [">number", "object", "timer", "parked", ">attempts", "…error"]
+    columns = [">number", "object", "timer", "asked for", "parked", ">attempts", "…error"]
     put_table(columns if with_object else [columns[0], *columns[2:]], table, indent=indent)
 
 
 def put_traces(rows: list["Parked"]) -> None:
     """The traceback of each, in full."""
     from wakeful.cli.failing import one_screen
+    from wakeful.cli.naming import name_words
     from wakeful.cli.printing import put_line
 
     for row in rows:
         put_line()
-        put_line(f"{row.number}  {row.timer.id} {row.timer.name}", "bold")
+        put_line(f"{row.number}  {row.timer.id} {name_words(row.timer.name)}", "bold")
         put_line(one_screen(row.traceback or row.error))

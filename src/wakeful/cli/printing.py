@@ -38,7 +38,7 @@ def console() -> "Console":
 
 
 def put_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, indent: int = 0) -> None:
-    """A table that fits the terminal. A column named `…x` may be cut, `>x` stands to the right."""
+    """A table that fits the terminal. A column named `…x` may be cut, `>x` stands to the right; with a `~x` only that wraps."""
     from rich import box
     from rich.cells import cell_len
     from rich.padding import Padding
@@ -47,15 +47,16 @@ def put_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, inden
 
     out = console()
     cells = [[one_line(str(cell)) for cell in row] for row in rows]
-    widths = [max(len(column.lstrip(">…")), *(cell_len(row[n]) for row in cells)) for n, column in enumerate(columns)]
+    widths = [max(len(column.lstrip(">…~")), *(cell_len(row[n]) for row in cells)) for n, column in enumerate(columns)]
     over = indent + sum(widths) + 3 * len(widths) - out.width
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    has_wrap = any(column.startswith("~") for column in columns)
     for column, width in zip(columns, widths, strict=True):
         is_cut = column.startswith("…")
         table.add_column(
-            column.lstrip(">…"),
+            column.lstrip(">…~"),
             overflow="ellipsis" if is_cut else "fold",
-            no_wrap=is_cut,
+            no_wrap=is_cut or (has_wrap and not column.startswith("~")),
             max_width=max(CUT_WIDTH_MIN, width - over) if is_cut and over > 0 else None,
             justify="right" if column.startswith(">") else "left",
         )

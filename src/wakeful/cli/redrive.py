@@ -39,6 +39,7 @@ async def _redrive(
     numbers: tuple[int, ...], everything: bool, cls: str | None, key: str | None, url: str, as_json: bool
 ) -> int:
     from wakeful.cli.finding import connected, reading
+    from wakeful.cli.naming import name_words
     from wakeful.cli.printing import put_json, put_line
 
     async with reading(url) as store, connected(store) as client:
@@ -50,7 +51,7 @@ async def _redrive(
         put_json(results)
     else:
         for row in results:
-            what = f"{row['class']}/{row['key']} {row['timer']}: " if row["class"] else ""
+            what = f"{row['class']}/{row['key']} {name_words(row['timer'])}: " if row["class"] else ""
             line = f"{row['number']}  {what}" + ("due now" if row["ok"] else str(row["problem"]))
             put_line(one_line(line), "green" if row["ok"] else "red")
         if not results:

@@ -19,6 +19,7 @@ def run(target: str, paranoid: bool, url: str, as_json: bool) -> None:
     stops at once. If the module has `async def on_start(app)`, it is run once after the start.
     """
     from wakeful.cli.loading import load
+    from wakeful.cli.naming import own_classes
     from wakeful.cli.saying import Say, listen_to_logs
     from wakeful.cli.serving import serve
     from wakeful.runtime.node import Node
@@ -29,7 +30,7 @@ def run(target: str, paranoid: bool, url: str, as_json: bool) -> None:
     listen_to_logs(say)
 
     async def ready(node: Node) -> None:
-        classes = ", ".join(node.registry.names()) or "no classes"
+        classes = ", ".join(own_classes(node.registry.names())) or "no classes"
         data = {"node": node.name, "pid": os.getpid(), "store": node.store.url, "address": node.address}
         say.event("ready", f"{classes} on {node.store.url} (node {node.name}, pid {os.getpid()})", **data)
 

@@ -22,14 +22,15 @@ LEDGER_ROWS = 10
 @options.limit_option(50)
 @options.store_option
 def show(cls: str, key: str, limit: int, url: str, as_json: bool) -> None:
-    """Show one object: state, keys with their values, timers, parked, the last runs. Doesn't wake it."""
+    """Show one object: state, keys with their values, schedules, timers, parked, the last runs. Doesn't wake it."""
     asyncio.run(_show(cls, key, limit, url, as_json))
 
 
 async def _show(cls: str, key: str, limit: int, url: str, as_json: bool) -> None:
     from wakeful.cli.finding import reading
     from wakeful.cli.plain import plain_of
-    from wakeful.cli.printing import put_json
+    from wakeful.cli.printing import many, put_json, put_line
+    from wakeful.cli.schedules import plain_row, put_rows, rows_of
     from wakeful.runtime.state import STATE_SLOT
     from wakeful.store.protocol import Query, Range
     from wakeful.values.commits import USER
@@ -47,15 +48,22 @@ async def _show(cls: str, key: str, limit: int, url: str, as_json: bool) -> None
         query = Query(cls=cls, key=key, limit=limit)
         timers, parked = await store.find_timers(query), await store.find_parked(query)
         entries = [entry for _, entry in await store.find_entries(Query(cls=cls, key=key, limit=LEDGER_ROWS))]
+        schedules, total = await rows_of(store, id, limit=limit)
     if as_json:
         found = _plain(loaded.info, timers, parked, entries)
         found["state"] = plain_of(state[STATE_SLOT[1]]) if state else None
         found["storage"] = {name: plain_of(data) for name, data in rows[:limit]}
         found["storage_is_cut"] = len(rows) > limit
+        found["schedules"] = [plain_row(row) for row in schedules]
         put_json(found)
         return
     _put_head(loaded.info)
     _put_rows(state.get(STATE_SLOT[1]), rows, limit)
+    if schedules:
+        _title("schedules")
+        put_rows(schedules, with_sums=False, indent=2)
+    if total > limit:
+        put_line(f"  the first {limit:,} of {many(total, 'schedule')}; -n shows more", "dim")
     _put_timers(timers, parked)
     _put_ledger(entries)
 
@@ -79,11 +87,14 @@ def _plain(info: "Info", timers: list["Timer"], parked: list["Parked"], entries:
 
 
 def _plain_entry(entry: "Entry") -> dict[str, Any]:
+    from wakeful.cli.naming import schedule_named
     from wakeful.cli.printing import iso
 
     return {
         "timer": entry.name,
+        "schedule": schedule_named(entry.name),
         "verdict": entry.verdict,
+        "covers": entry.covers,
         "nominal_at": iso(entry.nominal_at),
         "fired_at": iso(entry.fired_at),
         "finished_at": iso(entry.finished_at),
@@ -139,6 +150,7 @@ def _put_timers(timers: list["Timer"], parked: list["Parked"]) -> None:
 
 
 def _put_ledger(entries: list["Entry"]) -> None:
+    from wakeful.cli.naming import name_words
     from wakeful.cli.printing import clock_time, length, put_table
 
     if not entries:
@@ -149,9 +161,9 @@ def _put_ledger(entries: list["Entry"]) -> None:
         [
             (
                 clock_time(entry.fired_at),
-                entry.name,
+                name_words(entry.name),
                 entry.verdict,
-                entry.attempt + 1,
+                entry.attempt + 1 if entry.verdict in ("run", "failed") else "",
                 length(max(0, entry.fired_at - entry.nominal_at)),
                 length(entry.finished_at - entry.fired_at),
                 entry.error or "",

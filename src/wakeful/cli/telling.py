@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from wakeful.cli.naming import name_words, schedule_named
 from wakeful.cli.printing import length
 from wakeful.cli.saying import Say
 from wakeful.store.protocol import Outcome, Store
@@ -34,14 +35,19 @@ class TellingStore:
         for entry in commit.entries:
             if entry.verdict == "run":
                 self._ran(entry)
-            else:
+            elif entry.verdict == "failed":
                 self._failed(entry, commit)
+            else:
+                self._left_out(entry)
         for parked in commit.parks:
-            text = f"{parked.timer.id} {parked.timer.name} after {parked.attempts} attempts; see wakeful parked, wakeful redrive"
+            name = name_words(parked.timer.name)
+            text = f"{parked.timer.id} {name} after {parked.attempts} attempts; see wakeful parked, wakeful redrive"
             self._say.event("parked", text, object=str(parked.timer.id), timer=parked.timer.name)
         if commit.unparks:
             self._say.event(
-                "redriven", f"{commit.id} {commit.sets[0].name if commit.sets else ''}", object=str(commit.id)
+                "redriven",
+                f"{commit.id} {name_words(commit.sets[0].name) if commit.sets else ''}",
+                object=str(commit.id),
             )
 
     def _ran(self, entry: Entry) -> None:
@@ -50,13 +56,25 @@ class TellingStore:
         notes += [f"on retry {entry.attempt}"] if entry.attempt else []
         took = entry.finished_at - entry.fired_at
         notes += [f"took {length(took)}"] if took >= 100 else []
-        self._say.event("ran", f"{entry.id} {entry.name}{_in_brackets(notes)}", object=str(entry.id), timer=entry.name)
+        notes += [f"for {entry.missed} missed"] if entry.missed > 1 else []
+        text = f"{entry.id} {name_words(entry.name)}{_in_brackets(notes)}"
+        self._say.event("ran", text, object=str(entry.id), timer=entry.name)
+
+    def _left_out(self, entry: Entry) -> None:
+        """An occurrence that did not run; `wakeful why` says why."""
+        late = entry.fired_at - entry.nominal_at
+        notes = [f"{length(late)} late"] if late >= 1_000 else []
+        notes += [f"{entry.covers:,} of them"] if entry.covers > 1 else []
+        text = f"{entry.id} {name_words(entry.name)}{_in_brackets(notes)}"
+        self._say.event(entry.verdict, text, object=str(entry.id), timer=entry.name, covers=entry.covers)
 
     def _failed(self, entry: Entry, commit: Commit) -> None:
-        again = next((timer for timer in commit.sets if timer.name == entry.name), None)
+        # A schedule's next occurrence is set in the same commit; the one that is tried again has an attempt behind it.
+        names = (entry.name, f"run:{schedule_named(entry.name)}@")
+        again = next((t for t in commit.sets if t.name.startswith(names) and t.attempt == entry.attempt + 1), None)
         notes = [f"attempt {entry.attempt + 1}"]
         notes += [f"again in {length(again.due_at - commit.now)}"] if again is not None else []
-        text = f"{entry.id} {entry.name}{_in_brackets(notes)}: {entry.error}"
+        text = f"{entry.id} {name_words(entry.name)}{_in_brackets(notes)}: {entry.error}"
         self._say.event("failed", text, object=str(entry.id), timer=entry.name, error=entry.error)
 
 

@@ -1,6 +1,7 @@
 """Layer 1, pure. When is a failed attempt tried again, and when is it given up?"""
 
 from collections.abc import Iterable
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
@@ -52,20 +53,12 @@ def fixed(wait: Duration) -> Backoff:
     return Backoff(wait_ms, 1.0, wait_ms)
 
 
-class RetryPolicy(Struct, frozen=True, array_like=True):
-    """How often a failing run is tried, after what waits, and for which errors (all of them when none is named)."""
+class Retry(Struct, frozen=True, array_like=True):
+    """A retry policy as it is kept."""
 
     max_attempts: int = 5
     backoff: Backoff = Backoff(2_000, 2.0, 600_000)
-    on: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        count = self.max_attempts
-        if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= 1_000:
-            raise BadOption(f"max_attempts must be a whole number from 1 to 1000, not {count!r}", code="retry.attempts")
-        if not isinstance(self.backoff, Backoff):
-            raise BadOption(f"backoff must be exponential(…) or fixed(…), not {self.backoff!r}", code="retry.backoff")
-        force_setattr(self, "on", _names(self.on))
+    on: tuple[Any, ...] = ()  # exception types, by name once they are kept
 
     def delay_ms(self, failures: int, error: BaseException, roll: float) -> int | None:
         """How long after the n-th failure (from 1) the next attempt comes, jittered by at most a quarter; None: no more."""
@@ -75,6 +68,23 @@ class RetryPolicy(Struct, frozen=True, array_like=True):
             return None
         wait = min(float(self.backoff.most_ms), self.backoff.first_ms * self.backoff.factor ** (failures - 1))
         return int(wait * (1 + JITTER * roll))
+
+
+class RetryPolicy(Retry, frozen=True):
+    """How often a failing run is tried, after what waits, and for which errors (all of them when none is named)."""
+
+    def __post_init__(self) -> None:
+        count = self.max_attempts
+        if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= 1_000:
+            raise BadOption(f"max_attempts must be a whole number from 1 to 1000, not {count!r}", code="retry.attempts")
+        if not isinstance(self.backoff, Backoff):
+            raise BadOption(f"backoff must be exponential(…) or fixed(…), not {self.backoff!r}", code="retry.backoff")
+        force_setattr(self, "on", _names(self.on))
+
+    @property
+    def kept(self) -> Retry:
+        """Checked once, here, and not each time that it is read."""
+        return Retry(self.max_attempts, self.backoff, self.on)
 
 
 def _name(kind: type) -> str:

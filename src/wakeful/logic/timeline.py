@@ -104,14 +104,8 @@ class Timeline:
         return found
 
     def gaps(self, after: int, to: int) -> list[int]:
-        """The occurrences in `after < t <= to` that the clocks jumped over."""
-        return [
-            at
-            for version in self._versions
-            if "gap=skip" in version.spec
-            for at in self._gaps(version, after, to)
-            if not self.is_paused(at)
-        ]
+        """The occurrences in `after < t <= to` that the clocks jumped over, paused or not: they would not have come."""
+        return [at for version in self._versions if "gap=skip" in version.spec for at in self._gaps(version, after, to)]
 
     def _gaps(self, version: Version, after: int, to: int) -> list[int]:
         """Of one version, in `after < t <= to`, within the bounds."""
@@ -121,7 +115,11 @@ class Timeline:
             first = max(first, self._start)
         if self._end is not None:
             last = min(last, self._end - 1)
-        return spec_of(version.spec).gaps_ms(first, last + 1) if first <= last else []
+        if first > last:
+            return []
+        spec = spec_of(version.spec)
+        # The jump may lead to a time that the spec names as well (2:00 and 3:00): then that instant has its occurrence.
+        return [at for at in spec.gaps_ms(first, last + 1) if spec.next_ms(at - 1) != at]
 
     def is_paused(self, at: int) -> bool:
         return any(pause.holds(at) for pause in self._pauses)

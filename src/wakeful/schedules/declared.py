@@ -102,7 +102,8 @@ class Declarations:
             record = None if name in declared else await book.get(name)
             if record is not None and record.is_declared:
                 retire(book, turn, name, record, now)
-        for name, (spec, options) in declared.items():
+        for name in _in_order(declared):
+            spec, options = declared[name]
             await self._upsert(turn, name, spec, options, is_declared=True, is_named=True)
         meta = await book.meta()
         meta.declared = print_
@@ -122,6 +123,21 @@ class Declarations:
             declared = declared_in(cls)
             found = self._by_class[cls] = (declared, _fingerprint(declared) if declared else b"")
         return found
+
+
+def _in_order(declared: Declared) -> list[str]:
+    """The names, each after those that it depends on; there are no circles."""
+    order: dict[str, None] = {}
+
+    def place(name: str) -> None:
+        for other in declared[name][1].depends_on:
+            if other not in order:
+                place(other)
+        order[name] = None
+
+    for name in declared:
+        place(name)
+    return list(order)
 
 
 def _fingerprint(declared: Declared) -> bytes:

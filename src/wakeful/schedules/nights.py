@@ -72,7 +72,7 @@ def _jumped(leaf: "Cron | Rule", at: int) -> list[datetime]:
     start, _, offset, before, _ = spans_of(_zone(leaf)).at(at // 1000)
     if start * 1000 != at or before >= offset:
         return []
-    walls = _walls(leaf).between_ms((start + before) * 1000, (start + offset) * 1000, _TOLD_MAX)
+    walls = _walls(leaf).between_ms((start + before) * 1000, (start + offset) * 1000, _TOLD_MAX + 1)
     return [to_datetime(wall).replace(tzinfo=None) for wall in walls]
 
 
@@ -109,8 +109,8 @@ def _missing(walls: list[datetime], at: int, zone: str) -> str:
 
 
 def _clocks(walls: list[datetime]) -> str:
-    told = ", ".join(f"{wall:%H:%M:%S}".removesuffix(":00") for wall in walls)
-    return f"{told}, …" if len(walls) == _TOLD_MAX else told
+    told = ", ".join(f"{wall:%H:%M:%S}".removesuffix(":00") for wall in walls[:_TOLD_MAX])
+    return f"{told}, …" if len(walls) > _TOLD_MAX else told
 
 
 def _walls(leaf: "Cron | Rule") -> Spec:

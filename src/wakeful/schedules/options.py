@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from wakeful.logic.plan import Policy, check_policy
-from wakeful.logic.retry import RetryPolicy
+from wakeful.logic.retry import Retry, RetryPolicy
 from wakeful.logic.specs.combine import AnyOf, any_of
 from wakeful.logic.specs.cron import Cron, cron
 from wakeful.logic.specs.spec import Spec
@@ -24,6 +24,13 @@ _OPTIONS = (
     "zone", "gap", "fold", "jitter", "catch_up", "catch_up_window", "max_catch_up", "grace", "overlap", "parallel",
     "retry", "start_at", "end_at", "max_runs", "tags", "metadata", "priority", "depends_on", "on_missed",
 )  # fmt: skip
+
+
+# Options that are parts of the policy, and what they are called there.
+POLICY_FIELDS = {
+    "catch_up": "catch_up", "catch_up_window": "window_ms", "max_catch_up": "runs_max", "grace": "grace_ms",
+    "overlap": "overlap", "parallel": "parallel",
+}  # fmt: skip
 
 
 def parse_spec_options(value: object, options: dict[str, Any]) -> Spec:
@@ -123,11 +130,11 @@ def _whole(options: dict[str, Any], name: str, least: int, most: int | None) -> 
     return value
 
 
-def _retry(value: object) -> RetryPolicy:
+def _retry(value: object) -> Retry:
     if value is None:
-        return RetryPolicy()
+        return Retry()
     if isinstance(value, RetryPolicy):
-        return value
+        return value.kept
     raise BadOption(f"retry must be a RetryPolicy(…), not {value!r}", code="schedule.retry")
 
 

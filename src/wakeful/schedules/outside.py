@@ -7,6 +7,7 @@ from wakeful.runtime.calls import Method, Router
 from wakeful.schedules.options import check_schedule_name, parse_spec_options
 from wakeful.schedules.schedule import Found, Names, Runs, Schedule, Times
 from wakeful.schedules.tenants import Sharded
+from wakeful.values.errors import BadHandler
 from wakeful.values.ids import ObjectId
 
 
@@ -21,7 +22,7 @@ class ObjectSchedules:
 
     async def add(self, spec: Any, handler: Any, *args: Any, name: str | None = None, **options: Any) -> Schedule:
         asked = parse_spec_options(spec, options)
-        method = handler.name if isinstance(handler, Method) else getattr(handler, "__name__", handler)
+        method = _method_name(handler, self._target.cls)
         return await self._send("add", asked.text, method, *args, name=name, **options)  # type: ignore[no-any-return]
 
     async def get(self, name: str) -> Schedule:
@@ -118,3 +119,26 @@ class ShardedSchedules:
 
 
 Objects = list[ObjectSchedules]
+
+
+def _method_name(handler: object, cls: str) -> str:
+    """The name to send for a handler; whether the class has such a method is for the object to say."""
+    if isinstance(handler, str):
+        return handler
+    if isinstance(handler, Method):
+        name, owner = handler.name, handler.target.cls if handler.target.cls == cls else ""
+    else:
+        path = str(getattr(handler, "__qualname__", ""))
+        owner, _, name = path.rpartition(".")
+    if name == "<lambda>":
+        raise BadHandler(
+            f"{cls}: a lambda can't be a handler, because it can't be found again after a restart; "
+            "give a method of the class",
+            code="handler.lambda",
+        )
+    if not owner or owner.endswith("<locals>"):
+        raise BadHandler(
+            f"{cls}: {handler!r} is not a method of the class, so it can't be its handler; write a method that calls it",
+            code="handler.foreign",
+        )
+    return name

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from wakeful.logic.plan import Due, Policy
-from wakeful.logic.retry import RetryPolicy
+from wakeful.logic.retry import Retry
 from wakeful.logic.timeline import Pause, Timeline, Version
 from wakeful.runtime.turn import Turn
 from wakeful.schedules.counters import Counters
@@ -27,7 +27,7 @@ class Options(Struct, frozen=True, kw_only=True, array_like=True):
     handler: str
     args: bytes | None = None  # encoded (args, kwargs)
     policy: Policy = Policy()
-    retry: RetryPolicy = RetryPolicy()
+    retry: Retry = Retry()
     start_at: int | None = None
     end_at: int | None = None
     max_runs: int | None = None
@@ -36,6 +36,14 @@ class Options(Struct, frozen=True, kw_only=True, array_like=True):
     priority: int = 0
     depends_on: tuple[str, ...] = ()
     on_missed: str | None = None
+
+
+class Untold(Struct, frozen=True, array_like=True):
+    """Missed occurrences: how many, the first and the last of them."""
+
+    count: int
+    first_at: int
+    last_at: int
 
 
 class Record(Struct, kw_only=True, array_like=True):
@@ -61,6 +69,12 @@ class Record(Struct, kw_only=True, array_like=True):
     dependents: list[str] = []
     succeeded_at: int = 0  # nominal time of the latest occurrence that ran well
     counters: Counters = msgspec.field(default_factory=Counters)
+    used: int = 0  # of `max_runs`: occurrences of its own that ran or were given up
+    untold: Untold | None = None  # missed ones that `on_missed` has not been told of yet
+
+    @property
+    def is_used_up(self) -> bool:
+        return self.options.max_runs is not None and self.used >= self.options.max_runs
 
     @property
     def version(self) -> Version:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
-from wakeful.logic.plan import MISSED, Due, Left
+from wakeful.logic.plan import Due, Left
 from wakeful.runtime.timer_runs import Again, Failed, Park
 from wakeful.runtime.turn import Turn
 from wakeful.schedules.declared import Declarations
@@ -28,19 +28,22 @@ from wakeful.schedules.records import (
 from wakeful.schedules.steps import (
     aim,
     count,
+    drop,
     end_if_done,
     end_lane,
     entries_of,
     forget,
     judge,
     occurrence_of,
+    parallel_lanes,
     retire,
     settle,
     start_lane,
     told,
 )
 from wakeful.values.codec import decode
-from wakeful.values.runs import Entry
+from wakeful.values.occurrences import Occurrence
+from wakeful.values.runs import Entry, run_id
 from wakeful.values.timers import Timer
 from wakeful.values.times import to_datetime
 
@@ -55,6 +58,7 @@ class Decided(NamedTuple):
     turn: Turn
     record: Record
     entries: list[Entry]
+    is_told: bool = False  # `on_missed` went well, and was undone with the rest
 
 
 class ScheduleRuns:
@@ -78,30 +82,27 @@ class ScheduleRuns:
             return False
         if self.prefix == LANE:
             return await self._fire_lane(turn, book, name, lane, record, timer)
-        left = judge(record, timer, turn.fired_at)
-        entries = _entries(turn, name, left)
+        entries = _entries(turn, name, judge(record, timer, turn.fired_at))
         turn.entries = entries
-        missed = [stretch for stretch in left if stretch.verdict in MISSED]
         if record.options.policy.parallel > 1:
             await self._fan_out(turn, book, name, record)
         walks = bool(record.pending) and record.options.policy.parallel == 1
         if not walks or not await self._is_met(book, record):
             aim(turn, name, record, turn.fired_at)
-            book.put(name, record)
-            await self._tell_missed(turn, record, missed)
+            await self._tell_missed(turn, book, name, record)
             return False
         due = told(record)
-        book.put(name, record)  # what was decided, for the handler's own look and for a durable point in it
         turn.note = Decided(turn, record, entries)
         turn.occurrence = occurrence_of(activation.id, name, due)
-        await self._tell_missed(turn, record, missed)
+        await self._tell_missed(turn, book, name, record)
+        turn.note = turn.note._replace(is_told=True)
         answer = await _call(activation, record, turn)
         changed = await book.get(name)
+        await self._ran(turn, book, changed, due)
         if changed is not None:  # else the handler cancelled it
-            self._ran(turn, changed, due)
             changed.pending = changed.pending[1:]
-            _move_by(changed, answer, activation.node.clock.now())
-            await self._go_on(turn, book, name, changed)
+            changed.used += 1
+            await self._go_on(turn, book, name, changed, answer=answer)
         return True
 
     async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> Again | Park | None:
@@ -116,10 +117,10 @@ class ScheduleRuns:
             return None
         if decided is None and self.prefix == PREFIX:
             turn.entries = _entries(turn, name, judge(record, failure.timer, failure.now))
-            book.put(name, record)
-            if not record.pending:
+            if not record.pending and record.untold is None:
                 await self._go_on(turn, book, name, record)
                 return None
+        turn.occurrence = _failed_one(record, name, lane, failure.timer)
         delay = None
         if failure.error is not None:
             delay = record.options.retry.delay_ms(failure.timer.attempt + 1, failure.error, failure.roll)
@@ -127,11 +128,18 @@ class ScheduleRuns:
             record.counters.retries += 1
             book.put(name, record)
             return Again(failure.timer.moved(due_at=failure.now + delay, attempt=failure.timer.attempt + 1))
-        record.counters.failures += 1
         if self.prefix == LANE:
             return await self._give_up_lane(turn, book, name, lane, record, failure)
+        if (
+            decided is None or not decided.is_told
+        ):  # it was `on_missed` that failed: the next run need not suffer for it
+            record.untold = None
+        if not record.pending:
+            await self._go_on(turn, book, name, record)
+            return None
         due, record.pending = told(record), record.pending[1:]
-        turn.occurrence = occurrence_of(activation.id, name, due)
+        record.counters.failures += 1
+        record.used += 1
         await self._go_on(turn, book, name, record)
         return Park(_to_redrive(failure.timer, name, f"p{failure.timer.seq:x}", due))
 
@@ -149,22 +157,30 @@ class ScheduleRuns:
         turn.occurrence = occurrence_of(activation.id, name, payload.due, _salt(payload, lane))
         answer = await _call(activation, record, turn)
         changed = await book.get(name)
+        await self._ran(turn, book, changed, payload.due)
         if changed is not None:
-            self._ran(turn, changed, payload.due)
-            if payload.kind == "parallel":
-                _move_by(changed, answer, activation.node.clock.now())
-            await self._next_in_lane(turn, book, name, lane, changed, payload)
-            await self._go_on(turn, book, name, changed, is_beside=payload.kind != "parallel")
+            if payload.kind == "redrive":  # its failure is undone: each occurrence counts once, as what it came to
+                changed.counters.failures = max(0, changed.counters.failures - 1)
+            await self._end_in_lane(turn, book, name, lane, changed, payload, answer)
         return True
 
     async def _give_up_lane(
         self, turn: Turn, book: Book, name: str, lane: str, record: Record, failure: Failed
     ) -> Park:
         payload = decode_lane(failure.timer.payload)
-        turn.occurrence = occurrence_of(failure.timer.id, name, payload.due, _salt(payload, lane))
+        again = payload.kind == "redrive"
+        record.counters.failures += not again
+        await self._end_in_lane(turn, book, name, lane, record, payload)
+        return Park(_to_redrive(failure.timer, name, lane if again else f"{lane}.{payload.index}", payload.due))
+
+    async def _end_in_lane(
+        self, turn: Turn, book: Book, name: str, lane: str, record: Record, payload: Lane, answer: Any = None
+    ) -> None:
+        """An occurrence is over that ran in a lane, well or not."""
+        is_own = payload.kind == "parallel"
+        record.used += is_own
         await self._next_in_lane(turn, book, name, lane, record, payload)
-        await self._go_on(turn, book, name, record, is_beside=payload.kind != "parallel")
-        return Park(_to_redrive(failure.timer, name, f"{lane}.{payload.index}", payload.due))
+        await self._go_on(turn, book, name, record, answer=answer, is_beside=not is_own)
 
     async def _next_in_lane(self, turn: Turn, book: Book, name: str, lane: str, record: Record, payload: Lane) -> None:
         """The next occurrence of a backfill, or the end of the lane."""
@@ -181,8 +197,10 @@ class ScheduleRuns:
     async def _fan_out(self, turn: Turn, book: Book, name: str, record: Record) -> None:
         """Give pending occurrences to free lanes; those that find none wait, or are dropped by the overlap policy."""
         now = turn.activation.node.clock.now()
-        policy = record.options.policy
-        while record.pending and len(_parallel(record)) < policy.parallel and await self._is_met(book, record):
+        policy, most = record.options.policy, record.options.max_runs
+        if most is not None:  # those under way count
+            drop(turn, name, record, max(0, most - record.used - len(parallel_lanes(record))), now)
+        while record.pending and len(parallel_lanes(record)) < policy.parallel and await self._is_met(book, record):
             due = told(record)
             record.pending = record.pending[1:]
             record.lost = record.lost_first_at = 0
@@ -198,13 +216,21 @@ class ScheduleRuns:
 
     # what follows a run
 
-    def _ran(self, turn: Turn, record: Record, due: Due) -> None:
+    async def _ran(self, turn: Turn, book: Book, record: Record | None, due: Due) -> None:
+        """It went well: count it, with the object's own sums when the handler cancelled the schedule."""
         lateness_ms = 0 if due.is_backfill else turn.fired_at - due.nominal_at
-        record.counters.ran(turn.fired_at, turn.activation.node.clock.now(), lateness_ms)
+        now = turn.activation.node.clock.now()
+        if record is None:
+            meta = await book.meta()
+            meta.gone.ran(turn.fired_at, now, lateness_ms)
+            book.put_meta(meta)
+            return
+        record.counters.ran(turn.fired_at, now, lateness_ms)
         record.succeeded_at = max(record.succeeded_at, due.nominal_at)
-        record.waits_for = None
 
-    async def _go_on(self, turn: Turn, book: Book, name: str, record: Record, *, is_beside: bool = False) -> None:
+    async def _go_on(
+        self, turn: Turn, book: Book, name: str, record: Record, *, answer: Any = None, is_beside: bool = False
+    ) -> None:
         """An occurrence is over, well or not: aim at the next, and let those go that waited for this one."""
         now = turn.activation.node.clock.now()
         if is_beside:  # triggered, backfilled or redriven: the schedule's own timer is not concerned
@@ -214,8 +240,9 @@ class ScheduleRuns:
                 await self._fan_out(turn, book, name, record)
             else:
                 turn.entries = [*turn.entries, *_entries(turn, name, settle(record, now))]
+            _move_by(record, answer, now)
             aim(turn, name, record, now)
-        if record.state == "done" and not record.is_named:
+        if record.state == "done" and not record.is_named and not record.counters.failures:  # else it may be redriven
             await forget(book, turn, name, record)
         else:
             book.put(name, record)
@@ -240,14 +267,14 @@ class ScheduleRuns:
                 return False
         return True
 
-    async def _tell_missed(self, turn: Turn, record: Record, missed: list[Left]) -> None:
-        if record.options.on_missed is None or not missed:
+    async def _tell_missed(self, turn: Turn, book: Book, name: str, record: Record) -> None:
+        """Write what was decided, for the handler's own look and for a durable point in it, and call `on_missed`."""
+        untold = record.untold
+        if untold is None or record.options.on_missed is None:
+            book.put(name, record)
             return
-        about = Missed(
-            count=sum(stretch.count for stretch in missed),
-            first_at=to_datetime(missed[0].first_at),
-            last_at=to_datetime(missed[-1].last_at),
-        )
+        book.put(name, replace(record, untold=None))  # `record` keeps it, for when the turn fails
+        about = Missed(untold.count, to_datetime(untold.first_at), to_datetime(untold.last_at))
         await getattr(turn.activation.instance, record.options.on_missed)(about)
 
 
@@ -271,8 +298,14 @@ def _move_by(record: Record, answer: Any, now: int) -> None:
     record.judged_to = at - 1
 
 
-def _parallel(record: Record) -> list[str]:
-    return [lane for lane in record.lanes if lane.startswith("n")]
+def _failed_one(record: Record, name: str, lane: str, timer: Timer) -> Occurrence:
+    """Which occurrence failed; it may not have come so far as to say so itself."""
+    if lane:
+        payload = decode_lane(timer.payload)
+        return occurrence_of(timer.id, name, payload.due, _salt(payload, lane))
+    if record.pending:
+        return occurrence_of(timer.id, name, told(record))
+    return Occurrence(f"missed:{name}", run_id(timer), timer.nominal_at)  # none: `on_missed` alone failed
 
 
 def _salt(payload: Lane, lane: str) -> str:

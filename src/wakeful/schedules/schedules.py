@@ -1,9 +1,9 @@
 """Layer 4. What can code in an object do with its schedules?"""
 
 import inspect
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from msgspec.structs import replace
 
@@ -17,9 +17,9 @@ from wakeful.runtime.turn import Turn, running_turn
 from wakeful.schedules.declared import check_dependencies
 from wakeful.schedules.feature import feature_of
 from wakeful.schedules.handlers import handler_name
-from wakeful.schedules.options import check_schedule_name, parse_options, parse_spec_options
+from wakeful.schedules.options import POLICY_FIELDS, check_schedule_name, parse_options, parse_spec_options
 from wakeful.schedules.records import PREFIX, Book, Lane, Options, Record, decode_record, timer_name
-from wakeful.schedules.schedule import Found, Names, Runs, Schedule, Times
+from wakeful.schedules.schedule import Found, Names, Runs, Schedule, Standing, Times
 from wakeful.schedules.steps import aim, clear, entries_of, forget, give_up, occurrence_of, start_lane
 from wakeful.schedules.tenants import Claim, claim
 from wakeful.store.protocol import Query
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from wakeful.runtime.context import Context
 
 BACKFILL_MAX = 10_000  # runs of one backfill; more is a migration, and should be one
+BACKFILL_COUNTED_MAX = 10 * BACKFILL_MAX  # counted to say how many it would be: some tenths of a second
 NEXT_MAX = 10_000
 
 
@@ -65,9 +66,7 @@ class Schedules:
         turn = self._writing_turn()
         asked = parse_spec_options(spec, options)
         method = handler_name(self._activation, handler)
-        parsed = parse_options(asked, method, args, kwargs or {}, options)
-        if parsed.on_missed is not None:
-            parsed = replace(parsed, on_missed=handler_name(self._activation, parsed.on_missed, what="on_missed"))
+        parsed = self._parsed(asked, method, args, kwargs or {}, options)
         is_named = name is not None
         if name is None:
             name = f"{method}-{self._activation.node.next_seq(self._activation.shard):x}"
@@ -80,6 +79,8 @@ class Schedules:
 
     async def list(self, *, tag: str | None = None, state: str | None = None) -> Found:
         """All schedules in the order of their names, or those with a tag or in a state."""
+        if state not in (None, *get_args(Standing)):
+            raise BadOption(f"state {state!r}: it can be {', '.join(get_args(Standing))}", code="schedule.state")
         found = [self._seen(name, record) for name, record in (await self._records()).items()]
         return [one for one in found if tag in (None, *one.tags) and state in (None, one.state)]
 
@@ -96,7 +97,7 @@ class Schedules:
             raise BadOption("note must be text of at most 1000 characters", code="schedule.note")
         records = await self._chosen(turn, name, tag)
         for one, record in records.items():
-            record.pauses = [*_ended(record.pauses, now), Pause(now, end, note)]
+            record.pauses = [*_ended(record, now), Pause(now, end, note)]
             Book(turn).put(one, record)
         return len(records)
 
@@ -107,7 +108,7 @@ class Schedules:
         count = 0
         for one, record in (await self._chosen(turn, name, tag)).items():
             if record.pause_at(now) is not None:
-                record.pauses = _ended(record.pauses, now)
+                record.pauses = _ended(record, now)
                 Book(turn).put(one, record)
                 count += 1
         return count
@@ -117,7 +118,7 @@ class Schedules:
         turn = self._writing_turn()
         now = self._now()
         ids = []
-        for one, record in (await self._chosen(turn, name, tag)).items():
+        for one, record in (await self._chosen(turn, name, tag, living=True)).items():
             lane = f"t{self._activation.node.next_seq(self._activation.shard):x}"
             due = Due(now)
             start_lane(turn, one, record, lane, Lane("trigger", due), now)
@@ -141,7 +142,7 @@ class Schedules:
                 )
         now = self._now()
         for one, record in records.items():
-            left = give_up(record, now)
+            left = give_up(turn, one, record, now)
             node = self._activation.node.name
             turn.entries = [*turn.entries, *entries_of(self._activation.id, one, left, now=now, node=node)]
             clear(turn, one, record)
@@ -153,12 +154,11 @@ class Schedules:
     async def reschedule(self, name: str, spec: Any, **options: Any) -> Schedule:
         """Give it another spec, as a new version; everything else stays, but for options named here."""
         turn = self._writing_turn()
-        record = await self._record(turn, name)
+        record = await self._living(turn, name)
         asked = parse_spec_options(spec, options)
         kept = record.options
         if options:
-            parsed = parse_options(asked, kept.handler, (), {}, options)
-            kept = replace(kept, **_given(parsed, options))
+            kept = _with(kept, self._parsed(asked, kept.handler, (), {}, options), options)
         record = await upsert(turn, name, asked, kept, is_declared=record.is_declared, is_named=record.is_named)
         return self._seen(name, record)
 
@@ -168,7 +168,7 @@ class Schedules:
         The first version stands for the time before the schedule was made. `dry_run` only lists them.
         """
         turn = self._turn() if dry_run else self._writing_turn()
-        record = await self._record(turn, name)
+        record = await (self._record(turn, name) if dry_run else self._living(turn, name))
         first, last = from_datetime(start), from_datetime(end)
         if last <= first:
             raise BadOption("backfill: end is not after start", code="schedule.backfill")
@@ -208,6 +208,12 @@ class Schedules:
 
     # below the public methods
 
+    def _parsed(self, asked: Spec, method: str, args: Any, kwargs: dict[str, Any], given: dict[str, Any]) -> Options:
+        parsed = parse_options(asked, method, args, kwargs, given)
+        if parsed.on_missed is None:
+            return parsed
+        return replace(parsed, on_missed=handler_name(self._activation, parsed.on_missed, what="on_missed"))
+
     def _turn(self) -> Turn:
         return running_turn(self._activation, "schedules")
 
@@ -230,13 +236,27 @@ class Schedules:
             raise UnknownSchedule(f"{self._activation.id} has no schedule {name!r}; it has {near or 'none'}")
         return record
 
-    async def _chosen(self, turn: Turn, name: str | None, tag: str | None) -> dict[str, Record]:
+    async def _living(self, turn: Turn, name: str) -> Record:
+        """The schedule, unless it is one that the class declared once: nothing of it may run."""
+        record = await self._record(turn, name)
+        if record.state == "retired":
+            raise Conflict(
+                f"{self._activation.id}: schedule {name!r} is retired, because {self._activation.id.cls} no longer "
+                "declares it; declare it again, or add one of another name",
+                code="schedule.retired",
+            )
+        return record
+
+    async def _chosen(
+        self, turn: Turn, name: str | None, tag: str | None, *, living: bool = False
+    ) -> dict[str, Record]:
         """The one of that name, or all with that tag."""
         if (name is None) == (tag is None):
             raise BadOption("say which: a name, or tag='…'", code="schedule.which")
         if name is not None:
-            return {name: await self._record(turn, name)}
-        return {one: record for one, record in (await self._records()).items() if tag in record.options.tags}
+            return {name: await (self._living(turn, name) if living else self._record(turn, name))}
+        found = {one: record for one, record in (await self._records()).items() if tag in record.options.tags}
+        return {one: record for one, record in found.items() if not living or record.state != "retired"}
 
     async def _records(self) -> dict[str, Record]:
         """All of them, as the turn sees them."""
@@ -273,9 +293,16 @@ async def upsert(turn: Turn, name: str, asked: Spec, options: Options, *, is_dec
         return record
     record.options, record.is_declared = options, is_declared
     if not is_same:
+        if record.extra is not None:  # everything up to it was let go for it, and it is let go for the new spec
+            record.judged_to = min(record.judged_to, now)
         _add_version(record, asked, turn, name, now)
         record.state, record.extra = "active", None
-    if is_moved and not record.pending:
+    elif is_moved and record.state == "done":  # it may have more to do now, but owes nothing for the time between
+        record.state, record.judged_to = "active", max(record.judged_to, now)
+    is_freed = record.waits_for is not None and record.waits_for not in options.depends_on
+    if is_freed:
+        record.waits_for = None
+    if is_freed or (is_moved and not record.pending):
         aim(turn, name, record, now)
     book.put(name, record)
     return record
@@ -302,16 +329,25 @@ def _bounds(options: Options) -> tuple[object, ...]:
     return options.start_at, options.end_at, options.max_runs, options.policy.parallel
 
 
-def _ended(pauses: list[Pause], now: int) -> list[Pause]:
-    """The pauses with the one that holds now ended."""
-    return [replace(p, until=now) if p.until is None or p.until > now else p for p in pauses]
+def _ended(record: Record, now: int) -> list[Pause]:
+    """Its pauses with the one that holds now ended, but for those that held nothing which still waits for a verdict."""
+    ended = [replace(p, until=now) if p.until is None or p.until > now else p for p in record.pauses]
+    timeline = record.timeline
+    kept = []
+    for pause in ended:
+        at = timeline.next_ms(max(pause.since, record.judged_to))
+        if at is not None and pause.holds(at):
+            kept.append(pause)
+    return kept
 
 
-def _given(parsed: Options, options: dict[str, Any]) -> dict[str, Any]:
-    """Of freshly parsed options, those that were named."""
-    policy = {"catch_up", "catch_up_window", "max_catch_up", "grace", "overlap", "parallel"}
-    fields = {"policy" if name in policy else name for name in options}
-    return {field: getattr(parsed, field) for field in fields}
+def _with(kept: Options, parsed: Options, named: Iterable[str]) -> Options:
+    """The options kept, but for those that were named."""
+    policy = {
+        POLICY_FIELDS[name]: getattr(parsed.policy, POLICY_FIELDS[name]) for name in named if name in POLICY_FIELDS
+    }
+    others = {name: getattr(parsed, name) for name in named if name not in POLICY_FIELDS}
+    return replace(kept, policy=replace(kept.policy, **policy), **others)
 
 
 async def _depend(book: Book, id: Any, name: str, depends_on: tuple[str, ...], before: tuple[str, ...]) -> None:
@@ -350,12 +386,13 @@ def backfill_times(name: str, record: Record, first: int, last: int) -> list[int
     while at is not None and at < last:
         found.append(at)
         at = timeline.next_ms(at)
-        if len(found) > 100 * BACKFILL_MAX:
+        if len(found) > BACKFILL_COUNTED_MAX:
             break
     if len(found) > BACKFILL_MAX:
-        more = "more than " if len(found) > 100 * BACKFILL_MAX else ""
+        more = "more than " if len(found) > BACKFILL_COUNTED_MAX else ""
         raise LimitExceeded(
-            f"backfill of {name!r}: that would be {more}{min(len(found), 100 * BACKFILL_MAX)} runs, the limit is {BACKFILL_MAX}; take a shorter range",
+            f"backfill of {name!r}: that would be {more}{min(len(found), BACKFILL_COUNTED_MAX)} runs, "
+            f"the limit is {BACKFILL_MAX}; take a shorter range",
             code="limit.backfill",
         )
     return found

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from wakeful.logic.plan import MISSED, Due, Left, overlapped, plan
 from wakeful.runtime.turn import Turn
 from wakeful.schedules.feature import feature_of
-from wakeful.schedules.records import Book, Lane, Record, encode_struct, lane_name, timer_name
+from wakeful.schedules.records import Book, Lane, Record, Untold, encode_struct, lane_name, timer_name
 from wakeful.values.ids import ObjectId
 from wakeful.values.occurrences import Occurrence
 from wakeful.values.runs import Entry
@@ -29,7 +29,7 @@ def judge(record: Record, timer: Timer, now: int) -> list[Left]:
         record.pending = [*record.pending, *found.runs]
         if not found.runs and found.missed:  # whichever run comes next is told of them
             record.lost += found.missed
-            record.lost_first_at = record.lost_first_at or _first_missed(found.left)
+            record.lost_first_at = record.lost_first_at or _missed(left)[0].first_at
         record.judged_to = max(record.judged_to, found.judged_to)
         if record.extra is not None and record.extra <= record.judged_to:
             record.extra = None
@@ -41,6 +41,8 @@ def judge(record: Record, timer: Timer, now: int) -> list[Left]:
         left.append(Left("too_late", due.nominal_at, due.nominal_at))  # it waited too long for another schedule
         record.pending = record.pending[1:]
         record.waits_for = None
+    if record.options.on_missed is not None and _missed(left):
+        record.untold = _and(record.untold, _missed(left))
     count(record, left)
     return left
 
@@ -51,8 +53,16 @@ def count(record: Record, left: Iterable[Left]) -> None:
         record.counters.left(stretch.verdict, stretch.count, stretch.last_at)
 
 
-def _first_missed(left: Iterable[Left]) -> int:
-    return min(stretch.first_at for stretch in left if stretch.verdict in MISSED)
+def _missed(left: Iterable[Left]) -> list[Left]:
+    return [stretch for stretch in left if stretch.verdict in MISSED]
+
+
+def _and(untold: Untold | None, missed: list[Left]) -> Untold:
+    """What `on_missed` is to be told, with these added; they are in order of time."""
+    count = sum(stretch.count for stretch in missed)
+    if untold is None:
+        return Untold(count, missed[0].first_at, missed[-1].last_at)
+    return Untold(untold.count + count, untold.first_at, missed[-1].last_at)
 
 
 def told(record: Record) -> Due:
@@ -78,19 +88,16 @@ def settle(record: Record, finished_at: int) -> list[Left]:
 def aim(turn: Turn, name: str, record: Record, now: int) -> None:
     """Set the schedule's timer for what comes next, or clear it when nothing does."""
     activation = turn.activation
-    is_used_up = record.options.max_runs is not None and (
-        record.counters.runs + record.counters.failures >= record.options.max_runs
-    )
-    # With lanes, pending occurrences wait for one of them and not for the timer.
-    walks = record.options.policy.parallel == 1 or record.waits_for is not None
+    # With lanes, pending occurrences wait for one of them to end and not for the timer.
+    walks = record.options.policy.parallel == 1 or record.waits_for is not None or not parallel_lanes(record)
     at: int | None = None
-    if record.state == "active" and not is_used_up:
+    if record.state == "active" and not record.is_used_up:
         walking = record.pending and walks
         at = record.pending[0].nominal_at if walking else record.timeline.next_event(record.judged_to)
     record.next_at = at
     if at is None:
-        if walks or is_used_up:
-            record.pending = []
+        if record.is_used_up:
+            drop(turn, name, record, 0, now)
         turn.clear_timer(timer_name(name))
         end_if_done(record)
         return
@@ -98,6 +105,15 @@ def aim(turn: Turn, name: str, record: Record, now: int) -> None:
     seq = activation.node.next_seq(activation.shard)
     priority = record.options.priority
     turn.set_timer(Timer(activation.id, timer_name(name), due_at, at, seq, priority=priority))
+
+
+def drop(turn: Turn, name: str, record: Record, keep: int, now: int) -> None:
+    """It may run only so many more times: what was to run after those does not."""
+    left = [Left("skipped", due.nominal_at, due.nominal_at) for due in record.pending[keep:]]
+    record.pending = record.pending[:keep]
+    count(record, left)
+    node = turn.activation.node.name
+    turn.entries = [*turn.entries, *entries_of(turn.activation.id, name, left, now=now, node=node)]
 
 
 def end_if_done(record: Record) -> None:
@@ -125,15 +141,35 @@ def start_lane(turn: Turn, name: str, record: Record, lane: str, payload: Lane, 
     return timer
 
 
+def parallel_lanes(record: Record) -> list[str]:
+    """The lanes that run occurrences of its own."""
+    return [lane for lane in record.lanes if lane.startswith("n")]
+
+
+def lane_nominal(lane: str) -> int:
+    """The occurrence that such a lane runs."""
+    return int(lane[1:], 16)
+
+
 def end_lane(record: Record, lane: str) -> None:
     record.lanes = [other for other in record.lanes if other != lane]
 
 
-def give_up(record: Record, now: int) -> list[Left]:
+def give_up(turn: Turn, name: str, record: Record, now: int) -> list[Left]:
     """The schedule ends here: what fell due and did not run gets its verdict."""
-    policy = replace(record.options.policy, catch_up="skip", grace_ms=0)
-    left = [Left("skipped", due.nominal_at, due.nominal_at) for due in record.pending]
-    left += plan(record.timeline, record.judged_to, now - 1, policy).left
+    running = turn.consumed.name if turn.occurrence is not None and turn.consumed is not None else None
+    # The first one runs in this very turn when its own handler ends the schedule.
+    pending = record.pending[1:] if running == timer_name(name) else record.pending
+    waiting = [due.nominal_at for due in pending]
+    # Those that were given to lanes wait there to be tried, or tried again; one may be what runs in this turn.
+    waiting += [lane_nominal(lane) for lane in parallel_lanes(record) if lane_name(name, lane) != running]
+    left = [Left("skipped", at, at) for at in sorted(waiting)]
+    policy = replace(record.options.policy, catch_up="skip", grace_ms=-1)  # nothing is merely late any more
+    since, is_whole = record.judged_to, False
+    while not is_whole:
+        found = plan(record.timeline, since, now, policy)
+        left += found.left
+        since, is_whole = found.judged_to, found.is_whole
     count(record, left)
     record.pending, record.next_at, record.waits_for = [], None, None
     record.judged_to = max(record.judged_to, now)
@@ -142,7 +178,9 @@ def give_up(record: Record, now: int) -> list[Left]:
 
 def retire(book: Book, turn: Turn, name: str, record: Record, now: int) -> None:
     """The class no longer declares it: nothing is owed from here on. It comes back if it is declared again."""
-    left = give_up(record, now)
+    if record.state == "retired":
+        return  # one of its runs was redriven meanwhile
+    left = give_up(turn, name, record, now)
     node = turn.activation.node.name
     turn.entries = [*turn.entries, *entries_of(turn.activation.id, name, left, now=now, node=node)]
     clear(turn, name, record)

@@ -12,7 +12,7 @@ from zlib import crc32
 
 from wakeful.runtime.turn import Turn
 from wakeful.values.errors import BadOption, QuotaExceeded
-from wakeful.values.ids import ObjectId, check_key
+from wakeful.values.ids import RESERVED, ObjectId, check_key
 from wakeful.values.times import Duration, duration_ms, to_datetime
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Quotas:
         tenant = tenant_of(id.key)
         mine = self.tenants.get(tenant, self)
         rate = mine.rate if is_new else None
-        if id.cls.startswith("wakeful.") or (mine.schedules is None and rate is None):
+        if id.cls.startswith(RESERVED) or (mine.schedules is None and rate is None):
             return
         await turn.activation.node.send(ObjectId(TENANTS, tenant), "admit", (str(id), count, mine.schedules, rate), {})
 

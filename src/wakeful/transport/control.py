@@ -33,7 +33,7 @@ from wakeful.transport.messages import (
 )
 from wakeful.values.codec import decode, encode
 from wakeful.values.errors import BadOption, BadValue, Fenced, Unavailable, WakefulError
-from wakeful.values.ids import ObjectId, check_class, check_key
+from wakeful.values.ids import RESERVED, ObjectId, check_class, check_key
 from wakeful.values.timers import Parked
 
 log = logging.getLogger("wakeful.control")
@@ -166,7 +166,7 @@ class ControlServer:
             "state": node.state,
             "down_because": str(node.down_because) if node.down_because else None,
             "store": node.store.url,
-            "classes": node.registry.names(),
+            "classes": [name for name in node.registry.names() if not name.startswith(RESERVED)],
             "shards": len(node.epochs),
             "awake": len(node.awake),
             "timers_in_memory": len(node.queue),

@@ -10,6 +10,7 @@ SHARDS = 256
 CLASS_BYTES_MAX = 64
 # Class, key and storage key together must fit one PostgreSQL index row (2,704 bytes).
 KEY_BYTES_MAX = 512
+RESERVED = "wakeful."  # what the names of Wakeful's own classes begin with
 
 _CLASS = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wakeful.logic.specs.cron import cron
 from wakeful.logic.specs.zones import check_fold, check_gap, instants_of, spans_of, zone_of
 from wakeful.values.errors import BadOption, BadSpec
 
@@ -133,3 +134,26 @@ def test_no_change_of_any_zone_is_missed(part: int) -> None:
                 changes += after != offset
                 second = end
             assert changes < 12
+
+
+def test_a_fold_at_the_edge_of_a_piece_is_still_a_fold() -> None:
+    """Offsets are learned piece by piece: this one's edge lies inside the hour that Troll repeats."""
+    job = cron("50 2 * * *", zone="Antarctica/Troll")
+    found = job.between(datetime(2046, 10, 27, tzinfo=UTC), datetime(2046, 10, 30, tzinfo=UTC))
+    assert [at.date().day for at in found] == [27, 28, 29]
+    assert job.previous_before(found[2]) == found[1]
+
+
+@pytest.mark.parametrize("name", ["Antarctica/Troll", "Australia/Adelaide", "Europe/Berlin", "Australia/Lord_Howe"])
+def test_spans_meet_at_the_changes_and_know_both_sides_wherever_a_piece_ends(name: str) -> None:
+    spans = spans_of(zone_of(name))
+    for edge in range(1_400_000_000 >> 22, 2_500_000_000 >> 22):
+        for second in (edge << 22, (edge << 22) - 1):
+            start, end, offset, before, after = spans.at(second)
+            assert start <= second < end
+            near = 2 * 86_400
+            if second - start < near:
+                assert spans.at(start - 1)[2] == before
+            if end - second < near:
+                assert spans.at(end)[2] == after
+            assert all(spans.at(at)[2] == offset for at in (max(start, second - near), min(end - 1, second + near)))

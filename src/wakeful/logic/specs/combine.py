@@ -1,7 +1,7 @@
 """Layer 1, pure. When do several specs and calendars together say?
 
 How the work is bounded: outside a calendar the search jumps to its next opening, never from occurrence to occurrence.
-It gives up, and answers that there is none, 400 years ahead (the calendar's own cycle) or after 100,000 candidates that
+It gives up, and answers that there is none, 400 years past its first candidate (the calendar's own cycle) or after 100,000 candidates that
 were all refused (below a second). Only `except_for` with a dense spec of exact instants can meet the second bound while
 there is an occurrence beyond; to leave out long stretches, give it a calendar.
 """
@@ -99,9 +99,9 @@ class Sieve(Spec):
         """Whether binding it changes nothing, so that it can be searched."""
 
     def next_ms(self, after: int) -> int | None:
-        at = self.spec.next_ms(after)
+        at = first = self.spec.next_ms(after)
         for _ in range(STEPS_MAX):
-            if at is None or at - after > HORIZON_MS:
+            if at is None or first is None or at - first > HORIZON_MS:
                 return None
             kept = self.keeps_from(at)
             if kept == at:
@@ -110,9 +110,9 @@ class Sieve(Spec):
         return None
 
     def previous_ms(self, before: int) -> int | None:
-        at = self.spec.previous_ms(before)
+        at = last = self.spec.previous_ms(before)
         for _ in range(STEPS_MAX):
-            if at is None or before - at > HORIZON_MS:
+            if at is None or last is None or last - at > HORIZON_MS:
                 return None
             kept = self.keeps_to(at)
             if kept == at:
@@ -172,7 +172,7 @@ class ExceptFor(Sieve):
         return self if found == self else checked(found)
 
     def is_settled(self) -> bool:
-        return all(settled(one) for one in (self.spec, *self.excluded))
+        return settled(self.spec) and all(map(settled, self.excluded))
 
 
 class Within(Sieve):
@@ -215,7 +215,7 @@ class Within(Sieve):
         return self if found == self else checked(found)
 
     def is_settled(self) -> bool:
-        return all(settled(one) for one in (self.spec, *self.calendars))
+        return settled(self.spec) and all(map(settled, self.calendars))
 
 
 def checked(spec: _S) -> _S:

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 
 from wakeful.logic.specs.cron_parse import Field, Fields, Part
 
-_MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November")
-_MONTHS += ("December",)
+_MONTHS = (
+    "January", "February", "March", "April", "May", "June",
+    "July", "August", "September", "October", "November", "December",
+)  # fmt: skip
 _WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 _NTH = ("first", "second", "third", "fourth", "fifth")
 # More times than this are told as a rule rather than listed.

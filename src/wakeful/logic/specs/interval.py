@@ -8,9 +8,11 @@ from wakeful.logic.specs.words import checked_ms, every_words, instant_of, insta
 from wakeful.values.errors import BadSpec, BadTime
 from wakeful.values.times import LATEST_MS, Duration, duration_ms, from_datetime
 
+EARLIEST_MS = -62_135_596_800_000  # the year 1, where `datetime` begins
 LENGTH_MIN_MS = 1_000  # below it a schedule is a loop: write one
 
 Start = Literal["free", "from", "after"]
+_STARTS: dict[str, Start] = {"from": "from", "after": "after"}
 
 
 def interval(length: Duration, anchor: datetime | None = None) -> "Interval":
@@ -63,7 +65,7 @@ class Interval(Spec):
         if step < self._first_step(step):
             return None
         found = self.anchor_ms + step * self.length_ms
-        return found if found >= -LATEST_MS else None
+        return found if found >= EARLIEST_MS else None
 
     def bound(self, *, added_at: int, seed: str, zone: str) -> Spec:
         return Interval(self.length_ms, added_at, "after") if self.start == "free" else self
@@ -78,9 +80,10 @@ def interval_from_text(text: str) -> Interval:
     """The `Interval` of its canonical text."""
     length, _, rest = text.removeprefix("every ").partition(" ")
     found = interval(length)
-    start, _, anchor = rest.partition(" ")
     if not rest:
         return found
-    if start == "from" or start == "after":
-        return Interval(found.length_ms, instant_of(anchor, "anchor"), start)
-    raise BadSpec(f"{text!r}: {start!r} is neither 'from' nor 'after' with an instant", code="spec.text")
+    word, _, anchor = rest.partition(" ")
+    start = _STARTS.get(word)
+    if start is None:
+        raise BadSpec(f"{text!r}: {word!r} is neither 'from' nor 'after' with an instant", code="spec.text")
+    return Interval(found.length_ms, instant_of(anchor, "anchor"), start)

@@ -102,20 +102,21 @@ class Spans:
         if (fixed := self._zone.utcoffset(None)) is not None:  # UTC and the like: the same at all times
             same = fixed // _SECOND
             return self._kept(number, [(start, stop, same, same, same)])
-        changes = [start]
-        offsets = [self._offset(start - 1), self._offset(start)]
+        # A span goes on past the piece's ends to a change that is near them: local times around a change are read from
+        # both of its sides, wherever the piece happens to end.
+        offsets = [self._offset(start - _STEP_S), self._offset(start)]
+        changes = [start if offsets[0] == offsets[1] else self._change(start - _STEP_S, start, offsets[0])]
         known = start
-        while known < stop:
-            ahead = min(known + _STEP_S, stop)
+        while known < stop - 1:
+            ahead = min(known + _STEP_S, stop - 1)
             if self._offset(ahead) != offsets[-1]:
                 ahead = self._change(known, ahead, offsets[-1])
-                if ahead < stop:
-                    changes.append(ahead)
+                changes.append(ahead)
                 offsets.append(self._offset(ahead))
             known = ahead
-        if len(offsets) == len(changes) + 1:
-            offsets.append(offsets[-1])
-        changes.append(stop)
+        beyond = self._offset(stop + _STEP_S)
+        changes.append(stop if beyond == offsets[-1] else self._change(stop - 1, stop + _STEP_S, offsets[-1]))
+        offsets.append(beyond)
         spans = [
             (changes[i], changes[i + 1], offsets[i + 1], offsets[i], offsets[i + 2]) for i in range(len(changes) - 1)
         ]

@@ -1,0 +1,280 @@
+"""Layer 5. `wakeful why`: why did a schedule run or not, and what is to come?"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wakeful.cli import options
+
+if TYPE_CHECKING:
+    from wakeful.schedules.reading import Why
+    from wakeful.schedules.records import Record
+    from wakeful.schedules.words import About
+    from wakeful.store.protocol import Store
+    from wakeful.values.ids import ObjectId
+    from wakeful.values.runs import Run
+
+
+@options.command("why")
+@click.argument("cls", metavar="CLASS")
+@click.argument("key")
+@click.argument("schedule")
+@click.option(
+    "--at", metavar="TIME", help="Only about this occurrence, in the schedule's zone unless it has an offset."
+)
+@options.limit_option(20)
+@options.store_option
+def why(cls: str, key: str, schedule: str, at: str | None, limit: int, url: str, as_json: bool) -> None:
+    """Say how SCHEDULE of CLASS/KEY stands, and why each of its latest occurrences ran or did not.
+
+    Newest first, in the schedule's zone. Doesn't wake the object.
+    """
+    asyncio.run(_why(cls, key, schedule, at, limit, url, as_json))
+
+
+async def _why(cls: str, key: str, name: str, at: str | None, limit: int, url: str, as_json: bool) -> None:
+    from wakeful.cli.finding import reading
+    from wakeful.cli.printing import now_ms, put_json
+    from wakeful.cli.schedules import check_object
+    from wakeful.schedules.reading import runs_of, why
+    from wakeful.schedules.words import About
+    from wakeful.values.errors import UnknownSchedule
+    from wakeful.values.ids import ObjectId
+
+    id, now = ObjectId(cls, key), now_ms()
+    async with reading(url) as store:
+        await check_object(store, id)
+        try:
+            found = await why(store, id, name, now=now, limit=limit)
+            about = found.about
+        except UnknownSchedule:
+            about = About(None, await runs_of(store, id, name, limit=limit))
+            if not about.runs:
+                raise
+            found = None
+        if at is not None:
+            await _put_one(store, id, name, at, about, now, as_json)
+            return
+    if as_json:
+        put_json(_plain(id, name, found, about, now, limit))
+        return
+    _put_head(id, name, about.record, now)
+    if found is not None:
+        _put_standing(found, now)
+    _put_verdicts(about.runs[:limit], about)
+
+
+# one occurrence
+
+
+async def _put_one(
+    store: "Store", id: "ObjectId", name: str, text: str, about: "About", now: int, as_json: bool
+) -> None:
+    """The verdict of one occurrence, or why there is none."""
+    from wakeful.cli.instants import instants
+    from wakeful.cli.printing import iso, put_json, put_line
+    from wakeful.schedules.reading import runs_since, verdicts_at
+    from wakeful.schedules.words import About, fate, is_occurrence, moment
+
+    times = instants(text, about.zone, what="--at")
+    record = about.record
+    runs = await runs_since(store, id, name, min(times))
+    shown: list[tuple[int, list[Run], str]] = []
+    for at in times:
+        rows = verdicts_at(runs, at)
+        shown.append((at, rows, "" if rows else "the schedule is gone" if record is None else fate(record, at, now)))
+    if len(shown) > 1:  # the clocks show it twice: one that is an occurrence says more than one that is not
+        known = [one for one in shown if one[1] or (record is not None and is_occurrence(record, one[0]))]
+        shown = known or shown[:1]
+    whole = About(record, runs, about.parked)
+    if as_json:
+        answer = [
+            {"at": iso(at), "fate": text or None, "verdicts": [plain_run(run, whole) for run in rows]}
+            for at, rows, text in shown
+        ]
+        put_json({"class": id.cls, "key": id.key, "schedule": name, "zone": about.zone, "occurrences": answer})
+        return
+    for at, rows, text in shown:
+        put_line(f"{id} {name}, {moment(at, about.zone)} in {about.zone}", "bold")
+        if rows:
+            _put_runs(rows, whole)
+        else:
+            put_line(f"  {text}")
+
+
+# for programs
+
+
+def _plain(id: "ObjectId", name: str, found: "Why | None", about: "About", now: int, limit: int) -> dict[str, Any]:
+    from wakeful.cli.printing import iso
+    from wakeful.cli.schedules import Row, plain_row
+    from wakeful.logic.timeline import spec_of
+    from wakeful.values.times import from_datetime
+
+    answer: dict[str, Any] = {"class": id.cls, "key": id.key, "schedule": name, "state": "gone", "zone": about.zone}
+    if found is not None:
+        record = found.record
+        pause = record.pause_at(now) if record.state == "active" else None
+        answer |= plain_row(Row(found.schedule, record, found.runs[0] if found.runs else None))
+        answer["paused_since"] = iso(pause.since) if pause is not None else None
+        answer["overlap"] = record.options.policy.overlap
+        answer["max_attempts"] = record.options.retry.max_attempts
+        answer["versions"] = [
+            {
+                "number": version.number,
+                "spec": version.spec,
+                "words": spec_of(version.spec).describe(),
+                "since": iso(version.since),
+                "until": iso(version.until),
+            }
+            for version in record.versions
+        ]
+        answer["next"] = [iso(from_datetime(when)) for when in found.next]
+    answer["verdicts"] = [plain_run(run, about) for run in about.runs[:limit]]
+    return answer
+
+
+def plain_run(run: "Run", about: "About") -> dict[str, Any]:
+    """One verdict, for programs."""
+    from wakeful.cli.printing import iso
+    from wakeful.schedules.nights import local_time
+    from wakeful.schedules.words import because
+    from wakeful.values.times import from_datetime
+
+    at = from_datetime(run.nominal_at)
+    return {
+        "nominal_at": iso(at),
+        "local": local_time(at, about.zone).isoformat(),
+        "fired_at": iso(from_datetime(run.fired_at)),
+        "finished_at": None if run.finished_at is None else iso(from_datetime(run.finished_at)),
+        "lateness_ms": from_datetime(run.fired_at) - at,
+        "attempt": run.attempt,
+        "verdict": run.verdict,
+        "why": because(run, about),
+        "covers": run.covers,
+        "first_at": None if run.first_at is None else iso(from_datetime(run.first_at)),
+        "missed": run.missed,
+        "is_backfill": run.is_backfill,
+        "error": run.error,
+        "run_id": run.id,
+    }
+
+
+# for people
+
+
+def _put_head(id: "ObjectId", name: str, record: "Record | None", now: int) -> None:
+    from wakeful.cli.failing import one_line
+    from wakeful.cli.printing import put_line
+    from wakeful.logic.timeline import spec_of
+    from wakeful.schedules.words import standing
+
+    put_line(one_line(f"{id} {name}"), "bold")
+    if record is not None:
+        put_line(f"  {spec_of(record.version.spec).describe()}")
+        put_line(f"  {record.version.spec}", "cyan")
+    state = one_line(standing(record, now))
+    put_line(f"  {state}", "green" if state == "active" else "yellow")
+
+
+def _put_standing(found: "Why", now: int) -> None:
+    from wakeful.cli.printing import length, many, put_line, put_table, relative
+    from wakeful.schedules.words import moment
+    from wakeful.values.times import from_datetime
+
+    record, zone = found.record, found.about.zone
+    options, sums = record.options, record.counters
+    put_line(
+        f"  runs {options.handler}, catch_up={options.policy.catch_up}, overlap={options.policy.overlap}, "
+        f"{many(options.retry.max_attempts, 'attempt')}"
+        + (f", tags {', '.join(options.tags)}" if options.tags else ""),
+        "dim",
+    )
+    others = (("overlap", sums.overlap), ("paused", sums.paused), ("gap", sums.gap))
+    parts = [
+        many(sums.runs, "run"),
+        f"{sums.failures:,} failed",
+        f"{sums.retries:,} retried",
+        f"{sums.missed:,} missed",
+    ]
+    parts += [f"{count:,} {name}" for name, count in others if count]
+    put_line(f"  {', '.join(parts)}", "dim")
+    if sums.average_lateness_ms is not None and sums.p99_lateness_ms is not None:
+        average, most = length(round(sums.average_lateness_ms)), length(sums.p99_lateness_ms + 1)
+        put_line(f"  late by {average} on average, 99 of 100 by less than {most}", "dim")
+    if len(record.versions) > 1 or record.version.until is not None:
+        _title("versions")
+        versions = [
+            (v.number, moment(v.since, zone), "" if v.until is None else moment(v.until, zone), v.spec)
+            for v in reversed(record.versions)
+        ]
+        put_table([">number", "since", "until", "…spec"], versions, indent=2)
+    if found.next:
+        _title("next")
+        times = [from_datetime(when) for when in found.next]
+        rows = [(_weekday(at, zone), moment(at, zone), relative(at, now), _note(record, at)) for at in times]
+        width = 4 if any(row[3] for row in rows) else 3
+        put_table(["day", zone, "", "note"][:width], [row[:width] for row in rows], indent=2)
+
+
+def _put_verdicts(runs: Sequence["Run"], about: "About") -> None:
+    from wakeful.cli.printing import put_line
+
+    _title("verdicts")
+    if runs:
+        _put_runs(runs, about)
+    else:
+        put_line("  none yet", "dim")
+
+
+def _put_runs(runs: Sequence["Run"], about: "About") -> None:
+    from wakeful.cli.printing import length, put_table
+    from wakeful.schedules.words import because, moment
+    from wakeful.values.times import from_datetime
+
+    rows = []
+    for run in runs:
+        at, fired_at = from_datetime(run.nominal_at), from_datetime(run.fired_at)
+        shown = moment(at, about.zone)
+        if run.covers > 1 and run.first_at is not None:
+            shown = f"{moment(from_datetime(run.first_at), about.zone)} … {shown} ({run.covers:,})"
+        rows.append(
+            (
+                shown,
+                _fired(fired_at, at, about.zone),
+                length(max(0, fired_at - at)),
+                run.verdict,
+                because(run, about),
+            )
+        )
+    put_table([about.zone, "decided", ">late", "verdict", "~why"], rows, indent=2)
+
+
+def _fired(fired_at: int, at: int, zone: str) -> str:
+    """When it was decided about, without the day when that is the day it is of."""
+    from wakeful.schedules.nights import local_time
+
+    fired = local_time(fired_at, zone)
+    return f"{fired:%H:%M:%S}" if fired.date() == local_time(at, zone).date() else f"{fired:%m-%d %H:%M:%S}"
+
+
+def _weekday(at: int, zone: str) -> str:
+    from wakeful.schedules.nights import local_time
+
+    return f"{local_time(at, zone):%a}"
+
+
+def _note(record: "Record", at: int) -> str:
+    from wakeful.logic.timeline import spec_of
+    from wakeful.schedules.nights import night_note
+
+    return night_note(spec_of(record.version.spec), at)
+
+
+def _title(text: str) -> None:
+    from wakeful.cli.printing import put_line
+
+    put_line()
+    put_line(f"  {text}", "bold cyan")

@@ -1,0 +1,213 @@
+"""Operating schedules from the command line: through the node that runs the store, and what happens without one."""
+
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.append(str(Path(__file__).parent))
+from cli_stage import Stage, make_stage
+
+wakeful = pytest.fixture(make_stage)
+
+START = "2024-05-01T12:30:00+00:00"
+
+
+async def seeded(world: Any, call: Any) -> None:
+    """The declared schedules, and one that failed for good."""
+    await call("add", "0 15 1 5 *", "broken", "broken")
+    await world.advance(hours=1)
+    await call("heal")
+
+
+def soon(look: Callable[[], Any], wanted: Any) -> None:
+    """It becomes so within seconds."""
+    until = time.monotonic() + 15
+    while (found := look()) != wanted and time.monotonic() < until:
+        time.sleep(0.05)
+    assert found == wanted
+
+
+@pytest.fixture
+def stage(wakeful: Stage) -> Stage:
+    wakeful.past(seeded, start=START)
+    wakeful.monkeypatch.undo()  # real time from here on
+    wakeful.monkeypatch.delenv("WAKEFUL_STORE", raising=False)
+    wakeful.monkeypatch.chdir(wakeful.path)
+    wakeful.monkeypatch.setenv("COLUMNS", "100")
+    return wakeful
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat()
+
+
+def state(stage: Stage, name: str) -> dict[str, Any]:
+    return next(row for row in stage("schedules", "Report", "eu", "--json").json if row["schedule"] == name)
+
+
+def test_pause_and_resume_through_the_running_node(stage: Stage) -> None:
+    with stage.running():
+        answer = stage("pause", "Report", "eu", "nightly", "--note", "disk is full", "--until", "2100-01-01")
+        assert (answer.code, answer.out) == (0, "Report/eu nightly paused, until 2100-01-01 00:00 (Europe/Berlin)\n")
+        found = state(stage, "nightly")
+        assert (found["state"], found["note"], found["paused_until"]) == (
+            "paused",
+            "disk is full",
+            "2099-12-31T23:00:00.000Z",
+        )
+        assert stage("resume", "Report", "eu", "nightly").out == "Report/eu nightly resumed\n"
+        assert state(stage, "nightly")["state"] == "active"
+        assert stage("resume", "Report", "eu", "nightly", "--json").json == {"resumed": 0}
+        assert "was not paused" in stage("resume", "Report", "eu", "nightly").out
+        assert stage("pause", "Report", "eu", "nightly", "--until", "2h", "--json").json["paused"] == 1
+        assert state(stage, "nightly")["paused_until"] is not None
+
+
+def test_many_at_once_by_tag(stage: Stage) -> None:
+    with stage.running():
+        assert "tag office: 2 schedules paused" in stage("pause", "Report", "eu", "--tag", "office").out
+        assert len(stage("schedules", "Report", "eu", "--state", "paused", "--json").json) == 2
+        assert stage("resume", "Report", "eu", "--tag", "office", "--json").json == {"resumed": 2}
+        assert len(stage("fire", "Report", "eu", "--tag", "office", "--json").json["runs"]) == 2
+
+
+def test_fire_runs_it_once_beside_its_times(stage: Stage) -> None:
+    with stage.running():
+        soon(lambda: state(stage, "nightly")["next_at"] > now(), True)  # it has caught up
+        before = state(stage, "nightly")["next_at"]
+        [run_id] = stage("fire", "Report", "eu", "nightly", "--json").json["runs"]
+
+        def ran() -> list[str]:
+            rows = stage("why", "Report", "eu", "nightly", "--json").json["verdicts"]
+            return [row["why"] for row in rows if row["run_id"] == run_id]
+
+        soon(ran, ["triggered by hand, or asked for with Next"])
+        assert state(stage, "nightly")["next_at"] == before
+        assert "wakeful why Report eu nightly" in stage("fire", "Report", "eu", "nightly").out
+
+
+def test_backfill_lists_first_and_then_runs(stage: Stage) -> None:
+    range = ("Report", "eu", "nightly", "--from", "2024-03-30", "--to", "2024-04-02")
+    listed = stage("backfill", *range, "--dry-run", "--json").json  # no node needed, nothing woken
+    assert [(row["local"], row["verdict"], row["why"]) for row in listed] == [
+        ("2024-03-30T02:30:00+01:00", None, "before the schedule was made"),
+        ("2024-04-01T02:30:00+02:00", None, "before the schedule was made"),
+    ]
+    assert "2 occurrences would run; without --dry-run they do" in stage("backfill", *range, "--dry-run").out
+    with stage.running():
+        answer = stage("backfill", *range, "--yes")
+        assert answer.out == (
+            "Report/eu nightly: 2 occurrences from 2024-03-30 02:30 to 2024-04-01 02:30 in Europe/Berlin run now, "
+            "oldest first\n"
+        )
+        soon(
+            lambda: [(row["verdict"], row["why"]) for row in stage("backfill", *range, "--dry-run", "--json").json],
+            [("run", "backfilled"), ("run", "backfilled")],
+        )
+        empty = ("Report", "eu", "nightly", "--from", "2024-03-30T03:00", "--to", "2024-03-31")
+        assert "has no occurrence in that range" in stage("backfill", *empty).out
+        assert stage("backfill", *empty, "--json").json == {"runs": 0}
+        assert "has no occurrence in that range" in stage("backfill", *empty, "--dry-run").out
+
+
+def test_backfill_asks_on_a_terminal(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def confirm(text: str) -> bool:
+        asked.append(text)
+        return False
+
+    monkeypatch.setattr("click.confirm", confirm)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    range = ("Report", "eu", "nightly", "--from", "2024-03-30", "--to", "2024-04-02")
+    answer = stage("backfill", *range)
+    assert (answer.code, asked) == (1, ["run them?"])
+    assert "nothing was done [backfill.declined]" in answer.err
+    assert stage("backfill", *range, "--yes").code == 3  # not asked; but no process runs the store
+    assert len(asked) == 1
+
+
+def test_a_parked_occurrence_is_redriven(stage: Stage) -> None:
+    assert [row["schedule"] for row in stage("parked", "--json").json] == ["broken"]
+    with stage.running():
+        assert stage("redrive", "1").out == "1  Report/eu run of broken: due now\n"
+
+        def rows() -> list[tuple[str, str]]:
+            at = ("--at", "2024-05-01T15:00", "--json")
+            [one] = stage("why", "Report", "eu", "broken", *at).json["occurrences"]
+            return [(row["verdict"], row["why"].partition(":")[0]) for row in one["verdicts"]]
+
+        soon(lambda: rows()[0][0], "run")
+        assert [verdict for verdict, _ in rows()] == ["run", "failed", "failed"]
+        assert stage("parked", "--json").json == []
+
+
+def test_a_parked_occurrence_is_redriven_without_a_process(stage: Stage) -> None:
+    assert "no process runs this store; they fire when one starts" in stage("redrive", "--all").out
+    [timer] = [row for row in stage("due", "--json").json if row["kind"] == "redrive"]
+    assert (timer["schedule"], timer["nominal_at"]) == ("broken", "2024-05-01T13:00:00.000Z")
+    assert "run of broken" in stage("due").out
+    with stage.running():
+        soon(lambda: state(stage, "broken")["counters"]["runs"] > 0, True)
+
+
+def test_operations_are_calls_and_only_those_there_are(stage: Stage) -> None:
+    with stage.running():
+        assert len(stage("call", "Report", "eu", "schedules.next", "nightly", "3").json) == 3
+        answer = stage("call", "Report", "eu", "schedules.nope")
+        assert (answer.code, "[method.unknown]" in answer.err) == (2, True)
+        assert stage("call", "Report", "eu", "schedules._records").code == 2
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "word"),
+    [
+        (("pause", "Report", "eu", "nope"), 2, "it has broken, nightly, weekly [schedule.unknown]"),
+        (("pause", "Report", "us", "nightly"), 1, "wakeful ls Report"),
+        (("pause", "Report", "eu"), 2, "say which"),
+        (("pause", "Report", "eu", "nightly", "--tag", "office"), 2, "say which"),
+        (("pause", "Report", "eu", "--tag", "none"), 2, "has the tag 'none'; there are office [schedule.tag]"),
+        (("pause", "Report", "eu", "nightly", "--until", "2020-01-01"), 2, "[schedule.until]"),
+        (("pause", "Report", "eu", "nightly", "--until", "later"), 2, "[time.text]"),
+        (("fire", "Report", "eu", "nope"), 2, "[schedule.unknown]"),
+        (("resume", "No pe", "eu", "x"), 2, "[name.class]"),
+        (("backfill", "Report", "eu", "nope", "--from", "2026-01-01", "--to", "2026-01-02"), 2, "[schedule.unknown]"),
+        (("backfill", "Report", "eu", "nightly", "--from", "2026-01-02", "--to", "2026-01-01"), 2, "is not after"),
+        (
+            ("backfill", "wakeful.Function", "cleanup", "cleanup", "--from", "2020-01-01", "--to", "2024-01-01"),
+            2,
+            "would be 35064",
+        ),
+        (("backfill", "Report", "eu", "nightly", "--from", "2026-01-02"), 2, "[usage]"),
+    ],
+)
+def test_what_cannot_be_done(stage: Stage, args: tuple[str, ...], code: int, word: str) -> None:
+    with stage.running():
+        answer = stage(*args)
+    assert (answer.code, answer.out) == (code, "")
+    assert word in answer.err
+    assert answer.err.count("\n") == 1
+    assert [row["key"] for row in stage("ls", "Report", "--json").json] == ["eu"]  # a slip of the pen made no object
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("pause", "Report", "eu", "nightly"),
+        ("resume", "Report", "eu", "nightly"),
+        ("fire", "Report", "eu", "nightly"),
+        ("backfill", "Report", "eu", "nightly", "--from", "2024-03-30", "--to", "2024-04-02"),
+    ],
+)
+def test_without_a_process_the_remedy_is_said(stage: Stage, args: tuple[str, ...]) -> None:
+    answer = stage(*args)
+    assert answer.code == 3
+    assert "no process runs sqlite:wakeful.db; start it (wakeful run …), or give --app" in answer.err
+    assert stage(*args, "--json").json["error"]["code"] == "owner.none"
+    assert stage(*args, "--app", "app.py").code == 0
