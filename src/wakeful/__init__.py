@@ -1,29 +1,34 @@
 """Durable objects: small stateful things that sleep on disk, wake when called or when a timer is due, and never lose or double what they owe."""
 
-from wakeful.app import App
-from wakeful.logic.limits import Limits
-from wakeful.logic.retry import RetryPolicy, exponential, fixed
-from wakeful.logic.specs.calendars import business_hours, holidays
-from wakeful.logic.specs.combine import any_of, except_for, within
-from wakeful.logic.specs.cron import cron
-from wakeful.logic.specs.fluent import every
-from wakeful.logic.specs.instants import after, at
-from wakeful.logic.specs.rrule import rrule
-from wakeful.logic.specs.spread import spread
-from wakeful.objects import DurableObject
-from wakeful.runtime.alarms import AlarmInfo
-from wakeful.runtime.context import Context
-from wakeful.runtime.registry import internal, reader
-from wakeful.runtime.storage import Storage
-from wakeful.schedules.dag import Dag
-from wakeful.schedules.next import Next
-from wakeful.schedules.schedule import Schedule
-from wakeful.schedules.schedules import Schedules
-from wakeful.schedules.tenants import Quotas, sharded
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from wakeful.values import errors
-from wakeful.values.errors import Unavailable, WakefulError
-from wakeful.values.ids import ObjectId
-from wakeful.values.runs import Run
+
+if TYPE_CHECKING:
+    from wakeful.app import App
+    from wakeful.logic.limits import Limits
+    from wakeful.logic.retry import RetryPolicy, exponential, fixed
+    from wakeful.logic.specs.calendars import business_hours, holidays
+    from wakeful.logic.specs.combine import any_of, except_for, within
+    from wakeful.logic.specs.cron import cron
+    from wakeful.logic.specs.fluent import every
+    from wakeful.logic.specs.instants import after, at
+    from wakeful.logic.specs.rrule import rrule
+    from wakeful.logic.specs.spread import spread
+    from wakeful.objects import DurableObject
+    from wakeful.runtime.alarms import AlarmInfo
+    from wakeful.runtime.context import Context
+    from wakeful.runtime.registry import internal, reader
+    from wakeful.runtime.storage import Storage
+    from wakeful.schedules.dag import Dag
+    from wakeful.schedules.next import Next
+    from wakeful.schedules.schedule import Schedule
+    from wakeful.schedules.schedules import Schedules
+    from wakeful.schedules.tenants import Quotas, sharded
+    from wakeful.values.errors import Unavailable, WakefulError
+    from wakeful.values.ids import ObjectId
+    from wakeful.values.runs import Run
 
 __all__ = [
     "AlarmInfo",
@@ -62,3 +67,51 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+
+# Loaded when first asked for: `wakeful --help` needs none of them.
+_HOMES = {
+    "AlarmInfo": "wakeful.runtime.alarms",
+    "App": "wakeful.app",
+    "Context": "wakeful.runtime.context",
+    "Dag": "wakeful.schedules.dag",
+    "DurableObject": "wakeful.objects",
+    "Limits": "wakeful.logic.limits",
+    "Next": "wakeful.schedules.next",
+    "ObjectId": "wakeful.values.ids",
+    "Quotas": "wakeful.schedules.tenants",
+    "RetryPolicy": "wakeful.logic.retry",
+    "Run": "wakeful.values.runs",
+    "Schedule": "wakeful.schedules.schedule",
+    "Schedules": "wakeful.schedules.schedules",
+    "Storage": "wakeful.runtime.storage",
+    "Unavailable": "wakeful.values.errors",
+    "WakefulError": "wakeful.values.errors",
+    "after": "wakeful.logic.specs.instants",
+    "any_of": "wakeful.logic.specs.combine",
+    "at": "wakeful.logic.specs.instants",
+    "business_hours": "wakeful.logic.specs.calendars",
+    "cron": "wakeful.logic.specs.cron",
+    "every": "wakeful.logic.specs.fluent",
+    "except_for": "wakeful.logic.specs.combine",
+    "exponential": "wakeful.logic.retry",
+    "fixed": "wakeful.logic.retry",
+    "holidays": "wakeful.logic.specs.calendars",
+    "internal": "wakeful.runtime.registry",
+    "reader": "wakeful.runtime.registry",
+    "rrule": "wakeful.logic.specs.rrule",
+    "sharded": "wakeful.schedules.tenants",
+    "spread": "wakeful.logic.specs.spread",
+    "within": "wakeful.logic.specs.combine",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'wakeful' has no attribute {name!r}")
+    found = globals()[name] = getattr(importlib.import_module(home), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

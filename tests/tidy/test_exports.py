@@ -1,6 +1,10 @@
 """What is public is this list: a name more is a promise, a name less breaks a program."""
 
+import ast
 import importlib
+import inspect
+import subprocess
+import sys
 import types
 
 import pytest
@@ -72,3 +76,24 @@ def test_the_check_can_fail(names: list[str]) -> None:
     module.App = module.errors = module.Extra = object()  # type: ignore[attr-defined]
     module.__all__ = names  # type: ignore[attr-defined]
     assert problems(module, ["App", "errors"])
+
+
+def test_every_name_has_a_home_and_the_checkers_are_told_the_same() -> None:
+    assert set(wakeful._HOMES) == set(wakeful.__all__) - {"errors"}
+    source = ast.parse(inspect.getsource(wakeful))
+    told = {
+        alias.name: node.module
+        for block in source.body
+        if isinstance(block, ast.If)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert told == wakeful._HOMES
+    assert not hasattr(wakeful, "nonsense")
+
+
+def test_the_command_line_loads_no_runtime_before_it_needs_one() -> None:
+    code = "import sys, wakeful.cli; print([name for name in sys.modules if name.startswith('wakeful.runtime')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
