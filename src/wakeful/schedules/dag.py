@@ -129,6 +129,8 @@ class DagObject:
         storage = self.ctx.storage
         if await storage.get("started") is None:
             await storage.put("started", {"at": self.ctx.now(), "input": input})
+            if not self.dag.tasks:
+                await storage.put("finished", self.ctx.now())
             await self._start_ready({})
         return await self.status()
 

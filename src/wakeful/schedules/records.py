@@ -108,6 +108,7 @@ class Lane(Struct, array_like=True):
     due: Due
     index: int = 0  # of a backfill: how many are behind it
     total: int = 1
+    salt: str = ""  # what tells its run id from that of the schedule's own occurrence at that time
 
 
 _encoder = msgspec.msgpack.Encoder()

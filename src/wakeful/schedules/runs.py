@@ -141,7 +141,7 @@ class ScheduleRuns:
         record.counters.failures += 1
         record.used += 1
         await self._go_on(turn, book, name, record)
-        return Park(_to_redrive(failure.timer, name, f"p{failure.timer.seq:x}", due))
+        return Park(_to_redrive(failure.timer, name, f"p{failure.timer.seq:x}", due, ""))
 
     def wants_wake(self, known: "ObjectClass") -> bool:
         return self.prefix == PREFIX and self._declarations.are_in(known)
@@ -171,7 +171,8 @@ class ScheduleRuns:
         again = payload.kind == "redrive"
         record.counters.failures += not again
         await self._end_in_lane(turn, book, name, lane, record, payload)
-        return Park(_to_redrive(failure.timer, name, lane if again else f"{lane}.{payload.index}", payload.due))
+        parked = lane if again else f"{lane}.{payload.index}"
+        return Park(_to_redrive(failure.timer, name, parked, payload.due, _salt(payload, lane)))
 
     async def _end_in_lane(
         self, turn: Turn, book: Book, name: str, lane: str, record: Record, payload: Lane, answer: Any = None
@@ -310,11 +311,12 @@ def _failed_one(record: Record, name: str, lane: str, timer: Timer) -> Occurrenc
 
 def _salt(payload: Lane, lane: str) -> str:
     """What makes the run id of a lane's occurrence its own: a triggered or backfilled run is not the regular one."""
-    return "" if payload.kind in ("parallel", "redrive") else lane
+    if payload.kind == "redrive":
+        return payload.salt  # the run that it was when it failed
+    return "" if payload.kind == "parallel" else lane
 
 
-def _to_redrive(timer: Timer, name: str, lane: str, due: Due) -> Timer:
+def _to_redrive(timer: Timer, name: str, lane: str, due: Due, salt: str) -> Timer:
     """The failed occurrence as a timer of its own: redriving it leaves the schedule's next occurrence alone."""
-    return replace(
-        timer, name=lane_name(name, lane), nominal_at=due.nominal_at, payload=encode_struct(Lane("redrive", due))
-    )
+    payload = Lane("redrive", due, salt=salt)
+    return replace(timer, name=lane_name(name, lane), nominal_at=due.nominal_at, payload=encode_struct(payload))

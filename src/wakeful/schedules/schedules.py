@@ -292,13 +292,13 @@ async def upsert(turn: Turn, name: str, asked: Spec, options: Options, *, is_dec
     if record.options == options and is_same and record.is_declared == is_declared:
         return record
     record.options, record.is_declared = options, is_declared
+    if is_moved and record.state == "done":  # it may have more to do now, but owes nothing for the time between
+        record.state, record.judged_to = "active", max(record.judged_to, now)
     if not is_same:
         if record.extra is not None:  # everything up to it was let go for it, and it is let go for the new spec
             record.judged_to = min(record.judged_to, now)
         _add_version(record, asked, turn, name, now)
         record.state, record.extra = "active", None
-    elif is_moved and record.state == "done":  # it may have more to do now, but owes nothing for the time between
-        record.state, record.judged_to = "active", max(record.judged_to, now)
     is_freed = record.waits_for is not None and record.waits_for not in options.depends_on
     if is_freed:
         record.waits_for = None
