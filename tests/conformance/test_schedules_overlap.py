@@ -197,3 +197,25 @@ async def test_parallel_runs_no_more_than_max_runs(stage: Any) -> None:
         assert rota.nominal == [10, 20]
         assert (await rota.on().get("s")).state == "done"
         assert await timers(world, rota) == {}
+
+
+@pytest.mark.parametrize(
+    ("overlap", "then"),
+    [
+        ("skip", ["run", "run", "run", "run", "overlap", "overlap"]),
+        ("queue_one", ["run", "run", "run", "run", "run", "overlap"]),
+        ("queue_all", ["run", "run", "run", "run", "run", "run"]),
+    ],
+)
+async def test_what_falls_due_while_a_lane_holds_the_object_is_on_time(
+    stage: Any, overlap: str, then: list[str]
+) -> None:
+    """Two lanes, runs of 150 s each minute: the object is busy, but nothing was missed."""
+    rota = Rota(stage)
+    rota.handlers["s"] = slow(*[150] * 20)
+    async with rota.world() as world:
+        await rota.on().add("* * * * *", "tick", name="s", parallel=2, overlap=overlap)
+        await world.advance(minutes=26)
+        found = await fates(world, rota)
+        assert [found[60 * minute] for minute in range(1, 7)] == then
+        assert not set(found.values()) & {"skipped", "too_late"}

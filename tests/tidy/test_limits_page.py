@@ -33,6 +33,7 @@ ROWS = {
     "text of a whole spec": "logic.specs.text.TEXT_MAX",
     "combinations within combinations": "logic.specs.combine.DEPTH_MAX",
     "candidates that `within`": "logic.specs.combine.STEPS_MAX",
+    "candidates refused in a row when a spec is made": "logic.specs.combine.FIRST_STEPS_MAX",
     "dates of `holidays`": "logic.specs.calendar_days.DATES_MAX",
     "`rrule`: COUNT": "logic.specs.rrule_parts.COUNT_MAX",
 }

@@ -231,3 +231,17 @@ def test_forgotten_objects_and_a_reset_leave_nothing() -> None:
     assert queue.objects() == set()
     queue.set(timer("z", 1, 1))
     assert queue.earliest() is None  # past the edge: the next page brings it
+
+
+def test_a_page_that_tells_of_a_timer_before_its_commit_is_heard_of_does_not_hand_it_out_twice() -> None:
+    queue = opened()
+    queue.begin_page()
+    queue.end_page([timer("a", 10, 1)], None)  # on disk already, the acknowledgement is on its way
+    handed_out = queue.pop(10)
+    assert handed_out is not None
+    queue.note(handed_out, 3)
+    assert not queue.set(timer("a", 10, 1))
+    assert queue.pop(10) is None
+    assert queue.set(handed_out.moved(due_at=12, attempt=0))  # to be tried again, uncounted: another setting
+    assert queue.pop(11) is None
+    assert queue.pop(12) is not None

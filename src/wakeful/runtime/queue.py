@@ -61,7 +61,10 @@ class TimerQueue:
         name = (timer.id, timer.name)
         if self._changed is not None:
             self._changed[name] = timer
-        self._out.pop(name, None)
+        out = self._out.pop(name, None)
+        if out is not None and (out.seq, out.attempt, out.due_at) == (timer.seq, timer.attempt, timer.due_at):
+            self._out[name] = out  # a page told of it before its commit was heard of, and it was handed out already
+            return False
         self._current.pop(name, None)
         if timer.due_at > self.edge[0] or timer.sort_key > self.edge:
             return False

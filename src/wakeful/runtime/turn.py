@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from wakeful.runtime.activation import Activation
 
 T = TypeVar("T")
-Saved = tuple[dict[Slot, bytes | None], bool, dict[str, Timer | None], bytes | None]
+Saved = tuple[dict[Slot, bytes | None], bool, dict[str, Timer | None], list[Entry], bytes | None]
 _NONE: list[Any] = []  # never appended to
 
 # The turn or reader whose code is running in this context, for storage and outgoing calls.
@@ -182,10 +182,10 @@ class Turn:
 
     def save(self) -> None:
         state = self.activation.state.snapshot(self)
-        self.saved = [*self.saved, (dict(self.writes), self.wiped, dict(self.timers), state)]
+        self.saved = [*self.saved, (dict(self.writes), self.wiped, dict(self.timers), self.entries, state)]
 
     def restore(self) -> None:
-        self.writes, self.wiped, self.timers, state = self.saved.pop()
+        self.writes, self.wiped, self.timers, self.entries, state = self.saved.pop()
         self.activation.state.restore(state)
 
     # the end

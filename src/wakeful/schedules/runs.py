@@ -38,6 +38,7 @@ from wakeful.schedules.steps import (
     parallel_lanes,
     retire,
     settle,
+    settle_lanes,
     start_lane,
     told,
 )
@@ -238,6 +239,8 @@ class ScheduleRuns:
             end_if_done(record)
         else:
             if record.options.policy.parallel > 1:
+                left = settle_lanes(record, turn.fired_at or now, now)
+                turn.entries = [*turn.entries, *_entries(turn, name, left)]
                 await self._fan_out(turn, book, name, record)
             else:
                 turn.entries = [*turn.entries, *_entries(turn, name, settle(record, now))]

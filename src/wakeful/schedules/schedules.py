@@ -188,14 +188,15 @@ class Schedules:
         return [to_datetime(at) for at in times]
 
     async def history(self, name: str, limit: int = 100) -> Runs:
-        """The latest verdicts, newest first; also of a schedule that is gone."""
+        """The latest verdicts, oldest first as in the ledger; also of a schedule that is gone."""
         self._turn()
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
             raise BadOption(f"limit must be a whole number from 1, not {limit!r}", code="schedule.limit")
         await self._activation.settled()
         node, id = self._activation.node, self._activation.id
         query = Query(cls=id.cls, key=id.key, name=timer_name(check_schedule_name(name)), limit=limit)
-        return [Run.of(entry) for _, entry in await node.reading(node.store.find_entries(query))]
+        found = await node.reading(node.store.find_entries(query))
+        return [Run.of(entry) for _, entry in reversed(found)]
 
     async def next(self, name: str, n: int = 10) -> Times:
         """The next n times that it runs, as far as can be said now."""

@@ -24,16 +24,7 @@ def judge(record: Record, timer: Timer, now: int) -> list[Left]:
     left: list[Left] = []
     # Nothing is decided yet, or the decision was made before an outage, or lanes are at what was decided.
     if not record.pending or now - timer.due_at > policy.grace_ms or policy.parallel > 1:
-        found = plan(record.timeline, record.judged_to, now, policy)
-        left += found.left
-        record.pending = [*record.pending, *found.runs]
-        if not found.runs and found.missed:  # whichever run comes next is told of them
-            record.lost += found.missed
-            record.lost_first_at = record.lost_first_at or _missed(left)[0].first_at
-        record.judged_to = max(record.judged_to, found.judged_to)
-        if record.extra is not None and record.extra <= record.judged_to:
-            record.extra = None
-        record.pauses = [p for p in record.pauses if p.until is None or p.until > record.judged_to]
+        left += _planned(record, now)
     while record.pending and timer.attempt == 0 and record.waits_for is not None:
         due = record.pending[0]
         if due.nominal_at >= now - policy.window_ms:
@@ -41,10 +32,28 @@ def judge(record: Record, timer: Timer, now: int) -> list[Left]:
         left.append(Left("too_late", due.nominal_at, due.nominal_at))  # it waited too long for another schedule
         record.pending = record.pending[1:]
         record.waits_for = None
-    if record.options.on_missed is not None and _missed(left):
-        record.untold = _and(record.untold, _missed(left))
+    _note_missed(record, left)
     count(record, left)
     return left
+
+
+def _planned(record: Record, to: int) -> list[Left]:
+    """Have the policy decide about everything up to that instant."""
+    found = plan(record.timeline, record.judged_to, to, record.options.policy)
+    record.pending = [*record.pending, *found.runs]
+    if not found.runs and found.missed:  # whichever run comes next is told of them
+        record.lost += found.missed
+        record.lost_first_at = record.lost_first_at or _missed(found.left)[0].first_at
+    record.judged_to = max(record.judged_to, found.judged_to)
+    if record.extra is not None and record.extra <= record.judged_to:
+        record.extra = None
+    record.pauses = [p for p in record.pauses if p.until is None or p.until > record.judged_to]
+    return list(found.left)
+
+
+def _note_missed(record: Record, left: list[Left]) -> None:
+    if record.options.on_missed is not None and _missed(left):
+        record.untold = _and(record.untold, _missed(left))
 
 
 def count(record: Record, left: Iterable[Left]) -> None:
@@ -83,6 +92,19 @@ def settle(record: Record, finished_at: int) -> list[Left]:
     record.judged_to = found.judged_to
     count(record, found.left)
     return list(found.left)
+
+
+def settle_lanes(record: Record, fired_at: int, finished_at: int) -> list[Left]:
+    """A run in a lane is over, which held the object: what fell due meanwhile is on time, and needs a lane or waits."""
+    left = _planned(record, fired_at) if record.judged_to < fired_at else []
+    if fired_at <= record.judged_to < finished_at:  # else there is too much for one go, and the timer goes on with it
+        found = overlapped(record.timeline, record.judged_to, finished_at, "queue_all")
+        record.pending = [*record.pending, *found.runs]
+        record.judged_to = found.judged_to
+        left += found.left
+    _note_missed(record, left)
+    count(record, left)
+    return left
 
 
 def aim(turn: Turn, name: str, record: Record, now: int) -> None:

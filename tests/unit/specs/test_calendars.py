@@ -56,6 +56,19 @@ def test_holidays_recur_or_do_not() -> None:
     assert holidays("2026-04-03", "12-25", "01-01", "01-02").describe() == "4 holidays"
 
 
+def test_a_day_that_the_clocks_come_back_to_is_open_again() -> None:
+    """In St John's, a minute after midnight of 7 November 2010 the clocks went back to 23:01 of the day before."""
+    eve = holidays(date(2010, 11, 6), zone="America/St_Johns")
+    midnight = ms(2010, 11, 7, 2, 30)
+    assert not eve.contains(midnight)
+    assert eve.next_open(midnight) == midnight + 60_000
+    assert eve.next_close(midnight + 60_000) == midnight + 60_000 + 59 * 60_000
+    assert eve.next_open(midnight + 3_600_000) is None
+    morning = holidays(date(2010, 11, 7), zone="America/St_Johns")
+    assert morning.previous_open(midnight + 120_000) == midnight + 59_999
+    assert morning.previous_open(midnight - 1) is None
+
+
 def test_holidays_close_the_hours() -> None:
     office = business_hours(zone="Europe/London", holidays=holidays((12, 25), (12, 28), name="bank holidays"))
     assert office.text == 'hours mon-fri 09:00-17:00 in Europe/London except (holidays "bank holidays" 12-25 12-28)'

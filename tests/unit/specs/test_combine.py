@@ -16,6 +16,7 @@ from wakeful.logic.specs.instants import after, at
 from wakeful.logic.specs.interval import interval
 from wakeful.logic.specs.rrule import rrule
 from wakeful.logic.specs.spec import Spec
+from wakeful.logic.specs.spread import spread
 from wakeful.logic.specs.text import parse_spec
 from wakeful.values.errors import BadInput
 from wakeful.values.times import from_datetime
@@ -261,3 +262,13 @@ def check_lists(one: Spec, two: Spec, out: Spec, open_: Any, kind: int, more: in
     assert not later or spec.next_ms(when) == later[0]
     earlier = [at for at in expected if at < when]
     assert not earlier or spec.previous_ms(when) == earlier[-1]
+
+
+def test_a_combination_catches_up_by_default_as_what_it_is_made_of() -> None:
+    often, daily = interval("5m"), cron("0 9 * * *")
+    assert (often.catch_up, daily.catch_up) == ("skip", "latest")
+    assert any_of(often, interval("7m")).catch_up == "skip"
+    assert any_of(often, daily).catch_up == "latest"
+    assert within(often, business_hours()).catch_up == "skip"
+    assert except_for(daily, holidays(date(2026, 12, 25))).catch_up == "latest"
+    assert spread(often, "1m").catch_up == "skip"

@@ -1,20 +1,22 @@
 """Layer 1, pure. When do several specs and calendars together say?
 
 How the work is bounded: outside a calendar the search jumps to its next opening, never from occurrence to occurrence.
-It gives up, and answers that there is none, 400 years past its first candidate (the calendar's own cycle) or after 100,000 candidates that
-were all refused (below a second). Only `except_for` with a dense spec of exact instants can meet the second bound while
-there is an occurrence beyond; to leave out long stretches, give it a calendar.
+It gives up, and answers that there is none, 400 years past its first candidate (the calendar's own cycle) or after five
+million candidates that were all refused. Only `except_for` with a dense spec of exact instants can come near the second
+bound, at the price of seconds; to leave out long stretches, give it a calendar. When a spec is made, 100,000 refused
+candidates are enough to call it impossible.
 """
 
 from abc import abstractmethod
 from typing import TypeVar
 
 from wakeful.logic.specs.calendars import Calendar, Holidays
-from wakeful.logic.specs.spec import Spec
+from wakeful.logic.specs.spec import CatchUp, Spec
 from wakeful.values.errors import BadSpec
 
 HORIZON_MS = 146_097 * 86_400_000
-STEPS_MAX = 100_000
+STEPS_MAX = 5_000_000  # every second of a month, twice
+FIRST_STEPS_MAX = 100_000
 _S = TypeVar("_S", bound="Sieve")
 
 DEPTH_MAX = 20  # combinations within combinations; nobody reads more, and the reader of texts recurses
@@ -59,6 +61,10 @@ class AnyOf(Spec):
         self.depth = deeper(*parts)
 
     @property
+    def catch_up(self) -> CatchUp:
+        return "skip" if all(part.catch_up == "skip" for part in self.parts) else "latest"
+
+    @property
     def text(self) -> str:
         return " or ".join(f"({part.text})" for part in self.parts)
 
@@ -86,6 +92,10 @@ class Sieve(Spec):
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
 
+    @property
+    def catch_up(self) -> CatchUp:
+        return self.spec.catch_up
+
     @abstractmethod
     def keeps_from(self, at: int) -> int | None:
         """The instant itself when an occurrence then is kept, else the first later one worth a look; None for never."""
@@ -99,8 +109,12 @@ class Sieve(Spec):
         """Whether binding it changes nothing, so that it can be searched."""
 
     def next_ms(self, after: int) -> int | None:
+        return self.searched(after, STEPS_MAX)
+
+    def searched(self, after: int, steps: int) -> int | None:
+        """The first kept occurrence after that instant, if it is found in so many steps."""
         at = first = self.spec.next_ms(after)
-        for _ in range(STEPS_MAX):
+        for _ in range(steps):
             if at is None or first is None or at - first > HORIZON_MS:
                 return None
             kept = self.keeps_from(at)
@@ -220,7 +234,7 @@ class Within(Sieve):
 
 def checked(spec: _S) -> _S:
     """The spec, unless it keeps nothing at all; one that waits for a zone or an anchor is looked at when it is bound."""
-    if spec.is_settled() and spec.next_ms(0) is None:
+    if spec.is_settled() and spec.searched(0, FIRST_STEPS_MAX) is None:
         raise BadSpec(f"{spec.text} never happens: it leaves out every occurrence", code="spec.impossible")
     return spec
 

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from datetime import datetime
-from typing import ClassVar, Literal
+from typing import Literal
 
 from wakeful.values.times import from_datetime, to_datetime
 
@@ -19,7 +19,10 @@ class Spec(ABC):
 
     __slots__ = ()
 
-    catch_up: ClassVar[CatchUp] = "latest"  # what a schedule with this spec does by default with missed occurrences
+    @property
+    def catch_up(self) -> CatchUp:
+        """What a schedule with this spec does by default with missed occurrences."""
+        return "latest"
 
     @property
     @abstractmethod

@@ -5,7 +5,7 @@ import re
 from hashlib import blake2b
 
 from wakeful.logic.specs.combine import deeper
-from wakeful.logic.specs.spec import Spec
+from wakeful.logic.specs.spec import CatchUp, Spec
 from wakeful.logic.specs.words import length_text, length_words
 from wakeful.values.errors import BadSpec
 from wakeful.values.times import LATEST_MS, Duration, duration_ms
@@ -39,6 +39,10 @@ class Spread(Spec):
         self.seed = seed
         self.offset_ms = 0 if seed is None else _offset(seed, window_ms)
         self.depth = deeper(spec)
+
+    @property
+    def catch_up(self) -> CatchUp:
+        return self.spec.catch_up
 
     @property
     def text(self) -> str:

@@ -30,7 +30,10 @@ def next_instant(walls: Walls, spans: Spans, second: int, gap: Gap, fold: Fold) 
             low = start + earlier  # what they show again was there already
         wall = walls.next(low)
         if wall is None:
-            return None
+            if later >= offset or end - second >= 2 * DAY_S:
+                return None
+            second = end  # the clocks are about to go back, to local times before `low`
+            continue
         if wall < (end + later if fold == "second" and later < offset else end + offset):
             found = max(wall - offset, second)
             return found if found <= LATEST_S else None
@@ -51,7 +54,10 @@ def previous_instant(walls: Walls, spans: Spans, second: int, gap: Gap, fold: Fo
             high = end + later - 1  # what the clocks will show again counts then
         wall = walls.previous(high)
         if wall is None:
-            return None
+            if earlier <= offset or second - start >= 2 * DAY_S:
+                return None
+            second = start - 1  # the clocks just went back, from local times after `high`
+            continue
         if gap == "shift" and earlier < offset and start + earlier <= wall < start + offset:
             return start
         if wall >= (start + earlier if fold == "first" and earlier > offset else start + offset):
