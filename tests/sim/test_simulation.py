@@ -61,6 +61,7 @@ def test_the_seeds_are_worth_running() -> None:
     assert sum(report.deaths for report in reports) > 12
     assert sum(report.runs for report in reports) > 100
     assert sum(report.calls for report in reports) > 200
+    assert sum(report.scheduled for report in reports) > 100
 
 
 def test_a_failing_seed_prints_itself_and_how_to_replay_it(

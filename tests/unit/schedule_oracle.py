@@ -348,9 +348,7 @@ class Life:
     # the ledger, and what a crash does to it
 
     def _note(self, owed: Owed, verdict: str, fired_at: int) -> None:
-        row = Row(
-            owed.nominal, verdict, self.stand.attempt, fired_at, owed.missed, owed.first_at, owed.is_backfill
-        )
+        row = Row(owed.nominal, verdict, self.stand.attempt, fired_at, owed.missed, owed.first_at, owed.is_backfill)
         self.rows.append(row)
 
     def _leave(self, verdicts: Verdicts) -> None:

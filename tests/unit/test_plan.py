@@ -260,7 +260,10 @@ def expand(found: Plan, all_times: list[int]) -> Judged:
 def test_the_latest_hundred_have_a_row_each_and_the_older_ones_share() -> None:
     found = plan(minutely(HOUR), T0, T0 + 500 * HOUR, Policy(catch_up="skip", window_ms=300 * HOUR))
     assert len([left for left in found.left if left.count == 1]) == SINGLE_MAX
-    assert [(left.verdict, left.count) for left in found.left if left.count > 1] == [("too_late", 199), ("skipped", 200)]
+    assert [(left.verdict, left.count) for left in found.left if left.count > 1] == [
+        ("too_late", 199),
+        ("skipped", 200),
+    ]
     assert [left.last_at for left in found.left] == sorted(left.last_at for left in found.left)
 
 
@@ -286,9 +289,7 @@ def test_a_sparse_schedule_costs_what_it_names() -> None:
 
 @pytest.mark.parametrize("catch_up", ["skip", "latest", "all", "coalesce", "backfill"])
 @pytest.mark.parametrize("bound", [1, 7, 50, 149, 150, 151])
-def test_what_is_judged_in_parts_comes_to_the_same(
-    catch_up: str, bound: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_judged_in_parts_comes_to_the_same(catch_up: str, bound: int, monkeypatch: pytest.MonkeyPatch) -> None:
     times = Listed(
         [T0 + n * MINUTE for n in range(1, 161)],
         [Pause(T0 + 90 * MINUTE, T0 + 97 * MINUTE)],
@@ -358,7 +359,7 @@ def check_fates(found: Plan, times: Listed, since: int, to: int) -> None:
     assert [left.last_at for left in found.left] == sorted(left.last_at for left in found.left)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400, deadline=None, report_multiple_bugs=False)
 @given(_times, _pauses(), _gaps, _policies, st.integers(0, _LENGTH), st.integers(0, _LENGTH + 500))
 def test_plan_does_what_the_words_say(
     times: list[int], pauses: list[Pause], gaps: list[int], policy: Policy, since: int, now: int
@@ -382,7 +383,7 @@ def test_plan_does_what_the_words_say(
     assert found.missed == sum(verdict in LOST for _, verdict in verdicts)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None, report_multiple_bugs=False)
 @given(_times, _pauses(), _gaps, _policies, st.integers(0, _LENGTH), st.integers(0, _LENGTH + 500))
 def test_overlapped_does_what_the_words_say(
     times: list[int], pauses: list[Pause], gaps: list[int], policy: Policy, since: int, end: int
@@ -397,7 +398,7 @@ def test_overlapped_does_what_the_words_say(
     assert [one for one in expand(found, every) if one[1] != "gap"] == verdicts
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150, deadline=None, report_multiple_bugs=False)
 @given(_times, _pauses(), _gaps, _policies, st.integers(1, 40), st.integers(0, _LENGTH + 500))
 def test_any_bound_comes_to_the_same(
     times: list[int], pauses: list[Pause], gaps: list[int], policy: Policy, bound: int, now: int

@@ -74,7 +74,11 @@ def test_a_retired_schedule_has_no_next() -> None:
 
 
 def test_a_version_that_names_nothing_is_passed_over() -> None:
-    versions = [every(HOUR, until=T0 + 60_000), every(HOUR, T0 + 60_000, T0 + 120_000, 2), every(HOUR, T0 + 120_000, None, 3)]
+    versions = [
+        every(HOUR, until=T0 + 60_000),
+        every(HOUR, T0 + 60_000, T0 + 120_000, 2),
+        every(HOUR, T0 + 120_000, None, 3),
+    ]
     timeline = Timeline(versions)
     assert timeline.next_ms(T0) == T0 + 120_000 + HOUR
     assert timeline.previous_ms(T0 + HOUR) is None
@@ -214,7 +218,9 @@ def _timelines(draw: Callable[..., Any]) -> tuple[Timeline, list[int], list[int]
         last = T0 + _SPAN if version.until is None else version.until
         spec = spec_of(version.spec)
         named |= {at for at in spec.between_ms(version.since, last + 1, 10**6) if version.since < at}
-        gaps += [at for at in spec.gaps_ms(version.since, last + 1) if version.since < at and spec.next_ms(at - 1) != at]
+        gaps += [
+            at for at in spec.gaps_ms(version.since, last + 1) if version.since < at and spec.next_ms(at - 1) != at
+        ]
     bounded = [at for at in named if (start is None or start <= at) and (end is None or at < end)]
     gaps = [at for at in gaps if (start is None or start <= at) and (end is None or at < end)]
     times = sorted({*bounded, *([extra] if extra is not None else [])})

@@ -54,7 +54,7 @@ class Found:
     rows: dict[str, object]
     state: Tally
     alarm: Timer | None
-    entries: list[Entry]  # oldest first
+    entries: list[Entry]  # of the alarm, oldest first
     parked: list[Parked]
 
     @property
@@ -65,8 +65,8 @@ class Found:
 async def look(store: Store) -> dict[str, Found]:
     """Every object on disk, read without waking any; also that the kept counts of rows and bytes are right."""
     timers = {timer.id.key: timer for timer in await store.find_timers(Query(limit=EVERYTHING)) if timer.name == ALARM}
-    entries = [entry for _, entry in reversed(await store.find_entries(Query(limit=EVERYTHING)))]
-    parked = await store.find_parked(Query(limit=EVERYTHING))
+    entries = [entry for _, entry in reversed(await store.find_entries(Query(name=ALARM, limit=EVERYTHING)))]
+    parked = await store.find_parked(Query(name=ALARM, limit=EVERYTHING))
     found = {}
     for info in await store.find_objects(Query(cls=CLASS, limit=EVERYTHING)):
         user = await store.scan(info.id, USER, Range())

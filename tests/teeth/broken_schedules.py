@@ -1,0 +1,225 @@
+"""Schedules, broken on purpose: each of these is a mistake that somebody could make, applied while its block lasts."""
+
+from typing import Any
+
+from broken import swapped
+from msgspec.structs import replace
+
+from wakeful.logic import plan as planning
+from wakeful.logic.specs import spread
+from wakeful.logic.specs.interval import Interval
+from wakeful.runtime.activation import Activation
+from wakeful.runtime.queue import TimerQueue
+from wakeful.runtime.timer_runs import Again
+from wakeful.runtime.turn import Turn
+from wakeful.schedules import runs, schedules, steps
+from wakeful.schedules.counters import Counters
+from wakeful.schedules.declared import Declarations
+from wakeful.schedules.records import Book, Record, timer_name
+from wakeful.schedules.runs import ScheduleRuns
+from wakeful.schedules.schedules import Schedules
+from wakeful.values.commits import SYSTEM, Commit
+from wakeful.values.timers import Timer
+
+
+def next_is_counted_from_the_end_of_the_run() -> Any:
+    """An interval starts anew whenever it is asked: it drifts."""
+    return swapped(Interval, "next_ms", lambda next_ms: lambda self, after: after + self.length_ms)
+
+
+def record_not_in_the_runs_commit() -> Any:
+    """The run and its effects first, then how far the schedule has got in a commit of its own."""
+
+    def make(submit: Any) -> Any:
+        def broken(self: Activation, commit: Commit) -> int:
+            rows = {slot: data for slot, data in commit.puts.items() if slot[0] == SYSTEM and slot[1][:9] == "schedule:"}
+            if not (rows and commit.entries):
+                return int(submit(self, commit))
+            submit(self, replace(commit, puts={s: d for s, d in commit.puts.items() if s not in rows}))
+            alone = Commit(id=commit.id, shard=commit.shard, epoch=commit.epoch, now=commit.now, puts=rows)
+            return int(submit(self, alone))
+
+        return broken
+
+    return swapped(Activation, "submit", make)
+
+
+def verdicts_in_a_commit_of_their_own() -> Any:
+    """The ledger is written after the turn."""
+
+    def make(submit: Any) -> Any:
+        def broken(self: Activation, commit: Commit) -> int:
+            if not (commit.entries and commit.puts):
+                return int(submit(self, commit))
+            submit(self, replace(commit, entries=[]))
+            alone = Commit(
+                id=commit.id, shard=commit.shard, epoch=commit.epoch, now=commit.now, entries=commit.entries
+            )
+            return int(submit(self, alone))
+
+        return broken
+
+    return swapped(Activation, "submit", make)
+
+
+def pending_dropped_when_a_run_fails() -> Any:
+    """A retry is set, but what it is to run is not kept."""
+
+    def make(failed: Any) -> Any:
+        async def broken(self: ScheduleRuns, activation: Activation, turn: Turn, failure: Any) -> Any:
+            answer = await failed(self, activation, turn, failure)
+            name = failure.timer.name.partition(":")[2]
+            record = await Book(turn).get(name)
+            if isinstance(answer, Again) and record is not None:
+                record.pending = []
+                Book(turn).put(name, record)
+            return answer
+
+        return broken
+
+    return swapped(ScheduleRuns, "failed", make)
+
+
+def reconciling_anchors_anew() -> Any:
+    """Every wake gives the declared schedules a new version from now on."""
+
+    def make(reconcile: Any) -> Any:
+        async def broken(self: Declarations, activation: Activation, turn: Turn) -> None:
+            book = Book(turn)
+            now = activation.node.clock.now()
+            for name, (spec, _) in self._of(activation)[0].items():
+                record = await book.get(name)
+                if record is not None and not record.pending:
+                    schedules._add_version(record, spec, turn, name, now)
+                    steps.aim(turn, name, record, now)
+                    book.put(name, record)
+            await reconcile(self, activation, turn)
+
+        return broken
+
+    return swapped(Declarations, "reconcile", make)
+
+
+def pausing_clears_the_timer() -> Any:
+    """What falls due in a pause gets no verdict, because nobody looks."""
+
+    def make(pause: Any) -> Any:
+        async def broken(self: Schedules, name: str | None = None, **more: Any) -> int:
+            count: int = await pause(self, name, **more)
+            if name is not None:
+                self._turn().clear_timer(timer_name(name))
+            return count
+
+        return broken
+
+    return swapped(Schedules, "pause", make)
+
+
+def catch_up_forgets_the_window() -> Any:
+    """However old, it is owed."""
+
+    def make(plan: Any) -> Any:
+        return lambda times, since, now, policy: plan(times, since, now, replace(policy, window_ms=1 << 50))
+
+    return both(swapped(planning, "plan", make), swapped(steps, "plan", make))
+
+
+def overlap_ends_with_the_first_attempt() -> Any:
+    """While a run waits for its retry the schedule goes on as if nothing were under way."""
+
+    def make(judge: Any) -> Any:
+        def broken(record: Record, timer: Timer, now: int) -> Any:
+            return judge(record, replace(timer, due_at=0) if timer.attempt else timer, now)
+
+        return broken
+
+    return swapped(runs, "judge", make)
+
+
+def spread_follows_the_moment() -> Any:
+    """The part of the window that a schedule has is another one whenever its spec is read."""
+    count = iter(range(1, 1 << 30))
+    return swapped(spread, "_offset", lambda offset: lambda seed, window: offset(f"{seed}{next(count)}", window))
+
+
+def triggering_takes_the_next_occurrence() -> Any:
+    """A triggered run counts as the schedule's next one."""
+
+    def make(trigger: Any) -> Any:
+        async def broken(self: Schedules, name: str | None = None, **more: Any) -> Any:
+            ids = await trigger(self, name, **more)
+            book = Book(self._turn())
+            record = await book.get(name or "")
+            if name is not None and record is not None and record.next_at is not None and not record.pending:
+                record.judged_to = max(record.judged_to, record.next_at)
+                steps.aim(self._turn(), name, record, self._now())
+                book.put(name, record)
+            return ids
+
+        return broken
+
+    return swapped(Schedules, "trigger", make)
+
+
+def counters_keep_what_a_failed_turn_counted() -> Any:
+    """The run is counted when it begins, and nobody takes that back."""
+
+    def make(failed: Any) -> Any:
+        async def broken(self: ScheduleRuns, activation: Activation, turn: Turn, failure: Any) -> Any:
+            answer = await failed(self, activation, turn, failure)
+            name = failure.timer.name.partition(":")[2]
+            record = await Book(turn).get(name)
+            if isinstance(answer, Again) and record is not None:
+                record.counters.runs += 1
+                Book(turn).put(name, record)
+            return answer
+
+        return broken
+
+    return swapped(ScheduleRuns, "failed", make)
+
+
+def redriving_makes_another_run_of_it() -> Any:
+    """A triggered run that failed comes back under the id of an occurrence that never was."""
+    return swapped(
+        runs, "_to_redrive", lambda make: lambda timer, name, lane, due, salt: make(timer, name, lane, due, "")
+    )
+
+
+def older_verdicts_are_not_counted() -> Any:
+    """Of a stretch that shares a row only one is counted."""
+
+    def make(left: Any) -> Any:
+        return lambda self, verdict, count, last_at: left(self, verdict, 1, last_at)
+
+    return swapped(Counters, "left", make)
+
+
+def a_timer_is_handed_out_twice() -> Any:
+    """A page tells of a timer before its commit is heard of, and then that is heard of."""
+
+    def make(set_: Any) -> Any:
+        def broken(self: TimerQueue, timer: Timer) -> bool:
+            self._out.pop((timer.id, timer.name), None)
+            return bool(set_(self, timer))
+
+        return broken
+
+    return swapped(TimerQueue, "set", make)
+
+
+def both(*blocks: Any) -> Any:
+    """All of them until the block ends."""
+    from contextlib import ExitStack
+
+    stack = ExitStack()
+
+    class Both:
+        def __enter__(self) -> None:
+            for block in blocks:
+                stack.enter_context(block)
+
+        def __exit__(self, *exc: object) -> None:
+            stack.close()
+
+    return Both()

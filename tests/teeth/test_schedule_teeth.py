@@ -1,0 +1,126 @@
+"""Each mistake of `broken_schedules.py` is caught by the suites named beside it, which pass when nothing is broken."""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wakeful.logic.timeline import spec_of
+from wakeful.testing.simulation import run_probe, run_seed
+
+HERE = Path(__file__).parent
+for folder in (HERE, HERE.parent / "model", HERE.parent / "unit", HERE.parent / "unit" / "specs"):
+    sys.path.append(str(folder))
+import broken_schedules
+import test_plan
+import test_queue
+import test_schedule_fates
+import test_spread
+from schedule_life import run_case
+
+LIVES = (0, 1, 4, 9, 10, 17, 21, 34)
+
+
+def simulation() -> None:
+    """tests/sim: the seeds that have schedules."""
+    for seed in range(0, 120, 2):
+        run_seed(seed)
+
+
+def probes() -> None:
+    """tests/sim: a crash at every probe."""
+    for probe in range(150, run_probe().busy_probes + 1):
+        run_probe(probe)
+
+
+def lives() -> None:
+    """tests/model: lives against the oracle that walks second by second."""
+    for seed in LIVES:
+        run_case(seed, 0.5)
+
+
+def fates() -> None:
+    """tests/model: corners."""
+    asyncio.run(test_schedule_fates.test_cancelling_after_a_very_long_outage_gives_every_occurrence_a_verdict())
+
+
+def plans() -> None:
+    """tests/unit: the pure function against the words."""
+    test_plan.test_plan_does_what_the_words_say()
+    test_plan.test_overlapped_does_what_the_words_say()
+
+
+def queue() -> None:
+    """tests/unit: the timer queue."""
+    test_queue.test_a_page_that_tells_of_a_timer_before_its_commit_is_heard_of_does_not_hand_it_out_twice()
+
+
+def spreads() -> None:
+    """tests/unit/specs: spread."""
+    test_spread.test_the_part_is_the_same_everywhere_and_for_ever()
+
+
+CATCHERS = {check.__name__: check for check in (simulation, probes, lives, fates, plans, queue, spreads)}
+BROKEN: dict[str, tuple[Callable[[], Any], ...]] = {
+    "next_is_counted_from_the_end_of_the_run": (lives, simulation),
+    "record_not_in_the_runs_commit": (simulation,),
+    "verdicts_in_a_commit_of_their_own": (simulation,),
+    "pending_dropped_when_a_run_fails": (simulation, lives),
+    "reconciling_anchors_anew": (simulation,),
+    "pausing_clears_the_timer": (simulation,),
+    "catch_up_forgets_the_window": (plans, lives),
+    "overlap_ends_with_the_first_attempt": (lives,),
+    "spread_follows_the_moment": (spreads,),
+    "triggering_takes_the_next_occurrence": (simulation, probes),
+    "counters_keep_what_a_failed_turn_counted": (simulation, probes, lives),
+    "redriving_makes_another_run_of_it": (simulation,),
+    "older_verdicts_are_not_counted": (fates,),
+    "a_timer_is_handed_out_twice": (queue,),
+}
+
+
+@cache
+def _holds_unbroken(catcher: str) -> bool:
+    CATCHERS[catcher]()
+    return True
+
+
+@pytest.fixture(autouse=True)
+def _afresh() -> Any:
+    """No spec that was read under another rule is remembered."""
+    spec_of.cache_clear()
+    yield
+    spec_of.cache_clear()
+
+
+@pytest.mark.parametrize("catcher", CATCHERS)
+def test_the_check_passes_when_nothing_is_broken(catcher: str) -> None:
+    assert _holds_unbroken(catcher)
+
+
+@pytest.mark.parametrize(
+    ("variant", "catcher"),
+    [
+        pytest.param(variant, catcher.__name__, id=f"{variant}-is-caught-by-{catcher.__name__}")
+        for variant, catchers in BROKEN.items()
+        for catcher in catchers
+    ],
+)
+def test_the_mistake(variant: str, catcher: str) -> None:
+    with getattr(broken_schedules, variant)(), pytest.raises(AssertionError) as caught:
+        CATCHERS[catcher]()
+    # Caught for what it does, not because the patch itself no longer fits the code that it breaks.
+    assert not [name for name in ("AttributeError", "TypeError", "NameError") if name in str(caught.value)]
+
+
+def test_every_mistake_has_a_catcher() -> None:
+    made = {
+        name
+        for name, thing in vars(broken_schedules).items()
+        if getattr(thing, "__module__", "") == broken_schedules.__name__
+    }
+    assert made - {"both"} == set(BROKEN)
