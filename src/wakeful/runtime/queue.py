@@ -22,7 +22,7 @@ class TimerQueue:
         self._bound = bound
         self._heap: list[tuple[TimerKey, int, Timer]] = []
         self._current: dict[Name, Timer] = {}
-        self._out: dict[Name, Timer] = {}  # handed out to run, not finished
+        self.running: dict[Name, Timer] = {}  # handed out to run, not finished
         self._changed: dict[Name, Timer | None] | None = None  # what changed since a page was asked for
         self._is_void = False  # the page being read no longer joins on to the edge
         self._pushes = 0  # breaks ties of equal keys (timers of different objects set at once)
@@ -30,10 +30,6 @@ class TimerQueue:
 
     def __len__(self) -> int:
         return len(self._current)
-
-    @property
-    def running(self) -> dict[Name, Timer]:
-        return self._out
 
     def earliest(self) -> int | None:
         """When the next one is due; None when memory holds none."""
@@ -53,7 +49,7 @@ class TimerQueue:
         timer = heappop(self._heap)[2]
         name = (timer.id, timer.name)
         del self._current[name]
-        self._out[name] = timer
+        self.running[name] = timer
         return timer
 
     def set(self, timer: Timer) -> bool:
@@ -61,7 +57,7 @@ class TimerQueue:
         name = (timer.id, timer.name)
         if self._changed is not None:
             self._changed[name] = timer
-        self._out.pop(name, None)
+        self.running.pop(name, None)
         self._current.pop(name, None)
         if timer.due_at > self.edge[0] or timer.sort_key > self.edge:
             return False
@@ -77,19 +73,19 @@ class TimerQueue:
         held = self._current.get((id, name))
         if held is not None and seq in (0, held.seq):
             del self._current[id, name]
-        out = self._out.get((id, name))
+        out = self.running.get((id, name))
         if out is not None and seq in (0, out.seq):
-            del self._out[id, name]
+            del self.running[id, name]
 
     def note(self, timer: Timer, epoch: int) -> Timer:
         """It is about to be started in that epoch: the same timer, as the disk will have it."""
-        noted = self._out[timer.id, timer.name] = timer.begun(epoch)
+        noted = self.running[timer.id, timer.name] = timer.begun(epoch)
         return noted
 
     def finished(self, timer: Timer) -> None:
         """It was handed out and will not run: a turn before it replaced or cleared it."""
-        if self._out.get((timer.id, timer.name)) is timer:
-            del self._out[timer.id, timer.name]
+        if self.running.get((timer.id, timer.name)) is timer:
+            del self.running[timer.id, timer.name]
 
     def begin_page(self) -> TimerKey:
         """A page is about to be read; until `end_page`, what changes wins over what it says. Where the edge is."""
@@ -117,19 +113,19 @@ class TimerQueue:
         """Forget these objects' timers: somebody else owns them now, or they must be read from disk again."""
         gone = set(ids)
         self._current = {name: timer for name, timer in self._current.items() if name[0] not in gone}
-        self._out = {name: timer for name, timer in self._out.items() if name[0] not in gone}
+        self.running = {name: timer for name, timer in self.running.items() if name[0] not in gone}
 
     def reset(self) -> None:
         """Forget everything; the store knows."""
-        self._heap, self._current, self._out, self._changed = [], {}, {}, None
+        self._heap, self._current, self.running, self._changed = [], {}, {}, None
         self.edge = (-1, 0, 0)
 
     def objects(self) -> Set[ObjectId]:
-        return {id for id, _ in self._current} | {id for id, _ in self._out}
+        return {id for id, _ in self._current} | {id for id, _ in self.running}
 
     def _take(self, timer: Timer) -> None:
         name = (timer.id, timer.name)
-        if name not in self._out and name not in self._current:
+        if name not in self.running and name not in self._current:
             self._push(timer)
 
     def _push(self, timer: Timer) -> None:
