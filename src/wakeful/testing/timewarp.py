@@ -26,7 +26,7 @@ class Timewarp:
         self._loop: Any = None
         self._time = 0.0
         self._now_ms = start_ms  # the same instant, for those who ask in milliseconds: ten times a turn
-        self._outside = 0
+        self.outside_count = 0  # of things that are under way for real
         self._resolution = 0.0
         self._idlers: list[asyncio.Future[None]] = []
         self._selector: Any = None
@@ -82,18 +82,14 @@ class Timewarp:
                 future.set_result(None)
         return True
 
-    @property
-    def must_wait(self) -> bool:
-        return self._outside > 0
-
     @contextmanager
     def outside(self) -> Iterator[None]:
         """Something real is under way: don't jump meanwhile."""
-        self._outside += 1
+        self.outside_count += 1
         try:
             yield
         finally:
-            self._outside -= 1
+            self.outside_count -= 1
 
     # the clock that nodes get
 
@@ -120,20 +116,22 @@ class _JumpingSelector:
 
     def select(self, timeout: float | None = None) -> Any:
         warp = self._warp
-        if warp.must_wait:
-            return self._real.select(0 if timeout is not None and timeout <= 0 else None)
+        is_busy = timeout is not None and timeout <= 0
+        if warp.outside_count:
+            return self._real.select(0 if is_busy else None)
         # Looking outside is a system call and would double the cost of a pass. So not each time while the loop has
         # work of its own, nor while it watches nothing but its own pipe, which only says that there is such work.
         self._passes += 1
-        is_busy = timeout is not None and timeout <= 0
-        looks = self._passes % 16 == 0 or (not is_busy and len(self._files) > 1)
-        ready = self._real.select(0) if looks else []
-        if is_busy or ready or warp.tell_idle():
-            return ready
+        if self._passes & 15 == 0 or (not is_busy and len(self._files) > 1):
+            ready = self._real.select(0)
+            if ready:
+                return ready
+        if is_busy or warp.tell_idle():
+            return ()
         if timeout is None:
             return self._real.select(None)  # nothing waits for time: only the world outside can go on
-        self._warp.jump(timeout)
-        return ready
+        warp.jump(timeout)
+        return ()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
