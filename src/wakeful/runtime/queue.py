@@ -12,6 +12,7 @@ from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Timer, TimerKey
 
 Name = tuple[ObjectId, str]
+_Place = tuple[int, int, int, int, Timer]  # its sort key, a number that breaks ties, the timer
 PAST_ALL = (1 << 31) - 1  # as the negated priority: behind every timer of that instant
 
 
@@ -20,7 +21,7 @@ class TimerQueue:
 
     def __init__(self, bound: int) -> None:
         self._bound = bound
-        self._heap: list[tuple[TimerKey, int, Timer]] = []
+        self._heap: list[_Place] = []
         self._current: dict[Name, Timer] = {}
         self.running: dict[Name, Timer] = {}  # handed out to run, not finished
         self._changed: dict[Name, Timer | None] | None = None  # what changed since a page was asked for
@@ -35,7 +36,7 @@ class TimerQueue:
         """When the next one is due; None when memory holds none."""
         heap = self._heap
         while heap:
-            timer = heap[0][2]
+            timer = heap[0][4]
             if self._current.get((timer.id, timer.name)) is timer:
                 return timer.due_at
             heappop(heap)
@@ -46,7 +47,7 @@ class TimerQueue:
         due_at = self.earliest()
         if due_at is None or due_at > now:
             return None
-        timer = heappop(self._heap)[2]
+        timer = heappop(self._heap)[4]
         name = (timer.id, timer.name)
         del self._current[name]
         self.running[name] = timer
@@ -64,7 +65,7 @@ class TimerQueue:
         self._push(timer)
         if len(self._current) > self._bound:
             self._shrink()
-        return bool(self._heap) and self._heap[0][2] is timer
+        return bool(self._heap) and self._heap[0][4] is timer
 
     def clear(self, id: ObjectId, name: str, seq: int) -> None:
         """A timer is gone from disk (seq 0: whatever setting it was)."""
@@ -131,9 +132,10 @@ class TimerQueue:
     def _push(self, timer: Timer) -> None:
         self._current[timer.id, timer.name] = timer
         self._pushes += 1
-        heappush(self._heap, (timer.sort_key, self._pushes, timer))
+        # Flat: a key within the tuple would make each comparison twice as dear, and there are ten to a timer.
+        heappush(self._heap, (timer.due_at, -timer.priority, timer.seq, self._pushes, timer))
         if len(self._heap) > 64 and len(self._heap) > 4 * len(self._current):
-            self._heap = [item for item in self._heap if self._current.get((item[2].id, item[2].name)) is item[2]]
+            self._heap = [place for place in self._heap if self._current.get((place[4].id, place[4].name)) is place[4]]
             heapify(self._heap)
 
     def _shrink(self) -> None:
@@ -146,5 +148,5 @@ class TimerQueue:
         self._heap = []
         for timer in self._current.values():
             self._pushes += 1
-            self._heap.append((timer.sort_key, self._pushes, timer))
+            self._heap.append((*timer.sort_key, self._pushes, timer))
         heapify(self._heap)
