@@ -30,8 +30,9 @@ class Committer:
         self._group_max = group_max
         self._on_down = on_down
         self._on_group = on_group
-        self._waiting: list[tuple[Commit, OnDone]] = []
-        self._under_way: list[tuple[Commit, OnDone]] = []
+        self._waiting: list[Commit] = []
+        self._listeners: list[OnDone] = []  # of those that wait, in the same order
+        self._under_way = 0
         # One task for all groups: a task for each is a tenth of the cost of a small turn.
         self._worker: asyncio.Task[None] | None = None
         self._rest: asyncio.Future[None] | None = None  # what the worker waits for while there is nothing to do
@@ -42,11 +43,12 @@ class Committer:
     @property
     def backlog(self) -> int:
         """Commits that are not on disk yet."""
-        return len(self._waiting) + len(self._under_way)
+        return len(self._waiting) + self._under_way
 
     def submit(self, commit: Commit, on_done: OnDone) -> None:
         """Take the commit into the next group; `on_done` hears what became of it, in order of submission."""
-        self._waiting.append((commit, on_done))
+        self._waiting.append(commit)
+        self._listeners.append(on_done)
         # The worker begins one pass of the event loop later, so turns that end in this pass share its group.
         if self._rest is not None:
             self._wake()
@@ -56,14 +58,13 @@ class Committer:
 
     def abandon(self, error: Unavailable) -> None:
         """Fail whatever has not been sent: what it was built on is gone."""
-        dropped, self._waiting = self._waiting, []
-        for _, on_done in dropped:
+        dropped, self._waiting, self._listeners = self._listeners, [], []
+        for on_done in dropped:
             on_done(error)
 
     def kill(self) -> None:
         """Drop everything without a word, as a crash would."""
-        self._waiting = []
-        self._under_way = []
+        self._waiting, self._listeners, self._under_way = [], [], 0
         if self._worker is not None:
             self._worker.cancel()
             self._worker = self._rest = None  # cancelled before its first step it would never say so itself
@@ -82,13 +83,14 @@ class Committer:
 
     async def _work(self) -> None:
         me = asyncio.current_task()
+        loop = asyncio.get_running_loop()
         try:
             while True:
                 while self._waiting:
                     await self._flush()
                 if self._is_ending or self._worker is not me:
                     break
-                self._rest = asyncio.get_running_loop().create_future()
+                self._rest = loop.create_future()
                 await self._rest
         finally:
             if self._worker is me:
@@ -96,28 +98,30 @@ class Committer:
 
     async def _flush(self) -> None:
         """Bring the next group to disk and tell everyone in it."""
-        group = self._under_way = self._waiting[: self._group_max]
-        self._waiting = self._waiting[self._group_max :]
+        most = self._group_max
+        group, self._waiting = self._waiting[:most], self._waiting[most:]
+        listeners, self._listeners = self._listeners[:most], self._listeners[most:]
+        self._under_way = len(group)
         try:
-            outcomes: Sequence[Outcome] = await self._store.commit(self._node, [commit for commit, _ in group])
+            outcomes: Sequence[Outcome] = await self._store.commit(self._node, group)
         except Unavailable as error:
-            self._fail(group, error)
+            self._fail(listeners, error)
             return
         except Exception as error:
             # A store that fails in a way it did not name: nothing is known about the group.
-            self._fail(group, Unavailable(f"the store failed: {type(error).__name__}: {error}", code="store.fault"))
+            self._fail(listeners, Unavailable(f"the store failed: {type(error).__name__}: {error}", code="store.fault"))
             return
         self.groups += 1
         self.commits += len(group)
-        self._under_way = []
-        for (_, on_done), outcome in zip(group, outcomes, strict=True):
+        self._under_way = 0
+        for on_done, outcome in zip(listeners, outcomes, strict=True):
             on_done(outcome)
         self._on_group()
 
-    def _fail(self, group: list[tuple[Commit, OnDone]], error: Unavailable) -> None:
-        self._under_way = []
+    def _fail(self, listeners: list[OnDone], error: Unavailable) -> None:
+        self._under_way = 0
         self._on_down(error)
-        for _, on_done in group:
+        for on_done in listeners:
             on_done(error)
         self.abandon(error)
 

@@ -6,6 +6,7 @@ polling in between. A slow scan of everything due catches what no hint announced
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from wakeful.runtime.committer import Failure
@@ -135,7 +136,7 @@ class Dispatcher:
         else:
             noted = node.queue.note(timer, epoch)
             note = start_note(noted, shard, epoch, timer.crashes, node.clock.now())
-            node.committer.submit(note, lambda failure: self._noted(noted, failure))
+            node.committer.submit(note, partial(self._noted, noted))
         return True
 
     def _noted(self, timer: Timer, failure: Failure | None) -> None:
