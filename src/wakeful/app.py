@@ -73,11 +73,12 @@ class App:
         """Register a class; its name is the class name unless `name` says otherwise."""
 
         def register(found: type[T]) -> type[T]:
-            if (name or found.__name__).startswith(RESERVED):
+            if str(name or getattr(found, "__name__", "")).startswith(RESERVED):
                 raise BadName(
                     f"class name {name!r}: names that begin with {RESERVED!r} are Wakeful's own", code="name.class"
                 )
-            self._declarations.check(found)
+            if isinstance(found, type):
+                self._declarations.check(found)
             self.registry.add(found, name)
             return found
 

@@ -38,14 +38,15 @@ def test_lives_in_a_world_are_as_the_oracle_says(part: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "seed",
+    ("seed", "days"),
     [
-        223,  # a time in a gap, in a pause, had no verdict
-        135,  # a jump to a time that is an occurrence as well
+        (223, 1.5),  # a time in a gap, in a pause, had no verdict
+        (135, 1.5),  # a jump to a time that is an occurrence as well
+        (199, 0.1),  # retries that outlast the interval, which the first seeds have none of
     ],
 )
-def test_lives_that_once_failed(seed: int) -> None:
-    run_case(seed, 1.5)
+def test_lives_worth_remembering(seed: int, days: float) -> None:
+    run_case(seed, days)
 
 
 def test_the_lives_meet_everything() -> None:

@@ -1,5 +1,7 @@
 """Schedules, broken on purpose: each of these is a mistake that somebody could make, applied while its block lasts."""
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from broken import swapped
@@ -32,7 +34,9 @@ def record_not_in_the_runs_commit() -> Any:
 
     def make(submit: Any) -> Any:
         def broken(self: Activation, commit: Commit) -> int:
-            rows = {slot: data for slot, data in commit.puts.items() if slot[0] == SYSTEM and slot[1][:9] == "schedule:"}
+            rows = {
+                slot: data for slot, data in commit.puts.items() if slot[0] == SYSTEM and slot[1][:9] == "schedule:"
+            }
             if not (rows and commit.entries):
                 return int(submit(self, commit))
             submit(self, replace(commit, puts={s: d for s, d in commit.puts.items() if s not in rows}))
@@ -52,9 +56,7 @@ def verdicts_in_a_commit_of_their_own() -> Any:
             if not (commit.entries and commit.puts):
                 return int(submit(self, commit))
             submit(self, replace(commit, entries=[]))
-            alone = Commit(
-                id=commit.id, shard=commit.shard, epoch=commit.epoch, now=commit.now, entries=commit.entries
-            )
+            alone = Commit(id=commit.id, shard=commit.shard, epoch=commit.epoch, now=commit.now, entries=commit.entries)
             return int(submit(self, alone))
 
         return broken
@@ -118,10 +120,10 @@ def pausing_clears_the_timer() -> Any:
 def catch_up_forgets_the_window() -> Any:
     """However old, it is owed."""
 
-    def make(plan: Any) -> Any:
-        return lambda times, since, now, policy: plan(times, since, now, replace(policy, window_ms=1 << 50))
+    def make(part: Any) -> Any:
+        return lambda times, at, now, policy: part(times, at, now, replace(policy, window_ms=1 << 50))
 
-    return both(swapped(planning, "plan", make), swapped(steps, "plan", make))
+    return both(swapped(planning, "_owed", make), swapped(planning, "_verdict", make))
 
 
 def overlap_ends_with_the_first_attempt() -> Any:
@@ -200,7 +202,7 @@ def a_timer_is_handed_out_twice() -> Any:
 
     def make(set_: Any) -> Any:
         def broken(self: TimerQueue, timer: Timer) -> bool:
-            self._out.pop((timer.id, timer.name), None)
+            self.running.pop((timer.id, timer.name), None)
             return bool(set_(self, timer))
 
         return broken
@@ -208,18 +210,10 @@ def a_timer_is_handed_out_twice() -> Any:
     return swapped(TimerQueue, "set", make)
 
 
-def both(*blocks: Any) -> Any:
+@contextmanager
+def both(*blocks: Any) -> Iterator[None]:
     """All of them until the block ends."""
-    from contextlib import ExitStack
-
-    stack = ExitStack()
-
-    class Both:
-        def __enter__(self) -> None:
-            for block in blocks:
-                stack.enter_context(block)
-
-        def __exit__(self, *exc: object) -> None:
-            stack.close()
-
-    return Both()
+    with ExitStack() as stack:
+        for block in blocks:
+            stack.enter_context(block)
+        yield

@@ -8,6 +8,7 @@ a commit fails, everything built on it fails with it and the activation is dropp
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from wakeful.runtime.calls import Call, carried, is_small, resolve
@@ -171,8 +172,8 @@ class Activation:
             if not isinstance(item, Timer) or index >= limit:
                 break
             changed = change(item)
-            if changed is not None and self._mailbox is not None:
-                self._mailbox[index] = changed
+            if changed is not None:
+                self._mailbox[index] = changed  # type: ignore[index]
 
     def fail(self, failure: Failure) -> None:
         """Nothing this copy believes can be trusted any more: fail what waits on it, stop what runs."""
@@ -181,12 +182,11 @@ class Activation:
         self._failure = failure
         waiters, self._waiters = self._waiters, []
         for _, future in waiters:
-            if not future.done():
-                future.set_exception(_for_caller(self, failure))
+            resolve(future, None, _for_caller(self, failure))
         waiting, self._mailbox = self._mailbox or (), None
         for item in waiting:
-            if isinstance(item, Call) and item.answer is not None and not item.answer.done():
-                item.answer.set_exception(_for_caller(self, failure))
+            if isinstance(item, Call) and item.answer is not None:
+                resolve(item.answer, None, _for_caller(self, failure))
         if self._running is not None and self._running is not asyncio.current_task():
             self._cut = self._running
             self._cut.cancel()
@@ -203,7 +203,7 @@ class Activation:
         if self._failure is not None:
             raise _for_caller(self, self._failure)  # built on something that is not there
         self._submitted = number = self._submitted + 1
-        self.node.committer.submit(commit, lambda failure: self._committed(number, commit, failure))
+        self.node.committer.submit(commit, partial(self._committed, number, commit))
         return number
 
     async def durable(self, number: int) -> None:
@@ -254,10 +254,11 @@ class Activation:
 
     def _release(self, number: int) -> None:
         """That much is on disk: let the answers go that rest on no more."""
-        ready = [future for by, future in self._waiters if by <= number]
-        self._waiters = [waiter for waiter in self._waiters if waiter[0] > number]
-        for future in ready:
-            if not future.done():
+        waiters = self._waiters
+        all_ready = number == self._submitted
+        self._waiters = [] if all_ready else [waiter for waiter in waiters if waiter[0] > number]
+        for by, future in waiters:
+            if by <= number and not future.done():
                 future.set_result(None)
 
     # turns
@@ -275,6 +276,7 @@ class Activation:
         if self._mailbox:
             self._running = asyncio.get_running_loop().create_task(self._drain())
             return
+        self._mailbox = None
         self._is_hurried = False
         if not self.is_busy:
             self.node.became_idle(self)
@@ -396,8 +398,7 @@ class Activation:
         operation = self.node.operations.get(call.method)
         if operation is not None:
             return operation(self.context, *call.args, **call.kwargs)
-        result: Awaitable[Any] = getattr(self._instance, call.method)(*call.args, **call.kwargs)
-        return result
+        return getattr(self._instance, call.method)(*call.args, **call.kwargs)  # type: ignore[no-any-return]
 
     def _absorb_cut(self) -> None:
         """Take back the cancellation of `fail`: the task goes on with telling its caller."""
@@ -430,7 +431,8 @@ class Activation:
 
     async def wake(self, chain: tuple[ObjectId, ...], deadline_at: int) -> None:
         """Asleep → awake: rows, constructor, on_wake; on a raise it stays asleep as if nobody had called."""
-        await self.settled()  # a failed attempt to wake may have left a retry on its way to disk
+        if self._submitted > self._durable:
+            await self.settled()  # a failed attempt to wake may have left a retry on its way to disk
         loaded = await self.node.reading(self.node.loader.load(self.id))
         self.rows.load(loaded)
         self.timers = {ALARM: loaded.alarm}

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextvars import Context
 
 from wakeful.store.protocol import Outcome, Store
 from wakeful.values.commits import Commit, Loaded
@@ -15,76 +16,112 @@ OnDone = Callable[[Failure | None], None]
 class Committer:
     """Group commit: while one list is on its way to disk the next gathers; an idle node adds no delay."""
 
-    def __init__(self, store: Store, node: str, *, group_max: int, on_down: Callable[[Unavailable], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        node: str,
+        *,
+        group_max: int,
+        on_down: Callable[[Unavailable], None],
+        on_group: Callable[[], None],
+    ) -> None:
         self._store = store
         self._node = node
         self._group_max = group_max
         self._on_down = on_down
-        self._waiting: list[tuple[Commit, OnDone]] = []
-        self._under_way: list[tuple[Commit, OnDone]] = []
-        self._task: asyncio.Task[None] | None = None
+        self._on_group = on_group
+        self._waiting: list[Commit] = []
+        self._listeners: list[OnDone] = []  # of those that wait, in the same order
+        self._under_way = 0
+        # One task for all groups: a task for each is a tenth of the cost of a small turn.
+        self._worker: asyncio.Task[None] | None = None
+        self._rest: asyncio.Future[None] | None = None  # what the worker waits for while there is nothing to do
+        self._is_ending = False
         self.groups = 0
         self.commits = 0
 
     @property
     def backlog(self) -> int:
         """Commits that are not on disk yet."""
-        return len(self._waiting) + len(self._under_way)
+        return len(self._waiting) + self._under_way
 
     def submit(self, commit: Commit, on_done: OnDone) -> None:
         """Take the commit into the next group; `on_done` hears what became of it, in order of submission."""
-        self._waiting.append((commit, on_done))
-        if self._task is None:
-            # The task begins one pass of the event loop later, so turns that end in this pass share its group.
-            self._task = asyncio.get_running_loop().create_task(self._flush())
+        self._waiting.append(commit)
+        self._listeners.append(on_done)
+        # The worker begins one pass of the event loop later, so turns that end in this pass share its group.
+        if self._rest is not None:
+            self._wake()
+        elif self._worker is None:
+            # A context of its own: the turn that happens to be first must not be seen, or kept, by all later ones.
+            self._worker = asyncio.get_running_loop().create_task(self._work(), context=Context())
 
     def abandon(self, error: Unavailable) -> None:
         """Fail whatever has not been sent: what it was built on is gone."""
-        dropped, self._waiting = self._waiting, []
-        for _, on_done in dropped:
+        dropped, self._waiting, self._listeners = self._listeners, [], []
+        for on_done in dropped:
             on_done(error)
 
     def kill(self) -> None:
         """Drop everything without a word, as a crash would."""
-        self._waiting = []
-        self._under_way = []
-        if self._task is not None:
-            self._task.cancel()
-            self._task = None  # cancelled before its first step it would never say so itself
+        self._waiting, self._listeners, self._under_way = [], [], 0
+        if self._worker is not None:
+            self._worker.cancel()
+            self._worker = self._rest = None  # cancelled before its first step it would never say so itself
 
     async def drained(self) -> None:
-        """Wait until nothing is waiting or under way."""
-        while self._task is not None:
-            await asyncio.wait([self._task])
+        """Wait until nothing is waiting or under way; the worker goes home."""
+        while self._worker is not None:
+            self._is_ending = True
+            self._wake()
+            await asyncio.wait([self._worker])
+
+    def _wake(self) -> None:
+        rest, self._rest = self._rest, None
+        if rest is not None and not rest.done():
+            rest.set_result(None)
+
+    async def _work(self) -> None:
+        me = asyncio.current_task()
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                while self._waiting:
+                    await self._flush()
+                if self._is_ending or self._worker is not me:
+                    break
+                self._rest = loop.create_future()
+                await self._rest
+        finally:
+            if self._worker is me:
+                self._worker, self._rest, self._is_ending = None, None, False
 
     async def _flush(self) -> None:
+        """Bring the next group to disk and tell everyone in it."""
+        most = self._group_max
+        group, self._waiting = self._waiting[:most], self._waiting[most:]
+        listeners, self._listeners = self._listeners[:most], self._listeners[most:]
+        self._under_way = len(group)
         try:
-            while self._waiting:
-                group = self._under_way = self._waiting[: self._group_max]
-                self._waiting = self._waiting[self._group_max :]
-                try:
-                    outcomes: Sequence[Outcome] = await self._store.commit(self._node, [commit for commit, _ in group])
-                except Unavailable as error:
-                    self._fail(group, error)
-                    return
-                except Exception as error:
-                    # A store that fails in a way it did not name: nothing is known about the group.
-                    self._fail(
-                        group, Unavailable(f"the store failed: {type(error).__name__}: {error}", code="store.fault")
-                    )
-                    return
-                self.groups += 1
-                self.commits += len(group)
-                self._under_way = []
-                for (_, on_done), outcome in zip(group, outcomes, strict=True):
-                    on_done(outcome)
-        finally:
-            self._task = None
+            outcomes: Sequence[Outcome] = await self._store.commit(self._node, group)
+        except Unavailable as error:
+            self._fail(listeners, error)
+            return
+        except Exception as error:
+            # A store that fails in a way it did not name: nothing is known about the group.
+            self._fail(listeners, Unavailable(f"the store failed: {type(error).__name__}: {error}", code="store.fault"))
+            return
+        self.groups += 1
+        self.commits += len(group)
+        self._under_way = 0
+        for on_done, outcome in zip(listeners, outcomes, strict=True):
+            on_done(outcome)
+        self._on_group()
 
-    def _fail(self, group: list[tuple[Commit, OnDone]], error: Unavailable) -> None:
-        self._under_way = []
+    def _fail(self, listeners: list[OnDone], error: Unavailable) -> None:
+        self._under_way = 0
         self._on_down(error)
-        for _, on_done in group:
+        for on_done in listeners:
             on_done(error)
         self.abandon(error)
 

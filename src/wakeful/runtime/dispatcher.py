@@ -6,12 +6,13 @@ polling in between. A slow scan of everything due catches what no hint announced
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from wakeful.runtime.committer import Failure
 from wakeful.runtime.queue import PAST_ALL
 from wakeful.runtime.timer_runs import start_note
-from wakeful.values.clock import Handle
+from wakeful.runtime.wakeup import Wakeup
 from wakeful.values.errors import Unavailable
 from wakeful.values.ids import shard_of
 from wakeful.values.timers import Timer
@@ -37,8 +38,9 @@ class Dispatcher:
         self._page = min(PAGE, LOCAL_PAGE) if node.store.local else PAGE
         self._short_below = min(self._page, max(1, node.limits.near_timers // 2))
         self._ahead_ms = node.limits.near_horizon_ms // 2
-        self._alarm: Handle | None = None
-        self._alarm_at: int | None = None
+        # Two, because they change at different times: each run of a timer moves the first, few of them the second.
+        self._due = Wakeup(node.clock, self._tick)
+        self._page_due = Wakeup(node.clock, self._tick)
         self._reading: asyncio.Task[None] | None = None
         self._is_running = False
         self._has_more = False  # the store has timers past the edge but within the horizon
@@ -54,35 +56,27 @@ class Dispatcher:
 
     def stop(self) -> None:
         self._is_running = False
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = self._alarm_at = None
+        self._due.set(None)
+        self._page_due.set(None)
         if self._reading is not None:
             self._reading.cancel()
             self._reading = None
-
-    @property
-    def is_idle(self) -> bool:
-        """Nothing is due, being read or waiting for a slot."""
-        earliest = self._node.queue.earliest()
-        return (
-            self._reading is None
-            and not self._is_poked
-            and not self._has_more
-            and (earliest is None or earliest > self._node.clock.now())
-        )
 
     def poke(self) -> None:
         """Something changed: look again once this pass of the event loop is over."""
         if self._is_running and not self._is_poked:
             self._is_poked = True
-            asyncio.get_running_loop().call_soon(self._tick)
+            asyncio.get_running_loop().call_soon(self._poked)
+
+    def look(self) -> None:
+        """Hand out what is due and has room, read what memory lacks, sleep until there is more."""
+        if self._is_running:
+            self._tick()
 
     def clock_was_set(self) -> None:
         """What is waited for comes at another moment now: look again, and wait anew."""
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = self._alarm_at = None
+        self._due.set(None)
+        self._page_due.set(None)
         self.read_again()
 
     def read_again(self) -> None:
@@ -95,12 +89,24 @@ class Dispatcher:
         self._has_more = True
         self.poke()
 
-    def _tick(self) -> None:
+    def _poked(self) -> None:
         self._is_poked = False
-        if not self._is_running:
-            return
-        node, queue = self._node, self._node.queue
+        self.look()
+
+    def _tick(self) -> None:
+        node = self._node
         now = node.clock.now()
+        due_at = node.queue.earliest()
+        if due_at is not None and due_at <= now:
+            self._hand_out_due(now)
+            due_at = node.queue.earliest()
+        else:
+            self.is_starved = False
+        self._due.set(None if self.is_starved else due_at)
+        self._read_when_due(now)
+
+    def _hand_out_due(self, now: int) -> None:
+        node, queue = self._node, self._node.queue
         # Handed out are those that wait for a slot, run, or are on their way to disk: more than may
         # run at once, so that turns go on while the disk is busy.
         room = HANDED_OUT * node.limits.concurrent_turns - len(queue.running)
@@ -113,8 +119,6 @@ class Dispatcher:
             if self.hand_out(timer):
                 room -= 1
         self.is_starved = room <= 0
-        self._read_if_due(now)
-        self._sleep(now)
 
     def hand_out(self, timer: Timer) -> bool:
         """Give a due timer to its object; False when it stays on disk."""
@@ -132,12 +136,13 @@ class Dispatcher:
             return False
         self.fired += 1
         activation = node.awake.get(timer.id)
-        if (activation is not None and activation.is_busy) or node.timer_runs.crashes_of(timer) > timer.crashes:
+        is_suspect = timer.started != 0 and node.timer_runs.crashes_of(timer) > timer.crashes
+        if is_suspect or (activation is not None and activation.is_busy):
             node.activation(timer.id).fire(timer)  # its start note waits until it really starts
         else:
             noted = node.queue.note(timer, epoch)
             note = start_note(noted, shard, epoch, timer.crashes, node.clock.now())
-            node.committer.submit(note, lambda failure: self._noted(noted, failure))
+            node.committer.submit(note, partial(self._noted, noted))
         return True
 
     def _noted(self, timer: Timer, failure: Failure | None) -> None:
@@ -162,17 +167,25 @@ class Dispatcher:
                 extra={"code": "timer.unknown"},
             )
 
-    def _read_if_due(self, now: int) -> None:
+    def _read_when_due(self, now: int) -> None:
+        """Read when the edge of what memory holds comes near, or everything is to be looked at; else sleep until then."""
         if self._reading is not None:
-            return
+            return  # its end looks again
         queue = self._node.queue
         if now >= self._scan_at:
             self._scan_at = now + SAFETY_SCAN_MS
             if queue.edge[0] >= now:
                 self._reading = asyncio.get_running_loop().create_task(self._read(queue.edge[0], is_scan=True))
                 return
-        if len(queue) < self._short_below and (self._has_more or queue.edge[0] < now + self._ahead_ms):
-            self._reading = asyncio.get_running_loop().create_task(self._read(now + 2 * self._ahead_ms, is_scan=False))
+        at = self._scan_at
+        if len(queue) < self._short_below:
+            at = min(at, now if self._has_more else queue.edge[0] - self._ahead_ms)
+            if at <= now:
+                self._reading = asyncio.get_running_loop().create_task(
+                    self._read(now + 2 * self._ahead_ms, is_scan=False)
+                )
+                return
+        self._page_due.set(at)
 
     async def _read(self, until: int, *, is_scan: bool) -> None:
         node = self._node
@@ -201,28 +214,4 @@ class Dispatcher:
         else:
             node.queue.end_page(timers, timers[-1].sort_key if has_more and timers else (until, PAST_ALL, 0))
             self._has_more = has_more
-        if timers:
-            self.poke()
-        elif self._is_running:
-            self._sleep(node.clock.now())
-
-    def _sleep(self, now: int) -> None:
-        """Until the earliest timer, or until the edge of what memory holds comes near."""
-        queue = self._node.queue
-        # While a page is being read its end looks again; waiting for a scan that can't begin would spin.
-        at = self._scan_at if self._reading is None else now + SAFETY_SCAN_MS
-        if self._reading is None and len(queue) < self._short_below:
-            at = min(at, max(now + 1, queue.edge[0] - self._ahead_ms))
-        earliest = queue.earliest()
-        if earliest is not None and earliest < at and not self.is_starved:
-            at = earliest
-        if self._alarm is not None:
-            if self._alarm_at == at:
-                return
-            self._alarm.cancel()
-        self._alarm_at = at
-        self._alarm = self._node.clock.call_at(at, self._woken)
-
-    def _woken(self) -> None:
-        self._alarm = self._alarm_at = None
-        self._tick()
+        self.look()

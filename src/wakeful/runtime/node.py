@@ -76,7 +76,9 @@ class Node:
         self.slots = Slots(limits.concurrent_turns)
         self.deadlines = Deadlines(clock)
         self.loader = Loader(store)
-        self.committer = Committer(store, name, group_max=limits.group_commits, on_down=self.store_failed)
+        self.committer = Committer(
+            store, name, group_max=limits.group_commits, on_down=self.store_failed, on_group=self._group_done
+        )
         self.alarms = Alarms(limits.alarm_deadline_ms)
         self.timer_runs = TimerRuns(self)
         self.timer_runs.register(self.alarms)
@@ -90,6 +92,7 @@ class Node:
         self.down_because: Unavailable | None = None
         self._seqs: dict[int, int] = {}
         self._held: set[tuple[int, int]] = set()
+        self._has_news = False  # the group that just went to disk changed timers
         self._refused: Counter[ObjectId] = Counter()  # commits in a row that the store refused
         self._recovery: asyncio.Task[None] | None = None
         self._clock_watch: Handle | None = None
@@ -136,6 +139,7 @@ class Node:
         self.hibernation.stop()
         self.timer_runs.stop()
         self.deadlines.stop()
+        self.committer.kill()
         self.awake.clear()
         self.state = "stopped"
         await self.store.close()
@@ -372,9 +376,15 @@ class Node:
         for timer in commit.sets:
             queue.set(timer)
         if commit.clears or commit.sets or self.dispatcher.is_starved:
-            self.dispatcher.poke()
+            self._has_news = True
         if commit.entries:
             self.upkeep.wrote(commit.entries)
+
+    def _group_done(self) -> None:
+        """A group is on disk and everyone in it was told: what became due through it joins the next one."""
+        if self._has_news:
+            self._has_news = False
+            self.dispatcher.look()
 
     def skip_timer(self, timer: Timer) -> None:
         """It was handed out, but a turn before it replaced or cleared it."""

@@ -12,6 +12,7 @@ from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Timer, TimerKey
 
 Name = tuple[ObjectId, str]
+_Place = tuple[int, int, int, int, Timer]  # its sort key, a number that breaks ties, the timer
 PAST_ALL = (1 << 31) - 1  # as the negated priority: behind every timer of that instant
 
 
@@ -20,9 +21,9 @@ class TimerQueue:
 
     def __init__(self, bound: int) -> None:
         self._bound = bound
-        self._heap: list[tuple[TimerKey, int, Timer]] = []
+        self._heap: list[_Place] = []
         self._current: dict[Name, Timer] = {}
-        self._out: dict[Name, Timer] = {}  # handed out to run, not finished
+        self.running: dict[Name, Timer] = {}  # handed out to run, not finished
         self._changed: dict[Name, Timer | None] | None = None  # what changed since a page was asked for
         self._is_void = False  # the page being read no longer joins on to the edge
         self._pushes = 0  # breaks ties of equal keys (timers of different objects set at once)
@@ -31,15 +32,11 @@ class TimerQueue:
     def __len__(self) -> int:
         return len(self._current)
 
-    @property
-    def running(self) -> dict[Name, Timer]:
-        return self._out
-
     def earliest(self) -> int | None:
         """When the next one is due; None when memory holds none."""
         heap = self._heap
         while heap:
-            timer = heap[0][2]
+            timer = heap[0][4]
             if self._current.get((timer.id, timer.name)) is timer:
                 return timer.due_at
             heappop(heap)
@@ -50,10 +47,10 @@ class TimerQueue:
         due_at = self.earliest()
         if due_at is None or due_at > now:
             return None
-        timer = heappop(self._heap)[2]
+        timer = heappop(self._heap)[4]
         name = (timer.id, timer.name)
         del self._current[name]
-        self._out[name] = timer
+        self.running[name] = timer
         return timer
 
     def set(self, timer: Timer) -> bool:
@@ -61,9 +58,9 @@ class TimerQueue:
         name = (timer.id, timer.name)
         if self._changed is not None:
             self._changed[name] = timer
-        out = self._out.pop(name, None)
+        out = self.running.pop(name, None)
         if out is not None and (out.seq, out.attempt, out.due_at) == (timer.seq, timer.attempt, timer.due_at):
-            self._out[name] = out  # a page told of it before its commit was heard of, and it was handed out already
+            self.running[name] = out  # a page told of it before its commit was heard of: it was handed out already
             return False
         self._current.pop(name, None)
         if timer.due_at > self.edge[0] or timer.sort_key > self.edge:
@@ -71,7 +68,7 @@ class TimerQueue:
         self._push(timer)
         if len(self._current) > self._bound:
             self._shrink()
-        return bool(self._heap) and self._heap[0][2] is timer
+        return bool(self._heap) and self._heap[0][4] is timer
 
     def clear(self, id: ObjectId, name: str, seq: int) -> None:
         """A timer is gone from disk (seq 0: whatever setting it was)."""
@@ -80,19 +77,19 @@ class TimerQueue:
         held = self._current.get((id, name))
         if held is not None and seq in (0, held.seq):
             del self._current[id, name]
-        out = self._out.get((id, name))
+        out = self.running.get((id, name))
         if out is not None and seq in (0, out.seq):
-            del self._out[id, name]
+            del self.running[id, name]
 
     def note(self, timer: Timer, epoch: int) -> Timer:
         """It is about to be started in that epoch: the same timer, as the disk will have it."""
-        noted = self._out[timer.id, timer.name] = timer.begun(epoch)
+        noted = self.running[timer.id, timer.name] = timer.begun(epoch)
         return noted
 
     def finished(self, timer: Timer) -> None:
         """It was handed out and will not run: a turn before it replaced or cleared it."""
-        if self._out.get((timer.id, timer.name)) is timer:
-            del self._out[timer.id, timer.name]
+        if self.running.get((timer.id, timer.name)) is timer:
+            del self.running[timer.id, timer.name]
 
     def begin_page(self) -> TimerKey:
         """A page is about to be read; until `end_page`, what changes wins over what it says. Where the edge is."""
@@ -120,27 +117,28 @@ class TimerQueue:
         """Forget these objects' timers: somebody else owns them now, or they must be read from disk again."""
         gone = set(ids)
         self._current = {name: timer for name, timer in self._current.items() if name[0] not in gone}
-        self._out = {name: timer for name, timer in self._out.items() if name[0] not in gone}
+        self.running = {name: timer for name, timer in self.running.items() if name[0] not in gone}
 
     def reset(self) -> None:
         """Forget everything; the store knows."""
-        self._heap, self._current, self._out, self._changed = [], {}, {}, None
+        self._heap, self._current, self.running, self._changed = [], {}, {}, None
         self.edge = (-1, 0, 0)
 
     def objects(self) -> Set[ObjectId]:
-        return {id for id, _ in self._current} | {id for id, _ in self._out}
+        return {id for id, _ in self._current} | {id for id, _ in self.running}
 
     def _take(self, timer: Timer) -> None:
         name = (timer.id, timer.name)
-        if name not in self._out and name not in self._current:
+        if name not in self.running and name not in self._current:
             self._push(timer)
 
     def _push(self, timer: Timer) -> None:
         self._current[timer.id, timer.name] = timer
         self._pushes += 1
-        heappush(self._heap, (timer.sort_key, self._pushes, timer))
+        # Flat: a key within the tuple would make each comparison twice as dear, and there are ten to a timer.
+        heappush(self._heap, (timer.due_at, -timer.priority, timer.seq, self._pushes, timer))
         if len(self._heap) > 64 and len(self._heap) > 4 * len(self._current):
-            self._heap = [item for item in self._heap if self._current.get((item[2].id, item[2].name)) is item[2]]
+            self._heap = [place for place in self._heap if self._current.get((place[4].id, place[4].name)) is place[4]]
             heapify(self._heap)
 
     def _shrink(self) -> None:
@@ -153,5 +151,5 @@ class TimerQueue:
         self._heap = []
         for timer in self._current.values():
             self._pushes += 1
-            self._heap.append((timer.sort_key, self._pushes, timer))
+            self._heap.append((*timer.sort_key, self._pushes, timer))
         heapify(self._heap)

@@ -125,7 +125,8 @@ class TimerRuns:
         if not _is_current(activation, timer):
             self._node.skip_timer(timer)
             return
-        crashes = self.crashes_of(timer)
+        # Nearly always the dispatcher has just written the note, and then nobody died of it.
+        crashes = timer.crashes if timer.started == activation.epoch else self.crashes_of(timer)
         if crashes >= CRASHES_MAX:
             await self._park_crashed(activation, timer, crashes)
         elif crashes > timer.crashes:

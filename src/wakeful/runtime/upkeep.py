@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -29,7 +28,7 @@ class Upkeep:
         self._node = node
         self._handles: dict[str, Handle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._written: Counter[tuple[ObjectId, str]] = Counter()  # ledger rows since the name was last pruned
+        self._written: dict[tuple[ObjectId, str], int] = {}  # ledger rows since the name was last pruned
         self._crowded: dict[tuple[ObjectId, str], None] = {}
 
     def start(self) -> None:
@@ -45,11 +44,11 @@ class Upkeep:
 
     def wrote(self, entries: Sequence[Entry]) -> None:
         """Count ledger rows, to know which names hold more than they may."""
-        keep = self._node.limits.ledger_keep
+        most = max(10, self._node.limits.ledger_keep // 2)
         for entry in entries:
             name = (entry.id, entry.name)
-            self._written[name] += 1
-            if self._written[name] >= max(10, keep // 2):
+            self._written[name] = count = self._written.get(name, 0) + 1
+            if count >= most:
                 del self._written[name]
                 self._crowded[name] = None
                 if len(self._crowded) >= WATCHED_MAX:

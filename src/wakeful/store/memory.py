@@ -30,6 +30,7 @@ class Disk:
     rows: dict[ObjectId, dict[Slot, bytes]] = field(default_factory=dict)
     timers: dict[tuple[ObjectId, str], Timer] = field(default_factory=dict)
     entries: dict[int, Entry] = field(default_factory=dict)
+    entries_since: int = 0  # no entry finished before that; spares most prunings a look at every one
     parked: dict[int, Parked] = field(default_factory=dict)
     remembered: dict[tuple[ObjectId, str], Remembered] = field(default_factory=dict)
     shards: dict[int, ShardRow] = field(default_factory=lambda: {n: ShardRow(n, None, 0) for n in range(SHARDS)})
@@ -206,13 +207,18 @@ class MemoryStore:
         old = [slot for slot, answer in self.disk.remembered.items() if answer.expires_at <= now][:limit]
         for slot in old:
             del self.disk.remembered[slot]
-        going = [n for n, entry in self.disk.entries.items() if entry.finished_at < entries_before][:limit]
+        is_due = self.disk.entries_since < entries_before
+        going = [n for n, entry in self.disk.entries.items() if entry.finished_at < entries_before] if is_due else []
+        del going[limit:]
         for id, name, keep in crowded:
             numbers = [n for n, entry in sorted(self.disk.entries.items()) if (entry.id, entry.name) == (id, name)]
             going += numbers[: max(0, len(numbers) - keep)]
         gone = set(going)
         for number in gone:
             del self.disk.entries[number]
+        if is_due:
+            left = self.disk.entries.values()
+            self.disk.entries_since = min((entry.finished_at for entry in left), default=entries_before)
         return len(old) + len(gone)
 
     def watch(self, hint: Callable[[Sequence[int]], None]) -> None:
@@ -228,15 +234,10 @@ class MemoryStore:
             return Fenced(commit.shard, commit.epoch)
         disk, id = self.disk, commit.id
         if commit.must_sync:
-            created_at, _ = disk.objects.get(id, (commit.now, 0))
-            disk.objects[id] = (created_at, commit.now)
-        rows = disk.rows.setdefault(id, {})
-        if commit.wipe:
-            for slot in [slot for slot in rows if slot[0] == USER]:
-                del rows[slot]
-        for slot in commit.deletes:
-            rows.pop(slot, None)
-        rows.update(commit.puts)
+            known = disk.objects.get(id)
+            disk.objects[id] = (known[0] if known else commit.now, commit.now)
+        if commit.puts or commit.deletes or commit.wipe:
+            self._write(id, commit)
         for name, seq in commit.clears:
             timer = disk.timers.get((id, name))
             if timer and seq in (0, timer.seq):
@@ -251,6 +252,7 @@ class MemoryStore:
                 )
         for entry in commit.entries:
             disk.entries[disk.number()] = entry
+            disk.entries_since = min(disk.entries_since, entry.finished_at)
         for parked in commit.parks:
             number = disk.number()
             disk.parked[number] = replace(parked, number=number)
@@ -259,6 +261,15 @@ class MemoryStore:
         if commit.remember:
             disk.remembered[id, commit.remember.key] = commit.remember
         return None
+
+    def _write(self, id: ObjectId, commit: Commit) -> None:
+        rows = self.disk.rows.setdefault(id, {})
+        if commit.wipe:
+            for slot in [slot for slot in rows if slot[0] == USER]:
+                del rows[slot]
+        for slot in commit.deletes:
+            rows.pop(slot, None)
+        rows.update(commit.puts)
 
     def _info(self, id: ObjectId) -> Info:
         created_at, active_at = self.disk.objects[id]

@@ -172,7 +172,7 @@ def check_queue(node: Node, timers: Iterable[Timer]) -> None:
     queue = node.queue
     held = {_short(timer) for timer in queue._current.values()}
     # A timer that was handed out stays out when the edge moves back over it.
-    out = {_short(timer) for timer in queue._out.values() if timer.sort_key <= queue.edge}
+    out = {_short(timer) for timer in queue.running.values() if timer.sort_key <= queue.edge}
     due = {_short(timer) for timer in timers if timer.sort_key <= queue.edge and shard_of(timer.id) in node.epochs}
     if held | out != due:
         raise Violation(

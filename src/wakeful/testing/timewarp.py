@@ -24,9 +24,9 @@ class Timewarp:
     def __init__(self, start_ms: int) -> None:
         self._start_ms = start_ms
         self._loop: Any = None
-        self._began = 0.0
         self._time = 0.0
-        self._outside = 0
+        self._now_ms = start_ms  # the same instant, for those who ask in milliseconds: ten times a turn
+        self.outside_count = 0  # of things that are under way for real
         self._resolution = 0.0
         self._idlers: list[asyncio.Future[None]] = []
         self._watchers: list[Callable[[int], object]] = []
@@ -45,7 +45,7 @@ class Timewarp:
         self._loop, self._selector = loop, selector
         # Always from zero: floats of another size round otherwise, and what is due at one instant would change places.
         self._shift(-loop.time())
-        self._began = self._time = 0.0
+        self._time, self._now_ms = 0.0, self._start_ms
         loop.time = lambda: self._time
         # The loop runs what is due before "now plus its resolution". A nanosecond is less than a float's step past
         # 2^24 seconds, so after 194 days nothing due exactly now would ever run.
@@ -65,6 +65,7 @@ class Timewarp:
 
     def jump(self, seconds: float) -> None:
         self._time += seconds
+        self._now_ms = self._start_ms + round(self._time * 1000)
 
     async def idle(self) -> None:
         """Wait until nothing is left to do but to let time pass."""
@@ -74,33 +75,31 @@ class Timewarp:
 
     def tell_idle(self) -> bool:
         """Nothing is left to do: wake those who waited for that. True when there were any."""
+        if not self._idlers:
+            return False
         idlers, self._idlers = self._idlers, []
         for future in idlers:
             if not future.done():
                 future.set_result(None)
-        return bool(idlers)
-
-    @property
-    def must_wait(self) -> bool:
-        return self._outside > 0
+        return True
 
     @contextmanager
     def outside(self) -> Iterator[None]:
         """Something real is under way: don't jump meanwhile."""
-        self._outside += 1
+        self.outside_count += 1
         try:
             yield
         finally:
-            self._outside -= 1
+            self.outside_count -= 1
 
     # the clock that nodes get
 
     def now(self) -> int:
-        return self._start_ms + round((self._time - self._began) * 1000)
+        return self._now_ms
 
     def call_at(self, at_ms: int, callback: Callable[[], object]) -> Handle:
-        when = self._began + (at_ms - self._start_ms) / 1000
-        handle: Handle = self._loop.call_at(max(when, self._time), callback)
+        when = (at_ms - self._start_ms) / 1000
+        handle: Handle = self._loop.call_at(when if when > self._time else self._time, callback)
         return handle
 
     async def sleep(self, length_ms: int) -> None:
@@ -113,6 +112,7 @@ class Timewarp:
     def step(self, by_ms: int) -> None:
         """Set the clock ahead or back: no time passes, it is only called something else."""
         self._start_ms += by_ms
+        self._now_ms += by_ms
         for stepped in list(self._watchers):
             stepped(by_ms)
 
@@ -132,23 +132,28 @@ class _JumpingSelector:
 
     def __init__(self, real: selectors.BaseSelector, warp: Timewarp) -> None:
         self._real = real
+        self._files = real.get_map()
         self._warp = warp
         self._passes = 0
 
     def select(self, timeout: float | None = None) -> Any:
-        if timeout is not None and timeout <= 0:
-            # The loop has work of its own: looking outside each time would double the cost of a pass.
-            self._passes += 1
-            return self._real.select(0) if self._warp.must_wait or self._passes % 16 == 0 else []
-        if self._warp.must_wait:
-            return self._real.select(None)
-        ready = self._real.select(0)
-        if ready or self._warp.tell_idle():
-            return ready
+        warp = self._warp
+        is_busy = timeout is not None and timeout <= 0
+        if warp.outside_count:
+            return self._real.select(0 if is_busy else None)
+        # Looking outside is a system call and would double the cost of a pass. So not each time while the loop has
+        # work of its own, nor while it watches nothing but its own pipe, which only says that there is such work.
+        self._passes += 1
+        if self._passes & 15 == 0 or (not is_busy and len(self._files) > 1):
+            ready = self._real.select(0)
+            if ready:
+                return ready
+        if is_busy or warp.tell_idle():
+            return ()
         if timeout is None:
             return self._real.select(None)  # nothing waits for time: only the world outside can go on
-        self._warp.jump(timeout)
-        return ready
+        warp.jump(timeout)
+        return ()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)

@@ -55,7 +55,7 @@ class Commit(Struct, gc=False, kw_only=True):
     @property
     def must_sync(self) -> bool:
         """False when losing it in a power cut harms nothing: a bare start note only has to outlive the process."""
-        return bool(
+        return not self.starts or bool(
             self.puts
             or self.deletes
             or self.wipe
@@ -65,7 +65,6 @@ class Commit(Struct, gc=False, kw_only=True):
             or self.parks
             or self.unparks
             or self.remember
-            or not self.starts
         )
 
 

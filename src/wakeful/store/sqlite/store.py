@@ -173,7 +173,7 @@ class SqliteStore:
             return []
         group = Group(commits)
         bulk = group.size() > BULK_ROWS
-        sync = bulk or any(commit.must_sync for commit in commits)
+        sync = bulk or bool(group.objects)  # a bare start note touches no object
 
         together, one_by_one = self._fences.together, self._fences.one_by_one
         try:

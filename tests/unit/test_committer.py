@@ -1,0 +1,139 @@
+"""Group commit: who is told what and when, and whose context the writing runs in."""
+
+import asyncio
+from collections.abc import Sequence
+from contextvars import ContextVar
+from typing import Any
+
+from wakeful.runtime.committer import Committer
+from wakeful.store import MemoryStore
+from wakeful.store.protocol import Outcome
+from wakeful.values.commits import USER, Commit
+from wakeful.values.errors import StoreDown
+from wakeful.values.ids import ObjectId, shard_of
+
+ONE = ObjectId("C", "one")
+CALLER: ContextVar[str] = ContextVar("caller", default="nobody")
+
+
+def put(value: bytes) -> Commit:
+    return Commit(id=ONE, shard=shard_of(ONE), epoch=1, now=1, puts={(USER, "k"): value})
+
+
+class Watched(MemoryStore):
+    """Remembers the groups it was given, in whose context, and can fail."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.groups: list[int] = []
+        self.callers: list[str] = []
+        self.is_away = False
+
+    async def commit(self, node: str, commits: Sequence[Commit]) -> list[Outcome]:
+        self.groups.append(len(commits))
+        self.callers.append(CALLER.get())
+        if self.is_away:
+            raise StoreDown("away")
+        return await super().commit(node, commits)
+
+
+class Stage:
+    """A committer on a memory store, and everything that is heard of it in order."""
+
+    def __init__(self) -> None:
+        self.store = Watched()
+        self.heard: list[Any] = []
+        self.on_group: list[Commit] = []  # submitted at the end of the next group
+        self.committer = Committer(
+            self.store, "a", group_max=3, on_down=lambda error: self.heard.append("down"), on_group=self._group
+        )
+
+    async def open(self) -> "Stage":
+        await self.store.open(now=0)
+        await self.store.claim("a", [shard_of(ONE)], now=0)
+        return self
+
+    def submit(self, value: bytes) -> None:
+        self.committer.submit(put(value), lambda failure: self.heard.append((value, failure and str(failure))))
+
+    def _group(self) -> None:
+        self.heard.append("group")
+        more, self.on_group = self.on_group, []
+        for commit in more:
+            self.committer.submit(commit, lambda failure: self.heard.append("more"))
+
+
+async def test_commits_of_one_pass_share_groups_in_order() -> None:
+    stage = await Stage().open()
+    for n in range(5):
+        stage.submit(b"%d" % n)
+    assert stage.committer.backlog == 5
+    await stage.committer.drained()
+    assert stage.store.groups == [3, 2]
+    assert stage.heard == [(b"0", None), (b"1", None), (b"2", None), "group", (b"3", None), (b"4", None), "group"]
+    assert (stage.committer.backlog, stage.committer.groups, stage.committer.commits) == (0, 2, 5)
+
+
+async def test_what_the_end_of_a_group_submits_needs_no_further_pass() -> None:
+    stage = await Stage().open()
+    stage.on_group = [put(b"x")]
+    stage.submit(b"0")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert stage.heard == [(b"0", None), "group", "more", "group"]
+    await stage.committer.drained()
+
+
+async def test_after_a_rest_and_after_going_home_it_writes_again() -> None:
+    stage = await Stage().open()
+    for drains in (False, True, False, False):
+        before = stage.committer.commits
+        stage.submit(b"v")
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert stage.committer.commits == before + 1
+        if drains:
+            await stage.committer.drained()
+    await stage.committer.drained()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_the_context_of_the_first_caller_is_not_everyones() -> None:
+    stage = await Stage().open()
+    CALLER.set("first")
+    stage.submit(b"0")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    CALLER.set("second")
+    stage.submit(b"1")
+    await stage.committer.drained()
+    assert stage.store.callers == ["nobody", "nobody"]
+
+
+async def test_a_store_that_is_away_fails_the_group_and_what_waits_behind_it() -> None:
+    stage = await Stage().open()
+    stage.store.is_away = True
+    for n in range(4):
+        stage.submit(b"%d" % n)
+    await stage.committer.drained()
+    assert stage.heard == ["down", *((b"%d" % n, "away [store.down]") for n in range(4))]
+    assert stage.store.groups == [3]
+    stage.store.is_away = False
+    stage.submit(b"again")
+    await stage.committer.drained()
+    assert stage.heard[-2:] == [(b"again", None), "group"]
+
+
+async def test_killed_it_says_nothing_and_leaves_nothing_behind() -> None:
+    for passes in range(4):  # before its first step, under way, done, resting
+        stage = await Stage().open()
+        stage.submit(b"0")
+        for _ in range(passes):
+            await asyncio.sleep(0)
+        heard = list(stage.heard)
+        stage.committer.kill()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert stage.heard == heard
+        assert stage.committer.backlog == 0
+        assert asyncio.all_tasks() == {asyncio.current_task()}
