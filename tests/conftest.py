@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import logging
 import os
 import shutil
 import tempfile
@@ -16,6 +17,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from wakeful.cli.saying import LogLines
 from wakeful.store import MemoryStore, Store, open_url
 
 
@@ -110,3 +112,12 @@ def _execute(url: str, sql: str) -> None:
 
     with ThreadPoolExecutor(1) as threads:
         threads.submit(asyncio.run, run()).result()
+
+
+@pytest.fixture(autouse=True)
+def no_log_lines_left() -> Iterator[None]:
+    """A command that was run inside the tests leaves its log handler, which prints into whatever test comes later."""
+    yield
+    root = logging.getLogger()
+    for left in [one for one in root.handlers if isinstance(one, LogLines)]:
+        root.removeHandler(left)
