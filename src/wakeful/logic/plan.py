@@ -82,11 +82,14 @@ class Plan(Struct, frozen=True):
 
 def plan(times: Times, since: int, now: int, policy: Policy) -> Plan:
     """What becomes of the occurrences in `since < t <= now`."""
+    first = times.next_ms(since)
+    if first is not None and _is_plain(times, first, since, now, policy):
+        return Plan((Due(first),), (), now)
     runs = _owed(times, since, now, policy)
     chosen = set(runs)
     left: list[tuple[int, Verdict]] = [(at, "gap") for at in times.gaps(since, now)]
     gaps = len(left)
-    judged_to, at = now, times.next_ms(since)
+    judged_to, at = now, first
     while at is not None and at <= now:
         if len(left) - gaps >= JUDGED_MAX:
             judged_to = at - 1
@@ -99,6 +102,14 @@ def plan(times: Times, since: int, now: int, policy: Policy) -> Plan:
         left = [(at, verdict) for at, verdict in left if at <= judged_to]
     dues = _told(runs, left, now, policy)
     return Plan(tuple(dues), compressed(left), judged_to, judged_to == now)
+
+
+def _is_plain(times: Times, first: int, since: int, now: int, policy: Policy) -> bool:
+    """It is the only occurrence, on time, and nothing is special about it: as nearly always."""
+    if not now - policy.grace_ms <= first <= now or times.pause_of(first) is not None:
+        return False
+    following = times.next_ms(first)
+    return (following is None or following > now) and not times.gaps(since, now)
 
 
 def overlapped(times: Times, since: int, finished_at: int, overlap: Overlap) -> Plan:

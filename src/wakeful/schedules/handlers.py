@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from wakeful.runtime.calls import Method
+from wakeful.runtime.turn import Turn
 from wakeful.values.errors import BadHandler
 from wakeful.values.runs import Run
 
@@ -75,11 +76,11 @@ def run_parameter(function: Any) -> str | None:
     return None
 
 
-async def invoke(instance: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], run: Run | None) -> Any:
+async def invoke(instance: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], turn: Turn) -> Any:
     """Call the handler of an occurrence."""
     check_handler(instance.__class__, name)  # it was there when the schedule was made, but the program may have changed
     method = getattr(instance, name)
     parameter = run_parameter(getattr(method, "__func__", method))
     if parameter is not None and parameter not in kwargs:
-        kwargs = {**kwargs, parameter: run}
+        kwargs = {**kwargs, parameter: turn.run}
     return await method(*args, **kwargs)

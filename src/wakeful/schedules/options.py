@@ -26,6 +26,7 @@ _OPTIONS = (
 )  # fmt: skip
 
 
+_DEFAULTS = Policy()
 # Options that are parts of the policy, and what they are called there.
 POLICY_FIELDS = {
     "catch_up": "catch_up", "catch_up_window": "window_ms", "max_catch_up": "runs_max", "grace": "grace_ms",
@@ -72,11 +73,11 @@ def parse_options(
     policy = check_policy(
         Policy(
             catch_up=options.get("catch_up", spec.catch_up),
-            window_ms=duration_ms(options.get("catch_up_window", "1d"), what="catch_up_window"),
-            runs_max=options.get("max_catch_up", 100),
-            grace_ms=duration_ms(options.get("grace", "60s"), what="grace"),
-            overlap=options.get("overlap", "skip"),
-            parallel=options.get("parallel", 1),
+            window_ms=_length(options, "catch_up_window", _DEFAULTS.window_ms),
+            runs_max=options.get("max_catch_up", _DEFAULTS.runs_max),
+            grace_ms=_length(options, "grace", _DEFAULTS.grace_ms),
+            overlap=options.get("overlap", _DEFAULTS.overlap),
+            parallel=options.get("parallel", _DEFAULTS.parallel),
         )
     )
     start_at, end_at = _instant(options, "start_at"), _instant(options, "end_at")
@@ -109,6 +110,10 @@ def check_schedule_name(name: object) -> str:
             f"schedule name {name[:40]!r}: at most {NAME_BYTES_MAX} bytes of printable text", code="name.schedule"
         )
     return name
+
+
+def _length(options: dict[str, Any], name: str, default: int) -> int:
+    return default if name not in options else duration_ms(options[name], what=name)
 
 
 def _instant(options: dict[str, Any], name: str) -> int | None:

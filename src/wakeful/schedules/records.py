@@ -164,18 +164,30 @@ def encode_struct(value: Struct) -> bytes:
 class Book:
     """The schedules of one object, read and written through one turn."""
 
-    __slots__ = ("_turn",)
+    __slots__ = ("_last", "_turn")
 
     def __init__(self, turn: Turn) -> None:
         self._turn = turn
+        self._last: tuple[bytes, Record] | None = None  # what was put last, and what it was made of
 
     async def get(self, name: str) -> Record | None:
-        """A copy of the record: changing it changes nothing until `put`."""
+        """The record, for the asker to change: that changes nothing until `put`."""
         data = await self._read(slot_of(name))
-        return None if data is None else decode_record(data, f"{self._turn.activation.id} {name}")
+        if data is None:
+            return None
+        last, self._last = self._last, None
+        if last is not None and last[0] is data:
+            return last[1]  # nobody wrote it since, and nobody else has it
+        return decode_record(data, f"{self._turn.activation.id} {name}")
 
     def put(self, name: str, record: Record) -> None:
-        self._turn.writes[slot_of(name)] = _encoder.encode(record)
+        """Write the record; it is the book's from here on."""
+        data = self._turn.writes[slot_of(name)] = _encoder.encode(record)
+        self._last = (data, record)
+
+    def put_encoded(self, name: str, data: bytes) -> None:
+        """Write what a record was once."""
+        self._turn.writes[slot_of(name)] = data
 
     def drop(self, name: str) -> None:
         self._turn.writes[slot_of(name)] = None

@@ -57,7 +57,7 @@ class Decided(NamedTuple):
     """What a turn had decided before its handler ran, to be written all the same when that fails."""
 
     turn: Turn
-    record: Record
+    record: bytes
     entries: list[Entry]
     is_told: bool = False  # `on_missed` went well, and was undone with the rest
 
@@ -93,7 +93,7 @@ class ScheduleRuns:
             await self._tell_missed(turn, book, name, record)
             return False
         due = told(record)
-        turn.note = Decided(turn, record, entries)
+        turn.note = Decided(turn, encode_struct(record), entries)
         turn.occurrence = occurrence_of(activation.id, name, due)
         await self._tell_missed(turn, book, name, record)
         turn.note = turn.note._replace(is_told=True)
@@ -111,7 +111,9 @@ class ScheduleRuns:
         book = Book(turn)
         decided = failure.note if isinstance(failure.note, Decided) else None
         if decided is not None and not decided.turn.commits and await book.get(name) is not None:
-            book.put(name, decided.record)  # nothing of the failed turn is on disk, so its decisions are written here
+            book.put_encoded(
+                name, decided.record
+            )  # nothing of the failed turn is on disk, so its decisions are written here
             turn.entries = decided.entries
         record = await book.get(name)
         if record is None:
@@ -290,7 +292,7 @@ def _entries(turn: Turn, name: str, left: list[Left]) -> list[Entry]:
 async def _call(activation: "Activation", record: Record, turn: Turn) -> Any:
     options = record.options
     args, kwargs = decode(options.args) if options.args is not None else ((), {})
-    return await invoke(activation.instance, options.handler, tuple(args), kwargs, turn.run)
+    return await invoke(activation.instance, options.handler, tuple(args), kwargs, turn)
 
 
 def _move_by(record: Record, answer: Any, now: int) -> None:
