@@ -16,6 +16,7 @@ from wakeful import Limits
 PAGE = source.ROOT / "docs" / "limits.md"
 # What the row begins with, and where its value is in the code.
 ROWS = {
+    "pauses that are over": "schedules.steps.PAUSES_MAX",
     "name": "schedules.options.NAME_BYTES_MAX",
     "`tags`, `depends_on`": "schedules.options.TAGS_MAX",
     "`priority`": "schedules.options.PRIORITY_MAX",

@@ -20,7 +20,7 @@ from wakeful.schedules.handlers import handler_name
 from wakeful.schedules.options import POLICY_FIELDS, check_schedule_name, parse_options, parse_spec_options
 from wakeful.schedules.records import PREFIX, Book, Lane, Options, Record, decode_record, timer_name
 from wakeful.schedules.schedule import Found, Names, Runs, Schedule, Standing, Times
-from wakeful.schedules.steps import aim, clear, entries_of, forget, give_up, occurrence_of, start_lane
+from wakeful.schedules.steps import PAUSES_MAX, aim, clear, entries_of, forget, give_up, occurrence_of, start_lane
 from wakeful.schedules.tenants import Claim, claim
 from wakeful.store.protocol import Query
 from wakeful.values.commits import SYSTEM
@@ -331,13 +331,13 @@ def _bounds(options: Options) -> tuple[object, ...]:
 
 
 def _ended(record: Record, now: int) -> list[Pause]:
-    """Its pauses with the one that holds now ended, but for those that held nothing which still waits for a verdict."""
+    """Its pauses with the one that holds now ended: the latest, and those that hold what still waits for a verdict."""
     ended = [replace(p, until=now) if p.until is None or p.until > now else p for p in record.pauses]
     timeline = record.timeline
     kept = []
-    for pause in ended:
+    for index, pause in enumerate(ended):
         at = timeline.next_ms(max(pause.since, record.judged_to))
-        if at is not None and pause.holds(at):
+        if index >= len(ended) - PAUSES_MAX or (at is not None and pause.holds(at)):
             kept.append(pause)
     return kept
 

@@ -16,6 +16,8 @@ from wakeful.values.timers import Timer
 
 # An occurrence that waits for another schedule looks again this often, in case nobody tells it.
 LOOK_AGAIN_MS = 600_000
+# Pauses that are over, kept with their notes for those who ask why it did not run then.
+PAUSES_MAX = 20
 
 
 def judge(record: Record, timer: Timer, now: int) -> list[Left]:
@@ -47,7 +49,9 @@ def _planned(record: Record, to: int) -> list[Left]:
     record.judged_to = max(record.judged_to, found.judged_to)
     if record.extra is not None and record.extra <= record.judged_to:
         record.extra = None
-    record.pauses = [p for p in record.pauses if p.until is None or p.until > record.judged_to]
+    over = [p for p in record.pauses if p.until is not None and p.until <= record.judged_to]
+    if len(over) > PAUSES_MAX:
+        record.pauses = record.pauses[len(over) - PAUSES_MAX :]
     return list(found.left)
 
 
