@@ -166,3 +166,21 @@ async def test_a_row_says_when_it_was_due_began_and_ended_and_who_ran_it(stage: 
         assert timedelta(seconds=2) <= second.lateness <= timedelta(seconds=2.5)
         assert rota.began[0].verdict is rota.began[0].finished_at is None  # while it runs
         assert {entry.node for _, entry in await world.store.find_entries(Query(limit=9))} == {"node-1"}
+
+
+async def test_a_timer_that_is_handed_out_again_does_not_run_its_occurrence_again(stage: Any) -> None:
+    """The record of the schedule is the second lock: it knows which setting of the timer is the one that counts."""
+    rota = Rota(stage)
+    async with rota.world() as world:
+        await rota.on().add("every 10s", "tick", name="s")
+        await rota.on().trigger("s")
+        [run] = [timer for timer in await world.due() if timer.name.startswith("run:")]
+        [first] = [timer for timer in await world.due() if timer.name == "schedule:s"]
+        await world.advance(seconds=12)
+        assert len(rota.began) == 2
+        for stale in (first, run):
+            world.node.activation(stale.id).fire(stale)
+        await world.advance(seconds=1)
+        assert len(rota.began) == 2
+        await world.advance(seconds=10)
+        assert await verdicts(world, rota) == [(0, "run"), (10, "run"), (20, "run")]

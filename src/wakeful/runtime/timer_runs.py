@@ -69,6 +69,13 @@ class Failed(NamedTuple):
     roll: float
 
 
+class Stale(Exception):
+    """Raised by `fire`: what the owner keeps says that this setting of the timer has had its run, or was replaced.
+
+    The second lock on the door: the queue hands out each setting once, and this holds if it ever did not.
+    """
+
+
 class Again(NamedTuple):
     """Try this timer later."""
 
@@ -227,6 +234,11 @@ class TimerRuns:
             if self._uncounted:
                 self._uncounted.pop((*timer.id, timer.name), None)
             return None, turn
+        except Stale:
+            activation.undo(turn)
+            log.error("%s %s was handed out twice; it runs once", timer.id, timer.name, extra={"code": "timer.stale"})
+            node.skip_timer(timer)
+            return None, None
         except asyncio.CancelledError:
             activation.undo(turn)
             call.absorb()

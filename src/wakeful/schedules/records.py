@@ -71,6 +71,7 @@ class Record(Struct, kw_only=True, array_like=True):
     counters: Counters = msgspec.field(default_factory=Counters)
     used: int = 0  # of `max_runs`: occurrences of its own that ran or were given up
     untold: Untold | None = None  # missed ones that `on_missed` has not been told of yet
+    seq: int = 0  # of the timer that is set for it: one of another setting has had its run
 
     @property
     def is_used_up(self) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec.structs import replace
 
 from wakeful.logic.plan import Due, Left
-from wakeful.runtime.timer_runs import Again, Failed, Park
+from wakeful.runtime.timer_runs import Again, Failed, Park, Stale
 from wakeful.runtime.turn import Turn
 from wakeful.schedules.declared import Declarations
 from wakeful.schedules.handlers import invoke
@@ -83,6 +83,8 @@ class ScheduleRuns:
             return False
         if self.prefix == LANE:
             return await self._fire_lane(turn, book, name, lane, record, timer)
+        if timer.seq != record.seq:
+            raise Stale
         entries = _entries(turn, name, judge(record, timer, turn.fired_at))
         turn.entries = entries
         if record.options.policy.parallel > 1:
@@ -156,6 +158,8 @@ class ScheduleRuns:
 
     async def _fire_lane(self, turn: Turn, book: Book, name: str, lane: str, record: Record, timer: Timer) -> bool:
         payload = decode_lane(timer.payload)
+        if payload.kind != "redrive" and lane not in record.lanes:
+            raise Stale
         activation = turn.activation
         turn.occurrence = occurrence_of(activation.id, name, payload.due, _salt(payload, lane))
         answer = await _call(activation, record, turn)

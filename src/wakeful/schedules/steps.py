@@ -128,9 +128,9 @@ def aim(turn: Turn, name: str, record: Record, now: int) -> None:
         end_if_done(record)
         return
     due_at = max(at, now) if record.waits_for is None else now + LOOK_AGAIN_MS
-    seq = activation.node.next_seq(activation.shard)
+    record.seq = activation.node.next_seq(activation.shard)
     priority = record.options.priority
-    turn.set_timer(Timer(activation.id, timer_name(name), due_at, at, seq, priority=priority))
+    turn.set_timer(Timer(activation.id, timer_name(name), due_at, at, record.seq, priority=priority))
 
 
 def drop(turn: Turn, name: str, record: Record, keep: int, now: int) -> None:
