@@ -50,8 +50,10 @@ async def main() -> None:
         await world.restart(after="1h")
         await world.advance("5m")
         status = await by_hand.status()
+        assert status.started_at is not None
+        assert status.finished_at is not None
         print(status.state, "after", status.finished_at - status.started_at)
-        print("result:", status.done["send"])
+        print("result:", await by_hand.result("send"))
         print("calls: ", ", ".join(f"{name} {calls.count(name)}" for name in ("extract", "clean", "audit", "send")))
 
         await world.advance(days=4)  # Friday and Monday at six in Paris, on both sides of the change of the clocks

@@ -127,8 +127,8 @@ class App:
         """The schedules of an object, or of a tenant's shards, from outside: the same operations, each a turn there."""
         name = self.registry.of_class(cls).name
         if isinstance(key, Sharded):
-            return ShardedSchedules(self, name, key)
-        return ObjectSchedules(self, ObjectId(name, check_key(name, key)))
+            return ShardedSchedules(self, cls, name, key)
+        return ObjectSchedules(self, cls, ObjectId(name, check_key(name, key)))
 
     async def counters(self, cls: type | None = None, key: str | None = None, *, tenant: str | None = None) -> Counters:
         """How the schedules of an object, or of all objects of a tenant, have been doing; wakes nothing."""

@@ -1,10 +1,12 @@
 """Layer 5. The base class for those who want one."""
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from wakeful.logic.specs.fluent import Every
 from wakeful.runtime.context import Context
 from wakeful.runtime.storage import Storage
+from wakeful.schedules.schedule import Schedule
 from wakeful.schedules.schedules import Schedules
 
 
@@ -29,7 +31,7 @@ class DurableObject:
         return Schedules(self.ctx)
 
     @property
-    def every(self) -> Every[Any]:
+    def every(self) -> Every[Awaitable[Schedule]]:
         """`self.every.monday.at("9am")(self.report)` adds a schedule to this object."""
         return Schedules(self.ctx).every
 

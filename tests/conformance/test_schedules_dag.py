@@ -63,13 +63,8 @@ async def test_tasks_run_after_those_they_come_after_and_are_given_their_results
         await world.settle()
         done = await run.status()
         assert done.state == "done"
-        assert done.done == {
-            "extract": [3, 1, 2],
-            "clean": [1, 2, 3],
-            "count": 3,
-            "load": ([1, 2, 3], 3),
-            "audit": "ok",
-        }
+        assert done.done == ("extract", "clean", "count", "load", "audit")
+        assert [await run.result(task) for task in done.done] == [[3, 1, 2], [1, 2, 3], 3, ([1, 2, 3], 3), "ok"]
         assert (done.waiting, done.running, done.failed) == ((), (), {})
         assert done.started_at == done.finished_at == world.now()
         order = mill.began
@@ -111,7 +106,9 @@ async def test_tasks_may_take_the_input_and_their_run(stage: Any) -> None:
         again = await app.get(cls, "x").start(99)  # too late to say otherwise
         assert begun.started_at == again.started_at
         await world.settle()
-        assert (await app.get(cls, "x").status()).done == {"one": [41, 0, 0], "two": 42}
+        run = app.get(cls, "x")
+        assert (await run.status()).done == ("one", "two")
+        assert (await run.result("one"), await run.result("two")) == ([41, 0, 0], 42)
 
 
 async def test_a_dag_without_tasks_is_done_when_it_starts(stage: Any) -> None:
@@ -130,6 +127,8 @@ async def test_a_failing_task_is_tried_again_as_its_policy_says(stage: Any) -> N
         await world.settle()
         half = await mill.app.get(cls, "x").status()
         assert (half.state, half.running, list(half.done)) == ("running", ("extract",), ["audit"])
+        with pytest.raises(Conflict, match="no result of a task 'extract'"):
+            await mill.app.get(cls, "x").result("extract")
         await world.advance(seconds=3)
         assert (await mill.app.get(cls, "x").status()).state == "done"
         assert mill.began.count("extract") == 2
@@ -223,7 +222,7 @@ async def test_a_crash_before_or_after_any_commit_loses_and_doubles_no_step(stag
             await world.advance(seconds=10)
             status = await mill.app.get(cls, key).status()
             assert status.state == "done", (name, n, status)
-            assert status.done["load"] == ([1, 2, 3], 3)
+            assert await mill.app.get(cls, key).result("load") == ([1, 2, 3], 3)
             runs = [run for run in await world.ledger(cls, key) if run.verdict == "run"]
             assert sorted(run.name for run in runs) == [f"schedule:{one}" for one in sorted(mill.dag.tasks)], (name, n)
             assert await world.parked() == []
@@ -241,6 +240,65 @@ async def test_a_schedule_starts_a_run_at_each_of_its_times(stage: Any) -> None:
         for seconds in (10, 20, 30):
             assert (await mill.app.get(cls, after(seconds).isoformat()).status()).state == "done"
         assert mill.began.count("load") == 3
+
+
+async def test_results_may_be_larger_together_than_one_answer(stage: Any) -> None:
+    app, dag = App(), Dag("Large")
+    for number in range(3):
+
+        async def task() -> str:
+            return "x" * 700_000
+
+        dag.task(task, name=f"t{number}")
+    cls = app.dag(dag)
+    async with app.world(store=stage.url) as world:
+        await app.get(cls, "x").start()
+        await world.settle()
+        assert (await app.get(cls, "x").status()).state == "done"
+        assert (await app.get(cls, "x").start()).done == ("t0", "t1", "t2")
+        assert len(await app.get(cls, "x").result("t1")) == 700_000
+
+
+async def test_a_run_goes_by_the_dag_as_it_is_now(stage: Any) -> None:
+    began: list[str] = []
+    app, dag = App(), Dag("Changing")
+    cls = app.dag(dag)
+
+    def put(name: str, seconds: float = 0) -> None:
+        async def task() -> str:
+            began.append(name)
+            await asyncio.sleep(seconds)
+            return name
+
+        dag.task(task, name=name)
+
+    put("a")
+    put("b", 10)
+    async with app.world(store=stage.url) as world:
+        run = app.get(cls, "x")
+        await run.start()
+        await world.advance(seconds=1)
+        await world.crash()
+        del dag.tasks["b"]  # taken out while it runs
+        put("c", 10)
+        await world.restart()
+        await world.advance(seconds=20)
+        done = await run.status()
+        assert (done.state, done.done) == ("done", ("a", "c"))
+        assert done.finished_at is not None
+        put("d")  # after all was done
+        more = await run.status()
+        assert (more.state, more.done, more.waiting, more.finished_at) == ("waiting", ("a", "c"), ("d",), None)
+        assert (await run.start()).running == ("d",)
+        await world.settle()
+        last = await run.status()
+        assert (last.state, last.finished_at) == ("done", world.now())
+        put("b")  # back again: it never had a result
+        assert (await run.start()).running == ("b",)
+        await world.settle()
+        assert await run.result("b") == "b"
+        assert began == ["a", "b", "c", "d", "b"]
+        assert await world.parked() == []
 
 
 def test_what_is_wrong_with_a_dag_is_said_when_it_is_made() -> None:

@@ -146,7 +146,7 @@ async def test_options_that_move_its_bounds_move_its_next_occurrence(stage: Any)
         on = rota.on()
         made = await on.add("every 10s", "tick", name="s", start_at=after(15), end_at=after(60), max_runs=2)
         assert made.next_at == after(20)
-        assert await on.next("s", 9) == [after(20), after(30), after(40), after(50)]
+        assert await on.next("s", 9) == [after(20), after(30)]
         await world.advance(seconds=32)
         assert (await on.get("s")).state == "done"  # twice
         await world.advance(seconds=10)

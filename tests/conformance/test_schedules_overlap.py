@@ -116,7 +116,7 @@ async def test_a_pause_holds_what_fell_due_during_a_run(stage: Any) -> None:
         pause = asyncio.create_task(rota.on().pause("s"))  # waits behind the run
         await world.advance(seconds=25)
         assert await pause == 1
-        assert (await fates(world, rota)) == {10: "run", 20: "run", 30: "run"}
+        assert (await fates(world, rota)) == {10: "run", 20: "paused", 30: "paused"}  # they had not begun
         await world.advance(seconds=5)
         assert (await fates(world, rota))[40] == "paused"
 

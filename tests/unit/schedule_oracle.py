@@ -267,6 +267,9 @@ class Life:
     def _is_paused(self, at: int) -> bool:
         return any(since < at and (until is None or at < until) for since, until in self.stand.pauses)
 
+    def _is_held(self) -> bool:
+        return any(since <= self.now and (until is None or self.now < until) for since, until in self.stand.pauses)
+
     def _pause(self, asked: tuple[int | None] | None) -> None:
         if asked is not None and asked[0] is not None and asked[0] <= self.now:
             return  # refused: its end is past
@@ -282,6 +285,9 @@ class Life:
         if not stand.pending or is_late:
             while not self._judge():
                 self._commit()
+        if stand.pending and stand.attempt == 0 and self._is_held():  # what has not begun does not begin
+            self._leave([(one.nominal, "paused") for one in stand.pending])
+            stand.pending = ()
         if not stand.pending:
             stand.due_at, stand.attempt, stand.crashes = None, 0, 0
             self._commit()

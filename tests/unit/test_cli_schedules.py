@@ -96,6 +96,24 @@ def test_why_one_occurrence(wakeful: Stage) -> None:
     assert (wrong.code, "[time.text]" in wrong.err) == (2, True)
 
 
+def test_why_one_occurrence_by_the_time_that_is_shown(wakeful: Stage) -> None:
+    async def live(world: Any, call: Any) -> None:
+        await world.advance("250ms")
+        await call("add", "every 10s", "tick", "ticking")
+        await world.advance("45s")
+
+    wakeful.past(live, start="2026-05-01T12:00:00+00:00")
+    shown = wakeful("why", "Report", "eu", "ticking", "--json").json
+    at = shown["verdicts"][0]["nominal_at"]
+    assert not at.endswith(".000Z")
+    for time, verdict in ((at[:19] + "Z", ["run"]), (at, ["run"]), (shown["next"][0][:19] + "Z", [])):
+        [one] = wakeful("why", "Report", "eu", "ticking", "--at", time, "--json").json["occurrences"]
+        assert [row["verdict"] for row in one["verdicts"]] == verdict
+        assert verdict or one["fate"].startswith("still to come")
+    [none] = wakeful("why", "Report", "eu", "ticking", "--at", at[:19] + ".001Z", "--json").json["occurrences"]
+    assert none["fate"].startswith("not an occurrence")
+
+
 def test_why_of_an_outage_says_which_policy_skipped(wakeful: Stage) -> None:
     wakeful.past(outage, start="2026-05-01T12:00:00+00:00")
     assert verdicts(wakeful("why", "Report", "eu", "nightly", "--json")) == [

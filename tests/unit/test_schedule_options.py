@@ -37,7 +37,7 @@ class Other:
 
 
 class Desk(DurableObject):
-    async def work(self, *args: Any) -> None: ...
+    async def work(self, *args: Any, **kwargs: Any) -> None: ...
 
     def sync(self) -> None: ...
 
@@ -224,7 +224,7 @@ async def test_what_is_wrong_is_said_when_the_schedule_is_made_and_nothing_is_ha
         assert len(await world.ledger(Desk, "a", "new")) == 1
 
 
-@pytest.mark.parametrize("what", [what for what in ASKED if what not in ("a method of another class",)])
+@pytest.mark.parametrize("what", ASKED)
 async def test_the_same_is_said_to_code_outside(what: str) -> None:
     error, words = SAID[what]
     value, handler, options = ASKED[what]
@@ -240,12 +240,48 @@ async def test_the_same_is_said_to_code_outside(what: str) -> None:
         await nothing_happened(world)
 
 
-_CARRIED = {"metadata that is no data", "arguments that are no data", "a lambda for on_missed"}  # they can't be sent
-_OUTSIDE = {
-    "a foreign function": r"foreign.* is not a method of the class",
-    "a number for a handler": r"5 is not a method of the class",
-    "a number for a retry": r"retry must be",
-}
+_CARRIED = {"metadata that is no data", "arguments that are no data"}  # they can't be sent
+_OUTSIDE = {"a number for a retry": r"retry must be"}
+
+
+async def test_from_outside_only_the_objects_own_methods_are_handlers() -> None:
+    app = make()
+    async with app.world() as world:
+        on = app.schedules(Desk, "a")
+        for handler in (Other.work, Other().work, app.get(Desk, "b").work):
+            for give in (
+                lambda handler: on.add("every 10s", handler),
+                lambda handler: on.add("every 10s", "work", on_missed=handler),
+                lambda handler: on.reschedule("s", "every 10s", on_missed=handler),
+            ):
+                with pytest.raises(BadHandler) as caught:
+                    await give(handler)
+                check_line(caught.value, r"Desk/a: (Other|Desk/b)\.work is not a method of Desk.*write a method")
+        await nothing_happened(world)
+        for number, own in enumerate((Desk.work, app.get(Desk, "a").work, "work")):
+            assert (await on.add("every 10s", own, name=f"s{number}", on_missed=own)).handler == "work"
+
+
+async def test_the_list_from_outside_may_be_larger_than_one_answer() -> None:
+    app = App()
+
+    @app.object
+    class Full(DurableObject):
+        async def work(self) -> None: ...
+
+        async def fill(self, first: int, last: int, metadata: Any = None) -> None:
+            for number in range(first, last):
+                tags = ["even"] if number % 2 == 0 else []
+                await self.schedules.add("every 1h", self.work, name=f"s{number:04}", tags=tags, metadata=metadata)
+
+    async with app.world() as world:
+        for first in range(0, 3_000, 500):
+            await world.get(Full, "a").fill(first, first + 500)
+        on = app.schedules(Full, "a")
+        assert [one.name for one in await on.list()] == [f"s{number:04}" for number in range(3_000)]
+        assert [one.name for one in await on.list(tag="even")] == [f"s{number:04}" for number in range(0, 3_000, 2)]
+        await world.get(Full, "b").fill(0, 5, "x" * 400_000)  # pages of 500 are too much, pages of 2 are not
+        assert [one.name for one in await app.schedules(Full, "b").list()] == [f"s{n:04}" for n in range(5)]
 
 
 async def test_the_stub_of_another_object_is_no_handler() -> None:

@@ -82,7 +82,8 @@ async def _put_one(
     record = about.record
     runs = await runs_since(store, id, name, min(times))
     shown: list[tuple[int, list[Run], str]] = []
-    for at in times:
+    for time in times:
+        at = _meant(time, record, runs)
         rows = verdicts_at(runs, at)
         shown.append((at, rows, "" if rows else "the schedule is gone" if record is None else fate(record, at, now)))
     if len(shown) > 1:  # the clocks show it twice: one that is an occurrence says more than one that is not
@@ -102,6 +103,17 @@ async def _put_one(
             _put_runs(rows, whole)
         else:
             put_line(f"  {text}")
+
+
+def _meant(at: int, record: "Record | None", runs: Sequence["Run"]) -> int:
+    """The occurrence that is shown as this time: people see, and so write, no parts of a second."""
+    from wakeful.values.times import from_datetime
+
+    known = [from_datetime(when) for run in runs for when in (run.nominal_at, run.first_at) if when is not None]
+    to_come = None if record is None else record.timeline.next_ms(at - 1)
+    if to_come is not None:
+        known.append(to_come)
+    return at if at % 1_000 else min((one for one in known if at <= one < at + 1_000), default=at)
 
 
 # for programs

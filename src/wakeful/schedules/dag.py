@@ -5,7 +5,7 @@ own turn, retries, a ledger row, parking. A task's result and the start of the t
 """
 
 import inspect
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, overload
@@ -37,9 +37,9 @@ class Task:
 class DagRun:
     """How far one run of a Dag is."""
 
-    state: str  # "new", "running", "done", or "failed": a task is parked, and nothing else can go on
-    done: dict[str, Any] = field(default_factory=dict)  # results by task
-    waiting: tuple[str, ...] = ()  # for tasks before them
+    state: str  # "new", "running", "done", "failed": a task is parked, and nothing else can go on, or "waiting": for `start`
+    done: tuple[str, ...] = ()  # `result(task)` has what each returned
+    waiting: tuple[str, ...] = ()  # for tasks before them, or, when added to the Dag since, for `start`
     running: tuple[str, ...] = ()  # due, running or to be retried
     failed: dict[str, str] = field(default_factory=dict)  # errors by task
     started_at: datetime | None = None
@@ -65,7 +65,9 @@ class Dag:
         self.tasks: dict[str, Task] = {}
 
     @overload
-    def task(self, function: F, /) -> F: ...
+    def task(
+        self, function: F, /, *, after: Iterable[Any] = (), name: str | None = None, retry: RetryPolicy | None = None
+    ) -> F: ...
 
     @overload
     def task(
@@ -125,37 +127,42 @@ class DagObject:
         self.ctx = ctx
 
     async def start(self, input: Any = None) -> DagRun:
-        """Begin; a run that has begun already goes on as it is."""
+        """Begin; a run that has begun already goes on as it is, with the tasks that the Dag has now."""
         storage = self.ctx.storage
         if await storage.get("started") is None:
             await storage.put("started", {"at": self.ctx.now(), "input": input})
-            if not self.dag.tasks:
-                await storage.put("finished", self.ctx.now())
-            await self._start_ready({})
+        await self._start_ready(await self._done())
         return await self.status()
 
     async def status(self) -> DagRun:
-        """How far it is."""
-        storage = self.ctx.storage
-        started = await storage.get("started")
+        """How far it is, by the tasks that the Dag has now."""
+        started = await self.ctx.storage.get("started")
         if started is None:
             return DagRun("new", waiting=tuple(self.dag.tasks))
-        done = await self._results()
-        failed = await self._failures(done)
-        running = tuple(
-            name for name, task in self.dag.tasks.items()
-            if name not in done and name not in failed and all(before in done for before in task.after)
-        )  # fmt: skip
-        waiting = tuple(
-            name for name in self.dag.tasks if name not in done and name not in failed and name not in running
-        )
-        finished_at = await storage.get("finished")
-        state = "done" if finished_at is not None else "failed" if failed and not running else "running"
-        return DagRun(state, done, waiting, running, failed, started["at"], finished_at)
+        times = await self._done()
+        done = tuple(name for name in self.dag.tasks if name in times)
+        failed = await self._failures(times)
+        due = {one.name for one in await Schedules(self.ctx).list() if one.state != "done"}
+        left = [name for name in self.dag.tasks if name not in times and name not in failed]
+        running = tuple(name for name in left if name in due)
+        waiting = tuple(name for name in left if name not in due)
+        if len(done) == len(self.dag.tasks):
+            finished_at = max([started["at"], *(times[name] for name in done)])
+            return DagRun("done", done, started_at=started["at"], finished_at=finished_at)
+        state = "running" if running else "failed" if failed else "waiting"
+        return DagRun(state, done, waiting, running, failed, started["at"])
+
+    async def result(self, task: str) -> Any:
+        """What a task returned; `Conflict` when it is not done."""
+        if task not in await self._done():
+            raise Conflict(
+                f"{self.ctx.id} has no result of a task {task!r}; status() says which are done", code="dag.result"
+            )
+        return await self.ctx.storage.get(f"result:{task}")
 
     async def retry(self) -> DagRun:
         """Try the failed tasks again."""
-        done = await self._results()
+        done = await self._done()
         failed = await self._failures(done)
         if not failed:
             raise Conflict(f"{self.ctx.id} has no failed task to retry", code="dag.retry")
@@ -165,42 +172,47 @@ class DagObject:
         return await self.status()
 
     async def _step(self, task_name: str, run: Run) -> None:
-        storage = self.ctx.storage
         task = self.dag.tasks.get(task_name)
-        if task is None:
-            raise BadHandler(f"Dag {self.dag.name} has no task {task_name!r} any more", code="dag.task")
-        results = await self._results()
-        if task_name in results:
+        done = await self._done()
+        if task_name in done:
             return  # redriven after a retry had done it
-        given = {name: results[name] for name in _parameters(task.function) if name in results}
-        if "input" in _parameters(task.function):
-            given["input"] = (await storage.get("started"))["input"]
-        if "run" in _parameters(task.function):
-            given["run"] = run
-        results[task_name] = await task.function(**given)
-        await storage.put(f"result:{task_name}", results[task_name])
-        if len(results) == len(self.dag.tasks):
-            await storage.put("finished", self.ctx.now())
-        await self._start_ready(results)
+        if task is not None:  # else it was taken out of the Dag, and nothing is left to do
+            await self._run(task, run)
+            done[task_name] = self.ctx.now()
+            await self.ctx.storage.put("done", done)
+        await self._start_ready(done)
 
-    async def _results(self) -> dict[str, Any]:
-        found = await self.ctx.storage.list(prefix="result:")
-        return {key.partition(":")[2]: value for key, value in found.items()}
+    async def _run(self, task: Task, run: Run) -> None:
+        storage = self.ctx.storage
+        given: dict[str, Any] = {}
+        for name in _parameters(task.function):
+            if name in task.after:
+                given[name] = await storage.get(f"result:{name}")
+            elif name == "input":
+                given[name] = (await storage.get("started"))["input"]
+            else:
+                given[name] = run
+        await storage.put(f"result:{task.name}", await task.function(**given))
 
-    async def _failures(self, done: dict[str, Any]) -> dict[str, str]:
+    async def _done(self) -> dict[str, datetime]:
+        """When each task was done, also of those that the Dag no longer has."""
+        return dict(await self.ctx.storage.get("done", {}))
+
+    async def _failures(self, done: Iterable[str]) -> dict[str, str]:
         """The error of each task that was given up."""
         schedules = Schedules(self.ctx)
         found = {}
         for one in await schedules.list(state="done"):
-            if one.counters.failures and one.name not in done:
+            if one.counters.failures and one.name in self.dag.tasks and one.name not in done:
                 runs = await schedules.history(one.name, 1)
                 found[one.name] = (runs[0].error or "") if runs else ""
         return found
 
-    async def _start_ready(self, done: dict[str, Any]) -> None:
+    async def _start_ready(self, done: Mapping[str, datetime]) -> None:
         """Give a schedule to every task that waits for nothing and has none yet."""
         schedules = Schedules(self.ctx)
-        there = {one.name for one in await schedules.list()}
+        # One that ended well without a result ran while its task was out of the Dag.
+        there = {one.name for one in await schedules.list() if one.state != "done" or one.counters.failures}
         for name, task in self.dag.tasks.items():
             if name not in done and name not in there and all(before in done for before in task.after):
                 options: dict[str, Any] = {} if task.retry is None else {"retry": task.retry}

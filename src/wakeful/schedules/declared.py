@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.logic.specs.spec import Spec
 from wakeful.runtime.turn import Turn
-from wakeful.schedules.handlers import check_handler
+from wakeful.schedules.handlers import check_arguments, check_handler, check_missed
 from wakeful.schedules.options import check_schedule_name, parse_options, parse_spec_options
 from wakeful.schedules.records import Book, Options, Record, encode_struct
 from wakeful.schedules.steps import retire
-from wakeful.values.errors import BadOption
+from wakeful.values.errors import BadHandler, BadOption
 
 if TYPE_CHECKING:
     from wakeful.runtime.activation import Activation
@@ -24,8 +24,16 @@ MARK = "__wakeful_schedules__"  # what `@every…` leaves on a method
 def declared_in(cls: type) -> Declared:
     """The schedules that the methods of a class are decorated with, by name; wrong ones are an error here."""
     found: Declared = {}
-    for attr, method in inspect.getmembers_static(cls, inspect.isfunction):
-        for mark in getattr(method, MARK, ()):
+    for attr, method in inspect.getmembers_static(cls):
+        if isinstance(method, (staticmethod, classmethod)) and hasattr(method.__func__, MARK):
+            raise BadHandler(
+                f"{cls.__name__}.{attr} is declared with `@every` and can't be a {type(method).__name__}; "
+                f"drop `@{type(method).__name__}`",
+                code="handler.type",
+            )
+        for mark in getattr(method, MARK, ()) if inspect.isfunction(method) else ():
+            check_handler(cls, attr)
+            check_arguments(method, (), {}, what="handler declared with `@every`")
             options = dict(mark.options)
             name = check_schedule_name(options.pop("name", attr))
             if name in found:
@@ -36,7 +44,7 @@ def declared_in(cls: type) -> Declared:
             spec = parse_spec_options(mark.spec, options)
             parsed = parse_options(spec, attr, (), {}, options)
             if parsed.on_missed is not None:
-                check_handler(cls, parsed.on_missed, what="on_missed")
+                check_missed(cls, parsed.on_missed)
             found[name] = (spec, parsed)
     for name, (_, parsed) in found.items():
         check_dependencies(name, parsed.depends_on, {n: o.depends_on for n, (_, o) in found.items()})
@@ -98,16 +106,26 @@ class Declarations:
         if meta.declared == print_:
             return
         now = activation.node.clock.now()
-        for name in meta.names:
+        for name in meta.prints:
             record = None if name in declared else await book.get(name)
             if record is not None and record.is_declared:
                 retire(book, turn, name, record, now)
+        prints = {name: _fingerprint({name: found}) for name, found in declared.items()}
         for name in _in_order(declared):
-            spec, options = declared[name]
-            await self._upsert(turn, name, spec, options, is_declared=True, is_named=True)
+            # One that is declared as before stays as it is, though it may have been changed or cancelled at run time.
+            if meta.prints.get(name) != prints[name]:
+                spec, options = declared[name]
+                await self._upsert(turn, name, spec, options, is_declared=True, is_named=True)
         meta = await book.meta()
-        meta.declared = print_
-        meta.names = list(declared)
+        meta.declared, meta.prints = print_, prints
+        book.put_meta(meta)
+
+    async def retire_orphan(self, turn: Turn, book: Book, name: str, record: Record) -> None:
+        """It is due and no longer declared; the object may never be reconciled with a class that declares nothing."""
+        retire(book, turn, name, record, turn.fired_at)
+        meta = await book.meta()
+        meta.declared = b""
+        meta.prints.pop(name, None)
         book.put_meta(meta)
 
     def _of(self, activation: "Activation") -> tuple[Declared, bytes]:

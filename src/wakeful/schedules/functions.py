@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.logic.specs.spec import Spec
 from wakeful.schedules.declared import Declared
-from wakeful.schedules.handlers import run_parameter
+from wakeful.schedules.handlers import check_arguments, with_run
 from wakeful.schedules.options import check_schedule_name, parse_options, parse_spec_options
 from wakeful.values.errors import BadHandler, BadOption
 from wakeful.values.ids import check_key
@@ -37,18 +37,7 @@ class Functions:
             raise BadHandler(
                 f"{function!r} can't be scheduled on the app; give an `async def` function", code="handler.type"
             )
-        wanted = [
-            parameter.name
-            for parameter in inspect.signature(function).parameters.values()
-            if parameter.default is parameter.empty
-            and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-            and parameter.name != run_parameter(function)
-        ]
-        if wanted:
-            raise BadHandler(
-                f"{function.__qualname__} takes {', '.join(wanted)}, but a function on the app's clock is given only its run",
-                code="handler.arguments",
-            )
+        check_arguments(function, (), {}, what="function on the app's clock", is_method=False)
         key = check_key(CLASS, str(options.pop("name", function.__name__)))
         name = check_schedule_name(key)
         if key in self._functions:
@@ -68,8 +57,8 @@ class Functions:
 
     async def call(self, key: str, run: Run) -> Any:
         function = self._functions[key]
-        parameter = run_parameter(function)
-        return await (function() if parameter is None else function(**{parameter: run}))
+        args, kwargs = with_run(function, (), {}, run, is_method=False)
+        return await function(*args, **kwargs)
 
 
 def _class_for(functions: Functions) -> type:

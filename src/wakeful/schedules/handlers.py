@@ -1,47 +1,59 @@
 """Layer 4. Which method does a handler name, and what is it called with?"""
 
 import inspect
+import re
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from wakeful.runtime.calls import Method
 from wakeful.runtime.turn import Turn
 from wakeful.values.errors import BadHandler
+from wakeful.values.ids import ObjectId
 from wakeful.values.runs import Run
 
 if TYPE_CHECKING:
     from wakeful.runtime.activation import Activation
 
+_WRAPPED = re.compile(r"(?:\w+\.)*(?:Optional|Union)\[(.*)\]")
+
 
 def handler_name(activation: "Activation", handler: object, *, what: str = "handler") -> str:
     """The name under which a handler is stored: a method of the object's class, by name, bound or not."""
     cls = activation.known.cls
+    name = method_name(cls, activation.id, handler, what=what)
+    check_handler(cls, name, what=what)
+    return name
+
+
+def method_name(cls: type, id: ObjectId, handler: object, *, what: str = "handler") -> str:
+    """The name of the method of the object that is meant; a name is taken as it is, anything foreign is refused."""
     if isinstance(handler, str):
-        name = handler
-    elif isinstance(handler, Method):
-        if handler.target != activation.id:
-            raise _foreign(activation, handler, what)
-        name = handler.name
+        return handler
+    if isinstance(handler, Method):
+        is_own, name = handler.target == id, handler.name
     elif inspect.ismethod(handler):
-        if type(handler.__self__) is not cls:
-            raise _foreign(activation, handler, what)
-        name = handler.__name__
+        is_own, name = type(handler.__self__) is cls, handler.__name__
     elif inspect.isfunction(handler):
         name = handler.__name__
         if name == "<lambda>":
             raise BadHandler(
-                f"{activation.id}: a lambda can't be a {what}, because it can't be found again after a restart; "
+                f"{id}: a lambda can't be a {what}, because it can't be found again after a restart; "
                 "give a method of the class",
                 code="handler.lambda",
             )
-        if inspect.getattr_static(cls, name, None) is not handler:
-            raise _foreign(activation, handler, what)
+        is_own = inspect.getattr_static(cls, name, None) is handler
     else:
         raise BadHandler(
-            f"{activation.id}: {handler!r} can't be a {what}; give a method of {cls.__name__} or its name",
-            code="handler.type",
+            f"{id}: {handler!r} can't be a {what}; give a method of {cls.__name__} or its name", code="handler.type"
         )
-    check_handler(cls, name, what=what)
+    if not is_own:
+        shown = f"{handler.target}.{name}" if isinstance(handler, Method) else handler.__qualname__
+        owner = id if isinstance(handler, Method) else cls.__name__  # of a stub also the object must be the same
+        raise BadHandler(
+            f"{id}: {shown} is not a method of {owner}, so it can't be its {what}; write a method that calls it",
+            code="handler.foreign",
+        )
     return name
 
 
@@ -59,28 +71,99 @@ def check_handler(cls: type, name: str, *, what: str = "handler") -> None:
         raise BadHandler(f"{cls.__name__}.{name} must be `async def` to be a {what}", code="handler.type")
 
 
-def _foreign(activation: "Activation", handler: object, what: str) -> BadHandler:
-    return BadHandler(
-        f"{activation.id}: {getattr(handler, '__qualname__', handler)} is not a method of {activation.known.cls.__name__}, "
-        f"so it can't be its {what}; write a method that calls it",
-        code="handler.foreign",
-    )
+def check_arguments(
+    function: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, what: str = "handler", is_method: bool = True
+) -> None:
+    """`BadHandler` unless the function can be called with these arguments and its run."""
+    function = getattr(function, "__func__", function)
+    call = _call_of(function, is_method)
+    given = {name: value for name, value in kwargs.items() if call is None or name != call.keyword}
+    _bind(function, given, *args, what=what, left_out="" if call is None else call.name, is_method=is_method)
 
 
 @lru_cache(maxsize=4_096)
-def run_parameter(function: Any) -> str | None:
-    """The parameter that takes the run: the one called `run`, or annotated as `Run`."""
-    for parameter in inspect.signature(function).parameters.values():
-        if parameter.name == "run" or parameter.annotation in (Run, "Run"):
-            return parameter.name
-    return None
+def check_missed(cls: type, name: str) -> None:
+    """`BadHandler` unless the class has such an `async def` method, which takes a `Missed` and needs nothing else."""
+    check_handler(cls, name, what="on_missed")
+    _bind(inspect.getattr_static(cls, name), {}, None, what="on_missed", left_out="", is_method=True)
+
+
+def _bind(function: Any, kwargs: Mapping[str, Any], /, *args: Any, what: str, left_out: str, is_method: bool) -> None:
+    parameters = list(inspect.signature(function).parameters.values())[is_method:]
+    signature = inspect.Signature([one for one in parameters if one.name != left_out])
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        count = len(args) + len(kwargs)
+        given = "no arguments" if not count else "one argument" if count == 1 else f"{count} arguments"
+        raise BadHandler(
+            f"{function.__qualname__} can't be a {what} that is given {given}{' and its run' if left_out else ''}: "
+            f"{error}; it takes {', '.join(map(str, signature.parameters.values())) or 'none'}",
+            code="handler.arguments",
+        ) from None
+
+
+class _Call(NamedTuple):
+    """How a function takes its run."""
+
+    name: str
+    keyword: str | None  # None: by place only
+    place: int | None  # among the positional parameters; None: by keyword only
+    defaults: tuple[Any, ...]  # of those before it, for one that can only be reached through them
+
+
+@lru_cache(maxsize=4_096)
+def _call_of(function: Any, is_method: bool) -> _Call | None:
+    """Decided once per function, since it is asked for every run."""
+    parameters = list(inspect.signature(function).parameters.values())[is_method:]
+    able = [one for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+    annotated = [one for one in able if _is_run(one.annotation, function)]
+    found = next(iter(annotated or [one for one in able if one.name == "run"]), None)
+    if found is None:
+        return None
+    keyword = None if found.kind is found.POSITIONAL_ONLY else found.name
+    if found.kind is found.KEYWORD_ONLY:
+        return _Call(found.name, keyword, None, ())
+    place = able.index(found)
+    return _Call(found.name, keyword, place, tuple(one.default for one in able[:place]))
+
+
+def _is_run(annotation: Any, function: Any) -> bool:
+    """`Run`, or that or None, also as text: of a quoted annotation, or of all where annotations are postponed."""
+    if not isinstance(annotation, str):
+        return annotation is Run or set(get_args(annotation)) == {Run, type(None)}
+    text = annotation.strip().strip("'\"")
+    wrapped = _WRAPPED.fullmatch(text)
+    names = {name.strip() for name in re.split(r"[|,]", wrapped[1] if wrapped else text)} - {"None"}
+    [name] = names if len(names) == 1 else [""]
+    if name == "Run":  # not another class that is called so
+        return getattr(function, "__globals__", {}).get(name, Run) is Run
+    return name == "wakeful.Run"
 
 
 async def invoke(instance: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], turn: Turn) -> Any:
     """Call the handler of an occurrence."""
     check_handler(instance.__class__, name)  # it was there when the schedule was made, but the program may have changed
     method = getattr(instance, name)
-    parameter = run_parameter(getattr(method, "__func__", method))
-    if parameter is not None and parameter not in kwargs:
-        kwargs = {**kwargs, parameter: turn.run}
+    args, kwargs = with_run(getattr(method, "__func__", method), args, kwargs, turn.run)
     return await method(*args, **kwargs)
+
+
+def with_run(
+    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run: Any, *, is_method: bool = True
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments with the run at its place among them; one that the user gave himself is left."""
+    call = _call_of(function, is_method)
+    if call is None:
+        return args, kwargs
+    if not args and call.keyword is not None:
+        return args, kwargs if call.keyword in kwargs else {**kwargs, call.keyword: run}
+    if call.keyword in kwargs:
+        run = kwargs[call.keyword]
+        kwargs = {name: value for name, value in kwargs.items() if name != call.keyword}
+    if call.place is None or (len(args) < call.place and call.keyword is not None):
+        return args, {**kwargs, call.name: run}
+    before = args + call.defaults[len(args) :]
+    if inspect.Parameter.empty in before[len(args) :]:
+        return args, kwargs  # one that is required is missing, as the call will say
+    return (*before[: call.place], run, *before[call.place :]), kwargs

@@ -3,33 +3,52 @@
 from datetime import datetime
 from typing import Any
 
-from wakeful.runtime.calls import Method, Router
+from wakeful.runtime.calls import Router
+from wakeful.schedules.handlers import method_name
 from wakeful.schedules.options import check_schedule_name, parse_spec_options
 from wakeful.schedules.schedule import Found, Names, Runs, Schedule, Times
 from wakeful.schedules.tenants import Sharded
-from wakeful.values.errors import BadHandler
+from wakeful.values.errors import LimitExceeded
 from wakeful.values.ids import ObjectId
+
+PAGE = 500  # schedules per answer, which has a limit in bytes
 
 
 class ObjectSchedules:
     """`Schedules` of another object: each operation is a turn of that object, wherever it lives."""
 
-    __slots__ = ("_router", "_target")
+    __slots__ = ("_cls", "_router", "_target")
 
-    def __init__(self, router: Router, target: ObjectId) -> None:
+    def __init__(self, router: Router, cls: type, target: ObjectId) -> None:
         self._router = router
+        self._cls = cls
         self._target = target
 
     async def add(self, spec: Any, handler: Any, *args: Any, name: str | None = None, **options: Any) -> Schedule:
         asked = parse_spec_options(spec, options)
-        method = _method_name(handler, self._target.cls)
+        method = method_name(self._cls, self._target, handler)
+        self._name_missed(options)
         return await self._send("add", asked.text, method, *args, name=name, **options)  # type: ignore[no-any-return]
 
     async def get(self, name: str) -> Schedule:
         return await self._send("get", name)  # type: ignore[no-any-return]
 
     async def list(self, *, tag: str | None = None, state: str | None = None) -> Found:
-        return await self._send("list", tag=tag, state=state)  # type: ignore[no-any-return]
+        """All of them in the order of their names, page by page: each page is as of when it was read."""
+        found: Found = []
+        size = PAGE
+        while True:
+            after = found[-1].name if found else None
+            try:
+                page: Found = await self._send("list", tag=tag, state=state, after=after, limit=size)
+            except LimitExceeded:  # large metadata
+                if size == 1:
+                    raise
+                size //= 2
+                continue
+            found += page
+            if len(page) < size:
+                return found
 
     async def pause(
         self, name: str | None = None, *, tag: str | None = None, note: str = "", until: datetime | None = None
@@ -47,6 +66,7 @@ class ObjectSchedules:
 
     async def reschedule(self, name: str, spec: Any, **options: Any) -> Schedule:
         asked = parse_spec_options(spec, options)
+        self._name_missed(options)
         return await self._send("reschedule", name, asked.text, **options)  # type: ignore[no-any-return]
 
     async def backfill(self, name: str, start: datetime, end: datetime, *, dry_run: bool = False) -> Times:
@@ -57,6 +77,11 @@ class ObjectSchedules:
 
     async def next(self, name: str, n: int = 10) -> Times:
         return await self._send("next", name, n)  # type: ignore[no-any-return]
+
+    def _name_missed(self, options: dict[str, Any]) -> None:
+        """A method can't be sent, its name can."""
+        if options.get("on_missed") is not None:
+            options["on_missed"] = method_name(self._cls, self._target, options["on_missed"], what="on_missed")
 
     async def _send(self, operation: str, /, *args: Any, **kwargs: Any) -> Any:
         return await self._router.send(
@@ -69,9 +94,9 @@ class ShardedSchedules:
 
     __slots__ = ("_by_key", "_sharded")
 
-    def __init__(self, router: Router, cls: str, sharded: Sharded) -> None:
+    def __init__(self, router: Router, cls: type, name: str, sharded: Sharded) -> None:
         self._sharded = sharded
-        self._by_key = {key: ObjectSchedules(router, ObjectId(cls, key)) for key in sharded.keys}
+        self._by_key = {key: ObjectSchedules(router, cls, ObjectId(name, key)) for key in sharded.keys}
 
     def of(self, name: str) -> ObjectSchedules:
         """The object that has, or would have, the schedule of this name."""
@@ -119,26 +144,3 @@ class ShardedSchedules:
 
 
 Objects = list[ObjectSchedules]
-
-
-def _method_name(handler: object, cls: str) -> str:
-    """The name to send for a handler; whether the class has such a method is for the object to say."""
-    if isinstance(handler, str):
-        return handler
-    if isinstance(handler, Method):
-        name, owner = handler.name, handler.target.cls if handler.target.cls == cls else ""
-    else:
-        path = str(getattr(handler, "__qualname__", ""))
-        owner, _, name = path.rpartition(".")
-    if name == "<lambda>":
-        raise BadHandler(
-            f"{cls}: a lambda can't be a handler, because it can't be found again after a restart; "
-            "give a method of the class",
-            code="handler.lambda",
-        )
-    if not owner or owner.endswith("<locals>"):
-        raise BadHandler(
-            f"{cls}: {handler!r} is not a method of the class, so it can't be its handler; write a method that calls it",
-            code="handler.foreign",
-        )
-    return name

@@ -72,6 +72,7 @@ class Record(Struct, kw_only=True, array_like=True):
     used: int = 0  # of `max_runs`: occurrences of its own that ran or were given up
     untold: Untold | None = None  # missed ones that `on_missed` has not been told of yet
     seq: int = 0  # of the timer that is set for it: one of another setting has had its run
+    latest_at: int = 0  # nominal time of the latest occurrence that ran or was given up
 
     @property
     def is_used_up(self) -> bool:
@@ -98,7 +99,7 @@ class Meta(Struct, kw_only=True, array_like=True):
 
     count: int = 0
     declared: bytes = b""  # fingerprint of the class's declarations that were last reconciled
-    names: list[str] = []  # of the declared ones
+    prints: dict[str, bytes] = {}  # fingerprint of each declaration that was reconciled, by name
     gone: Counters = msgspec.field(default_factory=Counters)  # of schedules that are no more
 
 

@@ -36,13 +36,13 @@ from wakeful.schedules.steps import (
     judge,
     occurrence_of,
     parallel_lanes,
-    retire,
     settle,
     settle_lanes,
     start_lane,
     told,
 )
 from wakeful.values.codec import decode
+from wakeful.values.errors import Conflict, UnknownSchedule
 from wakeful.values.occurrences import Occurrence
 from wakeful.values.runs import Entry, run_id
 from wakeful.values.timers import Timer
@@ -77,9 +77,13 @@ class ScheduleRuns:
         book = Book(turn)
         record = await book.get(name)
         if record is None:
-            return False  # cancelled: a redriven run that came too late
+            if self.prefix == LANE:
+                raise UnknownSchedule(f"{activation.id} has no schedule {name!r} any more; it was cancelled")
+            return False
         if self._declarations.is_orphan(activation, name, record):
-            retire(book, turn, name, record, turn.fired_at)
+            await self._declarations.retire_orphan(turn, book, name, record)
+            if self.prefix == LANE:
+                raise Conflict(f"schedule {name!r} is no longer declared", code="schedule.retired")
             return False
         if self.prefix == LANE:
             return await self._fire_lane(turn, book, name, lane, record, timer)
@@ -93,6 +97,9 @@ class ScheduleRuns:
         if not walks or not await self._is_met(book, record):
             aim(turn, name, record, turn.fired_at)
             await self._tell_missed(turn, book, name, record)
+            changed = await book.get(name)
+            if changed is not None:
+                await self._keep(turn, book, name, changed)
             return False
         due = told(record)
         turn.note = Decided(turn, encode_struct(record), entries)
@@ -113,13 +120,16 @@ class ScheduleRuns:
         book = Book(turn)
         decided = failure.note if isinstance(failure.note, Decided) else None
         if decided is not None and not decided.turn.commits and await book.get(name) is not None:
-            book.put_encoded(
-                name, decided.record
-            )  # nothing of the failed turn is on disk, so its decisions are written here
+            # Nothing of the failed turn is on disk, so its decisions are written here.
+            book.put_encoded(name, decided.record)
             turn.entries = decided.entries
         record = await book.get(name)
-        if record is None:
-            return None
+        if record is None or (self.prefix == LANE and record.state == "retired"):
+            if self.prefix == PREFIX:
+                return None
+            payload = decode_lane(failure.timer.payload)
+            turn.occurrence = occurrence_of(failure.timer.id, name, payload.due, _salt(payload, lane))
+            return Park(failure.timer)  # redriven in vain: it stays where people see it
         if decided is None and self.prefix == PREFIX:
             turn.entries = _entries(turn, name, judge(record, failure.timer, failure.now))
             if not record.pending and record.untold is None:
@@ -135,14 +145,16 @@ class ScheduleRuns:
             return Again(failure.timer.moved(due_at=failure.now + delay, attempt=failure.timer.attempt + 1))
         if self.prefix == LANE:
             return await self._give_up_lane(turn, book, name, lane, record, failure)
-        if (
-            decided is None or not decided.is_told
-        ):  # it was `on_missed` that failed: the next run need not suffer for it
-            record.untold = None
+        if record.untold is not None and (decided is None or not decided.is_told) and failure.error is not None:
+            record.untold = None  # it was `on_missed` that failed: the run that waits need not suffer for it
+            aim(turn, name, record, failure.now)
+            book.put(name, record)
+            return None
         if not record.pending:
             await self._go_on(turn, book, name, record)
             return None
         due, record.pending = told(record), record.pending[1:]
+        record.latest_at = max(record.latest_at, due.nominal_at)
         record.counters.failures += 1
         record.used += 1
         await self._go_on(turn, book, name, record)
@@ -235,6 +247,7 @@ class ScheduleRuns:
             return
         record.counters.ran(turn.fired_at, now, lateness_ms)
         record.succeeded_at = max(record.succeeded_at, due.nominal_at)
+        record.latest_at = max(record.latest_at, due.nominal_at)
 
     async def _go_on(
         self, turn: Turn, book: Book, name: str, record: Record, *, answer: Any = None, is_beside: bool = False
@@ -252,16 +265,20 @@ class ScheduleRuns:
                 turn.entries = [*turn.entries, *_entries(turn, name, settle(record, now))]
             _move_by(record, answer, now)
             aim(turn, name, record, now)
-        if record.state == "done" and not record.is_named and not record.counters.failures:  # else it may be redriven
-            await forget(book, turn, name, record)
-        else:
-            book.put(name, record)
+        await self._keep(turn, book, name, record)
         for other in record.dependents:
             waiting = await book.get(other)
             if waiting is not None and waiting.waits_for == name:
                 waiting.waits_for = None
                 aim(turn, other, waiting, now)
                 book.put(other, waiting)
+
+    async def _keep(self, turn: Turn, book: Book, name: str, record: Record) -> None:
+        """Write the record, but of a schedule without a name that is done: it goes, unless a run of it may be redriven."""
+        if record.state == "done" and not record.is_named and not record.counters.failures:
+            await forget(book, turn, name, record)
+        else:
+            book.put(name, record)
 
     async def _is_met(self, book: Book, record: Record) -> bool:
         """The schedules that it depends on have run for the same or an earlier occurrence; else it waits for one."""
@@ -272,6 +289,9 @@ class ScheduleRuns:
             if other is None:
                 continue
             owed_at = other.timeline.previous_ms(nominal_at + 1)
+            let_go = other.extra is not None and nominal_at < other.extra  # by a `Next`: up to it there is nothing
+            if other.state != "active" or let_go:
+                owed_at = min(owed_at or 0, other.latest_at)
             if owed_at is not None and other.succeeded_at < owed_at:
                 record.waits_for = name
                 return False
@@ -304,7 +324,8 @@ def _move_by(record: Record, answer: Any, now: int) -> None:
     if not isinstance(answer, Next):
         return
     at = max(answer.at_ms(now), record.judged_to + 1)
-    record.extra = at
+    end_at = record.options.end_at
+    record.extra = at if end_at is None or at < end_at else None
     record.judged_to = at - 1
 
 

@@ -16,11 +16,21 @@ from wakeful.runtime.storage import scan
 from wakeful.runtime.turn import Turn, running_turn
 from wakeful.schedules.declared import check_dependencies
 from wakeful.schedules.feature import feature_of
-from wakeful.schedules.handlers import handler_name
+from wakeful.schedules.handlers import check_arguments, check_missed, handler_name
 from wakeful.schedules.options import POLICY_FIELDS, check_schedule_name, parse_options, parse_spec_options
-from wakeful.schedules.records import PREFIX, Book, Lane, Options, Record, decode_record, timer_name
+from wakeful.schedules.records import PREFIX, Book, Lane, Options, Record, decode_record, schedule_of, timer_name
 from wakeful.schedules.schedule import Found, Names, Runs, Schedule, Standing, Times
-from wakeful.schedules.steps import PAUSES_MAX, aim, clear, entries_of, forget, give_up, occurrence_of, start_lane
+from wakeful.schedules.steps import (
+    PAUSES_MAX,
+    aim,
+    clear,
+    entries_of,
+    forget,
+    give_up,
+    judge_all,
+    occurrence_of,
+    start_lane,
+)
 from wakeful.schedules.tenants import Claim, claim
 from wakeful.store.protocol import Query
 from wakeful.values.commits import SYSTEM
@@ -66,7 +76,16 @@ class Schedules:
         turn = self._writing_turn()
         asked = parse_spec_options(spec, options)
         method = handler_name(self._activation, handler)
+        check_arguments(inspect.getattr_static(self._activation.known.cls, method), args, kwargs or {})
         parsed = self._parsed(asked, method, args, kwargs or {}, options)
+        limit = self._activation.node.limits.arguments_bytes
+        for what, data in (("arguments", parsed.args), ("metadata", parsed.metadata)):
+            if data is not None and len(data) > limit:
+                raise LimitExceeded(
+                    f"{what} of a schedule of {self._activation.id}: {len(data)} bytes, {len(data) - limit} more than the "
+                    f"limit of {limit}; keep large data in storage",
+                    code="limit.arguments",
+                )
         is_named = name is not None
         if name is None:
             name = f"{method}-{self._activation.node.next_seq(self._activation.shard):x}"
@@ -77,12 +96,16 @@ class Schedules:
         """One schedule as it stands; `UnknownSchedule` when there is none of that name."""
         return self._seen(name, await self._record(self._turn(), name))
 
-    async def list(self, *, tag: str | None = None, state: str | None = None) -> Found:
-        """All schedules in the order of their names, or those with a tag or in a state."""
+    async def list(
+        self, *, tag: str | None = None, state: str | None = None, after: str | None = None, limit: int | None = None
+    ) -> Found:
+        """All schedules in the order of their names, or those with a tag or in a state; a page of them past a name."""
         if state not in (None, *get_args(Standing)):
             raise BadOption(f"state {state!r}: it can be {', '.join(get_args(Standing))}", code="schedule.state")
-        found = [self._seen(name, record) for name, record in (await self._records()).items()]
-        return [one for one in found if tag in (None, *one.tags) and state in (None, one.state)]
+        is_all = tag is None and state is None
+        records = await self._records(after=after, limit=limit if is_all else None)
+        found = [self._seen(name, record) for name, record in records.items()]
+        return [one for one in found if tag in (None, *one.tags) and state in (None, one.state)][:limit]
 
     async def pause(
         self, name: str | None = None, *, tag: str | None = None, note: str = "", until: datetime | None = None
@@ -172,6 +195,7 @@ class Schedules:
         first, last = from_datetime(start), from_datetime(end)
         if last <= first:
             raise BadOption("backfill: end is not after start", code="schedule.backfill")
+        last = min(last, self._now() + 1)  # what is still to come will run by itself
         times = backfill_times(name, record, first, last)
         if not dry_run and times:
             now = self._now()
@@ -213,7 +237,9 @@ class Schedules:
         parsed = parse_options(asked, method, args, kwargs, given)
         if parsed.on_missed is None:
             return parsed
-        return replace(parsed, on_missed=handler_name(self._activation, parsed.on_missed, what="on_missed"))
+        name = handler_name(self._activation, parsed.on_missed, what="on_missed")
+        check_missed(self._activation.known.cls, name)
+        return replace(parsed, on_missed=name)
 
     def _turn(self) -> Turn:
         return running_turn(self._activation, "schedules")
@@ -259,9 +285,10 @@ class Schedules:
         found = {one: record for one, record in (await self._records()).items() if tag in record.options.tags}
         return {one: record for one, record in found.items() if not living or record.state != "retired"}
 
-    async def _records(self) -> dict[str, Record]:
-        """All of them, as the turn sees them."""
-        found = await scan(self._activation, self._turn(), SYSTEM, f"{PREFIX}:", f"{PREFIX};")
+    async def _records(self, *, after: str | None = None, limit: int | None = None) -> dict[str, Record]:
+        """All of them, as the turn sees them, or the next ones past a name."""
+        first = f"{PREFIX}:" if after is None else f"{PREFIX}:{after}\0"
+        found = await scan(self._activation, self._turn(), SYSTEM, first, f"{PREFIX};", limit=limit)
         return {key.partition(":")[2]: decode_record(data, key) for key, data in found.items()}
 
 
@@ -283,7 +310,9 @@ async def upsert(turn: Turn, name: str, asked: Spec, options: Options, *, is_dec
                 f"{activation.id} has {meta.count} schedules, its limit; spread them over several objects with sharded(…)",
                 code="limit.schedules",
             )
-        await feature_of(activation.node).admit(turn, meta.count + 1)
+        feature = feature_of(activation.node)
+        # What a class declares is not the tenant's doing, and must not make its objects unusable: counted, not refused.
+        await (feature.release if is_declared else feature.admit)(turn, meta.count + 1)
         meta = await book.meta()
         meta.count += 1
         book.put_meta(meta)
@@ -292,6 +321,11 @@ async def upsert(turn: Turn, name: str, asked: Spec, options: Options, *, is_dec
     is_moved = not is_same or _bounds(record.options) != _bounds(options)
     if record.options == options and is_same and record.is_declared == is_declared:
         return record
+    was_pending = bool(record.pending)
+    is_running = turn.consumed is not None and schedule_of(turn.consumed.name)[0] == name
+    if is_moved and record.versions and record.state == "active" and record.extra is None and not is_running:
+        left = judge_all(record, now)  # what fell due by now did so under the old ones
+        turn.entries = [*turn.entries, *entries_of(activation.id, name, left, now=now, node=activation.node.name)]
     record.options, record.is_declared = options, is_declared
     if is_moved and record.state == "done":  # it may have more to do now, but owes nothing for the time between
         record.state, record.judged_to = "active", max(record.judged_to, now)
@@ -303,7 +337,7 @@ async def upsert(turn: Turn, name: str, asked: Spec, options: Options, *, is_dec
     is_freed = record.waits_for is not None and record.waits_for not in options.depends_on
     if is_freed:
         record.waits_for = None
-    if is_freed or (is_moved and not record.pending):
+    if is_freed or (is_moved and not was_pending):
         aim(turn, name, record, now)
     book.put(name, record)
     return record
@@ -314,9 +348,12 @@ def _add_version(record: Record, asked: Spec, turn: Turn, name: str, now: int) -
     zone = feature_of(turn.activation.node).default_zone
     spec = asked.bound(added_at=now, seed=f"{id.cls}/{id.key}/{name}", zone=zone)
     since = now
-    if isinstance(spec, At):  # one that is past already is still owed, once
-        since = min(now, spec.at_ms - 1)
-        record.judged_to = min(record.judged_to, since) if not record.versions else record.judged_to
+    if isinstance(spec, At) and spec.at_ms <= now:  # one that is past already is still owed, once
+        if record.versions:
+            record.pending = [*record.pending, Due(spec.at_ms)]
+        else:
+            since = spec.at_ms - 1
+            record.judged_to = min(record.judged_to, since)
     number = record.version.number + 1 if record.versions else 1
     if record.versions and record.version.until is None:
         record.versions = [*record.versions[:-1], replace(record.version, until=now)]
@@ -405,6 +442,8 @@ def next_times(record: Record, now: int, n: int) -> Times:
         raise BadOption(f"n must be a whole number from 1 to {NEXT_MAX}, not {n!r}", code="schedule.n")
     if record.state != "active":
         return []
+    if record.options.max_runs is not None:
+        n = min(n, record.options.max_runs - record.used - len(record.pending))
     found: list[datetime] = []
     timeline = record.timeline
     at = timeline.next_ms(max(now, record.judged_to))

@@ -34,6 +34,22 @@ def judge(record: Record, timer: Timer, now: int) -> list[Left]:
         left.append(Left("too_late", due.nominal_at, due.nominal_at))  # it waited too long for another schedule
         record.pending = record.pending[1:]
         record.waits_for = None
+    if record.pending and timer.attempt == 0 and record.pause_at(now) is not None:  # what has not begun does not begin
+        left += [Left("paused", due.nominal_at, due.nominal_at) for due in record.pending]
+        record.pending, record.waits_for = [], None
+    _note_missed(record, left)
+    count(record, left)
+    return left
+
+
+def judge_all(record: Record, to: int) -> list[Left]:
+    """Decide about everything up to that instant, however much it is: what it is judged by is about to change."""
+    left: list[Left] = []
+    while record.judged_to < to:
+        before = record.judged_to
+        left += _planned(record, to)
+        if record.judged_to == before:
+            break
     _note_missed(record, left)
     count(record, left)
     return left
@@ -191,7 +207,7 @@ def give_up(turn: Turn, name: str, record: Record, now: int) -> list[Left]:
     waiting += [lane_nominal(lane) for lane in parallel_lanes(record) if lane_name(name, lane) != running]
     left = [Left("skipped", at, at) for at in sorted(waiting)]
     policy = replace(record.options.policy, catch_up="skip", grace_ms=-1)  # nothing is merely late any more
-    since, is_whole = record.judged_to, False
+    since, is_whole = record.judged_to, record.state != "active"  # one that is done owes nothing
     while not is_whole:
         found = plan(record.timeline, since, now, policy)
         left += found.left

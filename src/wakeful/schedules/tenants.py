@@ -58,7 +58,9 @@ class Quotas:
         rate = mine.rate if is_new else None
         if id.cls.startswith(RESERVED) or (mine.schedules is None and rate is None):
             return
-        await turn.activation.node.send(ObjectId(TENANTS, tenant), "admit", (str(id), count, mine.schedules, rate), {})
+        await turn.activation.node.send(
+            ObjectId(TENANTS, tenant), "admit", (str(id), count, mine.schedules, rate, is_new), {}
+        )
 
 
 class Tenant:
@@ -67,7 +69,7 @@ class Tenant:
     def __init__(self, ctx: "Context") -> None:
         self._ctx = ctx
 
-    async def admit(self, who: str, count: int, schedules: int | None, rate: int | None) -> None:
+    async def admit(self, who: str, count: int, schedules: int | None, rate: int | None, is_asked: bool) -> None:
         """Each object says how many it will have in all, so a turn that fails after asking is put right by the next."""
         storage = self._ctx.storage
         tenant = self._ctx.key
@@ -85,7 +87,7 @@ class Tenant:
             return
         before, total = await storage.get(f"object:{who}", 0), await storage.get("total", 0)
         after = total - before + count
-        if after > schedules and count > before:
+        if is_asked and after > schedules and count > before:
             raise QuotaExceeded(
                 f"tenant {tenant!r} would have {after} schedules, its quota `schedules` is {schedules}; cancel some, or raise it",
                 code="quota.schedules",
