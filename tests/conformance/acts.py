@@ -106,6 +106,9 @@ class Owner:
     async def failed(self, activation: Any, turn: Any, failure: Failed) -> Again | Park:
         return Park(failure.timer)
 
+    def reads(self, timer: Timer) -> None:
+        return None
+
     def wants_wake(self, known: Any) -> bool:
         return False
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from wakeful.logic.retry import alarm_delay_ms
 from wakeful.runtime.timer_runs import Again, Failed, Park
 from wakeful.runtime.turn import Turn
+from wakeful.values.commits import Slot
 from wakeful.values.errors import NoAlarmHandler
 from wakeful.values.runs import run_id
 from wakeful.values.timers import ALARM, Timer
@@ -68,6 +69,9 @@ class Alarms:
         if delay is None:
             return Park(timer)
         return Again(timer.moved(due_at=failure.now + delay, attempt=timer.attempt + 1))
+
+    def reads(self, timer: Timer) -> Slot | None:
+        return None
 
     def wants_wake(self, known: "ObjectClass") -> bool:
         return False

@@ -24,6 +24,7 @@ from wakeful.schedules.records import (
     encode_struct,
     lane_name,
     schedule_of,
+    slot_of,
 )
 from wakeful.schedules.steps import (
     aim,
@@ -42,6 +43,7 @@ from wakeful.schedules.steps import (
     told,
 )
 from wakeful.values.codec import decode
+from wakeful.values.commits import Slot
 from wakeful.values.errors import Conflict, UnknownSchedule
 from wakeful.values.occurrences import Occurrence
 from wakeful.values.runs import Entry, run_id
@@ -159,6 +161,9 @@ class ScheduleRuns:
         record.used += 1
         await self._go_on(turn, book, name, record)
         return Park(_to_redrive(failure.timer, name, f"p{failure.timer.seq:x}", due, ""))
+
+    def reads(self, timer: Timer) -> Slot | None:
+        return slot_of(schedule_of(timer.name)[0])
 
     def wants_wake(self, known: "ObjectClass") -> bool:
         return self.prefix == PREFIX and self._declarations.are_in(known)
