@@ -71,9 +71,6 @@ def check_dependencies(name: str, depends_on: tuple[str, ...], others: Mapping[s
             ahead += others.get(other, ())
 
 
-Upsert = Callable[[Turn, str, Spec, Options, bool], Any]
-
-
 class Declarations:
     """What this program declares, looked at once per class."""
 

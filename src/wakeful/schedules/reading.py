@@ -30,10 +30,6 @@ async def records_of(store: Store, id: ObjectId) -> dict[str, Record]:
     return {key.partition(":")[2]: decode_record(data, f"{id} {key}") for key, data in rows}
 
 
-async def schedules_of(store: Store, id: ObjectId, now: int) -> list[Schedule]:
-    return [seen(name, record, now) for name, record in (await records_of(store, id)).items()]
-
-
 async def record_of(store: Store, id: ObjectId, name: str) -> Record:
     """One schedule; `UnknownSchedule` says which there are."""
     found = await store.read(id, SYSTEM, [slot_of(name)[1]])
