@@ -9,12 +9,14 @@ from msgspec.structs import replace
 from wakeful.store.protocol import (
     WHOLE_BYTES_MAX,
     WHOLE_ROWS_MAX,
+    Hint,
     NodeRow,
     Outcome,
     Query,
     Range,
     ShardRow,
 )
+from wakeful.store.sends import check_once
 from wakeful.values.commits import SYSTEM, USER, Commit, Info, Loaded, Remembered, Slot
 from wakeful.values.errors import Fenced, StoreDown
 from wakeful.values.ids import SHARDS, ObjectId, shard_of
@@ -36,6 +38,7 @@ class Disk:
     shards: dict[int, ShardRow] = field(default_factory=lambda: {n: ShardRow(n, None, 0) for n in range(SHARDS)})
     nodes: dict[str, NodeRow] = field(default_factory=dict)
     numbers: int = 0
+    stores: list["MemoryStore"] = field(default_factory=list)  # those that have it open, in this process
 
     def number(self) -> int:
         self.numbers += 1
@@ -43,30 +46,55 @@ class Disk:
 
 
 class MemoryStore:
-    """A store that answers at once and forgets with the process, unless its disk is passed on."""
+    """A store that answers at once and forgets with the process, unless its disk is passed on.
 
-    shared = False
-    listens = False
+    `shared` lets several nodes of one process be a cluster on one disk: each has a store of its own, whose `clock`
+    is the one that they follow. `listens` and `sees` make it one that tells of changes, and of nodes that are gone.
+    """
+
     local = True
 
-    def __init__(self, disk: Disk | None = None) -> None:
+    def __init__(
+        self,
+        disk: Disk | None = None,
+        *,
+        shared: bool = False,
+        listens: bool = False,
+        sees: bool = False,
+        clock: Callable[[], int] | None = None,
+    ) -> None:
         self.url = "memory:"
         self.disk = disk or Disk()
+        self.shared = shared
+        self.listens = listens
+        self._sees = sees
+        self._clock = clock
         self._open = False
+        self._joined: str | None = None
+        self._heard: Callable[[Sequence[Hint]], None] | None = None
 
     async def open(self, *, now: int, readonly: bool = False) -> None:
         self._open = True
+        if self not in self.disk.stores:
+            self.disk.stores.append(self)
 
     async def close(self) -> None:
+        self.vanish()
         self._open = False
+
+    def vanish(self) -> None:
+        """The process is gone, and its session with it; what it wrote can still be looked at."""
+        if self in self.disk.stores:
+            self.disk.stores.remove(self)
 
     async def migrate(self, *, now: int) -> list[str]:
         return []
 
     async def join(self, row: NodeRow) -> None:
         self._check()
-        known = self.disk.nodes.get(row.node)
-        self.disk.nodes[row.node] = replace(row, joined_at=known.joined_at) if known else row
+        known = self.disk.nodes.get(row.node, replace(row, is_draining=False))
+        self.disk.nodes[row.node] = replace(row, joined_at=known.joined_at, is_draining=known.is_draining, is_here=None)
+        self._joined = row.node
 
     async def leave(self, node: str) -> None:
         self._check()
@@ -74,13 +102,27 @@ class MemoryStore:
 
     async def nodes(self) -> list[NodeRow]:
         self._check()
-        return sorted(self.disk.nodes.values(), key=lambda row: row.node)
+        here = {store._joined for store in self.disk.stores}
+        return [
+            replace(row, is_here=row.node in here if self._sees else None)
+            for row in sorted(self.disk.nodes.values(), key=lambda row: row.node)
+        ]
 
-    async def claim(self, node: str, shards: Sequence[int], *, now: int) -> dict[int, int]:
+    async def drain(self, node: str, is_draining: bool) -> bool:
         self._check()
-        for n in shards:
+        known = self.disk.nodes.get(node)
+        if known is not None:
+            self.disk.nodes[node] = replace(known, is_draining=is_draining)
+        return known is not None
+
+    async def claim(
+        self, node: str, shards: Sequence[int], *, now: int, seen: Mapping[int, int] | None = None
+    ) -> dict[int, int]:
+        self._check()
+        won = [n for n in shards if seen is None or self.disk.shards[n].epoch == seen.get(n)]
+        for n in won:
             self.disk.shards[n] = ShardRow(n, node, self.disk.shards[n].epoch + 1)
-        return {n: self.disk.shards[n].epoch for n in shards}
+        return {n: self.disk.shards[n].epoch for n in won}
 
     async def release(self, node: str, epochs: Mapping[int, int]) -> None:
         self._check()
@@ -96,11 +138,14 @@ class MemoryStore:
         self._check()
         return [self._apply(node, commit) for commit in commits]
 
-    async def insert(self, timers: Sequence[Timer], *, now: int) -> None:
+    async def insert(self, timers: Sequence[Timer], *, now: int) -> list[Timer]:
         self._check()
-        for timer in timers:
-            self.disk.objects.setdefault(timer.id, (now, now))
-            self.disk.timers[timer.id, timer.name] = timer
+        check_once(timers)
+        there = self.disk.timers
+        taken = [there[timer.id, timer.name] for timer in timers if (timer.id, timer.name) in there]
+        if not taken:
+            self._add(timers, now)
+        return taken
 
     async def load(self, ids: Sequence[ObjectId]) -> list[Loaded]:
         self._check()
@@ -127,6 +172,19 @@ class MemoryStore:
         self._check()
         found = self.disk.remembered.get((id, key))
         return found if found and found.expires_at > now else None
+
+    async def find_answers(self, query: Query, *, now: int) -> list[tuple[ObjectId, Remembered]]:
+        self._check()
+        found = sorted(
+            (
+                (*_bytes_of(id), kept.key.encode(), id, kept)
+                for (id, _), kept in self.disk.remembered.items()
+                if kept.expires_at > now and _wanted(id, query) and _is_named(kept.key, query)
+            ),
+            key=lambda one: one[:3],
+        )
+        after = None if query.after is None else tuple(str(part).encode() for part in query.after)
+        return [(id, kept) for *place, id, kept in found if after is None or tuple(place) > after][: query.limit]
 
     async def timers(
         self, shards: Sequence[int], *, after: TimerKey | None, until: int, limit: int
@@ -221,8 +279,18 @@ class MemoryStore:
             self.disk.entries_since = min((entry.finished_at for entry in left), default=entries_before)
         return len(old) + len(gone)
 
-    def watch(self, hint: Callable[[Sequence[int]], None]) -> None:
-        """Nobody else can change it."""
+    async def time(self) -> int | None:
+        self._check()
+        return self._clock() if self._clock is not None else None
+
+    async def tell(self, hints: Sequence[Hint]) -> None:
+        self._check()
+        for store in list(self.disk.stores) if self.listens else ():
+            if store is not self and store._heard is not None:
+                store._heard(hints)
+
+    def watch(self, heard: Callable[[Sequence[Hint]], None]) -> None:
+        self._heard = heard
 
     def _check(self) -> None:
         if not self._open:
@@ -250,6 +318,7 @@ class MemoryStore:
                 disk.timers[id, start.name] = replace(
                     timer, started=commit.epoch if start.is_running else 0, crashes=start.crashes
                 )
+        self._add(commit.sends, commit.now)
         for entry in commit.entries:
             disk.entries[disk.number()] = entry
             disk.entries_since = min(disk.entries_since, entry.finished_at)
@@ -261,6 +330,11 @@ class MemoryStore:
         if commit.remember:
             disk.remembered[id, commit.remember.key] = commit.remember
         return None
+
+    def _add(self, timers: Sequence[Timer], now: int) -> None:
+        for timer in timers:
+            self.disk.objects.setdefault(timer.id, (now, now))
+            self.disk.timers.setdefault((timer.id, timer.name), timer)
 
     def _write(self, id: ObjectId, commit: Commit) -> None:
         rows = self.disk.rows.setdefault(id, {})

@@ -41,12 +41,24 @@ class NodeRow(Struct, frozen=True):
     joined_at: int
     lease_until: int
     about: str  # host, process and program, for people
+    cluster: str = ""  # which deployment it believes to be in
+    version: int = 1  # of what nodes say to each other; those that differ can't be in one cluster
+    is_draining: bool = False  # an operator wants it to own nothing; `join` leaves this as it is
+    is_here: bool | None = None  # whether its session with the store lives; None: the store can't tell
 
 
 class ShardRow(Struct, frozen=True):
     shard: int
     owner: str | None
     epoch: int
+
+
+class Hint(Struct, frozen=True, array_like=True):
+    """Another process added timers of that shard, due between these two instants. Where to look, not what is there."""
+
+    shard: int
+    first_at: int
+    last_at: int
 
 
 class Query(Struct, frozen=True, kw_only=True):
@@ -67,8 +79,12 @@ class Store(Protocol):
 
     url: str  # as given by the user, without a password
     shared: bool  # several processes may own shards of it at once
-    listens: bool  # `watch` delivers hints by itself
     local: bool  # reads don't leave the process, so gathering them gains nothing
+
+    @property
+    def listens(self) -> bool:
+        """`tell` reaches the other processes."""
+        ...
 
     async def open(self, *, now: int, readonly: bool = False) -> None:
         """Connect, and make the schema if the store is empty; `SchemaTooOld`/`SchemaTooNew` if it is another version's.
@@ -86,17 +102,27 @@ class Store(Protocol):
     # nodes and shards
 
     async def join(self, row: NodeRow) -> None:
-        """Enter the node, or renew its lease."""
+        """Enter the node, or renew its lease; `joined_at` and `is_draining` stay as they first were."""
         ...
 
     async def leave(self, node: str) -> None: ...
 
-    async def nodes(self) -> list[NodeRow]: ...
+    async def nodes(self) -> list[NodeRow]:
+        """Every node that joined and has not left, by name."""
+        ...
 
-    async def claim(self, node: str, shards: Sequence[int], *, now: int) -> dict[int, int]:
-        """Become the owner of these shards, whoever has them, raising each epoch; the new epochs.
+    async def drain(self, node: str, is_draining: bool) -> bool:
+        """Note that an operator wants the node to own nothing, or that it may own again; False: no such node."""
+        ...
 
-        Waits for commits in flight on them; every commit with an older epoch fails from here on.
+    async def claim(
+        self, node: str, shards: Sequence[int], *, now: int, seen: Mapping[int, int] | None = None
+    ) -> dict[int, int]:
+        """Become the owner of these shards, raising each epoch; the new epochs of those that were won.
+
+        With `seen`, only of those whose epoch is still the one seen, so that of two who try one wins;
+        without, whoever has them. Waits for commits in flight on them; every commit with an older epoch
+        fails from here on.
         """
         ...
 
@@ -120,8 +146,11 @@ class Store(Protocol):
         """
         ...
 
-    async def insert(self, timers: Sequence[Timer], *, now: int) -> None:
-        """Add timers from outside a turn, all or none; one of an existing name is replaced. Creates missing objects."""
+    async def insert(self, timers: Sequence[Timer], *, now: int) -> list[Timer]:
+        """Add timers from outside a turn, all or none, no two of one name. Creates missing objects.
+
+        When a name is taken nothing is written, and the timers that have those names come back; else [].
+        """
         ...
 
     # an object's rows
@@ -138,6 +167,10 @@ class Store(Protocol):
 
     async def recall(self, id: ObjectId, key: str, *, now: int) -> Remembered | None:
         """The remembered answer of an unexpired request key."""
+        ...
+
+    async def find_answers(self, query: Query, *, now: int) -> list[tuple[ObjectId, Remembered]]:
+        """Unexpired remembered answers by class, key, then request key (byte order); `name` and `name_prefix` are of the request key; cursor (cls, key, request key)."""
         ...
 
     # timers
@@ -185,6 +218,19 @@ class Store(Protocol):
         """Drop what is past keeping, at most about `limit` rows: remembered answers that expired, ledger rows finished before `entries_before`, and, per crowded (object, name, keep), all but the newest `keep`. How many went."""
         ...
 
-    def watch(self, hint: Callable[[Sequence[int]], None]) -> None:
-        """Call `hint(shards)` when another process changed timers there. A store that can't (`listens` is False) does nothing."""
+    # between nodes; never needed to be right, only to be quick
+
+    async def time(self) -> int | None:
+        """The store's own clock, which all nodes follow; None when it has none but the machine's."""
+        ...
+
+    async def tell(self, hints: Sequence[Hint]) -> None:
+        """Let the other processes know: where timers were added, or, with no hints, that nodes or shards changed.
+
+        A store that can't (`listens` is False) does nothing.
+        """
+        ...
+
+    def watch(self, heard: Callable[[Sequence[Hint]], None]) -> None:
+        """Call `heard(hints)` for what other processes `tell`; with no hints when nodes or shards changed, or when telling was cut off for a while and anything may have been missed."""
         ...

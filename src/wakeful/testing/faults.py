@@ -1,10 +1,11 @@
 """Layer 5. A store that fails on request: crashes before and after commits, outages, refusals."""
 
+import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 from wakeful.store.memory import MemoryStore
-from wakeful.store.protocol import NodeRow, Outcome, Query, Range, ShardRow, Store
+from wakeful.store.protocol import Hint, NodeRow, Outcome, Query, Range, ShardRow, Store
 from wakeful.testing.timewarp import Timewarp
 from wakeful.values.commits import Commit, Info, Loaded, Remembered
 from wakeful.values.errors import OutcomeUnknown, StoreDown
@@ -24,6 +25,7 @@ class Faults:
         self.on_probe: Callable[[str, int], None] | None = None  # told the probe's name and number; may crash the node
         self.probes = 0
         self.groups = 0
+        self.gate: asyncio.Event | None = None  # the process stands still: nothing goes in or out until it is set
 
     def fail_commit(self, n: int = 0, *, when: Literal["before", "after"] = "before") -> None:
         """Let the n-th group commit from now fail: `before` nothing of it is on disk, `after` all of it is and nobody knows."""
@@ -42,20 +44,25 @@ class FaultyStore:
         self.inner = inner
         self.url = inner.url
         self.shared = inner.shared
-        self.listens = inner.listens
         self.local = inner.local
         self._faults = faults
         self._warp = warp
         self._is_instant = isinstance(inner, MemoryStore)  # never leaves the loop, so time need not be held
         self.is_cut = False  # the process it belonged to is dead: nothing more gets through
 
+    @property
+    def listens(self) -> bool:
+        return self.inner.listens
+
     def cut(self) -> None:
         self.is_cut = True
+        if isinstance(self.inner, MemoryStore):
+            self.inner.vanish()  # a database notices that the session is gone
 
     def _is_free(self) -> bool:
         """Nothing shall go wrong, nobody watches, time need not be held: straight through, which is most of a long test."""
         faults = self._faults
-        if self._is_instant and faults.on_probe is None and not (faults.is_down or self.is_cut):
+        if self._is_instant and faults.on_probe is None and not (faults.is_down or self.is_cut or faults.gate):
             faults.probes += 2
             return True
         return False
@@ -64,6 +71,7 @@ class FaultyStore:
         faults = self._faults
         if self._is_free():
             return await made()
+        await self._pass_gate()
         faults.probe(f"{verb}.before")
         self._check()
         if self._is_instant:
@@ -72,8 +80,13 @@ class FaultyStore:
             with self._warp.outside():
                 answer = await made()
         faults.probe(f"{verb}.after")
+        await self._pass_gate()
         self._check()
         return answer
+
+    async def _pass_gate(self) -> None:
+        while self._faults.gate is not None and not self.is_cut:
+            await self._faults.gate.wait()
 
     def _check(self) -> None:
         if self.is_cut:
@@ -100,8 +113,13 @@ class FaultyStore:
     async def nodes(self) -> list[NodeRow]:
         return await self._pass("nodes", self.inner.nodes)
 
-    async def claim(self, node: str, shards: Sequence[int], *, now: int) -> dict[int, int]:
-        return await self._pass("claim", lambda: self.inner.claim(node, shards, now=now))
+    async def drain(self, node: str, is_draining: bool) -> bool:
+        return await self._pass("drain", lambda: self.inner.drain(node, is_draining))
+
+    async def claim(
+        self, node: str, shards: Sequence[int], *, now: int, seen: Mapping[int, int] | None = None
+    ) -> dict[int, int]:
+        return await self._pass("claim", lambda: self.inner.claim(node, shards, now=now, seen=seen))
 
     async def release(self, node: str, epochs: Mapping[int, int]) -> None:
         await self._pass("release", lambda: self.inner.release(node, epochs))
@@ -122,8 +140,8 @@ class FaultyStore:
             raise OutcomeUnknown("connection lost after the commit was sent (the test says so)")
         return outcomes
 
-    async def insert(self, timers: Sequence[Timer], *, now: int) -> None:
-        await self._pass("insert", lambda: self.inner.insert(timers, now=now))
+    async def insert(self, timers: Sequence[Timer], *, now: int) -> list[Timer]:
+        return await self._pass("insert", lambda: self.inner.insert(timers, now=now))
 
     async def load(self, ids: Sequence[ObjectId]) -> list[Loaded]:
         if self._is_free():
@@ -138,6 +156,9 @@ class FaultyStore:
 
     async def recall(self, id: ObjectId, key: str, *, now: int) -> Remembered | None:
         return await self._pass("recall", lambda: self.inner.recall(id, key, now=now))
+
+    async def find_answers(self, query: Query, *, now: int) -> list[tuple[ObjectId, Remembered]]:
+        return await self._pass("find", lambda: self.inner.find_answers(query, now=now))
 
     async def timers(
         self, shards: Sequence[int], *, after: TimerKey | None, until: int, limit: int
@@ -170,5 +191,11 @@ class FaultyStore:
             lambda: self.inner.prune(now=now, entries_before=entries_before, crowded=crowded, limit=limit),
         )
 
-    def watch(self, hint: Callable[[Sequence[int]], None]) -> None:
-        self.inner.watch(hint)
+    async def time(self) -> int | None:
+        return await self._pass("time", self.inner.time)
+
+    async def tell(self, hints: Sequence[Hint]) -> None:
+        await self._pass("tell", lambda: self.inner.tell(hints))
+
+    def watch(self, heard: Callable[[Sequence[Hint]], None]) -> None:
+        self.inner.watch(lambda hints: None if self.is_cut else heard(hints))

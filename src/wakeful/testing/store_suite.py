@@ -12,10 +12,11 @@ from wakeful.testing.suites.commits import CommitSuite
 from wakeful.testing.suites.fences import FenceSuite, NodeSuite
 from wakeful.testing.suites.finds import FindSuite, PruneSuite
 from wakeful.testing.suites.objects import ObjectSuite
+from wakeful.testing.suites.sends import SendSuite
 from wakeful.testing.suites.timers import TimerSuite
 
 __all__ = ["StoreSuite"]
 
 
-class StoreSuite(CommitSuite, FenceSuite, NodeSuite, ObjectSuite, TimerSuite, FindSuite, PruneSuite):
+class StoreSuite(CommitSuite, FenceSuite, NodeSuite, ObjectSuite, TimerSuite, SendSuite, FindSuite, PruneSuite):
     """Everything that a store must do, one test a sentence."""

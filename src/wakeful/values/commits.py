@@ -34,7 +34,7 @@ class Start(Struct, frozen=True, gc=False):
 class Commit(Struct, gc=False, kw_only=True):
     """One atomic step of one object, fenced by the epoch of its shard.
 
-    Applied in this order: `wipe`, `deletes`, `puts`, `clears`, `sets`, `starts`, then the rest.
+    Applied in this order: `wipe`, `deletes`, `puts`, `clears`, `sets`, `starts`, `sends`, then the rest.
     """
 
     id: ObjectId
@@ -47,6 +47,7 @@ class Commit(Struct, gc=False, kw_only=True):
     sets: list[Timer] = []  # insert, or replace the timer of that name
     clears: list[tuple[str, int]] = []  # name and seq: only that very setting is removed; seq 0: any
     starts: list[Start] = []
+    sends: list[Timer] = []  # timers of any object, unfenced; one whose name is taken is left as it is
     entries: list[Entry] = []
     parks: list[Parked] = []
     unparks: list[int] = []  # numbers of parked rows to remove
@@ -61,6 +62,7 @@ class Commit(Struct, gc=False, kw_only=True):
             or self.wipe
             or self.sets
             or self.clears
+            or self.sends
             or self.entries
             or self.parks
             or self.unparks

@@ -11,6 +11,7 @@ WakefulError
 │   ├── LimitExceeded           a named limit, and by how much it was passed
 │   │   └── QuotaExceeded       a tenant's quota, named
 │   ├── UnknownSchedule         the object has no schedule of that name (says which it has)
+│   ├── UnknownJob              no job of that id, or it ended so long ago that nothing is kept of it
 │   ├── UnknownClass            no class of that name is registered here
 │   ├── UnknownMethod           the class has no such method, or not for callers outside
 │   └── NoAlarmHandler          set_alarm on a class without `async def alarm`
@@ -20,12 +21,25 @@ WakefulError
 │   ├── Reentrancy              a cycle of calls (A → B → A), with the chain
 │   ├── ReadOnly                a @reader tried to write
 │   ├── TurnOver                storage used when no turn of the object is running
-│   └── KeyTaken                a request key used again for another call
+│   ├── JobFailed               the job that was waited for failed for good, and is parked
+│   ├── JobCancelled            the job that was waited for was cancelled, or stopped itself
+│   └── KeyTaken                a request key used again for another call, or a job's key for another job
 ├── Conflict                    an operator's action that the present state does not allow
 ├── Unavailable                 ours, not yours: store or node can't answer now; try again
 │   ├── StoreDown               the store can't be reached or can't write
 │   ├── OutcomeUnknown          the connection broke while committing; retry with a request key
+│   ├── LinkLost                the connection to another node is gone (says whether the call had been sent)
+│   ├── WrongNode               another node than expected answers at that address
 │   └── NotRunning              the app or node is not started, or stopping
+├── ClusterError                this node and the others can't be one cluster as they are
+│   ├── NoSecret                reachable from other machines, but without a cluster secret
+│   ├── WrongSecret             the other side has another cluster secret, or none
+│   ├── WrongCluster            the other side is in a cluster of another name
+│   ├── WrongVersion            the other side speaks no version of the protocol that this one knows
+│   ├── WrongCertificate        a TLS certificate, key or authority that can't be used, or is not trusted
+│   ├── BadAddress              not an address, or none that others can use
+│   ├── AddressInUse            something else listens there
+│   └── Unreachable             the address that others are given does not lead to this node
 └── StoreError                  the store is there and can't be used as it is
     ├── BadUrl                  not a store URL
     ├── MissingExtra            an optional dependency is not installed
@@ -97,6 +111,10 @@ class UnknownSchedule(BadInput, LookupError):
     default_code = "schedule.unknown"
 
 
+class UnknownJob(BadInput, LookupError):
+    default_code = "job.unknown"
+
+
 class UnknownClass(BadInput, LookupError):
     default_code = "class.unknown"
 
@@ -140,6 +158,14 @@ class TurnOver(CallFailed):
     default_code = "turn.over"
 
 
+class JobFailed(CallFailed):
+    default_code = "job.failed"
+
+
+class JobCancelled(CallFailed):
+    default_code = "job.cancelled"
+
+
 class KeyTaken(CallFailed):
     default_code = "request.key"
 
@@ -160,8 +186,58 @@ class OutcomeUnknown(Unavailable):
     default_code = "commit.unknown"
 
 
+class LinkLost(Unavailable):
+    """The connection to another node is gone; `was_sent` tells whether the call may have reached it."""
+
+    default_code = "link.lost"
+
+    def __init__(self, message: str = "", *, was_sent: bool = True, code: str | None = None) -> None:
+        super().__init__(message, code=code)
+        self.was_sent = was_sent
+
+
+class WrongNode(Unavailable):
+    default_code = "link.node"
+
+
 class NotRunning(Unavailable):
     default_code = "node.stopped"
+
+
+class ClusterError(WakefulError):
+    default_code = "cluster"
+
+
+class NoSecret(ClusterError):
+    default_code = "cluster.no_secret"
+
+
+class WrongSecret(ClusterError):
+    default_code = "cluster.secret"
+
+
+class WrongCluster(ClusterError):
+    default_code = "cluster.name"
+
+
+class WrongVersion(ClusterError):
+    default_code = "cluster.version"
+
+
+class WrongCertificate(ClusterError):
+    default_code = "cluster.certificate"
+
+
+class BadAddress(ClusterError, ValueError):
+    default_code = "address"
+
+
+class AddressInUse(ClusterError):
+    default_code = "address.in_use"
+
+
+class Unreachable(ClusterError):
+    default_code = "address.unreachable"
 
 
 class StoreError(WakefulError):

@@ -31,6 +31,11 @@ def shard_of(id: ObjectId) -> int:
     return crc32(f"{id.cls}\0{id.key}".encode()) % SHARDS
 
 
+def tenant_of(key: str) -> str:
+    """The tenant that an object's key belongs to: the part before the first slash, or all of it."""
+    return key.partition("/")[0] if "/" in key else key
+
+
 def check_class(name: object) -> str:
     """A class name that is safe in URLs, SQL and logs, or `BadName`."""
     if not isinstance(name, str) or not _CLASS.fullmatch(name):

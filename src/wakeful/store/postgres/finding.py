@@ -7,6 +7,8 @@ which may pass by millions, or collect the rows of some objects and sort, which 
 
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
 from wakeful.logic.ranges import past_prefix
 from wakeful.store.protocol import Query
 from wakeful.values.ids import SHARDS, ObjectId, shard_of
@@ -45,6 +47,21 @@ def entries(query: Query) -> Asked:
 def parked(query: Query) -> Asked:
     [after] = query.after or (0,)
     return _asked(query, named=True, after=after)
+
+
+def answers(query: Query) -> Asked:
+    """Request keys are bytes there, and so is what is asked of them."""
+    cls, key, request = query.after or ("", "", "")
+    values, parts = _asked(replace(query, name=None, name_prefix=None), named=False, after_cls=cls, after_key=key)
+    prefix = query.name_prefix or None
+    last = None if prefix is None else past_prefix(prefix)
+    named = {
+        "name": None if query.name is None else query.name.encode(),
+        "name_first": None if prefix is None else prefix.encode(),
+        "name_last": None if last is None else last.encode(),
+    }
+    parts += [part for part, value in named.items() if value is not None]
+    return {**values, **named, "after_request": str(request).encode()}, parts
 
 
 def names_objects(query: Query) -> bool:

@@ -4,12 +4,13 @@ One statement sees the database as it was before, and may touch a row once. So t
 are folded into one final state first, later ones on top of earlier ones.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 
 from msgspec.structs import replace
 
 from wakeful.values.commits import USER, Commit, Slot
-from wakeful.values.ids import ObjectId
+from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.timers import Timer
 
 Values = dict[str, object]
@@ -22,9 +23,13 @@ _COLUMNS: dict[str, tuple[str, ...]] = {
     "deletes": ("delete_cls", "delete_key", "delete_space", "delete_name"),
     "puts": ("put_cls", "put_key", "put_space", "put_name", "put_value"),
     "objects": ("cls", "key", "created_at", "active_at", "rows", "bytes"),
+    "makes": ("make_cls", "make_key", "make_at"),
     "clears": ("clear_cls", "clear_key", "clear_name", "clear_seq"),
     "sets": (*(f"set_{column}" for column in _TIMER), "set_shard"),
     "starts": ("start_cls", "start_key", "start_name", "start_seq", "start_epoch", "start_crashes"),
+    "sends": (*(f"send_{column}" for column in _TIMER), "send_shard"),
+    "resends": (*(f"resend_{column}" for column in _TIMER), "resend_shard"),
+    "overs": ("over_cls", "over_key", "over_name", "over_seq"),
     "entries": tuple(
         f"entry_{column}"
         for column in (
@@ -112,12 +117,52 @@ class Fold:
             self.starts[name, seq] = (epoch, crashes)
 
 
+class Sent:
+    """What a batch of commits sends to other objects, or to their own; no other commit of it bears on those timers."""
+
+    __slots__ = ("made", "over", "timers")
+
+    def __init__(self) -> None:
+        self.made: dict[ObjectId, int] = {}  # since when, for those that had written nothing in the batch until then
+        self.timers: dict[tuple[ObjectId, str], Timer] = {}
+        self.over: set[tuple[ObjectId, str]] = set()  # of these the commit that sends them clears a setting
+
+    def add(self, commit: Commit, found: Mapping[ObjectId, Commit | Fold]) -> None:
+        """The sends of one commit; `found` is what came before it in the batch."""
+        own = {timer.name for timer in commit.sets}
+        for timer in commit.sends:
+            if timer.id == commit.id and timer.name in own:
+                continue  # taken by the commit itself
+            self.timers.setdefault((timer.id, timer.name), timer)
+            before = found.get(timer.id)
+            wrote = before.must_sync if isinstance(before, Commit) else before and before.created_at is not None
+            if not wrote and timer.id != commit.id:
+                self.made.setdefault(timer.id, commit.now)
+
+    def takes_over(self, id: ObjectId, name: str) -> bool:
+        """Whether that timer is sent although its object clears it, which is noted."""
+        if (id, name) not in self.timers:
+            return False
+        self.over.add((id, name))
+        return True
+
+    def append(self, rows: Rows) -> None:
+        """Their rows, once those of all objects are there; in one order, so that two nodes that send the same can't deadlock."""
+        rows["makes"] += [(*id, at) for id, at in sorted(self.made.items())]
+        for (id, name), timer in sorted(self.timers.items(), key=itemgetter(0)):
+            part = "resends" if (id, name) in self.over else "sends"
+            rows[part].append((*_timer_row(id, timer), shard_of(id)))
+
+
 def gather(node: str, commits: Sequence[Commit]) -> tuple[list[str], Values]:
     """The parts of the statement that these commits need, and its arguments. A shard has one epoch in all of them."""
     rows: Rows = {part: [] for part in _COLUMNS}
     epochs: dict[int, int] = {}
     found: dict[ObjectId, Commit | Fold] = {}
+    sent = Sent()
     for commit in commits:
+        if commit.sends:
+            sent.add(commit, found)
         epochs[commit.shard] = commit.epoch
         before = found.setdefault(commit.id, commit)
         if before is not commit:
@@ -128,13 +173,14 @@ def gather(node: str, commits: Sequence[Commit]) -> tuple[list[str], Values]:
     for id, step in found.items():
         if isinstance(step, Commit):
             if _is_plain(step):
-                _append_plain(step, rows)
+                _append_plain(step, rows, sent)
                 continue
             step = _folded(step)
-        _append_fold(id, step, rows)
+        _append_fold(id, step, rows, sent)
+    sent.append(rows)
     values: Values = {"node": node, "shards": list(epochs), "epochs": list(epochs.values())}
-    parts = [part for part, some in rows.items() if some and part != "keeps"]
-    for part in (*parts, "keeps"):
+    parts = [part for part, some in rows.items() if some and part not in ("keeps", "overs")]
+    for part in (*parts, "keeps", "overs"):
         columns = zip(*rows[part], strict=True) if rows[part] else ((),) * len(_COLUMNS[part])
         values.update(zip(_COLUMNS[part], columns, strict=True))
     return parts, values
@@ -164,27 +210,29 @@ def _is_plain(commit: Commit) -> bool:
     return not (commit.wipe or commit.deletes or commit.clears) and len(commit.sets) + len(commit.starts) <= 1
 
 
-def _append_plain(commit: Commit, rows: Rows) -> None:
+def _append_plain(commit: Commit, rows: Rows, sent: Sent) -> None:
     id = commit.id
     if commit.must_sync:
-        rows["objects"].append((*id, commit.now, commit.now, len(commit.puts), _append_puts(id, commit.puts, rows)))
+        created_at = sent.made.pop(id, commit.now) if sent.made else commit.now
+        rows["objects"].append((*id, created_at, commit.now, len(commit.puts), _append_puts(id, commit.puts, rows)))
     for timer in commit.sets:
         rows["sets"].append((*_timer_row(id, timer), commit.shard))
     for start in commit.starts:
         rows["starts"].append((*id, start.name, start.seq, commit.epoch if start.is_running else 0, start.crashes))
 
 
-def _append_fold(id: ObjectId, fold: Fold, rows: Rows) -> None:
+def _append_fold(id: ObjectId, fold: Fold, rows: Rows, sent: Sent) -> None:
     size = _append_puts(id, fold.puts, rows)
     if fold.created_at is not None:
-        rows["objects"].append((*id, fold.created_at, fold.active_at, len(fold.puts), size))
+        created_at = sent.made.pop(id, fold.created_at)
+        rows["objects"].append((*id, created_at, fold.active_at, len(fold.puts), size))
     if fold.wipe:
         rows["wipes"].append(id)
         rows["keeps"] += [(*id, name.encode()) for space, name in fold.puts if space == USER]
     for space, name in fold.deletes:
         rows["deletes"].append((*id, space, name.encode()))
     for name, seqs in fold.clears.items():
-        rows["clears"] += [(*id, name, seq) for seq in seqs]
+        rows["overs" if sent.takes_over(id, name) else "clears"] += [(*id, name, seq) for seq in seqs]
     for timer in fold.sets.values():
         rows["sets"].append((*_timer_row(id, timer), fold.shard))
     for (name, seq), (epoch, crashes) in fold.starts.items():

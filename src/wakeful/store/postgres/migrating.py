@@ -4,8 +4,8 @@ from contextlib import suppress
 from importlib.resources import files
 
 from wakeful.store.postgres.statements import Statement, Statements
-from wakeful.store.postgres.wire import Invalid, Wire
-from wakeful.values.errors import SchemaTooNew, SchemaTooOld, StoreDown
+from wakeful.store.postgres.wire import READ_ONLY, RIGHTS, Invalid, Wire
+from wakeful.values.errors import SchemaTooNew, SchemaTooOld, StoreDown, StoreError
 
 _EXISTS = Statement(
     """SELECT count(*) FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
@@ -15,6 +15,20 @@ _EXISTS = Statement(
 _SCHEMA_EXISTS = Statement("SELECT count(*) FROM pg_catalog.pg_namespace WHERE nspname = $1", ("schema",))
 _NUMBERS = "SELECT number FROM wakeful.migrations ORDER BY number"
 _RECORD = "INSERT INTO wakeful.migrations (number, name, applied_at) VALUES ($1, $2, $3)"
+_READ_ONLY = Statement("SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on'", ())
+# What the role may not do with the schema and the tables in it, for people.
+_LACKS = Statement(
+    """SELECT 'schema ' || n.nspname FROM pg_catalog.pg_namespace AS n
+    WHERE n.nspname = $1 AND NOT has_schema_privilege(n.oid, 'USAGE')
+    UNION ALL
+    SELECT lower(string_agg(r.name, ', ')) || ' on ' || c.relname
+    FROM pg_catalog.pg_class AS c
+    JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+    CROSS JOIN unnest($2::text[]) AS r (name)
+    WHERE n.nspname = $1 AND c.relkind IN ('r', 'p') AND NOT has_table_privilege(c.oid, r.name)
+    GROUP BY c.relname""",
+    ("schema", "rights"),
+)
 # Two nodes that start at once would both try; the lock lets the second find it done. Where there are no
 # advisory locks the second fails on a table that exists, and looks again.
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext('wakeful.migrate'))"
@@ -42,6 +56,18 @@ def check_version(version: int, where: str) -> None:
         raise SchemaTooNew(f"{where} has schema {version}, this Wakeful knows up to {newest}; upgrade Wakeful")
     if version < newest:
         raise SchemaTooOld(f"{where} has schema {version}, this Wakeful needs {newest}; run `wakeful migrate`")
+
+
+async def check_writable(wire: Wire, statements: Statements, where: str, *, readonly: bool) -> None:
+    """Nothing, when the server takes writes and the role has the rights; else `StoreError` with the remedy."""
+    if not readonly:
+        [(is_read_only,)] = await wire.run(_READ_ONLY)
+        if is_read_only:
+            raise StoreError(f"{where} is in recovery or read-only; {READ_ONLY}", code="store.readonly")
+    rights = ["SELECT"] if readonly else ["SELECT", "INSERT", "UPDATE", "DELETE"]
+    lacks = [row[0] for row in await wire.run(_LACKS, [statements.schema, rights])]
+    if lacks:
+        raise StoreError(f"{where}: permission denied for {', '.join(lacks)}; {RIGHTS}", code="store.rights")
 
 
 async def migrate(wire: Wire, statements: Statements, *, now: int) -> list[str]:

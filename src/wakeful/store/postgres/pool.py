@@ -1,6 +1,6 @@
 """Layer 2. Which connection may be used now?"""
 
-from asyncio import Semaphore
+from asyncio import Semaphore, gather
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -35,8 +35,8 @@ class Pool:
 
     async def close(self) -> None:
         self._closed = True
-        while self._idle:
-            await self._idle.pop().close()
+        idle, self._idle = self._idle, []
+        await gather(*(wire.close() for wire in idle))
 
     async def _ready(self) -> Wire:
         if self._closed:

@@ -1,13 +1,29 @@
 """Layer 2. How do rows become values again?"""
 
+from wakeful.store.postgres.session import lock_key
 from wakeful.store.postgres.wire import Row
-from wakeful.store.protocol import WHOLE_BYTES_MAX, WHOLE_ROWS_MAX
-from wakeful.values.commits import Info, Loaded
+from wakeful.store.protocol import WHOLE_BYTES_MAX, WHOLE_ROWS_MAX, NodeRow
+from wakeful.values.commits import Info, Loaded, Remembered
 from wakeful.values.ids import ObjectId
 from wakeful.values.runs import Entry
 from wakeful.values.timers import ALARM, Parked, Timer
 
 NOTHING = Loaded(None, None, {}, True)
+
+
+def node_of(row: Row, is_here: bool | None) -> NodeRow:
+    """From a row of nodes.sql."""
+    node, address, joined_at, lease_until, about, cluster, version, is_draining, *_ = row
+    return NodeRow(node, address, joined_at, lease_until, about, cluster, version, is_draining, is_here)
+
+
+def is_here(row: Row, schema: str, *, can_miss: bool) -> bool | None:
+    """Whether the node of a row of nodes.sql holds its lock; None when that can't be told."""
+    if not row["has_session"]:
+        return None
+    if lock_key(schema, row["node"]) in (row["held"] or ()):
+        return True
+    return False if can_miss else None
 
 
 def timer_of(row: Row) -> Timer:
@@ -24,6 +40,11 @@ def info_of(row: Row) -> Info:
 def entry_of(row: Row) -> tuple[int, Entry]:
     number, cls, key, *rest = row
     return number, Entry(ObjectId(cls, key), *rest)
+
+
+def answer_of(row: Row) -> tuple[ObjectId, Remembered]:
+    cls, key, request, *rest = row
+    return ObjectId(cls, key), Remembered(request.decode(), *rest)
 
 
 def parked_of(row: Row) -> Parked:

@@ -17,7 +17,11 @@ CREATE TABLE wakeful.nodes (
     address     text   NOT NULL,  -- where it takes calls, empty if nowhere
     joined_at   bigint NOT NULL,
     lease_until bigint NOT NULL,
-    about       text   NOT NULL   -- host, process and program, for people
+    about       text   NOT NULL,  -- host, process and program, for people
+    cluster     text    NOT NULL DEFAULT '',    -- which deployment it believes to be in
+    version     integer NOT NULL DEFAULT 1,     -- of what nodes say to each other
+    is_draining boolean NOT NULL DEFAULT false, -- an operator wants it to own nothing
+    has_session boolean NOT NULL DEFAULT false  -- it holds an advisory lock as long as it lives
 );
 
 -- 256 rows, for ever. A commit locks its shards' rows in share mode and checks owner and epoch there; a

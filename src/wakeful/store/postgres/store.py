@@ -1,28 +1,39 @@
 """Layer 2. Every verb of the store, on PostgreSQL."""
 
+from asyncio import gather
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 from wakeful.store.postgres import finding
-from wakeful.store.postgres.group import printable, timer_columns
-from wakeful.store.postgres.migrating import check_version, migrate, version_of
+from wakeful.store.postgres.group import printable
+from wakeful.store.postgres.inserter import Inserter
+from wakeful.store.postgres.migrating import check_version, check_writable, migrate, version_of
 from wakeful.store.postgres.pool import Pool
-from wakeful.store.postgres.rows import NOTHING, entry_of, info_of, loaded_of, parked_of, timer_of
+from wakeful.store.postgres.rows import (
+    NOTHING,
+    answer_of,
+    entry_of,
+    info_of,
+    is_here,
+    loaded_of,
+    node_of,
+    parked_of,
+    timer_of,
+)
+from wakeful.store.postgres.session import LOCK_CLASS, Session
 from wakeful.store.postgres.statements import Statements
 from wakeful.store.postgres.url import Target, parse_url
-from wakeful.store.postgres.wire import Invalid, Row, Wire
+from wakeful.store.postgres.wire import Invalid, Refused, Row, Wire
 from wakeful.store.postgres.writer import Writer
-from wakeful.store.protocol import WHOLE_BYTES_MAX, WHOLE_ROWS_MAX, NodeRow, Outcome, Query, Range, ShardRow
+from wakeful.store.protocol import WHOLE_BYTES_MAX, WHOLE_ROWS_MAX, Hint, NodeRow, Outcome, Query, Range, ShardRow
 from wakeful.values.commits import Commit, Info, Loaded, Remembered
 from wakeful.values.errors import BadValue, StoreDown
-from wakeful.values.ids import ObjectId, shard_of
+from wakeful.values.ids import ObjectId
 from wakeful.values.runs import Entry
 from wakeful.values.timers import ALARM, Parked, Timer, TimerKey
 
 READERS = 4
 LOADERS = 2
-# A bulk insert goes in pieces of this many rows, in one transaction; larger pieces gain nothing.
-INSERT_ROWS = 5_000
 # At least so many timers are asked of each shard: four times a page's fair share, and never fewer than this.
 INNER_MIN = 16
 
@@ -31,17 +42,21 @@ class PostgresStore:
     """Rows in the tables of one schema of one database. Connects when it must, and again after it was cut off."""
 
     shared = True
-    listens = False  # hints over LISTEN/NOTIFY come with the cluster; until then nodes look by themselves
     local = False
 
     def __init__(self, target: Target) -> None:
         self.url = target.shown
+        self.listens = target.listen  # as hoped for, until the store is opened
         self._target = target
         self._statements = Statements(target.schema)
         self._pools: list[Pool] = []
         self._readers: Pool | None = None
-        self._loaders: Pool | None = None
+        self._inserter: Inserter | None = None
         self._writer: Writer | None = None
+        self._session: Session | None = None
+        self._heard: Callable[[Sequence[Hint]], None] | None = None
+        self._sees = target.session_lock  # False once the server has refused to show who holds locks
+        self._is_readonly = False
 
     @classmethod
     def of_url(cls, url: str) -> "PostgresStore":
@@ -49,9 +64,10 @@ class PostgresStore:
         return cls(parse_url(url))
 
     async def open(self, *, now: int, readonly: bool = False) -> None:
-        await self.close()
+        await self._disconnect()  # a session that lives goes on: others would miss this node
         wire = await Wire.connect(self._target, readonly=readonly)
         try:
+            await check_writable(wire, self._statements, self.url, readonly=readonly)
             version = await version_of(wire, self._statements)
             if version == 0 and not readonly:
                 await migrate(wire, self._statements, now=now)
@@ -59,17 +75,38 @@ class PostgresStore:
             check_version(version, self.url)
         finally:
             await wire.close()
+        self._is_readonly = readonly
+        await self._open_session()
+        self.listens = self._session is not None and self._session.listens
         self._readers = Pool(self._target, READERS, readonly=readonly)
-        self._loaders = Pool(self._target, LOADERS, packed=True, readonly=readonly)
+        loaders = Pool(self._target, LOADERS, packed=True, readonly=readonly)
+        self._inserter = Inserter(loaders, self._statements)
         single = Pool(self._target, 1, packed=True, readonly=readonly)
         self._writer = Writer(single, self._statements)
-        self._pools = [self._readers, self._loaders, single]
+        self._pools = [self._readers, loaders, single]
+
+    async def _open_session(self) -> None:
+        target = self._target
+        is_wanted = not self._is_readonly and (target.listen or target.session_lock)
+        if self._session is not None and not (is_wanted and self._session.is_alive):
+            await self._end_session()
+        if is_wanted and self._session is None:
+            session = Session(target, self._hear)
+            await session.open()
+            self._session = session
 
     async def close(self) -> None:
+        await gather(self._end_session(), self._disconnect())
+
+    async def _end_session(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def _disconnect(self) -> None:
         pools, self._pools = self._pools, []
-        self._readers = self._loaders = self._writer = None
-        for pool in pools:
-            await pool.close()
+        self._readers = self._inserter = self._writer = None
+        await gather(*(pool.close() for pool in pools))
 
     async def migrate(self, *, now: int) -> list[str]:
         wire = await Wire.connect(self._target)
@@ -82,17 +119,37 @@ class PostgresStore:
 
     async def join(self, row: NodeRow) -> None:
         values = {name: getattr(row, name) for name in row.__struct_fields__}
-        await self._run("join", values | {"about": printable(row.about)})
+        has_session = self._session is not None and await self._session.lock(row.node)
+        await self._run("join", values | {"about": printable(row.about), "has_session": has_session})
 
     async def leave(self, node: str) -> None:
         await self._run("leave", {"node": node})
+        if self._session is not None:
+            await self._session.unlock(node)
 
     async def nodes(self) -> list[NodeRow]:
-        return [NodeRow(*row) for row in await self._run("nodes")]
+        if not self._sees:
+            return [node_of(row, None) for row in await self._run("nodes")]
+        try:
+            rows = await self._run("nodes", {"lock_class": LOCK_CLASS}, ["held"])
+        except Refused:
+            self._sees = False  # this server shows nobody's locks
+            return await self.nodes()
+        session = self._session
+        can_miss = self._is_readonly or (session is not None and session.is_settled)
+        return [node_of(row, is_here(row, self._target.schema, can_miss=can_miss)) for row in rows]
 
-    async def claim(self, node: str, shards: Sequence[int], *, now: int) -> dict[int, int]:
-        epochs = dict(await self._run("claim", {"node": node, "shards": shards, "now": now}))
-        return {shard: epochs[shard] for shard in shards}
+    async def drain(self, node: str, is_draining: bool) -> bool:
+        return bool(await self._run("drain", {"node": node, "is_draining": is_draining}))
+
+    async def claim(
+        self, node: str, shards: Sequence[int], *, now: int, seen: Mapping[int, int] | None = None
+    ) -> dict[int, int]:
+        values: dict[str, object] = {"node": node, "shards": shards, "now": now}
+        if seen is not None:
+            values["seen"] = [seen.get(shard, -1) for shard in shards]
+        won = dict(await self._run("claim", values, ["seen"] * (seen is not None)))
+        return {shard: won[shard] for shard in shards if shard in won}
 
     async def release(self, node: str, epochs: Mapping[int, int]) -> None:
         await self._run("release", {"node": node, "shards": list(epochs), "epochs": list(epochs.values())})
@@ -107,28 +164,10 @@ class PostgresStore:
             raise self._closed()
         return await self._writer.commit(node, commits) if commits else []
 
-    async def insert(self, timers: Sequence[Timer], *, now: int) -> None:
-        # One statement can't touch a row twice, so of one name only the last is sent.
-        rows = list({(timer.id, timer.name): (timer, shard_of(timer.id)) for timer in timers}.values())
-        if not rows:
-            return
-        if self._loaders is None:
+    async def insert(self, timers: Sequence[Timer], *, now: int) -> list[Timer]:
+        if self._inserter is None:
             raise self._closed()
-        statement = self._statements.get("insert")
-        pieces = [
-            statement.args(timer_columns(rows[n : n + INSERT_ROWS]) | {"now": now})
-            for n in range(0, len(rows), INSERT_ROWS)
-        ]
-        try:
-            async with self._loaders.take() as wire:
-                if len(pieces) == 1:
-                    await wire.run(statement, pieces[0], writes=True)
-                    return
-                async with wire.transaction():
-                    for piece in pieces:
-                        await wire.run(statement, piece)
-        except Invalid as error:
-            raise BadValue(f"timers can't be stored: {error}", code="value.store") from None
+        return await self._inserter.insert(timers, now=now) if timers else []
 
     # an object's rows
 
@@ -168,6 +207,10 @@ class PostgresStore:
         for row in await self._run("recall", values):
             return Remembered(key, *row)
         return None
+
+    async def find_answers(self, query: Query, *, now: int) -> list[tuple[ObjectId, Remembered]]:
+        values, parts = finding.answers(query)
+        return [answer_of(row) for row in await self._run("find_answers", {**values, "now": now}, parts)]
 
     # timers
 
@@ -242,8 +285,24 @@ class PostgresStore:
         [(gone,)] = await self._run("prune", values)
         return int(gone)
 
-    def watch(self, hint: Callable[[Sequence[int]], None]) -> None:
-        """Nothing yet: `listens` is False until LISTEN/NOTIFY comes with the cluster."""
+    # between nodes
+
+    async def time(self) -> int | None:
+        [(now,)] = await self._run("time")
+        return int(now)
+
+    async def tell(self, hints: Sequence[Hint]) -> None:
+        if self._readers is None:
+            raise self._closed()
+        if self._session is not None and self.listens:
+            await self._session.tell(hints)
+
+    def watch(self, heard: Callable[[Sequence[Hint]], None]) -> None:
+        self._heard = heard
+
+    def _hear(self, hints: Sequence[Hint]) -> None:
+        if self._heard is not None:
+            self._heard(hints)
 
     async def _run(self, name: str, values: Mapping[str, object] = {}, parts: Iterable[str] = ()) -> list[Row]:
         """One statement on a connection for reads and small writes, which are safe to send again."""

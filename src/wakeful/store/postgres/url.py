@@ -8,9 +8,15 @@ from msgspec import Struct
 from wakeful.values.errors import BadUrl
 
 SCHEMA = "wakeful"
+# Long enough for a busy server, short enough that a network that swallows packets is noticed.
+TIMEOUT_MS = 10_000
+TIMEOUT_MIN_MS = 100
+
+OURS = ("schema", "statement_cache_size", "listen", "session_lock", "timeout")
 
 # Unquoted identifiers that PostgreSQL keeps as they are; 63 bytes is its own limit.
 _SCHEMA = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
+_TIMEOUT = re.compile(r"(\d{1,7})(ms|s)?")
 _PORT = re.compile(r"(?:\[[^\]]*\]|[^:\[\]]*)(?::(\d{1,5}))?")
 
 
@@ -22,6 +28,9 @@ class Target(Struct, frozen=True):
     schema: str
     statement_cache_size: int | None  # 0 behind a pooler that hands every transaction another connection
     names_itself: bool  # the URL has an application_name of its own
+    listen: bool = True  # False: the server has no LISTEN, or a pooler is between
+    session_lock: bool = True  # False: no advisory lock that lasts as long as the session
+    timeout_ms: int = TIMEOUT_MS  # how long a statement may take before its connection is given up
 
 
 def parse_url(url: str) -> Target:
@@ -40,7 +49,7 @@ def parse_url(url: str) -> Target:
         port = _PORT.fullmatch(host)
         if port is None or (port[1] and not 0 < int(port[1]) < 65_536):
             raise BadUrl(f"host {host!r} of the PostgreSQL URL is not host:port")
-    ours = {name: value for name, value in options if name in ("schema", "statement_cache_size")}
+    ours = {name: value for name, value in options if name in OURS}
     theirs = [(name, value) for name, value in options if name not in ours]
     schema = ours.get("schema", SCHEMA)
     if not _SCHEMA.fullmatch(schema):
@@ -48,6 +57,7 @@ def parse_url(url: str) -> Target:
     cache = ours.get("statement_cache_size")
     if cache is not None and not cache.isdecimal():
         raise BadUrl(f"statement_cache_size={cache!r} is not a number")
+    is_on = {name: _switch(name, ours.get(name, "on")) for name in ("listen", "session_lock")}
     shown_login = login.partition(":")[0]
     shown = [(name, value) for name, value in options if name not in ("password", "sslpassword")]
     return Target(
@@ -56,7 +66,28 @@ def parse_url(url: str) -> Target:
         schema=schema,
         statement_cache_size=None if cache is None else int(cache),
         names_itself=any(name == "application_name" for name, _ in theirs),
+        listen=is_on["listen"],
+        session_lock=is_on["session_lock"],
+        timeout_ms=_timeout_ms(ours.get("timeout")),
     )
+
+
+def _switch(name: str, value: str) -> bool:
+    if value not in ("on", "off"):
+        raise BadUrl(
+            f"{name}={value!r}: write on or off (off behind a pooler that shares sessions, and for CockroachDB)"
+        )
+    return value == "on"
+
+
+def _timeout_ms(text: str | None) -> int:
+    if text is None:
+        return TIMEOUT_MS
+    found = _TIMEOUT.fullmatch(text)
+    length_ms = int(found[1]) * (1 if found[2] == "ms" else 1000) if found else 0
+    if length_ms < TIMEOUT_MIN_MS:
+        raise BadUrl(f"timeout={text!r}: write how long a statement may take, as 10s or 500ms, at least 100ms")
+    return length_ms
 
 
 def _joined(parts: tuple[str, str, str, str, str], options: list[tuple[str, str]]) -> str:

@@ -1,6 +1,7 @@
 """Layer 2. How is the server spoken to, and what do its failures mean here?"""
 
-from collections.abc import AsyncIterator, Sequence
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -14,9 +15,12 @@ from wakeful.values.errors import BadUrl, OutcomeUnknown, StoreDown
 Row = Any  # an asyncpg.Record: values by name or number
 
 CONNECT_TIMEOUT_S = 5.0
-# Long enough for a bulk insert on a busy server, short enough that a network that swallows packets is noticed.
-STATEMENT_TIMEOUT_S = 30.0
+CLOSE_TIMEOUT_S = 1.0
+# A migration may build an index over everything.
+SCRIPT_TIMEOUT_S = 600.0
 RETRIES_MAX = 8
+# The kernel looks after an idle connection: three unanswered probes, one a second, after three seconds.
+_KEEPALIVES = (("TCP_KEEPIDLE", 3), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 3))
 
 # Plans must not depend on how full the tables were when they were made: each statement is planned once, for
 # index probes. Compiling them would cost more than running them.
@@ -31,7 +35,13 @@ _SETTINGS = (
 _DURABLE = """SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit')
     WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, false)"""
 
+# How many a store may have: to read, to insert, to commit, and the session.
+CONNECTIONS = 8
+READ_ONLY = "connect to the primary (with several hosts in the URL: target_session_attrs=read-write)"
+RIGHTS = "the role needs USAGE on the schema and SELECT, INSERT, UPDATE, DELETE on its tables, or to own them"
+
 _LOST = ("08", "57P01", "57P02", "40003")  # the session ended, perhaps after it committed
+_LACKING = ("0A", "42")  # the server has no such thing
 _AGAIN = ("40001", "40P01")  # rolled back for the sake of another transaction
 _INVALID = ("22", "23", "54")  # the data itself can't be stored
 
@@ -40,32 +50,40 @@ class Invalid(Exception):
     """The server is fine and nothing was written: these values can't be."""
 
 
+class Refused(StoreDown):
+    """The server is there and lacks what was asked for, or the right to it: asking again won't help."""
+
+
+class Taken(Invalid):
+    """Nothing was written: a row with that key is there."""
+
+
 class Wire:
     """One connection. Everything it raises is ours."""
 
-    def __init__(self, connection: Any, where: str, can_be_lazy: bool) -> None:
+    def __init__(self, connection: Any, where: str, timeout_s: float) -> None:
         self._connection = connection
         self._where = where
-        self.can_be_lazy = can_be_lazy
+        self._timeout_s = timeout_s
+        self.can_be_lazy = False
 
     @classmethod
     async def connect(cls, target: Target, *, packed: bool = False, readonly: bool = False) -> "Wire":
         """A connection that is ready for our statements; `packed` ones take arrays fast and can't return any."""
-        options: dict[str, Any] = {}
+        options: dict[str, Any] = {"command_timeout": target.timeout_ms / 1000}
         if target.statement_cache_size is not None:
             options["statement_cache_size"] = target.statement_cache_size
         if not target.names_itself:
             options["server_settings"] = {"application_name": "wakeful"}
         where = target.shown
         try:
-            connection = await asyncpg.connect(target.dsn, timeout=CONNECT_TIMEOUT_S, **options)
+            timeout_s = min(CONNECT_TIMEOUT_S, target.timeout_ms / 1000)
+            connection = await asyncpg.connect(target.dsn, timeout=timeout_s, **options)
         except (asyncpg.exceptions.ClientConfigurationError, ValueError) as error:
             raise BadUrl(f"{where}: {_line(error)}") from None
-        except asyncpg.InvalidAuthorizationSpecificationError as error:
-            raise StoreDown(f"{where} refuses us: {_line(error)}", code="store.auth") from None
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
-            raise StoreDown(f"{where} can't be reached: {_line(error)}") from None
-        wire = cls(connection, where, False)
+            raise refusal(error, where) from None
+        wire = cls(connection, where, target.timeout_ms / 1000)
         try:
             await wire._prepare(packed, readonly)
         except BaseException:
@@ -77,11 +95,23 @@ class Wire:
     def is_closed(self) -> bool:
         return bool(self._connection.is_closed())
 
-    async def run(self, statement: Statement, args: Sequence[object] = (), *, writes: bool = False) -> list[Row]:
-        """The rows that it returns. `writes`: a connection lost on the way leaves the outcome unknown."""
+    async def run(
+        self,
+        statement: Statement,
+        args: Sequence[object] = (),
+        *,
+        writes: bool = False,
+        timeout_s: float | None = None,
+    ) -> list[Row]:
+        """The rows that it returns. `writes`: a connection lost on the way leaves the outcome unknown.
+
+        One that does not answer within the timeout (the URL's, unless given) is lost.
+        """
         for _ in range(RETRIES_MAX):
             try:
-                rows: list[Row] = await self._connection.fetch(statement.text, *args, timeout=STATEMENT_TIMEOUT_S)
+                rows: list[Row] = await self._connection.fetch(
+                    statement.text, *args, timeout=timeout_s or self._timeout_s
+                )
                 return rows
             except asyncpg.PostgresError as error:
                 if not (error.sqlstate or "").startswith(_AGAIN):
@@ -94,14 +124,14 @@ class Wire:
     async def script(self, sql: str) -> None:
         """Run several statements without arguments."""
         try:
-            await self._connection.execute(sql, timeout=STATEMENT_TIMEOUT_S)
+            await self._connection.execute(sql, timeout=SCRIPT_TIMEOUT_S)
         except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
             raise self._meaning(error, writes=False) from None
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
         """All statements in it, or none; the end of it is a write whose outcome can be unknown."""
-        await self.script("BEGIN")
+        await self.run(Statement("BEGIN", ()))
         try:
             yield
         except BaseException:
@@ -113,7 +143,7 @@ class Wire:
 
     async def close(self) -> None:
         try:
-            await self._connection.close(timeout=CONNECT_TIMEOUT_S)
+            await self._connection.close(timeout=CLOSE_TIMEOUT_S)
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
             self.drop()
 
@@ -121,22 +151,62 @@ class Wire:
         """Close without a word."""
         self._connection.terminate()
 
-    async def _prepare(self, packed: bool, readonly: bool) -> None:
-        for setting in _SETTINGS:
-            # A relative of PostgreSQL may lack one: it is then slower, not wrong.
-            with suppress(asyncpg.PostgresError):
-                await self._connection.execute(setting)
+    async def is_direct(self) -> bool:
+        """Whether what we speak to is the server's own process for us, not a pooler."""
+        [(pid,)] = await self.run(Statement("SELECT pg_backend_pid()", ()))
+        return bool(pid == self._connection.get_server_pid())
+
+    async def listen(self, channel: str, heard: Callable[[str], None]) -> None:
+        """Call `heard(payload)` for what other connections notify on the channel."""
+        own = self._connection.get_server_pid()
+
+        def told(_connection: Any, pid: int, _channel: str, payload: str) -> None:
+            if pid != own:
+                heard(payload)
+
         try:
-            await self._connection.execute(_DURABLE)
-            self.can_be_lazy = True
+            await self._connection.add_listener(channel, told)
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
+            raise self._meaning(error, writes=False) from None
+
+    def on_loss(self, lost: Callable[[], None]) -> None:
+        """Call it once the connection has ended, whoever ended it."""
+        self._connection.add_termination_listener(lambda _: lost())
+
+    def _watch_over(self) -> None:
+        """Have the kernel notice a peer that is gone without a word; asyncpg has no name for the socket."""
+        with suppress(AttributeError, OSError):
+            peer = self._connection._transport.get_extra_info("socket")
+            if peer.family == socket.AF_UNIX:
+                return
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for name, value in _KEEPALIVES:
+                peer.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(self._timeout_s * 1000))
+
+    async def _prepare(self, packed: bool, readonly: bool) -> None:
+        self._watch_over()
+        try:
+            await self.prefer(_SETTINGS)
+            with suppress(asyncpg.PostgresError):
+                await self._connection.execute(_DURABLE)
+                self.can_be_lazy = True
             if readonly:
-                await self._connection.execute("SET default_transaction_read_only = on")
-        except asyncpg.PostgresError:
-            self.can_be_lazy = False
+                with suppress(asyncpg.PostgresError):
+                    await self._connection.execute("SET default_transaction_read_only = on")
         except (asyncpg.InterfaceError, OSError) as error:
             raise StoreDown(f"{self._where} can't be reached: {_line(error)}") from None
         if packed:
             self._pack()
+
+    async def prefer(self, settings: Sequence[str]) -> None:
+        """Apply what the server knows of these; a relative of PostgreSQL may lack one, and is then slower, not wrong."""
+        with suppress(asyncpg.PostgresError):
+            await self._connection.execute("; ".join(settings))
+            return
+        for setting in settings:
+            with suppress(asyncpg.PostgresError):
+                await self._connection.execute(setting)
 
     def _pack(self) -> None:
         """Teach the connection to write arrays fast; without it they are only slower.
@@ -152,8 +222,19 @@ class Wire:
         """Our error for the driver's; a connection that is no longer good is dropped."""
         if isinstance(error, asyncpg.PostgresError):
             state = error.sqlstate or ""
+            if state == "23505":
+                return Taken(_line(error))
             if state.startswith(_INVALID):
                 return Invalid(_line(error))
+            if state == "25006":
+                self.drop()  # the next connection may find the primary, when the URL names several hosts
+                return StoreDown(
+                    f"{self._where} can't be written now: {_line(error)}; {READ_ONLY}", code="store.readonly"
+                )
+            if state == "42501":
+                return Refused(f"{self._where}: {_line(error)}; {RIGHTS}", code="store.rights")
+            if state.startswith(_LACKING):
+                return Refused(f"{self._where}: {_line(error)} ({state})")
             if not state.startswith(_LOST):
                 return StoreDown(f"{self._where}: {_line(error)} ({state})")
         elif isinstance(error, asyncpg.DataError | asyncpg.exceptions.UnsupportedClientFeatureError):
@@ -162,6 +243,27 @@ class Wire:
         if writes:
             return OutcomeUnknown(f"{self._where} was lost while committing: {_line(error)}; retry with a request key")
         return StoreDown(f"{self._where} was lost: {_line(error)}")
+
+
+def refusal(error: Exception, where: str) -> StoreDown:
+    """What a failed attempt to connect means, and what to do about it."""
+    said = _line(error)
+    if isinstance(error, asyncpg.InvalidAuthorizationSpecificationError):
+        return StoreDown(
+            f"{where} refuses us: {said}; check user and password in the URL (or PGPASSWORD, ~/.pgpass) and pg_hba.conf",
+            code="store.auth",
+        )
+    if isinstance(error, asyncpg.InvalidCatalogNameError):
+        return StoreDown(
+            f"{where} can't be used: {said}; create it with createdb, or correct the URL", code="store.database"
+        )
+    if isinstance(error, asyncpg.TooManyConnectionsError):
+        return StoreDown(
+            f"{where} has no connection left: {said}; every node takes up to {CONNECTIONS}: raise max_connections "
+            "(or the role's CONNECTION LIMIT), run fewer nodes, or put a pooler in between",
+            code="store.connections",
+        )
+    return StoreDown(f"{where} can't be reached: {said}")
 
 
 def _line(error: BaseException) -> str:

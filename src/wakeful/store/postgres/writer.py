@@ -8,6 +8,7 @@ from wakeful.store.postgres.pool import Pool
 from wakeful.store.postgres.statements import Statements
 from wakeful.store.postgres.wire import Invalid, Wire
 from wakeful.store.protocol import Outcome
+from wakeful.store.sends import Sends
 from wakeful.values.commits import Commit
 from wakeful.values.errors import Fenced, StoreError
 from wakeful.values.ids import ObjectId
@@ -25,8 +26,14 @@ class Writer:
         """One statement for the group, unless something is wrong with it."""
         outcomes: list[Outcome] = [None] * len(commits)
         async with self._lock, self._pool.take() as wire:
+            failed: set[ObjectId] = set()
             for batch in _batches(commits):
+                if failed:
+                    for n in batch:
+                        outcomes[n] = _after(commits[n].id) if commits[n].id in failed else None
+                    batch = [n for n in batch if commits[n].id not in failed]
                 await self._send(wire, node, commits, batch, outcomes)
+                failed.update(commits[n].id for n in batch if isinstance(outcomes[n], StoreError))
         return outcomes
 
     async def _send(
@@ -85,13 +92,21 @@ class Writer:
 
 
 def _batches(commits: Sequence[Commit]) -> list[list[int]]:
-    """Runs of commits, by index, in which every shard has one epoch. Nearly always a single one."""
+    """Runs of commits, by index, in which every shard has one epoch and sends meet no change of the same timer.
+
+    Nearly always a single one.
+    """
     batches: list[list[int]] = [[]]
     epochs: dict[int, int] = {}
+    sends = Sends() if any(commit.sends for commit in commits) else None
     for n, commit in enumerate(commits):
-        if epochs.setdefault(commit.shard, commit.epoch) != commit.epoch:
+        is_new = epochs.setdefault(commit.shard, commit.epoch) != commit.epoch
+        if is_new or (sends is not None and not sends.admits(commit)):
             batches.append([])
             epochs = {commit.shard: commit.epoch}
+            if sends is not None:
+                sends = Sends()
+                sends.admits(commit)
         batches[-1].append(n)
     return batches
 

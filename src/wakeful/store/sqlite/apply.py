@@ -6,7 +6,7 @@ from typing import Any
 
 from wakeful.store.protocol import Outcome
 from wakeful.store.sqlite import statements
-from wakeful.store.sqlite.gather import Group
+from wakeful.store.sqlite.gather import Group, groups
 from wakeful.store.sqlite.statements import SQL
 from wakeful.store.sqlite.writer import Refused, refusal
 from wakeful.values.commits import Commit
@@ -26,14 +26,17 @@ class Fences:
         """To be called by whoever changes the shards on the writer's own connection."""
         self._known = None
 
-    def together(self, db: sqlite3.Connection, node: str, commits: Sequence[Commit], group: Group) -> list[Outcome]:
-        """Write all of them at once, without those that are fenced. `group` is what all of them come to."""
+    def together(
+        self, db: sqlite3.Connection, node: str, commits: Sequence[Commit], gathered: Sequence[Group]
+    ) -> list[Outcome]:
+        """Write all of them at once, without those that are fenced. `gathered` is what all of them come to."""
         owned = self._owned(db)
-        if all(owned[shard] == (node, epoch) for shard, epoch in group.fences):
+        outcomes: list[Outcome] = [None] * len(commits)
+        if not all(owned[shard] == (node, epoch) for group in gathered for shard, epoch in group.fences):
+            outcomes = [_fence(commit, node, owned) for commit in commits]
+            gathered = groups([commit for commit, outcome in zip(commits, outcomes, strict=True) if outcome is None])
+        for group in gathered:
             _apply(db, group)
-            return [None] * len(commits)
-        outcomes: list[Outcome] = [_fence(commit, node, owned) for commit in commits]
-        _apply(db, Group(commit for commit, outcome in zip(commits, outcomes, strict=True) if outcome is None))
         return outcomes
 
     def one_by_one(self, db: sqlite3.Connection, node: str, commits: Sequence[Commit]) -> list[Outcome]:
@@ -58,6 +61,7 @@ def _fence(commit: Commit, node: str, owned: Sequence[tuple[str | None, int]]) -
 
 def _apply(db: sqlite3.Connection, group: Group) -> None:
     """Write the rows of a group, table by table; empty ones cost nothing."""
+    statements.make_objects.run(db, group.makes.values())
     statements.touch_objects.run(db, group.objects.values())
     statements.wipe_rows.run(db, group.wipes)
     statements.delete_rows.run(db, group.deletes)
@@ -65,6 +69,7 @@ def _apply(db: sqlite3.Connection, group: Group) -> None:
     statements.clear_timers.run(db, group.clears)
     statements.start_timers.run(db, group.starts.values())
     statements.set_timers.run(db, group.sets.values())
+    statements.send_timers.run(db, group.sends.values())
     statements.add_entries.run(db, group.entries)
     statements.add_parked.run(db, group.parks)
     statements.drop_parked.run(db, group.unparks)

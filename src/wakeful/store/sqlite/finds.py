@@ -14,7 +14,7 @@ from wakeful.store.protocol import Query
 from wakeful.store.sqlite.gather import entry_of, parked_of, timer_of
 from wakeful.store.sqlite.reads import Reader
 from wakeful.store.sqlite.statements import ENTRY, PARKED, SQL, TIMER, Row
-from wakeful.values.commits import Info
+from wakeful.values.commits import Info, Remembered
 from wakeful.values.ids import ObjectId
 from wakeful.values.runs import Entry
 from wakeful.values.timers import Parked, Timer
@@ -55,6 +55,18 @@ class Finder:
     def parked(self, query: Query) -> list[Parked]:
         rows = self._page(f"number, {PARKED}", "parked", query, order="number", cursor="number > ?")
         return [parked_of(row) for row in rows]
+
+    def answers(self, query: Query, *, now: int) -> list[tuple[ObjectId, Remembered]]:
+        """In the order of the primary key, which every condition on class and key narrows."""
+        conditions = [*_of_id(query, by_id=query.cls is not None), ("expires_at > ?", (now,))]
+        conditions += _of_name(query, by_id=True, column="request")
+        if query.key_contains:
+            conditions.append(("instr(key, ?) > 0", (query.key_contains,)))
+        if query.after is not None:
+            conditions.append(("(class, key, request) > (?, ?, ?)", query.after))
+        head = "SELECT class, key, request, fingerprint, answer, expires_at FROM requests"
+        rows = self._ask(head, conditions, "ORDER BY class, key, request LIMIT ?", query.limit)
+        return [(ObjectId(cls, key), Remembered(*rest)) for cls, key, *rest in rows]
 
     def count(self, what: Literal["objects", "timers", "entries", "parked"], *, cls: str | None) -> int:
         where, parameters = ("", ()) if cls is None else (" WHERE class = ?", (cls,))
@@ -110,10 +122,10 @@ def _of_id(query: Query, *, by_id: bool) -> list[Condition]:
     return found + _begins(f"{plus}key", query.key_prefix)
 
 
-def _of_name(query: Query, *, by_id: bool) -> list[Condition]:
+def _of_name(query: Query, *, by_id: bool, column: str = "name") -> list[Condition]:
     plus = "" if by_id else "+"
-    found: list[Condition] = [] if query.name is None else [(f"{plus}name = ?", (query.name,))]
-    return found + _begins(f"{plus}name", query.name_prefix)
+    found: list[Condition] = [] if query.name is None else [(f"{plus}{column} = ?", (query.name,))]
+    return found + _begins(f"{plus}{column}", query.name_prefix)
 
 
 def _begins(column: str, prefix: str | None) -> list[Condition]:

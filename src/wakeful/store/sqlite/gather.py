@@ -3,14 +3,16 @@
 A group is written table by table, not commit by commit. That is the same as one after the other
 because every storage row and timer ends as its last writer left it, and because what depends on the
 stored timer (a clear or a start of one setting) depends on its `seq` alone, so that those of
-different settings never meet, and those of the same setting are resolved here.
+different settings never meet, and those of the same setting are resolved here. A send depends on whether
+the name is taken: commits between which that matters make a group of their own.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from wakeful.store.sends import Sends
 from wakeful.store.sqlite.statements import Row
 from wakeful.values.commits import USER, Commit
-from wakeful.values.ids import ObjectId
+from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.runs import Entry
 from wakeful.values.timers import Parked, Timer
 
@@ -21,12 +23,15 @@ class Group:
     """The rows of several commits, ready for the statements in the order of these fields."""
 
     __slots__ = (
-        "answers", "clears", "deletes", "entries", "fences", "objects", "parks", "puts", "sets", "starts", "unparks",
-        "wipes",
+        "answers", "clears", "deletes", "entries", "fences", "makes", "objects", "parks", "puts", "sends", "sets", "starts",
+        "unparks", "wipes",
     )  # fmt: skip
 
     def __init__(self, commits: Iterable[Commit]) -> None:
         self.fences: set[tuple[int, int]] = set()  # every (shard, epoch) that must still be ours
+        self.makes: dict[
+            ObjectId, Row
+        ] = {}  # objects that were sent something before they wrote anything in this group
         self.objects: dict[ObjectId, Row] = {}
         self.wipes: set[ObjectId] = set()
         self.deletes: dict[Row, None] = {}
@@ -34,6 +39,7 @@ class Group:
         self.clears: dict[Row, None] = {}  # class, key, name, seq
         self.starts: dict[Row, Row] = {}
         self.sets: dict[TimerName, Row] = {}
+        self.sends: dict[TimerName, Row] = {}
         self.entries: list[Row] = []
         self.parks: list[Row] = []
         self.unparks: list[Row] = []
@@ -45,7 +51,7 @@ class Group:
         """About how many rows it touches."""
         return (
             len(self.objects) + len(self.deletes) + len(self.puts) + len(self.clears) + len(self.starts)
-            + len(self.sets) + len(self.entries) + len(self.parks) + len(self.unparks) + len(self.answers)
+            + len(self.sets) + 2 * len(self.sends) + len(self.entries) + len(self.parks) + len(self.unparks) + len(self.answers)
         )  # fmt: skip
 
     def _add(self, commit: Commit) -> None:
@@ -58,6 +64,8 @@ class Group:
             self._add_rows(commit, again=known is not None)
         if commit.clears or commit.sets or commit.starts:
             self._add_timers(commit)
+        for timer in commit.sends:
+            self._send(timer, commit.now)
         for entry in commit.entries:
             self.entries.append(entry_row(entry))
         for parked in commit.parks:
@@ -107,6 +115,27 @@ class Group:
             elif pending[_SEQ] == start.seq:
                 begun = (start.crashes, started)
                 self.sets[cls, key, start.name] = (*pending[:_CRASHES], *begun, *pending[_CRASHES + 2 :])
+
+    def _send(self, timer: Timer, now: int) -> None:
+        shard = shard_of(timer.id)
+        if timer.id not in self.objects:
+            self.makes.setdefault(timer.id, (*timer.id, shard, now, now))
+        self.sends.setdefault((*timer.id, timer.name), timer_row(timer.id, shard, timer))
+
+
+def groups(commits: Sequence[Commit]) -> list[Group]:
+    """All commits as groups to be written one after the other; nearly always a single one."""
+    if not any(commit.sends for commit in commits):
+        return [Group(commits)]
+    runs: list[list[Commit]] = []
+    sends: Sends | None = None
+    for commit in commits:
+        if sends is None or not sends.admits(commit):
+            sends = Sends()
+            sends.admits(commit)
+            runs.append([])
+        runs[-1].append(commit)
+    return [Group(run) for run in runs]
 
 
 # Where these stand in a row of `timer_row`; `started` follows `crashes`.

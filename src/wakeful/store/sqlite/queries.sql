@@ -11,21 +11,29 @@ PRAGMA data_version
 SELECT shard, owner, epoch FROM shards ORDER BY shard
 
 -- name: claim
-UPDATE shards SET owner = ?, epoch = epoch + 1 WHERE shard = ?
+UPDATE shards SET owner = ?1, epoch = epoch + 1 WHERE shard = ?2 AND epoch = coalesce(?3, epoch)
 
 -- name: release
 UPDATE shards SET owner = NULL WHERE shard = ? AND owner = ? AND epoch = ?
 
 -- name: join
-INSERT INTO nodes (node, address, joined_at, lease_until, about) VALUES (?, ?, ?, ?, ?)
+INSERT INTO nodes (node, address, joined_at, lease_until, about, cluster, version) VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (node) DO UPDATE
-SET address = excluded.address, lease_until = excluded.lease_until, about = excluded.about
+SET address = excluded.address, lease_until = excluded.lease_until, about = excluded.about, cluster = excluded.cluster,
+    version = excluded.version
 
 -- name: leave
 DELETE FROM nodes WHERE node = ?
 
 -- name: all_nodes
-SELECT node, address, joined_at, lease_until, about FROM nodes ORDER BY node
+SELECT node, address, joined_at, lease_until, about, cluster, version, is_draining FROM nodes ORDER BY node
+
+-- name: drain
+UPDATE nodes SET is_draining = ? WHERE node = ?
+
+-- name: find_timer
+SELECT class, key, name, due_at, nominal_at, seq, attempt, crashes, started, rank, payload FROM timers
+ WHERE class = ? AND key = ? AND name = ?
 
 -- name: load_object
 -- One row for each of the object's rows when they are few. The CASE makes the key of the search NULL for

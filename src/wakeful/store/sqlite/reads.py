@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
+from msgspec.structs import replace
+
 from wakeful.store.protocol import WHOLE_BYTES_MAX, WHOLE_ROWS_MAX, NodeRow, Range, ShardRow
 from wakeful.store.sqlite.gather import timer_of
 from wakeful.store.sqlite.statements import SQL, Row, read_rows, timers_page
@@ -54,7 +56,7 @@ class Reader:
             raise down(error) from None
 
     def nodes(self) -> list[NodeRow]:
-        return [NodeRow(*row) for row in self.ask(SQL["all_nodes"])]
+        return [replace(NodeRow(*row), is_draining=bool(row[-1])) for row in self.ask(SQL["all_nodes"])]
 
     def owners(self) -> list[ShardRow]:
         return [ShardRow(*row) for row in self.ask(SQL["all_shards"])]

@@ -130,7 +130,10 @@ CREATE TABLE nodes (
   address     TEXT    NOT NULL,
   joined_at   INTEGER NOT NULL,
   lease_until INTEGER NOT NULL,
-  about       TEXT    NOT NULL
+  about       TEXT    NOT NULL,
+  cluster     TEXT    NOT NULL DEFAULT '',
+  version     INTEGER NOT NULL DEFAULT 1,
+  is_draining INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 
 -- Who may write: 256 rows. The epoch is raised at every change of owner and checked inside every commit.

@@ -86,7 +86,10 @@ wipe_rows = _deletes("kv", "class, key, space, name", f"{_OBJECT_OF_V} AND t.spa
 delete_rows = _deletes(
     "kv", "class, key, space, name", f"{_OBJECT_OF_V} AND t.space = v.column3 AND t.name = v.column4", 4
 )
-set_timers = _inserts("REPLACE", "timers", f"class, key, name, shard, {TIMER}")
+_TIMER_ROW = f"class, key, name, shard, {TIMER}"
+set_timers = _inserts("REPLACE", "timers", _TIMER_ROW)
+insert_timers = _inserts("INSERT", "timers", _TIMER_ROW)
+send_timers = _inserts("INSERT", "timers", _TIMER_ROW, "ON CONFLICT (class, key, name) DO NOTHING")
 clear_timers = _deletes(
     "timers", "class, key, name", f"{_OBJECT_OF_V} AND t.name = v.column3 AND v.column4 IN (0, t.seq)", 4
 )

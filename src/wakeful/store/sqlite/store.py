@@ -6,25 +6,24 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import parse_qsl
 
-from wakeful.store.protocol import NodeRow, Outcome, Query, Range, ShardRow
-from wakeful.store.sqlite import schema, statements
+from wakeful.store.protocol import Hint, NodeRow, Outcome, Query, Range, ShardRow
+from wakeful.store.sqlite import schema
 from wakeful.store.sqlite.apply import Fences
 from wakeful.store.sqlite.finds import Finder
-from wakeful.store.sqlite.gather import Group, timer_row
+from wakeful.store.sqlite.gather import groups
+from wakeful.store.sqlite.insert import insert
 from wakeful.store.sqlite.owner import Ownership
 from wakeful.store.sqlite.reads import Reader
 from wakeful.store.sqlite.statements import SQL
 from wakeful.store.sqlite.writer import Refused, Writer, down
 from wakeful.values.commits import Commit, Info, Loaded, Remembered
 from wakeful.values.errors import BadUrl, StoreDown, StoreError
-from wakeful.values.ids import ObjectId, shard_of
+from wakeful.values.ids import ObjectId
 from wakeful.values.runs import Entry
 from wakeful.values.timers import Parked, Timer, TimerKey
 
 # About 5 ms of rows: more than that would hold up the loop and goes to the writer thread whole.
 BULK_ROWS = 4000
-# Timers are flattened into parameters this many at a time, so that a million don't sit in memory twice.
-INSERT_ROWS = 4096
 
 
 class SqliteStore:
@@ -132,7 +131,7 @@ class SqliteStore:
     # nodes and shards
 
     async def join(self, row: NodeRow) -> None:
-        values = (row.node, row.address, row.joined_at, row.lease_until, row.about)
+        values = (row.node, row.address, row.joined_at, row.lease_until, row.about, row.cluster, row.version)
         # Not synced: after a power cut nobody is there, whatever the table says.
         await self._writer.write(lambda db: db.execute(SQL["join"], values) and None, sync=False)
         if self._ownership is not None:
@@ -144,13 +143,18 @@ class SqliteStore:
     async def nodes(self) -> list[NodeRow]:
         return self._reader.nodes()
 
-    async def claim(self, node: str, shards: Sequence[int], *, now: int) -> dict[int, int]:
+    async def drain(self, node: str, is_draining: bool) -> bool:
+        return await self._writer.write(lambda db: db.execute(SQL["drain"], (is_draining, node)).rowcount > 0)
+
+    async def claim(
+        self, node: str, shards: Sequence[int], *, now: int, seen: Mapping[int, int] | None = None
+    ) -> dict[int, int]:
         def work(db: sqlite3.Connection) -> dict[int, int]:
             self._fences.forget()
-            for shard in shards:
-                db.execute(SQL["claim"], (node, shard))
+            wanted = [(node, shard, None if seen is None else seen.get(shard, -1)) for shard in shards]
+            won = [one[1] for one in wanted if db.execute(SQL["claim"], one).rowcount > 0]
             epochs = {shard: epoch for shard, _, epoch in db.execute(SQL["all_shards"]).fetchall()}
-            return {shard: epochs[shard] for shard in shards}
+            return {shard: epochs[shard] for shard in won}
 
         return await self._writer.write(work)
 
@@ -171,26 +175,21 @@ class SqliteStore:
         writer = self._writer
         if not commits:
             return []
-        group = Group(commits)
-        bulk = group.size() > BULK_ROWS
-        sync = bulk or bool(group.objects)  # a bare start note touches no object
+        gathered = groups(commits)
+        bulk = sum(group.size() for group in gathered) > BULK_ROWS
+        sync = bulk or any(group.objects for group in gathered)  # a bare start note touches no object
 
         together, one_by_one = self._fences.together, self._fences.one_by_one
         try:
-            return await writer.write(lambda db: together(db, node, commits, group), sync=sync, bulk=bulk)
+            return await writer.write(lambda db: together(db, node, commits, gathered), sync=sync, bulk=bulk)
         except Refused:
             return await writer.write(lambda db: one_by_one(db, node, commits), bulk=bulk)
 
-    async def insert(self, timers: Sequence[Timer], *, now: int) -> None:
-        def work(db: sqlite3.Connection) -> None:
-            for at in range(0, len(timers), INSERT_ROWS):
-                some = [(timer, shard_of(timer.id)) for timer in timers[at : at + INSERT_ROWS]]
-                statements.make_objects.run(db, [(*timer.id, shard, now, now) for timer, shard in some])
-                statements.set_timers.run(db, [timer_row(timer.id, shard, timer) for timer, shard in some])
-
+    async def insert(self, timers: Sequence[Timer], *, now: int) -> list[Timer]:
         writer = self._writer
-        if timers:
-            await writer.write(work, bulk=2 * len(timers) > BULK_ROWS)
+        if not timers:
+            return []
+        return await writer.write(lambda db: insert(db, timers, now), bulk=2 * len(timers) > BULK_ROWS)
 
     # an object's rows, and timers
 
@@ -205,6 +204,9 @@ class SqliteStore:
 
     async def recall(self, id: ObjectId, key: str, *, now: int) -> Remembered | None:
         return self._reader.recall(id, key, now=now)
+
+    async def find_answers(self, query: Query, *, now: int) -> list[tuple[ObjectId, Remembered]]:
+        return Finder(self._reader).answers(query, now=now)
 
     async def timers(
         self, shards: Sequence[int], *, after: TimerKey | None, until: int, limit: int
@@ -244,8 +246,16 @@ class SqliteStore:
 
         return await self._writer.write(work, bulk=True)
 
-    def watch(self, hint: Callable[[Sequence[int]], None]) -> None:
-        """Nobody else may change timers while this process owns the file."""
+    # between nodes: there is only one, the process that owns the file
+
+    async def time(self) -> int | None:
+        return None
+
+    async def tell(self, hints: Sequence[Hint]) -> None:
+        pass
+
+    def watch(self, heard: Callable[[Sequence[Hint]], None]) -> None:
+        pass
 
     # inside
 

@@ -1,6 +1,10 @@
 """Layer 5. Does a store know who may write, and who is there?"""
 
-from wakeful.store.protocol import NodeRow, Outcome, ShardRow
+from asyncio import gather
+
+from msgspec.structs import replace
+
+from wakeful.store.protocol import Hint, NodeRow, Outcome, ShardRow, Store
 from wakeful.testing.suites.harness import ALL, NODE, NOW, A, B, Harness, entry, timer
 from wakeful.values.commits import USER
 from wakeful.values.errors import Fenced, StoreDown
@@ -63,6 +67,28 @@ class FenceSuite(Harness):
         assert await store.claim("node-b", [5], now=NOW) == {5: again[5] + 1}
         assert await store.claim(NODE, [], now=NOW) == {}
 
+    async def test_a_claim_with_what_was_seen_wins_only_what_has_not_changed(self) -> None:
+        store = await self.open_store()
+        seen = {3: self.epochs[3], 5: self.epochs[5] - 1, 7: self.epochs[7]}
+        assert await store.claim("node-b", [3, 5, 7], now=NOW, seen=seen) == {3: seen[3] + 1, 7: seen[7] + 1}
+        owners = await store.owners()
+        assert [owners[n].owner for n in (3, 5, 7)] == ["node-b", NODE, "node-b"]
+        assert await store.claim("node-c", [3, 9], now=NOW, seen={3: seen[3]}) == {}
+        assert (await store.owners())[9] == ShardRow(9, NODE, self.epochs[9])
+
+    async def test_of_many_that_claim_what_they_all_saw_one_wins_each_shard(self) -> None:
+        store = await self.open_store()
+        names = [f"node-{n}" for n in range(8)]
+        shards = [list(range(20)) if n % 2 else list(range(19, -1, -1)) for n in range(8)]
+        seen = {n: self.epochs[n] for n in range(20)}
+        won = await gather(
+            *(store.claim(name, some, now=NOW, seen=seen) for name, some in zip(names, shards, strict=True))
+        )
+        for shard in range(20):
+            winners = [name for name, epochs in zip(names, won, strict=True) if shard in epochs]
+            assert [(await store.owners())[shard].owner] == winners
+        assert {epoch - seen[shard] for epochs in won for shard, epoch in epochs.items()} == {1}
+
     async def test_owners_are_all_the_shards_in_order(self) -> None:
         store = await self.make_store()
         self.__dict__.setdefault("_opened", []).append(store)
@@ -99,9 +125,9 @@ class NodeSuite(Harness):
         row = NodeRow("node-b", "host:1", NOW, NOW + 5, "b on host")
         await store.join(row)
         await store.join(NodeRow(NODE, "", NOW + 1, NOW + 6, "a"))
-        assert await store.nodes() == [NodeRow(NODE, "", NOW + 1, NOW + 6, "a"), row]
+        assert await self.nodes(store) == [NodeRow(NODE, "", NOW + 1, NOW + 6, "a"), row]
         await store.join(NodeRow("node-b", "host:2", NOW + 2, NOW + 7, "b again"))
-        assert (await store.nodes())[1] == NodeRow("node-b", "host:2", NOW, NOW + 7, "b again")
+        assert (await self.nodes(store))[1] == NodeRow("node-b", "host:2", NOW, NOW + 7, "b again")
         await store.leave(NODE)
         await store.leave("nobody")
         assert [row.node for row in await store.nodes()] == ["node-b"]
@@ -130,4 +156,30 @@ class NodeSuite(Harness):
         store = await self.open_store()
         assert {type(store.shared), type(store.listens), type(store.local)} == {bool}
         assert store.url
-        store.watch(lambda shards: None)
+        store.watch(lambda hints: None)
+        await store.tell([Hint(3, NOW, NOW + 1)])
+        await store.tell([])
+
+    async def test_a_store_that_is_shared_has_a_clock_and_others_may_have_none(self) -> None:
+        store = await self.open_store()
+        at = await store.time()
+        assert at is None or at > 10**12
+        assert at is not None or not store.shared
+
+    async def test_joining_again_changes_all_but_when_it_joined_and_whether_it_drains(self) -> None:
+        store = await self.open_store()
+        await store.join(NodeRow(NODE, "host:1", NOW, NOW + 5, "a", "blue", 3, is_draining=True))
+        assert await self.nodes(store) == [NodeRow(NODE, "host:1", NOW, NOW + 5, "a", "blue", 3)]
+        assert await store.drain(NODE, True)
+        await store.join(NodeRow(NODE, "host:2", NOW + 1, NOW + 6, "b", "green", 4))
+        assert await self.nodes(store) == [NodeRow(NODE, "host:2", NOW, NOW + 6, "b", "green", 4, is_draining=True)]
+        assert await store.drain(NODE, False)
+        assert await self.nodes(store) == [NodeRow(NODE, "host:2", NOW, NOW + 6, "b", "green", 4)]
+        assert not await store.drain("nobody", True)
+        await store.leave(NODE)
+        await store.join(NodeRow(NODE, "", NOW + 9, NOW + 10, "a"))
+        assert await self.nodes(store) == [NodeRow(NODE, "", NOW + 9, NOW + 10, "a")]
+
+    async def nodes(self, store: Store) -> list[NodeRow]:
+        """All but whether they are here, which not every store can tell."""
+        return [replace(row, is_here=None) for row in await store.nodes()]

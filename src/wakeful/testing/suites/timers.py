@@ -6,6 +6,7 @@ from typing import Any
 from wakeful.store.protocol import Query, Store
 from wakeful.testing.suites.harness import ALL, NODE, NOW, A, B, C, Harness, timer
 from wakeful.values.commits import USER, Info, Start
+from wakeful.values.errors import BadInput
 from wakeful.values.ids import SHARDS, ObjectId, shard_of
 from wakeful.values.timers import ALARM, Timer, TimerKey
 
@@ -199,13 +200,29 @@ class TimerSuite(Harness):
         assert await self.info(store, B) == Info(B, NOW + 5, NOW + 5, 0, 0)
         assert (await store.load([B]))[0].alarm == timer(B)
 
-    async def test_an_insert_replaces_the_timer_of_that_name_and_the_last_of_a_list_counts(self) -> None:
+    async def test_an_insert_is_all_or_none_and_tells_by_what_the_names_are_taken(self) -> None:
         store = await self.open_store()
-        await store.insert([timer(seq=1, payload=b"1")], now=NOW)
-        await store.insert([], now=NOW)
-        await store.insert([timer(seq=2), timer(B, seq=4), timer(seq=3, due_at=NOW + 1)], now=NOW)
-        assert await self.timer_rows(store) == [timer(seq=3, due_at=NOW + 1)]
+        first = timer(seq=1, payload=b"1")
+        assert await store.insert([first], now=NOW) == []
+        assert await store.insert([], now=NOW) == []
+        assert await store.insert([timer(B, seq=4), timer(seq=2, due_at=NOW + 1)], now=NOW) == [first]
+        assert await self.timer_rows(store) == [first]
+        assert (await store.count("timers"), await store.count("objects")) == (1, 1)
+        second = timer(B, seq=5)
+        assert await store.insert([second], now=NOW) == []
+        taken = await store.insert([timer(B, seq=6), timer(C), timer(seq=7)], now=NOW)
+        assert taken == [second, first]
         assert await store.count("timers") == 2
+
+    async def test_two_timers_of_one_name_in_one_insert_are_refused(self) -> None:
+        store = await self.open_store()
+        try:
+            await store.insert([timer(seq=2), timer(B, seq=4), timer(seq=3, due_at=NOW + 1)], now=NOW)
+        except BadInput:
+            pass
+        else:
+            raise AssertionError("two timers of one name were taken")
+        assert (await store.count("timers"), await store.count("objects")) == (0, 0)
 
     async def test_an_insert_of_ten_thousand_timers(self) -> None:
         store = await self.open_store()

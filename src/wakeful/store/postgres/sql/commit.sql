@@ -88,6 +88,16 @@ put AS (
         SET active_at = EXCLUDED.active_at, rows = o.rows + EXCLUDED.rows, bytes = o.bytes + EXCLUDED.bytes
 )
 --.
+--? makes
+-- Objects that are sent something and write nothing themselves in this group.
+, made AS (
+    INSERT INTO wakeful.objects (cls, key, created_at, active_at, rows, bytes)
+    SELECT m.cls, m.key, m.at, m.at, 0, 0
+    FROM unnest($make_cls::text[], $make_key::text[], $make_at::bigint[]) AS m (cls, key, at)
+    WHERE (SELECT ok FROM fence)
+    ON CONFLICT (cls, key) DO NOTHING
+)
+--.
 --? clears
 , cleared AS (
     DELETE FROM wakeful.timers AS t
@@ -125,6 +135,45 @@ put AS (
     ) AS s (cls, key, name, seq, epoch, crashes)
     WHERE (SELECT ok FROM fence)
         AND t.cls = s.cls AND t.key = s.key AND t.name = s.name AND t.seq = s.seq
+)
+--.
+--? sends
+, sent AS (
+    INSERT INTO wakeful.timers
+        (cls, key, name, shard, due_at, nominal_at, seq, attempt, crashes, started, priority, payload)
+    SELECT s.cls, s.key, s.name, s.shard, s.due_at, s.nominal_at, s.seq, s.attempt, s.crashes, s.started, s.priority,
+        s.payload
+    FROM unnest(
+        $send_cls::text[], $send_key::text[], $send_name::text[], $send_shard::smallint[], $send_due_at::bigint[],
+        $send_nominal_at::bigint[], $send_seq::bigint[], $send_attempt::integer[], $send_crashes::integer[],
+        $send_started::bigint[], $send_priority::integer[], $send_payload::bytea[]
+    ) AS s (cls, key, name, shard, due_at, nominal_at, seq, attempt, crashes, started, priority, payload)
+    WHERE (SELECT ok FROM fence)
+    ON CONFLICT (cls, key, name) DO NOTHING
+)
+--.
+--? resends
+-- Sends of names that the same commit clears: in one statement that is a change of the row, if it is the cleared one.
+, resent AS (
+    INSERT INTO wakeful.timers AS t
+        (cls, key, name, shard, due_at, nominal_at, seq, attempt, crashes, started, priority, payload)
+    SELECT s.cls, s.key, s.name, s.shard, s.due_at, s.nominal_at, s.seq, s.attempt, s.crashes, s.started, s.priority,
+        s.payload
+    FROM unnest(
+        $resend_cls::text[], $resend_key::text[], $resend_name::text[], $resend_shard::smallint[],
+        $resend_due_at::bigint[], $resend_nominal_at::bigint[], $resend_seq::bigint[], $resend_attempt::integer[],
+        $resend_crashes::integer[], $resend_started::bigint[], $resend_priority::integer[], $resend_payload::bytea[]
+    ) AS s (cls, key, name, shard, due_at, nominal_at, seq, attempt, crashes, started, priority, payload)
+    WHERE (SELECT ok FROM fence)
+    ON CONFLICT (cls, key, name) DO UPDATE
+        SET due_at = EXCLUDED.due_at, nominal_at = EXCLUDED.nominal_at, seq = EXCLUDED.seq,
+            attempt = EXCLUDED.attempt, crashes = EXCLUDED.crashes, started = EXCLUDED.started,
+            priority = EXCLUDED.priority, payload = EXCLUDED.payload
+        WHERE EXISTS (
+            SELECT FROM unnest($over_cls::text[], $over_key::text[], $over_name::text[], $over_seq::bigint[])
+                AS v (cls, key, name, seq)
+            WHERE v.cls = t.cls AND v.key = t.key AND v.name = t.name AND v.seq IN (0, t.seq)
+        )
 )
 --.
 --? entries

@@ -1,0 +1,117 @@
+"""Layer 2. How is the server itself: who holds things up, and do notifications get through?"""
+
+import asyncio
+from typing import Any
+
+import asyncpg
+from msgspec import Struct
+
+from wakeful.store.postgres.statements import Statement
+from wakeful.store.postgres.url import Target
+from wakeful.store.postgres.wire import Wire
+from wakeful.values.errors import StoreDown
+
+LONG_MS = 5_000  # Wakeful's own transactions take milliseconds
+HEARD_S = 1.0
+QUERY_CHARS = 80
+
+# Sessions of this database that have been in one transaction, or have waited for a lock, for long. Which of them hold
+# locks on our tables is what makes one dangerous rather than only untidy.
+_SESSIONS = f"""
+SELECT a.pid, coalesce(a.usename, ''), coalesce(a.application_name, ''), coalesce(a.state, ''),
+    (extract(epoch FROM clock_timestamp() - a.xact_start) * 1000)::bigint AS age_ms,
+    a.wait_event_type = 'Lock' AS is_waiting,
+    CASE WHEN a.wait_event_type = 'Lock' THEN pg_blocking_pids(a.pid) ELSE '{{}}' END AS blockers,
+    EXISTS (
+        SELECT 1 FROM pg_locks AS l
+        JOIN pg_class AS c ON c.oid = l.relation
+        JOIN pg_namespace AS n ON n.oid = c.relnamespace
+        WHERE l.pid = a.pid AND n.nspname = $1 AND l.granted
+    ) AS touches,
+    left(regexp_replace(coalesce(a.query, ''), '\\s+', ' ', 'g'), {QUERY_CHARS})
+FROM pg_stat_activity AS a
+WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND a.xact_start IS NOT NULL
+    AND a.backend_type = 'client backend'
+    AND (a.xact_start < clock_timestamp() - $2::bigint * interval '1 millisecond'
+        OR (a.wait_event_type = 'Lock' AND a.query_start < clock_timestamp() - interval '1 second'))
+ORDER BY a.xact_start
+LIMIT 20
+"""
+_CONNECTIONS = """
+SELECT count(*), current_setting('max_connections')::bigint
+FROM pg_stat_activity WHERE backend_type = 'client backend'
+"""
+
+
+class Session(Struct, frozen=True):
+    """A session of the database that is in a transaction for long, or waits for a lock."""
+
+    pid: int
+    user: str
+    application: str
+    state: str
+    age_ms: int
+    is_waiting: bool
+    blockers: list[int]
+    touches: bool  # holds a lock on a table of this store
+    query: str
+
+
+class Health(Struct, frozen=True):
+    """What can be known; None where the server does not say."""
+
+    is_standby: bool | None
+    connections: int | None
+    connections_max: int | None
+    sessions: list[Session] | None
+    hears: bool | None  # a notification to ourselves came back
+
+
+class _Ears(Wire):
+    """A connection that can listen."""
+
+    async def hears_itself(self) -> bool:
+        """Whether a notification arrives: behind a pooler of transactions it does not, and some relatives have none."""
+        heard = asyncio.Event()
+
+        def note(*_: Any) -> None:
+            heard.set()
+
+        try:
+            await self._connection.add_listener("wakeful_doctor", note)
+            await self._connection.execute("NOTIFY wakeful_doctor")
+            async with asyncio.timeout(HEARD_S):
+                await heard.wait()
+            await self._connection.remove_listener("wakeful_doctor", note)
+        except (TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            return False
+        return True
+
+
+async def health(target: Target, *, long_ms: int = LONG_MS) -> Health:
+    """How the server is now. A relative of PostgreSQL that lacks one of the views leaves that open."""
+    wire = await _Ears.connect(target)
+    assert isinstance(wire, _Ears)
+    try:
+        standby = await _try(wire, Statement("SELECT pg_is_in_recovery()", ()))
+        used = await _try(wire, Statement(_CONNECTIONS, ()))
+        sessions = await _try(wire, Statement(_SESSIONS, ("schema", "long_ms")), target.schema, long_ms)
+        hears = await wire.hears_itself()
+    finally:
+        await wire.close()
+    return Health(
+        standby[0][0] if standby else None,
+        used[0][0] if used else None,
+        used[0][1] if used else None,
+        None if sessions is None else [Session(*row[:6], list(row[6]), *row[7:]) for row in sessions],
+        hears,
+    )
+
+
+async def _try(wire: Wire, statement: Statement, *args: object) -> list[Any] | None:
+    try:
+        return await wire.run(statement, args)
+    except StoreDown:
+        if wire.is_closed:
+            raise
+        return None

@@ -1,0 +1,241 @@
+"""Layer 2. What does a lasting connection give: to hear others at once, and to be missed when gone?
+
+Nothing here is needed to be right, only to be quick. Where the server lacks it, or a pooler stands between
+(which shows in the number of the process that answers), there is no session, and nodes scan and wait for leases.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from zlib import crc32
+
+import msgspec
+
+from wakeful.store.postgres.statements import Statement
+from wakeful.store.postgres.url import Target
+from wakeful.store.postgres.wire import Refused, Wire
+from wakeful.store.protocol import Hint
+from wakeful.values.errors import Unavailable
+
+log = logging.getLogger("wakeful.store")
+
+Heard = Callable[[Sequence[Hint]], None]
+
+# A node renews its lease past this connection: nothing of it may take long.
+SESSION_TIMEOUT_S = 2.0
+BACKOFF_FIRST_S = 0.05
+BACKOFF_MAX_S = 1.0
+# When the server restarts every session is gone for a moment; others are not missed until they had time to come back.
+SETTLE_S = 3.0
+# A payload must stay under 8,000 bytes; a hint has at most 40.
+HINTS_MAX = 190
+# First number of our advisory locks: "WAKE". The second is made of schema and node.
+LOCK_CLASS = 0x57414B45
+
+_NOTIFY = Statement("SELECT count(pg_notify($1, payload)) FROM unnest($2::text[]) AS payload", ("channel", "payloads"))
+_LOCK = Statement("SELECT pg_try_advisory_lock($1, $2)", ("class", "key"))
+_UNLOCK = Statement("SELECT pg_advisory_unlock($1, $2)", ("class", "key"))
+# Some relatives of PostgreSQL say that they locked, and didn't.
+_HOLDS = Statement(
+    """SELECT count(*) FROM pg_catalog.pg_locks WHERE locktype = 'advisory' AND granted AND pid = pg_backend_pid()
+    AND classid = $1::bigint::oid AND objid = $2::bigint::oid""",
+    ("class", "key"),
+)
+# A notification need not be on disk. The rest has the server miss a machine that lost its power within seconds.
+_SETTINGS = (
+    "SET synchronous_commit = off",
+    "SET tcp_keepalives_idle = 2",
+    "SET tcp_keepalives_interval = 1",
+    "SET tcp_keepalives_count = 3",
+    "SET tcp_user_timeout = 5000",
+)
+
+
+def lock_key(schema: str, node: str) -> int:
+    """The second number of the node's advisory lock, as pg_locks shows it."""
+    return crc32(f"{schema}\0{node}".encode())
+
+
+def channel_of(schema: str) -> str:
+    """The channel of that schema; PostgreSQL takes at most 63 bytes."""
+    return f"wakeful:{schema}" if len(schema) <= 55 else f"wakeful:{crc32(schema.encode()):08x}:{schema[:46]}"
+
+
+class Session:
+    """One connection that stays: it listens, holds the node's lock, and comes back when it was lost."""
+
+    def __init__(self, target: Target, heard: Heard) -> None:
+        self._target = target
+        self._heard = heard
+        self._channel = channel_of(target.schema)
+        self._busy = asyncio.Lock()
+        self._wire: Wire | None = None
+        self._since = 0.0  # of the event loop's clock
+        self._lost = asyncio.Event()
+        self._closing = asyncio.Event()
+        self._keeper: asyncio.Task[None] | None = None
+        self._flush: asyncio.Task[None] | None = None
+        self._pending: dict[int, Hint] = {}
+        self._has_news = False
+        self._node: str | None = None
+        self._is_locked = False
+        self.listens = target.listen
+        self.locks = target.session_lock
+
+    @property
+    def is_alive(self) -> bool:
+        return self._wire is not None and not self._wire.is_closed
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether others who have no session now can be called gone."""
+        return self.is_alive and asyncio.get_running_loop().time() - self._since >= SETTLE_S
+
+    async def open(self) -> None:
+        """Connect, and find out what the server can do."""
+        await self._connect()
+        if self._wire is not None:
+            self._keeper = asyncio.create_task(self._keep())
+
+    async def close(self) -> None:
+        self._closing.set()
+        for task in (self._keeper, self._flush):
+            if task is not None:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            await wire.close()
+
+    async def lock(self, node: str) -> bool:
+        """Whether the node's lock is held here; takes it when it is not and that is possible."""
+        if not self.locks:
+            return False
+        if self._node is not None and self._node != node:
+            await self.unlock(self._node)
+        self._node = node
+        if not self._is_locked:
+            await self._take_lock()
+        return self._is_locked and self.is_alive
+
+    async def unlock(self, node: str) -> None:
+        if node != self._node:
+            return
+        self._node = None
+        if self._is_locked:
+            self._is_locked = False
+            with suppress(Unavailable):
+                await self._run(_UNLOCK, [LOCK_CLASS, _signed(lock_key(self._target.schema, node))])
+
+    async def tell(self, hints: Sequence[Hint]) -> None:
+        """Send them with whatever else waits to be sent; kept, one a shard, while the connection is away."""
+        self._has_news = self._has_news or not hints
+        for hint in hints:
+            known = self._pending.get(hint.shard)
+            self._pending[hint.shard] = hint if known is None else _merged(known, hint)
+        if self.is_alive and (self._flush is None or self._flush.done()):
+            self._flush = asyncio.create_task(self._send())
+        if self._flush is not None:
+            await asyncio.wait([self._flush])
+
+    async def _send(self) -> None:
+        while (self._pending or self._has_news) and self.is_alive:
+            hints, self._pending = list(self._pending.values()), {}
+            has_news, self._has_news = self._has_news, False
+            pages = [hints[n : n + HINTS_MAX] for n in range(0, len(hints), HINTS_MAX)] + [[]] * has_news
+            try:
+                await self._run(_NOTIFY, [self._channel, [msgspec.json.encode(page).decode() for page in pages]])
+            except Unavailable:
+                self._has_news = self._has_news or has_news
+                for hint in hints:
+                    known = self._pending.get(hint.shard)
+                    self._pending[hint.shard] = hint if known is None else _merged(known, hint)
+                return  # they go when the connection is back
+
+    async def _run(self, statement: Statement, args: Sequence[object]) -> list[tuple[object, ...]]:
+        async with self._busy:
+            if self._wire is None:
+                raise Unavailable("no session")
+            return await self._wire.run(statement, args, timeout_s=SESSION_TIMEOUT_S)
+
+    async def _take_lock(self) -> None:
+        """Try it; somebody else may have it: a connection of ours that the server has not missed yet."""
+        if self._node is None or not self.is_alive:
+            return
+        key = lock_key(self._target.schema, self._node)
+        try:
+            [(got,)] = await self._run(_LOCK, [LOCK_CLASS, _signed(key)])
+            if got:
+                [(found,)] = await self._run(_HOLDS, [LOCK_CLASS, key])
+                self.locks = self._is_locked = bool(found)
+        except Refused:
+            self.locks = False  # this server has no such locks
+        except Unavailable:
+            pass  # the next join tries again
+
+    async def _connect(self) -> None:
+        """A connection that listens; none, with both abilities off, where there can be no session."""
+        wire = await Wire.connect(self._target)
+        try:
+            if not await wire.is_direct():
+                self.listens = self.locks = False
+            await wire.prefer(_SETTINGS)
+            if self.listens:
+                self.listens = await self._listen(wire)
+        except BaseException:
+            wire.drop()
+            raise
+        if not (self.listens or self.locks):
+            await wire.close()
+            return
+        self._lost.clear()
+        self._is_locked = False
+        wire.on_loss(self._lost.set)
+        self._wire = wire
+        self._since = asyncio.get_running_loop().time()
+        await self._take_lock()
+
+    async def _listen(self, wire: Wire) -> bool:
+        try:
+            await wire.listen(self._channel, self._receive)
+        except Refused:
+            return False
+        return True
+
+    def _receive(self, payload: str) -> None:
+        try:
+            hints = msgspec.json.decode(payload, type=list[Hint])
+        except (msgspec.DecodeError, ValueError):
+            hints = []  # not one of ours: look at everything
+        self._heard(hints)
+
+    async def _keep(self) -> None:
+        """Connect again whenever the connection was lost, until closed."""
+        while True:
+            await self._lost.wait()
+            self._is_locked = False
+            delay_s = BACKOFF_FIRST_S
+            while not self.is_alive:
+                if not (self.listens or self.locks):
+                    return
+                try:
+                    await self._connect()
+                except Exception as error:  # whatever it is: nobody else would try again
+                    log.info("no session with %s: %s", self._target.shown, error, extra={"code": "store.session"})
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._closing.wait(), delay_s)
+                    delay_s = min(2 * delay_s, BACKOFF_MAX_S)
+            self._heard([])  # anything may have been missed
+            if self._flush is None or self._flush.done():
+                self._flush = asyncio.create_task(self._send())
+
+
+def _merged(one: Hint, other: Hint) -> Hint:
+    return Hint(one.shard, min(one.first_at, other.first_at), max(one.last_at, other.last_at))
+
+
+def _signed(number: int) -> int:
+    """The same 32 bits as PostgreSQL's integer."""
+    return number - 2**32 if number >= 2**31 else number

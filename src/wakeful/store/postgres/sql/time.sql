@@ -1,0 +1,1 @@
+SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now

@@ -1,0 +1,44 @@
+"""Layer 2, pure. Which commits of a group can be written table by table, although some of them send timers?
+
+A send leaves a timer of that name as it is, so it matters whether it comes before or after somebody
+else's clear or set of the same timer. Commits between which it matters must not be written together.
+"""
+
+from collections.abc import Sequence
+
+from wakeful.values.commits import Commit
+from wakeful.values.errors import BadInput
+from wakeful.values.ids import ObjectId
+from wakeful.values.timers import Timer
+
+
+class Sends:
+    """The timers that a run of commits touches, until one of them would have to be touched in order."""
+
+    def __init__(self) -> None:
+        self._sent: set[tuple[ObjectId, str]] = set()
+        self._touched: set[tuple[ObjectId, str]] = set()
+
+    def admits(self, commit: Commit) -> bool:
+        """Take the commit into the run, unless what it does to a timer depends on its place in it."""
+        id = commit.id
+        own = {(id, name) for name, _ in commit.clears}
+        own.update((id, timer.name) for timer in commit.sets)
+        own.update((id, start.name) for start in commit.starts)
+        sent = {(timer.id, timer.name) for timer in commit.sends}
+        if not (self._sent.isdisjoint(own) and self._touched.isdisjoint(sent)):
+            return False
+        self._touched |= own
+        self._sent |= sent
+        return True
+
+
+def check_once(timers: Sequence[Timer]) -> None:
+    """`BadInput` when two of the timers are of one object and name."""
+    seen: set[tuple[ObjectId, str]] = set()
+    for timer in timers:
+        if (timer.id, timer.name) in seen:
+            raise BadInput(
+                f"timer {timer.name!r} of {timer.id} is there twice in one insert; leave one out", code="timer.twice"
+            )
+        seen.add((timer.id, timer.name))
