@@ -1,16 +1,21 @@
 """Layer 5. The program's classes, and a node to run them: where everything is put together."""
 
+import inspect
 import os
 import platform
 import random
+import secrets
 import sys
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
+from wakeful.jobs.jobs import Jobs
+from wakeful.jobs.jobs import equip as equip_jobs
 from wakeful.logic.limits import Limits
 from wakeful.logic.specs.fluent import Every
+from wakeful.runtime.following import FollowedClock
 from wakeful.runtime.node import Node, make_stub
 from wakeful.runtime.registry import Registry
 from wakeful.schedules.counters import Counters
@@ -29,6 +34,8 @@ from wakeful.store import open_url
 from wakeful.store.protocol import Store
 from wakeful.system import SystemClock
 from wakeful.transport.control import ControlServer
+from wakeful.transport.tcp import SocketTransport
+from wakeful.transport.tls import Tls
 from wakeful.values.errors import BadName, BadOption, NotRunning
 from wakeful.values.ids import RESERVED, ObjectId, check_key
 from wakeful.values.runs import Run
@@ -50,7 +57,14 @@ class App:
         idle: Duration = "10s",
         limits: Limits | None = None,
         quotas: Quotas | None = None,
+        overloaded: Callable[[], bool | str | None] | None = None,
     ) -> None:
+        """`overloaded` is asked by a node that has due timers: true, or a reason as text, and they wait until it is not."""
+        if overloaded is not None and (not callable(overloaded) or inspect.iscoroutinefunction(overloaded)):
+            raise BadOption(
+                f"overloaded must be a plain function that answers at once, not {overloaded!r}", code="overload.option"
+            )
+        self._overloaded = overloaded
         self.registry = Registry()
         self.limits = limits or Limits()
         self.idle_ms = duration_ms(idle, what="idle")
@@ -141,22 +155,54 @@ class App:
         return await counters_of(self.node.store, ObjectId(self.registry.of_class(cls).name, key))
 
     @asynccontextmanager
-    async def run(self, url: str | Store = "sqlite:wakeful.db", *, paranoid: bool = False) -> AsyncIterator[Node]:
+    async def run(
+        self,
+        url: str | Store = "sqlite:wakeful.db",
+        *,
+        paranoid: bool = False,
+        listen: str = "unix:",
+        advertise: str | None = None,
+        cluster: str = "",
+        secret: str | None = None,
+        tls: Tls | None = None,
+    ) -> AsyncIterator[Node]:
         """A node on that store (`memory:`, `sqlite:PATH`, `postgresql://…`) for as long as the block lasts.
 
+        On a store that nodes can share it is one of a cluster: `listen` is where the others reach it
+        (`HOST:PORT`; by default a socket for this user's processes on this machine), `advertise` what they dial
+        if that differs. All need the same `cluster` name, and the same `secret` unless they are on one machine.
         `paranoid` makes every object sleep after each turn, so that one which relies on memory fails early.
         """
         store = open_url(url) if isinstance(url, str) else url
+        name = uuid.uuid4().hex[:12]
+        transport = None
+        if store.shared:
+            transport = SocketTransport(
+                node=name,
+                cluster=cluster,
+                listen=listen,
+                advertise=advertise,
+                secret=secret,
+                tls=tls,
+                entropy=secrets.token_bytes,
+            )
+        elif listen != "unix:" or advertise or secret or tls:
+            raise BadOption(
+                f"{store.url} belongs to one process, so there are no other nodes to listen for; use postgresql://…",
+                code="address.store",
+            )
         node = Node(
-            name=uuid.uuid4().hex[:12],
+            name=name,
             registry=self.registry,
             store=store,
-            clock=SystemClock(),
+            clock=FollowedClock(SystemClock()) if store.shared else SystemClock(),
             dice=random.SystemRandom(),
             limits=self.limits,
             idle_ms=self.idle_ms,
             about=f"{platform.node()} pid {os.getpid()} {os.path.basename(sys.argv[0])}",  # no arguments: they may hold a password
             sleep_after_turn=paranoid,
+            cluster=cluster,
+            transport=transport,
         )
         control = ControlServer(node)
         await control.listen()
@@ -173,6 +219,11 @@ class App:
         finally:
             await control.close()
 
+    @property
+    def jobs(self) -> Jobs:
+        """`await app.jobs.schedule(stub.method, …)`: one call, once, at a time, on disk when this returns."""
+        return Jobs(self)
+
     def world(self, **options: Any) -> "World":
         """A virtual world for tests: see `wakeful.testing.World`."""
         from wakeful.testing.world import World
@@ -181,7 +232,10 @@ class App:
 
     def equip(self, node: Node) -> None:
         """Give a node the features, before it starts."""
+        quotas = self._feature.quotas
+        equip_jobs(node, None if quotas is None else quotas.of_jobs)
         node.features[FEATURE] = self._feature
+        node.overload.ask = self._overloaded
         node.operations.update(operations())
         for prefix in (PREFIX, LANE):
             node.timer_runs.register(ScheduleRuns(self._declarations, node.limits.alarm_deadline_ms, prefix=prefix))

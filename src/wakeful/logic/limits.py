@@ -1,8 +1,11 @@
 """Layer 1, pure. How much is too much, and why there?"""
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 
+from wakeful.logic.ramp import check_slow_start
 from wakeful.values.errors import BadOption, LimitExceeded
+from wakeful.values.ids import check_class
 
 # Fixed, because stores are built around them: the storage key must fit one PostgreSQL index row
 # beside the longest class name and object key; the value is what Cloudflare's users know.
@@ -20,6 +23,14 @@ class Limits:
     alarm_deadline_ms: int = 900_000  # 15 minutes, as on Cloudflare
     awake_objects: int = 10_000  # about 40 MB of idle objects before the least recently used sleep
     concurrent_turns: int = 1_000  # more at once only fight for one interpreter
+    class_turns: int | None = None  # of these, for each class; None: as many as the node runs
+    tenant_turns: int | None = None  # and for each tenant
+    turns_of: Mapping[str, int] = field(default_factory=dict, hash=False)  # instead of `class_turns`, by class name
+    slow_start_turns: int = (
+        100  # what a node begins with when it starts or takes over, on its way to `concurrent_turns`
+    )
+    slow_start_ms: int = 0  # how long it takes to get there; 0: it begins with all of them
+    overload_lag_ms: int = 2_000  # an event loop that is so late has more to do than it can
     mailbox: int = 10_000  # calls waiting for one object; past it callers are told to back off
     cache_bytes_per_object: int = 1_048_576  # rows an awake object keeps in memory
     near_timers: int = 20_000  # timers held in memory, about 10 MB
@@ -29,13 +40,35 @@ class Limits:
     ledger_keep: int = 100  # runs kept per timer name of an object
     ledger_keep_ms: int = 604_800_000  # and for how long: 7 days
     schedules_per_object: int = 50_000  # beyond about 10,000 spread them over objects with `sharded`
+    job_keep_ms: int = 86_400_000  # how long the result of a job is kept
+    jobs_per_call: int = 100_000  # one `schedule_many` is one insert
     stop_deadline_ms: int = 10_000  # what running turns are given when the node stops
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise BadOption(f"limit {field.name} must be a whole number from 1, not {value!r}", code="limit.option")
+        for known in fields(self):
+            name = known.name
+            value = getattr(self, name)
+            if name == "turns_of":
+                self._check_turns_of(value)
+            elif not (value is None and name in _MAY_BE_NONE):
+                _check_whole(name, value, least=0 if name in _MAY_BE_ZERO else 1)
+        check_slow_start(self.slow_start_turns, self.slow_start_ms)
+
+    def _check_turns_of(self, value: object) -> None:
+        if not isinstance(value, Mapping):
+            raise BadOption(f"limit turns_of must map class names to whole numbers, not {value!r}", code="limit.option")
+        for cls, turns in value.items():
+            check_class(cls)
+            _check_whole(f"turns_of[{cls!r}]", turns, least=1)
+
+
+_MAY_BE_NONE = frozenset({"class_turns", "tenant_turns"})
+_MAY_BE_ZERO = frozenset({"slow_start_turns", "slow_start_ms"})
+
+
+def _check_whole(name: str, value: object, *, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise BadOption(f"limit {name} must be a whole number from {least}, not {value!r}", code="limit.option")
 
 
 def check_storage_key(key: object) -> str:

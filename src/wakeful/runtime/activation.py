@@ -138,6 +138,7 @@ class Activation:
             )
         call.answer = asyncio.get_running_loop().create_future()
         self._post(call)
+        self.node.timer_runs.posted(call)
         try:
             return await call.answer
         except asyncio.CancelledError:
@@ -153,14 +154,14 @@ class Activation:
 
     def take_slot(self, *, nested: bool) -> asyncio.Future[None] | None:
         """A slot for the turn that is about to begin; a future to await first when there is none."""
-        self._slot = self.node.slots.take(nested=nested or self._is_hurried)
+        self._slot = self.node.slots.take(self.id, nested=nested or self._is_hurried)
         return self._slot
 
     def _hurry(self) -> None:
         """A turn elsewhere holds a slot while it waits here: whoever is before it must not wait for one."""
         self._is_hurried = True
         if self._slot is not None:
-            self.node.slots.hurry(self._slot)
+            self.node.slots.hurry(self._slot, self.id)
 
     def fire(self, timer: Timer) -> None:
         """Run a due timer when its turn comes."""
@@ -337,10 +338,10 @@ class Activation:
             if slot is not None:
                 await slot
             if call.action is not None:
-                turn = Turn(self, call.chain, call.deadline_at)
+                call.is_started, turn = True, Turn(self, call.chain, call.deadline_at)
                 await call.action(turn)
                 return None, self.finish(turn)
-            if self._instance is None:
+            if self._instance is None and call.method not in self.node.quiet_operations:
                 await self.wake(call.chain, call.deadline_at)
             key = call.request_key
             if key is not None:
@@ -352,6 +353,7 @@ class Activation:
             # A reader that had to wake the object is in line like everyone else.
             turn = Turn(self, call.chain, call.deadline_at, is_reader=call.method in self.known.readers)
             CURRENT.set(turn)
+            call.is_started = True
             result = self._sent(call, await self._invoke(call))
             if call.cancels:
                 raise asyncio.CancelledError  # its code swallowed the cancellation
@@ -391,7 +393,7 @@ class Activation:
         finally:
             call.absorb()
             CURRENT.reset(token)
-            self.node.slots.give_back(slot)
+            self.node.slots.give_back(slot, self.id)
 
     def _invoke(self, call: Call) -> Awaitable[Any]:
         """The method of the object, or what a feature does to every object under a dotted name."""

@@ -28,6 +28,7 @@ class Call:
         "is_abandoned",
         "is_expired",
         "is_finished",
+        "is_started",
         "kwargs",
         "method",
         "request_key",
@@ -56,6 +57,7 @@ class Call:
         self.cancels = 0  # how often this call had its task cancelled, to be taken back by whoever runs it
         self.is_expired = False
         self.is_abandoned = False
+        self.is_started = False  # the object's code has seen it
         self.is_finished = False  # its turn ended well and is on its way to disk
 
     def expire(self) -> None:

@@ -37,6 +37,7 @@ class Committer:
         self._worker: asyncio.Task[None] | None = None
         self._rest: asyncio.Future[None] | None = None  # what the worker waits for while there is nothing to do
         self._is_ending = False
+        self.sent = 0  # groups that were sent, on disk or not
         self.groups = 0
         self.commits = 0
 
@@ -102,6 +103,7 @@ class Committer:
         group, self._waiting = self._waiting[:most], self._waiting[most:]
         listeners, self._listeners = self._listeners[:most], self._listeners[most:]
         self._under_way = len(group)
+        self.sent += 1
         try:
             outcomes: Sequence[Outcome] = await self._store.commit(self._node, group)
         except Unavailable as error:

@@ -56,6 +56,12 @@ class Context:
         return turn.run if turn is not None else None
 
     @property
+    def job(self) -> Any:
+        """The job (`wakeful.Job`) that this turn is; None in a call and in other timers' turns."""
+        turn = CURRENT.get()
+        return turn.job if turn is not None else None
+
+    @property
     def state(self) -> Any:
         """The typed value that the class declares as `state: …`; saved with the turn if it changed."""
         return self._activation.state.get()

@@ -6,16 +6,18 @@ polling in between. A slow scan of everything due catches what no hint announced
 
 import asyncio
 import logging
+from collections.abc import Collection
 from functools import partial
 from typing import TYPE_CHECKING
 
 from wakeful.runtime.committer import Failure
+from wakeful.runtime.overload import BACKLOG_MAX
 from wakeful.runtime.queue import PAST_ALL
 from wakeful.runtime.timer_runs import start_note
 from wakeful.runtime.wakeup import Wakeup
 from wakeful.values.errors import Unavailable
 from wakeful.values.ids import shard_of
-from wakeful.values.timers import Timer
+from wakeful.values.timers import Timer, TimerKey
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
@@ -25,8 +27,17 @@ log = logging.getLogger("wakeful.dispatcher")
 PAGE = 2_000  # timers in one read, where a read is a round trip
 LOCAL_PAGE = 400  # where a read holds up the event loop instead: about 3 ms
 HANDED_OUT = 4
-BACKLOG_MAX = 4_000  # commits on their way to disk before dispatch pauses
+SHARES = 4  # a tenant that has more than one of so many shares of that lets others go first
 SAFETY_SCAN_MS = 600_000
+MANY = 8  # a node that takes one in so many of its shards anew starts slowly again
+# Where other processes add timers: how often what is overdue is looked for on disk. A hint that was lost with the
+# process that had to send it is made up for by the first, hints that the store can't carry at all by the second.
+LOST_SCAN_MS = 5_000
+UNTOLD_SCAN_MS = 1_000
+LOOKS_MAX = 20  # separate places that are read one by one; more are read as one range
+
+ALWAYS = (1 << 63) - 1
+Look = tuple[frozenset[int], int, int]  # shards, and the first and last due time to read there
 
 
 class Dispatcher:
@@ -45,6 +56,9 @@ class Dispatcher:
         self._is_running = False
         self._has_more = False  # the store has timers past the edge but within the horizon
         self._scan_at = 0  # when to look at everything due again
+        self._overdue_at: int | None = None  # when to look for overdue ones that nobody told of
+        self._looks: list[Look] = []  # places on disk to be read, because something was added there
+        self._held: str | None = None  # why nothing fires
         self._is_poked = False
         self.is_starved = False  # timers may be due, but there is no room: the next commit pokes
         self.unknown: set[str] = set()  # classes and timer names nobody here knows; their timers wait on disk
@@ -52,15 +66,42 @@ class Dispatcher:
 
     def start(self) -> None:
         self._is_running = True
+        if self._node.is_clustered:
+            self._overdue_at = self._node.clock.now() + self._overdue_every_ms
+        self._node.slow_start.begin()
         self.read_again()
+
+    @property
+    def _overdue_every_ms(self) -> int:
+        return LOST_SCAN_MS if self._node.store.listens else UNTOLD_SCAN_MS
+
+    def hold(self, why: str | None) -> None:
+        """Fire nothing for that reason, until called with None."""
+        was, self._held = self._held, why
+        if was is not None and why is None:
+            self.read_again()
 
     def stop(self) -> None:
         self._is_running = False
         self._due.set(None)
         self._page_due.set(None)
+        self._looks = []
+        self._node.slow_start.stop()
+        self._node.overload.stop()
         if self._reading is not None:
             self._reading.cancel()
             self._reading = None
+
+    def took(self, shards: Collection[int]) -> None:
+        """These shards are ours from now on: read what memory would hold of them."""
+        if len(shards) * MANY >= len(self._node.epochs):
+            self._node.slow_start.begin()
+        self.look_at(shards, 0, ALWAYS)
+
+    def look_at(self, shards: Collection[int], first_at: int, last_at: int) -> None:
+        """Something was added there: read it, as far as memory reaches."""
+        self._looks.append((frozenset(shards), first_at, last_at))
+        self.poke()
 
     def poke(self) -> None:
         """Something changed: look again once this pass of the event loop is over."""
@@ -95,6 +136,8 @@ class Dispatcher:
 
     def _tick(self) -> None:
         node = self._node
+        if self._held is not None:
+            return
         now = node.clock.now()
         due_at = node.queue.earliest()
         if due_at is not None and due_at <= now:
@@ -109,15 +152,20 @@ class Dispatcher:
         node, queue = self._node, self._node.queue
         # Handed out are those that wait for a slot, run, or are on their way to disk: more than may
         # run at once, so that turns go on while the disk is busy.
-        room = HANDED_OUT * node.limits.concurrent_turns - len(queue.running)
-        if node.committer.backlog > BACKLOG_MAX:
-            room = 0  # the disk is behind
-        while room > 0:
-            timer = queue.pop(now)
-            if timer is None:
-                break
-            if self.hand_out(timer):
-                room -= 1
+        total = HANDED_OUT * node.slots.bound
+        share = max(1, total // SHARES)
+        room = total - len(queue.running)
+        if node.overload.holds() or node.committer.backlog > BACKLOG_MAX:
+            self.is_starved = True  # the end of it, or the next commit, looks again
+            return
+        if room > 0:
+            for timer in queue.due(now, share=share):
+                if self.hand_out(timer):
+                    room -= 1
+                    if room <= 0:
+                        break
+        if room <= 0:
+            queue.sift(now, share=share)  # others may be behind a tenant that has more than it gets
         self.is_starved = room <= 0
 
     def hand_out(self, timer: Timer) -> bool:
@@ -131,8 +179,8 @@ class Dispatcher:
             return False
         shard = shard_of(timer.id)
         epoch = node.epochs.get(shard)
-        if epoch is None:
-            node.queue.finished(timer)  # the shard is another's now
+        if epoch is None or shard in node.ownership.leaving:
+            node.queue.finished(timer)  # the shard is another's now, or is about to be
             return False
         self.fired += 1
         activation = node.awake.get(timer.id)
@@ -172,12 +220,26 @@ class Dispatcher:
         if self._reading is not None:
             return  # its end looks again
         queue = self._node.queue
+        if self._overdue_at is not None and now >= self._overdue_at:
+            self._overdue_at = now + self._overdue_every_ms
+            # Else it is read page by page anyway.
+            if not self.is_starved and not queue.lines.behind and queue.edge[0] >= now:
+                self._looks.append((frozenset(self._node.epochs), 0, now))
+        if self._looks:
+            self._reading = asyncio.get_running_loop().create_task(self._read_looks())
+            return
+        tenant = queue.lines.short()
+        if tenant is not None:
+            self._reading = asyncio.get_running_loop().create_task(self._read_behind(tenant))
+            return
+        if queue.lines.behind:  # more than memory may hold is due, and is read bit by bit
+            self._scan_at = max(self._scan_at, now + LOST_SCAN_MS)
         if now >= self._scan_at:
             self._scan_at = now + SAFETY_SCAN_MS
             if queue.edge[0] >= now:
                 self._reading = asyncio.get_running_loop().create_task(self._read(queue.edge[0], is_scan=True))
                 return
-        at = self._scan_at
+        at = self._scan_at if self._overdue_at is None else min(self._scan_at, self._overdue_at)
         if len(queue) < self._short_below:
             at = min(at, now if self._has_more else queue.edge[0] - self._ahead_ms)
             if at <= now:
@@ -191,22 +253,12 @@ class Dispatcher:
         node = self._node
         edge = node.queue.begin_page()
         after = None if is_scan else edge
-        timers: list[Timer] = []
+        shards = list(node.epochs)
         try:
-            while True:
-                page, has_more = await node.reading(
-                    node.store.timers(list(node.epochs), after=after, until=until, limit=self._page)
-                )
-                timers += page
-                if not (is_scan and has_more and page):
-                    break  # a scan goes on to the edge: what it is for may be on its last page
-                after = page[-1].sort_key
+            # A scan goes on to the edge: what it is for may be on its last page.
+            timers, has_more = await self._pages(shards, after, until, is_whole=is_scan)
         except Unavailable:
             return  # the node is down already and will start us again
-        except Exception as error:
-            log.exception("reading timers failed", extra={"code": "timers.read"})
-            node.store_failed(Unavailable(f"reading timers failed: {error}", code="timers.read"))
-            return
         finally:
             self._reading = None
         if is_scan:
@@ -215,3 +267,72 @@ class Dispatcher:
             node.queue.end_page(timers, timers[-1].sort_key if has_more and timers else (until, PAST_ALL, 0))
             self._has_more = has_more
         self.look()
+
+    async def _read_behind(self, tenant: str) -> None:
+        """Read on where timers of that tenant were left on disk, because its line gets short."""
+        node = self._node
+        edge = node.queue.begin_page()
+        after = node.queue.lines.behind[tenant]
+        try:
+            timers, has_more = await self._pages(list(node.epochs), after, edge[0], is_whole=False)
+        except Unavailable:
+            return  # the node is down already and will start us again
+        finally:
+            self._reading = None
+        node.queue.lines.read_to(tenant, timers[-1].sort_key if has_more and timers else None)
+        node.queue.end_page(timers, None)
+        self.look()
+
+    async def _read_looks(self) -> None:
+        """Read the places where something was added, as far as memory reaches; what is further away comes page by page."""
+        node = self._node
+        looks, self._looks = self._looks, []
+        edge = node.queue.begin_page()
+        found: list[Timer] = []
+        try:
+            for shards, first_at, last_at in _joined(looks):
+                mine = [shard for shard in shards if shard in node.epochs]
+                if mine and first_at <= edge[0]:
+                    after = (first_at - 1, PAST_ALL, 0)
+                    timers, _ = await self._pages(mine, after, min(last_at, edge[0]), is_whole=True)
+                    found += timers
+        except Unavailable:
+            return  # the node is down already and will start us again
+        finally:
+            self._reading = None
+        node.queue.end_page(found, None)
+        self.look()
+
+    async def _pages(
+        self, shards: list[int], after: TimerKey | None, until: int, *, is_whole: bool
+    ) -> tuple[list[Timer], bool]:
+        """A page of timers and whether there are more; all pages when it must be whole."""
+        node = self._node
+        timers: list[Timer] = []
+        try:
+            while True:
+                page, has_more = await node.reading(
+                    node.store.timers(shards, after=after, until=until, limit=self._page)
+                )
+                timers += page
+                if not (is_whole and has_more and page):
+                    return timers, has_more
+                after = page[-1].sort_key
+        except Unavailable:
+            raise
+        except Exception as error:
+            log.exception("reading timers failed", extra={"code": "timers.read"})
+            down = Unavailable(f"reading timers failed: {error}", code="timers.read")
+            node.store_failed(down)
+            raise down from error
+
+
+def _joined(looks: list[Look]) -> list[Look]:
+    """The same places in few reads: shards of one range together; when there are many ranges, one around them all."""
+    together: dict[tuple[int, int], frozenset[int]] = {}
+    for shards, first_at, last_at in looks:
+        together[first_at, last_at] = together.get((first_at, last_at), frozenset()) | shards
+    if len(together) > LOOKS_MAX:
+        every = frozenset().union(*together.values())
+        return [(every, min(first for first, _ in together), max(last for _, last in together))]
+    return [(shards, first_at, last_at) for (first_at, last_at), shards in together.items()]

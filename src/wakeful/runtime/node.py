@@ -3,31 +3,39 @@
 import asyncio
 import logging
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar, cast
 
 from wakeful.logic.limits import Limits
 from wakeful.logic.retry import platform_delay_ms
 from wakeful.runtime.activation import Activation
 from wakeful.runtime.alarms import Alarms
+from wakeful.runtime.arrivals import Arrivals
 from wakeful.runtime.calls import Call, Stub, carried, is_small
 from wakeful.runtime.committer import Committer, Failure, Loader
 from wakeful.runtime.deadlines import Deadlines
 from wakeful.runtime.dispatcher import Dispatcher
 from wakeful.runtime.hibernation import Hibernation
+from wakeful.runtime.inserter import Inserter
+from wakeful.runtime.membership import Membership
+from wakeful.runtime.outage import Outage
+from wakeful.runtime.overload import Overload
+from wakeful.runtime.ownership import Ownership
 from wakeful.runtime.queue import TimerQueue
+from wakeful.runtime.redriving import REDRIVE, redrive
 from wakeful.runtime.registry import Registry
 from wakeful.runtime.requests import check_request_key
-from wakeful.runtime.slots import Slots
+from wakeful.runtime.routing import Routes
+from wakeful.runtime.slots import Slots, SlowStart
 from wakeful.runtime.timer_runs import TimerRuns
-from wakeful.runtime.turn import CURRENT, Turn
+from wakeful.runtime.turn import CURRENT
 from wakeful.runtime.upkeep import Upkeep
-from wakeful.store.protocol import NodeRow, Query, Store
+from wakeful.store.protocol import Hint, NodeRow, Store
+from wakeful.transport.protocol import Transport
 from wakeful.values.clock import Clock, Dice, Handle
-from wakeful.values.commits import Commit, Remembered, Start
+from wakeful.values.commits import Commit, Remembered
 from wakeful.values.errors import (
     BadTime,
-    Conflict,
     DeadlineExceeded,
     Fenced,
     NotRunning,
@@ -35,14 +43,14 @@ from wakeful.values.errors import (
     StoreDown,
     Unavailable,
 )
-from wakeful.values.ids import SHARDS, ObjectId, check_key, shard_of
+from wakeful.values.ids import ObjectId, check_key, shard_of
 from wakeful.values.timers import Parked, Timer
 from wakeful.values.times import Duration, duration_ms
 
 T = TypeVar("T")
 log = logging.getLogger("wakeful.node")
 
-LEASE_MS = 5_000
+LEASE_MS = 5_000  # of the only node of a store, for people to see
 
 
 class Node:
@@ -60,8 +68,13 @@ class Node:
         idle_ms: int,
         about: str = "",
         sleep_after_turn: bool = False,
+        is_alone: bool = False,
+        cluster: str = "",
+        transport: Transport | None = None,
     ) -> None:
         self.name = name
+        # Others may own shards of the same store; `is_alone` is for a test that knows better.
+        self.is_clustered = store.shared and not is_alone
         self.registry = registry
         self.store = store
         self.clock = clock
@@ -73,7 +86,9 @@ class Node:
         # Least recently used first. Not a plain dict: taking from its front leaves holes to step over.
         self.awake: OrderedDict[ObjectId, Activation] = OrderedDict()
         self.queue = TimerQueue(limits.near_timers)
-        self.slots = Slots(limits.concurrent_turns)
+        self.slots = Slots(limits)
+        self.slow_start = SlowStart(self.slots, limits, clock, on_wider=lambda: self.dispatcher.poke())
+        self.overload = Overload(self)
         self.deadlines = Deadlines(clock)
         self.loader = Loader(store)
         self.committer = Committer(
@@ -83,18 +98,23 @@ class Node:
         self.timer_runs = TimerRuns(self)
         self.timer_runs.register(self.alarms)
         # What features do to any object, by dotted name ("schedules.pause"): turns like any other call.
-        self.operations: dict[str, Callable[..., Awaitable[Any]]] = {}
+        self.operations: dict[str, Callable[..., Awaitable[Any]]] = {REDRIVE: redrive}
+        self.quiet_operations: set[str] = {REDRIVE}  # of these, those that do not wake it
         self.features: dict[str, Any] = {}  # each feature's own, by its name
         self.dispatcher = Dispatcher(self)
         self.hibernation = Hibernation(self, idle_ms=idle_ms, at_once=sleep_after_turn)
         self.upkeep = Upkeep(self)
+        self.ownership = Ownership(self)
+        self.membership = Membership(self, cluster=cluster)
+        self.routes = Routes(self, transport)
+        self.arrivals = Arrivals(self)
+        self.inserter = Inserter(store, clock, dice, arrivals=self.arrivals, on_down=self.store_failed)
+        self.outage = Outage(self)
         self.state = "new"  # new → up ⇄ down → stopping → stopped
         self.down_because: Unavailable | None = None
-        self._seqs: dict[int, int] = {}
-        self._held: set[tuple[int, int]] = set()
         self._has_news = False  # the group that just went to disk changed timers
         self._refused: Counter[ObjectId] = Counter()  # commits in a row that the store refused
-        self._recovery: asyncio.Task[None] | None = None
+        self._kept: set[asyncio.Task[Any]] = set()
         self._clock_watch: Handle | None = None
         self.clock_steps: Counter[str] = Counter()  # how often the wall clock was set "ahead" or "back"
 
@@ -105,64 +125,90 @@ class Node:
         return self.state == "stopped"
 
     async def start(self) -> None:
-        """Open the store, own every shard, and begin to fire."""
+        """Open the store, become a member or own everything, and begin to fire."""
         try:
             await self.store.open(now=self.clock.now())
-            await self._take_over()
+            self.store.watch(self._heard)
+            await self.routes.serve()
+            if self.is_clustered:
+                await self.membership.start()
+            else:
+                await self.take_over()
         except BaseException:
+            await self.routes.close()
             await self.store.close()
             raise
-        self.store.watch(lambda shards: self.dispatcher.read_on())
-        self.state = "up"
-        self.dispatcher.start()
+        self.go_up()
         self.upkeep.start()
         self._clock_watch = self.clock.watch(self._clock_stepped)
 
+    def go_up(self) -> None:
+        """The store is there, and what is ours in it is known."""
+        self.state = "up"
+        self.down_because = None
+        self.dispatcher.start()
+        if self.is_clustered:
+            self.membership.go_on()
+
     async def stop(self) -> None:
-        """Finish running turns within the deadline, hand back what did not finish, release ownership."""
+        """Finish running turns within the deadline, hand over or hand back the rest, release ownership."""
         if self.state in ("stopped", "new"):
             self.state = "stopped"
             return
         was_down = self.state == "down"
         self.state = "stopping"
         self._stop_chores()
-        if self._recovery is not None:
-            self._recovery.cancel()
+        self.outage.stop()
         if not was_down:
-            await self._finish_turns()
             try:
-                await self._hand_back()
-                await self.store.release(self.name, self.epochs)
+                if self.is_clustered:
+                    await self.membership.retire()
+                    self.routes.leave()
+                await self.ownership.release_all()
                 await self.store.leave(self.name)
+                await self.store.tell([])
             except Unavailable as error:
                 log.warning("stopped without releasing the store: %s", error, extra={"code": "node.stop"})
-        self.hibernation.stop()
-        self.timer_runs.stop()
-        self.deadlines.stop()
-        self.committer.kill()
+        self._end()
         self.awake.clear()
         self.state = "stopped"
+        await self.routes.close()
         await self.store.close()
 
     def kill(self) -> None:
         """Stop as `kill -9` would: nothing more is written, nobody is told. For the test kit."""
         self.state = "stopped"
         self._stop_chores()
-        self.hibernation.stop()
-        self.timer_runs.stop()
-        self.deadlines.stop()
-        self.committer.kill()
-        if self._recovery is not None:
-            self._recovery.cancel()
+        self.outage.stop()
+        self._end()
         for activation in list(self.awake.values()):
             activation.fail(NotRunning("the node was killed", code="node.killed"))
         self.awake.clear()
 
+    def _end(self) -> None:
+        self.hibernation.stop()
+        self.timer_runs.stop()
+        self.deadlines.stop()
+        self.inserter.stop()
+        self.committer.kill()
+        for task in self._kept:
+            task.cancel()
+
+    def keep(self, task: asyncio.Task[Any]) -> None:
+        """Hold a task that nobody waits for, until it is done or the node ends."""
+        self._kept.add(task)
+        task.add_done_callback(self._kept.discard)
+
     def _stop_chores(self) -> None:
         self.dispatcher.stop()
         self.upkeep.stop()
+        self.membership.stop()
         if self._clock_watch is not None:
             self._clock_watch.cancel()
+
+    def _heard(self, hints: Sequence[Hint]) -> None:
+        if self.state == "up":
+            self.arrivals.hear(hints)
 
     def _clock_stepped(self, by_ms: int) -> None:
         """Ahead is like an outage that long; back fires nothing again, because what fired is gone from disk."""
@@ -171,64 +217,21 @@ class Node:
         log.warning("the clock was set %s by %d ms", way, abs(by_ms), extra={"code": "clock.step"})
         self.dispatcher.clock_was_set()
 
-    async def _take_over(self) -> None:
-        now = self.clock.now()
+    async def take_over(self) -> None:
+        """Own everything: there is no other node, whatever the store remembers of one."""
         for row in await self.store.nodes():
-            if row.node == self.name:
-                continue
-            if self.store.shared and row.lease_until > now:
-                log.warning(
-                    "taking every shard over from node %s (%s), whose lease still runs; it will be fenced",
-                    row.node,
-                    row.about,
-                    extra={"code": "node.takeover"},
-                )
-            else:
+            if row.node != self.name:
                 await self.store.leave(row.node)  # it died without saying so
-        await self.join()
-        self.epochs = await self.store.claim(self.name, range(SHARDS), now=now)
-        self._held |= set(self.epochs.items())
-        self._seqs = {}
-
-    def has_held(self, shard: int, epoch: int) -> bool:
-        """That epoch of the shard was this process's own."""
-        return (shard, epoch) in self._held
-
-    async def join(self) -> None:
-        """Enter this node in the store, or renew its lease."""
         now = self.clock.now()
         await self.store.join(NodeRow(self.name, self.address, now, now + LEASE_MS, self.about))
+        await self.ownership.claim_all()
 
-    async def _finish_turns(self) -> None:
-        until = self.clock.now() + self.limits.stop_deadline_ms
-        while any(activation.is_busy for activation in self.awake.values()) and self.clock.now() < until:
-            await self.clock.sleep(5)
-        for activation in list(self.awake.values()):
-            if activation.is_busy:
-                activation.fail(NotRunning("the node is stopping; try again", code="node.stopping"))
-        await self.clock.sleep(1)  # let the cancelled turns unwind
-        await self.committer.drained()
+    def owns(self, shard: int, *, nested: bool) -> bool:
+        """Calls of that shard are answered here; while it is leaving only those that a running turn waits for."""
+        return shard in self.epochs and (nested or shard not in self.ownership.leaving)
 
-    async def _hand_back(self) -> None:
-        """Timers that were begun and cut off by the stop: not their fault, so no trace of this run may remain.
-
-        Crashes of earlier processes stay counted. Only the very setting that was begun is touched: one that a
-        commit of unknown outcome replaced, moved or cleared stays as that commit left it.
-        """
-        now = self.clock.now()
-        commits = [
-            Commit(
-                id=timer.id,
-                shard=shard,
-                epoch=self.epochs[shard],
-                now=now,
-                starts=[Start(timer.name, timer.seq, self.timer_runs.crashes_of(timer), is_running=False)],
-            )
-            for timer in self.queue.running.values()
-            if (shard := shard_of(timer.id)) in self.epochs
-        ]
-        if commits:
-            await self.store.commit(self.name, commits)
+    def is_reader(self, target: ObjectId, method: str) -> bool:
+        return self.registry.knows(target.cls) and method in self.registry.named(target.cls).readers
 
     # calls
 
@@ -275,9 +278,14 @@ class Node:
             request_key=request_key,
             chain=chain,
         )
+        way = self.routes.call(target, call) if self.is_clustered else self.activation(target).call(call)
+        return await self.within_deadline(target, call, way)
+
+    async def within_deadline(self, target: ObjectId, call: Call, way: Awaitable[Any]) -> Any:
+        """The answer, or `DeadlineExceeded` when it is late."""
         self.deadlines.add(call)
         try:
-            return await self.activation(target).call(call)
+            return await way
         except asyncio.CancelledError:
             if not call.is_expired:
                 raise
@@ -285,13 +293,17 @@ class Node:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise  # the turn that made the call has run out of time as well, or was cancelled
-            if method in known.readers:
+            if self.is_reader(target, call.method):
                 raise call.too_late() from None
             raise DeadlineExceeded(
-                f"{target}.{method} was not on disk by its deadline; whether it happened is unknown, use a request key to ask again"
+                f"{target}.{call.method} was not on disk by its deadline; whether it happened is unknown, use a request key to ask again"
             ) from None
         finally:
             self.deadlines.remove(call)
+
+    def deliver(self, target: ObjectId, call: Call) -> Coroutine[Any, Any, Any]:
+        """The answer of an object that lives here."""
+        return self.activation(target).call(call)
 
     def activation(self, id: ObjectId) -> Activation:
         """The live copy of the object, made when there is none."""
@@ -311,33 +323,7 @@ class Node:
 
     async def redrive(self, parked: Parked) -> None:
         """Make a parked timer due again at once, with a fresh count; `Conflict` when its name is taken by another."""
-        timer = parked.timer
-        activation = self.activation(timer.id)
-        fresh = Timer(
-            timer.id,
-            timer.name,
-            self.clock.now(),
-            timer.nominal_at,
-            self.next_seq(activation.shard),
-            priority=timer.priority,
-            payload=timer.payload,
-        )
-
-        async def put_back(turn: Turn) -> None:
-            await activation.settled()
-            query = Query(cls=timer.id.cls, key=timer.id.key, name=timer.name, limit=1)
-            if await self.reading(self.store.find_timers(query)):
-                raise Conflict(
-                    f"{timer.id} has another {timer.name} pending; let it run or delete it, then redrive this one"
-                )
-            query = Query(cls=timer.id.cls, key=timer.id.key, name=timer.name, limit=1, after=(parked.number - 1,))
-            still = await self.reading(self.store.find_parked(query))
-            if not still or still[0].number != parked.number:
-                raise Conflict(f"{timer.id} {timer.name} is no longer parked as number {parked.number}")
-            turn.set_timer(fresh)
-            turn.unparks = [parked.number]
-
-        await activation.operate(put_back)
+        await self.send(parked.timer.id, REDRIVE, (parked.timer.name, parked.number), {})
 
     async def recall(self, id: ObjectId, key: str) -> Remembered | None:
         return await self.reading(self.store.recall(id, key, now=self.clock.now()))
@@ -362,9 +348,8 @@ class Node:
     # what activations say
 
     def next_seq(self, shard: int) -> int:
-        """The next place in the order of insertion: rises within a shard over all its owners, and differs between shards."""
-        count = self._seqs[shard] = self._seqs.get(shard, 0) + 1
-        return (self.epochs.get(shard, 0) << 39) | (count << 8) | shard
+        """The next place in the order of insertion of that shard."""
+        return self.ownership.next_seq(shard)
 
     def timers_changed(self, commit: Commit) -> None:
         """A commit is on disk: bring the near future up to date."""
@@ -375,7 +360,9 @@ class Node:
             queue.clear(commit.id, name, seq)
         for timer in commit.sets:
             queue.set(timer)
-        if commit.clears or commit.sets or self.dispatcher.is_starved:
+        if commit.sends:
+            self.arrivals.sent(commit.sends)
+        if commit.clears or commit.sets or commit.sends or self.dispatcher.is_starved:
             self._has_news = True
         if commit.entries:
             self.upkeep.wrote(commit.entries)
@@ -405,70 +392,33 @@ class Node:
     def note_failed(self, failure: Failure) -> None:
         """A start note was refused: the timer is still on disk, for whoever owns it now or reads it again."""
         if isinstance(failure, Fenced) and self.epochs.get(failure.shard) == failure.epoch:
-            self._lose_shard(failure.shard, failure)
+            self.ownership.lose(failure.shard, failure)
         elif self.state == "up":
             self.dispatcher.read_again()
 
     def commit_failed(self, activation: Activation, failure: Failure) -> None:
         """This copy's belief is wrong from here on: drop it, to wake from what is on disk."""
         if self.state != "up":
-            self._drop(activation, failure)  # down: everything is forgotten; stopping: its timers are handed back
+            self.drop(activation, failure)  # down: everything is forgotten; stopping: its timers are handed back
         elif isinstance(failure, Fenced) and self.epochs.get(failure.shard) == failure.epoch:
-            self._lose_shard(activation.shard, failure)
+            self.ownership.lose(activation.shard, failure)
         else:
-            self._drop(activation, failure)
+            self.drop(activation, failure)
             self.queue.forget([activation.id])
             # The store refused this one commit. It would refuse it again: a due timer behind it must not spin.
             self._refused[activation.id] += 1
             delay = platform_delay_ms(self._refused[activation.id], self.dice.random())
             self.clock.call_at(self.clock.now() + delay, self.dispatcher.read_again)
 
-    def _drop(self, activation: Activation, failure: Failure) -> None:
+    def drop(self, activation: Activation, failure: Failure) -> None:
+        """Forget this copy of the object, and tell whoever waits for it why."""
         if self.awake.get(activation.id) is activation:
             del self.awake[activation.id]
         activation.fail(failure)
 
-    def _lose_shard(self, shard: int, fenced: Fenced) -> None:
-        if self.epochs.pop(shard, None) is not None:
-            log.warning("%s", fenced, extra={"code": fenced.code})
-        for activation in [found for found in self.awake.values() if found.shard == shard]:
-            self._drop(activation, fenced)
-        self.queue.forget(id for id in self.queue.objects() if shard_of(id) == shard)
-
-    # the store going away and coming back
-
     def store_failed(self, error: Unavailable) -> None:
         """Nothing can be written: answer Unavailable, forget what memory believes, and keep asking."""
-        if self.state != "up":
-            return
-        log.warning("the store is away: %s", error, extra={"code": "store.down"})
-        self.state = "down"
-        self.down_because = error
-        self.dispatcher.stop()
-        self.queue.reset()
-        for activation in list(self.awake.values()):
-            self._drop(activation, error)
-        self.committer.abandon(error)
-        self._recovery = asyncio.get_running_loop().create_task(self._recover())
-
-    async def _recover(self) -> None:
-        """Claim the shards anew (waiting out commits whose fate is unknown), then go on as after a start."""
-        tries = 0
-        while True:
-            await self.clock.sleep(platform_delay_ms(tries, self.dice.random()))
-            tries += 1
-            try:
-                await self.store.open(now=self.clock.now())
-                await self._take_over()
-            except Exception as error:  # whatever it is: to give up would leave the node down for good
-                log.info("the store is still away: %s", error, extra={"code": "store.down"})
-                continue
-            break
-        log.warning("the store is back after %d tries", tries, extra={"code": "store.up"})
-        self.state = "up"
-        self.down_because = None
-        self._recovery = None
-        self.dispatcher.start()
+        self.outage.begin(error)
 
 
 def make_stub(node: Any, known: Any, key: str, deadline: Duration | None, request_key: str | None) -> Stub:

@@ -5,10 +5,11 @@ store's index holds the rest. The edge moves forward by reading the next page, a
 bound is reached.
 """
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Iterator, Set
 from heapq import heapify, heappop, heappush
 
-from wakeful.values.ids import ObjectId
+from wakeful.runtime.lines import Lines
+from wakeful.values.ids import ObjectId, tenant_of
 from wakeful.values.timers import Timer, TimerKey
 
 Name = tuple[ObjectId, str]
@@ -24,8 +25,11 @@ class TimerQueue:
         self._heap: list[_Place] = []
         self._current: dict[Name, Timer] = {}
         self.running: dict[Name, Timer] = {}  # handed out to run, not finished
+        self._out: dict[str, int] = {}  # how many of these each tenant has
+        self.lines = Lines(bound)  # due ones that wait because their tenant has its share
         self._changed: dict[Name, Timer | None] | None = None  # what changed since a page was asked for
         self._is_void = False  # the page being read no longer joins on to the edge
+        self.expected: set[Name] = set()  # on their way to disk by this process, which will say when they are there
         self._pushes = 0  # breaks ties of equal keys (timers of different objects set at once)
         self.edge: TimerKey = (-1, 0, 0)
 
@@ -33,25 +37,92 @@ class TimerQueue:
         return len(self._current)
 
     def earliest(self) -> int | None:
-        """When the next one is due; None when memory holds none."""
+        """When the next one is due; None when memory holds none. What stands in line is due already."""
+        if self.lines:
+            return 0
+        head = self._head()
+        return None if head is None else head.due_at
+
+    def pop(self, now: int) -> Timer | None:
+        """The first timer that is due, handed out until `finished`, `set` or `clear` is heard of its name."""
+        head = self._head()
+        return None if head is None or head.due_at > now else self._hand_out(self._take_out())
+
+    def due(self, now: int, *, share: int) -> Iterator[Timer]:
+        """Timers to hand out, as `pop` does: in firing order, but none of a tenant that has its share before one that has fewer."""
+        lines, out = self.lines, self._out
+        lines.look(out)
+        while True:
+            head = self._head()
+            if head is not None and head.due_at > now:
+                head = None
+            if not lines.is_used:  # nearly always
+                if head is None:
+                    return
+                if out.get(tenant_of(head.id.key), 0) < share:
+                    yield self._hand_out(self._take_out())
+                    continue
+            self.sift(now, share=share)
+            head = self._head()
+            if head is not None and head.due_at > now:
+                head = None
+            needy = lines.neediest(out)
+            if needy is None:
+                if head is None:
+                    return
+                yield self._hand_out(self._take_out())
+                continue
+            if head is not None and not lines.has(tenant := tenant_of(head.id.key)):
+                if out.get(tenant, 0) <= out.get(needy, 0):
+                    yield self._hand_out(self._take_out())
+                    continue
+                if not lines.is_full:
+                    lines.add(tenant, self._take_out())
+                    continue
+            found = lines.pop(needy)
+            if found is not None:
+                yield self._hand_out(found)
+
+    def sift(self, now: int, *, share: int) -> None:
+        """Line up what is due of tenants that have a line or their share, so that others come to the front."""
+        lines, out = self.lines, self._out
+        while True:
+            head = self._head()
+            if head is None or head.due_at > now:
+                return
+            tenant = tenant_of(head.id.key)
+            if not lines.has(tenant) and (out.get(tenant, 0) < share or lines.is_full):
+                return
+            lines.add(tenant, self._take_out())
+
+    def _head(self) -> Timer | None:
+        """The first that does not stand in line."""
         heap = self._heap
         while heap:
             timer = heap[0][4]
             if self._current.get((timer.id, timer.name)) is timer:
-                return timer.due_at
+                return timer
             heappop(heap)
         return None
 
-    def pop(self, now: int) -> Timer | None:
-        """The first timer that is due, handed out until `finished`, `set` or `clear` is heard of its name."""
-        due_at = self.earliest()
-        if due_at is None or due_at > now:
-            return None
+    def _take_out(self) -> Timer:
         timer = heappop(self._heap)[4]
-        name = (timer.id, timer.name)
-        del self._current[name]
-        self.running[name] = timer
+        del self._current[timer.id, timer.name]
         return timer
+
+    def _hand_out(self, timer: Timer) -> Timer:
+        self.running[timer.id, timer.name] = timer
+        tenant = tenant_of(timer.id.key)
+        self._out[tenant] = self._out.get(tenant, 0) + 1
+        return timer
+
+    def _came_back(self, id: ObjectId) -> None:
+        tenant = tenant_of(id.key)
+        left = self._out[tenant] - 1
+        if left:
+            self._out[tenant] = left
+        else:
+            del self._out[tenant]
 
     def set(self, timer: Timer) -> bool:
         """A timer is on disk: hold it if it is before the edge. True when it became the earliest."""
@@ -62,7 +133,11 @@ class TimerQueue:
         if out is not None and (out.seq, out.attempt, out.due_at) == (timer.seq, timer.attempt, timer.due_at):
             self.running[name] = out  # a page told of it before its commit was heard of: it was handed out already
             return False
+        if out is not None:
+            self._came_back(timer.id)
         self._current.pop(name, None)
+        if self.lines:
+            self.lines.clear(name, 0)
         if timer.due_at > self.edge[0] or timer.sort_key > self.edge:
             return False
         self._push(timer)
@@ -77,9 +152,12 @@ class TimerQueue:
         held = self._current.get((id, name))
         if held is not None and seq in (0, held.seq):
             del self._current[id, name]
+        if self.lines:
+            self.lines.clear((id, name), seq)
         out = self.running.get((id, name))
         if out is not None and seq in (0, out.seq):
             del self.running[id, name]
+            self._came_back(id)
 
     def note(self, timer: Timer, epoch: int) -> Timer:
         """It is about to be started in that epoch: the same timer, as the disk will have it."""
@@ -90,6 +168,7 @@ class TimerQueue:
         """It was handed out and will not run: a turn before it replaced or cleared it."""
         if self.running.get((timer.id, timer.name)) is timer:
             del self.running[timer.id, timer.name]
+            self._came_back(timer.id)
 
     def begin_page(self) -> TimerKey:
         """A page is about to be read; until `end_page`, what changes wins over what it says. Where the edge is."""
@@ -118,18 +197,25 @@ class TimerQueue:
         gone = set(ids)
         self._current = {name: timer for name, timer in self._current.items() if name[0] not in gone}
         self.running = {name: timer for name, timer in self.running.items() if name[0] not in gone}
+        self._out = {}
+        for id, _ in self.running:
+            tenant = tenant_of(id.key)
+            self._out[tenant] = self._out.get(tenant, 0) + 1
+        self.lines.forget(gone)
 
     def reset(self) -> None:
         """Forget everything; the store knows."""
-        self._heap, self._current, self.running, self._changed = [], {}, {}, None
+        self._heap, self._current, self.running, self._out, self._changed = [], {}, {}, {}, None
+        self.lines.reset()
         self.edge = (-1, 0, 0)
 
     def objects(self) -> Set[ObjectId]:
-        return {id for id, _ in self._current} | {id for id, _ in self.running}
+        return {id for id, _ in self._current} | {id for id, _ in self.running} | self.lines.objects()
 
     def _take(self, timer: Timer) -> None:
         name = (timer.id, timer.name)
-        if name not in self.running and name not in self._current:
+        is_held = name in self.running or name in self._current or name in self.lines
+        if not is_held and name not in self.expected:
             self._push(timer)
 
     def _push(self, timer: Timer) -> None:

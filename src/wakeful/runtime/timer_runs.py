@@ -4,6 +4,7 @@ import asyncio
 import logging
 import traceback
 from collections import Counter, deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from wakeful.logic.retry import CRASHES_MAX, platform_delay_ms
@@ -12,7 +13,7 @@ from wakeful.runtime.deadlines import Deadlines
 from wakeful.runtime.turn import CURRENT, Turn
 from wakeful.values.commits import Commit, Slot, Start
 from wakeful.values.errors import DeadlineExceeded, Fenced, TurnFailed, Unavailable
-from wakeful.values.ids import shard_of
+from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.occurrences import Occurrence
 from wakeful.values.runs import Entry, Verdict, run_id
 from wakeful.values.timers import Parked, Timer
@@ -90,6 +91,7 @@ class Park(NamedTuple):
     """Give up, and keep this timer where people can see it and redrive it."""
 
     timer: Timer
+    also: str = ""  # what else went wrong
 
 
 class TimerRuns:
@@ -100,15 +102,22 @@ class TimerRuns:
         self._owners: dict[str, TimerOwner] = {}
         self._wakers: dict[str, tuple[TimerOwner, ...]] = {}
         self._deadlines = Deadlines(node.clock)
+        self._quiet: set[str] = set()  # prefixes of timers whose turns need no awake object
+        # Operations that ask a running timer to stop, and which one, by what they are called with.
+        self.interrupting: dict[str, Callable[..., str]] = {}
+        self._firing: dict[ObjectId, tuple[str, Call]] = {}
         self._uncounted: Counter[tuple[str, str, str]] = Counter()  # failures of ours in a row, for the backoff
         # A timer that was running when a process died may have killed it: such ones run one at a
         # time, so that three deaths are laid at one door and not at that of everyone beside it.
         self._is_trying = False
         self._suspects: deque[Timer] = deque()
 
-    def register(self, owner: TimerOwner) -> None:
+    def register(self, owner: TimerOwner, *, quiet: bool = False) -> None:
+        """Give the timers of the owner's prefix to it; `quiet`: without waking their objects."""
         self._owners[owner.prefix] = owner
         self._wakers.clear()
+        if quiet:
+            self._quiet.add(owner.prefix)
 
     def stop(self) -> None:
         self._deadlines.stop()
@@ -123,17 +132,28 @@ class TimerRuns:
     def owner_of(self, name: str) -> TimerOwner | None:
         return self._owners.get(name) or self._owners.get(name.partition(":")[0])
 
+    def posted(self, call: Call) -> None:
+        """A call waits in the mailbox of an object: if it is to stop the very timer that runs there, ask that to.
+
+        The run is undone and comes again behind the call, which by then has cleared its timer, or has gone.
+        """
+        named = self.interrupting.get(call.method)
+        firing = self._firing.get(call.chain[-1])
+        if named is not None and firing is not None and firing[0] == named(*call.args) and not firing[1].is_abandoned:
+            firing[1].abandon()
+
     def crashes_of(self, timer: Timer) -> int:
         """How many processes died while it ran: begun and not finished by an owner that is gone.
 
         An outage of the store that this process survived is no crash.
         """
-        died = timer.started != 0 and not self._node.has_held(shard_of(timer.id), timer.started)
+        died = timer.started != 0 and not self._node.ownership.has_held(shard_of(timer.id), timer.started)
         return timer.crashes + died
 
     async def run(self, activation: "Activation", timer: Timer) -> None:
         """One attempt of a due timer, to its commit on its way."""
-        if not _is_current(activation, timer):
+        is_out = self._node.queue.running.get((timer.id, timer.name)) is timer  # not cleared or replaced on disk
+        if not is_out or not _is_current(activation, timer):
             self._node.skip_timer(timer)
             return
         # Nearly always the dispatcher has just written the note, and then nobody died of it.
@@ -185,7 +205,7 @@ class TimerRuns:
                 fired_at = node.clock.now()
                 error, turn = await self._fire(activation, owner, timer, fired_at)
             finally:
-                node.slots.give_back(slot)
+                node.slots.give_back(slot, activation.id)
         finally:
             CURRENT.reset(token)
         if error is not None:
@@ -234,9 +254,10 @@ class TimerRuns:
         call = Call(timer.name, (), {}, deadline_at=fired_at + owner.deadline_ms, request_key=None, chain=chain)
         call.task = task
         self._deadlines.add(call)
+        self._firing[timer.id] = (timer.name, call)
         turn: Turn | None = None
         try:
-            if not activation.is_awake:
+            if not activation.is_awake and owner.prefix not in self._quiet:
                 await activation.wake(chain, call.deadline_at)
                 if not _is_current(activation, timer):
                     node.skip_timer(timer)
@@ -244,7 +265,7 @@ class TimerRuns:
             turn = Turn(activation, chain, call.deadline_at, consumed=timer, fired_at=fired_at)
             CURRENT.set(turn)
             ran = await owner.fire(activation, turn, timer)
-            if call.cancels:
+            if call.cancels and call.is_expired:
                 raise asyncio.CancelledError  # its code swallowed the cancellation
             if ran:
                 entry = self._entry(timer, turn.occurrence, fired_at, "run", None)
@@ -267,6 +288,9 @@ class TimerRuns:
                 return _too_long(timer, owner), turn
             if task.cancelling():
                 raise
+            if call.is_abandoned:
+                activation.fire(timer)
+                return None, turn
             cancelled = TurnFailed(
                 f"{timer.id}.{timer.name} was cancelled by its own code",
                 remote_type="asyncio.CancelledError",
@@ -279,10 +303,15 @@ class TimerRuns:
             raise
         except BaseException as error:
             activation.undo(turn)
+            if call.is_abandoned and not call.is_expired and not activation.is_failed:
+                activation.fire(timer)  # how its code says that it was asked to stop
+                return None, turn
             return _too_long(timer, owner) if call.is_expired else error, turn
         finally:
             call.absorb()
             self._deadlines.remove(call)
+            if self._firing.get(timer.id) == (timer.name, call):  # else a newer copy of the object runs already
+                del self._firing[timer.id]
 
     async def _failed(
         self,
@@ -317,6 +346,7 @@ class TimerRuns:
             if isinstance(verdict, Again):
                 turn.set_timer(verdict.timer)
             elif verdict is not None:
+                text = f"{text}; {_storable(verdict.also)}"[:ERROR_CHARS_MAX] if verdict.also else text
                 trace = _storable("".join(traceback.format_exception(error))[-TRACEBACK_CHARS_MAX:])
                 self._park(turn, verdict.timer, occurrence, "failed", text, trace)
             if verdict is None and occurrence is None:  # nothing was to run, so the failure is no occurrence's verdict
@@ -333,7 +363,9 @@ class TimerRuns:
         text = f"the process died {crashes} times while this ran"
         turn = Turn(activation, (activation.id,), now, consumed=timer)
         verdict = await owner.failed(activation, turn, Failed(timer, None, None, None, now, 0.0))
-        if verdict is not None:
+        if isinstance(verdict, Again):
+            turn.set_timer(verdict.timer)
+        elif verdict is not None:
             self._park(turn, verdict.timer, turn.occurrence, "crashed", text, "")
         if verdict is not None or turn.occurrence is not None:
             turn.entries = [*turn.entries, self._entry(timer, turn.occurrence, now, "failed", text)]

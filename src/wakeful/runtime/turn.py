@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from wakeful.runtime.activation import Activation
 
 T = TypeVar("T")
-Saved = tuple[dict[Slot, bytes | None], bool, dict[str, Timer | None], list[Entry], bytes | None]
+Saved = tuple[
+    dict[Slot, bytes | None], bool, dict[str, Timer | None], list[Entry], list[Timer], Remembered | None, bytes | None
+]
 _NONE: list[Any] = []  # never appended to
 
 # The turn or reader whose code is running in this context, for storage and outgoing calls.
@@ -79,12 +81,14 @@ class Turn:
         "fired_at",
         "is_over",
         "is_reader",
+        "job",
         "note",
         "occurrence",
         "parks",
         "refused",
         "remember",
         "saved",
+        "sends",
         "state_copy",
         "state_used",
         "timers",
@@ -118,6 +122,7 @@ class Turn:
         self.entries: list[Entry] = _NONE
         self.parks: list[Parked] = _NONE
         self.unparks: list[int] = _NONE
+        self.sends: list[Timer] = _NONE  # timers of any object, under names that nobody else can have
         self.remember: Remembered | None = None
         self.refused: list[Refused] = _NONE
         self.saved: list[Saved] = _NONE
@@ -125,6 +130,7 @@ class Turn:
         self.state_copy: Any = None
         self.occurrence: Occurrence | None = None  # what the timer's owner says that this turn is
         self.note: Any = None  # the owner's own, for when the turn fails
+        self.job: Any = None  # the job that this turn is, for the object's code
         if consumed is not None:
             self.timers[consumed.name] = None
 
@@ -143,7 +149,9 @@ class Turn:
     @property
     def is_clean(self) -> bool:
         """There is nothing to commit."""
-        return not (self.writes or self.timers or self.wiped or self.entries or self.unparks or self.remember)
+        return not (
+            self.writes or self.timers or self.wiped or self.entries or self.unparks or self.sends or self.remember
+        )
 
     @property
     def run(self) -> Run | None:
@@ -173,6 +181,12 @@ class Turn:
     def clear_timer(self, name: str) -> None:
         self.timers[name] = None
 
+    def send(self, timers: list[Timer]) -> None:
+        """Insert timers of any object with this turn's commit; their names must be new."""
+        if self.sends is _NONE:
+            self.sends = []
+        self.sends += timers
+
     def wipe(self) -> None:
         for slot in [slot for slot in self.writes if slot[0] == USER]:
             del self.writes[slot]
@@ -182,10 +196,11 @@ class Turn:
 
     def save(self) -> None:
         state = self.activation.state.snapshot(self)
-        self.saved = [*self.saved, (dict(self.writes), self.wiped, dict(self.timers), self.entries, state)]
+        kept = (dict(self.writes), self.wiped, dict(self.timers), self.entries, list(self.sends), self.remember, state)
+        self.saved = [*self.saved, kept]
 
     def restore(self) -> None:
-        self.writes, self.wiped, self.timers, self.entries, state = self.saved.pop()
+        self.writes, self.wiped, self.timers, self.entries, self.sends, self.remember, state = self.saved.pop()
         self.activation.state.restore(state)
 
     # the end
@@ -200,7 +215,8 @@ class Turn:
         if not final and self.consumed is not None:
             name = self.consumed.name
             timers = {key: timer for key, timer in timers.items() if key != name}
-        if not (self.writes or self.wiped or timers or self.entries or self.parks or self.unparks or self.remember):
+        kept = self.writes or self.wiped or self.entries or self.parks or self.unparks or self.sends or self.remember
+        if not (kept or timers):
             return None
         activation = self.activation
         commit = Commit(
@@ -213,6 +229,7 @@ class Turn:
             deletes=[slot for slot, value in self.writes.items() if value is None] if self.writes else [],
             sets=[timer for timer in timers.values() if timer is not None] if timers else [],
             clears=[(name, self._seq_of(name)) for name, timer in timers.items() if timer is None] if timers else [],
+            sends=self.sends,
             entries=self.entries,
             parks=self.parks,
             unparks=self.unparks,
@@ -220,7 +237,8 @@ class Turn:
         )
         self.commits += 1
         activation.adopt(self.writes, self.wiped, timers)
-        self.writes, self.wiped, self.entries, self.parks, self.unparks = {}, False, _NONE, _NONE, _NONE
+        self.writes, self.wiped = {}, False
+        self.entries, self.parks, self.unparks, self.sends = _NONE, _NONE, _NONE, _NONE
         self.timers = {} if timers is self.timers else {k: t for k, t in self.timers.items() if k not in timers}
         return commit
 

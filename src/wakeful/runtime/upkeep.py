@@ -1,4 +1,4 @@
-"""Layer 3. What does a node do now and then: renew its lease, drop what is past keeping."""
+"""Layer 3. What does a node do now and then: drop what is past keeping."""
 
 import asyncio
 import logging
@@ -17,7 +17,6 @@ log = logging.getLogger("wakeful.upkeep")
 
 PRUNE_EVERY_MS = 300_000
 PRUNE_ROWS_MAX = 5_000
-RENEW_EVERY_MS = 1_500
 WATCHED_MAX = 10_000  # ledger names counted at once; more are forgotten and left to age
 
 
@@ -33,8 +32,6 @@ class Upkeep:
 
     def start(self) -> None:
         self._later("prune", PRUNE_EVERY_MS)
-        if self._node.store.shared:
-            self._later("renew", RENEW_EVERY_MS)
 
     def stop(self) -> None:
         for handle in self._handles.values():
@@ -68,9 +65,6 @@ class Upkeep:
             limit=PRUNE_ROWS_MAX,
         )
 
-    async def renew(self) -> None:
-        await self._node.join()
-
     def _later(self, chore: str, length_ms: int) -> None:
         node = self._node
         self._handles[chore] = node.clock.call_at(node.clock.now() + length_ms, lambda: self._again(chore, length_ms))
@@ -87,7 +81,7 @@ class Upkeep:
 
     async def _guarded(self, chore: str) -> None:
         try:
-            await (self.prune() if chore == "prune" else self.renew())
+            await self.prune()
         except Unavailable as error:
             self._node.store_failed(error)
         except Exception:

@@ -170,10 +170,14 @@ def _check_ledger(here: Found) -> None:
 def check_queue(node: Node, timers: Iterable[Timer]) -> None:
     """What the node holds in memory is exactly what the disk has up to the queue's edge."""
     queue = node.queue
-    held = {_short(timer) for timer in queue._current.values()}
+    held = {_short(timer) for timer in (*queue._current.values(), *queue.lines.timers())}
     # A timer that was handed out stays out when the edge moves back over it.
     out = {_short(timer) for timer in queue.running.values() if timer.sort_key <= queue.edge}
-    due = {_short(timer) for timer in timers if timer.sort_key <= queue.edge and shard_of(timer.id) in node.epochs}
+    due = {
+        _short(timer)
+        for timer in timers
+        if timer.sort_key <= queue.edge and shard_of(timer.id) in node.epochs and not queue.lines.is_left(timer)
+    }
     if held | out != due:
         raise Violation(
             f"timers in memory and on disk differ up to {queue.edge}: only memory {sorted((held | out) - due)}, "

@@ -18,6 +18,18 @@ from wakeful.values.errors import BadOption
 RESOLUTION_S = 1e-5  # far below our millisecond, and above a float's step for thousands of years
 
 
+class Watch:
+    """Somebody who wants to hear of steps of a clock."""
+
+    def __init__(self, watchers: list[Callable[[int], object]], stepped: Callable[[int], object]) -> None:
+        self._watchers = watchers
+        self._stepped = stepped
+
+    def cancel(self) -> None:
+        if self._stepped in self._watchers:
+            self._watchers.remove(self._stepped)
+
+
 class Timewarp:
     """Virtual time on the running asyncio loop, from `install` to `remove`."""
 
@@ -107,7 +119,7 @@ class Timewarp:
 
     def watch(self, stepped: Callable[[int], object]) -> Handle:
         self._watchers.append(stepped)
-        return _Watch(self._watchers, stepped)
+        return Watch(self._watchers, stepped)
 
     def step(self, by_ms: int) -> None:
         """Set the clock ahead or back: no time passes, it is only called something else."""
@@ -115,16 +127,6 @@ class Timewarp:
         self._now_ms += by_ms
         for stepped in list(self._watchers):
             stepped(by_ms)
-
-
-class _Watch:
-    def __init__(self, watchers: list[Callable[[int], object]], stepped: Callable[[int], object]) -> None:
-        self._watchers = watchers
-        self._stepped = stepped
-
-    def cancel(self) -> None:
-        if self._stepped in self._watchers:
-            self._watchers.remove(self._stepped)
 
 
 class _JumpingSelector:

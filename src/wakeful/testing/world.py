@@ -9,11 +9,15 @@ from wakeful.runtime.node import Node
 from wakeful.store import Disk, MemoryStore, open_url
 from wakeful.store.protocol import Query, Range, Store
 from wakeful.testing.faults import Faults, FaultyStore
+from wakeful.testing.members import Member
+from wakeful.testing.network import Network
 from wakeful.testing.timewarp import Timewarp
+from wakeful.transport.protocol import Transport
+from wakeful.values.clock import Clock
 from wakeful.values.codec import decode
 from wakeful.values.commits import USER, Info
 from wakeful.values.errors import NotRunning, UnknownClass
-from wakeful.values.ids import ObjectId
+from wakeful.values.ids import SHARDS, ObjectId
 from wakeful.values.runs import Run
 from wakeful.values.timers import ALARM, Parked, Timer
 from wakeful.values.times import Duration, duration_ms, from_datetime, to_datetime
@@ -38,10 +42,19 @@ class World:
         seed: int = 0,
         sleep_after_turn: bool = False,
         limits: Limits | None = None,
+        nodes: int = 1,
+        listens: bool = True,
+        sees: bool = True,
     ) -> None:
+        """`nodes` makes it a cluster; `listens` and `sees` whether its store tells of changes and of dead nodes."""
         self.app = app
         self.seed = seed
-        self.faults = Faults()
+        self.faults = Faults()  # of a single node; in a cluster each member has its own
+        self.network = Network()
+        self.members: list[Member] = []
+        self._count = nodes
+        self._listens = listens
+        self._sees = sees
         self._start_ms = from_datetime(datetime.fromisoformat(start) if isinstance(start, str) else start)
         self._url = store
         self._disk = Disk()
@@ -56,7 +69,7 @@ class World:
     async def __aenter__(self) -> "World":
         self._warp.install()
         try:
-            await self._boot()
+            await (self._boot() if self._count == 1 else self.nodes(self._count))
         except BaseException:
             self._warp.remove()
             raise
@@ -66,6 +79,7 @@ class World:
         try:
             self.faults.is_down = False
             self.faults.on_probe = None
+            await self._stop_members()
             if self._node is not None:
                 self.app.detach(self._node)
                 await self._node.stop()
@@ -80,17 +94,24 @@ class World:
 
     @property
     def node(self) -> Node:
-        """The running node."""
-        if self._node is None:
+        """The running node; of several the first."""
+        found = self._node or next((member.node for member in self.members if member.node is not None), None)
+        if found is None:
             raise NotRunning("the world has crashed; call world.restart()")
-        return self._node
+        return found
 
     @property
     def store(self) -> Store:
         """The store without the faults, for looking at what is on disk."""
-        if self._store is None:
+        stores = [self._store] if self._store is not None else [self.node.store]
+        if not isinstance(stores[0], FaultyStore):
             raise NotRunning("the world has not started")
-        return FaultyStore(self._store.inner, Faults(), self._warp)
+        return FaultyStore(stores[0].inner, Faults(), self._warp)
+
+    @property
+    def warp(self) -> Timewarp:
+        """The world's time itself."""
+        return self._warp
 
     def now(self) -> datetime:
         """The world's time."""
@@ -150,10 +171,50 @@ class World:
         await self.settle()
         self.node.hibernation.sleep_all()
 
+    async def nodes(self, count: int) -> list[Member]:
+        """Have so many nodes from now on, as a cluster: new ones join, the last ones stop cleanly."""
+        if self._node is not None:
+            self.app.detach(self._node)
+            node, self._node = self._node, None
+            await node.stop()
+            self._store = None
+        while len(self.members) > count:
+            await self.members.pop().stop()
+        for member in self.members:
+            if not member.is_up:
+                await member.start()
+        while len(self.members) < count:
+            self.members.append(Member(self, len(self.members) + 1))
+            await self.members[-1].start()
+        await self.balance()
+        return list(self.members)
+
+    async def balance(self) -> None:
+        """Let the nodes that are up share the shards between them."""
+        for _ in range(100):
+            await self.advance(milliseconds=100)
+            live = [member.node for member in self.members if member.node is not None]
+            counts = [len(node.epochs) for node in live if not node.membership.is_draining]
+            if not counts or (sum(counts) == SHARDS and max(counts) - min(counts) <= 1):
+                return
+
+    def choose_door(self) -> None:
+        """Calls from the test go in at the first node that is up."""
+        if self.app.node is not None:
+            self.app.detach(self.app.node)
+        up = [member.node for member in self.members if member.node is not None and member.node.state == "up"]
+        if up:
+            self.app.attach(up[0])
+
     # breaking
 
     def kill(self) -> None:
-        """The process dies here and now; what is on disk stays. Callable from anywhere, a handler included."""
+        """The process dies here and now; what is on disk stays. Callable from anywhere, a handler included.
+
+        In a cluster all of them die; `world.members[0].kill()` is one.
+        """
+        for member in self.members:
+            member.kill()
         if self._node is not None and self._store is not None:
             self._store.cut()
             node, self._node = self._node, None
@@ -167,6 +228,12 @@ class World:
 
     async def restart(self, after: Duration | None = None) -> None:
         """Come back, that much later, on the same disk. A node that still runs is stopped cleanly first."""
+        if self.members:
+            await self._stop_members()
+            if after is not None:
+                await self._warp.sleep(duration_ms(after))
+            await self.nodes(len(self.members))
+            return
         if self._node is not None:
             self.app.detach(self._node)
             node, self._node = self._node, None
@@ -180,23 +247,41 @@ class World:
     async def _boot(self) -> None:
         self._lives += 1
         self._store = FaultyStore(self._open_disk(), self.faults, self._warp)
-        node = Node(
-            name=f"node-{self._lives}",
-            registry=self.app.registry,
-            store=self._store,
-            clock=self._warp,
-            dice=self._dice,
-            limits=self._limits or self.app.limits,
-            idle_ms=self.app.idle_ms,
-            about="world",
-            sleep_after_turn=self._sleep_after_turn,
-        )
-        self._node = node
+        self._node = node = self.make_node(f"node-{self._lives}", self._store, self._warp)
         self.app.equip(node)
         self.app.attach(node)
         await node.start()
         await self.app.started(node)
         await self.settle()
+
+    async def _stop_members(self) -> None:
+        for member in self.members:
+            member.thaw()
+            member.faults.is_down, member.faults.on_probe = False, None
+            await member.stop()
+
+    def make_node(self, name: str, store: Store, clock: Clock, *, transport: Transport | None = None) -> Node:
+        """A node of the app in this world; alone on its store unless it has a transport to reach others by."""
+        return Node(
+            name=name,
+            registry=self.app.registry,
+            store=store,
+            clock=clock,
+            dice=self._dice,
+            limits=self._limits or self.app.limits,
+            idle_ms=self.app.idle_ms,
+            about="world",
+            sleep_after_turn=self._sleep_after_turn,
+            is_alone=transport is None,
+            transport=transport,
+        )
+
+    def open_disk(self, *, shared: bool) -> Store:
+        """The store of one of several processes, on the disk that outlives them all."""
+        if self._url == "memory:":
+            clock = self._warp.now if shared else None
+            return MemoryStore(self._disk, shared=shared, listens=self._listens, sees=self._sees, clock=clock)
+        return self._open_disk()
 
     def _open_disk(self) -> Store:
         """The store of the next process, on the disk that outlives them all."""

@@ -1,0 +1,1 @@
+"""Layer 4. One call, once, at a time, from anywhere."""

@@ -1,0 +1,138 @@
+"""Layer 4. What do jobs have done at each other's objects?
+
+An errand is a timer under a name of its own, sent with a commit or inserted with a job, and so neither lost nor done
+twice: `job-tell` notes that one job waits for another, `job-told` brings it the news, `job-ask` schedules under a key.
+"""
+
+import logging
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from wakeful.jobs.asking import Asked, errand
+from wakeful.jobs.ending import read, watch, write
+from wakeful.jobs.feature import JobFeature
+from wakeful.jobs.ids import ASK, TELL, TOLD, job_id, parse_id
+from wakeful.jobs.owning import cancel_timer, owned, place
+from wakeful.jobs.payload import BATCH, HELD_AT, Kept, decode_kept, encode_kept
+from wakeful.jobs.reading import asked_timer, standing
+from wakeful.logic.retry import platform_delay_ms
+from wakeful.runtime.timer_runs import Again, Failed
+from wakeful.runtime.turn import Turn
+from wakeful.values.codec import decode
+from wakeful.values.commits import SYSTEM, Slot
+from wakeful.values.errors import KeyTaken
+from wakeful.values.timers import Timer
+
+if TYPE_CHECKING:
+    from wakeful.runtime.activation import Activation
+    from wakeful.runtime.registry import ObjectClass
+
+log = logging.getLogger("wakeful.jobs")
+
+ERRANDS = (TELL, TOLD, ASK)
+OUTCOMES = ("done", "failed", "cancelled")
+
+
+class ErrandRuns:
+    """The owner of the timers of one kind of errand. They need no awake object, and are tried until they succeed."""
+
+    def __init__(self, feature: JobFeature, prefix: str, deadline_ms: int) -> None:
+        self.prefix = prefix
+        self.deadline_ms = deadline_ms
+        self._feature = feature
+
+    async def fire(self, activation: "Activation", turn: Turn, timer: Timer) -> bool:
+        if self.prefix == TELL:
+            await self._tell(turn, *decode(timer.payload or b""))
+        elif self.prefix == TOLD:
+            await self._told(turn, *decode(timer.payload or b""))
+        else:
+            await self._ask(turn, timer)
+        return False
+
+    async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> Again:
+        """Ours, so tried without end; the ledger shows each failure."""
+        timer = failure.timer
+        delay = platform_delay_ms(timer.attempt, failure.roll)
+        return Again(timer.moved(due_at=failure.now + delay, attempt=timer.attempt + 1))
+
+    def reads(self, timer: Timer) -> Slot | None:
+        return None
+
+    def wants_wake(self, known: "ObjectClass") -> bool:
+        return False
+
+    async def wake(self, activation: "Activation", turn: Turn) -> None:
+        """Nothing to do."""
+
+    async def _tell(self, turn: Turn, name: str, watcher: str) -> None:
+        """A job waits for one of this object: note it, or, when that is over, say so at once."""
+        node, id = turn.activation.node, turn.activation.id
+        await turn.activation.settled()
+        there = await standing(node, id, name)
+        state = "unknown" if there is None else there.job.state
+        if state in ("scheduled", "waiting", "running", "failed"):
+            await watch(turn, name, watcher)
+            return
+        target, waiting = parse_id(watcher)
+        turn.send([errand(node, self._feature.order, TOLD, target, [waiting, job_id(id, name), state, 0])])
+
+    async def _told(self, turn: Turn, name: str, other: str, outcome: str, total: int) -> None:
+        """Another job has ended, for which one of this object waits."""
+        if total:
+            await self._count(turn, name, outcome, total)
+            return
+        timer = await self._waiting(turn, name)
+        if timer is None:
+            return
+        kept = decode_kept(timer)
+        if other not in kept.waits:
+            return
+        if outcome != "done":
+            how = "was cancelled" if outcome == "cancelled" else "is not known any more"
+            await cancel_timer(self._feature, turn, timer, f"it depended on {other}, which {how}")
+            return
+        self._release(turn, timer, replace(kept, waits=tuple(one for one in kept.waits if one != other)))
+
+    async def _count(self, turn: Turn, name: str, outcome: str, total: int) -> None:
+        """One more of a batch has ended; its completion job goes when all have."""
+        slot = (SYSTEM, f"jobs.batch:{name}")
+        found = await read(turn, slot)
+        counts = list(found) if isinstance(found, list) else [0, 0, 0]
+        counts[OUTCOMES.index(outcome)] += 1
+        if sum(counts) < total:
+            write(turn, slot, counts)
+            return
+        if found is not None:
+            write(turn, slot, None)
+        timer = await self._waiting(turn, name)
+        if timer is not None:
+            kept = decode_kept(timer)
+            waits = tuple(one for one in kept.waits if one != BATCH)
+            self._release(turn, timer, replace(kept, waits=waits, ended=(counts[0], counts[1], counts[2])))
+
+    async def _waiting(self, turn: Turn, name: str) -> Timer | None:
+        there = await owned(turn, name)
+        return there.timer if there is not None and there.timer is not None else None
+
+    def _release(self, turn: Turn, timer: Timer, kept: Kept) -> None:
+        now = turn.activation.node.clock.now()
+        due_at = HELD_AT if kept.waits else max(now, kept.due_at)
+        turn.set_timer(
+            replace(
+                timer,
+                due_at=due_at,
+                nominal_at=due_at if not kept.waits else timer.nominal_at,
+                payload=encode_kept(kept),
+            )
+        )
+
+    async def _ask(self, turn: Turn, errand: Timer) -> None:
+        """Schedule a job under a key, as a turn elsewhere wanted."""
+        timer = asked_timer(errand)
+        is_newest = bool(decode(errand.payload or b"")[-1])
+        try:
+            await place(self._feature, turn, Asked(timer, decode_kept(timer)), is_newest=is_newest)
+        except KeyTaken as error:
+            log.warning("%s; it was asked for at the same moment and is dropped", error, extra={"code": "job.key"})

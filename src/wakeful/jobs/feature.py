@@ -1,0 +1,150 @@
+"""Layer 4. How do jobs join a node, and what do they share there?"""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from wakeful.jobs.counters import Counters
+from wakeful.jobs.ids import PREFIX, Order
+from wakeful.runtime.calls import resolve
+from wakeful.runtime.node import Node
+from wakeful.store.protocol import Query
+from wakeful.values.errors import NotRunning, QuotaExceeded, Unavailable
+from wakeful.values.ids import ObjectId
+from wakeful.values.timers import Timer
+
+if TYPE_CHECKING:
+    from wakeful.runtime.activation import Activation
+
+FEATURE = "jobs"
+COUNT_KEEP_MS = 1_000  # how long a count of a tenant's jobs is believed
+COUNT_PAGE = 2_000
+MINUTE_MS = 60_000
+
+# Of a tenant: how many jobs it may have pending, and schedule a minute; None: any number.
+Quota = Callable[[str], tuple[int | None, int | None]]
+
+
+class JobFeature:
+    """What the jobs of one node share."""
+
+    def __init__(self, node: Node, quota: Quota | None) -> None:
+        self.order = Order(node.name)
+        self.counters = Counters()
+        self.waits = Waits()
+        self.tenants = Tenants(node, quota) if quota is not None else None
+
+    async def admit(self, timers: list[Timer]) -> None:
+        """`QuotaExceeded` when a tenant may not have so many more."""
+        if self.tenants is not None:
+            await self.tenants.admit(timers)
+
+
+def feature_of(node: Node) -> JobFeature:
+    """The jobs of this node."""
+    found = node.features.get(FEATURE)
+    if not isinstance(found, JobFeature):
+        raise NotRunning("this node runs without jobs; start it with app.run(…)", code="job.feature")
+    return found
+
+
+class Waits:
+    """Who waits here for a job to end, so that they need not look at the store all the time."""
+
+    def __init__(self) -> None:
+        self._futures: dict[tuple[ObjectId, str], list[asyncio.Future[None]]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def add(self, id: ObjectId, name: str) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._futures.setdefault((id, name), []).append(future)
+        return future
+
+    def remove(self, id: ObjectId, name: str, future: asyncio.Future[None]) -> None:
+        left = [one for one in self._futures.pop((id, name), ()) if one is not future]
+        if left:
+            self._futures[id, name] = left
+
+    def ended(self, activation: "Activation", name: str) -> None:
+        """It ends in the turn that runs now: wake those who wait once that is on disk."""
+        if self._futures and (activation.id, name) in self._futures:
+            asyncio.get_running_loop().call_soon(self._follow, activation, name)
+
+    def _follow(self, activation: "Activation", name: str) -> None:
+        task = asyncio.get_running_loop().create_task(self._wake(activation, name))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _wake(self, activation: "Activation", name: str) -> None:
+        try:
+            await activation.settled()
+        except Unavailable:
+            return  # they look again by themselves
+        for future in self._futures.get((activation.id, name), ()):
+            resolve(future, None)
+
+
+class Tenants:
+    """How many jobs each tenant has pending: counted in the store now and then, and by what is scheduled here between.
+
+    So a tenant can pass its quota by what other nodes schedule within a second, and no more.
+    """
+
+    def __init__(self, node: Node, quota: Quota) -> None:
+        self._node = node
+        self._quota = quota
+        self._counts: dict[str, tuple[int, int]] = {}  # when counted, how many
+        self._made: dict[str, tuple[int, int]] = {}  # the minute, how many
+
+    async def admit(self, timers: list[Timer]) -> None:
+        """Take them all in, or raise and take none."""
+        wanted: dict[str, int] = {}
+        for timer in timers:
+            tenant = timer.id.key.partition("/")[0]
+            wanted[tenant] = wanted.get(tenant, 0) + 1
+        now = self._node.clock.now()
+        minute = now // MINUTE_MS
+        for tenant, more in wanted.items():
+            jobs, rate = self._quota(tenant)
+            made = self._made_in(minute, tenant)
+            if rate is not None and made + more > rate:
+                raise QuotaExceeded(
+                    f"tenant {tenant!r} scheduled {made} jobs this minute and wants {more} more, "
+                    f"its quota `job_rate` is {rate}; wait, or raise it",
+                    code="quota.job_rate",
+                )
+            if jobs is not None:
+                there = await self._count(tenant, jobs, now)
+                if there + more > jobs:
+                    raise QuotaExceeded(
+                        f"tenant {tenant!r} would have {there + more} pending jobs, its quota `jobs` is {jobs}; "
+                        "let some run, cancel some, or raise it",
+                        code="quota.jobs",
+                    )
+        for tenant, more in wanted.items():
+            self._made[tenant] = (minute, self._made_in(minute, tenant) + more)
+            at, there = self._counts.get(tenant, (now, 0))
+            self._counts[tenant] = (at, there + more)
+
+    def _made_in(self, minute: int, tenant: str) -> int:
+        at, made = self._made.get(tenant, (minute, 0))
+        return made if at == minute else 0
+
+    async def _count(self, tenant: str, most: int, now: int) -> int:
+        counted_at, count = self._counts.get(tenant, (-COUNT_KEEP_MS, 0))
+        if now - counted_at < COUNT_KEEP_MS and count < most:
+            return count
+        found = await self._pending(most, key=tenant) + await self._pending(most, key_prefix=f"{tenant}/")
+        self._counts[tenant] = (now, found)
+        return found
+
+    async def _pending(self, most: int, **where: Any) -> int:
+        found, after = 0, None
+        while found <= most:
+            query = Query(name_prefix=f"{PREFIX}:", limit=COUNT_PAGE, after=after, **where)
+            page = await self._node.reading(self._node.store.find_timers(query))
+            found += len(page)
+            if len(page) < COUNT_PAGE:
+                break
+            after = page[-1].sort_key
+        return found

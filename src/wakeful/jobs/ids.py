@@ -1,0 +1,111 @@
+"""Layer 4. What are jobs called: for people, as timers, in the order of insertion?
+
+`job:METHOD:TOKEN` is the timer of a job, `job:=KEY` that of one whose caller chose a key. The id names the target too.
+"""
+
+from hashlib import blake2b
+from urllib.parse import quote, unquote
+from zlib import crc32
+
+from wakeful.values.clock import Dice
+from wakeful.values.errors import BadName, UnknownJob
+from wakeful.values.ids import ObjectId, check_class, check_key
+from wakeful.values.timers import Timer
+
+PREFIX = "job"
+TELL = "job-tell"  # ask the object of another job to tell this one when that has ended
+TOLD = "job-told"  # it has
+ASK = "job-ask"  # schedule a job with a key here
+KEYED = f"{PREFIX}:="
+RECORD = "\x01"  # what the request key of a record begins with: no user's own can, it is not printable
+KEY_BYTES_MAX = 200  # with its prefix it must fit a timer's name in every store
+
+EPOCH_MS = 1_577_836_800_000  # 2020-01-01
+COUNT_BITS, TAG_BITS = 12, 9
+
+
+def new_token(dice: Dice) -> str:
+    """A name that nobody else can have."""
+    return f"{int(dice.random() * (1 << 48)):012x}{int(dice.random() * (1 << 32)):08x}"
+
+
+def timer_name(method: str, token: str, key: str | None) -> str:
+    return f"{PREFIX}:{method}:{token}" if key is None else f"{KEYED}{key}"
+
+
+def job_id(target: ObjectId, name: str) -> str:
+    """A job's id, made of its target and its timer's name."""
+    return f"{quote(target.cls, safe='')}/{quote(target.key, safe='')}/{quote(name[len(PREFIX) + 1 :], safe='')}"
+
+
+def parse_id(id: object) -> tuple[ObjectId, str]:
+    """The target and the timer's name; `UnknownJob` for what can't be an id."""
+    text = getattr(id, "id", id)  # a Job will do
+    parts = text.split("/") if isinstance(text, str) else []
+    if len(parts) != 3 or not all(parts):
+        raise UnknownJob(f"{text!r} is not the id of a job; it looks like Class/key/method%3Atoken")
+    cls, key, rest = (unquote(part) for part in parts)
+    try:
+        return ObjectId(check_class(cls), check_key(cls, key)), f"{PREFIX}:{rest}"
+    except BadName as error:
+        raise UnknownJob(f"{text!r} is not the id of a job: {error.message}") from None
+
+
+def target_of(id: str) -> ObjectId:
+    return parse_id(id)[0]
+
+
+def key_of(name: str) -> str | None:
+    """The caller's key in a timer's name."""
+    return name[len(KEYED) :] if name.startswith(KEYED) else None
+
+
+def method_of(name: str) -> str:
+    """The method in the name of a timer that has no key."""
+    return name.split(":")[1]
+
+
+def check_job_key(key: object) -> str:
+    """A key that can be one, or `BadName` that says why not."""
+    if not isinstance(key, str) or not key:
+        raise BadName(f"job key {key!r} must be text and not empty", code="name.job")
+    if not key.isprintable() or len(key.encode(errors="replace")) > KEY_BYTES_MAX:
+        raise BadName(f"job key {key[:40]!r}: at most {KEY_BYTES_MAX} bytes of printable text", code="name.job")
+    return key
+
+
+def ask_prefix(name: str) -> str:
+    """What the names of errands begin with that schedule a job under that name."""
+    return f"{ASK}:{_short(name)}:"
+
+
+def _short(text: str) -> str:
+    return blake2b(text.encode(), digest_size=12).hexdigest()
+
+
+def short(id: str) -> str:
+    """A job's id in few letters, for the name of a row."""
+    return _short(id)
+
+
+def attempt_id(timer: Timer) -> str:
+    """New for each attempt, the same when one is redelivered."""
+    text = f"{timer.id.cls}\0{timer.id.key}\0{timer.name}\0{timer.seq}\0{timer.attempt}"
+    return blake2b(text.encode(), digest_size=12).hexdigest()
+
+
+class Order:
+    """Places in the order of insertion that rise within a process and, to the millisecond, over all of them.
+
+    Bit 62 puts them behind what an object set itself for the same instant.
+    """
+
+    def __init__(self, node: str) -> None:
+        self._tag = (crc32(node.encode()) & ((1 << TAG_BITS) - 1)) << COUNT_BITS
+        self._last = 0  # milliseconds and count, as one number
+
+    def next(self, now: int) -> int:
+        # One number: a count that overflows borrows from the next millisecond, and a clock set back is passed over.
+        self._last = max(self._last + 1, (now - EPOCH_MS) << COUNT_BITS)
+        ms, count = self._last >> COUNT_BITS, self._last & ((1 << COUNT_BITS) - 1)
+        return 1 << 62 | ms << (COUNT_BITS + TAG_BITS) | self._tag | count

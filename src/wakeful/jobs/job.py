@@ -1,0 +1,108 @@
+"""Layer 4. What is a job to the people who schedule it, and to the code that it runs?"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from wakeful.jobs.ids import target_of
+from wakeful.values.errors import BadOption
+from wakeful.values.ids import ObjectId
+from wakeful.values.times import Duration, duration_ms
+
+State = Literal["scheduled", "waiting", "running", "done", "failed", "cancelled"]
+STATES: tuple[State, ...] = ("scheduled", "waiting", "running", "done", "failed", "cancelled")
+ENDED = frozenset({"done", "failed", "cancelled"})
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One call that is owed, as it stood when it was looked at."""
+
+    id: str
+    key: str | None  # the caller's own, unique per target
+    name: str  # the method
+    due_at: datetime
+    state: State
+    attempt: int = 0  # attempts begun so far, the running one included; starts again after `Again`
+    metadata: dict[str, Any] | None = None
+    tags: tuple[str, ...] = ()
+    priority: int = 0
+    created_at: datetime | None = None  # None when only the ledger still knows of it
+    result: Any = None
+    error: str | None = None  # of the last attempt, or why it was cancelled
+    run_id: str | None = None  # of the attempt that runs, or ran last: new for each, the same when one is redelivered
+    depends_on: tuple[str, ...] = ()  # ids of those it still waits for
+    batch: dict[str, int] | None = None  # of a completion job: how many of its batch are "done", "failed", "cancelled"
+
+    @property
+    def target(self) -> ObjectId:
+        """The object that it calls."""
+        return target_of(self.id)
+
+    @property
+    def dequeue_count(self) -> int:
+        """What Orleans calls the attempt."""
+        return self.attempt
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """One job of many, for `schedule_many` and `batch`."""
+
+    method: Any
+    args: Sequence[Any] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    at: datetime | None = None
+    after: Duration | None = None
+    key: str | None = None
+    metadata: Mapping[str, Any] | None = None
+    tags: Sequence[str] = ()
+    retry: Any = None
+    priority: int = 0
+    depends_on: Sequence["Job | str"] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Jobs that were scheduled together, and the one that runs when all of them have ended."""
+
+    then: Job
+    jobs: list[Job]
+
+    @property
+    def id(self) -> str:
+        return self.then.id
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Returned by a job: run me once more, that much later. No failure; attempts start again."""
+
+    after: Duration
+
+    def __post_init__(self) -> None:
+        if duration_ms(self.after, what="Again(after=…)") < 1:
+            raise BadOption(
+                f"Again(after={self.after!r}): give a time of a millisecond or more, or the job would never rest",
+                code="job.again",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Returned by a job: it is over for good and did not do what it was for. What it wrote is kept."""
+
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.reason, str):
+            raise BadOption(f"Stop(reason) must be text, not {self.reason!r}", code="job.stop")
+
+
+class Page(list[Job]):
+    """Some of the jobs there are; `next` is where the following page begins (`after=page.next`), None at the end."""
+
+    def __init__(self, jobs: Sequence[Job] = (), next: str | None = None) -> None:
+        super().__init__(jobs)
+        self.next = next

@@ -1,0 +1,288 @@
+"""Layer 4. What can be done with jobs, from inside an object and from outside?"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any, Protocol
+
+from wakeful.jobs import owning, reading
+from wakeful.jobs.asking import Asked
+from wakeful.jobs.errands import ERRANDS, ErrandRuns
+from wakeful.jobs.feature import FEATURE, JobFeature, Quota, feature_of
+from wakeful.jobs.ids import job_id, parse_id
+from wakeful.jobs.job import ENDED, Batch, Job, JobSpec, Page
+from wakeful.jobs.payload import decode_kept, job_of_timer
+from wakeful.jobs.reading import Wanted
+from wakeful.jobs.runs import JobRuns
+from wakeful.jobs.scheduling import Scheduling, unsend
+from wakeful.logic.limits import check_count
+from wakeful.runtime.calls import resolve
+from wakeful.runtime.context import Context
+from wakeful.runtime.node import Node
+from wakeful.runtime.turn import CURRENT, Turn, running_turn
+from wakeful.values.errors import (
+    BadOption,
+    DeadlineExceeded,
+    JobCancelled,
+    JobFailed,
+    NotRunning,
+    Reentrancy,
+    UnknownJob,
+)
+from wakeful.values.timers import Timer
+from wakeful.values.times import Duration, duration_ms
+
+CANCELS_AT_ONCE = 64
+LOOK_FIRST_MS, LOOK_MOST_MS = 20, 1_000  # how often `wait` looks at the store
+
+Jobs_ = list[Job]
+
+
+class Home(Protocol):
+    """The program whose jobs these are."""
+
+    @property
+    def node(self) -> Node | None: ...
+
+
+class Jobs:
+    """One call, once, at a time: `self.jobs` in an object, `app.jobs` outside.
+
+    What is scheduled in a turn commits with it, and does not happen if the turn fails. Outside, it is on disk when
+    the call returns.
+    """
+
+    __slots__ = ("_activation", "_home")
+
+    def __init__(self, home: Home | Context) -> None:
+        self._home = None if isinstance(home, Context) else home
+        self._activation = home._activation if isinstance(home, Context) else None
+
+    async def schedule(
+        self,
+        method: Any,
+        /,
+        *args: Any,
+        at: datetime | None = None,
+        after: Duration | None = None,
+        key: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        tags: Sequence[str] = (),
+        retry: Any = None,
+        priority: int = 0,
+        depends_on: Sequence[Job | str] = (),
+        replace: bool = False,
+        **kwargs: Any,
+    ) -> Job:
+        """Call the method of a stub (or of self) then; now when no time is given, or it is past.
+
+        The same `key` again gives the job that has it, `KeyTaken` when it is another; `replace` puts this one in its place.
+        """
+        spec = JobSpec(method, args, kwargs, at, after, key, metadata, tags, retry, priority, depends_on)
+        return await self._scheduling("schedule").one(spec, is_newest=replace)
+
+    async def schedule_many(self, specs: Sequence[JobSpec]) -> Jobs_:
+        """Every one of them or none, in one commit; an error says which is wrong (`jobs[3]: …`)."""
+        node, _ = self._here("schedule_many")
+        _check_count(node, specs)
+        return await self._scheduling("schedule_many").all(list(specs))
+
+    async def batch(self, specs: Sequence[JobSpec], *, then: JobSpec) -> Batch:
+        """Schedule them all, and one more that runs when all of them have ended, well or not (see `ctx.job.batch`)."""
+        node, _ = self._here("batch")
+        _check_count(node, specs)
+        return await self._scheduling("batch").batch(list(specs), then)
+
+    async def get(self, id: str | Job) -> Job:
+        """How the job stands on disk; `UnknownJob` when there is none."""
+        node, _ = self._here("get")
+        return await reading.get(node, id)
+
+    async def list(
+        self,
+        *,
+        cls: type | str | None = None,
+        key: str | None = None,
+        name: str | None = None,
+        state: str | None = None,
+        key_prefix: str | None = None,
+        tag: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page:
+        """Jobs by target (`cls`, `key`), method, state, beginning of their own key, and tag.
+
+        Owed ones in firing order, then failed ones, then ended ones. `after=page.next` gives the following page.
+        """
+        node, _ = self._here("list")
+        wanted = _wanted(node, cls, key, name, state, key_prefix, tag)
+        return await reading.listed(node, wanted, limit=limit, after=after)
+
+    async def cancel(self, id: str | Job) -> bool:
+        """True: it has not run and never will. False: it is over, or there is none.
+
+        A running job is asked to stop (`CancelledError`); if it ends well all the same, the answer is False.
+        In a turn, a job of the object itself is cancelled with the turn; that of another object at once.
+        """
+        node, turn = self._here("cancel")
+        try:
+            target, name = parse_id(id)
+        except UnknownJob:
+            return False
+        if turn is not None:
+            turn.check_writable()
+            if target == turn.activation.id:
+                return await owning.cancel(feature_of(node), turn, name)
+            if unsend(turn, target, name):
+                return True
+        return await node.send(target, "jobs.cancel", (name,), {})  # type: ignore[no-any-return]
+
+    async def cancel_many(
+        self,
+        *,
+        cls: type | str | None = None,
+        key: str | None = None,
+        name: str | None = None,
+        key_prefix: str | None = None,
+        tag: str | None = None,
+    ) -> int:
+        """Cancel every owed job that fits; how many were. Each on its own, not all or none."""
+        node, turn = self._here("cancel_many")
+        if all(one is None for one in (cls, key, name, key_prefix, tag)):
+            raise BadOption("cancel_many of what? give cls, key, name, key_prefix or tag", code="job.cancel")
+        ids = await reading.owed(node, _wanted(node, cls, key, name, None, key_prefix, tag))
+        if turn is not None:
+            return sum([await self.cancel(id) for id in ids])
+        count = 0
+        for start in range(0, len(ids), CANCELS_AT_ONCE):
+            count += sum(await asyncio.gather(*(self.cancel(id) for id in ids[start : start + CANCELS_AT_ONCE])))
+        return count
+
+    async def redrive(self, id: str | Job) -> Job:
+        """A failed job is owed again, at once and with a fresh count of attempts; `Conflict` when it is not failed."""
+        node, turn = self._here("redrive")
+        target, name = parse_id(id)
+        if turn is not None and target == turn.activation.id:
+            turn.check_writable()
+            return (await owning.redrive(feature_of(node), turn, name)).job
+        return await node.send(target, "jobs.redrive", (name,), {})  # type: ignore[no-any-return]
+
+    async def wait(self, id: str | Job, timeout: Duration | None = None) -> Any:
+        """The result, once the job is done; `JobFailed`, `JobCancelled`, or `DeadlineExceeded` after the timeout."""
+        node, turn = self._here("wait")
+        target, name = parse_id(id)
+        if turn is not None and target in turn.chain:
+            raise Reentrancy(f"{turn.activation.id} can't wait for {job_id(target, name)}, which waits for this turn")
+        until = None if timeout is None else node.clock.now() + duration_ms(timeout, what="timeout")
+        waits, pause = feature_of(node).waits, LOOK_FIRST_MS
+        while True:
+            future = waits.add(target, name)
+            try:
+                job = await reading.get(node, job_id(target, name))
+                if job.state in ENDED:
+                    return _result(job)
+                now = node.clock.now()
+                if until is not None and now >= until:
+                    raise DeadlineExceeded(f"job {job.id} is still {job.state}", code="job.wait")
+                look_at = now + pause if until is None else min(now + pause, until)
+                handle = node.clock.call_at(look_at, partial(resolve, future, None))
+                try:
+                    await future
+                finally:
+                    handle.cancel()
+            finally:
+                waits.remove(target, name, future)
+            pause = min(2 * pause, LOOK_MOST_MS)
+
+    def counters(self) -> dict[str, Any]:
+        """What this node has counted since it began: scheduled, run, retried, …, lateness and duration."""
+        node, _ = self._here("counters")
+        return feature_of(node).counters.plain()
+
+    # where we are
+
+    def _scheduling(self, what: str) -> Scheduling:
+        node, turn = self._here(what)
+        return Scheduling(node, feature_of(node), turn)
+
+    def _here(self, what: str) -> tuple[Node, Turn | None]:
+        """The node, and the turn whose code is asking."""
+        if self._activation is not None:
+            return self._activation.node, running_turn(self._activation, f"self.jobs.{what}")
+        node = None if self._home is None else self._home.node
+        if node is None:
+            raise NotRunning(f"app.jobs.{what}: the app is not running; call it inside `async with app.run(…)`")
+        turn = CURRENT.get()
+        if turn is None or turn.is_over or turn.activation.node is not node:
+            return node, None
+        return node, turn
+
+
+def _check_count(node: Node, specs: Sequence[JobSpec]) -> None:
+    check_count("jobs", len(specs), node.limits.jobs_per_call)
+
+
+def _wanted(
+    node: Node,
+    cls: type | str | None,
+    key: str | None,
+    name: str | None,
+    state: str | None,
+    key_prefix: str | None,
+    tag: str | None,
+) -> Wanted:
+    known = node.registry.of_class(cls).name if isinstance(cls, type) else cls
+    wanted = Wanted(known, key, name, state, key_prefix, tag)
+    wanted.check()
+    return wanted
+
+
+def _result(job: Job) -> Any:
+    if job.state == "failed":
+        raise JobFailed(f"job {job.id} failed after {job.attempt} attempts and is parked: {job.error}")
+    if job.state == "cancelled":
+        raise JobCancelled(f"job {job.id}: {job.error or 'cancelled'}")
+    return job.result
+
+
+# how a node gets them
+
+
+async def _cancel(ctx: Context, name: str) -> bool:
+    turn = running_turn(ctx._activation, "jobs.cancel")
+    return await owning.cancel(feature_of(ctx._activation.node), turn, name)
+
+
+async def _redrive(ctx: Context, name: str) -> Job:
+    turn = running_turn(ctx._activation, "jobs.redrive")
+    return (await owning.redrive(feature_of(ctx._activation.node), turn, name)).job
+
+
+async def _replace(
+    ctx: Context, name: str, due_at: int, nominal_at: int, seq: int, priority: int, payload: bytes
+) -> Job:
+    turn = running_turn(ctx._activation, "jobs.replace")
+    timer = Timer(ctx.id, name, due_at, nominal_at, seq, priority=priority, payload=payload)
+    asked = Asked(timer, decode_kept(timer))
+    await owning.place(feature_of(ctx._activation.node), turn, asked, is_newest=True)
+    return job_of_timer(timer, is_running=False)
+
+
+_OPERATIONS: dict[str, Callable[..., Awaitable[Any]]] = {
+    "jobs.cancel": _cancel,
+    "jobs.redrive": _redrive,
+    "jobs.replace": _replace,
+}
+
+
+def equip(node: Node, quota: Quota | None) -> None:
+    """Give a node jobs, before it starts."""
+    feature = node.features[FEATURE] = JobFeature(node, quota)
+    deadline_ms = node.limits.alarm_deadline_ms
+    node.operations.update(_OPERATIONS)
+    node.quiet_operations.update(_OPERATIONS)
+    node.timer_runs.register(JobRuns(feature, deadline_ms))
+    for prefix in ERRANDS:
+        node.timer_runs.register(ErrandRuns(feature, prefix, deadline_ms), quiet=True)
+    node.timer_runs.interrupting["jobs.cancel"] = str

@@ -1,0 +1,188 @@
+"""Layer 4. What is kept of a job: with its timer while it is owed, in a record when it has ended?"""
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from wakeful.jobs.ids import RECORD, attempt_id, job_id, key_of, method_of
+from wakeful.jobs.job import Job, State
+from wakeful.logic.retry import Retry
+from wakeful.values.codec import decode
+from wakeful.values.commits import Remembered
+from wakeful.values.errors import Undecodable
+from wakeful.values.ids import ObjectId
+from wakeful.values.runs import Entry
+from wakeful.values.timers import Parked, Timer
+from wakeful.values.times import LATEST_MS, to_datetime
+
+# Past every time that can be asked for: a job that waits for others is due then, and so costs disk only.
+HELD_AT = LATEST_MS + 86_400_000
+BATCH = "*"  # among what a completion job waits for: its batch
+
+# How results and metadata become values; someone without the program's types sets `decode_loosely`.
+READ: ContextVar[Callable[[bytes], Any]] = ContextVar("wakeful.jobs.read", default=decode)
+
+
+class Kept(Struct, array_like=True, frozen=True, gc=False):
+    """What a job's timer carries. Fields are only ever added, at the end, with a default."""
+
+    method: str
+    args: bytes | None  # encoded arguments and keyword arguments; None: none
+    token: str  # which version of a key this is
+    key: str | None
+    created_at: int
+    at: int | None  # what was asked for: an instant,
+    after: int | None  # or a delay,
+    due_at: int  # and the instant that it came to
+    metadata: bytes | None = None
+    tags: tuple[str, ...] = ()
+    retry: Retry | str | None = None  # a policy, or the name of a function
+    waits: tuple[str, ...] = ()  # ids of jobs that must end first
+    batch: tuple[str, int] | None = None  # the completion job to be told, and of how many
+    ended: tuple[int, int, int] | None = None  # of a completion job's batch: done, failed, cancelled
+    is_newest: bool = False  # put there by its owner in place of any other version
+    trace: str | None = None
+    error: str | None = None  # of the last attempt
+
+
+class Record(Struct, array_like=True, frozen=True, gc=False):
+    """What is remembered of a job that has ended."""
+
+    state: Literal["done", "failed", "cancelled"]
+    kept: Kept
+    priority: int
+    attempt: int
+    run_id: str | None
+    result: bytes | None
+    error: str | None
+    ended_at: int
+
+
+_encoder = msgspec.msgpack.Encoder()
+_kept = msgspec.msgpack.Decoder(Kept)
+_records = msgspec.msgpack.Decoder(Record)
+
+
+def encode_kept(kept: Kept) -> bytes:
+    return _encoder.encode(kept)
+
+
+def decode_kept(timer: Timer) -> Kept:
+    try:
+        return _kept.decode(timer.payload or b"")
+    except msgspec.DecodeError as error:
+        raise Undecodable(f"{timer.id} {timer.name}: what is kept of the job is damaged: {error}") from None
+
+
+def arguments_of(kept: Kept) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if kept.args is None:
+        return (), {}
+    args, kwargs = decode(kept.args)
+    return tuple(args), kwargs
+
+
+def is_same(mine: Kept, other: Kept) -> bool:
+    """The same call was asked for at the same time: what a key used twice must be."""
+    return _asked(mine) == _asked(other)
+
+
+def _asked(kept: Kept) -> tuple[object, ...]:
+    return kept.method, kept.args, kept.metadata, kept.at, kept.after
+
+
+def record_key(name: str) -> str:
+    """The request key under which the record of that timer is remembered."""
+    return f"{RECORD}{name}"
+
+
+def remembered(name: str, record: Record, expires_at: int) -> Remembered:
+    return Remembered(record_key(name), record.kept.token.encode(), _encoder.encode(record), expires_at)
+
+
+def decode_record(kept: Remembered) -> Record:
+    return _records.decode(kept.answer)
+
+
+# as people see it
+
+
+def job_of_timer(timer: Timer, *, is_running: bool, is_asked: bool = False) -> Job:
+    """A job that is owed."""
+    kept = decode_kept(timer)
+    state: State = "running" if is_running else "waiting" if kept.waits else "scheduled"
+    attempts = 0 if is_asked else timer.attempt + is_running
+    return _job(timer.id, timer.name, kept, timer.priority, state, attempts, timer=timer, error=kept.error)
+
+
+def job_of_parked(parked: Parked) -> Job:
+    timer, kept = parked.timer, decode_kept(parked.timer)
+    return _job(
+        timer.id, timer.name, kept, timer.priority, "failed", parked.attempts, run_id=parked.run_id, error=parked.error
+    )
+
+
+def job_of_record(id: ObjectId, name: str, record: Record) -> Job:
+    return _job(
+        id,
+        name,
+        record.kept,
+        record.priority,
+        record.state,
+        record.attempt,
+        run_id=record.run_id,
+        error=record.error,
+        result=None if record.result is None else READ.get()(record.result),
+    )
+
+
+def job_of_entry(entry: Entry) -> Job:
+    """A job of which only the ledger knows: it had nothing to remember."""
+    states: dict[str, State] = {"run": "done", "skipped": "cancelled"}
+    key = key_of(entry.name)
+    return Job(
+        id=job_id(entry.id, entry.name),
+        key=key,
+        name="" if key is not None else method_of(entry.name),
+        due_at=to_datetime(entry.nominal_at),
+        state=states.get(entry.verdict, "failed"),
+        attempt=entry.attempt + 1 if entry.verdict != "skipped" else entry.attempt,
+        error=entry.error,
+        run_id=entry.run_id,
+    )
+
+
+def _job(
+    id: ObjectId,
+    name: str,
+    kept: Kept,
+    priority: int,
+    state: State,
+    attempt: int,
+    *,
+    timer: Timer | None = None,
+    run_id: str | None = None,
+    result: Any = None,
+    error: str | None = None,
+) -> Job:
+    due_at = kept.due_at if timer is None or timer.due_at == HELD_AT else timer.due_at
+    ended = kept.ended
+    return Job(
+        id=job_id(id, name),
+        key=kept.key,
+        name=kept.method,
+        due_at=to_datetime(due_at),
+        state=state,
+        attempt=attempt,
+        metadata=None if kept.metadata is None else READ.get()(kept.metadata),
+        tags=kept.tags,
+        priority=priority,
+        created_at=to_datetime(kept.created_at),
+        result=result,
+        error=error,
+        run_id=attempt_id(timer) if timer is not None and state == "running" else run_id,
+        depends_on=tuple(one for one in kept.waits if one != BATCH),
+        batch=None if ended is None else {"done": ended[0], "failed": ended[1], "cancelled": ended[2]},
+    )

@@ -1,0 +1,233 @@
+"""Layer 4. How does a job stand, and which are there? Read from the store, without waking anything."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from wakeful.jobs.ids import KEYED, PREFIX, RECORD, ask_prefix, job_id, key_of, parse_id
+from wakeful.jobs.job import STATES, Job, Page
+from wakeful.jobs.payload import (
+    Kept,
+    decode_kept,
+    decode_record,
+    job_of_entry,
+    job_of_parked,
+    job_of_record,
+    job_of_timer,
+    record_key,
+)
+from wakeful.store.protocol import Query, Store
+from wakeful.values.codec import decode
+from wakeful.values.errors import BadOption, UnknownJob
+from wakeful.values.ids import ObjectId, shard_of
+from wakeful.values.timers import Parked, Timer
+
+if TYPE_CHECKING:
+    from wakeful.runtime.node import Node
+
+PAGE = 500
+PARKED_MAX = 100  # of one name: redriving removes the one before, so there is hardly ever more than one
+_SOURCES = ("timers", "parked", "records", "ledger")
+_OF_STATE = {
+    "scheduled": ("timers",), "waiting": ("timers",), "running": ("timers",), "failed": ("parked",),
+    "done": ("records", "ledger"), "cancelled": ("records", "ledger"),
+}  # fmt: skip
+
+
+class Standing(NamedTuple):
+    """What the store has of a job."""
+
+    job: Job
+    kept: Kept | None  # None: only the ledger knows
+    timer: Timer | None = None  # it is owed
+    parked: Parked | None = None
+    is_asked: bool = False  # the timer is an errand that will schedule it
+
+
+async def standing(node: "Node", id: ObjectId, name: str) -> Standing | None:
+    """How the job stands; None when nothing is known of it."""
+    # It may move from one place to another between two reads, so what is found nowhere is looked for again.
+    return await _standing(node, id, name) or await _standing(node, id, name)
+
+
+async def _standing(node: "Node", id: ObjectId, name: str) -> Standing | None:
+    store, here = node.store, Query(cls=id.cls, key=id.key, name=name, limit=1)
+    timers = await node.reading(store.find_timers(here))
+    if timers:
+        [timer] = timers
+        return Standing(job_of_timer(timer, is_running=await Epochs(node).run(timer)), decode_kept(timer), timer)
+    parked = await node.reading(store.find_parked(Query(cls=id.cls, key=id.key, name=name, limit=PARKED_MAX)))
+    if parked:
+        return Standing(job_of_parked(parked[-1]), decode_kept(parked[-1].timer), parked=parked[-1])
+    kept = await node.reading(store.recall(id, record_key(name), now=node.clock.now()))
+    if kept is not None:
+        record = decode_record(kept)
+        return Standing(job_of_record(id, name, record), record.kept)
+    entries = await node.reading(store.find_entries(here))
+    if entries:
+        return Standing(job_of_entry(entries[0][1]), None)
+    if key_of(name) is not None:
+        query = Query(cls=id.cls, key=id.key, name_prefix=ask_prefix(name), limit=PAGE)
+        asks = await node.reading(store.find_timers(query))
+        if asks:
+            timer = asked_timer(asks[-1])
+            return Standing(
+                job_of_timer(timer, is_running=False, is_asked=True), decode_kept(timer), timer, is_asked=True
+            )
+    return None
+
+
+def asked_timer(errand: Timer) -> Timer:
+    """The job's timer that an errand will set."""
+    name, due_at, nominal_at, seq, priority, payload, _ = decode(errand.payload or b"")
+    return Timer(errand.id, name, due_at, nominal_at, seq, priority=priority, payload=payload)
+
+
+async def get(node: "Node", id: object) -> Job:
+    """The job, or `UnknownJob`."""
+    target, name = parse_id(id)
+    found = await standing(node, target, name)
+    if found is None:
+        raise UnknownJob(f"there is no job {job_id(target, name)}, or it ended so long ago that nothing is kept of it")
+    return found.job
+
+
+class Epochs:
+    """Which timers run right now: those that were begun by the present owner of their shard."""
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._all: dict[int, int] | None = None
+
+    async def run(self, timer: Timer) -> bool:
+        if not timer.started:
+            return False
+        shard = shard_of(timer.id)
+        epoch = self._node.epochs.get(shard)
+        if epoch is None:
+            if self._all is None:
+                owners = await self._node.reading(self._node.store.owners())
+                self._all = {row.shard: row.epoch for row in owners if row.owner is not None}
+            epoch = self._all.get(shard)
+        return timer.started == epoch
+
+
+class Wanted(NamedTuple):
+    """Which jobs somebody asks for; None does not filter."""
+
+    cls: str | None = None
+    key: str | None = None
+    name: str | None = None
+    state: str | None = None
+    key_prefix: str | None = None
+    tag: str | None = None
+
+    def check(self) -> None:
+        if self.state is not None and self.state not in STATES:
+            raise BadOption(f"state {self.state!r}: there are {', '.join(STATES)}", code="job.state")
+        if self.key is not None and self.cls is None:
+            raise BadOption(
+                "key without cls: keys are per class; to filter by a job's own key use key_prefix", code="job.list"
+            )
+
+    def has(self, job: Job) -> bool:
+        return (
+            self.name in (None, job.name)
+            and self.state in (None, job.state)
+            and (self.key_prefix is None or (job.key is not None and job.key.startswith(self.key_prefix)))
+            and (self.tag is None or self.tag in job.tags)
+        )
+
+    def query(self, before: str, after: tuple[object, ...] | None) -> Query:
+        """What the store can filter itself; `before` is what the names begin with."""
+        prefix = f"{before}{PREFIX}:" if self.key_prefix is None else f"{before}{KEYED}{self.key_prefix}"
+        return Query(cls=self.cls, key=self.key, name_prefix=prefix, limit=PAGE, after=after)
+
+
+async def listed(node: "Node", wanted: Wanted, *, limit: int, after: str | None) -> Page:
+    """The jobs that are wanted: owed ones in firing order, then failed ones, then those of which results are kept."""
+    wanted.check()
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 10_000:
+        raise BadOption(f"limit must be a whole number from 1 to 10000, not {limit!r}", code="job.limit")
+    found: list[Job] = []
+    last = None
+    async for place, job in _walk(node, wanted, _parse_cursor(after)):
+        if len(found) == limit:
+            return Page(found, last)
+        found.append(job)
+        last = json.dumps(place)
+    return Page(found)
+
+
+async def owed(node: "Node", wanted: Wanted) -> list[str]:
+    """The ids of all that are owed and wanted."""
+    found: list[str] = []
+    after = None
+    while True:
+        rows = await _page(node, "timers", wanted, after)
+        found += [job.id for _, job in rows if job is not None and wanted.has(job)]
+        if len(rows) < PAGE:
+            return found
+        after = tuple(rows[-1][0])
+
+
+Place = tuple[str, list[Any]]
+
+
+async def _walk(node: "Node", wanted: Wanted, begin: Place | None) -> AsyncIterator[tuple[Place, Job]]:
+    sources = _SOURCES if wanted.state is None else _OF_STATE[wanted.state]
+    for source in sources[sources.index(begin[0]) if begin and begin[0] in sources else 0 :]:
+        after = tuple(begin[1]) if begin and begin[0] == source else None
+        while True:
+            rows = await _page(node, source, wanted, after)
+            for cursor, job in rows:
+                after = tuple(cursor)
+                if job is not None and wanted.has(job):
+                    yield (source, cursor), job
+            if len(rows) < PAGE:
+                break
+
+
+async def _page(
+    node: "Node", source: str, wanted: Wanted, after: tuple[object, ...] | None
+) -> list[tuple[list[Any], Job | None]]:
+    """The next rows of a source, each with its place; None: not a job of its own."""
+    store: Store = node.store
+    if source == "timers":
+        epochs = Epochs(node)
+        timers = await node.reading(store.find_timers(wanted.query("", after)))
+        return [(list(t.sort_key), job_of_timer(t, is_running=await epochs.run(t))) for t in timers]
+    if source == "parked":
+        parked = await node.reading(store.find_parked(wanted.query("", after)))
+        return [([one.number], job_of_parked(one)) for one in parked]
+    if source == "records":
+        answers = await node.reading(store.find_answers(wanted.query(RECORD, after), now=node.clock.now()))
+        records = [(id, kept.key[len(RECORD) :], decode_record(kept)) for id, kept in answers]
+        # A failed one is listed where it is parked.
+        return [
+            ([id.cls, id.key, f"{RECORD}{name}"], None if one.state == "failed" else job_of_record(id, name, one))
+            for id, name, one in records
+        ]
+    entries = await node.reading(store.find_entries(wanted.query("", after)))
+    found: list[tuple[list[Any], Job | None]] = []
+    for number, entry in entries:
+        is_last = entry.verdict in ("run", "skipped") and key_of(entry.name) is None
+        is_again = entry.verdict == "run" and entry.error is not None
+        job = None
+        if is_last and not is_again:
+            kept = await node.reading(store.recall(entry.id, record_key(entry.name), now=node.clock.now()))
+            job = job_of_entry(entry) if kept is None else None  # else it was listed among the records
+        found.append(([number], job))
+    return found
+
+
+def _parse_cursor(after: str | None) -> Place | None:
+    if after is None:
+        return None
+    try:
+        source, cursor = json.loads(after)
+        if source not in _SOURCES or not isinstance(cursor, list):
+            raise ValueError
+    except (ValueError, TypeError):
+        raise BadOption(f"after={after!r} is not where a page ended; give page.next", code="job.after") from None
+    return source, cursor

@@ -1,0 +1,129 @@
+"""Layer 4. How is a retry policy kept, and what does it say when an attempt has failed?"""
+
+import asyncio
+import inspect
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from wakeful.jobs.job import Job
+from wakeful.logic.retry import Retry, RetryPolicy
+from wakeful.runtime.calls import Call, Method
+from wakeful.runtime.turn import CURRENT, Turn
+from wakeful.values.errors import BadHandler, BadOption, DeadlineExceeded
+from wakeful.values.times import from_datetime
+
+if TYPE_CHECKING:
+    from wakeful.runtime.activation import Activation
+
+DEADLINE_MS = 60_000  # what a policy function is given: its object waits for it
+
+# Functions that were given in this process, under the names that they are kept by: a module that a script runs as
+# `__main__`, or a function within one that is not imported any more, is found again here.
+_given: dict[str, Callable[..., Any]] = {}
+
+
+def kept_retry(retry: object, cls: type, what: str) -> Retry | str | None:
+    """A policy in the form in which it is kept: data, or the name of a function that can be found again."""
+    if retry is None:
+        return None
+    if isinstance(retry, RetryPolicy):
+        return retry.kept
+    if isinstance(retry, Retry):
+        return retry
+    name = retry if isinstance(retry, str) else _method_name(retry, cls)
+    if name is not None:
+        if not callable(inspect.getattr_static(cls, name, None)):
+            raise BadHandler(f"{what}: {cls.__name__} has no method {name!r} to be its retry policy", code="job.retry")
+        return name
+    if inspect.isfunction(retry):
+        return _function_name(retry, what)
+    raise BadOption(
+        f"{what}: retry must be a RetryPolicy(…) or a function (job, error) -> datetime | None, not {retry!r}",
+        code="job.retry",
+    )
+
+
+def _method_name(retry: object, cls: type) -> str | None:
+    """The name of a method of the target's class, given by a stub, bound or not."""
+    if isinstance(retry, Method):
+        return retry.name
+    if inspect.ismethod(retry):
+        return retry.__name__ if isinstance(retry.__self__, cls) else None
+    if inspect.isfunction(retry) and inspect.getattr_static(cls, retry.__name__, None) is retry:
+        return retry.__name__
+    return None
+
+
+def _function_name(function: Any, what: str) -> str:
+    if function.__name__ == "<lambda>" or "<locals>" in function.__qualname__:
+        kind = "a lambda" if function.__name__ == "<lambda>" else f"{function.__name__}, defined inside a function,"
+        raise BadHandler(
+            f"{what}: {kind} can't be a retry policy, because it can't be found again after a restart; "
+            "give a function of a module, or a method of the class",
+            code="job.retry",
+        )
+    name = f"{function.__module__}:{function.__qualname__}"
+    _given[name] = function
+    return name
+
+
+async def ask(name: str, activation: "Activation", job: Job, error: BaseException) -> int | None:
+    """When the function of that name wants the next attempt; None: never. Raises what it raises."""
+    node = activation.node
+    function = _find(name, activation)
+    now = node.clock.now()
+    call = Call("retry", (), {}, deadline_at=now + DEADLINE_MS, request_key=None, chain=(activation.id,))
+    call.task = asyncio.current_task()
+    token = CURRENT.set(Turn(activation, call.chain, call.deadline_at, is_reader=True))  # it may look, not write
+    node.deadlines.add(call)
+    try:
+        answer = function(job, error)
+        if inspect.isawaitable(answer):
+            answer = await answer
+    except asyncio.CancelledError:
+        call.absorb()
+        if not call.is_expired or (call.task is not None and call.task.cancelling()):
+            raise
+        raise DeadlineExceeded(f"the retry policy {name} took longer than {DEADLINE_MS} ms") from None
+    finally:
+        call.absorb()
+        node.deadlines.remove(call)
+        CURRENT.reset(token)
+    if answer is None:
+        return None
+    if not isinstance(answer, datetime):
+        raise BadOption(f"the retry policy {name} must return a datetime or None, not {answer!r}", code="job.retry")
+    return max(now, from_datetime(answer))
+
+
+def _find(name: str, activation: "Activation") -> Callable[..., Any]:
+    """The function of that name: of the object, given here before, or of a module that a known class lives in."""
+    module, _, path = name.rpartition(":")
+    if not module:
+        found = getattr(activation.instance, name, None)
+    elif name in _given:
+        return _given[name]
+    else:
+        found = _in_module(module, path, activation)
+    if not callable(found):
+        raise BadHandler(
+            f"the retry policy {name} can't be found here; keep it where it was, or redrive the job with another",
+            code="job.retry",
+        )
+    return found  # type: ignore[no-any-return]
+
+
+def _in_module(module: str, path: str, activation: "Activation") -> Any:
+    """Never imports: a stored name must not be able to load code."""
+    registry = activation.node.registry
+    homes = {registry.named(known).cls.__module__ for known in registry.names()}
+    # A program that is started as a script calls its own module __main__, and the same file imported does not.
+    for home in [module] if module in homes else sorted(homes & {"__main__"}) + sorted(homes):
+        found: Any = sys.modules.get(home)
+        for part in path.split("."):
+            found = getattr(found, part, None)
+        if inspect.isfunction(found) and (home == module or "__main__" in (home, module)):
+            return found
+    return None

@@ -1,0 +1,200 @@
+"""Layer 4. What happens when a job is due, and when it has failed?"""
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from wakeful.jobs.asking import check_own
+from wakeful.jobs.ending import WATCHED, end
+from wakeful.jobs.feature import JobFeature
+from wakeful.jobs.ids import PREFIX, attempt_id, job_id
+from wakeful.jobs.job import Again, Job, Stop
+from wakeful.jobs.payload import Kept, arguments_of, decode_kept, decode_record, encode_kept, job_of_timer, record_key
+from wakeful.jobs.retries import ask
+from wakeful.logic.retry import Retry
+from wakeful.runtime import timer_runs
+from wakeful.runtime.timer_runs import Failed, Park
+from wakeful.runtime.turn import Turn
+from wakeful.values.codec import encode
+from wakeful.values.commits import Slot
+from wakeful.values.errors import BadInput, LimitExceeded
+from wakeful.values.occurrences import Occurrence
+from wakeful.values.runs import Entry
+from wakeful.values.timers import Timer
+from wakeful.values.times import duration_ms
+from wakeful.values.tracing import TRACE
+
+if TYPE_CHECKING:
+    from wakeful.runtime.activation import Activation
+    from wakeful.runtime.registry import ObjectClass
+
+log = logging.getLogger("wakeful.jobs")
+
+DEFAULT = Retry()
+ERROR_CHARS_MAX = 500  # of the last attempt, carried with the timer
+
+
+class JobRuns:
+    """The owner of the timers named `job:…`."""
+
+    prefix = PREFIX
+
+    def __init__(self, feature: JobFeature, deadline_ms: int) -> None:
+        self.deadline_ms = deadline_ms
+        self._feature = feature
+
+    # what the node asks of a timer's owner
+
+    async def fire(self, activation: "Activation", turn: Turn, timer: Timer) -> bool:
+        kept = decode_kept(timer)
+        if await self._is_duplicate(activation, timer, kept):
+            return False
+        turn.occurrence = Occurrence(timer.name, attempt_id(timer), timer.nominal_at)
+        turn.job = job_of_timer(timer, is_running=True)
+        answer = await self._call(activation, timer, kept)
+        counters, now = self._feature.counters, activation.node.clock.now()
+        counters.lateness.add(turn.fired_at - timer.due_at)
+        counters.duration.add(now - turn.fired_at)
+        if turn.timers.get(timer.name) is not None:
+            counters.run += 1
+            return True  # it put a newer version in its own place
+        if isinstance(answer, Again):
+            self._again(turn, timer, kept, now + duration_ms(answer.after))
+            counters.rescheduled += 1
+            return False
+        if isinstance(answer, Stop):
+            reason = answer.reason or "stopped"
+            turn.entries = [*turn.entries, self._entry(turn, timer, now, f"stopped: {answer.reason}")]
+            await end(self._feature, turn, timer, kept, "cancelled", error=reason)
+            counters.cancelled += 1
+            return False
+        result = None if answer is None else self._encoded(activation, timer, answer)
+        await end(self._feature, turn, timer, kept, "done", result=result)
+        counters.run += 1
+        return True
+
+    async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> "timer_runs.Again | Park":
+        timer, error = failure.timer, failure.error
+        kept = decode_kept(timer)
+        turn.occurrence = Occurrence(timer.name, attempt_id(timer), timer.nominal_at)
+        text = f"{type(error).__name__}: {error}"[:ERROR_CHARS_MAX]
+        also = ""
+        if error is not None:
+            due_at, also = await self._retry_at(activation, timer, kept, failure, text)
+            if due_at is not None:
+                self._feature.counters.retried += 1
+                later = timer.moved(due_at=due_at, attempt=timer.attempt + 1)
+                return timer_runs.Again(replace(later, payload=encode_kept(replace(kept, error=_plain(text)))))
+        self._feature.counters.parked += 1
+        await end(self._feature, turn, timer, kept, "failed", error=_plain(text))
+        # Its batch has been told: redriven, it is not counted there a second time.
+        return Park(replace(timer, payload=encode_kept(replace(kept, batch=None))), also)
+
+    def reads(self, timer: Timer) -> Slot | None:
+        return WATCHED
+
+    def wants_wake(self, known: "ObjectClass") -> bool:
+        return False
+
+    async def wake(self, activation: "Activation", turn: Turn) -> None:
+        """Nothing to do: a job is a row."""
+
+    # running
+
+    async def _is_duplicate(self, activation: "Activation", timer: Timer, kept: Kept) -> bool:
+        """Its key has had its run: two asked for it at once, and the other was over before this one was inserted."""
+        if kept.key is None or kept.is_newest or timer.attempt:
+            return False
+        found = await activation.node.recall(activation.id, record_key(timer.name))
+        if found is None or decode_record(found).kept.token == kept.token:
+            return False
+        self._feature.counters.duplicates += 1
+        log.info("%s %s came twice at once; it ran once", timer.id, timer.name, extra={"code": "job.duplicate"})
+        return True
+
+    async def _call(self, activation: "Activation", timer: Timer, kept: Kept) -> Any:
+        instance = activation.instance
+        check_own(instance.__class__, kept.method)  # it was there when the job was made, but programs change
+        args, kwargs = arguments_of(kept)
+        token = TRACE.set(kept.trace)
+        try:
+            return await getattr(instance, kept.method)(*args, **kwargs)
+        finally:
+            TRACE.reset(token)
+
+    def _again(self, turn: Turn, timer: Timer, kept: Kept, due_at: int) -> None:
+        """The same job once more: a new setting of its timer, with a fresh count."""
+        now = turn.activation.node.clock.now()
+        payload = timer.payload if kept.error is None else encode_kept(replace(kept, error=None))
+        turn.set_timer(
+            replace(
+                timer,
+                due_at=due_at,
+                nominal_at=due_at,
+                seq=self._feature.order.next(now),
+                attempt=0,
+                crashes=0,
+                started=0,
+                payload=payload,
+            )
+        )
+        turn.entries = [*turn.entries, self._entry(turn, timer, now, f"again in {due_at - now} ms")]
+
+    def _encoded(self, activation: "Activation", timer: Timer, answer: Any) -> bytes:
+        what = f"result of job {job_id(timer.id, timer.name)}"
+        try:
+            data = encode(answer)
+        except BadInput as error:
+            raise type(error)(f"{what}: {error.message}", code=error.code) from None
+        most = activation.node.limits.arguments_bytes
+        if len(data) > most:
+            raise LimitExceeded(
+                f"{what}: {len(data)} bytes, {len(data) - most} more than the limit of {most}; keep large data in storage",
+                code="limit.arguments",
+            )
+        return data
+
+    def _entry(self, turn: Turn, timer: Timer, now: int, note: str) -> Entry:
+        return Entry(
+            id=timer.id,
+            name=timer.name,
+            run_id=attempt_id(timer),
+            nominal_at=timer.nominal_at,
+            fired_at=turn.fired_at,
+            finished_at=now,
+            attempt=timer.attempt,
+            verdict="run",
+            node=turn.activation.node.name,
+            error=_plain(note),
+        )
+
+    # failing
+
+    async def _retry_at(
+        self, activation: "Activation", timer: Timer, kept: Kept, failure: Failed, text: str
+    ) -> tuple[int | None, str]:
+        """When it is tried again, None: never; and what went wrong in asking."""
+        error, failures = failure.error, timer.attempt + 1
+        assert error is not None
+        policy = DEFAULT if kept.retry is None else kept.retry
+        if isinstance(policy, str) and ":" not in policy and not activation.is_awake:
+            policy = DEFAULT  # it could not even wake, so its own method can't be asked
+        if isinstance(policy, str):
+            try:
+                return await ask(policy, activation, _failed_job(timer, text), error), ""
+            except Exception as second:
+                return None, f"and its retry policy failed: {type(second).__name__}: {second}"
+        delay = policy.delay_ms(failures, error, failure.roll)
+        return (None if delay is None else failure.now + delay), ""
+
+
+def _failed_job(timer: Timer, text: str) -> Job:
+    """The job as its policy sees it: with the error of the attempt that just failed."""
+    kept = replace(decode_kept(timer), error=text)
+    return job_of_timer(replace(timer, payload=encode_kept(kept)), is_running=True)
+
+
+def _plain(text: str) -> str:
+    """Text that every store can hold."""
+    return text.replace("\0", "\\0").encode(errors="backslashreplace").decode()

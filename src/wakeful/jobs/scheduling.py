@@ -1,0 +1,244 @@
+"""Layer 4. How does a job that is asked for get to disk: with the turn that asks, or by itself?"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from wakeful.jobs.asking import Asked, ask, errand, errands, newest, timed
+from wakeful.jobs.feature import JobFeature
+from wakeful.jobs.ids import ASK, ask_prefix, parse_id
+from wakeful.jobs.job import Batch, Job, JobSpec
+from wakeful.jobs.owning import place, same
+from wakeful.jobs.payload import BATCH, decode_kept, job_of_timer
+from wakeful.jobs.reading import Standing, asked_timer, standing
+from wakeful.runtime.turn import Turn
+from wakeful.values.errors import BadOption, KeyTaken, Unavailable, UnknownJob, WakefulError
+from wakeful.values.ids import ObjectId
+from wakeful.values.timers import Timer
+
+if TYPE_CHECKING:
+    from wakeful.runtime.node import Node
+
+TRIES_MAX = 5  # a key that comes and goes between looking and inserting
+READS_MAX = 64  # keys that are looked up at once
+
+
+class Scheduling:
+    """One asking: of a node, from inside a turn or from outside all of them."""
+
+    def __init__(self, node: "Node", feature: JobFeature, turn: Turn | None) -> None:
+        self._node = node
+        self._feature = feature
+        self._turn = turn
+        if turn is not None:
+            turn.check_writable()
+
+    async def one(self, spec: JobSpec, *, is_newest: bool) -> Job:
+        if is_newest and spec.key is None:
+            raise BadOption(
+                "replace=True is for a job with a key; there is nothing else to be replaced", code="job.replace"
+            )
+        asked = await self._settled(ask(self._node, self._feature.order, spec, self._turn))
+        await self._feature.admit([asked.timer])
+        job = await self._bring(newest(asked) if is_newest else asked, is_newest=is_newest)
+        self._feature.counters.scheduled += 1
+        return job
+
+    async def many(self, specs: Sequence[JobSpec], *, batch: tuple[str, int] | None = None) -> list[Asked]:
+        """All of them checked; the first that is wrong is named by its place."""
+        found = []
+        for index, spec in enumerate(specs):
+            try:
+                if not isinstance(spec, JobSpec):
+                    raise BadOption(f"{spec!r} is not a JobSpec", code="job.spec")
+                if batch is not None and spec.key is not None:
+                    raise BadOption(
+                        f"key={spec.key!r}: a job of a batch can't have a key, which may belong to one outside it",
+                        code="job.batch",
+                    )
+                asked = ask(self._node, self._feature.order, spec, self._turn, batch=batch)
+                found.append(await self._settled(asked) if asked.kept.waits else asked)
+            except WakefulError as error:
+                raise _at(index, error) from None
+        return found
+
+    async def all(self, specs: Sequence[JobSpec]) -> list[Job]:
+        """Every one of them or none."""
+        asked = await self.many(specs)
+        await self._feature.admit([one.timer for one in asked])
+        jobs = await self._all_inside(asked) if self._turn is not None else await self._all_outside(asked)
+        self._feature.counters.scheduled += len(jobs)
+        return jobs
+
+    async def batch(self, specs: Sequence[JobSpec], then: JobSpec) -> Batch:
+        """Jobs and the one that runs when all of them have ended, all or none."""
+        if not isinstance(then, JobSpec) or then.key is not None:
+            raise BadOption("then must be a JobSpec without a key", code="job.batch")
+        last = await self._settled(ask(self._node, self._feature.order, then, self._turn))
+        kept = last.kept
+        kept = replace(kept, waits=(BATCH, *kept.waits)) if specs else replace(kept, ended=(0, 0, 0))
+        last = timed(kept, last.timer.id, last.timer.seq, last.timer.priority)
+        members = await self.many(specs, batch=(last.id, len(specs)))
+        everyone = [last, *members]
+        await self._feature.admit([one.timer for one in everyone])
+        timers = [timer for one in everyone for timer in self._with_errands(one)]
+        if self._turn is not None:
+            self._turn.send(timers)
+        elif await self._node.inserter.add_all(timers):
+            raise Unavailable("names of this batch were taken; try again", code="job.batch")
+        self._feature.counters.scheduled += len(everyone)
+        return Batch(_new(last), [_new(one) for one in members])
+
+    # inside a turn
+
+    async def _bring(self, asked: Asked, *, is_newest: bool) -> Job:
+        if self._turn is not None:
+            return await self._inside(self._turn, asked, is_newest=is_newest)
+        if is_newest:
+            timer = asked.timer
+            given = (timer.name, timer.due_at, timer.nominal_at, timer.seq, timer.priority, timer.payload)
+            return await self._node.send(timer.id, "jobs.replace", given, {})  # type: ignore[no-any-return]
+        if asked.kept.key is not None:
+            return await self._keyed(asked)
+        if asked.kept.waits:
+            await self._node.inserter.add_all(self._with_errands(asked))
+        else:
+            await self._node.inserter.add(asked.timer)
+        return _new(asked)
+
+    async def _inside(self, turn: Turn, asked: Asked, *, is_newest: bool) -> Job:
+        timer = asked.timer
+        if timer.id == turn.activation.id:
+            there = await place(self._feature, turn, asked, is_newest=is_newest)
+            return _new(asked) if there is None else there.job
+        if asked.kept.key is None:
+            turn.send(self._with_errands(asked))
+            return _new(asked)
+        # Whether the key is free, its owner says when this turn is on disk; what can be said before is said here.
+        there = _sent(turn, timer.id, timer.name) or await standing(self._node, timer.id, timer.name)
+        existing = None if is_newest or there is None else same(asked, there)
+        if existing is not None:
+            return existing.job
+        payload = [timer.name, timer.due_at, timer.nominal_at, timer.seq, timer.priority, timer.payload, is_newest]
+        prefix = ask_prefix(timer.name)
+        turn.send([errand(self._node, self._feature.order, ASK, timer.id, payload, name=prefix)])
+        return _new(asked)
+
+    async def _all_inside(self, asked: list[Asked]) -> list[Job]:
+        assert self._turn is not None
+        jobs = []
+        for index, one in enumerate(asked):
+            try:
+                jobs.append(await self._inside(self._turn, one, is_newest=False))
+            except KeyTaken as error:
+                raise _at(index, error) from None
+        return jobs
+
+    # outside
+
+    async def _keyed(self, asked: Asked) -> Job:
+        """Insert it, unless the key is in use."""
+        for _ in range(TRIES_MAX):
+            there = await standing(self._node, asked.timer.id, asked.timer.name)
+            existing = None if there is None else same(asked, there)
+            if existing is not None:
+                return existing.job
+            if not await self._node.inserter.add_all(self._with_errands(asked)):
+                return _new(asked)
+        raise Unavailable(f"{asked.timer.id}: job key {asked.kept.key!r} is being changed by others; try again")
+
+    async def _all_outside(self, asked: list[Asked]) -> list[Job]:
+        for _ in range(TRIES_MAX):
+            there = await self._in_use(asked)
+            fresh = {one.id: one for index, one in enumerate(asked) if index not in there}
+            timers = [timer for one in fresh.values() for timer in self._with_errands(one)]
+            if not timers or not await self._node.inserter.add_all(timers):
+                return [there[index].job if index in there else _new(fresh[one.id]) for index, one in enumerate(asked)]
+        raise Unavailable("keys of these jobs are being changed by others; try again")
+
+    async def _in_use(self, asked: list[Asked]) -> dict[int, Standing]:
+        """Those whose key is in use already, by the very job that is asked for; `KeyTaken` says which is another's."""
+        keyed = [index for index, one in enumerate(asked) if one.kept.key is not None]
+        found: dict[int, Standing] = {}
+        first: dict[str, Asked] = {}
+        for start in range(0, len(keyed), READS_MAX):
+            some = keyed[start : start + READS_MAX]
+            theres = await asyncio.gather(
+                *(standing(self._node, asked[index].timer.id, asked[index].timer.name) for index in some)
+            )
+            for index, there in zip(some, theres, strict=True):
+                one = asked[index]
+                twin = first.setdefault(one.id, one)
+                try:
+                    if twin is not one:
+                        same(one, Standing(_new(twin), twin.kept))
+                    existing = None if there is None else same(one, there)
+                except KeyTaken as error:
+                    raise _at(index, error) from None
+                if existing is not None:
+                    found[index] = existing
+                elif twin is not one:
+                    found[index] = Standing(_new(twin), twin.kept)
+        return found
+
+    # both
+
+    async def _settled(self, asked: Asked) -> Asked:
+        """Those it waits for must be known; the ones that are done already are left out."""
+        if not asked.kept.waits:
+            return asked
+        waits = []
+        for id in asked.kept.waits:
+            target, name = parse_id(id)
+            there = None if self._turn is None else _sent(self._turn, target, name)
+            there = there or await standing(self._node, target, name)
+            if there is None:
+                raise UnknownJob(f"job {asked.timer.id}.{asked.kept.method} depends on {id}, which is not known")
+            if there.job.state != "done":
+                waits.append(id)
+        if len(waits) == len(asked.kept.waits):
+            return asked
+        kept = replace(asked.kept, waits=tuple(waits))
+        return timed(kept, asked.timer.id, asked.timer.seq, asked.timer.priority)
+
+    def _with_errands(self, asked: Asked) -> list[Timer]:
+        if not asked.kept.waits:
+            return [asked.timer]
+        return [asked.timer, *errands(self._node, self._feature.order, asked)]
+
+
+def _new(asked: Asked) -> Job:
+    return job_of_timer(asked.timer, is_running=False)
+
+
+def _sent(turn: Turn, target: ObjectId, name: str) -> Standing | None:
+    """A job that this very turn scheduled."""
+    prefix = ask_prefix(name)
+    for timer in reversed(turn.sends):
+        if timer.id == target and (timer.name == name or timer.name.startswith(prefix)):
+            found = timer if timer.name == name else asked_timer(timer)
+            return Standing(job_of_timer(found, is_running=False), decode_kept(found), found)
+    if target == turn.activation.id:
+        own = turn.timers.get(name)
+        if own is not None:
+            return Standing(job_of_timer(own, is_running=False), decode_kept(own), own)
+    return None
+
+
+def unsend(turn: Turn, target: ObjectId, name: str) -> bool:
+    """Take back a job that this very turn scheduled at another object."""
+    prefix = ask_prefix(name)
+    left = [one for one in turn.sends if one.id != target or not (one.name == name or one.name.startswith(prefix))]
+    is_taken_back = len(left) < len(turn.sends)
+    turn.sends = left
+    return is_taken_back
+
+
+def _at(index: int, error: WakefulError) -> WakefulError:
+    """The same error, with the place of the job that it is about."""
+    try:
+        return type(error)(f"jobs[{index}]: {error.message}", code=error.code)
+    except TypeError:
+        return error

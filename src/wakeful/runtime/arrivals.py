@@ -1,0 +1,126 @@
+"""Layer 3. Timers that reached the disk without a turn of their own object: who must hear of them?
+
+This node, when it owns their shard: they go straight into its near future. Else the owner, by a hint, which says
+where to look and is never believed itself. A hint that is lost costs time, not timers: there is a scan.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from wakeful.store.protocol import Hint
+from wakeful.values.errors import Unavailable
+from wakeful.values.ids import shard_of
+from wakeful.values.timers import Timer
+
+if TYPE_CHECKING:
+    from wakeful.runtime.node import Node
+
+HINTS_MAX = 100  # told one by one; more are told as one range of time per shard
+
+
+class Arrivals:
+    """Brings added timers into memory here, and hints of them to others."""
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._hints: list[Hint] = []
+        self._telling: asyncio.Task[None] | None = None
+        self.told = 0
+        self.heard = 0
+
+    def expect(self, timers: Sequence[Timer]) -> int:
+        """They are about to be added: a page that sees them before we hear of it leaves them to us. A mark for `added`."""
+        self._node.queue.expected.update((timer.id, timer.name) for timer in timers)
+        return self._node.ownership.takes
+
+    def added(self, timers: Sequence[Timer], mark: int) -> None:
+        """They are on disk."""
+        self._no_longer_expected(timers)
+        if mark == self._node.ownership.takes:
+            self._place(timers)
+        else:
+            # A shard came meanwhile, whose owner before us may have run one of them already: ask the disk.
+            self._tell([timer for timer in timers if not self._look(timer)])
+
+    def unsure(self, timers: Sequence[Timer]) -> None:
+        """Nothing was added, or nobody knows."""
+        self._no_longer_expected(timers)
+        for timer in timers:
+            self._look(timer)
+
+    def sent(self, timers: Sequence[Timer]) -> None:
+        """They came with a commit that just reached the disk."""
+        ours = self._node.ownership.was_ours_before_this_group
+        mine = [timer for timer in timers if ours(shard_of(timer.id))]
+        for timer in mine:
+            self._node.queue.set(timer)
+        if len(mine) < len(timers):
+            known = {id(timer) for timer in mine}
+            self._tell([timer for timer in timers if id(timer) not in known and not self._look(timer)])
+
+    def hear(self, hints: Sequence[Hint]) -> None:
+        """Another process added timers; or, with no hints, nodes or shards changed."""
+        node = self._node
+        if not hints:
+            node.membership.look()
+            return
+        self.heard += len(hints)
+        for hint in hints:
+            if hint.shard in node.epochs:
+                node.dispatcher.look_at([hint.shard], hint.first_at, hint.last_at)
+
+    def _place(self, timers: Sequence[Timer]) -> None:
+        node = self._node
+        others = []
+        for timer in timers:
+            if shard_of(timer.id) in node.epochs:
+                node.queue.set(timer)
+            else:
+                others.append(timer)
+        if len(others) < len(timers):
+            node.dispatcher.poke()
+        self._tell(others)
+
+    def _look(self, timer: Timer) -> bool:
+        """Have the disk asked, when the shard is ours."""
+        shard = shard_of(timer.id)
+        if shard not in self._node.epochs:
+            return False
+        self._node.dispatcher.look_at([shard], timer.due_at, timer.due_at)
+        return True
+
+    def _no_longer_expected(self, timers: Sequence[Timer]) -> None:
+        self._node.queue.expected.difference_update((timer.id, timer.name) for timer in timers)
+
+    def _tell(self, timers: Sequence[Timer]) -> None:
+        node = self._node
+        if not timers or not node.is_clustered or not node.store.listens:
+            return
+        soon = node.clock.now() + node.limits.near_horizon_ms  # what is further away is read when its time comes
+        self._hints += [Hint(shard_of(t.id), t.due_at, t.due_at) for t in timers if t.due_at <= soon]
+        if self._hints and self._telling is None:
+            self._telling = asyncio.get_running_loop().create_task(self._flush())
+
+    async def _flush(self) -> None:
+        try:
+            while self._hints:
+                hints, self._hints = self._hints, []
+                self.told += len(hints)
+                await self._node.store.tell(_merged(hints))
+        except Unavailable:
+            self._hints = []  # the owner's scan finds them
+        finally:
+            self._telling = None
+
+
+def _merged(hints: Sequence[Hint]) -> list[Hint]:
+    """No two the same; when there are many, one range per shard."""
+    some = list(dict.fromkeys(hints))
+    if len(some) <= HINTS_MAX:
+        return some
+    ranges: dict[int, Hint] = {}
+    for hint in some:
+        known = ranges.get(hint.shard, hint)
+        ranges[hint.shard] = Hint(hint.shard, min(known.first_at, hint.first_at), max(known.last_at, hint.last_at))
+    return list(ranges.values())

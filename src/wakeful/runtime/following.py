@@ -1,0 +1,126 @@
+"""Layer 3. How does a node follow the deployment's clock, and when does it stop trusting its own?
+
+The store's clock is everyone's. Each node measures how far ahead of its own that is and adds it, so timers and
+leases mean the same instant on every node. A difference that jumps, or that can't be measured, holds up firing.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from wakeful.logic.offsets import Offset, judge, measured
+from wakeful.values.clock import Clock, Handle
+from wakeful.values.errors import Unavailable
+
+if TYPE_CHECKING:
+    from wakeful.store.protocol import Store
+
+log = logging.getLogger("wakeful.clock")
+
+SAMPLES_AT_START = 5
+SAMPLES = 2
+TELL_MS = 1_000  # an offset that people should hear of
+
+
+class FollowedClock:
+    """The deployment's clock as one node knows it: its own, moved by how far the store's is ahead."""
+
+    def __init__(self, own: Clock) -> None:
+        self._own = own
+        self._watchers: list[Callable[[int], object]] = []
+        self._own_watch: Handle | None = None
+        self.offset_ms = 0
+        self.error_ms = 0
+        self.doubt: str | None = None  # why firing waits; None while the clock is trusted
+        self._jumped_to: int | None = None
+
+    def now(self) -> int:
+        return self._own.now() + self.offset_ms
+
+    def call_at(self, at_ms: int, callback: Callable[[], object]) -> Handle:
+        return self._own.call_at(at_ms - self.offset_ms, callback)
+
+    async def sleep(self, length_ms: int) -> None:
+        await self._own.sleep(length_ms)
+
+    def watch(self, stepped: Callable[[int], object]) -> Handle:
+        """Hears of steps of the deployment's clock. The node's own may be set as one likes: it is measured again."""
+        if self._own_watch is None:
+            self._own_watch = self._own.watch(self._own_stepped)
+        self._watchers.append(stepped)
+        return _Watch(self, stepped)
+
+    async def start(self, store: "Store") -> None:
+        """The first measurement, believed whatever it says."""
+        found = await self._measure(store, SAMPLES_AT_START)
+        if found is None:
+            return
+        self.offset_ms, self.error_ms, self.doubt, self._jumped_to = found.ms, found.error_ms, None, None
+        if abs(found.ms) > TELL_MS:
+            log.warning(
+                "this machine's clock is %d ms %s the database's, which all nodes follow; set it right (NTP)",
+                abs(found.ms),
+                "behind" if found.ms > 0 else "ahead of",
+                extra={"code": "clock.offset"},
+            )
+
+    async def follow(self, store: "Store") -> None:
+        """Measure again. A jump raises `doubt` until a second measurement agrees with it."""
+        try:
+            found = await self._measure(store, SAMPLES)
+        except Unavailable as error:
+            self._doubt(f"the database's clock can't be read ({error.message})")
+            raise
+        if found is None:
+            return
+        self.error_ms = found.error_ms
+        verdict = judge(self.offset_ms, found)
+        if verdict != "jump":
+            if verdict == "follow":
+                self.offset_ms = found.ms
+            self._trust()
+        elif self._jumped_to is not None and judge(self._jumped_to, found) != "jump":
+            by_ms, self.offset_ms = found.ms - self.offset_ms, found.ms
+            self._trust()
+            for stepped in list(self._watchers):
+                stepped(by_ms)
+        else:
+            self._jumped_to = found.ms
+            self._doubt(f"it moved by {found.ms - self.offset_ms} ms against the database's since it was last measured")
+
+    async def _measure(self, store: "Store", samples: int) -> Offset | None:
+        found = []
+        for _ in range(samples):
+            before = self._own.now()
+            there = await store.time()
+            if there is None:
+                return None
+            found.append((before, there, self._own.now()))
+        return measured(found)
+
+    def _own_stepped(self, by_ms: int) -> None:
+        self.offset_ms -= by_ms  # the deployment's time did not move
+
+    def _doubt(self, why: str) -> None:
+        if self.doubt is None:
+            log.warning("firing waits, because this node's clock can't be trusted: %s", why, extra={"code": "clock.doubt"})
+        self.doubt = why
+
+    def _trust(self) -> None:
+        if self.doubt is not None:
+            log.warning("the clock is trusted again, %d ms from the database's", self.offset_ms, extra={"code": "clock.trust"})
+        self.doubt = self._jumped_to = None
+
+
+class _Watch:
+    def __init__(self, clock: FollowedClock, stepped: Callable[[int], object]) -> None:
+        self._clock = clock
+        self._stepped = stepped
+
+    def cancel(self) -> None:
+        clock = self._clock
+        if self._stepped in clock._watchers:
+            clock._watchers.remove(self._stepped)
+        if not clock._watchers and clock._own_watch is not None:
+            clock._own_watch.cancel()
+            clock._own_watch = None

@@ -1,0 +1,267 @@
+"""Layer 3. Who else is there, and who should own what? Asked in rounds, by every node for itself, without a leader.
+
+A round renews the lease, looks at nodes and owners, gives up what was taken, claims what is free and falls to this
+node, and hands over what falls to others. Clocks and sessions only decide who tries; the epoch decides who succeeds.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from wakeful.logic.placement import place
+from wakeful.logic.ramp import claimable, shards_allowed
+from wakeful.runtime.following import FollowedClock
+from wakeful.store.protocol import NodeRow, ShardRow
+from wakeful.transport.protocol import VERSION, VERSION_OLDEST
+from wakeful.values.clock import Handle
+from wakeful.values.errors import StoreDown, Unavailable, WrongCluster, WrongVersion
+from wakeful.values.ids import SHARDS
+
+if TYPE_CHECKING:
+    from wakeful.runtime.node import Node
+
+log = logging.getLogger("wakeful.membership")
+
+LEASE_MS = 5_000
+RENEW_MS = 1_500
+# How long a crash stays unnoticed where the database can tell: a round every so often, two small reads.
+ROUND_MS = 300
+HAND_OVER_MS = 1_000  # a shard that stays busy for longer is handed over another time
+HAND_OVER_MAX = 32  # shards on their way at once, so that most of a node goes on undisturbed
+# A node that has just come takes shards by and by: 16, then twice as many every 200 ms, all after less than a second.
+RAMP_FIRST = 16
+RAMP_DOUBLE_MS = 200
+FORGET_MS = 60_000  # a node that is gone, owns nothing and can't be seen to be gone is forgotten after this
+
+
+class Membership:
+    """This node among the others."""
+
+    def __init__(self, node: "Node", *, cluster: str = "") -> None:
+        self._node = node
+        self.cluster = cluster
+        self.joined_at = 0
+        self.lease_until = 0
+        self.nodes: dict[str, NodeRow] = {}
+        self.owners: list[ShardRow] = []
+        self.is_draining = False
+        self._renewed_at = 0
+        self._task: asyncio.Task[None] | None = None
+        self._is_asked = False  # something changed while a round was under way
+        self._rest_ms = ROUND_MS  # until the next round, when nobody asks for one
+        self._next: Handle | None = None
+        self._lapse: Handle | None = None
+        self._moves: set[asyncio.Task[None]] = set()
+        self.rounds = 0
+
+    # life
+
+    async def start(self) -> None:
+        """Join the others, or refuse with the reason; then the first round, so that a lone node owns everything at once."""
+        node = self._node
+        if isinstance(node.clock, FollowedClock):
+            await node.clock.start(node.store)
+        self.joined_at = node.clock.now()
+        self._check_company(await node.store.nodes())
+        await self.renew()
+        await node.store.tell([])
+        await self._round()
+
+    def go_on(self) -> None:
+        """Rounds from now on, until `stop`."""
+        self._later(ROUND_MS)
+
+    def stop(self) -> None:
+        for handle in (self._next, self._lapse):
+            if handle is not None:
+                handle.cancel()
+        self._next = self._lapse = None
+        for task in (self._task, *self._moves):
+            if task is not None:
+                task.cancel()
+        self._task = None
+
+    def look(self) -> None:
+        """Something changed: a round now, or right after the one that is under way."""
+        if self._node.state != "up":
+            return
+        if self._task is not None:
+            self._is_asked = True
+            return
+        self._task = asyncio.get_running_loop().create_task(self._rounds())
+
+    async def retire(self) -> None:
+        """Tell the others that this node takes nothing more, before it hands over what it has."""
+        self.is_draining = True
+        await self._node.store.drain(self._node.name, True)
+        await self._node.store.tell([])
+
+    def is_alone(self) -> bool:
+        """Nobody else is there to take a shard."""
+        return not any(name != self._node.name for name in self._live(self._node.clock.now()))
+
+    def owner_of(self, shard: int) -> NodeRow | None:
+        """The node that owns the shard and is believed to live, as the last round saw it."""
+        owner = self.owners[shard].owner if self.owners else None
+        return None if owner is None else self._live(self._node.clock.now()).get(owner)
+
+    # rounds
+
+    def _later(self, length_ms: int) -> None:
+        if self._next is not None:
+            self._next.cancel()
+        clock = self._node.clock
+        self._next = clock.call_at(clock.now() + length_ms, self.look)
+
+    async def _rounds(self) -> None:
+        node = self._node
+        try:
+            while True:
+                self._is_asked, self._rest_ms = False, ROUND_MS
+                await self._round()
+                if not self._is_asked:
+                    break
+        except Unavailable as error:
+            node.store_failed(error)
+        except Exception as error:
+            log.exception("a round of membership failed", extra={"code": "membership.round"})
+            node.store_failed(StoreDown(f"membership failed: {type(error).__name__}: {error}"))
+        finally:
+            self._task = None
+            if node.state == "up":
+                self._later(self._rest_ms)
+
+    async def _round(self) -> None:
+        node = self._node
+        self.rounds += 1
+        if node.clock.now() - self._renewed_at >= RENEW_MS:
+            await self.renew()
+        rows, owners = await node.store.nodes(), await node.store.owners()
+        now = node.clock.now()
+        before = (self.owners, self.nodes.keys())
+        self.nodes, self.owners = {row.node: row for row in rows}, owners
+        node.ownership.compare(owners)
+        if before != (owners, self.nodes.keys()):
+            node.routes.changed()
+        if node.name not in self.nodes:
+            await self.renew()  # somebody thought we were gone
+            self._is_asked = True
+            return
+        self.is_draining = self.is_draining or self.nodes[node.name].is_draining
+        live = self._live(now)
+        await self._converge(live, owners, now)
+        await self._forget_the_gone(live, owners, now)
+
+    async def renew(self) -> None:
+        """Renew the lease and follow the clock; when that fails for as long as a lease lasts, the objects are given up."""
+        node = self._node
+        clock = node.clock
+        if isinstance(clock, FollowedClock):
+            await clock.follow(node.store)
+            node.dispatcher.hold(clock.doubt)
+        now = clock.now()
+        until = now + LEASE_MS
+        about = NodeRow(node.name, node.address, self.joined_at, until, node.about, self.cluster, VERSION)
+        await node.store.join(about)
+        self._renewed_at, self.lease_until = 0 if self._is_doubted() else now, until
+        if self._lapse is not None:
+            self._lapse.cancel()
+        self._lapse = clock.call_at(until, self._lapsed)
+
+    def _is_doubted(self) -> bool:
+        """The clock is to be measured again with every round."""
+        return isinstance(self._node.clock, FollowedClock) and self._node.clock.doubt is not None
+
+    def _lapsed(self) -> None:
+        """Nobody need wait for us any more: what memory holds may be old, so nobody may be answered from it."""
+        node = self._node
+        if node.state == "up" and node.clock.now() >= self.lease_until:
+            node.store_failed(StoreDown("the lease could not be renewed in time, so other nodes may own the objects"))
+
+    def _live(self, now: int) -> dict[str, NodeRow]:
+        """Nodes that are believed to live, this one included: their lease runs, and their session is not known to be gone."""
+        return {
+            name: row
+            for name, row in self.nodes.items()
+            if name == self._node.name or (row.lease_until > now and row.is_here is not False)
+        }
+
+    async def _converge(self, live: dict[str, NodeRow], owners: Sequence[ShardRow], now: int) -> None:
+        node = self._node
+        willing = [name for name, row in live.items() if not row.is_draining] or list(live)
+        has = {row.shard: row.owner if row.owner in live else None for row in owners}
+        for shard, owner in has.items():
+            if owner == node.name and shard not in node.epochs:
+                has[shard] = None  # ours on disk, but not in this process: an outage, or a release that failed
+        plan = place(willing, has)
+        counts = Counter(owner for owner in has.values() if owner is not None)
+        free = [shard for shard, owner in plan.items() if owner == node.name and has[shard] is None]
+        if free:
+            allowed = self._allowed(node.name, live, now)
+            chosen = claimable(node.epochs.keys(), free, allowed, claimed=len(node.epochs))
+            seen = {row.shard: row.epoch for row in owners}
+            silent = {name for name, row in self.nodes.items() if row.is_here and name not in live}
+            spared = [shard for shard in chosen if owners[shard].owner in silent]
+            if len(chosen) < len(free):
+                self._rest_ms = RAMP_DOUBLE_MS  # more is allowed by then
+            if await node.ownership.claim(chosen, seen, spared=spared):
+                self._is_asked = True  # the map of owners is another now
+                await node.store.tell([])
+        self._hand_over(plan, counts, live, now)
+
+    def _hand_over(self, plan: dict[int, str], counts: Counter[str], live: dict[str, NodeRow], now: int) -> None:
+        """Begin to hand over what falls to others, no faster than they may take it."""
+        node = self._node
+        going: list[int] = []
+        room = HAND_OVER_MAX - len(node.ownership.leaving)
+        for shard in sorted(node.epochs):
+            to = plan.get(shard, node.name)
+            if to == node.name or shard in node.ownership.leaving or len(going) >= room:
+                continue
+            if counts[to] < self._allowed(to, live, now):
+                counts[to] += 1
+                going.append(shard)
+        if going:
+            task = asyncio.get_running_loop().create_task(self._move(going))
+            self._moves.add(task)
+            task.add_done_callback(self._moves.discard)
+
+    async def _move(self, shards: list[int]) -> None:
+        try:
+            await self._node.ownership.hand_over(shards, within_ms=HAND_OVER_MS)
+        except Unavailable as error:
+            self._node.store_failed(error)
+        self.look()
+
+    def _allowed(self, name: str, live: dict[str, NodeRow], now: int) -> int:
+        """How many shards that node may have by now; all of them when there is nobody else to have them."""
+        if len(live) == 1:
+            return SHARDS
+        age_ms = now - live[name].joined_at
+        return shards_allowed(age_ms, first=RAMP_FIRST, double_every_ms=RAMP_DOUBLE_MS, total=SHARDS)
+
+    async def _forget_the_gone(self, live: dict[str, NodeRow], owners: Sequence[ShardRow], now: int) -> None:
+        owning = {row.owner for row in owners}
+        for name, row in self.nodes.items():
+            if name in live or name in owning:
+                continue
+            if row.is_here is False or row.lease_until < now - FORGET_MS:
+                await self._node.store.leave(name)
+
+    def _check_company(self, rows: Sequence[NodeRow]) -> None:
+        now = self._node.clock.now()
+        for row in rows:
+            if row.lease_until <= now or row.is_here is False:
+                continue
+            if row.cluster != self.cluster:
+                raise WrongCluster(
+                    f"this node is of cluster {self.cluster!r}, but {row.node} ({row.about}), which lives on the same "
+                    f"store, is of cluster {row.cluster!r}; give both the same name, or each its own schema or database"
+                )
+            if row.version < VERSION_OLDEST:
+                raise WrongVersion(
+                    f"this node speaks versions {VERSION_OLDEST} to {VERSION} of the cluster's protocol, {row.node} "
+                    f"({row.about}) only version {row.version}; stop the old nodes before you start this one"
+                )

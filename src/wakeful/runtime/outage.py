@@ -1,0 +1,66 @@
+"""Layer 3. What does a node do while its store is away, and when it is back?"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from wakeful.logic.retry import platform_delay_ms
+from wakeful.values.errors import Unavailable
+
+if TYPE_CHECKING:
+    from wakeful.runtime.node import Node
+
+log = logging.getLogger("wakeful.node")
+
+
+class Outage:
+    """Answers nothing, believes nothing, asks again and again."""
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._recovery: asyncio.Task[None] | None = None
+        self.count = 0
+
+    def begin(self, error: Unavailable) -> None:
+        """The store can't be written: everyone who waits is told, and what memory believes is forgotten."""
+        node = self._node
+        if node.state != "up":
+            return
+        log.warning("the store is away: %s", error, extra={"code": "store.down"})
+        self.count += 1
+        node.state = "down"
+        node.down_because = error
+        node.dispatcher.stop()
+        node.membership.stop()
+        node.queue.reset()
+        for activation in list(node.awake.values()):
+            node.drop(activation, error)
+        node.committer.abandon(error)
+        self._recovery = asyncio.get_running_loop().create_task(self._recover())
+
+    def stop(self) -> None:
+        if self._recovery is not None:
+            self._recovery.cancel()
+            self._recovery = None
+
+    async def _recover(self) -> None:
+        """Claim anew what is still ours (waiting out commits whose fate is unknown), then go on as after a start."""
+        node = self._node
+        tries = 0
+        while True:
+            await node.clock.sleep(platform_delay_ms(tries, node.dice.random()))
+            tries += 1
+            try:
+                await node.store.open(now=node.clock.now())
+                node.epochs.clear()
+                if node.is_clustered:
+                    await node.membership.start()
+                else:
+                    await node.take_over()
+            except Exception as error:  # whatever it is: to give up would leave the node down for good
+                log.info("the store is still away: %s", error, extra={"code": "store.down"})
+                continue
+            break
+        log.warning("the store is back after %d tries", tries, extra={"code": "store.up"})
+        self._recovery = None
+        node.go_up()

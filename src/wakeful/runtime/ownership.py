@@ -1,0 +1,191 @@
+"""Layer 3. Which shards are this node's, and how does one come and go?
+
+`node.epochs` is the truth as this process believes it; the store's own is checked inside every commit. A shard
+comes by a claim that raised its epoch, goes by being handed over when nothing of it is running, or is lost to
+somebody who claimed it.
+"""
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from wakeful.values.commits import Commit, Start
+from wakeful.values.errors import Fenced, NotRunning, Unavailable
+from wakeful.values.ids import SHARDS, shard_of
+
+if TYPE_CHECKING:
+    from wakeful.runtime.node import Node
+    from wakeful.store.protocol import ShardRow
+
+log = logging.getLogger("wakeful.ownership")
+
+LOOK_MS = 5  # between looks at whether the turns of a leaving shard have ended
+
+
+class Ownership:
+    """The shards of one node: taken, lost, handed over."""
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self.leaving: set[int] = set()  # being handed over: no new turns but those that a running one waits for
+        # Epochs that were this process's own, and those of owners that lost them without having died.
+        self._held: set[tuple[int, int]] = set()
+        self._taken: dict[int, int] = {}  # how many groups the committer had sent when the shard came
+        self._seqs: dict[int, int] = {}
+        self.takes = 0  # how often shards came
+        self.losses = 0
+
+    def has_held(self, shard: int, epoch: int) -> bool:
+        """That epoch of the shard did not end by the death of its owner."""
+        return (shard, epoch) in self._held
+
+    def next_seq(self, shard: int) -> int:
+        """The next place in the order of insertion: rises within a shard over all its owners, and differs between shards."""
+        count = self._seqs[shard] = self._seqs.get(shard, 0) + 1
+        return (self._node.epochs.get(shard, 0) << 39) | (count << 8) | shard
+
+    def was_ours_before_this_group(self, shard: int) -> bool:
+        """The shard came before the group of commits that just reached the disk was sent, and is ours still.
+
+        If not, somebody else may have run already what that group added there.
+        """
+        return shard in self._node.epochs and self._taken[shard] < self._node.committer.sent
+
+    async def claim_all(self) -> None:
+        """Own everything, whoever had it: for the only node of a store."""
+        node = self._node
+        node.epochs.clear()
+        self.take(await node.store.claim(node.name, range(SHARDS), now=node.clock.now()))
+
+    async def claim(self, shards: Collection[int], seen: Mapping[int, int], *, spared: Iterable[int] = ()) -> int:
+        """Take these shards, as far as nobody else did since they were seen; how many came.
+
+        `spared` are those whose owner is only silent: what it was running did not kill it.
+        """
+        if not shards:
+            return 0
+        node = self._node
+        won = await node.store.claim(node.name, sorted(shards), now=node.clock.now(), seen=seen)
+        self._held |= {(shard, seen[shard]) for shard in spared if shard in won}
+        self.take(won)
+        return len(won)
+
+    def take(self, won: Mapping[int, int]) -> None:
+        """These shards are ours at these epochs."""
+        node = self._node
+        self.takes += 1
+        for shard, epoch in won.items():
+            node.epochs[shard] = epoch
+            self._held.add((shard, epoch))
+            self._taken[shard] = node.committer.sent
+            self._seqs.pop(shard, None)
+        if won:
+            node.dispatcher.took(won)
+
+    def compare(self, owners: Iterable["ShardRow"]) -> None:
+        """Give up what the store says is somebody else's."""
+        node = self._node
+        for row in owners:
+            epoch = node.epochs.get(row.shard)
+            if epoch is not None and row.epoch > epoch:
+                self.lose(row.shard, Fenced(row.shard, epoch))
+
+    def lose(self, shard: int, fenced: Fenced) -> None:
+        """It is somebody else's: drop every object of it, to wake where it lives now."""
+        node = self._node
+        if node.epochs.pop(shard, None) is not None:
+            self.losses += 1
+            log.warning("%s", fenced, extra={"code": fenced.code})
+        for activation in [found for found in node.awake.values() if found.shard == shard]:
+            node.drop(activation, fenced)
+        self._forget_timers({shard})
+
+    async def hand_over(self, shards: Iterable[int], *, within_ms: int) -> None:
+        """Release each of these shards as soon as nothing of it runs; those that stay busy for too long stay ours."""
+        node = self._node
+        asked = {shard for shard in shards if shard in node.epochs} - self.leaving
+        going = set(asked)
+        self.leaving |= asked
+        until = node.clock.now() + within_ms
+        try:
+            while going:
+                busy = self._busy()
+                idle = {shard for shard in going if shard not in busy and shard in node.epochs}
+                going &= busy
+                await self.release(idle)
+                if node.clock.now() >= until:
+                    break
+                if going:
+                    await node.clock.sleep(LOOK_MS)
+        finally:
+            self.leaving -= asked
+            stay = asked & node.epochs.keys()
+            if node.state == "up" and stay:
+                node.dispatcher.took(stay)  # it had forgotten their timers
+
+    def _busy(self) -> set[int]:
+        """Shards where a turn runs or waits, or a timer was handed out."""
+        node = self._node
+        return {activation.shard for activation in node.awake.values() if activation.is_busy} | {
+            shard_of(id) for id, _ in node.queue.running
+        }
+
+    async def release(self, shards: Collection[int]) -> None:
+        """Let these shards go, for anyone to take; nothing of them may be running."""
+        if not shards:
+            return
+        node = self._node
+        epochs = {shard: node.epochs.pop(shard) for shard in shards}
+        for activation in [found for found in node.awake.values() if found.shard in epochs]:
+            node.drop(activation, Unavailable(f"{activation.id} is moving to another node; try again", code="object.moved"))
+        self._forget_timers(epochs)
+        await node.store.release(node.name, epochs)
+        await node.store.tell([])
+
+    async def release_all(self) -> None:
+        """The node stops: hand over what can be, cut off the rest when its time is up, and say whose fault that was not."""
+        node = self._node
+        within_ms = node.limits.stop_deadline_ms
+        if node.is_clustered:
+            await self.hand_over(list(node.epochs), within_ms=within_ms)
+        else:
+            await self._wait_for_turns(within_ms)
+        for activation in list(node.awake.values()):
+            if activation.is_busy:
+                activation.fail(NotRunning("the node is stopping; try again", code="node.stopping"))
+        await node.clock.sleep(1)  # let the cancelled turns unwind
+        await node.committer.drained()
+        await self._hand_back()
+        await node.store.release(node.name, node.epochs)
+
+    async def _wait_for_turns(self, within_ms: int) -> None:
+        node = self._node
+        until = node.clock.now() + within_ms
+        while any(activation.is_busy for activation in node.awake.values()) and node.clock.now() < until:
+            await node.clock.sleep(LOOK_MS)
+
+    async def _hand_back(self) -> None:
+        """Timers that were begun and cut off by the stop: not their fault, so no trace of this run may remain.
+
+        Crashes of earlier processes stay counted. Only the very setting that was begun is touched: one that a
+        commit of unknown outcome replaced, moved or cleared stays as that commit left it.
+        """
+        node = self._node
+        now = node.clock.now()
+        commits = [
+            Commit(
+                id=timer.id,
+                shard=shard,
+                epoch=node.epochs[shard],
+                now=now,
+                starts=[Start(timer.name, timer.seq, node.timer_runs.crashes_of(timer), is_running=False)],
+            )
+            for timer in node.queue.running.values()
+            if (shard := shard_of(timer.id)) in node.epochs
+        ]
+        if commits:
+            await node.store.commit(node.name, commits)
+
+    def _forget_timers(self, shards: Collection[int]) -> None:
+        queue = self._node.queue
+        queue.forget(id for id in queue.objects() if shard_of(id) in shards)

@@ -1,0 +1,246 @@
+"""Layer 3. Where does a call go, and what if its object is on the move?
+
+To the owner of the object's shard: this node itself, or one hop away. The map of owners is what the last round of
+membership saw; it may be old, and then the node that is asked says so, without having begun anything. A call that
+has not begun anywhere is sent again until its deadline; one that may have begun only if repeating it is harmless.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from wakeful.logic.retry import platform_delay_ms
+from wakeful.runtime.calls import Call
+from wakeful.runtime.status import status_of
+from wakeful.transport.messages import raised
+from wakeful.transport.protocol import Link, NotStarted, PeerCall, Transport
+from wakeful.values.codec import decode, encode
+from wakeful.values.errors import (
+    BadValue,
+    ClusterError,
+    DeadlineExceeded,
+    LinkLost,
+    Unavailable,
+    UnknownClass,
+    WakefulError,
+)
+from wakeful.values.ids import ObjectId, check_class, check_key, shard_of
+from wakeful.values.tracing import TRACE
+
+if TYPE_CHECKING:
+    from wakeful.runtime.node import Node
+
+WAIT_MAX_MS = 250  # between two looks at who owns a shard that is on the move
+
+
+class Routes:
+    """Brings calls to the node that owns their object, and takes those of other nodes."""
+
+    def __init__(self, node: "Node", transport: Transport | None = None) -> None:
+        self._node = node
+        self._transport = transport
+        self._links: dict[str, asyncio.Future[Link]] = {}
+        self._change: asyncio.Event | None = None
+        self.sent = 0
+        self.received = 0
+        self.repeated = 0
+
+    async def serve(self) -> None:
+        """Be reachable, and tell the node where."""
+        if self._transport is not None:
+            self._node.address = await self._transport.serve(self)
+
+    def leave(self) -> None:
+        """The node stops: no new calls from others, please."""
+        if self._transport is not None:
+            self._transport.leave("the node is stopping")
+
+    async def close(self) -> None:
+        for made in self._links.values():
+            made.cancel()
+        self._links.clear()
+        if self._transport is not None:
+            await self._transport.close()
+
+    def changed(self) -> None:
+        """The map of owners is new."""
+        if self._change is not None:
+            self._change.set()
+            self._change = None
+
+    # out
+
+    async def call(self, target: ObjectId, call: Call) -> Any:
+        """The answer of the object, wherever it lives."""
+        node = self._node
+        shard = shard_of(target)
+        tries = 0
+        while True:
+            if node.owns(shard, nested=len(call.chain) > 1):
+                try:
+                    return await node.deliver(target, call)
+                except Unavailable as error:
+                    if call.is_started or error.code not in ("object.moved", "shard.moved"):
+                        raise
+                    because: Unavailable = error
+            else:
+                sent = await self._try_peer(target, call, shard)
+                if not isinstance(sent, Unavailable):
+                    return sent[0]
+                because = sent
+            tries += 1
+            self.repeated += 1
+            await self._wait(call, because, tries)
+
+    async def _try_peer(self, target: ObjectId, call: Call, shard: int) -> tuple[Any] | Unavailable:
+        """The answer of another node, as a tuple of one; or why the call should be made again."""
+        node = self._node
+        owner = node.membership.owner_of(shard)
+        if owner is None or not owner.address or self._transport is None:
+            return _nobody(target, shard) if owner is None or owner.node == node.name else _no_address(target, owner.node)
+        is_harmless = call.request_key is not None or node.is_reader(target, call.method)
+        left_ms = call.deadline_at - node.clock.now()
+        if left_ms <= 0:
+            raise call.too_late()
+        try:
+            link = await self._link(owner.node, owner.address)
+            self.sent += 1
+            reply = await link.ask(_as_peer_call(node.name, target, call, left_ms), timeout_ms=left_ms)
+        except LinkLost as error:
+            if error.was_sent and not is_harmless:
+                raise Unavailable(
+                    f"{target}.{call.method}: the connection to node {owner.node} broke while it ran; whether it happened "
+                    "is unknown, use a request key to ask again",
+                    code="call.unknown",
+                ) from None
+            node.membership.look()
+            return error
+        except ClusterError as error:
+            raise Unavailable(f"{target} is owned by node {owner.node}: {error.message}", code=error.code) from None
+        except DeadlineExceeded:
+            raise call.too_late() from None
+        if reply.failure is None:
+            return (decode(reply.answer or b""),)
+        answer = raised(reply.failure)
+        if isinstance(answer, Unavailable) and (not reply.failure.is_started or is_harmless):
+            node.membership.look()
+            return answer
+        raise answer
+
+    async def _link(self, name: str, address: str) -> Link:
+        """The one link to that node, made when first needed; those who come while it is made wait for the same one."""
+        known = self._links.get(name)
+        if known is not None and known.done() and (known.cancelled() or known.exception() or _is_over(known.result())):
+            known = None
+        if known is None:
+            assert self._transport is not None
+            known = self._links[name] = asyncio.ensure_future(self._transport.connect(address, expect_node=name))
+            known.add_done_callback(lambda made: made.cancelled() or made.exception())  # somebody looks at it below
+        return await asyncio.shield(known)
+
+    def forget(self, names: set[str]) -> None:
+        """These nodes are gone: calls that wait for them need wait no longer."""
+        for name in names & self._links.keys():
+            made = self._links.pop(name)
+            if made.done() and not made.cancelled() and made.exception() is None:
+                task = asyncio.get_running_loop().create_task(made.result().close())
+                self._node.keep(task)
+            else:
+                made.cancel()
+
+    async def _wait(self, call: Call, because: Unavailable, tries: int) -> None:
+        """Until the map of owners changes, or a moment has passed; no longer than the call has time."""
+        node = self._node
+        left_ms = call.deadline_at - node.clock.now()
+        if left_ms <= 0 or call.is_expired:
+            raise DeadlineExceeded(
+                f"{call.chain[-1]}.{call.method} could not begin within its deadline: {because.message}", code="call.unrouted"
+            )
+        if node.state not in ("up", "stopping"):
+            raise because
+        if self._change is None:
+            self._change = asyncio.Event()
+        wait_ms = min(WAIT_MAX_MS, left_ms, platform_delay_ms(tries, node.dice.random()))
+        done = self._change
+        handle = node.clock.call_at(node.clock.now() + wait_ms, done.set)
+        try:
+            await done.wait()
+        finally:
+            handle.cancel()
+            if self._change is done and done.is_set():
+                self._change = None
+
+    # in
+
+    async def handle(self, call: PeerCall) -> bytes:
+        """A call from another node: the answer, as bytes of the codec."""
+        node = self._node
+        if not call.cls and call.method == "status":
+            return encode(status_of(node))
+        self.received += 1
+        target = ObjectId(check_class(call.cls), check_key(call.cls, call.key))
+        chain = (*(ObjectId(cls, key) for cls, key in call.chain), target)
+        if not node.owns(shard_of(target), nested=len(chain) > 1):
+            node.membership.look()
+            raise NotStarted(Unavailable(f"{target} is not owned by node {node.name}", code="shard.moved"))
+        try:
+            known = node.registry.named(target.cls)
+            if call.method not in known.methods and call.method not in node.operations:
+                known.check_method(call.method)
+        except UnknownClass as error:
+            raise NotStarted(
+                Unavailable(
+                    f"{target} is owned by node {node.name}, which does not know the class; finish the roll-out, "
+                    "or start that node with the program that has it",
+                    code="class.unknown_there",
+                )
+            ) from error
+        args, kwargs = decode(call.args), decode(call.kwargs)
+        if not isinstance(args, tuple) or not isinstance(kwargs, dict):
+            raise BadValue("arguments must be a tuple and a dict", code="value.arguments")
+        local = Call(
+            call.method,
+            args,
+            kwargs,
+            deadline_at=node.clock.now() + call.deadline_ms,
+            request_key=call.request_key,
+            chain=chain,
+        )
+        token = TRACE.set(call.trace or None)
+        try:
+            return encode(await node.within_deadline(target, local, node.deliver(target, local)))
+        except WakefulError as error:
+            if isinstance(error, Unavailable) and not local.is_started:
+                raise NotStarted(error) from None
+            raise
+        finally:
+            TRACE.reset(token)
+
+
+def _as_peer_call(caller: str, target: ObjectId, call: Call, left_ms: int) -> PeerCall:
+    return PeerCall(
+        target.cls,
+        target.key,
+        call.method,
+        encode(call.args),
+        encode(call.kwargs),
+        left_ms,
+        call.request_key,
+        [(id.cls, id.key) for id in call.chain[:-1]],
+        TRACE.get() or "",
+        1,
+        caller,
+    )
+
+
+def _is_over(link: Link) -> bool:
+    return link.is_closed or link.is_leaving
+
+
+def _nobody(target: ObjectId, shard: int) -> Unavailable:
+    return Unavailable(f"{target}: nobody owns shard {shard} at the moment; try again", code="shard.unowned")
+
+
+def _no_address(target: ObjectId, owner: str) -> Unavailable:
+    return Unavailable(
+        f"{target} is owned by node {owner}, which takes no calls from others; start it with --listen", code="node.address"
+    )

@@ -1,0 +1,47 @@
+"""Layer 3. How is this node, in numbers that people and tools read?"""
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from wakeful.runtime.following import FollowedClock
+from wakeful.values.ids import RESERVED
+
+if TYPE_CHECKING:
+    from wakeful.runtime.node import Node
+
+
+def status_of(node: "Node") -> dict[str, Any]:
+    """What the node says of itself; plain values only."""
+    clock = node.clock
+    return {
+        "node": node.name,
+        "pid": os.getpid(),
+        "state": node.state,
+        "down_because": str(node.down_because) if node.down_because else None,
+        "store": node.store.url,
+        "classes": [name for name in node.registry.names() if not name.startswith(RESERVED)],
+        "shards": len(node.epochs),
+        "shards_leaving": len(node.ownership.leaving),
+        "shards_lost": node.ownership.losses,
+        "is_draining": node.membership.is_draining,
+        "clock_offset_ms": clock.offset_ms if isinstance(clock, FollowedClock) else 0,
+        "clock_doubt": clock.doubt if isinstance(clock, FollowedClock) else None,
+        "outages": node.outage.count,
+        "awake": len(node.awake),
+        "turns": node.slots.taken,
+        "turns_waiting": node.slots.waiting,
+        "turns_bound": node.slots.bound,
+        "overload": node.overload.status(),
+        "timers_in_memory": len(node.queue),
+        "timers_running": len(node.queue.running),
+        "timers_fired": node.dispatcher.fired,
+        "groups": node.committer.groups,
+        "commits": node.committer.commits,
+        "inserts": node.inserter.timers,
+        "calls_sent": node.routes.sent,
+        "calls_received": node.routes.received,
+        "calls_repeated": node.routes.repeated,
+        "hints_told": node.arrivals.told,
+        "hints_heard": node.arrivals.heard,
+        "unknown": sorted(node.dispatcher.unknown),
+    }

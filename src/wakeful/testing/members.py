@@ -1,0 +1,108 @@
+"""Layer 5. Several nodes in one world: each with a clock, a session with the store and a place in the network of its own."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from wakeful.runtime.following import FollowedClock
+from wakeful.runtime.node import Node
+from wakeful.store import MemoryStore
+from wakeful.testing.drifting import DriftingClock
+from wakeful.testing.faults import Faults, FaultyStore
+from wakeful.values.clock import Clock
+from wakeful.values.times import Duration, duration_ms
+
+if TYPE_CHECKING:
+    from wakeful.testing.world import World
+
+
+class Member:
+    """One of the machines of a world, through all lives of its process."""
+
+    def __init__(self, world: "World", number: int) -> None:
+        self._world = world
+        self.number = number
+        self.clock = DriftingClock(world.warp)
+        self.faults = Faults()
+        self.node: Node | None = None
+        self._store: FaultyStore | None = None
+        self._lives = 0
+
+    @property
+    def name(self) -> str:
+        """Of its process as it lives now, or lived last."""
+        return f"node-{self.number}.{self._lives}"
+
+    @property
+    def is_up(self) -> bool:
+        return self.node is not None
+
+    async def start(self) -> None:
+        """Begin a life."""
+        world = self._world
+        self._lives += 1
+        inner = world.open_disk(shared=True)
+        self._store = FaultyStore(inner, self.faults, world.warp)
+        # A real database's clock knows nothing of the world's time, so only the memory store's is followed.
+        clock: Clock = FollowedClock(self.clock) if isinstance(inner, MemoryStore) else self.clock
+        node = world.make_node(self.name, self._store, clock, transport=world.network.transport(self.name))
+        self.node = node
+        world.app.equip(node)
+        try:
+            await node.start()
+        except BaseException:
+            self.node = None
+            raise
+        world.choose_door()
+        await world.app.started(node)
+
+    async def stop(self) -> None:
+        """End it cleanly."""
+        node, self.node = self.node, None
+        if node is not None:
+            self._world.choose_door()
+            await node.stop()
+
+    def kill(self) -> None:
+        """The process dies here and now, as by `kill -9`."""
+        node, self.node = self.node, None
+        if node is not None and self._store is not None:
+            self.thaw()
+            self._store.cut()
+            self._world.network.kill(self.name)
+            self._world.choose_door()
+            node.kill()
+
+    async def crash(self) -> None:
+        self.kill()
+        await self._world.warp.sleep(0)
+
+    async def restart(self, after: Duration | None = None) -> None:
+        """Come back that much later; a process that still runs is stopped cleanly first."""
+        await self.stop()
+        if after is not None:
+            await self._world.warp.sleep(duration_ms(after))
+        if self._store is not None:
+            await self._store.close()
+        await self.start()
+
+    def cut_off(self) -> None:
+        """It can't reach the store any more, but it can reach the other nodes."""
+        self.faults.is_down = True
+
+    def reconnect(self) -> None:
+        self.faults.is_down = False
+
+    def freeze(self) -> None:
+        """Its process stands still (SIGSTOP): no timer of it runs, nothing goes in or out. The world goes on."""
+        self.clock.freeze()
+        self.faults.gate = asyncio.Event()
+        self._world.network.cut(self.name)
+
+    def thaw(self) -> None:
+        """It goes on as if nothing had happened."""
+        if self.faults.gate is None:
+            return
+        gate, self.faults.gate = self.faults.gate, None
+        gate.set()
+        self._world.network.heal(self.name)
+        self.clock.thaw()
