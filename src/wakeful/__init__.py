@@ -7,6 +7,7 @@ from wakeful.values import errors
 
 if TYPE_CHECKING:
     from wakeful.app import App
+    from wakeful.jobs.job import Again, Job, JobSpec, Stop
     from wakeful.logic.limits import Limits
     from wakeful.logic.retry import RetryPolicy, exponential, fixed
     from wakeful.logic.specs.calendars import business_hours, holidays
@@ -31,11 +32,14 @@ if TYPE_CHECKING:
     from wakeful.values.runs import Run
 
 __all__ = [
+    "Again",
     "AlarmInfo",
     "App",
     "Context",
     "Dag",
     "DurableObject",
+    "Job",
+    "JobSpec",
     "Limits",
     "Next",
     "ObjectId",
@@ -44,6 +48,7 @@ __all__ = [
     "Run",
     "Schedule",
     "Schedules",
+    "Stop",
     "Storage",
     "Unavailable",
     "WakefulError",
@@ -70,11 +75,14 @@ __version__ = "0.1.0"
 
 # Loaded when first asked for: `wakeful --help` needs none of them.
 _HOMES = {
+    "Again": "wakeful.jobs.job",
     "AlarmInfo": "wakeful.runtime.alarms",
     "App": "wakeful.app",
     "Context": "wakeful.runtime.context",
     "Dag": "wakeful.schedules.dag",
     "DurableObject": "wakeful.objects",
+    "Job": "wakeful.jobs.job",
+    "JobSpec": "wakeful.jobs.job",
     "Limits": "wakeful.logic.limits",
     "Next": "wakeful.schedules.next",
     "ObjectId": "wakeful.values.ids",
@@ -83,6 +91,7 @@ _HOMES = {
     "Run": "wakeful.values.runs",
     "Schedule": "wakeful.schedules.schedule",
     "Schedules": "wakeful.schedules.schedules",
+    "Stop": "wakeful.jobs.job",
     "Storage": "wakeful.runtime.storage",
     "Unavailable": "wakeful.values.errors",
     "WakefulError": "wakeful.values.errors",

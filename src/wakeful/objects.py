@@ -3,6 +3,7 @@
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
+from wakeful.jobs.jobs import Jobs
 from wakeful.logic.specs.fluent import Every
 from wakeful.runtime.context import Context
 from wakeful.runtime.storage import Storage
@@ -11,7 +12,7 @@ from wakeful.schedules.schedules import Schedules
 
 
 class DurableObject:
-    """Keeps `ctx` and offers `self.storage`, `self.state`, `self.schedules` and `self.every`. A class without it works the same.
+    """Keeps `ctx` and offers `self.storage`, `self.state`, `self.schedules`, `self.every` and `self.jobs`. A class without it works the same.
 
     Declare `state: YourDataclass` to have a typed value saved with each turn that changed it.
     Attributes set on `self` live only as long as the object is awake.
@@ -34,6 +35,11 @@ class DurableObject:
     def every(self) -> Every[Awaitable[Schedule]]:
         """`self.every.monday.at("9am")(self.report)` adds a schedule to this object."""
         return Schedules(self.ctx).every
+
+    @property
+    def jobs(self) -> Jobs:
+        """`await self.jobs.schedule(stub.method, …)`: commits with the turn."""
+        return Jobs(self.ctx)
 
     if TYPE_CHECKING:
         state: Any

@@ -41,7 +41,8 @@ async def _live(
     what: str,
 ) -> bytes | None:
     """The answer of the process that runs the store; None when there is none and --app may stand in."""
-    from wakeful.cli.finding import connected, reading
+    from wakeful.cli.finding import reading
+    from wakeful.cli.reaching import connected
     from wakeful.values.errors import StoreError
 
     shown = ""

@@ -1,13 +1,14 @@
 """Layer 5. `wakeful doctor`: is everything well, and what should be done where it isn't?"""
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from wakeful.cli import options
 from wakeful.cli.failing import FAILED, OK, CommandError
-from wakeful.cli.findings import Finding, clock, put
+from wakeful.cli.findings import Finding, put, split
 
 if TYPE_CHECKING:
+    from wakeful.cli.checkups import Statuses
     from wakeful.store.protocol import Store
 
 # A node that is well fires within milliseconds; this much is a loaded machine.
@@ -36,7 +37,10 @@ async def _doctor(target: str | None, url: str, as_json: bool) -> int:
 
 async def examine(target: str | None, url: str) -> list[Finding]:
     """Everything that can be known from outside; stops where the store can't be opened."""
+    from wakeful.cli import checkups
     from wakeful.cli.finding import reading
+    from wakeful.cli.members import members
+    from wakeful.cli.reaching import statuses
     from wakeful.cli.schema import migrations
     from wakeful.values.errors import BadUrl, MissingExtra, SchemaTooNew, SchemaTooOld, WakefulError
 
@@ -48,21 +52,24 @@ async def examine(target: str | None, url: str) -> list[Finding]:
                 Finding("store", "ok", f"{store.url} can be read"),
                 Finding("schema", "ok", f"up to date ({newest})"),
             ]
-            owner, status = await _owner(store)
-            findings += owner
-            findings += await _classes(store, classes if classes is not None else (status or {}).get("classes"))
-            findings.append(await _overdue(store, is_running=status is not None))
+            found = await members(store)
+            said = await statuses(store, [member.row for member in found.nodes])
+            findings += await checkups.owners(store, found, said)
+            findings += await _classes(store, classes, said)
+            findings.append(await _overdue(store, is_running=bool(said or found.alive)))
             findings.append(await _parked(store))
-            findings += await clock(store, url)
-            return findings
+            findings += await checkups.clock(store)
+        if store.shared:
+            findings += await checkups.server(url)
+        return findings
     except (BadUrl, MissingExtra):
         raise
     except (SchemaTooNew, SchemaTooOld) as error:
-        return [Finding("schema", "fail", *_split(error.message))]
+        return [Finding("schema", "fail", *split(error.message))]
     except CommandError:
         raise
     except WakefulError as error:
-        return [Finding("store", "fail", *_split(error.message))]
+        return [Finding("store", "fail", *split(error.message))]
 
 
 def _classes_of(target: str) -> list[str]:
@@ -71,57 +78,43 @@ def _classes_of(target: str) -> list[str]:
     return load(target).app.registry.names()
 
 
-async def _owner(store: "Store") -> tuple[list[Finding], dict[str, Any] | None]:
-    """Who runs it; with what the node says about itself, None when nobody can be asked."""
-    from wakeful.cli.finding import connected
+async def _classes(store: "Store", known: list[str] | None, said: "Statuses") -> list[Finding]:
+    """Classes in the store that the program does not know; or, without one to compare with, that no node knows."""
+    from wakeful.cli.naming import own_classes
     from wakeful.cli.printing import many
 
-    shards = await store.owners()
-    unowned = sum(shard.owner is None for shard in shards)
-    try:
-        async with connected(store) as client:
-            status = None if client is None else await client.status()
-    except CommandError as error:
-        return [Finding("owner", "warn", *_split(error.message))], None
-    if status is None:
-        note = "" if unowned == len(shards) else "; the last one did not stop cleanly, which harms nothing"
-        remedy = "start it: wakeful run module:app, or wakeful dev app.py"
-        return [Finding("owner", "warn", f"no process runs this store, so nothing fires{note}", remedy)], None
-    who = f"node {status['node']}, pid {status['pid']}"
-    if status["state"] != "up":
-        text = f"{who} is {status['state']}: {status['down_because'] or 'it is stopping'}"
-        return [Finding("owner", "fail", text, "see its log; it goes on by itself when the store is back")], status
-    text = f"{who} is up with {many(status['shards'], 'shard')}, {many(status['awake'], 'object')} awake"
-    findings = [Finding("owner", "ok", text)]
-    if unowned:
-        remedy = "restart the node; it claims every shard when it starts"
-        findings.append(
-            Finding("shards", "fail", f"{many(unowned, 'shard')} without an owner: their timers wait", remedy)
-        )
-    return findings, status
-
-
-async def _classes(store: "Store", known: list[str] | None) -> list[Finding]:
-    from wakeful.cli.printing import many
-
-    found = await store.known_classes()
-    if known is None:
+    found = own_classes(await store.known_classes())
+    if known is None and not said:
         text = f"{many(len(found), 'class')} in the store: {', '.join(found) or 'none'}"
         return [Finding("classes", "ok", text, "--app app.py compares them with a program's")]
-    unknown = [name for name in found if name not in known]
-    if not unknown:
-        return [Finding("classes", "ok", f"all {many(len(found), 'class')} in the store are known")]
-    remedy = "import their module in the program, or give the renamed class name='…'"
-    return [
+    who, sets = "the program", [known or []]
+    if known is None:
+        who = "any node that could be asked" if len(said) > 1 else f"node {next(iter(said))}"
+        sets = [status["classes"] for status in said.values()]
+    unknown = [name for name in found if not any(name in names for names in sets)]
+    partly = [name for name in found if name not in unknown and not all(name in names for names in sets)]
+    findings = [
         Finding(
             "classes",
             "warn",
-            f"{name} is not known to the program; {many(await store.count('objects', cls=name), 'object')} and "
+            f"{name} is not known to {who}; {many(await store.count('objects', cls=name), 'object')} and "
             f"{many(await store.count('timers', cls=name), 'timer')} of it wait",
-            remedy,
+            "import their module in the program, or give the renamed class name='…'",
         )
         for name in unknown
     ]
+    findings += [
+        Finding(
+            "classes",
+            "warn",
+            f"{name} is known to {sum(name in names for names in sets)} of {many(len(sets), 'node')}: elsewhere its "
+            "calls and timers wait",
+            "finish the roll-out: start the other nodes with the program that has it",
+            "without it: " + ", ".join(node for node, status in said.items() if name not in status["classes"]),
+        )
+        for name in partly
+    ]
+    return findings or [Finding("classes", "ok", f"all {many(len(found), 'class')} in the store are known")]
 
 
 async def _overdue(store: "Store", *, is_running: bool) -> Finding:
@@ -146,9 +139,3 @@ async def _parked(store: "Store") -> Finding:
     if not count:
         return Finding("parked", "ok", "nothing is parked")
     return Finding("parked", "warn", f"{many(count, 'timer')} failed for good", "wakeful parked, then wakeful redrive")
-
-
-def _split(message: str) -> tuple[str, str]:
-    """What, and what to do about it."""
-    what, _, remedy = message.partition("; ")
-    return what, remedy

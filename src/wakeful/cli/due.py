@@ -69,6 +69,7 @@ def plain_timer(timer: "Timer") -> dict[str, Any]:
     """For programs."""
     from wakeful.cli.naming import kind_of, schedule_named
     from wakeful.cli.printing import iso
+    from wakeful.jobs.ids import PREFIX, job_id
     from wakeful.values.runs import run_id
 
     return {
@@ -77,6 +78,7 @@ def plain_timer(timer: "Timer") -> dict[str, Any]:
         "timer": timer.name,
         "schedule": schedule_named(timer.name),
         "kind": kind_of(timer),
+        "job": job_id(timer.id, timer.name) if timer.name.startswith(f"{PREFIX}:") else None,
         "due_at": iso(timer.due_at),
         "nominal_at": iso(timer.nominal_at),
         "attempt": timer.attempt,

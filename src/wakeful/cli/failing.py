@@ -8,14 +8,18 @@ import traceback
 import click
 
 from wakeful.values.errors import (
+    BadAddress,
     BadInput,
     BadUrl,
+    ClusterError,
     MissingExtra,
+    NoSecret,
     StoreError,
     TurnFailed,
     Unavailable,
     Undecodable,
     WakefulError,
+    WrongCertificate,
 )
 
 OK = 0
@@ -42,11 +46,13 @@ def exit_code_of(error: BaseException) -> int:
     """The promise of docs/cli.md: 1 failed, 2 wrong usage, 3 unavailable."""
     if isinstance(error, CommandError):
         return error.exit_code
-    if isinstance(error, click.UsageError | BadInput | BadUrl | MissingExtra):
+    if isinstance(
+        error, click.UsageError | BadInput | BadUrl | MissingExtra | BadAddress | NoSecret | WrongCertificate
+    ):
         return USAGE
     if isinstance(error, Undecodable):
         return FAILED
-    if isinstance(error, Unavailable | StoreError):
+    if isinstance(error, Unavailable | StoreError | ClusterError):
         return UNAVAILABLE
     return FAILED
 

@@ -40,7 +40,7 @@ def timer_words(timer: "Timer") -> str:
 
     name, kind = schedule_named(timer.name), kind_of(timer)
     if name is None or kind is None:
-        return timer.name
+        return name_words(timer.name)
     if kind == "backfill":
         lane = decode_lane(timer.payload)
         return f"backfill of {name} {lane.index + 1}/{lane.total}"
@@ -50,7 +50,13 @@ def timer_words(timer: "Timer") -> str:
 
 def name_words(timer: str) -> str:
     """The same where only the name is known."""
+    from wakeful.jobs.ids import KEYED, PREFIX, method_of
+
     name = schedule_named(timer)
+    if timer.startswith(KEYED):
+        return f"job {timer.removeprefix(KEYED)!r}"
+    if timer.startswith(f"{PREFIX}:"):
+        return f"job {method_of(timer)}"
     if name is None:
         return timer
     return f"schedule {name}" if timer.startswith("schedule:") else f"run of {name}"

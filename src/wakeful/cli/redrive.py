@@ -10,6 +10,8 @@ from wakeful.cli import options
 from wakeful.cli.failing import FAILED, OK, USAGE, CommandError, one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from wakeful.store.protocol import Store
     from wakeful.values.timers import Parked
 
@@ -38,15 +40,16 @@ def redrive(
 async def _redrive(
     numbers: tuple[int, ...], everything: bool, cls: str | None, key: str | None, url: str, as_json: bool
 ) -> int:
-    from wakeful.cli.finding import connected, reading
+    from wakeful.cli.finding import reading
     from wakeful.cli.naming import name_words
     from wakeful.cli.printing import put_json, put_line
+    from wakeful.cli.reaching import connected
 
     async with reading(url) as store, connected(store) as client:
         if client is not None:
             results = await client.redrive(numbers, all=everything, cls=cls, key=key)
     if client is None:
-        results = await redrive_unowned(url, numbers, everything, cls, key)
+        results = await redrive_unowned(url, numbers, cls, key)
     if as_json:
         put_json(results)
     else:
@@ -61,71 +64,55 @@ async def _redrive(
     return OK if all(row["ok"] for row in results) else FAILED
 
 
-async def redrive_unowned(
-    url: str, numbers: tuple[int, ...], everything: bool, cls: str | None, key: str | None
-) -> list[dict[str, Any]]:
+async def redrive_unowned(url: str, numbers: tuple[int, ...], cls: str | None, key: str | None) -> list[dict[str, Any]]:
     """Do it without the program: own the shards for a moment, commit, release. Needs no classes."""
-    import random
-
+    from wakeful.cli.peers import find_parked
     from wakeful.cli.printing import now_ms
-    from wakeful.logic.limits import Limits
-    from wakeful.runtime.node import Node
-    from wakeful.runtime.registry import Registry
     from wakeful.store import open_url
-    from wakeful.system import SystemClock
-    from wakeful.transport.control import find_parked, redriven
-    from wakeful.transport.messages import RedriveRequest
-    from wakeful.values.errors import WakefulError
+    from wakeful.transport.control import redriven
     from wakeful.values.ids import shard_of
 
     store = open_url(url)
     await store.open(now=now_ms())
     try:
         name = f"redrive-{uuid.uuid4().hex[:8]}"
-        node = Node(
-            name=name,
-            registry=Registry(),
-            store=store,
-            clock=SystemClock(),
-            dice=random.SystemRandom(),
-            limits=Limits(),
-            idle_ms=0,
-            about="wakeful redrive",
-        )
-        found = await find_parked(node, RedriveRequest(0, list(numbers), everything, cls, key))
+        found = await find_parked(store, numbers, cls=cls, key=key)
         results = [redriven(n, None, "is not parked") for n in sorted(set(numbers) - {p.number for p in found})]
-        if found:
-            node.epochs = await store.claim(name, sorted({shard_of(p.timer.id) for p in found}), now=now_ms())
-        for parked in found:
-            try:
-                await _put_back(store, node, parked)
-                results.append(redriven(parked.number, parked, None))
-            except WakefulError as error:
-                results.append(redriven(parked.number, parked, str(error)))
-        await store.release(name, node.epochs)
+        shards = sorted({shard_of(parked.timer.id) for parked in found})
+        # Only what nobody has taken since: a node that starts this very moment must not lose its shards to us.
+        seen = {row.shard: row.epoch for row in await store.owners()}
+        epochs = await store.claim(name, shards, now=now_ms(), seen=seen) if shards else {}
+        try:
+            for count, parked in enumerate(found, 1):
+                problem = await _put_back(store, name, epochs, parked, count)
+                results.append(redriven(parked.number, parked, problem))
+        finally:
+            await store.release(name, epochs)
+        await store.tell([])
         return results
     finally:
         await store.close()
 
 
-async def _put_back(store: "Store", node: Any, parked: "Parked") -> None:
+async def _put_back(store: "Store", name: str, epochs: "Mapping[int, int]", parked: "Parked", count: int) -> str | None:
+    """Set the timer due again; what stood in the way, None when nothing did."""
     from wakeful.cli.printing import now_ms
     from wakeful.store.protocol import Query
     from wakeful.values.commits import Commit
-    from wakeful.values.errors import Conflict, Fenced
+    from wakeful.values.errors import Fenced
     from wakeful.values.ids import shard_of
     from wakeful.values.timers import Timer
 
     old, now = parked.timer, now_ms()
     shard = shard_of(old.id)
+    if shard not in epochs:
+        return "a process took the store over meanwhile; redrive again, through it"
     if await store.find_timers(Query(cls=old.id.cls, key=old.id.key, name=old.name, limit=1)):
-        raise Conflict(f"{old.id} has another {old.name} pending; let it run or delete it, then redrive this one")
-    fresh = Timer(
-        old.id, old.name, now, old.nominal_at, node.next_seq(shard), priority=old.priority, payload=old.payload
-    )
-    commit = Commit(id=old.id, shard=shard, epoch=node.epochs[shard], now=now, sets=[fresh], unparks=[parked.number])
-    [outcome] = await store.commit(node.name, [commit])
+        return f"{old.id} has another {old.name} pending; let it run or delete it, then redrive this one"
+    seq = (epochs[shard] << 39) | (count << 8) | shard  # as an owner of this epoch would give them
+    fresh = Timer(old.id, old.name, now, old.nominal_at, seq, priority=old.priority, payload=old.payload)
+    commit = Commit(id=old.id, shard=shard, epoch=epochs[shard], now=now, sets=[fresh], unparks=[parked.number])
+    [outcome] = await store.commit(name, [commit])
     if isinstance(outcome, Fenced):
-        raise Conflict("a process took the store over meanwhile; redrive again, through it")
-    if outcome is not None:
-        raise outcome
+        return "a process took the store over meanwhile; redrive again, through it"
+    return None if outcome is None else str(outcome)

@@ -6,7 +6,8 @@ import gc
 import os
 import signal
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 from wakeful.cli.failing import CommandError
@@ -31,8 +32,12 @@ def serve(
     is_dev: bool = False,
     ready: Ready | None = None,
     lifeline: int | None = None,
+    joined: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
-    """Run the program until a signal, or until whoever holds the other end of `lifeline` is gone."""
+    """Run the program until a signal, or until whoever holds the other end of `lifeline` is gone.
+
+    `joined` are the options of `App.run` that make it a node among others.
+    """
     stop = Stop(say, signals=(signal.SIGTERM,) if lifeline is not None else (signal.SIGTERM, signal.SIGINT))
 
     async def main() -> None:
@@ -40,7 +45,7 @@ def serve(
         store = open_url(url)
         if is_dev:
             store = cast("Store", TellingStore(store, say))
-        async with program.app.run(store, paranoid=paranoid) as node:
+        async with program.app.run(store, paranoid=paranoid, **joined) as node:
             await _on_start(program, say, stop, is_dev=is_dev)
             if ready is not None and not stop.is_asked:
                 await ready(node)

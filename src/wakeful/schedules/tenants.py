@@ -12,7 +12,7 @@ from zlib import crc32
 
 from wakeful.runtime.turn import Turn
 from wakeful.values.errors import BadOption, QuotaExceeded
-from wakeful.values.ids import RESERVED, ObjectId, check_key
+from wakeful.values.ids import RESERVED, ObjectId, check_key, tenant_of
 from wakeful.values.times import Duration, duration_ms, to_datetime
 
 if TYPE_CHECKING:
@@ -24,24 +24,26 @@ SHARDS_MAX = 1_000
 MINUTE_MS = 60_000
 
 
-def tenant_of(key: str) -> str:
-    """The tenant that an object's key belongs to."""
-    return key.partition("/")[0]
-
-
 @dataclass(frozen=True, slots=True)
 class Quotas:
     """What one tenant may have at most; `tenants` says otherwise for single ones."""
 
     schedules: int | None = None
     rate: int | None = None  # schedules made a minute
+    jobs: int | None = None  # pending ones; may be passed by what other nodes schedule within a second
+    job_rate: int | None = None  # jobs scheduled a minute, at each node
     tenants: Mapping[str, "Quotas"] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("schedules", "rate"):
+        for name in ("schedules", "rate", "jobs", "job_rate"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
                 raise BadOption(f"quota {name} must be a whole number from 0, not {value!r}", code="quota.option")
+
+    def of_jobs(self, tenant: str) -> tuple[int | None, int | None]:
+        """How many jobs the tenant may have pending, and schedule a minute."""
+        mine = self.tenants.get(tenant, self)
+        return mine.jobs, mine.job_rate
 
     async def admit_schedule(self, turn: Turn, count: int) -> None:
         """The object wants to have so many schedules: `QuotaExceeded` when its tenant may not."""

@@ -8,7 +8,6 @@ those that still run.
 import asyncio
 import contextlib
 import logging
-import os
 import socket
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ import msgspec
 
 from wakeful.runtime.node import Node
 from wakeful.runtime.requests import check_request_key
+from wakeful.runtime.status import status_of
 from wakeful.store.protocol import Query
 from wakeful.transport import sockets
 from wakeful.transport.frames import Malformed, read_frame, write_frame
@@ -33,7 +33,7 @@ from wakeful.transport.messages import (
 )
 from wakeful.values.codec import decode, encode
 from wakeful.values.errors import BadOption, BadValue, Fenced, Unavailable, WakefulError
-from wakeful.values.ids import RESERVED, ObjectId, check_class, check_key
+from wakeful.values.ids import ObjectId, check_class, check_key
 from wakeful.values.timers import Parked
 
 log = logging.getLogger("wakeful.control")
@@ -68,7 +68,7 @@ class ControlServer:
             return
         self._path = path
         self._server = await asyncio.start_unix_server(self._serve, sock=sock)
-        self._node.address = f"{sockets.SCHEME}{path}"
+        self._node.address = f"{sockets.SCHEME}{path}"  # unless other nodes reach it somewhere else
 
     async def close(self) -> None:
         """Stop listening, hang up on everyone, remove the socket."""
@@ -126,7 +126,7 @@ class ControlServer:
             return await self._call(request)
         if isinstance(request, RedriveRequest):
             return await self._redrive(request)
-        return self._status()
+        return status_of(self._node)
 
     async def _call(self, request: CallRequest) -> Any:
         target = ObjectId(check_class(request.cls), check_key(request.cls, request.key))
@@ -157,25 +157,6 @@ class ControlServer:
             except WakefulError as error:
                 results.append(redriven(parked.number, parked, str(error)))
         return results
-
-    def _status(self) -> dict[str, Any]:
-        node = self._node
-        return {
-            "node": node.name,
-            "pid": os.getpid(),
-            "state": node.state,
-            "down_because": str(node.down_because) if node.down_because else None,
-            "store": node.store.url,
-            "classes": [name for name in node.registry.names() if not name.startswith(RESERVED)],
-            "shards": len(node.epochs),
-            "awake": len(node.awake),
-            "timers_in_memory": len(node.queue),
-            "timers_running": len(node.queue.running),
-            "timers_fired": node.dispatcher.fired,
-            "groups": node.committer.groups,
-            "commits": node.committer.commits,
-            "unknown": sorted(node.dispatcher.unknown),
-        }
 
 
 async def find_parked(node: Node, request: RedriveRequest) -> list[Parked]:

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from wakeful.values import errors
 from wakeful.values.codec import encode
-from wakeful.values.errors import Fenced, TurnFailed, Unavailable, WakefulError
+from wakeful.values.errors import Fenced, LinkLost, TurnFailed, Unavailable, WakefulError
 
 TRACEBACK_CHARS_MAX = 20_000
 
@@ -45,12 +45,14 @@ Request = CallRequest | RedriveRequest | StatusRequest
 
 
 class Failure(Struct):
-    """An error on its way to the caller."""
+    """An error on its way to the caller. `is_started` is False only where nothing of the call has run."""
 
     type: str
     code: str
     message: str
     traceback: str
+    is_started: bool = True
+    body: bytes | None = None  # what the error holds, between nodes
 
 
 class Reply(Struct):
@@ -68,16 +70,22 @@ def answered(number: int, value: Any) -> Reply:
 
 def failed(number: int, error: BaseException) -> Reply:
     """What the caller needs in order to raise it again."""
-    trace = "".join(traceback.format_exception(error))[-TRACEBACK_CHARS_MAX:]
+    return Reply(number, failure=failure_of(error))
+
+
+def failure_of(error: BaseException) -> Failure:
+    """The error as it travels."""
     if isinstance(error, TurnFailed):
-        return Reply(number, failure=Failure(error.remote_type, error.code, error.message, error.remote_traceback))
+        return Failure(error.remote_type, error.code, error.message, error.remote_traceback)
     if isinstance(error, Fenced):
         moved = Unavailable("the object is moving to another node; try again", code="object.moved")
-        return Reply(number, failure=Failure("Unavailable", moved.code, moved.message, ""))
+        return Failure("Unavailable", moved.code, moved.message, "")
+    trace = "".join(traceback.format_exception(error))[-TRACEBACK_CHARS_MAX:]
     if isinstance(error, WakefulError) and _named(type(error).__name__) is type(error):
-        return Reply(number, failure=Failure(type(error).__name__, error.code, error.message, trace))
+        is_started = error.was_sent if isinstance(error, LinkLost) else True
+        return Failure(type(error).__name__, error.code, error.message, trace, is_started)
     text = "".join(traceback.format_exception_only(error)).strip()
-    return Reply(number, failure=Failure(f"{type(error).__module__}.{type(error).__qualname__}", "", text, trace))
+    return Failure(f"{type(error).__module__}.{type(error).__qualname__}", "", text, trace)
 
 
 def raised(failure: Failure) -> WakefulError:
@@ -85,6 +93,8 @@ def raised(failure: Failure) -> WakefulError:
     kind = _named(failure.type)
     if kind is not None and kind is not TurnFailed:
         error = kind(failure.message, code=failure.code)
+        if isinstance(error, LinkLost):
+            error.was_sent = failure.is_started
         error.__notes__ = [failure.traceback] if failure.traceback else []
         return error
     return TurnFailed(

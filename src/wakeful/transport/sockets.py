@@ -40,17 +40,33 @@ def bind(name: str) -> tuple[socket.socket, Path]:
     home = folder()
     sweep(home)
     path = home / f"{os.getpid()}-{name}.sock"
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         path.unlink(missing_ok=True)
+        return bind_path(path), path
+    except OSError as error:
+        raise Unavailable(f"{path} can't be listened on: {error}", code="control.socket") from None
+
+
+def bind_path(path: Path) -> socket.socket:
+    """A listening socket there, which only this user can connect to; `OSError` when it can't be.
+
+    One that a dead process left is replaced.
+    """
+    if path.is_socket() and not _is_open(path):
+        path.unlink(missing_ok=True)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    mask = os.umask(0o177)  # not by chmod alone: before that somebody could have connected
+    try:
         sock.bind(str(path))
         path.chmod(0o600)
         sock.listen(64)
         sock.setblocking(False)
-    except OSError as error:
+    except OSError:
         sock.close()
-        raise Unavailable(f"{path} can't be listened on: {error}", code="control.socket") from None
-    return sock, path
+        raise
+    finally:
+        os.umask(mask)
+    return sock
 
 
 def sweep(home: Path) -> None:

@@ -1,0 +1,179 @@
+"""Layer 5. What the doctor looks at beside the tables: nodes, shards, clocks and the database server."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from wakeful.cli.findings import Finding
+from wakeful.cli.members import Member, Members, members, ranges
+from wakeful.cli.printing import length, many, now_ms
+from wakeful.store.protocol import Store
+
+if TYPE_CHECKING:
+    from wakeful.store.postgres.health import Session
+
+# Timers and leases follow the database's clock, so a small difference is harmless; a lease has 5 s.
+CLOCK_OFFSET_WARN_MS = 1_000
+CLOCK_TRIPS = 5
+# A shard that is handed over has no owner for a moment.
+HANDOVER_S = 1.0
+CONNECTIONS_WARN = 0.9
+
+Statuses = dict[str, dict[str, Any]]
+
+
+async def owners(store: Store, found: Members, said: Statuses) -> list[Finding]:
+    """Each node, then what is wrong between them."""
+    # Of a store for one process only the one that answers is there: the lock goes with the process, its row does not.
+    there = [member for member in found.nodes if store.shared or member.row.node in said]
+    if not any(member.state in ("up", "draining") or member.row.node in said for member in there):
+        left = sum(len(member.shards) for member in found.nodes) + sum(map(len, found.lost.values()))
+        note = "; the last one did not stop cleanly, which harms nothing" if left else ""
+        remedy = "start it: wakeful run module:app, or wakeful dev app.py"
+        silent = [_silent(member) for member in there if member.state == "silent"]
+        return [Finding("owner", "warn", f"no process runs this store, so nothing fires{note}", remedy), *silent]
+    findings = [_node(member, said.get(member.row.node)) for member in there]
+    findings += _company(found)
+    if found.unowned or found.lost or any(member.shards for member in there if member.state == "gone"):
+        await asyncio.sleep(HANDOVER_S)
+        findings += _shards(await members(store))
+    return findings
+
+
+def _node(member: Member, status: dict[str, Any] | None) -> Finding:
+    row = member.row
+    pid = "" if status is None else f", pid {status['pid']}"
+    who = f"node {row.node}{pid}" + (f" ({row.about})" if status is None else "")
+    if status is not None and status["state"] != "up":
+        text = f"{who} is {status['state']}: {status['down_because'] or 'it is stopping'}"
+        return Finding("owner", "fail", text, "see its log; it goes on by itself when the store is back")
+    if member.state == "silent" and status is None:
+        return _silent(member)
+    if member.state == "gone" and status is None:
+        text = f"{who} is gone: its session with the database has ended"
+        return Finding(
+            "owner", "warn", text, "its shards go to other nodes within seconds; start it again if it crashed"
+        )
+    load = "" if status is None else f", {many(status['awake'], 'object')} awake"
+    doubt = None if status is None else status.get("clock_doubt")
+    if doubt:
+        return Finding("owner", "fail", f"{who} does not fire: {doubt}", "see to the clock of its machine (NTP)")
+    state = "draining" if member.state == "draining" else "up"
+    text = f"{who} is {state} with {many(len(member.shards), 'shard')}{load}"
+    return Finding("owner", "ok", text, "wakeful drain --undo lets it own again" if state == "draining" else "")
+
+
+def _silent(member: Member) -> Finding:
+    row = member.row
+    text = f"node {row.node} ({row.about}) is silent: its lease is over for {length(-member.lease_ms)}"
+    if row.is_here:
+        return Finding(
+            "lease",
+            "warn",
+            text,
+            "it is frozen or overloaded: see its process; what it owned goes to others, it can harm nothing",
+            "its session with the database still lives",
+        )
+    return Finding("lease", "warn", text, "it died, or can't reach the database; start it again, or see its network")
+
+
+def _company(found: Members) -> list[Finding]:
+    """Nodes that live together and should not, or can't."""
+    alive = [member.row for member in found.alive]
+    findings = []
+    clusters = sorted({row.cluster for row in alive})
+    if len(clusters) > 1:
+        names = ", ".join(map(repr, clusters))
+        remedy = "give all nodes of the store the same --cluster, or each cluster its own database or ?schema="
+        findings.append(Finding("cluster", "fail", f"nodes of several clusters run this store: {names}", remedy))
+    mute = [row.node for row in alive if not row.address]
+    if mute and len(alive) > 1:
+        text = f"{many(len(mute), 'node')} can't be called by the others: {', '.join(mute)}"
+        findings.append(Finding("cluster", "fail", text, "start each with --listen HOST:PORT"))
+    if alive and all(row.is_draining for row in alive):
+        remedy = "wakeful drain NODE --undo, or start another node"
+        findings.append(Finding("cluster", "warn", "every node is draining, so none gives its shards up", remedy))
+    return findings
+
+
+def _shards(found: Members) -> list[Finding]:
+    """Shards that nobody serves though somebody could."""
+    if not found.alive:
+        return []
+    findings = []
+    if found.unowned:
+        text = f"{many(len(found.unowned), 'shard')} without an owner: their timers wait"
+        remedy = "see the nodes' logs; a node claims what is free within a second"
+        findings.append(Finding("shards", "fail", text, remedy, f"shards {ranges(found.unowned)}"))
+    lost = {member.row.node: member.shards for member in found.nodes if member.state == "gone" and member.shards}
+    for owner, shards in (found.lost | lost).items():
+        text = f"{many(len(shards), 'shard')} in the name of node {owner}, which is gone: their timers wait"
+        remedy = "see the logs of the living nodes; one takes them over within seconds"
+        findings.append(Finding("shards", "fail", text, remedy, f"shards {ranges(shards)}"))
+    return findings
+
+
+async def clock(store: Store) -> list[Finding]:
+    """How far this machine's clock is from the database's, by the quickest of several questions."""
+    best: tuple[int, int] | None = None
+    for _ in range(CLOCK_TRIPS):
+        before = now_ms()
+        theirs = await store.time()
+        after = now_ms()
+        if theirs is None:
+            return []
+        if best is None or after - before < best[0]:
+            best = after - before, theirs - (before + after) // 2
+    assert best is not None
+    trip_ms, offset = best
+    text = f"this machine is {length(abs(offset))} {'behind' if offset > 0 else 'ahead of'} the database server"
+    evidence = f"quickest of {CLOCK_TRIPS} questions: {length(trip_ms)}"
+    if abs(offset) < CLOCK_OFFSET_WARN_MS:
+        return [Finding("clock", "ok", text)]
+    remedy = "run NTP on both; nodes follow the database's clock, and one whose own jumps stops firing"
+    return [Finding("clock", "warn", text, remedy, evidence)]
+
+
+async def server(url: str) -> list[Finding]:
+    """The PostgreSQL server: standby, connections, long transactions, lock waits, notifications."""
+    from wakeful.store.postgres.health import health
+    from wakeful.store.postgres.url import parse_url
+
+    found = await health(parse_url(url))
+    findings = []
+    if found.is_standby:
+        remedy = "name the primary in the URL: host=a,b&target_session_attrs=read-write finds it"
+        findings.append(Finding("server", "fail", "the server is a standby: it takes no writes", remedy))
+    if found.connections is not None and found.connections_max is not None:
+        text = f"{found.connections} of {found.connections_max} connections in use"
+        is_full = found.connections >= CONNECTIONS_WARN * found.connections_max
+        remedy = "raise max_connections, or run fewer processes: a node has about ten" if is_full else ""
+        findings.append(Finding("server", "warn" if is_full else "ok", text, remedy))
+    findings += sessions(found.sessions or ())
+    if found.hears is False and not found.is_standby:
+        remedy = "connect to the server itself rather than to a pooler of transactions, if it is one"
+        text = "notifications don't get through: what another process schedules is seen within a second, not at once"
+        findings.append(Finding("hints", "warn", text, remedy))
+    elif found.hears:
+        findings.append(Finding("hints", "ok", "notifications get through"))
+    return findings
+
+
+def sessions(found: Sequence["Session"]) -> list[Finding]:
+    """Those that hold others up."""
+    findings = []
+    for one in found:
+        who = f"session {one.pid} ({one.application or 'no name'}, {one.user})"
+        evidence = f"{one.state}: {one.query}"
+        if one.is_waiting:
+            text = f"{who} waits for a lock of {', '.join(map(str, one.blockers)) or 'another session'}"
+            remedy = "see what the holder does; SELECT pg_terminate_backend(PID) ends it"
+            findings.append(Finding("queries", "warn", text, remedy, evidence))
+        else:
+            holds = " and holds locks on Wakeful's tables" if one.touches else ""
+            text = f"{who} has been in one transaction for {length(one.age_ms)}{holds}"
+            remedy = f"end it in the program that opened it, or: SELECT pg_terminate_backend({one.pid})"
+            if not one.touches:
+                remedy += "; while it lasts, vacuum can't clean up behind it"
+            findings.append(Finding("queries", "warn", text, remedy, evidence))
+    return findings or [Finding("queries", "ok", "no long transactions, nobody waits for a lock")]

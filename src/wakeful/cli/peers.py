@@ -1,0 +1,157 @@
+"""Layer 5. How does a command call objects whose nodes are on other machines?
+
+By a link of its own to the node that owns the object, as nodes do among themselves: with the cluster's secret. A call
+that has not begun anywhere is made again until its deadline.
+"""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from wakeful.cli.joining import Pass
+from wakeful.cli.members import ALIVE, members
+from wakeful.logic.limits import Limits
+from wakeful.store.protocol import NodeRow, Query, Store
+from wakeful.transport.control import redriven
+from wakeful.transport.messages import raised
+from wakeful.transport.protocol import Link, PeerCall
+from wakeful.transport.tcp import SocketTransport
+from wakeful.values.codec import decode, encode
+from wakeful.values.errors import DeadlineExceeded, LinkLost, Unavailable, WakefulError
+from wakeful.values.ids import ObjectId, shard_of
+
+if TYPE_CHECKING:
+    from wakeful.values.timers import Parked
+
+AGAIN_S = 0.2
+STATUS = "status"  # asked of the node itself: of no class and no key
+PAGE = 500
+
+
+class Peers:
+    """The nodes of a store, reached by links; used as `async with Peers(store, let_in) as peers`."""
+
+    def __init__(self, store: Store, let_in: Pass) -> None:
+        self._store = store
+        self._let_in = let_in
+        self._transports: dict[str, SocketTransport] = {}
+        self._links: dict[str, Link] = {}
+
+    async def __aenter__(self) -> "Peers":
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        for transport in self._transports.values():
+            await transport.close()
+
+    async def link(self, row: NodeRow) -> Link:
+        """The link to that node, made when first needed."""
+        known = self._links.get(row.node)
+        if known is None or known.is_closed or known.is_leaving:
+            transport = self._transports.get(row.cluster)
+            if transport is None:
+                transport = self._transports[row.cluster] = SocketTransport(
+                    node="wakeful-command",
+                    cluster=row.cluster,
+                    listen="unix:",  # never does
+                    entropy=os.urandom,
+                    secret=self._let_in.secret,
+                    tls=self._let_in.tls,
+                )
+            known = self._links[row.node] = await transport.connect(row.address, expect_node=row.node)
+        return known
+
+    async def status_of(self, row: NodeRow, *, timeout_ms: int) -> dict[str, Any]:
+        """What that node says of itself."""
+        link = await self.link(row)
+        call = PeerCall("", "", STATUS, encode(()), encode({}), timeout_ms, caller="wakeful-command")
+        reply = await link.ask(call, timeout_ms=timeout_ms)
+        if reply.failure is not None:
+            raise raised(reply.failure)
+        found: dict[str, Any] = decode(reply.answer or b"")
+        return found
+
+    async def call_raw(
+        self,
+        cls: str,
+        key: str,
+        method: str,
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+        *,
+        request_key: str | None = None,
+        deadline_ms: int | None = None,
+    ) -> bytes:
+        """The answer of the object as bytes of the codec, wherever it lives."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + (deadline_ms or Limits().call_deadline_ms) / 1000
+        target = ObjectId(cls, key)
+        arguments = encode(tuple(args)), encode(kwargs or {})
+        while True:
+            left_ms = max(1, int((until - loop.time()) * 1000))
+            sent = PeerCall(cls, key, method, *arguments, left_ms, request_key, caller="wakeful-command")
+            answer = await self._try(target, sent, left_ms, is_harmless=request_key is not None)
+            if isinstance(answer, bytes):
+                return answer
+            if loop.time() + AGAIN_S > until:
+                raise DeadlineExceeded(
+                    f"{target}.{method} could not begin within its deadline: {answer.message}", code="call.unrouted"
+                )
+            await asyncio.sleep(AGAIN_S)
+
+    async def _try(self, target: ObjectId, call: PeerCall, left_ms: int, *, is_harmless: bool) -> bytes | Unavailable:
+        """The answer, or why it should be asked for again."""
+        owner = await self._owner(target)
+        if owner is None:
+            return Unavailable(f"{target}: nobody owns its shard at the moment", code="shard.unowned")
+        try:
+            link = await self.link(owner)
+            reply = await link.ask(call, timeout_ms=left_ms)
+        except LinkLost as error:
+            if error.was_sent and not is_harmless:
+                raise
+            return error
+        if reply.failure is None:
+            return reply.answer or b""
+        failure = raised(reply.failure)
+        if isinstance(failure, Unavailable) and (not reply.failure.is_started or is_harmless):
+            return failure
+        raise failure
+
+    async def _owner(self, target: ObjectId) -> NodeRow | None:
+        shard = shard_of(target)
+        for member in (await members(self._store)).nodes:
+            if member.state in ALIVE and shard in member.shards:
+                return member.row if member.row.address else None
+        return None
+
+    async def redrive(
+        self, numbers: Sequence[int] = (), *, all: bool = False, cls: str | None = None, key: str | None = None
+    ) -> list[dict[str, Any]]:
+        """Set parked timers due again, each at its owner; one row per timer with what came of it."""
+        from wakeful.runtime.redriving import REDRIVE
+
+        found = await find_parked(self._store, numbers, cls=cls, key=key)
+        results = [redriven(n, None, "is not parked") for n in sorted(set(numbers) - {p.number for p in found})]
+        for parked in found:
+            id, name = parked.timer.id, parked.timer.name
+            try:
+                await self.call_raw(id.cls, id.key, REDRIVE, (name, parked.number))
+                results.append(redriven(parked.number, parked, None))
+            except WakefulError as error:
+                results.append(redriven(parked.number, parked, str(error)))
+        return results
+
+
+async def find_parked(store: Store, numbers: Sequence[int], *, cls: str | None, key: str | None) -> list["Parked"]:
+    """Those of these numbers, or all that the filters leave when there are none; oldest first."""
+    wanted = set(numbers)
+    found: list[Parked] = []
+    after: tuple[object, ...] | None = (min(wanted) - 1,) if wanted else None
+    while True:
+        page = await store.find_parked(Query(cls=cls, key=key, after=after, limit=PAGE))
+        found += [parked for parked in page if not wanted or parked.number in wanted]
+        if len(page) < PAGE or (wanted and len(found) == len(wanted)):
+            return found
+        after = (page[-1].number,)
