@@ -1,13 +1,7 @@
 """Layer 5. The program's classes, and a node to run them: where everything is put together."""
 
 import inspect
-import os
-import platform
-import random
-import secrets
-import sys
-import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
@@ -15,7 +9,8 @@ from wakeful.jobs.jobs import Jobs
 from wakeful.jobs.jobs import equip as equip_jobs
 from wakeful.logic.limits import Limits
 from wakeful.logic.specs.fluent import Every
-from wakeful.runtime.following import FollowedClock
+from wakeful.running import OWN_MACHINE, Joining, running
+from wakeful.runtime.homes import check_places
 from wakeful.runtime.node import Node, make_stub
 from wakeful.runtime.registry import Registry
 from wakeful.schedules.counters import Counters
@@ -30,11 +25,7 @@ from wakeful.schedules.records import LANE, PREFIX
 from wakeful.schedules.runs import ScheduleRuns
 from wakeful.schedules.schedules import operations, upsert
 from wakeful.schedules.tenants import Quotas, Sharded, reserved_classes
-from wakeful.store import open_url
 from wakeful.store.protocol import Store
-from wakeful.system import SystemClock
-from wakeful.transport.control import ControlServer
-from wakeful.transport.tcp import SocketTransport
 from wakeful.transport.tls import Tls
 from wakeful.values.errors import BadName, BadOption, NotRunning
 from wakeful.values.ids import RESERVED, ObjectId, check_key
@@ -58,13 +49,19 @@ class App:
         limits: Limits | None = None,
         quotas: Quotas | None = None,
         overloaded: Callable[[], bool | str | None] | None = None,
+        stores: Mapping[str, str | Store] | None = None,
     ) -> None:
-        """`overloaded` is asked by a node that has due timers: true, or a reason as text, and they wait until it is not."""
+        """`overloaded` is asked by a node that has due timers: true, or a reason as text, and they wait until it is not.
+
+        `stores` puts the objects of a class, or those whose keys begin so (`"eu/"`), into stores of their own.
+        """
         if overloaded is not None and (not callable(overloaded) or inspect.iscoroutinefunction(overloaded)):
             raise BadOption(
                 f"overloaded must be a plain function that answers at once, not {overloaded!r}", code="overload.option"
             )
         self._overloaded = overloaded
+        self.places = dict(stores or {})  # which objects live in which other store
+        check_places(self.places)
         self.registry = Registry()
         self.limits = limits or Limits()
         self.idle_ms = duration_ms(idle, what="idle")
@@ -160,7 +157,7 @@ class App:
         url: str | Store = "sqlite:wakeful.db",
         *,
         paranoid: bool = False,
-        listen: str = "unix:",
+        listen: str = OWN_MACHINE,
         advertise: str | None = None,
         cluster: str = "",
         secret: str | None = None,
@@ -173,51 +170,18 @@ class App:
         if that differs. All need the same `cluster` name, and the same `secret` unless they are on one machine.
         `paranoid` makes every object sleep after each turn, so that one which relies on memory fails early.
         """
-        store = open_url(url) if isinstance(url, str) else url
-        name = uuid.uuid4().hex[:12]
-        transport = None
-        if store.shared:
-            transport = SocketTransport(
-                node=name,
-                cluster=cluster,
-                listen=listen,
-                advertise=advertise,
-                secret=secret,
-                tls=tls,
-                entropy=secrets.token_bytes,
-            )
-        elif listen != "unix:" or advertise or secret or tls:
-            raise BadOption(
-                f"{store.url} belongs to one process, so there are no other nodes to listen for; use postgresql://…",
-                code="address.store",
-            )
-        node = Node(
-            name=name,
-            registry=self.registry,
-            store=store,
-            clock=FollowedClock(SystemClock()) if store.shared else SystemClock(),
-            dice=random.SystemRandom(),
-            limits=self.limits,
-            idle_ms=self.idle_ms,
-            about=f"{platform.node()} pid {os.getpid()} {os.path.basename(sys.argv[0])}",  # no arguments: they may hold a password
-            sleep_after_turn=paranoid,
-            cluster=cluster,
-            transport=transport,
-        )
-        control = ControlServer(node)
-        await control.listen()
-        try:
-            self.equip(node)
-            await node.start()
-            self.attach(node)
-            try:
-                await self.started(node)
-                yield node
-            finally:
-                self.detach(node)
-                await node.stop()
-        finally:
-            await control.close()
+        joining = Joining(listen, advertise, cluster, secret, tls)
+        async with running(self, url, self.places, joining, paranoid=paranoid) as node:
+            yield node
+
+    @asynccontextmanager
+    async def connect(
+        self, url: str | Store, *, cluster: str = "", secret: str | None = None, tls: Tls | None = None
+    ) -> AsyncIterator[Node]:
+        """A way to the nodes on that store for a process that owns nothing itself: calls, jobs, schedules, looking."""
+        joining = Joining(cluster=cluster, secret=secret, tls=tls)
+        async with running(self, url, self.places, joining, is_client=True) as node:
+            yield node
 
     @property
     def jobs(self) -> Jobs:

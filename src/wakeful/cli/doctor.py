@@ -55,7 +55,8 @@ async def examine(target: str | None, url: str) -> list[Finding]:
             found = await members(store)
             said = await statuses(store, [member.row for member in found.nodes])
             findings += await checkups.owners(store, found, said)
-            findings += await _classes(store, classes, said)
+            serving = {member.row.node for member in found.nodes if member.state != "draining" or member.shards}
+            findings += await _classes(store, classes, {node: said[node] for node in said if node in serving})
             findings.append(await _overdue(store, is_running=bool(said or found.alive)))
             findings.append(await _parked(store))
             findings += await checkups.clock(store)

@@ -69,6 +69,23 @@ def _secret(file: str | None) -> str | None:
     return found
 
 
+def joined(url: str, listen: str | None, advertise: str | None, cluster: str | None, let_in: Pass) -> dict[str, Any]:
+    """The options of `App.run` that make the node one of a cluster; none where they were not given."""
+    from wakeful.store import open_url
+
+    listen = listen or os.environ.get("WAKEFUL_LISTEN")
+    advertise = advertise or os.environ.get("WAKEFUL_ADVERTISE")
+    cluster = cluster or os.environ.get("WAKEFUL_CLUSTER")
+    if advertise is not None and listen is None:
+        raise CommandError(
+            "--advertise says what others dial, so give --listen HOST:PORT too", code="address.listen", exit_code=USAGE
+        )
+    given: dict[str, Any] = {"listen": listen, "advertise": advertise, "cluster": cluster}
+    if open_url(url).shared:
+        given |= {"secret": let_in.secret, "tls": let_in.tls}
+    return {name: value for name, value in given.items() if value is not None}
+
+
 def _refuse(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
     if value is not None:
         raise CommandError(

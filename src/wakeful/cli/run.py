@@ -2,12 +2,10 @@
 
 import os
 import sys
-from typing import Any
 
 import click
 
 from wakeful.cli import joining, options
-from wakeful.cli.failing import USAGE, CommandError
 
 
 @options.command("run")
@@ -45,7 +43,7 @@ def run(
 
     sys.argv = [f"wakeful run {target}"]  # what the store tells others about its owner; the URL may hold a password
     say = Say(as_json=as_json)
-    joined = _joined(url, listen, advertise, cluster, joining.pass_of(secret_file, tls_cert, tls_key, tls_ca))
+    joined = joining.joined(url, listen, advertise, cluster, joining.pass_of(secret_file, tls_cert, tls_key, tls_ca))
     program = load(target)
     listen_to_logs(say)
 
@@ -57,22 +55,3 @@ def run(
 
     serve(program, url, say, paranoid=paranoid, ready=ready, joined=joined)
     say.event("stopped", "cleanly")
-
-
-def _joined(
-    url: str, listen: str | None, advertise: str | None, cluster: str | None, let_in: joining.Pass
-) -> dict[str, Any]:
-    """The options of `App.run` that make the node one of a cluster; none where they were not given."""
-    from wakeful.store import open_url
-
-    listen = listen or os.environ.get("WAKEFUL_LISTEN")
-    advertise = advertise or os.environ.get("WAKEFUL_ADVERTISE")
-    cluster = cluster or os.environ.get("WAKEFUL_CLUSTER")
-    if advertise is not None and listen is None:
-        raise CommandError(
-            "--advertise says what others dial, so give --listen HOST:PORT too", code="address.listen", exit_code=USAGE
-        )
-    given: dict[str, Any] = {"listen": listen, "advertise": advertise, "cluster": cluster}
-    if open_url(url).shared:
-        given |= {"secret": let_in.secret, "tls": let_in.tls}
-    return {name: value for name, value in given.items() if value is not None}

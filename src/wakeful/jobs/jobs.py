@@ -175,7 +175,7 @@ class Jobs:
         if turn is not None and target in turn.chain:
             raise Reentrancy(f"{turn.activation.id} can't wait for {job_id(target, name)}, which waits for this turn")
         until = None if timeout is None else node.clock.now() + duration_ms(timeout, what="timeout")
-        waits, pause = feature_of(node).waits, LOOK_FIRST_MS
+        waits, pause = feature_of(node.home(target)).waits, LOOK_FIRST_MS
         while True:
             future = waits.add(target, name)
             try:
@@ -214,9 +214,9 @@ class Jobs:
         if node is None:
             raise NotRunning(f"app.jobs.{what}: the app is not running; call it inside `async with app.run(…)`")
         turn = CURRENT.get()
-        if turn is None or turn.is_over or turn.activation.node is not node:
+        if turn is None or turn.is_over or turn.activation.node not in node.all_homes:
             return node, None
-        return node, turn
+        return turn.activation.node, turn
 
 
 def _check_count(node: Node, specs: Sequence[JobSpec]) -> None:

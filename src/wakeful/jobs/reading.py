@@ -46,6 +46,7 @@ class Standing(NamedTuple):
 
 async def standing(node: "Node", id: ObjectId, name: str) -> Standing | None:
     """How the job stands; None when nothing is known of it."""
+    node = node.home(id)
     # It may move from one place to another between two reads, so what is found nowhere is looked for again.
     return await _standing(node, id, name) or await _standing(node, id, name)
 
@@ -151,16 +152,22 @@ async def listed(node: "Node", wanted: Wanted, *, limit: int, after: str | None)
         raise BadOption(f"limit must be a whole number from 1 to 10000, not {limit!r}", code="job.limit")
     found: list[Job] = []
     last = None
-    async for place, job in _walk(node, wanted, _parse_cursor(after)):
-        if len(found) == limit:
-            return Page(found, last)
-        found.append(job)
-        last = json.dumps(place)
+    first, begin = _parse_cursor(after)
+    for index, home in enumerate(node.all_homes[first:], first):
+        async for place, job in _walk(home, wanted, begin if index == first else None):
+            if len(found) == limit:
+                return Page(found, last)
+            found.append(job)
+            last = json.dumps([index, *place])
     return Page(found)
 
 
 async def owed(node: "Node", wanted: Wanted) -> list[str]:
     """The ids of all that are owed and wanted."""
+    return [id for home in node.all_homes for id in await _owed(home, wanted)]
+
+
+async def _owed(node: "Node", wanted: Wanted) -> list[str]:
     found: list[str] = []
     after = None
     while True:
@@ -221,13 +228,14 @@ async def _page(
     return found
 
 
-def _parse_cursor(after: str | None) -> Place | None:
+def _parse_cursor(after: str | None) -> tuple[int, Place | None]:
+    """Which store the page ended in, and where there."""
     if after is None:
-        return None
+        return 0, None
     try:
-        source, cursor = json.loads(after)
-        if source not in _SOURCES or not isinstance(cursor, list):
+        index, source, cursor = json.loads(after)
+        if type(index) is not int or index < 0 or source not in _SOURCES or not isinstance(cursor, list):
             raise ValueError
     except (ValueError, TypeError):
         raise BadOption(f"after={after!r} is not where a page ended; give page.next", code="job.after") from None
-    return source, cursor
+    return index, (source, cursor)

@@ -86,7 +86,7 @@ class Scheduling:
         timers = [timer for one in everyone for timer in self._with_errands(one)]
         if self._turn is not None:
             self._turn.send(timers)
-        elif await self._node.inserter.add_all(timers):
+        elif await self._node.add_timers(timers):
             raise Unavailable("names of this batch were taken; try again", code="job.batch")
         self._feature.counters.scheduled += len(everyone)
         return Batch(_new(last), [_new(one) for one in members])
@@ -103,9 +103,9 @@ class Scheduling:
         if asked.kept.key is not None:
             return await self._keyed(asked)
         if asked.kept.waits:
-            await self._node.inserter.add_all(self._with_errands(asked))
+            await self._node.add_timers(self._with_errands(asked))
         else:
-            await self._node.inserter.add(asked.timer)
+            await self._node.add_timer(asked.timer)
         return _new(asked)
 
     async def _inside(self, turn: Turn, asked: Asked, *, is_newest: bool) -> Job:
@@ -145,7 +145,7 @@ class Scheduling:
             existing = None if there is None else same(asked, there)
             if existing is not None:
                 return existing.job
-            if not await self._node.inserter.add_all(self._with_errands(asked)):
+            if not await self._node.add_timers(self._with_errands(asked)):
                 return _new(asked)
         raise Unavailable(f"{asked.timer.id}: job key {asked.kept.key!r} is being changed by others; try again")
 
@@ -154,7 +154,7 @@ class Scheduling:
             there = await self._in_use(asked)
             fresh = {one.id: one for index, one in enumerate(asked) if index not in there}
             timers = [timer for one in fresh.values() for timer in self._with_errands(one)]
-            if not timers or not await self._node.inserter.add_all(timers):
+            if not timers or not await self._node.add_timers(timers):
                 return [there[index].job if index in there else _new(fresh[one.id]) for index, one in enumerate(asked)]
         raise Unavailable("keys of these jobs are being changed by others; try again")
 

@@ -55,6 +55,7 @@ class Membership:
         self._lapse: Handle | None = None
         self._moves: set[asyncio.Task[None]] = set()
         self.rounds = 0
+        self._settled: object = None  # what a round saw that left nothing to do
 
     # life
 
@@ -65,8 +66,9 @@ class Membership:
             await node.clock.start(node.store)
         self.joined_at = node.clock.now()
         self._check_company(await node.store.nodes())
-        await self.renew()
-        await node.store.tell([])
+        if not node.is_client:
+            await self.renew()
+            await node.store.tell([])
         await self._round()
 
     def go_on(self) -> None:
@@ -136,22 +138,30 @@ class Membership:
     async def _round(self) -> None:
         node = self._node
         self.rounds += 1
-        if node.clock.now() - self._renewed_at >= RENEW_MS:
+        if node.clock.now() - self._renewed_at >= RENEW_MS and not node.is_client:
             await self.renew()
         rows, owners = await node.store.nodes(), await node.store.owners()
         now = node.clock.now()
         before = (self.owners, self.nodes.keys())
         self.nodes, self.owners = {row.node: row for row in rows}, owners
-        node.ownership.compare(owners)
+        if before[0] != owners or self._settled is None:
+            node.ownership.compare(owners)
         if before != (owners, self.nodes.keys()):
             node.routes.changed()
+        if node.is_client:
+            return
         if node.name not in self.nodes:
             await self.renew()  # somebody thought we were gone
             self._is_asked = True
             return
-        self.is_draining = self.is_draining or self.nodes[node.name].is_draining
+        self.is_draining = self.nodes[node.name].is_draining
         live = self._live(now)
-        await self._converge(live, owners, now)
+        ours = node.ownership
+        seen = (owners, {name: row.is_draining for name, row in live.items()}, ours.takes, ours.losses, len(node.epochs))
+        if seen != self._settled:  # nearly always it is as it was, and then a round costs no more than its two reads
+            self._settled = None
+            if await self._converge(live, owners, now):
+                self._settled = seen
         await self._forget_the_gone(live, owners, now)
 
     async def renew(self) -> None:
@@ -188,14 +198,18 @@ class Membership:
             if name == self._node.name or (row.lease_until > now and row.is_here is not False)
         }
 
-    async def _converge(self, live: dict[str, NodeRow], owners: Sequence[ShardRow], now: int) -> None:
+    async def _converge(self, live: dict[str, NodeRow], owners: Sequence[ShardRow], now: int) -> bool:
+        """Take a step towards the plan; True when everyone has what they should."""
         node = self._node
         willing = [name for name, row in live.items() if not row.is_draining] or list(live)
         has = {row.shard: row.owner if row.owner in live else None for row in owners}
-        for shard, owner in has.items():
-            if owner == node.name and shard not in node.epochs:
-                has[shard] = None  # ours on disk, but not in this process: an outage, or a release that failed
+        # Ours on disk, but not in this process: an outage, or a release that failed.
+        lost = [shard for shard, owner in has.items() if owner == node.name and shard not in node.epochs]
+        for shard in lost:
+            has[shard] = None
         plan = place(willing, has)
+        # Those that fall to others now: they see us as the owner, and wait for us to let go.
+        await node.ownership.let_go({shard: owners[shard].epoch for shard in lost if plan.get(shard) != node.name})
         counts = Counter(owner for owner in has.values() if owner is not None)
         free = [shard for shard, owner in plan.items() if owner == node.name and has[shard] is None]
         if free:
@@ -210,6 +224,7 @@ class Membership:
                 self._is_asked = True  # the map of owners is another now
                 await node.store.tell([])
         self._hand_over(plan, counts, live, now)
+        return plan == has
 
     def _hand_over(self, plan: dict[int, str], counts: Counter[str], live: dict[str, NodeRow], now: int) -> None:
         """Begin to hand over what falls to others, no faster than they may take it."""
@@ -243,6 +258,8 @@ class Membership:
         return shards_allowed(age_ms, first=RAMP_FIRST, double_every_ms=RAMP_DOUBLE_MS, total=SHARDS)
 
     async def _forget_the_gone(self, live: dict[str, NodeRow], owners: Sequence[ShardRow], now: int) -> None:
+        if len(live) == len(self.nodes):
+            return
         owning = {row.owner for row in owners}
         for name, row in self.nodes.items():
             if name in live or name in owning:

@@ -15,8 +15,11 @@ from wakeful.runtime.calls import Call, Stub, carried, is_small
 from wakeful.runtime.committer import Committer, Failure, Loader
 from wakeful.runtime.deadlines import Deadlines
 from wakeful.runtime.dispatcher import Dispatcher
+from wakeful.runtime.forwards import Forwards, add_apart, routed
 from wakeful.runtime.hibernation import Hibernation
+from wakeful.runtime.homes import Homes
 from wakeful.runtime.inserter import Inserter
+from wakeful.runtime.links import Links
 from wakeful.runtime.membership import Membership
 from wakeful.runtime.outage import Outage
 from wakeful.runtime.overload import Overload
@@ -28,10 +31,9 @@ from wakeful.runtime.requests import check_request_key
 from wakeful.runtime.routing import Routes
 from wakeful.runtime.slots import Slots, SlowStart
 from wakeful.runtime.timer_runs import TimerRuns
-from wakeful.runtime.turn import CURRENT
+from wakeful.runtime.turn import CURRENT, Turn
 from wakeful.runtime.upkeep import Upkeep
 from wakeful.store.protocol import Hint, NodeRow, Store
-from wakeful.transport.protocol import Transport
 from wakeful.values.clock import Clock, Dice, Handle
 from wakeful.values.commits import Commit, Remembered
 from wakeful.values.errors import (
@@ -69,19 +71,22 @@ class Node:
         about: str = "",
         sleep_after_turn: bool = False,
         is_alone: bool = False,
+        is_client: bool = False,
         cluster: str = "",
-        transport: Transport | None = None,
+        address: str = "",
+        links: Links | None = None,
     ) -> None:
         self.name = name
         # Others may own shards of the same store; `is_alone` is for a test that knows better.
         self.is_clustered = store.shared and not is_alone
+        self.is_client = is_client  # owns nothing and is no member: only calls, schedules and looks
         self.registry = registry
         self.store = store
         self.clock = clock
         self.dice = dice
         self.limits = limits
         self.about = about
-        self.address = ""
+        self.address = address  # where others reach this process
         self.epochs: dict[int, int] = {}
         # Least recently used first. Not a plain dict: taking from its front leaves holes to step over.
         self.awake: OrderedDict[ObjectId, Activation] = OrderedDict()
@@ -97,6 +102,7 @@ class Node:
         self.alarms = Alarms(limits.alarm_deadline_ms)
         self.timer_runs = TimerRuns(self)
         self.timer_runs.register(self.alarms)
+        self.timer_runs.register(Forwards(limits.call_deadline_ms), quiet=True)
         # What features do to any object, by dotted name ("schedules.pause"): turns like any other call.
         self.operations: dict[str, Callable[..., Awaitable[Any]]] = {REDRIVE: redrive}
         self.quiet_operations: set[str] = {REDRIVE}  # of these, those that do not wake it
@@ -106,7 +112,8 @@ class Node:
         self.upkeep = Upkeep(self)
         self.ownership = Ownership(self)
         self.membership = Membership(self, cluster=cluster)
-        self.routes = Routes(self, transport)
+        self.routes = Routes(self, links)
+        self.homes: Homes | None = None  # when the program has several stores
         self.arrivals = Arrivals(self)
         self.inserter = Inserter(store, clock, dice, arrivals=self.arrivals, on_down=self.store_failed)
         self.outage = Outage(self)
@@ -129,24 +136,24 @@ class Node:
         try:
             await self.store.open(now=self.clock.now())
             self.store.watch(self._heard)
-            await self.routes.serve()
             if self.is_clustered:
                 await self.membership.start()
             else:
                 await self.take_over()
         except BaseException:
-            await self.routes.close()
             await self.store.close()
             raise
         self.go_up()
-        self.upkeep.start()
+        if not self.is_client:
+            self.upkeep.start()
         self._clock_watch = self.clock.watch(self._clock_stepped)
 
     def go_up(self) -> None:
         """The store is there, and what is ours in it is known."""
         self.state = "up"
         self.down_because = None
-        self.dispatcher.start()
+        if not self.is_client:
+            self.dispatcher.start()
         if self.is_clustered:
             self.membership.go_on()
 
@@ -159,11 +166,10 @@ class Node:
         self.state = "stopping"
         self._stop_chores()
         self.outage.stop()
-        if not was_down:
+        if not was_down and not self.is_client:
             try:
                 if self.is_clustered:
                     await self.membership.retire()
-                    self.routes.leave()
                 await self.ownership.release_all()
                 await self.store.leave(self.name)
                 await self.store.tell([])
@@ -172,7 +178,6 @@ class Node:
         self._end()
         self.awake.clear()
         self.state = "stopped"
-        await self.routes.close()
         await self.store.close()
 
     def kill(self) -> None:
@@ -251,6 +256,9 @@ class Node:
         request_key: str | None = None,
     ) -> Any:
         """Call a method of an object and wait for its answer, which is durable when it comes."""
+        home = self.home(target)
+        if home is not self:
+            return await home.send(target, method, args, kwargs, deadline_ms=deadline_ms, request_key=request_key)
         known = self.registry.named(target.cls)
         if method not in known.methods and method not in self.operations:
             known.check_method(method)
@@ -263,7 +271,7 @@ class Node:
         chain: tuple[ObjectId, ...] = (target,)
         if caller is not None:
             chain = (*caller.chain, target)
-            deadline_at = min(deadline_at, caller.deadline_at)
+            deadline_at = min(deadline_at, self._here(caller))
             if target in caller.chain and method not in known.readers:
                 raise Reentrancy(
                     f"{' → '.join(map(str, chain))}: {target} is waiting for this very call, which would never end"
@@ -280,6 +288,32 @@ class Node:
         )
         way = self.routes.call(target, call) if self.is_clustered else self.activation(target).call(call)
         return await self.within_deadline(target, call, way)
+
+    def home(self, id: ObjectId) -> "Node":
+        """The node of this process that stands for the store in which the object lives."""
+        return self if self.homes is None else self.homes.of(id)
+
+    @property
+    def all_homes(self) -> "list[Node]":
+        """The nodes of this process, one for each store of the program."""
+        return [self] if self.homes is None else self.homes.all
+
+    async def add_timer(self, timer: Timer) -> None:
+        """Bring a timer of any object to disk, under a name that nobody else can have."""
+        await self.home(timer.id).inserter.add(timer)
+
+    async def add_timers(self, timers: Sequence[Timer]) -> list[Timer]:
+        """Bring them to disk, all or none in each store; when names are taken, the timers that have them."""
+        return await (self.inserter.add_all(timers) if self.homes is None else add_apart(self, timers))
+
+    def routed(self, sender: ObjectId, timers: list[Timer]) -> list[Timer]:
+        """Timers that a turn of the sender adds, as they go into its commit: to other stores they take a detour."""
+        return timers if self.homes is None else routed(self, sender, timers)
+
+    def _here(self, caller: Turn) -> int:
+        """The deadline of a turn by this node's clock: that of another store may be another's."""
+        there = caller.activation.node
+        return caller.deadline_at if there is self else caller.deadline_at - there.clock.now() + self.clock.now()
 
     async def within_deadline(self, target: ObjectId, call: Call, way: Awaitable[Any]) -> Any:
         """The answer, or `DeadlineExceeded` when it is late."""

@@ -142,6 +142,12 @@ class Ownership:
         await node.store.release(node.name, epochs)
         await node.store.tell([])
 
+    async def let_go(self, epochs: Mapping[int, int]) -> None:
+        """Release shards that are ours on disk only: this process has nothing of them."""
+        if epochs:
+            await self._node.store.release(self._node.name, epochs)
+            await self._node.store.tell([])
+
     async def release_all(self) -> None:
         """The node stops: hand over what can be, cut off the rest when its time is up, and say whose fault that was not."""
         node = self._node

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.logic.retry import platform_delay_ms
 from wakeful.runtime.calls import Call
+from wakeful.runtime.links import Links
 from wakeful.runtime.status import status_of
 from wakeful.transport.messages import raised
-from wakeful.transport.protocol import Link, NotStarted, PeerCall, Transport
+from wakeful.transport.protocol import NotStarted, PeerCall
 from wakeful.values.codec import decode, encode
 from wakeful.values.errors import (
     BadValue,
@@ -35,31 +36,13 @@ WAIT_MAX_MS = 250  # between two looks at who owns a shard that is on the move
 class Routes:
     """Brings calls to the node that owns their object, and takes those of other nodes."""
 
-    def __init__(self, node: "Node", transport: Transport | None = None) -> None:
+    def __init__(self, node: "Node", links: Links | None = None) -> None:
         self._node = node
-        self._transport = transport
-        self._links: dict[str, asyncio.Future[Link]] = {}
+        self._links = links
         self._change: asyncio.Event | None = None
         self.sent = 0
         self.received = 0
         self.repeated = 0
-
-    async def serve(self) -> None:
-        """Be reachable, and tell the node where."""
-        if self._transport is not None:
-            self._node.address = await self._transport.serve(self)
-
-    def leave(self) -> None:
-        """The node stops: no new calls from others, please."""
-        if self._transport is not None:
-            self._transport.leave("the node is stopping")
-
-    async def close(self) -> None:
-        for made in self._links.values():
-            made.cancel()
-        self._links.clear()
-        if self._transport is not None:
-            await self._transport.close()
 
     def changed(self) -> None:
         """The map of owners is new."""
@@ -95,14 +78,14 @@ class Routes:
         """The answer of another node, as a tuple of one; or why the call should be made again."""
         node = self._node
         owner = node.membership.owner_of(shard)
-        if owner is None or not owner.address or self._transport is None:
+        if owner is None or not owner.address or self._links is None:
             return _nobody(target, shard) if owner is None or owner.node == node.name else _no_address(target, owner.node)
         is_harmless = call.request_key is not None or node.is_reader(target, call.method)
         left_ms = call.deadline_at - node.clock.now()
         if left_ms <= 0:
             raise call.too_late()
         try:
-            link = await self._link(owner.node, owner.address)
+            link = await self._links.to(owner.node, owner.address)
             self.sent += 1
             reply = await link.ask(_as_peer_call(node.name, target, call, left_ms), timeout_ms=left_ms)
         except LinkLost as error:
@@ -125,27 +108,6 @@ class Routes:
             node.membership.look()
             return answer
         raise answer
-
-    async def _link(self, name: str, address: str) -> Link:
-        """The one link to that node, made when first needed; those who come while it is made wait for the same one."""
-        known = self._links.get(name)
-        if known is not None and known.done() and (known.cancelled() or known.exception() or _is_over(known.result())):
-            known = None
-        if known is None:
-            assert self._transport is not None
-            known = self._links[name] = asyncio.ensure_future(self._transport.connect(address, expect_node=name))
-            known.add_done_callback(lambda made: made.cancelled() or made.exception())  # somebody looks at it below
-        return await asyncio.shield(known)
-
-    def forget(self, names: set[str]) -> None:
-        """These nodes are gone: calls that wait for them need wait no longer."""
-        for name in names & self._links.keys():
-            made = self._links.pop(name)
-            if made.done() and not made.cancelled() and made.exception() is None:
-                task = asyncio.get_running_loop().create_task(made.result().close())
-                self._node.keep(task)
-            else:
-                made.cancel()
 
     async def _wait(self, call: Call, because: Unavailable, tries: int) -> None:
         """Until the map of owners changes, or a moment has passed; no longer than the call has time."""
@@ -230,10 +192,6 @@ def _as_peer_call(caller: str, target: ObjectId, call: Call, left_ms: int) -> Pe
         1,
         caller,
     )
-
-
-def _is_over(link: Link) -> bool:
-    return link.is_closed or link.is_leaving
 
 
 def _nobody(target: ObjectId, shard: int) -> Unavailable:

@@ -229,7 +229,7 @@ class Turn:
             deletes=[slot for slot, value in self.writes.items() if value is None] if self.writes else [],
             sets=[timer for timer in timers.values() if timer is not None] if timers else [],
             clears=[(name, self._seq_of(name)) for name, timer in timers.items() if timer is None] if timers else [],
-            sends=self.sends,
+            sends=self.sends and activation.node.routed(activation.id, self.sends),
             entries=self.entries,
             parks=self.parks,
             unparks=self.unparks,

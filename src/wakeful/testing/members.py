@@ -4,6 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from wakeful.runtime.following import FollowedClock
+from wakeful.runtime.links import Links
 from wakeful.runtime.node import Node
 from wakeful.store import MemoryStore
 from wakeful.testing.drifting import DriftingClock
@@ -25,6 +26,7 @@ class Member:
         self.faults = Faults()
         self.node: Node | None = None
         self._store: FaultyStore | None = None
+        self._links: Links | None = None
         self._lives = 0
 
     @property
@@ -44,13 +46,15 @@ class Member:
         self._store = FaultyStore(inner, self.faults, world.warp)
         # A real database's clock knows nothing of the world's time, so only the memory store's is followed.
         clock: Clock = FollowedClock(self.clock) if isinstance(inner, MemoryStore) else self.clock
-        node = world.make_node(self.name, self._store, clock, transport=world.network.transport(self.name))
-        self.node = node
+        self._links = Links(world.network.transport(self.name))
+        self.node = node = world.make_node(self.name, self._store, clock, links=self._links)
+        node.address = await self._links.serve(node.routes)
         world.app.equip(node)
         try:
             await node.start()
         except BaseException:
             self.node = None
+            await self._links.close()
             raise
         world.choose_door()
         await world.app.started(node)
@@ -61,6 +65,9 @@ class Member:
         if node is not None:
             self._world.choose_door()
             await node.stop()
+        if self._links is not None:
+            self._links.leave("the node has stopped")
+            await self._links.close()
 
     def kill(self) -> None:
         """The process dies here and now, as by `kill -9`."""

@@ -378,7 +378,7 @@ class Simulation:
 
 
 @contextmanager
-def _quietly() -> Iterator[None]:
+def quietly() -> Iterator[None]:
     """The node's warnings are expected here by the thousand."""
     logger = logging.getLogger("wakeful")
     level = logger.level
@@ -401,7 +401,7 @@ def run_probe(probe: int | None = None, *, store: str = "memory") -> Report:
 
 def _run(seed: int, store: str, **options: Any) -> Report:
     async def inside(url: str) -> Report:
-        with _quietly():
+        with quietly():
             return await Simulation(seed, url=url, **options).run()
 
     if store == "memory":

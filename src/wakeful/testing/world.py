@@ -5,18 +5,19 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wakeful.logic.limits import Limits
+from wakeful.runtime.links import Links
 from wakeful.runtime.node import Node
 from wakeful.store import Disk, MemoryStore, open_url
 from wakeful.store.protocol import Query, Range, Store
+from wakeful.testing.beside import Beside
 from wakeful.testing.faults import Faults, FaultyStore
 from wakeful.testing.members import Member
 from wakeful.testing.network import Network
 from wakeful.testing.timewarp import Timewarp
-from wakeful.transport.protocol import Transport
 from wakeful.values.clock import Clock
 from wakeful.values.codec import decode
 from wakeful.values.commits import USER, Info
-from wakeful.values.errors import NotRunning, UnknownClass
+from wakeful.values.errors import BadOption, NotRunning, UnknownClass
 from wakeful.values.ids import SHARDS, ObjectId
 from wakeful.values.runs import Run
 from wakeful.values.timers import ALARM, Parked, Timer
@@ -65,6 +66,7 @@ class World:
         self._store: FaultyStore | None = None
         self._node: Node | None = None
         self._lives = 0
+        self._beside = Beside(self, list(app.places))
 
     async def __aenter__(self) -> "World":
         self._warp.install()
@@ -80,6 +82,7 @@ class World:
             self.faults.is_down = False
             self.faults.on_probe = None
             await self._stop_members()
+            await self._beside.stop()
             if self._node is not None:
                 self.app.detach(self._node)
                 await self._node.stop()
@@ -123,7 +126,9 @@ class World:
 
     async def due(self, limit: int = 100) -> list[Timer]:
         """What fires next, in order."""
-        return await self.store.find_timers(Query(limit=limit))
+        stores = [self.store, *self._beside.stores()]
+        found = [timer for store in stores for timer in await store.find_timers(Query(limit=limit))]
+        return sorted(found, key=lambda timer: timer.sort_key)[:limit]
 
     async def ledger(self, cls: type, key: str, name: str | None = None, *, limit: int = 1000) -> list[Run]:
         """The object's newest runs, oldest first: all, or those of one timer, or of a schedule by its bare name."""
@@ -133,19 +138,21 @@ class World:
         found: dict[int, Run] = {}
         for one in names:
             query = Query(cls=self._name(cls), key=key, name=one, limit=limit)
-            found |= {number: Run.of(entry) for number, entry in await self.store.find_entries(query)}
+            entries = await self._store_of(cls, key).find_entries(query)
+            found |= {number: Run.of(entry) for number, entry in entries}
         return [found[number] for number in sorted(found)[-limit:]]
 
     async def parked(self) -> list[Parked]:
-        return await self.store.find_parked(Query(limit=1000))
+        stores = [self.store, *self._beside.stores()]
+        return [parked for store in stores for parked in await store.find_parked(Query(limit=1000))]
 
     async def rows(self, cls: type, key: str) -> dict[str, Any]:
         """The object's stored rows, without waking it."""
-        found = await self.store.scan(ObjectId(self._name(cls), key), USER, Range())
+        found = await self._store_of(cls, key).scan(ObjectId(self._name(cls), key), USER, Range())
         return {name: decode(data) for name, data in found}
 
     async def info(self, cls: type, key: str) -> Info | None:
-        found = await self.store.find_objects(Query(cls=self._name(cls), key=key, limit=1))
+        found = await self._store_of(cls, key).find_objects(Query(cls=self._name(cls), key=key, limit=1))
         return found[0] if found else None
 
     # moving
@@ -173,6 +180,8 @@ class World:
 
     async def nodes(self, count: int) -> list[Member]:
         """Have so many nodes from now on, as a cluster: new ones join, the last ones stop cleanly."""
+        if self.app.places:
+            raise BadOption("a world of several nodes has one store; leave out App(stores=…)", code="world.stores")
         if self._node is not None:
             self.app.detach(self._node)
             node, self._node = self._node, None
@@ -220,6 +229,7 @@ class World:
             node, self._node = self._node, None
             self.app.detach(node)
             node.kill()
+            self._beside.kill()
 
     async def crash(self) -> None:
         """The process dies, as by `kill -9`."""
@@ -237,6 +247,7 @@ class World:
         if self._node is not None:
             self.app.detach(self._node)
             node, self._node = self._node, None
+            await self._beside.stop()
             await node.stop()
         if after is not None:
             await self._warp.sleep(duration_ms(after))
@@ -251,6 +262,8 @@ class World:
         self.app.equip(node)
         self.app.attach(node)
         await node.start()
+        if self.app.places:
+            await self._beside.start(node)
         await self.app.started(node)
         await self.settle()
 
@@ -260,8 +273,10 @@ class World:
             member.faults.is_down, member.faults.on_probe = False, None
             await member.stop()
 
-    def make_node(self, name: str, store: Store, clock: Clock, *, transport: Transport | None = None) -> Node:
-        """A node of the app in this world; alone on its store unless it has a transport to reach others by."""
+    def make_node(
+        self, name: str, store: Store, clock: Clock, *, links: Links | None = None, address: str = ""
+    ) -> Node:
+        """A node of the app in this world; alone on its store unless it has links to others."""
         return Node(
             name=name,
             registry=self.app.registry,
@@ -272,8 +287,9 @@ class World:
             idle_ms=self.app.idle_ms,
             about="world",
             sleep_after_turn=self._sleep_after_turn,
-            is_alone=transport is None,
-            transport=transport,
+            is_alone=links is None,
+            links=links,
+            address=address,
         )
 
     def open_disk(self, *, shared: bool) -> Store:
@@ -286,6 +302,9 @@ class World:
     def _open_disk(self) -> Store:
         """The store of the next process, on the disk that outlives them all."""
         return MemoryStore(self._disk) if self._url == "memory:" else open_url(self._url)
+
+    def _store_of(self, cls: type, key: str) -> Store:
+        return self._beside.store_of(ObjectId(self._name(cls), key)) or self.store
 
     def _name(self, cls: type) -> str:
         try:

@@ -85,11 +85,6 @@ class Cutter:
         self._at = 0
         self._wanted = _PREFIX  # how much must be there before it is worth looking
 
-    @property
-    def held(self) -> int:
-        """Bytes that came and were not taken yet."""
-        return len(self._data) - self._at
-
     def feed(self, data: bytes) -> None:
         """The next piece. Frames that are not taken yet stay."""
         if self._at >= len(self._data):

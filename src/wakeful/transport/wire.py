@@ -23,8 +23,6 @@ from wakeful.values.errors import WrongCertificate
 
 log = logging.getLogger("wakeful.links")
 
-# Before it is known who is there. After its last greeting a node may say a word before the other has read that.
-UNGREETED_BYTES_MAX = 64 * 1024
 # Past this the sender waits. Large enough that a pass's worth of small calls never does.
 WRITE_BUFFER_BYTES = 1024 * 1024
 
@@ -130,15 +128,13 @@ class SocketWire(asyncio.Protocol):
         self._on_made(self)
 
     def data_received(self, data: bytes) -> None:
-        cutter = self._cutter
-        cutter.feed(data)
+        self._cutter.feed(data)
         if self._user is not None:
             self._read()
             return
+        # A stranger's words are taken as they come, and the first that is no greeting ends it: nothing piles up.
         if self._greeting is not None and not self._greeting.done():
             self._greeting.set_result(None)
-        if cutter.held > UNGREETED_BYTES_MAX:
-            self.hang_up(at_once=True)
 
     def pause_writing(self) -> None:
         if self._user is not None:

@@ -16,17 +16,17 @@ _SCHEMA_EXISTS = Statement("SELECT count(*) FROM pg_catalog.pg_namespace WHERE n
 _NUMBERS = "SELECT number FROM wakeful.migrations ORDER BY number"
 _RECORD = "INSERT INTO wakeful.migrations (number, name, applied_at) VALUES ($1, $2, $3)"
 _READ_ONLY = Statement("SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on'", ())
-# What the role may not do with the schema and the tables in it, for people.
+_MAY_ENTER = Statement(
+    "SELECT bool_and(has_schema_privilege(oid, 'USAGE')) FROM pg_catalog.pg_namespace WHERE nspname = $1", ("schema",)
+)
+# What the role may not do with the tables of the schema.
 _LACKS = Statement(
-    """SELECT 'schema ' || n.nspname FROM pg_catalog.pg_namespace AS n
-    WHERE n.nspname = $1 AND NOT has_schema_privilege(n.oid, 'USAGE')
-    UNION ALL
-    SELECT lower(string_agg(r.name, ', ')) || ' on ' || c.relname
-    FROM pg_catalog.pg_class AS c
-    JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-    CROSS JOIN unnest($2::text[]) AS r (name)
-    WHERE n.nspname = $1 AND c.relkind IN ('r', 'p') AND NOT has_table_privilege(c.oid, r.name)
-    GROUP BY c.relname""",
+    """SELECT r.name, c.relname
+    FROM unnest($2::text[]) WITH ORDINALITY AS r (name, n)
+    CROSS JOIN pg_catalog.pg_class AS c
+    JOIN pg_catalog.pg_namespace AS s ON s.oid = c.relnamespace
+    WHERE s.nspname = $1 AND c.relkind IN ('r', 'p') AND NOT has_table_privilege(c.oid, r.name)
+    ORDER BY r.n, c.relname""",
     ("schema", "rights"),
 )
 # Two nodes that start at once would both try; the lock lets the second find it done. Where there are no
@@ -65,9 +65,16 @@ async def check_writable(wire: Wire, statements: Statements, where: str, *, read
         if is_read_only:
             raise StoreError(f"{where} is in recovery or read-only; {READ_ONLY}", code="store.readonly")
     rights = ["SELECT"] if readonly else ["SELECT", "INSERT", "UPDATE", "DELETE"]
-    lacks = [row[0] for row in await wire.run(_LACKS, [statements.schema, rights])]
+    [(may_enter,)] = await wire.run(_MAY_ENTER, [statements.schema])
+    lacks: dict[str, list[str]] = {}
+    if may_enter is False:
+        lacks["schema"] = [statements.schema]
+    else:
+        for right, table in await wire.run(_LACKS, [statements.schema, rights]):
+            lacks.setdefault(f"{right} on", []).append(table)
     if lacks:
-        raise StoreError(f"{where}: permission denied for {', '.join(lacks)}; {RIGHTS}", code="store.rights")
+        what = "; ".join(f"{right} {', '.join(names)}" for right, names in lacks.items())
+        raise StoreError(f"{where}: permission denied for {what}; {RIGHTS}", code="store.rights")
 
 
 async def migrate(wire: Wire, statements: Statements, *, now: int) -> list[str]:

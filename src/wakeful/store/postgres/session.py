@@ -213,12 +213,12 @@ class Session:
 
     async def _keep(self) -> None:
         """Connect again whenever the connection was lost, until closed."""
-        while True:
+        while not self._closing.is_set():
             await self._lost.wait()
             self._is_locked = False
             delay_s = BACKOFF_FIRST_S
             while not self.is_alive:
-                if not (self.listens or self.locks):
+                if self._closing.is_set() or not (self.listens or self.locks):
                     return
                 try:
                     await self._connect()

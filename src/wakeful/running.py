@@ -1,0 +1,147 @@
+"""Layer 5. How does a process of the program come up and go down: its stores, their nodes, its links to others?"""
+
+import os
+import platform
+import random
+import secrets
+import sys
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from wakeful.runtime.following import FollowedClock
+from wakeful.runtime.homes import Homes
+from wakeful.runtime.links import Links
+from wakeful.runtime.node import Node
+from wakeful.store import open_url
+from wakeful.store.protocol import Store
+from wakeful.system import SystemClock
+from wakeful.transport.control import ControlServer
+from wakeful.transport.tcp import SocketTransport
+from wakeful.values.errors import BadOption
+
+if TYPE_CHECKING:
+    from wakeful.app import App
+    from wakeful.transport.tls import Tls
+
+OWN_MACHINE = "unix:"  # a socket for this user's processes on this machine
+
+
+class Joining(NamedTuple):
+    """How a process is one of a cluster."""
+
+    listen: str = OWN_MACHINE
+    advertise: str | None = None
+    cluster: str = ""
+    secret: str | None = None
+    tls: "Tls | None" = None
+
+
+@asynccontextmanager
+async def running(
+    app: "App",
+    url: str | Store,
+    places: Mapping[str, str | Store],
+    joining: Joining,
+    *,
+    paranoid: bool = False,
+    is_client: bool = False,
+) -> AsyncIterator[Node]:
+    """The node of the main store, with those of the others beside it; stopped in an order that loses nothing."""
+    main = _open(url)
+    others = _open_all(places)
+    stores = [main, *others.values()]
+    _check(stores, joining, is_client=is_client)
+    name = uuid.uuid4().hex[:12]
+    async with AsyncExitStack() as stack:
+        links = None
+        if any(store.shared for store in stores):
+            links = _links(name, joining)
+            stack.push_async_callback(links.close)
+            stack.callback(links.leave, "the process is stopping")
+        nodes = {
+            id(store): _node(app, name, store, joining, links, paranoid=paranoid, is_client=is_client)
+            for store in stores
+        }
+        node = nodes[id(main)]
+        homes = Homes(node, {place: nodes[id(store)] for place, store in others.items()})
+        address = await links.serve(homes) if links is not None and not is_client else ""
+        if not is_client:
+            control = ControlServer(node)
+            await control.listen()
+            stack.push_async_callback(control.close)
+        for one in homes.all:
+            if others:
+                one.homes = homes
+            one.address = address or node.address
+            app.equip(one)
+            await one.start()
+            stack.push_async_callback(one.stop)
+        app.attach(node)
+        stack.callback(app.detach, node)
+        if not is_client:
+            await app.started(node)
+        yield node
+
+
+def _open(url: str | Store) -> Store:
+    return open_url(url) if isinstance(url, str) else url
+
+
+def _open_all(places: Mapping[str, str | Store]) -> dict[str, Store]:
+    """The stores of some places; two places with one URL share one."""
+    known: dict[str, Store] = {}
+    found: dict[str, Store] = {}
+    for place, url in places.items():
+        found[place] = known.setdefault(url, open_url(url)) if isinstance(url, str) else url
+    return found
+
+
+def _check(stores: list[Store], joining: Joining, *, is_client: bool) -> None:
+    alone = next((store for store in stores if not store.shared), None)
+    if alone is None:
+        return
+    if is_client:
+        raise BadOption(
+            f"{alone.url} belongs to one process, so nobody else can connect to it; run the app, or use postgresql://…",
+            code="store.connect",
+        )
+    if len(stores) == 1 and joining != Joining(cluster=joining.cluster):
+        raise BadOption(
+            f"{alone.url} belongs to one process, so there are no other nodes to listen for; use postgresql://…",
+            code="address.store",
+        )
+
+
+def _links(name: str, joining: Joining) -> Links:
+    transport = SocketTransport(
+        node=name,
+        cluster=joining.cluster,
+        listen=joining.listen,
+        advertise=joining.advertise,
+        secret=joining.secret,
+        tls=joining.tls,
+        entropy=secrets.token_bytes,
+    )
+    return Links(transport)
+
+
+def _node(
+    app: "App", name: str, store: Store, joining: Joining, links: Links | None, *, paranoid: bool, is_client: bool
+) -> Node:
+    return Node(
+        name=name,
+        registry=app.registry,
+        store=store,
+        clock=FollowedClock(SystemClock()) if store.shared else SystemClock(),
+        dice=random.SystemRandom(),
+        limits=app.limits,
+        idle_ms=app.idle_ms,
+        # No arguments: they may hold a password.
+        about=f"{platform.node()} pid {os.getpid()} {os.path.basename(sys.argv[0])}",
+        sleep_after_turn=paranoid,
+        is_client=is_client,
+        cluster=joining.cluster,
+        links=links if store.shared else None,
+    )

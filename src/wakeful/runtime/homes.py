@@ -1,0 +1,48 @@
+"""Layer 3. A program on several stores: in which of them does an object live?
+
+By its class, else by the longest of the given beginnings of its key, else in the program's main store. The process
+has a node for each store, and calls go from one to the other; what one commit makes atomic stays within one store.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from wakeful.transport.protocol import PeerCall
+from wakeful.values.errors import BadOption
+from wakeful.values.ids import RESERVED, ObjectId, check_class, check_key
+
+if TYPE_CHECKING:
+    from wakeful.runtime.node import Node
+
+
+def check_places(places: Mapping[str, object]) -> None:
+    """`BadOption` unless each name is that of a class, or a beginning of keys that ends with a slash."""
+    for place in places:
+        if not isinstance(place, str) or not place or place.startswith(RESERVED):
+            raise BadOption(f"stores={place!r}: give a class's name, or a beginning of keys like 'eu/'", code="stores.place")
+        if place.endswith("/"):
+            check_key("object", place)
+        else:
+            check_class(place)
+
+
+class Homes:
+    """The nodes of this process by what lives in their stores."""
+
+    def __init__(self, main: "Node", others: Mapping[str, "Node"]) -> None:
+        self.main = main
+        self._by_class = {place: node for place, node in others.items() if not place.endswith("/")}
+        prefixes = sorted((place for place in others if place.endswith("/")), key=len, reverse=True)
+        self._by_prefix = [(place, others[place]) for place in prefixes]
+        self.all = list(dict.fromkeys([main, *others.values()]))
+
+    def of(self, id: ObjectId) -> "Node":
+        """The node of the store that the object lives in."""
+        found = self._by_class.get(id.cls)
+        if found is not None or id.cls.startswith(RESERVED):
+            return found or self.main
+        return next((node for prefix, node in self._by_prefix if id.key.startswith(prefix)), self.main)
+
+    async def handle(self, call: PeerCall) -> bytes:
+        """A call from another process, for whichever store it is about."""
+        return await self.of(ObjectId(call.cls, call.key)).routes.handle(call)

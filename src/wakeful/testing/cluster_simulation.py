@@ -1,0 +1,388 @@
+"""Layer 5. Does everything still hold when nodes die, freeze, part, restart and mistake the time?
+
+One seed is the life of a cluster of three to five nodes on one memory disk: callers at every node book, arm, schedule
+and cancel, while seeded troubles overlap. Then all is healed, and `cluster_invariants.py` says what must be true.
+
+    python -m wakeful.testing.cluster_simulation --seeds 1000 --from 0
+"""
+
+import argparse
+import asyncio
+import random
+import sys
+import time
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, Literal
+
+from wakeful.logic.limits import Limits
+from wakeful.runtime.following import FollowedClock
+from wakeful.store.protocol import Query
+from wakeful.testing.cluster_clients import Clients
+from wakeful.testing.cluster_disk import ClusterWorld, Umpire
+from wakeful.testing.cluster_invariants import Books, check_any_time, check_owners, check_quiet
+from wakeful.testing.cluster_workload import CLASS, Witness, make_cluster_app
+from wakeful.testing.invariants import Violation
+from wakeful.testing.members import Member
+from wakeful.testing.simulation import quietly
+from wakeful.values.errors import Conflict, DeadlineExceeded, Unavailable
+
+TROUBLES = {
+    "none": 16,
+    "kill": 10,
+    "kill soon": 16,
+    "restart": 7,
+    "stop": 4,
+    "freeze": 9,
+    "cut off": 8,
+    "fail before": 4,
+    "fail after": 5,
+    "fail late": 6,
+    "part": 6,
+    "isolate": 4,
+    "drift": 4,
+    "step": 4,
+    "drain": 3,
+    "deaf": 4,
+    "sleep": 4,
+    "kill all": 1,
+}
+DRIFTS = (1.001, 0.999, 1.01, 0.99, 1.3, 0.7)
+PROMPT_MS = 6_500  # within which everything that is due runs on a healed cluster, lost hints and retries aside
+ANSWER_S = 90  # within which every call is answered, well or not
+HEAL_S = 40  # within which a healed cluster has shared the shards
+QUIET_S = 25  # longer than every delay and retry of the workload but those of the doomed
+DOOMED_S = 80
+
+
+@dataclass(frozen=True)
+class Report:
+    """What became of one seed that held."""
+
+    seed: int
+    trace: str  # a hash of everything that happened, in order
+    nodes: int
+    calls: int
+    jobs: int
+    done: int
+    deaths: int
+    claims: int
+    fenced: int
+    ticks: int
+
+
+class ClusterSimulation:
+    """One seed: its nodes, its callers, its troubles."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.dice = dice = random.Random(seed)
+        self.witness = witness = Witness(random.Random(seed + 1))
+        app, self.cls = make_cluster_app(witness)
+        self.count = dice.choice((3, 3, 3, 4, 5))
+        self.listens, sees = dice.random() < 0.7, dice.random() < 0.7
+        limits = Limits(ledger_keep=1_000_000, ledger_keep_ms=10**12, stop_deadline_ms=dice.choice((300, 4_000)))
+        self.world = ClusterWorld(
+            app,
+            seed=seed,
+            nodes=self.count,
+            listens=self.listens,
+            sees=sees,
+            sleep_after_turn=dice.random() < 0.2,
+            limits=limits,
+        )
+        self.umpire = self.world.umpire = Umpire(witness.complain)
+        if dice.random() < 0.4:
+            self.world.slow = random.Random(seed + 2)
+        self.keys = [f"k{number}" for number in range(dice.choice((4, 8)))]
+        self.clients = Clients(self.world, self.cls, self.keys, witness, dice)
+        self.deaths = 0
+        self._rates: dict[int, float] = {}  # of each member's clock: the worst it has been
+        self._healing: dict[asyncio.Task[None], None] = {}
+        witness.now = self.world.now_ms
+        witness.kill = self._kill_named
+        witness.slack_ms = self._slack_ms
+
+    async def run(self) -> Report:
+        """Live through it; `Violation` says what did not hold."""
+        asyncio.get_running_loop().set_exception_handler(self._heard)
+        try:
+            async with self.world:
+                for member in self.world.members:
+                    self._rates[member.number] = 1.0
+                for _ in range(self.dice.randint(4, 11)):
+                    await self._step()
+                await self._heal()
+                await self._check_quiet()
+        finally:
+            for task in (*self.clients.tasks, *self._healing):
+                task.cancel()
+        books, jobs = Books(self.world.disk), self.clients.journal.jobs
+        return Report(
+            seed=self.seed,
+            trace=blake2b("\n".join(self.witness.trace).encode(), digest_size=12).hexdigest(),
+            nodes=self.count,
+            calls=self.clients.count,
+            jobs=len(jobs),
+            done=sum(1 for _ in books.with_prefix("did:")),
+            deaths=self.deaths,
+            claims=self.umpire.claims,
+            fenced=self.umpire.fenced,
+            ticks=len(self.witness.ticks),
+        )
+
+    # what happens
+
+    async def _step(self) -> None:
+        self.clients.burst()
+        trouble = self.dice.choices(list(TROUBLES), list(TROUBLES.values()))[0]
+        member = self.dice.choice(self.world.members)
+        self.witness.note(f"trouble: {trouble} {member.name}")
+        await self._make(trouble, member)
+        await asyncio.sleep(self.dice.choice((0, 0.001, 0.02, 0.3, 1, 2, 6)))
+        self.clients.burst()
+        self._check()
+
+    async def _make(self, trouble: str, member: Member) -> None:
+        dice, world = self.dice, self.world
+        if trouble == "kill":
+            self._kill(member)
+        elif trouble == "kill all":
+            for one in world.members:
+                self._kill(one)
+        elif trouble == "kill soon":
+            self._kill_in(member, dice.randint(1, 40))
+        elif trouble in ("restart", "stop"):
+            self._later(self._restart(member, 0 if trouble == "restart" else dice.choice((0.5, 7))))
+        elif trouble == "freeze" and member.node is not None and member.faults.gate is None:
+            member.freeze()
+            self._later(self._thaw(member, dice.choice((0.5, 3, 6, 12))))
+        elif trouble == "cut off":
+            member.cut_off()
+            self._later(self._reconnect(member, dice.choice((0.1, 2, 6, 9))))
+        elif trouble in ("fail before", "fail after"):
+            when: Literal["before", "after"] = "before" if trouble == "fail before" else "after"
+            member.faults.fail_commit(dice.randint(0, 3), when=when)
+        elif trouble == "fail late":
+            self.umpire.late = dice.choice((1, 2, 4))
+        elif trouble == "part":
+            other = dice.choice([one for one in world.members if one is not member])
+            world.network.cut(member.name, other.name)
+            self._later(self._reach(member.name, other.name, dice.choice((1, 5, 14))))
+        elif trouble == "isolate":
+            world.network.cut(member.name)
+            self._later(self._reach(member.name, None, dice.choice((1, 5, 14))))
+        elif trouble == "drift":
+            rate = dice.choice(DRIFTS)
+            member.clock.drift(rate)
+            self._rates[member.number] = max(self._rates[member.number], abs(rate - 1) + 1)
+        elif trouble == "step":
+            member.clock.step(dice.choice((-3_600_000, 3_600_000, -40, 40, 700)))
+        elif trouble == "drain" and member.node is not None:
+            await world.glimpse.drain(member.name, True)
+            self._later(self._undrain(member.name, dice.choice((1, 6))))
+        elif trouble == "deaf":
+            self.umpire.is_deaf = True
+            self._later(self._hear(dice.choice((2, 8))))
+        elif trouble == "sleep" and member.node is not None:
+            member.node.hibernation.sleep_all()
+
+    def _later(self, healing: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(healing)
+        self._healing[task] = None
+        task.add_done_callback(lambda done: self._healing.pop(done, None))
+
+    async def _thaw(self, member: Member, after_s: float) -> None:
+        await asyncio.sleep(after_s)
+        member.thaw()
+
+    async def _reconnect(self, member: Member, after_s: float) -> None:
+        await asyncio.sleep(after_s)
+        member.reconnect()
+
+    async def _reach(self, name: str, other: str | None, after_s: float) -> None:
+        await asyncio.sleep(after_s)
+        self.world.network.heal(name, other)
+
+    async def _undrain(self, name: str, after_s: float) -> None:
+        await asyncio.sleep(after_s)
+        await self.world.glimpse.drain(name, False)
+
+    async def _hear(self, after_s: float) -> None:
+        await asyncio.sleep(after_s)
+        self.umpire.is_deaf = False
+
+    async def _restart(self, member: Member, after_s: float) -> None:
+        """A clean stop, and a start later; a kill may come in between, or while it starts."""
+        await member.stop()
+        await asyncio.sleep(after_s)
+        await self._start(member)
+
+    async def _start(self, member: Member) -> None:
+        if member.node is not None:
+            return
+        self.witness.note(f"{member.number} starts")
+        try:
+            await member.start()
+        except (Unavailable, DeadlineExceeded) as error:
+            self.witness.note(f"{member.name} did not start: {error.code}")
+
+    # dying
+
+    def _kill(self, member: Member) -> None:
+        member.faults.on_probe = None
+        if member.node is None:
+            return
+        self.witness.note(f"{member.name} dies")
+        self.deaths += 1
+        member.kill()
+        self._later(self._come_back(member, self.dice.choice((0, 0.5, 3, 8))))
+
+    async def _come_back(self, member: Member, after_s: float) -> None:
+        await asyncio.sleep(after_s)
+        await self._start(member)
+
+    def _kill_in(self, member: Member, probes: int) -> None:
+        left = [probes]
+
+        def probed(name: str, number: int) -> None:
+            left[0] -= 1
+            if left[0] <= 0:
+                self.witness.note(f"at {name}")
+                self._kill(member)
+
+        member.faults.on_probe = probed
+
+    def _kill_named(self, name: str) -> None:
+        for member in self.world.members:
+            if member.node is not None and member.name == name:
+                self._kill(member)
+
+    # healing, and what must be true then
+
+    async def _heal(self) -> None:
+        """Nothing goes wrong any more; wait until the cluster is whole and everybody has an answer."""
+        world = self.world
+        self.witness.note("healing")
+        self.umpire.late, self.umpire.is_deaf = 0, False
+        world.network.heal()
+        for member in world.members:
+            member.faults.on_probe = None
+            member.faults.fail_commits.clear()
+            member.thaw()
+            member.reconnect()
+            member.clock.drift(1.0)
+        for _ in range(HEAL_S * 10):
+            for member in world.members:
+                if member.node is None and not self._healing:
+                    await self._start(member)
+            for row in await world.glimpse.nodes():
+                await world.glimpse.drain(row.node, False)
+            await asyncio.sleep(0.1)
+            if not self._healing and self._is_whole():
+                break
+        self._check()
+        check_owners(world.disk, [member.node for member in world.members if member.node is not None])
+        if self.clients.tasks:
+            await asyncio.wait(list(self.clients.tasks), timeout=ANSWER_S)
+        if self.clients.tasks:
+            raise Violation(f"never answered: {list(self.clients.tasks.values())}")
+
+    def _is_whole(self) -> bool:
+        try:
+            check_owners(self.world.disk, [one.node for one in self.world.members if one.node is not None])
+        except Violation:
+            return False
+        return all(member.node is not None and member.node.state == "up" for member in self.world.members)
+
+    async def _check_quiet(self) -> None:
+        """All that is owed comes, new jobs run on time through every node, and what was parked runs when redriven."""
+        journal = self.clients.journal
+        ticks = len(self.witness.ticks)
+        facts = [
+            self.clients.job(self.dice.choice(self.keys), self.clients.token(), "steady", self.dice.choice((0, 900)))
+            for _ in range(6)
+        ]
+        for fact in facts:
+            self.clients.start(self.clients._schedule(fact, [], False), f"job {fact.token}")
+        await asyncio.sleep(QUIET_S)
+        for fact in facts:
+            late_ms = self.witness.ran_at.get(fact.token, fact.due_at + 10**9) - fact.due_at
+            if not fact.is_acked or late_ms > self._prompt_ms():
+                raise Violation(f"job {fact.token} of {fact.key} was {late_ms} ms late on a healed cluster: {fact}")
+        if len(self.witness.ticks) < ticks + QUIET_S // 4 - 1:
+            raise Violation("the app's function no longer ticks")
+        self.witness.is_mended = True
+        await asyncio.sleep(DOOMED_S if any(fact.kind == "doomed" for fact in journal.jobs.values()) else 0)
+        parked = await self.world.glimpse.find_parked(Query(cls=CLASS, limit=1000))
+        for row in parked:
+            try:
+                await self.world.node.redrive(row)
+            except Conflict:
+                continue  # it was set again since
+        if parked:
+            await asyncio.sleep(QUIET_S)
+        self._check()
+        check_owners(self.world.disk, [one.node for one in self.world.members if one.node is not None])
+        check_quiet(Books(self.world.disk), journal, self.witness, self.world.now_ms())
+
+    def _prompt_ms(self) -> int:
+        """At once where hints tell of it, else by the next scan; a crash that is suspected makes others wait."""
+        return PROMPT_MS if self.listens else PROMPT_MS
+
+    def _check(self) -> None:
+        check_any_time(Books(self.world.disk), self.clients.journal, self.witness)
+
+    def _slack_ms(self, name: str) -> float:
+        """How much too early that node may believe it is: what its measurement says, and what its clock gains until the next."""
+        for member in self.world.members:
+            if member.name == name:
+                clock = member.node.clock if member.node is not None else None
+                error_ms = clock.error_ms if isinstance(clock, FollowedClock) else 30
+                return error_ms + 2_500 * (self._rates.get(member.number, 1.0) - 1) + 1
+        return 30 + 2_500 * (max(self._rates.values()) - 1)
+
+    def _heard(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        self.witness.complain(f"unheard: {context.get('message')}: {context.get('exception')!r}")
+
+
+def run_cluster_seed(seed: int) -> Report:
+    """Simulate one seed to its end; `Violation` if a promise broke."""
+
+    async def inside() -> Report:
+        with quietly():
+            return await ClusterSimulation(seed).run()
+
+    return asyncio.run(inside())
+
+
+def failure(seed: int, violation: BaseException) -> str:
+    """What to print when a seed fails: what broke, and how to see it again."""
+    command = f"python -m wakeful.testing.cluster_simulation --seeds 1 --from {seed}"
+    return f"seed {seed}: {violation}\n  replay: make sim-cluster SEEDS=1 FROM={seed}   (or: {command})"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run many seeds; 1 when any failed."""
+    parser = argparse.ArgumentParser(prog="python -m wakeful.testing.cluster_simulation", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=200, help="how many")
+    parser.add_argument("--from", dest="first", type=int, default=0, help="the first of them")
+    given = parser.parse_args(arguments)
+    began, failed = time.monotonic(), 0
+    for seed in range(given.first, given.first + given.seeds):
+        try:
+            run_cluster_seed(seed)
+        except Violation as violation:
+            failed += 1
+            print(f"\n{failure(seed, violation)}", flush=True)
+        if sys.stderr.isatty():
+            done = seed - given.first + 1
+            print(f"\rseed {seed}, {done} of {given.seeds}: {failed} failed ", end="", file=sys.stderr, flush=True)
+    verdict = f"{failed} failed" if failed else "clean"
+    print(f"{given.seeds} seeds from {given.first}: {verdict}, {time.monotonic() - began:.0f} s")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
