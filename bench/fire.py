@@ -1,14 +1,13 @@
-"""When many alarms are due at one how long until the last of them is committed?"""
+"""When many alarms are due at one instant, how long until the last of them is committed?"""
 
 import asyncio
 import time
 
 from bench import profiling
 from bench.measures import Measure, rate
-from bench.program import Bench, Countdown, check_fired, committed, make_app, now_ms
+from bench.program import Bench, Countdown, check_fired, committed, fall_asleep, make_app, now_ms
 from bench.sizes import Sizes
 from wakeful import App
-from wakeful.runtime.node import Node
 
 CALLERS = 256
 
@@ -20,7 +19,7 @@ async def run(url: str, sizes: Sizes) -> list[Measure]:
     app, cls = make_app(countdown.heard)
     async with app.run(url) as node:
         due_at = await _arm_all(app, cls, count)
-        await _fall_asleep(node)
+        await fall_asleep(node)
         await asyncio.sleep(max(0.0, due_at / 1000 - time.time() - 0.01))
         used = time.process_time()
         with profiling.stretch():
@@ -48,9 +47,3 @@ async def _arm_all(app: App, cls: type[Bench], count: int) -> int:
     if now_ms() > due_at - 200:
         raise AssertionError("arming took longer than planned: the machine is too busy to measure this now")
     return due_at
-
-
-async def _fall_asleep(node: Node) -> None:
-    while node.awake:
-        node.hibernation.sleep_all()
-        await asyncio.sleep(0.001)

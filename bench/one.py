@@ -11,21 +11,27 @@ from typing import Any
 
 import msgspec
 
-from bench import many, profiling, recovery, scale
+from bench import profiling
 from bench.measures import Measure
 from bench.sizes import FORMS, Sizes
 
-WORKS = ("schedule", "fire", "lateness", "cron", "next_run", "many", "calls", "wake", "scale", "recovery")
-PEERS = ("apscheduler", "huey", "dbos", "pgqueuer", "cronsim", "croniter")
+WORKS = (
+    "schedule", "fire", "lateness", "jobs", "job_lateness", "cron", "next_run", "many", "calls", "wake", "scale",
+    "recovery", "cluster", "million",
+)  # fmt: skip
+PEERS = ("apscheduler", "huey", "dbos", "pgqueuer", "procrastinate", "cronsim", "croniter")
 
-# Helper processes of a work: they take a count and report in their own way.
-ROLES: dict[str, Callable[[str, int], Coroutine[Any, Any, None]]] = {
-    "fill": scale.fill,
-    "start": scale.start,
-    "fill_schedules": many.fill,
-    "start_schedules": many.start,
-    "victim": recovery.victim,
-    "heir": recovery.heir,
+# Helper processes of a work, as module and function: they take a count and report in their own way.
+ROLES = {
+    "fill": ("scale", "fill"),
+    "start": ("scale", "start"),
+    "fill_schedules": ("many", "fill"),
+    "start_schedules": ("many", "start"),
+    "victim": ("recovery", "victim"),
+    "heir": ("recovery", "heir"),
+    "member": ("members", "member"),
+    "fill_million": ("million", "fill"),
+    "run_million": ("million", "run_filled"),
 }
 
 
@@ -39,7 +45,8 @@ def run(name: str, url: str, sizes: Sizes) -> list[Measure]:
 def main() -> None:
     options = _options()
     if options.work in ROLES:
-        _loop(ROLES[options.work](options.store, options.count))
+        module, name = ROLES[options.work]
+        _loop(getattr(importlib.import_module(f"bench.{module}"), name)(options.store, options.count))
         return
     sizes = FORMS[options.form].but(options.size)
     if options.profile:

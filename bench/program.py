@@ -14,26 +14,27 @@ DAY_MS = 86_400_000
 # One bulk insert is one transaction: a million timers go in pieces.
 PIECE = 50_000
 
-Heard = Callable[[AlarmInfo], None]
+Heard = Callable[[float], None]  # of a run, as its handler starts: when it was due, in milliseconds
 
 
-def make_app(on_alarm: Heard | None = None, *, limits: Limits | None = None) -> tuple[App, type["Bench"]]:
-    """An app with the class; `on_alarm` hears every alarm as its handler starts."""
+def make_app(heard: Heard | None = None, *, limits: Limits | None = None) -> tuple[App, type["Bench"]]:
+    """An app with the class; `heard` is told of every alarm and job as its handler starts."""
     app = App(limits=limits, idle="10m")
+    hears = staticmethod(heard or _ignore)
 
     class Own(Bench):
-        heard = staticmethod(on_alarm or _ignore)
+        heard = hears
 
     app.object(name=CLASS)(Own)
     return app, Own
 
 
-def _ignore(info: AlarmInfo) -> None:
+def _ignore(due_ms: float) -> None:
     pass
 
 
 class Bench(DurableObject):
-    """Counts in one key, and is woken by its alarm to write another."""
+    """Counts in one key, and is woken by its alarm or a job to write another."""
 
     heard: Heard
 
@@ -51,27 +52,31 @@ class Bench(DurableObject):
         return found
 
     async def alarm(self, info: AlarmInfo) -> None:
-        self.heard(info)
+        self.heard(info.scheduled_at.timestamp() * 1000)
+        await self.storage.put("fired", 1)
+
+    async def job(self, due_ms: int) -> None:
+        self.heard(due_ms)
         await self.storage.put("fired", 1)
 
 
 class Countdown:
-    """Tells when the last of `count` alarms has started, and by how much each was late."""
+    """Tells when the last of `count` runs has started, and by how much each was late."""
 
     def __init__(self, count: int) -> None:
         self.left = count
         self.late_ms: list[float] = []
         self.all_started = asyncio.Event()
 
-    def heard(self, info: AlarmInfo) -> None:
-        self.late_ms.append(time.time() * 1000 - info.scheduled_at.timestamp() * 1000)
+    def heard(self, due_ms: float) -> None:
+        self.late_ms.append(time.time() * 1000 - due_ms)
         self.left -= 1
         if self.left <= 0:
             self.all_started.set()
 
 
 async def committed(node: Node) -> None:
-    """Wait until every alarm that was handed out is on disk."""
+    """Wait until every run that was handed out is on disk."""
     while node.queue.running or node.committer.backlog:  # noqa: ASYNC110 - the node owes benchmarks no event
         await asyncio.sleep(0.001)
 
@@ -80,7 +85,7 @@ async def check_fired(node: Node, count: int) -> None:
     """Nothing lost, nothing doubled: a benchmark that did not do the work is worth nothing."""
     entries, parked = await node.store.count("entries"), await node.store.count("parked")
     if (entries, parked) != (count, 0):
-        raise AssertionError(f"{count} alarms were due, {entries} runs are in the ledger, {parked} are parked")
+        raise AssertionError(f"{count} were due, {entries} runs are in the ledger, {parked} are parked")
 
 
 def timers(count: int, at_ms: Callable[[int], int], *, prefix: str) -> Iterator[Timer]:
@@ -88,6 +93,13 @@ def timers(count: int, at_ms: Callable[[int], int], *, prefix: str) -> Iterator[
     for number in range(count):
         due_at = at_ms(number)
         yield Timer(ObjectId(CLASS, f"{prefix}{number}"), ALARM, due_at, due_at, number + 1)
+
+
+async def fall_asleep(node: Node) -> None:
+    """Every object sleeps, so that what follows has to wake it."""
+    while node.awake:
+        node.hibernation.sleep_all()
+        await asyncio.sleep(0.001)
 
 
 async def fill(store: Store, some: Sequence[Timer]) -> None:

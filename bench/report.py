@@ -13,6 +13,7 @@ from bench.results import Number, Results
 COLUMNS = ("measure", "store", "wakeful", "CPU each", "raw", "of raw", "best peer", "× peer", "bar")
 # Most peers gain nothing from many callers and are measured with one: ours is seen beside the best they do either way.
 PEER_NAMES = {"schedule.64": ("schedule.1", "schedule.64"), "schedule.1000": ("schedule.1", "schedule.64")}
+JOBS = "jobs."  # what Wakeful does by its jobs the peers and the bare store do as such
 
 
 class Line(NamedTuple):
@@ -32,8 +33,9 @@ def lines(results: Results) -> Iterator[Line]:
     for number in results.numbers:
         if number.subject != "wakeful":
             continue
-        raw = results.find("raw", number.name, number.store)
-        peer = results.best_peer(PEER_NAMES.get(number.name, (number.name,)), number.store)
+        name = number.name.removeprefix(JOBS)
+        raw = results.find("raw", name, number.store)
+        peer = results.best_peer(PEER_NAMES.get(name, (name,)), number.store)
         judged = bars.verdicts(table, results, number.name, number.store)
         yield Line(
             (
@@ -53,7 +55,7 @@ def lines(results: Results) -> Iterator[Line]:
 def _where(peer: Number, number: Number) -> str:
     """What differs from ours, if anything."""
     store = "" if peer.store == number.store else f"on {peer.store} "
-    return f"{'' if peer.name == number.name else peer.name + ' '}{store}"
+    return f"{'' if peer.name == number.name.removeprefix(JOBS) else peer.name + ' '}{store}"
 
 
 def show(results: Results, console: Console) -> None:

@@ -20,16 +20,18 @@ from bench.one import PEERS, WORKS
 from bench.places import ROOT, ask, postgres_place, postgres_server, sqlite_place
 from bench.results import Failure, Results
 
-WORK_TIMEOUT_S = 600
+WORK_TIMEOUT_S = 1_200
 PEER_TIMEOUT_S = 60
 # On a slow machine the short form repeats less rather than last longer.
 REPEAT_UNTIL_S = 300
 # These take long, and vary less than they take: the short form does them once.
-LONG = frozenset({"lateness", "cron", "many", "scale", "recovery"})
-PEER_WORKS = frozenset({"schedule", "fire", "cron", "next_run"})
+LONG = frozenset({"lateness", "job_lateness", "cron", "many", "scale", "recovery", "cluster", "million"})
+FULL_ONLY = frozenset({"million"})  # minutes: the short form does it only when it is asked for by name
+SHARED_ONLY = frozenset({"cluster"})  # needs a store that several processes can own shards of
+PEER_WORKS = frozenset({"schedule", "fire", "jobs", "cron", "next_run"})
 PACKAGES = (
     "wakeful", "msgspec", "uvloop", "asyncpg", "pgserver", "apscheduler", "sqlalchemy", "psycopg", "huey", "dbos",
-    "pgqueuer", "cronsim", "croniter",
+    "pgqueuer", "procrastinate", "cronsim", "croniter",
 )  # fmt: skip
 OWN_DURABILITY = {
     "wakeful sqlite": "WAL, synchronous=FULL: fsync at every group commit, but for groups of start notes alone",
@@ -67,12 +69,23 @@ def steps(plan: Plan) -> list[Step]:
     for number in range(plan.repeat or 3):
         for store in plan.stores:
             found.append(Step("raw", "machine", store, WORK_TIMEOUT_S, number))
-            for work in plan.works:
+            for work in _works(plan, store):
                 if number == 0 or plan.repeat or work not in LONG:
                     found.append(Step("wakeful", work, store, WORK_TIMEOUT_S, number))
         if number == 0 and plan.peers and PEER_WORKS & set(plan.works):
             found += _peer_steps(plan)
     return found
+
+
+def _works(plan: Plan, store: str) -> list[str]:
+    """What is measured on that store."""
+    is_all = plan.works == WORKS
+    return [
+        work
+        for work in plan.works
+        if not (work in SHARED_ONLY and store != "postgres")
+        and not (work in FULL_ONLY and is_all and plan.form != "full")
+    ]
 
 
 def _peer_steps(plan: Plan) -> list[Step]:

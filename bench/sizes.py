@@ -26,6 +26,12 @@ class Sizes:
     scale_pending: tuple[int, ...]
     awake_objects: int
     recovery_count: int
+    job_rate: int  # jobs a second, for their lateness
+    job_s: int
+    cluster_nodes: tuple[int, ...]
+    cluster_jobs: int  # due at one instant
+    cluster_calls: int
+    million_count: int
     peer_count: int  # jobs scheduled one by one
     peer_bulk_count: int
     peer_fire_count: int
@@ -63,6 +69,12 @@ SHORT = Sizes(
     scale_pending=(10_000, 100_000),
     awake_objects=10_000,
     recovery_count=10_000,
+    job_rate=2_000,
+    job_s=6,
+    cluster_nodes=(1, 2, 3),
+    cluster_jobs=10_000,
+    cluster_calls=20_000,
+    million_count=50_000,
     peer_count=1_000,
     peer_bulk_count=5_000,
     peer_fire_count=2_000,
@@ -79,6 +91,10 @@ FULL = replace(
     call_count=100_000,
     wake_count=10_000,
     scale_pending=(10_000, 100_000, 1_000_000),
+    job_s=20,
+    cluster_jobs=30_000,
+    cluster_calls=100_000,
+    million_count=1_000_000,
     peer_count=3_000,
     peer_bulk_count=20_000,
     peer_fire_count=10_000,
@@ -104,6 +120,12 @@ TINY = Sizes(
     scale_pending=(100,),
     awake_objects=50,
     recovery_count=20,
+    job_rate=200,
+    job_s=1,
+    cluster_nodes=(1, 2),
+    cluster_jobs=60,
+    cluster_calls=200,
+    million_count=200,
     peer_count=20,
     peer_bulk_count=20,
     peer_fire_count=20,

@@ -1,13 +1,11 @@
 """What does the first call of a sleeping object cost?"""
 
-import asyncio
 import time
 
 from bench.measures import Measure, median, percentile, rate
-from bench.program import Bench, make_app
+from bench.program import Bench, fall_asleep, make_app
 from bench.sizes import Sizes
 from wakeful import App
-from wakeful.runtime.node import Node
 
 
 async def run(url: str, sizes: Sizes) -> list[Measure]:
@@ -21,9 +19,9 @@ async def run(url: str, sizes: Sizes) -> list[Measure]:
 
     async with app.run(url) as node:
         await _make(app, cls, count)
-        await _sleep(node)
+        await fall_asleep(node)
         measures = [await rate("wake.64", count, 64, look)]
-        await _sleep(node)
+        await fall_asleep(node)
         lengths = []
         for number in range(count):
             began = time.perf_counter()
@@ -39,9 +37,3 @@ async def _make(app: App, cls: type[Bench], count: int) -> None:
         await app.get(cls, f"w{number}").add()
 
     await rate("make", count, 256, make)
-
-
-async def _sleep(node: Node) -> None:
-    while node.awake:
-        node.hibernation.sleep_all()
-        await asyncio.sleep(0.001)

@@ -16,7 +16,7 @@ from wakeful.runtime.links import Links
 from wakeful.runtime.node import Node
 from wakeful.store import open_url
 from wakeful.store.protocol import Store
-from wakeful.system import SystemClock
+from wakeful.system import SteadyClock, SystemClock
 from wakeful.transport.control import ControlServer
 from wakeful.transport.tcp import SocketTransport
 from wakeful.values.errors import BadOption
@@ -134,7 +134,7 @@ def _node(
         name=name,
         registry=app.registry,
         store=store,
-        clock=FollowedClock(SystemClock()) if store.shared else SystemClock(),
+        clock=FollowedClock(SteadyClock()) if store.shared else SystemClock(),
         dice=random.SystemRandom(),
         limits=app.limits,
         idle_ms=app.idle_ms,

@@ -30,6 +30,36 @@ class SystemClock:
         return _Watch(stepped)
 
 
+class SteadyClock:
+    """The machine's steady clock, which begins at the wall clock's time and can't be set.
+
+    For nodes that follow another clock: what happens to the machine's own is nothing to them.
+    """
+
+    def __init__(self) -> None:
+        self._apart = time.time() - time.monotonic()
+
+    def now(self) -> int:
+        return int((time.monotonic() + self._apart) * 1000)
+
+    def call_at(self, at_ms: int, callback: Callable[[], object]) -> Handle:
+        # The loop's clock is the same one; half a millisecond more, because it may wake a hair early.
+        return asyncio.get_running_loop().call_at(at_ms / 1000 - self._apart + 0.0005, callback)
+
+    async def sleep(self, length_ms: int) -> None:
+        await asyncio.sleep(length_ms / 1000)
+
+    def watch(self, stepped: Callable[[int], object]) -> Handle:
+        return _Nothing()
+
+
+class _Nothing:
+    """There is nothing to hear."""
+
+    def cancel(self) -> None:
+        pass
+
+
 class _Watch:
     """Holds the wall clock against the loop's steady one."""
 

@@ -1,5 +1,6 @@
 """Which stores the conformance suites run on, and the stage that the suites of objects play on."""
 
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime
 from itertools import count
@@ -158,3 +159,24 @@ def stage(store_url: str) -> Iterator[Stage]:
     _stages.append(Stage(store_url))
     yield _stages[-1]
     _stages.pop()
+
+
+@pytest.fixture(params=["told", "untold", "postgres"])
+def cluster(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """Makes a troupe and its world of three nodes, on every kind of store that several can share.
+
+    "told" tells of changes and of dead nodes; "untold" leaves both to scans and leases.
+    """
+    sys.path.append(str(Path(__file__).parent))
+    from cluster_stage import Troupe
+
+    def make(nodes: int = 3, **options: Any) -> Any:
+        troupe = Troupe()
+        if request.param == "postgres":
+            options["store"] = request.getfixturevalue("postgres_schema_url")
+        else:
+            options["listens"] = options["sees"] = request.param == "told"
+        troupe.world = troupe.app.world(nodes=nodes, **options)
+        return troupe, troupe.world
+
+    return make

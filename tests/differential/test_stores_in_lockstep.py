@@ -16,7 +16,7 @@ from wakeful.store import MemoryStore, NodeRow, Query, Range, Store
 from wakeful.store.postgres import finding
 from wakeful.store.sqlite import finds
 from wakeful.values.commits import SYSTEM, USER, Commit, Remembered, Start
-from wakeful.values.errors import Fenced
+from wakeful.values.errors import BadInput, Fenced
 from wakeful.values.ids import SHARDS, ObjectId, shard_of
 from wakeful.values.runs import Entry
 from wakeful.values.timers import Parked, Timer
@@ -34,7 +34,9 @@ KINDS = {
     "entry", "park", "unpark", "remember", "recall", "recall expired", "fenced epoch", "fenced node", "nothing",
     "same object twice", "join", "renew", "leave", "claim", "release", "insert", "prune answers", "prune entries",
     "prune crowded", "load whole", "load part", "load never", "read", "scan", "timers page", "timers of some shards",
-    "find", "find key prefix", "find name prefix", "find pages", "covers", "reopen",
+    "find", "find key prefix", "find name prefix", "find pages", "covers", "reopen", "send", "send taken",
+    "send to itself", "send and clear", "insert taken", "insert twice", "claim seen", "claim lost", "drain", "undrain",
+    "drain nobody", "answers", "answers by prefix", "answers pages",
 }  # fmt: skip
 
 
@@ -62,7 +64,7 @@ class Sequence:
         self.now += self.dice.randrange(5)
         operations = [self.commit] * 12 + [
             self.insert, self.membership, self.claim, self.release, self.recall, self.load, self.read, self.scan,
-            self.timers, self.find, self.prune, self.reopen,
+            self.timers, self.find, self.prune, self.reopen, self.answers,
         ]  # fmt: skip
         await self.dice.choice(operations)()
 
@@ -114,6 +116,8 @@ class Sequence:
         commit.starts = [self.draw_start(id)] if self.chance(0.3) else []
         commit.entries = [self.draw_entry(id) for _ in range(dice.choice([1, 3]))] if self.chance(0.4) else []
         commit.parks = [self.draw_parked(id)] if self.chance(0.15) else []
+        if self.chance(0.35):
+            commit.sends = [self.draw_timer(dice.choice([id, *IDS[:4], *IDS])) for _ in range(dice.choice([1, 2, 5]))]
         if self.chance(0.2):
             commit.remember = Remembered(
                 dice.choice(KEYS), dice.randbytes(4), dice.randbytes(9), self.now + dice.randrange(200)
@@ -178,6 +182,12 @@ class Sequence:
         for start in commit.starts:
             timer = after["timers"].get((id, start.name))
             done["start" if timer and timer.seq == start.seq and timer.started else "start missed"] += 1
+        for timer in commit.sends:
+            at = (timer.id, timer.name)
+            has_come = after["timers"].get(at) == timer and timers.get(at) != timer
+            done["send" if has_come else "send taken"] += 1
+            done["send to itself"] += has_come and timer.id == id
+            done["send and clear"] += has_come and timer.id == id and at in timers
         done["entry"] += bool(commit.entries)
         done["covers"] += any(entry.covers > 1 and entry.first_at for entry in commit.entries)
         done["park"] += bool(commit.parks)
@@ -195,25 +205,44 @@ class Sequence:
 
     async def insert(self) -> None:
         timers = [self.draw_timer(self.dice.choice(IDS)) for _ in range(self.dice.choice([0, 1, 5, 40]))]
-        # Within one list a later timer of a name replaces the earlier, and no setting may come twice.
-        await self.both("insert", lambda store: store.insert(timers, now=self.now))
-        self.done["insert"] += bool(timers)
+        if self.chance(0.8):
+            timers = list({(timer.id, timer.name): timer for timer in timers}.values())
+        if self.chance(0.6):
+            timers = [timer for timer in timers if (timer.id, timer.name) not in self.disk.timers]
+
+        async def call(store: Store) -> Any:
+            try:
+                return await store.insert(timers, now=self.now)
+            except BadInput as error:
+                return str(error)
+
+        taken = await self.both("insert", call)
+        self.done["insert twice" if isinstance(taken, str) else "insert taken" if taken else "insert"] += bool(timers)
 
     async def membership(self) -> None:
         node = self.dice.choice(NODES)
         if self.chance(0.3):
             self.done["leave"] += node in self.disk.nodes
             await self.both("leave", lambda store: store.leave(node))
+        elif self.chance(0.4):
+            is_draining = self.chance(0.5)
+            is_there = await self.both("drain", lambda store: store.drain(node, is_draining))
+            self.done[("drain" if is_draining else "undrain") if is_there else "drain nobody"] += 1
         else:
             self.done["renew" if node in self.disk.nodes else "join"] += 1
-            row = NodeRow(node, f"host:{self.dice.randrange(9)}", self.now, self.now + 50, "test")
+            version = self.dice.randrange(3)
+            row = NodeRow(node, f"host:{self.dice.randrange(9)}", self.now, self.now + 50, "test", "blue", version)
             await self.both("join", lambda store: store.join(row))
 
     async def claim(self) -> None:
         shards = self.dice.sample(SHARDS_USED, self.dice.randrange(4))
         node = self.dice.choice([NODES[0], NODES[0], NODES[1]])
-        await self.both("claim", lambda store: store.claim(node, shards, now=self.now))
-        self.done["claim"] += bool(shards)
+        seen = None
+        if self.chance(0.5):
+            seen = {n: self.disk.shards[n].epoch - self.chance(0.3) for n in shards if self.chance(0.9)}
+        won = await self.both("claim", lambda store: store.claim(node, shards, now=self.now, seen=seen))
+        self.done["claim" if seen is None else "claim seen"] += bool(won)
+        self.done["claim lost"] += len(won) < len(shards)
 
     async def release(self) -> None:
         shards = self.dice.sample(SHARDS_USED, 2)
@@ -256,6 +285,20 @@ class Sequence:
         now = self.now - self.dice.choice([0, 500])
         found = await self.both("recall", lambda store: store.recall(id, key, now=now))
         self.done["recall" if found else "recall expired"] += (id, key) in self.disk.remembered
+
+    async def answers(self) -> None:
+        dice = self.dice
+        query = Query(
+            cls=dice.choice([None, None, "Order"]), key=dice.choice([None, None, None, "a"]),
+            key_prefix=dice.choice([None, None, "a", "\0"]), key_contains=dice.choice([None, None, "a"]),
+            name=dice.choice([None, None, None, *KEYS[:8]]), name_prefix=dice.choice([None, None, "", "k", "a", "a\0", "🦫"]),
+            limit=dice.choice([1, 2, EVERY]),
+        )  # fmt: skip
+        now = self.now - dice.choice([0, 500])
+        pages = await self.both("answers", lambda store: _answers(store, query, now))
+        self.done["answers"] += bool(pages)
+        self.done["answers by prefix"] += bool(query.name_prefix and pages)
+        self.done["answers pages"] += len(pages) > 1
 
     async def load(self) -> None:
         ids = self.dice.sample([*IDS, ObjectId("Never", "x")], 4)
@@ -348,6 +391,17 @@ async def _pages(store: Store, query: Query) -> list[list[Any]]:
     return pages
 
 
+async def _answers(store: Store, query: Query, now: int) -> list[list[Any]]:
+    """Every page of the remembered answers."""
+    pages: list[list[Any]] = []
+    after = None
+    while page := await store.find_answers(replace(query, after=after), now=now):
+        pages.append(page)
+        id, kept = page[-1]
+        after = (*id, kept.key)
+    return pages
+
+
 def _plain(answer: Any) -> Any:
     """The answer without what may differ: the stores' own numbers, and the identity of errors."""
     if isinstance(answer, list | tuple) and not hasattr(answer, "_fields"):
@@ -356,6 +410,8 @@ def _plain(answer: Any) -> Any:
         return [_plain(part) for part in answer]
     if isinstance(answer, Parked):
         return replace(answer, number=0)
+    if isinstance(answer, NodeRow):
+        return replace(answer, is_here=None)
     if isinstance(answer, Fenced):
         return ("fenced", answer.shard, answer.epoch)
     return answer

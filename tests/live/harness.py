@@ -74,7 +74,14 @@ class Book:
 class Child:
     """A process of `programs/`, in a group of its own, that dies with us."""
 
-    def __init__(self, command: Sequence[str], book: Book, config: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        book: Book,
+        config: dict[str, Any] | None = None,
+        *,
+        env: dict[str, str] | None = None,
+    ) -> None:
         self.book = book
         self.events: list[list[Any]] = []
         self._heard = threading.Condition()
@@ -85,6 +92,7 @@ class Child:
             stdout=subprocess.PIPE,
             stderr=self._stderr,
             start_new_session=True,
+            env=None if env is None else {**os.environ, **env},
         )
         self.pid = self._process.pid
         self._thread = threading.Thread(target=self._listen, daemon=True)

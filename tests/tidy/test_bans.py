@@ -32,7 +32,15 @@ BANS = {
     "uuid.uuid4": "an id that is passed in",
 }
 # Only the edges may: they are where the real world comes in.
-EDGES = ("wakeful.app", "wakeful.objects", "wakeful.system", "wakeful.cli", "wakeful.testing", "wakeful.http")
+EDGES = (
+    "wakeful.app",
+    "wakeful.running",
+    "wakeful.objects",
+    "wakeful.system",
+    "wakeful.cli",
+    "wakeful.testing",
+    "wakeful.http",
+)
 EDGES += ("wakeful.dashboard", "wakeful.telemetry", "wakeful.compat")
 
 

@@ -15,15 +15,52 @@ from wakeful.logic.limits import (
     check_storage_key,
     check_value_size,
 )
-from wakeful.values.errors import BadOption, LimitExceeded
+from wakeful.values.errors import BadName, BadOption, LimitExceeded
+
+SPECIAL = {"class_turns", "tenant_turns", "turns_of", "slow_start_turns", "slow_start_ms"}
 
 
-@pytest.mark.parametrize("name", [field.name for field in fields(Limits)])
+@pytest.mark.parametrize("name", [field.name for field in fields(Limits) if field.name not in SPECIAL])
 @pytest.mark.parametrize("value", [0, -1, 1.5, "10", None, True])
 def test_every_limit_refuses_what_is_not_a_whole_number_from_one(name: str, value: Any) -> None:
+    one: dict[str, Any] = {name: 1}
     with pytest.raises(BadOption, match=rf"limit {name} must be a whole number from 1, not"):
         replace(Limits(), **{name: value})
-    assert getattr(replace(Limits(), **{name: 1}), name) == 1
+    assert getattr(replace(Limits(), **one), name) == 1
+
+
+@pytest.mark.parametrize("name", ["class_turns", "tenant_turns"])
+def test_a_bound_that_may_be_missing_is_none_or_a_whole_number_from_one(name: str) -> None:
+    change: dict[str, Any] = {name: 3}
+    assert getattr(Limits(), name) is None
+    assert getattr(replace(Limits(), **change), name) == 3
+    for value in (0, -1, 1.5, "3", True):
+        change[name] = value
+        with pytest.raises(BadOption, match=rf"limit {name} must be a whole number from 1, not"):
+            replace(Limits(), **change)
+
+
+def test_turns_of_a_class_are_whole_numbers_by_the_name_of_a_class() -> None:
+    assert Limits(turns_of={"Mailer": 3}).turns_of == {"Mailer": 3}
+    nonsense: Any
+    for nonsense in ({"Mailer": 0}, {"Mailer": None}, {"Mailer": True}):
+        with pytest.raises(BadOption, match=r"limit turns_of\['Mailer'\] must be a whole number from 1, not"):
+            Limits(turns_of=nonsense)
+    with pytest.raises(BadName):
+        Limits(turns_of={"no class": 3})
+    for nonsense in (3, None, ["Mailer"]):
+        with pytest.raises(BadOption, match="limit turns_of must map class names to whole numbers"):
+            Limits(turns_of=nonsense)
+
+
+def test_slow_start_may_begin_with_none_only_when_it_is_off() -> None:
+    assert Limits(slow_start_turns=0, slow_start_ms=0).slow_start_turns == 0
+    with pytest.raises(BadOption, match=r"slow_start_turns must be at least 1 .* slow_start_ms=0 turns slow start off"):
+        Limits(slow_start_turns=0, slow_start_ms=1_000)
+    changes: list[dict[str, Any]] = [{"slow_start_turns": -1}, {"slow_start_ms": -1}]
+    for change in changes:
+        with pytest.raises(BadOption, match=r"limit slow_start_\w+ must be a whole number from 0, not -1"):
+            replace(Limits(), **change)
 
 
 def test_the_promised_defaults() -> None:

@@ -1,10 +1,11 @@
 """Does the real clock notice that it was set?"""
 
+import asyncio
 import time
 
 import pytest
 
-from wakeful.system import STEP_MS, SystemClock
+from wakeful.system import STEP_MS, SteadyClock, SystemClock
 
 
 async def test_a_clock_that_is_set_says_by_how_much_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,3 +30,17 @@ async def test_a_clock_that_is_set_says_by_how_much_and_once(monkeypatch: pytest
         assert len(told) == 2
     finally:
         watch.cancel()
+
+
+async def test_a_steady_clock_is_not_moved_by_setting_the_wall_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SteadyClock()
+    before = clock.now()
+    assert abs(before - time.time_ns() // 1_000_000) < STEP_MS
+    real = time.time
+    monkeypatch.setattr("wakeful.system.time.time", lambda: real() + 3_600)
+    assert 0 <= clock.now() - before < STEP_MS
+    rang: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    at = clock.now() + 5
+    clock.call_at(at, lambda: rang.set_result(clock.now()))
+    assert at <= await rang < at + STEP_MS
+    clock.watch(lambda by_ms: None).cancel()

@@ -90,6 +90,10 @@ def _company(found: Members) -> list[Finding]:
     if mute and len(alive) > 1:
         text = f"{many(len(mute), 'node')} can't be called by the others: {', '.join(mute)}"
         findings.append(Finding("cluster", "fail", text, "start each with --listen HOST:PORT"))
+    bound = [row.node for row in alive if row.address.startswith("unix:")]
+    if bound and len({row.about.partition(" ")[0] for row in alive}) > 1:
+        text = f"nodes are on several machines, and {', '.join(bound)} can only be called on its own"
+        findings.append(Finding("cluster", "fail", text, "start each with --listen HOST:PORT"))
     if alive and all(row.is_draining for row in alive):
         remedy = "wakeful drain NODE --undo, or start another node"
         findings.append(Finding("cluster", "warn", "every node is draining, so none gives its shards up", remedy))

@@ -57,7 +57,7 @@ async def examine(target: str | None, url: str) -> list[Finding]:
             findings += await checkups.owners(store, found, said)
             serving = {member.row.node for member in found.nodes if member.state != "draining" or member.shards}
             findings += await _classes(store, classes, {node: said[node] for node in said if node in serving})
-            findings.append(await _overdue(store, is_running=bool(said or found.alive)))
+            findings.append(await _overdue(store, found.now, is_running=bool(said or found.alive)))
             findings.append(await _parked(store))
             findings += await checkups.clock(store)
         if store.shared:
@@ -118,11 +118,10 @@ async def _classes(store: "Store", known: list[str] | None, said: "Statuses") ->
     return findings or [Finding("classes", "ok", f"all {many(len(found), 'class')} in the store are known")]
 
 
-async def _overdue(store: "Store", *, is_running: bool) -> Finding:
-    from wakeful.cli.printing import length, many, now_ms
+async def _overdue(store: "Store", now: int, *, is_running: bool) -> Finding:
+    from wakeful.cli.printing import length, many
     from wakeful.store.protocol import Query
 
-    now = now_ms()
     timers = await store.find_timers(Query(limit=OVERDUE_LOOKED_AT))
     late = [timer for timer in timers if timer.due_at < now - OVERDUE_MS and not timer.started]
     if not late:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from wakeful.jobs.job import Job, Page
     from wakeful.runtime.node import Node
     from wakeful.store.protocol import Store
+    from wakeful.values.commits import Remembered
+    from wakeful.values.ids import ObjectId
 
 
 class _Jobs(click.Group):
@@ -143,13 +145,20 @@ class _Onlooker:
         self.store = store
         self.epochs: dict[int, int] = {}
         self.clock = self
+        self.all_homes = [self]
         self._now = now
+
+    def home(self, id: Any) -> "_Onlooker":
+        return self
 
     def now(self) -> int:
         return self._now
 
     async def reading(self, what: Any) -> Any:
         return await what
+
+    async def recall(self, id: "ObjectId", key: str) -> "Remembered | None":
+        return await self.store.recall(id, key, now=self._now)
 
 
 async def _onlooker(store: "Store") -> "Node":

@@ -63,7 +63,7 @@ async def statuses(store: Store, rows: Iterable[NodeRow]) -> dict[str, dict[str,
             async with controlled(row) as found:
                 if found is not None:
                     return found[1]
-            if not row.address:
+            if not row.address or not store.shared:
                 return None
             try:
                 return await peers.status_of(row, timeout_ms=int(ANSWER_S * 1000))

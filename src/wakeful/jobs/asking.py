@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
-from wakeful.jobs.ids import TELL, Order, check_job_key, job_id, new_token, parse_id, timer_name
+from wakeful.jobs.ids import TELL, check_job_key, job_id, new_token, parse_id, timer_name
 from wakeful.jobs.job import JobSpec
 from wakeful.jobs.payload import HELD_AT, Kept, encode_kept
 from wakeful.jobs.retries import kept_retry
+from wakeful.logic.order import Order
 from wakeful.runtime.calls import Method
 from wakeful.runtime.registry import LIFECYCLE, ObjectClass
 from wakeful.runtime.turn import Turn

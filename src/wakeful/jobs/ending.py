@@ -3,8 +3,9 @@
 from typing import TYPE_CHECKING, Literal
 
 from wakeful.jobs.asking import errand
-from wakeful.jobs.ids import TOLD, Order, attempt_id, job_id, parse_id, short
+from wakeful.jobs.ids import TOLD, attempt_id, job_id, parse_id, short
 from wakeful.jobs.payload import Kept, Record, remembered
+from wakeful.logic.order import Order
 from wakeful.runtime.turn import Turn
 from wakeful.store.protocol import Range
 from wakeful.values.codec import decode, encode

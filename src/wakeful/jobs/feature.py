@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from wakeful.jobs.counters import Counters
-from wakeful.jobs.ids import PREFIX, Order
+from wakeful.jobs.ids import PREFIX
+from wakeful.logic.order import Order
 from wakeful.runtime.calls import resolve
 from wakeful.runtime.node import Node
 from wakeful.store.protocol import Query
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 FEATURE = "jobs"
 COUNT_KEEP_MS = 1_000  # how long a count of a tenant's jobs is believed
 COUNT_PAGE = 2_000
+TENANTS_MAX = 10_000  # counts held at once; more are counted anew
 MINUTE_MS = 60_000
 
 # Of a tenant: how many jobs it may have pending, and schedule a minute; None: any number.
@@ -30,9 +32,13 @@ class JobFeature:
 
     def __init__(self, node: Node, quota: Quota | None) -> None:
         self.order = Order(node.name)
-        self.counters = Counters()
+        self.counts = Counters()
         self.waits = Waits()
         self.tenants = Tenants(node, quota) if quota is not None else None
+
+    def counters(self) -> dict[str, Any]:
+        """What was counted since the node began, as plain values."""
+        return self.counts.plain()
 
     async def admit(self, timers: list[Timer]) -> None:
         """`QuotaExceeded` when a tenant may not have so many more."""
@@ -121,6 +127,9 @@ class Tenants:
                         "let some run, cancel some, or raise it",
                         code="quota.jobs",
                     )
+        if len(self._counts) > TENANTS_MAX:
+            self._counts.clear()
+            self._made = {tenant: made for tenant, made in self._made.items() if made[0] == minute}
         for tenant, more in wanted.items():
             self._made[tenant] = (minute, self._made_in(minute, tenant) + more)
             at, there = self._counts.get(tenant, (now, 0))

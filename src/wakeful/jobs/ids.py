@@ -3,9 +3,9 @@
 `job:METHOD:TOKEN` is the timer of a job, `job:=KEY` that of one whose caller chose a key. The id names the target too.
 """
 
+import re
 from hashlib import blake2b
 from urllib.parse import quote, unquote
-from zlib import crc32
 
 from wakeful.values.clock import Dice
 from wakeful.values.errors import BadName, UnknownJob
@@ -20,8 +20,7 @@ KEYED = f"{PREFIX}:="
 RECORD = "\x01"  # what the request key of a record begins with: no user's own can, it is not printable
 KEY_BYTES_MAX = 200  # with its prefix it must fit a timer's name in every store
 
-EPOCH_MS = 1_577_836_800_000  # 2020-01-01
-COUNT_BITS, TAG_BITS = 12, 9
+_PLAIN = re.compile(r"[A-Za-z0-9_.~:-]*")
 
 
 def new_token(dice: Dice) -> str:
@@ -35,7 +34,14 @@ def timer_name(method: str, token: str, key: str | None) -> str:
 
 def job_id(target: ObjectId, name: str) -> str:
     """A job's id, made of its target and its timer's name."""
-    return f"{quote(target.cls, safe='')}/{quote(target.key, safe='')}/{quote(name[len(PREFIX) + 1 :], safe='')}"
+    return f"{_quoted(target.cls)}/{_quoted(target.key)}/{_quoted(name[len(PREFIX) + 1 :])}"
+
+
+def _quoted(text: str) -> str:
+    """As in a URL. Nearly every part needs no more than a look, and ids are made for each job."""
+    if _PLAIN.fullmatch(text):
+        return text.replace(":", "%3A")
+    return quote(text, safe="")
 
 
 def parse_id(id: object) -> tuple[ObjectId, str]:
@@ -92,20 +98,3 @@ def attempt_id(timer: Timer) -> str:
     """New for each attempt, the same when one is redelivered."""
     text = f"{timer.id.cls}\0{timer.id.key}\0{timer.name}\0{timer.seq}\0{timer.attempt}"
     return blake2b(text.encode(), digest_size=12).hexdigest()
-
-
-class Order:
-    """Places in the order of insertion that rise within a process and, to the millisecond, over all of them.
-
-    Bit 62 puts them behind what an object set itself for the same instant.
-    """
-
-    def __init__(self, node: str) -> None:
-        self._tag = (crc32(node.encode()) & ((1 << TAG_BITS) - 1)) << COUNT_BITS
-        self._last = 0  # milliseconds and count, as one number
-
-    def next(self, now: int) -> int:
-        # One number: a count that overflows borrows from the next millisecond, and a clock set back is passed over.
-        self._last = max(self._last + 1, (now - EPOCH_MS) << COUNT_BITS)
-        ms, count = self._last >> COUNT_BITS, self._last & ((1 << COUNT_BITS) - 1)
-        return 1 << 62 | ms << (COUNT_BITS + TAG_BITS) | self._tag | count

@@ -132,10 +132,10 @@ class Jobs:
             return False
         if turn is not None:
             turn.check_writable()
+            if unsend(feature_of(node), turn, target, name):
+                return True
             if target == turn.activation.id:
                 return await owning.cancel(feature_of(node), turn, name)
-            if unsend(turn, target, name):
-                return True
         return await node.send(target, "jobs.cancel", (name,), {})  # type: ignore[no-any-return]
 
     async def cancel_many(
@@ -198,7 +198,7 @@ class Jobs:
     def counters(self) -> dict[str, Any]:
         """What this node has counted since it began: scheduled, run, retried, …, lateness and duration."""
         node, _ = self._here("counters")
-        return feature_of(node).counters.plain()
+        return feature_of(node).counters()
 
     # where we are
 

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from wakeful.jobs.asking import Asked, errands
 from wakeful.jobs.ending import end, left
 from wakeful.jobs.ids import ask_prefix, job_id, key_of
-from wakeful.jobs.payload import decode_kept, is_same, job_of_timer
-from wakeful.jobs.reading import PAGE, PARKED_MAX, Standing, asked_timer, standing
+from wakeful.jobs.payload import is_same, job_of_timer, shown
+from wakeful.jobs.reading import PAGE, PARKED_MAX, Standing, asked_timer, is_duplicate, standing
 from wakeful.runtime.turn import Turn
 from wakeful.store.protocol import Query
 from wakeful.values.errors import Conflict, KeyTaken
@@ -26,10 +26,10 @@ async def owned(turn: Turn, name: str) -> Standing | None:
     if name in turn.timers:
         timer = turn.timers[name]
         if timer is not None:
-            return Standing(job_of_timer(timer, is_running=False), decode_kept(timer), timer)
+            return Standing(job_of_timer(timer, is_running=False), shown(timer), timer)
         mine = turn.consumed
         if mine is not None and mine.name == name:
-            return Standing(job_of_timer(mine, is_running=True), decode_kept(mine), mine)
+            return Standing(job_of_timer(mine, is_running=True), shown(mine), mine)
         return None
     await turn.activation.settled()  # turns before this one may have changed it and not be on disk yet
     found = await standing(turn.activation.node, turn.activation.id, name)
@@ -79,6 +79,9 @@ async def cancel(feature: "JobFeature", turn: Turn, name: str, reason: str = "ca
     there = await owned(turn, name)
     if there is None or there.timer is None or (there.job.state == "running" and there.timer is turn.consumed):
         return is_cancelled
+    if there.kept is not None and await is_duplicate(turn.activation.node, there.timer, there.kept):
+        turn.clear_timer(name)  # the job that was asked for has ended: found by the simulation
+        return is_cancelled
     await cancel_timer(feature, turn, there.timer, reason)
     return True
 
@@ -87,8 +90,8 @@ async def cancel_timer(feature: "JobFeature", turn: Turn, timer: Timer, reason: 
     """Clear a job that is owed, and tell those who wait for it."""
     turn.clear_timer(timer.name)
     left(turn, timer, reason)
-    feature.counters.cancelled += 1
-    await end(feature, turn, timer, decode_kept(timer), "cancelled", error=reason, has_run=False)
+    feature.counts.cancelled += 1
+    await end(feature, turn, timer, shown(timer), "cancelled", error=reason, has_run=False)
 
 
 async def _cancel_asked(turn: Turn, name: str) -> bool:

@@ -109,16 +109,24 @@ def decode_record(kept: Remembered) -> Record:
 # as people see it
 
 
-def job_of_timer(timer: Timer, *, is_running: bool, is_asked: bool = False) -> Job:
-    """A job that is owed."""
-    kept = decode_kept(timer)
+def shown(timer: Timer) -> Kept:
+    """What is kept, or, of one that this version can't read, that: it must not hide the others."""
+    try:
+        return decode_kept(timer)
+    except Undecodable as error:
+        return Kept("?", None, "", key_of(timer.name), timer.nominal_at, None, None, timer.nominal_at, error=str(error))
+
+
+def job_of_timer(timer: Timer, kept: Kept | None = None, *, is_running: bool, is_asked: bool = False) -> Job:
+    """A job that is owed; `kept` spares reading what its timer carries once more."""
+    kept = kept or shown(timer)
     state: State = "running" if is_running else "waiting" if kept.waits else "scheduled"
     attempts = 0 if is_asked else timer.attempt + is_running
     return _job(timer.id, timer.name, kept, timer.priority, state, attempts, timer=timer, error=kept.error)
 
 
 def job_of_parked(parked: Parked) -> Job:
-    timer, kept = parked.timer, decode_kept(parked.timer)
+    timer, kept = parked.timer, shown(parked.timer)
     return _job(
         timer.id, timer.name, kept, timer.priority, "failed", parked.attempts, run_id=parked.run_id, error=parked.error
     )

@@ -1,25 +1,27 @@
 """Layer 4. How does a job stand, and which are there? Read from the store, without waking anything."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wakeful.jobs.ids import KEYED, PREFIX, RECORD, ask_prefix, job_id, key_of, parse_id
 from wakeful.jobs.job import STATES, Job, Page
 from wakeful.jobs.payload import (
     Kept,
-    decode_kept,
     decode_record,
     job_of_entry,
     job_of_parked,
     job_of_record,
     job_of_timer,
     record_key,
+    shown,
 )
 from wakeful.store.protocol import Query, Store
 from wakeful.values.codec import decode
 from wakeful.values.errors import BadOption, UnknownJob
 from wakeful.values.ids import ObjectId, shard_of
+from wakeful.values.runs import Entry
 from wakeful.values.timers import Parked, Timer
 
 if TYPE_CHECKING:
@@ -56,10 +58,10 @@ async def _standing(node: "Node", id: ObjectId, name: str) -> Standing | None:
     timers = await node.reading(store.find_timers(here))
     if timers:
         [timer] = timers
-        return Standing(job_of_timer(timer, is_running=await Epochs(node).run(timer)), decode_kept(timer), timer)
+        return Standing(job_of_timer(timer, is_running=await Epochs(node).run(timer)), shown(timer), timer)
     parked = await node.reading(store.find_parked(Query(cls=id.cls, key=id.key, name=name, limit=PARKED_MAX)))
     if parked:
-        return Standing(job_of_parked(parked[-1]), decode_kept(parked[-1].timer), parked=parked[-1])
+        return Standing(job_of_parked(parked[-1]), shown(parked[-1].timer), parked=parked[-1])
     kept = await node.reading(store.recall(id, record_key(name), now=node.clock.now()))
     if kept is not None:
         record = decode_record(kept)
@@ -72,10 +74,16 @@ async def _standing(node: "Node", id: ObjectId, name: str) -> Standing | None:
         asks = await node.reading(store.find_timers(query))
         if asks:
             timer = asked_timer(asks[-1])
-            return Standing(
-                job_of_timer(timer, is_running=False, is_asked=True), decode_kept(timer), timer, is_asked=True
-            )
+            return Standing(job_of_timer(timer, is_running=False, is_asked=True), shown(timer), timer, is_asked=True)
     return None
+
+
+async def is_duplicate(node: "Node", timer: Timer, kept: Kept) -> bool:
+    """Its key has had its run: two asked for it at once, and the other was over before this one was inserted."""
+    if kept.key is None or kept.is_newest or timer.attempt:
+        return False
+    found = await node.recall(timer.id, record_key(timer.name))
+    return found is not None and decode_record(found).kept.token != kept.token
 
 
 def asked_timer(errand: Timer) -> Timer:
@@ -154,11 +162,12 @@ async def listed(node: "Node", wanted: Wanted, *, limit: int, after: str | None)
     last = None
     first, begin = _parse_cursor(after)
     for index, home in enumerate(node.all_homes[first:], first):
-        async for place, job in _walk(home, wanted, begin if index == first else None):
-            if len(found) == limit:
-                return Page(found, last)
-            found.append(job)
-            last = json.dumps([index, *place])
+        async with aclosing(_walk(home, wanted, begin if index == first else None)) as jobs:
+            async for place, job in jobs:
+                if len(found) == limit:
+                    return Page(found, last)
+                found.append(job)
+                last = json.dumps([index, *place])
     return Page(found)
 
 
@@ -181,7 +190,7 @@ async def _owed(node: "Node", wanted: Wanted) -> list[str]:
 Place = tuple[str, list[Any]]
 
 
-async def _walk(node: "Node", wanted: Wanted, begin: Place | None) -> AsyncIterator[tuple[Place, Job]]:
+async def _walk(node: "Node", wanted: Wanted, begin: Place | None) -> AsyncGenerator[tuple[Place, Job], None]:
     sources = _SOURCES if wanted.state is None else _OF_STATE[wanted.state]
     for source in sources[sources.index(begin[0]) if begin and begin[0] in sources else 0 :]:
         after = tuple(begin[1]) if begin and begin[0] == source else None
@@ -189,8 +198,11 @@ async def _walk(node: "Node", wanted: Wanted, begin: Place | None) -> AsyncItera
             rows = await _page(node, source, wanted, after)
             for cursor, job in rows:
                 after = tuple(cursor)
-                if job is not None and wanted.has(job):
-                    yield (source, cursor), job
+                if job is None or not wanted.has(job):
+                    continue
+                if source == "ledger" and await _has_record(node, job):
+                    continue  # it was listed among the records
+                yield (source, cursor), job
             if len(rows) < PAGE:
                 break
 
@@ -216,16 +228,21 @@ async def _page(
             for id, name, one in records
         ]
     entries = await node.reading(store.find_entries(wanted.query("", after)))
-    found: list[tuple[list[Any], Job | None]] = []
-    for number, entry in entries:
-        is_last = entry.verdict in ("run", "skipped") and key_of(entry.name) is None
-        is_again = entry.verdict == "run" and entry.error is not None
-        job = None
-        if is_last and not is_again:
-            kept = await node.reading(store.recall(entry.id, record_key(entry.name), now=node.clock.now()))
-            job = job_of_entry(entry) if kept is None else None  # else it was listed among the records
-        found.append(([number], job))
-    return found
+    # The last row of a job without a key: what a key stands for may have been replaced since.
+    return [
+        ([number], job_of_entry(entry) if _is_last(entry) and key_of(entry.name) is None else None)
+        for number, entry in entries
+    ]
+
+
+def _is_last(entry: Entry) -> bool:
+    """Nothing came after it: neither a failure nor `Again`, whose row says so."""
+    return entry.verdict == "skipped" or (entry.verdict == "run" and entry.error is None)
+
+
+async def _has_record(node: "Node", job: Job) -> bool:
+    id, name = parse_id(job.id)
+    return await node.recall(id, record_key(name)) is not None
 
 
 def _parse_cursor(after: str | None) -> tuple[int, Place | None]:

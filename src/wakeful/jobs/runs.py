@@ -10,7 +10,8 @@ from wakeful.jobs.ending import WATCHED, end
 from wakeful.jobs.feature import JobFeature
 from wakeful.jobs.ids import PREFIX, attempt_id, job_id
 from wakeful.jobs.job import Again, Job, Stop
-from wakeful.jobs.payload import Kept, arguments_of, decode_kept, decode_record, encode_kept, job_of_timer, record_key
+from wakeful.jobs.payload import Kept, arguments_of, decode_kept, encode_kept, job_of_timer
+from wakeful.jobs.reading import is_duplicate
 from wakeful.jobs.retries import ask
 from wakeful.logic.retry import Retry
 from wakeful.runtime import timer_runs
@@ -18,7 +19,7 @@ from wakeful.runtime.timer_runs import Failed, Park
 from wakeful.runtime.turn import Turn
 from wakeful.values.codec import encode
 from wakeful.values.commits import Slot
-from wakeful.values.errors import BadInput, LimitExceeded
+from wakeful.values.errors import BadInput, LimitExceeded, Undecodable
 from wakeful.values.occurrences import Occurrence
 from wakeful.values.runs import Entry
 from wakeful.values.timers import Timer
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("wakeful.jobs")
 
 DEFAULT = Retry()
+CRASHED = "the process died too often while this ran"
 ERROR_CHARS_MAX = 500  # of the last attempt, carried with the timer
 
 
@@ -51,9 +53,9 @@ class JobRuns:
         if await self._is_duplicate(activation, timer, kept):
             return False
         turn.occurrence = Occurrence(timer.name, attempt_id(timer), timer.nominal_at)
-        turn.job = job_of_timer(timer, is_running=True)
+        turn.job = job_of_timer(timer, kept, is_running=True)
         answer = await self._call(activation, timer, kept)
-        counters, now = self._feature.counters, activation.node.clock.now()
+        counters, now = self._feature.counts, activation.node.clock.now()
         counters.lateness.add(turn.fired_at - timer.due_at)
         counters.duration.add(now - turn.fired_at)
         if turn.timers.get(timer.name) is not None:
@@ -76,17 +78,21 @@ class JobRuns:
 
     async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> "timer_runs.Again | Park":
         timer, error = failure.timer, failure.error
-        kept = decode_kept(timer)
         turn.occurrence = Occurrence(timer.name, attempt_id(timer), timer.nominal_at)
-        text = f"{type(error).__name__}: {error}"[:ERROR_CHARS_MAX]
+        try:
+            kept = decode_kept(timer)
+        except Undecodable:
+            self._feature.counts.parked += 1
+            return Park(timer)  # written by a version that this one can't read; redriven, another may
+        text = CRASHED if error is None else f"{type(error).__name__}: {error}"[:ERROR_CHARS_MAX]
         also = ""
         if error is not None:
             due_at, also = await self._retry_at(activation, timer, kept, failure, text)
             if due_at is not None:
-                self._feature.counters.retried += 1
+                self._feature.counts.retried += 1
                 later = timer.moved(due_at=due_at, attempt=timer.attempt + 1)
                 return timer_runs.Again(replace(later, payload=encode_kept(replace(kept, error=_plain(text)))))
-        self._feature.counters.parked += 1
+        self._feature.counts.parked += 1
         await end(self._feature, turn, timer, kept, "failed", error=_plain(text))
         # Its batch has been told: redriven, it is not counted there a second time.
         return Park(replace(timer, payload=encode_kept(replace(kept, batch=None))), also)
@@ -103,13 +109,9 @@ class JobRuns:
     # running
 
     async def _is_duplicate(self, activation: "Activation", timer: Timer, kept: Kept) -> bool:
-        """Its key has had its run: two asked for it at once, and the other was over before this one was inserted."""
-        if kept.key is None or kept.is_newest or timer.attempt:
+        if not await is_duplicate(activation.node, timer, kept):
             return False
-        found = await activation.node.recall(activation.id, record_key(timer.name))
-        if found is None or decode_record(found).kept.token == kept.token:
-            return False
-        self._feature.counters.duplicates += 1
+        self._feature.counts.duplicates += 1
         log.info("%s %s came twice at once; it ran once", timer.id, timer.name, extra={"code": "job.duplicate"})
         return True
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from wakeful.jobs.asking import Asked, ask, errand, errands, newest, timed
 from wakeful.jobs.feature import JobFeature
-from wakeful.jobs.ids import ASK, ask_prefix, parse_id
+from wakeful.jobs.ids import ASK, TOLD, ask_prefix, job_id, parse_id
 from wakeful.jobs.job import Batch, Job, JobSpec
 from wakeful.jobs.owning import place, same
 from wakeful.jobs.payload import BATCH, decode_kept, job_of_timer
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from wakeful.runtime.node import Node
 
 TRIES_MAX = 5  # a key that comes and goes between looking and inserting
+BREATH = 500
 READS_MAX = 64  # keys that are looked up at once
 
 
@@ -43,13 +44,14 @@ class Scheduling:
         asked = await self._settled(ask(self._node, self._feature.order, spec, self._turn))
         await self._feature.admit([asked.timer])
         job = await self._bring(newest(asked) if is_newest else asked, is_newest=is_newest)
-        self._feature.counters.scheduled += 1
+        self._feature.counts.scheduled += 1
         return job
 
     async def many(self, specs: Sequence[JobSpec], *, batch: tuple[str, int] | None = None) -> list[Asked]:
         """All of them checked; the first that is wrong is named by its place."""
         found = []
         for index, spec in enumerate(specs):
+            await self._breathe(index)
             try:
                 if not isinstance(spec, JobSpec):
                     raise BadOption(f"{spec!r} is not a JobSpec", code="job.spec")
@@ -69,7 +71,7 @@ class Scheduling:
         asked = await self.many(specs)
         await self._feature.admit([one.timer for one in asked])
         jobs = await self._all_inside(asked) if self._turn is not None else await self._all_outside(asked)
-        self._feature.counters.scheduled += len(jobs)
+        self._feature.counts.scheduled += len(jobs)
         return jobs
 
     async def batch(self, specs: Sequence[JobSpec], then: JobSpec) -> Batch:
@@ -88,8 +90,8 @@ class Scheduling:
             self._turn.send(timers)
         elif await self._node.add_timers(timers):
             raise Unavailable("names of this batch were taken; try again", code="job.batch")
-        self._feature.counters.scheduled += len(everyone)
-        return Batch(_new(last), [_new(one) for one in members])
+        self._feature.counts.scheduled += len(everyone)
+        return Batch(_new(last), await self._new_ones(members))
 
     # inside a turn
 
@@ -152,10 +154,11 @@ class Scheduling:
     async def _all_outside(self, asked: list[Asked]) -> list[Job]:
         for _ in range(TRIES_MAX):
             there = await self._in_use(asked)
-            fresh = {one.id: one for index, one in enumerate(asked) if index not in there}
-            timers = [timer for one in fresh.values() for timer in self._with_errands(one)]
+            fresh = [one for index, one in enumerate(asked) if index not in there]
+            timers = [timer for one in fresh for timer in self._with_errands(one)]
             if not timers or not await self._node.add_timers(timers):
-                return [there[index].job if index in there else _new(fresh[one.id]) for index, one in enumerate(asked)]
+                jobs = await self._new_ones(asked)
+                return [there[index].job if index in there else job for index, job in enumerate(jobs)]
         raise Unavailable("keys of these jobs are being changed by others; try again")
 
     async def _in_use(self, asked: list[Asked]) -> dict[int, Standing]:
@@ -203,6 +206,18 @@ class Scheduling:
         kept = replace(asked.kept, waits=tuple(waits))
         return timed(kept, asked.timer.id, asked.timer.seq, asked.timer.priority)
 
+    async def _new_ones(self, asked: Sequence[Asked]) -> list[Job]:
+        jobs = []
+        for index, one in enumerate(asked):
+            await self._breathe(index)
+            jobs.append(_new(one))
+        return jobs
+
+    async def _breathe(self, index: int) -> None:
+        """Let others go on between many: a hundred thousand take seconds, and the node has a lease to keep."""
+        if index % BREATH == BREATH - 1:
+            await self._node.clock.sleep(0)
+
     def _with_errands(self, asked: Asked) -> list[Timer]:
         if not asked.kept.waits:
             return [asked.timer]
@@ -210,7 +225,7 @@ class Scheduling:
 
 
 def _new(asked: Asked) -> Job:
-    return job_of_timer(asked.timer, is_running=False)
+    return job_of_timer(asked.timer, asked.kept, is_running=False)
 
 
 def _sent(turn: Turn, target: ObjectId, name: str) -> Standing | None:
@@ -227,13 +242,20 @@ def _sent(turn: Turn, target: ObjectId, name: str) -> Standing | None:
     return None
 
 
-def unsend(turn: Turn, target: ObjectId, name: str) -> bool:
-    """Take back a job that this very turn scheduled at another object."""
+def unsend(feature: JobFeature, turn: Turn, target: ObjectId, name: str) -> bool:
+    """Take back a job that this very turn sent to an object; its batch counts it as cancelled."""
     prefix = ask_prefix(name)
-    left = [one for one in turn.sends if one.id != target or not (one.name == name or one.name.startswith(prefix))]
-    is_taken_back = len(left) < len(turn.sends)
-    turn.sends = left
-    return is_taken_back
+    gone = [one for one in turn.sends if one.id == target and (one.name == name or one.name.startswith(prefix))]
+    if not gone:
+        return False
+    turn.sends = [one for one in turn.sends if one not in gone]
+    batch = decode_kept(gone[0]).batch if gone[0].name == name else None
+    if batch is not None:
+        completion, total = batch
+        home, waiting = parse_id(completion)
+        payload = [waiting, job_id(target, name), "cancelled", total]
+        turn.send([errand(turn.activation.node, feature.order, TOLD, home, payload)])
+    return True
 
 
 def _at(index: int, error: WakefulError) -> WakefulError:

@@ -103,6 +103,8 @@ class Activation:
 
     async def call(self, call: Call) -> Any:
         """The answer of a call, once everything it rests on is on disk."""
+        if self._failure is not None:
+            raise _for_caller(self, self._failure)  # it came too late: nobody would ever look into this mailbox
         if self._instance is not None and call.method in self.known.readers:
             return await self._call_reader(call)
         if self._running is None and not self._mailbox:
@@ -227,15 +229,12 @@ class Activation:
         commit = turn.take_commit(final=False)
         if commit is not None:
             self.submit(commit)
-        if self._submitted > self._durable:
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiters.append((self._submitted, future))
-            try:
-                await future
-            except Unavailable:
-                if isinstance(self._failure, Fenced):
-                    raise self._failure from None
-                raise
+        try:
+            await self.settled()
+        except Unavailable:
+            if isinstance(self._failure, Fenced):
+                raise self._failure from None
+            raise
 
     def _committed(self, number: int, commit: Commit, failure: Failure | None) -> None:
         if failure is not None:
@@ -243,8 +242,8 @@ class Activation:
             return
         self._durable = number
         self.rows.saved(number, self.node.limits.cache_bytes_per_object)
-        if self._submitted == number and len(self.timers) > 1:
-            self.timers = {ALARM: self.timers.get(ALARM)}
+        if self._submitted == number and len(self.timers) > (ALARM in self.timers):
+            self.timers = {ALARM: self.timers[ALARM]} if ALARM in self.timers else {}
         if self._requests:
             self._requests = {key: found for key, found in self._requests.items() if found[0] > number}
         self.node.timers_changed(commit)

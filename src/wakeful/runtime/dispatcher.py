@@ -27,6 +27,7 @@ log = logging.getLogger("wakeful.dispatcher")
 PAGE = 2_000  # timers in one read, where a read is a round trip
 LOCAL_PAGE = 400  # where a read holds up the event loop instead: about 3 ms
 HANDED_OUT = 4
+UNREAD_SHARE = 64
 SHARES = 4  # a tenant that has more than one of so many shares of that lets others go first
 SAFETY_SCAN_MS = 600_000
 MANY = 8  # a node that takes one in so many of its shards anew starts slowly again
@@ -153,20 +154,22 @@ class Dispatcher:
         # Handed out are those that wait for a slot, run, or are on their way to disk: more than may
         # run at once, so that turns go on while the disk is busy.
         total = HANDED_OUT * node.slots.bound
-        share = max(1, total // SHARES)
+        # While what is due has not even been read to its end, reading goes before more of the same tenant's.
+        is_reading = self._has_more and queue.edge[0] < now
+        share = max(1, min(total // SHARES, UNREAD_SHARE if is_reading else total))
         room = total - len(queue.running)
         if node.overload.holds() or node.committer.backlog > BACKLOG_MAX:
             self.is_starved = True  # the end of it, or the next commit, looks again
             return
         if room > 0:
-            for timer in queue.due(now, share=share):
+            for timer in queue.due(now, share=share, is_strict=is_reading):
                 if self.hand_out(timer):
                     room -= 1
                     if room <= 0:
                         break
         if room <= 0:
             queue.sift(now, share=share)  # others may be behind a tenant that has more than it gets
-        self.is_starved = room <= 0
+        self.is_starved = room <= 0 or len(queue.lines) > 0
 
     def hand_out(self, timer: Timer) -> bool:
         """Give a due timer to its object; False when it stays on disk."""
@@ -198,7 +201,8 @@ class Dispatcher:
         node = self._node
         if failure is not None:
             node.note_failed(failure)
-        elif self._is_running and node.queue.running.get((timer.id, timer.name)) is timer:
+        elif node.state in ("up", "stopping") and node.queue.running.get((timer.id, timer.name)) is timer:
+            # A node that stops runs it all the same: it is begun on disk, and its shard can't go before it has ended.
             node.activation(timer.id).fire(timer)
 
     def _leave(self, timer: Timer, unknown: str, what: str) -> None:

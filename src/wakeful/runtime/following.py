@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from wakeful.logic.offsets import Offset, judge, measured
+from wakeful.logic.offsets import JUMP_MS, Offset, followed, is_jump, measured
 from wakeful.values.clock import Clock, Handle
 from wakeful.values.errors import Unavailable
 
@@ -32,7 +32,8 @@ class FollowedClock:
         self.offset_ms = 0
         self.error_ms = 0
         self.doubt: str | None = None  # why firing waits; None while the clock is trusted
-        self._jumped_to: int | None = None
+        self._last = Offset(0, 0)  # the newest measurement, believed or not
+        self._last_at = 0  # when that was, by the own clock
 
     def now(self) -> int:
         return self._own.now() + self.offset_ms
@@ -55,7 +56,7 @@ class FollowedClock:
         found = await self._measure(store, SAMPLES_AT_START)
         if found is None:
             return
-        self.offset_ms, self.error_ms, self.doubt, self._jumped_to = found.ms, found.error_ms, None, None
+        self.offset_ms, self.error_ms, self.doubt = found.ms, found.error_ms, None
         if abs(found.ms) > TELL_MS:
             log.warning(
                 "this machine's clock is %d ms %s the database's, which all nodes follow; set it right (NTP)",
@@ -65,7 +66,8 @@ class FollowedClock:
             )
 
     async def follow(self, store: "Store") -> None:
-        """Measure again. A jump raises `doubt` until a second measurement agrees with it."""
+        """Measure again. A jump raises `doubt` until a second measurement agrees with the one before it."""
+        before, before_at = self._last, self._last_at
         try:
             found = await self._measure(store, SAMPLES)
         except Unavailable as error:
@@ -74,19 +76,15 @@ class FollowedClock:
         if found is None:
             return
         self.error_ms = found.error_ms
-        verdict = judge(self.offset_ms, found)
-        if verdict != "jump":
-            if verdict == "follow":
-                self.offset_ms = found.ms
-            self._trust()
-        elif self._jumped_to is not None and judge(self._jumped_to, found) != "jump":
-            by_ms, self.offset_ms = found.ms - self.offset_ms, found.ms
-            self._trust()
+        if is_jump(before, found, self._last_at - before_at):
+            self._doubt(f"it moved by {found.ms - before.ms} ms against the database's since it was last measured")
+            return
+        by_ms, was_doubted = found.ms - self.offset_ms, self.doubt is not None
+        self.offset_ms = found.ms if was_doubted else followed(self.offset_ms, found)
+        self._trust()
+        if was_doubted and abs(by_ms) > JUMP_MS:
             for stepped in list(self._watchers):
                 stepped(by_ms)
-        else:
-            self._jumped_to = found.ms
-            self._doubt(f"it moved by {found.ms - self.offset_ms} ms against the database's since it was last measured")
 
     async def _measure(self, store: "Store", samples: int) -> Offset | None:
         found = []
@@ -96,10 +94,13 @@ class FollowedClock:
             if there is None:
                 return None
             found.append((before, there, self._own.now()))
-        return measured(found)
+        self._last, self._last_at = measured(found), self._own.now()
+        return self._last
 
     def _own_stepped(self, by_ms: int) -> None:
-        self.offset_ms -= by_ms  # the deployment's time did not move
+        # The deployment's time did not move.
+        self.offset_ms -= by_ms
+        self._last, self._last_at = Offset(self._last.ms - by_ms, self._last.error_ms), self._last_at + by_ms
 
     def _doubt(self, why: str) -> None:
         if self.doubt is None:
@@ -109,7 +110,7 @@ class FollowedClock:
     def _trust(self) -> None:
         if self.doubt is not None:
             log.warning("the clock is trusted again, %d ms from the database's", self.offset_ms, extra={"code": "clock.trust"})
-        self.doubt = self._jumped_to = None
+        self.doubt = None
 
 
 class _Watch:

@@ -138,7 +138,8 @@ class Membership:
     async def _round(self) -> None:
         node = self._node
         self.rounds += 1
-        if node.clock.now() - self._renewed_at >= RENEW_MS and not node.is_client:
+        age_ms = node.clock.now() - self._renewed_at
+        if not 0 <= age_ms < RENEW_MS and not node.is_client:
             await self.renew()
         rows, owners = await node.store.nodes(), await node.store.owners()
         now = node.clock.now()
@@ -156,6 +157,8 @@ class Membership:
             return
         self.is_draining = self.nodes[node.name].is_draining
         live = self._live(now)
+        if len(live) < len(self.nodes) and not await self._is_sure(live, owners):
+            return
         ours = node.ownership
         seen = (owners, {name: row.is_draining for name, row in live.items()}, ours.takes, ours.losses, len(node.epochs))
         if seen != self._settled:  # nearly always it is as it was, and then a round costs no more than its two reads
@@ -178,7 +181,26 @@ class Membership:
         self._renewed_at, self.lease_until = 0 if self._is_doubted() else now, until
         if self._lapse is not None:
             self._lapse.cancel()
-        self._lapse = clock.call_at(until, self._lapsed)
+        if node.state != "stopping":
+            self._lapse = clock.call_at(until, self._lapsed)
+
+    async def hold_on(self) -> None:
+        """Renew the lease when it is time: for a node that stops, has no rounds any more and runs its last turns."""
+        if self._node.clock.now() - self._renewed_at >= RENEW_MS:
+            await self.renew()
+
+    async def _is_sure(self, live: dict[str, NodeRow], owners: Sequence[ShardRow]) -> bool:
+        """Nobody is taken for dead by a clock that was set since it was last measured."""
+        node, clock = self._node, self._node.clock
+        late = {name for name, row in self.nodes.items() if name not in live and row.is_here is not False}
+        if not isinstance(clock, FollowedClock) or late.isdisjoint(row.owner for row in owners):
+            return True
+        await clock.follow(node.store)
+        node.dispatcher.hold(clock.doubt)
+        if clock.doubt is None and self._live(clock.now()).keys() == live.keys():
+            return True
+        self._renewed_at, self._settled = 0, None  # look again soon, by the new time
+        return False
 
     def _is_doubted(self) -> bool:
         """The clock is to be measured again with every round."""

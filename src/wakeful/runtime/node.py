@@ -449,6 +449,7 @@ class Node:
         if self.awake.get(activation.id) is activation:
             del self.awake[activation.id]
         activation.fail(failure)
+        self.timer_runs.go_on()
 
     def store_failed(self, error: Unavailable) -> None:
         """Nothing can be written: answer Unavailable, forget what memory believes, and keep asking."""

@@ -117,8 +117,11 @@ class Ownership:
                     break
                 if going:
                     await node.clock.sleep(LOOK_MS)
+                    if node.state == "stopping":
+                        await node.membership.hold_on()
         finally:
-            self.leaving -= asked
+            if node.state != "stopping":  # else nothing new may begin on what could not be handed over
+                self.leaving -= asked
             stay = asked & node.epochs.keys()
             if node.state == "up" and stay:
                 node.dispatcher.took(stay)  # it had forgotten their timers

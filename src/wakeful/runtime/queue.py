@@ -48,8 +48,11 @@ class TimerQueue:
         head = self._head()
         return None if head is None or head.due_at > now else self._hand_out(self._take_out())
 
-    def due(self, now: int, *, share: int) -> Iterator[Timer]:
-        """Timers to hand out, as `pop` does: in firing order, but none of a tenant that has its share before one that has fewer."""
+    def due(self, now: int, *, share: int, is_strict: bool = False) -> Iterator[Timer]:
+        """Timers to hand out, as `pop` does: in firing order, but none of a tenant that has its share before one that has fewer.
+
+        Strictly none of it, or as soon as nobody else has any.
+        """
         lines, out = self.lines, self._out
         lines.look(out)
         while True:
@@ -67,6 +70,8 @@ class TimerQueue:
             if head is not None and head.due_at > now:
                 head = None
             needy = lines.neediest(out)
+            if needy is not None and is_strict and out.get(needy, 0) >= share:
+                needy = None
             if needy is None:
                 if head is None:
                     return
@@ -213,9 +218,15 @@ class TimerQueue:
         return {id for id, _ in self._current} | {id for id, _ in self.running} | self.lines.objects()
 
     def _take(self, timer: Timer) -> None:
+        """Hold what a page told of. Where memory has another setting of that name the page is right: it was asked later.
+
+        A page that was on its way while a shard went can leave one behind, which is old when the shard comes back.
+        """
         name = (timer.id, timer.name)
-        is_held = name in self.running or name in self._current or name in self.lines
-        if not is_held and name not in self.expected:
+        if name in self.running or name in self.lines or name in self.expected:
+            return
+        held = self._current.get(name)
+        if held is None or (held.seq, held.attempt, held.due_at) != (timer.seq, timer.attempt, timer.due_at):
             self._push(timer)
 
     def _push(self, timer: Timer) -> None:

@@ -12,7 +12,7 @@ from wakeful.logic.retry import platform_delay_ms
 from wakeful.runtime.calls import Call
 from wakeful.runtime.links import Links
 from wakeful.runtime.status import status_of
-from wakeful.transport.messages import raised
+from wakeful.transport.failures import received
 from wakeful.transport.protocol import NotStarted, PeerCall
 from wakeful.values.codec import decode, encode
 from wakeful.values.errors import (
@@ -103,7 +103,7 @@ class Routes:
             raise call.too_late() from None
         if reply.failure is None:
             return (decode(reply.answer or b""),)
-        answer = raised(reply.failure)
+        answer = received(reply.failure)
         if isinstance(answer, Unavailable) and (not reply.failure.is_started or is_harmless):
             node.membership.look()
             return answer
@@ -114,9 +114,7 @@ class Routes:
         node = self._node
         left_ms = call.deadline_at - node.clock.now()
         if left_ms <= 0 or call.is_expired:
-            raise DeadlineExceeded(
-                f"{call.chain[-1]}.{call.method} could not begin within its deadline: {because.message}", code="call.unrouted"
-            )
+            raise _unrouted(call, because)
         if node.state not in ("up", "stopping"):
             raise because
         if self._change is None:
@@ -130,6 +128,8 @@ class Routes:
             handle.cancel()
             if self._change is done and done.is_set():
                 self._change = None
+        if node.clock.now() >= call.deadline_at:
+            raise _unrouted(call, because)  # with the reason; to go on would only find that it is too late
 
     # in
 
@@ -191,6 +191,12 @@ def _as_peer_call(caller: str, target: ObjectId, call: Call, left_ms: int) -> Pe
         TRACE.get() or "",
         1,
         caller,
+    )
+
+
+def _unrouted(call: Call, because: Unavailable) -> DeadlineExceeded:
+    return DeadlineExceeded(
+        f"{call.chain[-1]}.{call.method} could not begin within its deadline: {because.message}", code="call.unrouted"
     )
 
 

@@ -6,7 +6,7 @@ tenant to whoever came first.
 """
 
 import asyncio
-from collections import OrderedDict
+from collections import deque
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
@@ -36,35 +36,43 @@ class Slots:
         self._classes: dict[str, int] = {}  # the same for classes that have a bound
         self._ticks: dict[str, int] = {}  # when a waiting tenant was served last, or began to wait
         self._tick = 0
+        self._gone = 0  # of those in line, how many gave up or were hurried
         self._crowds: dict[str | None, _Crowd] = {}  # who waits, by bounded class; None: all other classes
 
     def take(self, id: ObjectId, *, nested: bool) -> Slot | None:
         """Take a slot: None when it is yours at once, else a future to await first."""
         if nested or (self.taken < self.bound and (not self._is_narrow or self._has_room(id))):
-            self._begin(id)
+            self.taken += 1
+            key = id.key
+            tenant = key.partition("/")[0] if "/" in key else key  # `tenant_of`, which would double the cost of this
+            self._tenants[tenant] = self._tenants.get(tenant, 0) + 1
+            if self._is_narrow:
+                self._count_class(id.cls)
             return None
         return self._wait(id)
 
     def hurry(self, slot: Slot, id: ObjectId) -> None:
         """Let this one pass at once: a turn that holds a slot waits behind it."""
         if not slot.done():
-            self._leave(slot, id)
+            self._leave(slot)
             self._begin(id)
             slot.set_result(None)
 
     def give_back(self, slot: Slot | None, id: ObjectId) -> None:
         """Give it back, whether it was waited for to the end or not."""
         if slot is not None and (not slot.done() or slot.cancelled()):
-            self._leave(slot, id)
+            self._leave(slot)
             slot.cancel()
             return
         self.taken -= 1
-        tenant = tenant_of(id.key)
-        left = self._tenants[tenant] - 1
+        key = id.key
+        tenant = key.partition("/")[0] if "/" in key else key
+        tenants = self._tenants
+        left = tenants[tenant] - 1
         if left:
-            self._tenants[tenant] = left
+            tenants[tenant] = left
         else:
-            del self._tenants[tenant]
+            del tenants[tenant]
         if self._is_narrow and id.cls in self._classes:
             self._classes[id.cls] -= 1
         if self.waiting:
@@ -86,8 +94,12 @@ class Slots:
         self.taken += 1
         tenant = tenant_of(id.key)
         self._tenants[tenant] = self._tenants.get(tenant, 0) + 1
-        if self._is_narrow and self._bound_of(id.cls) is not None:
-            self._classes[id.cls] = self._classes.get(id.cls, 0) + 1
+        if self._is_narrow:
+            self._count_class(id.cls)
+
+    def _count_class(self, cls: str) -> None:
+        if self._bound_of(cls) is not None:
+            self._classes[cls] = self._classes.get(cls, 0) + 1
 
     def _bound_of(self, cls: str) -> int | None:
         return self._of_classes.get(cls, self._of_class)
@@ -113,29 +125,39 @@ class Slots:
         group = id.cls if self._is_narrow and self._bound_of(id.cls) is not None else None
         crowd = self._crowds.get(group)
         if crowd is None:
-            crowd = self._crowds[group] = _Crowd(self._rank)
-        crowd.add(tenant, slot, self._tick, id)
+            crowd = self._crowds[group] = _Crowd(self._tenants, self._ticks)
+        crowd.add(tenant, (self._tick, slot, id))
         return slot
 
-    def _rank(self, tenant: str) -> tuple[int, int]:
-        """Fewest running first, then who was served longest ago."""
-        return self._tenants.get(tenant, 0), self._ticks[tenant]
-
-    def _leave(self, slot: Slot, id: ObjectId) -> None:
-        """It waits no longer, if it did."""
-        for group in (id.cls, None):
-            crowd = self._crowds.get(group)
-            if crowd is not None and crowd.remove(tenant_of(id.key), slot):
-                self._gone(group, crowd, tenant_of(id.key))
-                return
-
-    def _gone(self, group: str | None, crowd: "_Crowd", tenant: str) -> None:
-        """One of that tenant's left the crowd: tidy up after the last."""
+    def _leave(self, slot: Slot) -> None:
+        """It waits no longer: whoever comes to it in its line steps over it."""
         self.waiting -= 1
-        if not crowd.lines:
-            del self._crowds[group]
-        if all(tenant not in crowd.lines for crowd in self._crowds.values()):
-            del self._ticks[tenant]
+        self._gone += 1
+        if not self.waiting:
+            self._clear()
+        elif self._gone > 64 and self._gone > self.waiting:
+            self._tidy(slot)
+
+    def _clear(self) -> None:
+        """Nobody waits; those still in line have all gone."""
+        self._crowds, self._ticks, self._gone = {}, {}, 0
+
+    def _tidy(self, last: Slot) -> None:
+        """More have gone than wait: make the lines anew."""
+        old, self._crowds, self._gone = self._crowds, {}, 0
+        waiting = [
+            (group, tenant, waiter)
+            for group, crowd in old.items()
+            for tenant, line in crowd.lines.items()
+            for waiter in line
+            if waiter[1] is not last and not waiter[1].done()
+        ]
+        ticks = {tenant: self._ticks[tenant] for _, tenant, _ in waiting}
+        self._ticks = ticks
+        for group, tenant, waiter in waiting:
+            if group not in self._crowds:
+                self._crowds[group] = _Crowd(self._tenants, ticks)
+            self._crowds[group].add(tenant, waiter)
 
     def _grant(self) -> None:
         """Give out what is free to those who may have it, the neediest first."""
@@ -153,16 +175,26 @@ class Slots:
             if best is None:
                 return
             (_, _, _, tenant), group, crowd = best
-            slot, id = crowd.pop(tenant)
+            waiter = crowd.pop(tenant)
             self._tick += 1
             self._ticks[tenant] = self._tick
-            self._gone(group, crowd, tenant)
-            if not slot.done():  # else its task was cancelled a moment ago
-                self._begin(id)
-                slot.set_result(None)
+            if tenant not in crowd.lines:
+                if not crowd.lines:
+                    del self._crowds[group]
+                if not any(tenant in other.lines for other in self._crowds.values()):
+                    del self._ticks[tenant]
+            if waiter is None:
+                continue
+            self.waiting -= 1
+            if not self.waiting:
+                self._clear()
+            _, slot, id = waiter
+            self._begin(id)
+            slot.set_result(None)
 
 
-_Place = tuple[int, int, int, str]  # the tenant's rank, the number of its first waiter, the tenant
+_Waiter = tuple[int, Slot, ObjectId]  # in order of arrival
+_Place = tuple[int, int, int, str]  # how many the tenant has running, when it was served, its first waiter, the tenant
 
 
 class _Crowd:
@@ -171,73 +203,64 @@ class _Crowd:
     Places are kept in a heap. A rank that rose is noticed when it comes to the front; one that fell is told by `moved`.
     """
 
-    __slots__ = ("_heap", "_places", "_rank", "lines")
+    __slots__ = ("_heap", "_places", "_running", "_ticks", "lines")
 
-    def __init__(self, rank: Callable[[str], tuple[int, int]]) -> None:
-        self._rank = rank
+    def __init__(self, running: dict[str, int], ticks: dict[str, int]) -> None:
+        self._running = running
+        self._ticks = ticks
         self._heap: list[_Place] = []
         self._places: dict[str, _Place] = {}  # the one that counts, of each tenant
-        # Not a plain dict: taking from its front leaves holes to step over.
-        self.lines: dict[str, OrderedDict[Slot, tuple[int, ObjectId]]] = {}
+        self.lines: dict[str, deque[_Waiter]] = {}
 
-    def add(self, tenant: str, slot: Slot, number: int, id: ObjectId) -> None:
+    def add(self, tenant: str, waiter: _Waiter) -> None:
         line = self.lines.get(tenant)
         if line is None:
-            line = self.lines[tenant] = OrderedDict()
-        line[slot] = number, id
-        if len(line) == 1:
-            self.moved(tenant)
-
-    def remove(self, tenant: str, slot: Slot) -> bool:
-        """Take it out of its line; False when it is in none."""
-        line = self.lines.get(tenant)
-        if line is None or line.pop(slot, None) is None:
-            return False
-        if not line:
-            self._drop(tenant)
-        return True
-
-    def pop(self, tenant: str) -> tuple[Slot, ObjectId]:
-        line = self.lines[tenant]
-        slot, (_, id) = line.popitem(last=False)
-        if not line:
-            self._drop(tenant)
-        return slot, id
+            self.lines[tenant] = deque((waiter,))
+            self._push(waiter[0], tenant)
+        else:
+            line.append(waiter)
 
     def first(self) -> _Place:
         """The place at the front; there is one."""
         heap = self._heap
         while True:
             place = heap[0]
-            tenant = place[3]
+            running, tick, number, tenant = place
             if self._places.get(tenant) is not place:
                 heappop(heap)
-                continue
-            now = self._place(tenant)
-            if now == place:
+            elif running == self._running.get(tenant, 0) and tick == self._ticks[tenant]:
                 return place
-            heappop(heap)
-            self._push(now)
+            else:
+                heappop(heap)
+                self._push(number, tenant)
+
+    def pop(self, tenant: str) -> _Waiter | None:
+        """The first of that tenant who still waits."""
+        line = self.lines[tenant]
+        found = None
+        while line and found is None:
+            waiter = line.popleft()
+            if not waiter[1].done():
+                found = waiter
+        if line:
+            self._push(line[0][0], tenant)
+        else:
+            del self.lines[tenant]
+            del self._places[tenant]
+        return found
 
     def moved(self, tenant: str) -> None:
         """Its rank may have fallen."""
-        if tenant in self.lines:
-            self._push(self._place(tenant))
+        line = self.lines.get(tenant)
+        if line is not None:
+            self._push(line[0][0], tenant)
 
-    def _place(self, tenant: str) -> _Place:
-        number, _ = next(iter(self.lines[tenant].values()))
-        return (*self._rank(tenant), number, tenant)
-
-    def _push(self, place: _Place) -> None:
-        self._places[place[3]] = place
+    def _push(self, number: int, tenant: str) -> None:
+        place = self._places[tenant] = (self._running.get(tenant, 0), self._ticks[tenant], number, tenant)
         heappush(self._heap, place)
         if len(self._heap) > 64 and len(self._heap) > 4 * len(self._places):
-            self._heap = list(self._places.values())
+            self._heap[:] = self._places.values()
             heapify(self._heap)
-
-    def _drop(self, tenant: str) -> None:
-        del self.lines[tenant]
-        del self._places[tenant]
 
 
 class SlowStart:

@@ -28,6 +28,7 @@ log = logging.getLogger("wakeful.timers")
 ERROR_CHARS_MAX = 2_000
 TRACEBACK_CHARS_MAX = 20_000
 NOTED_MAX = 64  # start notes in one commit
+TRIED_MAX = 64  # timers that run at once of those during whose last run a process died
 
 
 class TimerOwner(Protocol):
@@ -106,10 +107,12 @@ class TimerRuns:
         # Operations that ask a running timer to stop, and which one, by what they are called with.
         self.interrupting: dict[str, Callable[..., str]] = {}
         self._firing: dict[ObjectId, tuple[str, Call]] = {}
+        self._stopping: dict[tuple[ObjectId, str], Call] = {}  # such calls that came before their timer began to run
         self._uncounted: Counter[tuple[str, str, str]] = Counter()  # failures of ours in a row, for the backoff
-        # A timer that was running when a process died may have killed it: such ones run one at a
-        # time, so that three deaths are laid at one door and not at that of everyone beside it.
-        self._is_trying = False
+        # A timer that was running when a process died may have killed it. Those that saw one death are tried a few at
+        # a time, those that saw two alone: so the third is laid at one door and not at that of everyone beside it.
+        self._trying = 0
+        self._is_alone = False
         self._suspects: deque[Timer] = deque()
 
     def register(self, owner: TimerOwner, *, quiet: bool = False) -> None:
@@ -138,9 +141,15 @@ class TimerRuns:
         The run is undone and comes again behind the call, which by then has cleared its timer, or has gone.
         """
         named = self.interrupting.get(call.method)
-        firing = self._firing.get(call.chain[-1])
-        if named is not None and firing is not None and firing[0] == named(*call.args) and not firing[1].is_abandoned:
-            firing[1].abandon()
+        if named is None or call.answer is None:
+            return
+        key = (call.chain[-1], named(*call.args))
+        name, running = self._firing.get(key[0], (None, None))
+        if running is None or name != key[1]:
+            self._stopping[key] = call
+            call.answer.add_done_callback(lambda _: self._stopping.pop(key, None))
+        elif not running.is_abandoned:
+            running.abandon()
 
     def crashes_of(self, timer: Timer) -> int:
         """How many processes died while it ran: begun and not finished by an owner that is gone.
@@ -155,6 +164,7 @@ class TimerRuns:
         is_out = self._node.queue.running.get((timer.id, timer.name)) is timer  # not cleared or replaced on disk
         if not is_out or not _is_current(activation, timer):
             self._node.skip_timer(timer)
+            self.go_on()
             return
         # Nearly always the dispatcher has just written the note, and then nobody died of it.
         crashes = timer.crashes if timer.started == activation.epoch else self.crashes_of(timer)
@@ -166,25 +176,32 @@ class TimerRuns:
             await self._attempt(activation, timer, crashes)
 
     async def _try_suspect(self, activation: "Activation", timer: Timer, crashes: int) -> None:
-        """Run it when no other suspect runs; until then its object is free, for the one that runs may call it."""
-        if self._is_trying:
+        """Run it when other suspects leave it room; until then its object is free, for one that runs may call it."""
+        is_last = crashes >= CRASHES_MAX - 1  # one more death, and it is parked
+        if self._is_alone or self._trying >= TRIED_MAX or (is_last and self._trying):
             self._suspects.append(timer)
             return
-        self._is_trying = True
+        self._trying += 1
+        self._is_alone = is_last
         try:
             await self._attempt(activation, timer, crashes)
             await activation.settled()
         finally:
-            self._is_trying = False
-            self._call_next_suspect()
+            self._trying -= 1
+            self._is_alone = False
+            self.go_on(TRIED_MAX if is_last else 1)
 
-    def _call_next_suspect(self) -> None:
+    def go_on(self, count: int = 1) -> None:
+        """Have so many more suspects tried, as far as there is room: after each, and after one that went without a try."""
         node = self._node
-        while self._suspects:
-            timer = self._suspects.popleft()
-            if node.queue.running.get((timer.id, timer.name)) is timer:  # else it was replaced or will be read again
-                node.dispatcher.hand_out(timer)
-                return
+        while count and self._suspects and not self._is_alone and self._trying < TRIED_MAX:
+            timer = self._suspects[0]
+            if self._trying and self.crashes_of(timer) >= CRASHES_MAX - 1:
+                return  # the others first, then it alone
+            self._suspects.popleft()
+            # Else it was replaced, or will be read again.
+            if node.queue.running.get((timer.id, timer.name)) is timer and node.dispatcher.hand_out(timer):
+                count -= 1
 
     async def _attempt(self, activation: "Activation", timer: Timer, crashes: int) -> None:
         node = self._node
@@ -248,6 +265,9 @@ class TimerRuns:
     ) -> tuple[BaseException | None, Turn | None]:
         """Wake the object if need be and run the turn; what it raised, None when it went well, and the turn."""
         node = self._node
+        if self._stopping and self._stopping.pop((timer.id, timer.name), None) is not None:
+            activation.fire(timer)  # behind the call that is to stop it
+            return None, None
         task = asyncio.current_task()
         assert task is not None
         chain = (activation.id,)

@@ -145,7 +145,8 @@ class Clients:
     async def _keyed(self, kind: str, key: str, token: str) -> None:
         """Repeated under a request key through any node until it is answered, then once more."""
         journal, answered = self.journal, 0
-        other = self.dice.choice([other for other in self.keys if other != key])
+        # Only ever from a lower to a higher one: two that give to each other at once would wait until their deadline.
+        key, other = sorted((key, self.dice.choice([other for other in self.keys if other != key])))
         for tries in range(TRIES):
             try:
                 stub = self._stub(key, request_key=f"{kind}-{token}", deadline="8s")

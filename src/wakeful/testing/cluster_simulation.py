@@ -99,6 +99,7 @@ class ClusterSimulation:
         self.clients = Clients(self.world, self.cls, self.keys, witness, dice)
         self.deaths = 0
         self._rates: dict[int, float] = {}  # of each member's clock: the worst it has been
+        self._doors: dict[int, asyncio.Lock] = {}  # a process starts and stops one after the other
         self._healing: dict[asyncio.Task[None], None] = {}
         witness.now = self.world.now_ms
         witness.kill = self._kill_named
@@ -110,7 +111,7 @@ class ClusterSimulation:
         try:
             async with self.world:
                 for member in self.world.members:
-                    self._rates[member.number] = 1.0
+                    self._rates[member.number], self._doors[member.number] = 1.0, asyncio.Lock()
                 for _ in range(self.dice.randint(4, 11)):
                     await self._step()
                 await self._heal()
@@ -215,18 +216,20 @@ class ClusterSimulation:
 
     async def _restart(self, member: Member, after_s: float) -> None:
         """A clean stop, and a start later; a kill may come in between, or while it starts."""
-        await member.stop()
+        async with self._doors[member.number]:
+            await member.stop()
         await asyncio.sleep(after_s)
         await self._start(member)
 
     async def _start(self, member: Member) -> None:
-        if member.node is not None:
-            return
-        self.witness.note(f"{member.number} starts")
-        try:
-            await member.start()
-        except (Unavailable, DeadlineExceeded) as error:
-            self.witness.note(f"{member.name} did not start: {error.code}")
+        async with self._doors[member.number]:
+            if member.node is not None:
+                return
+            self.witness.note(f"{member.number} starts")
+            try:
+                await member.start()
+            except (Unavailable, DeadlineExceeded) as error:
+                self.witness.note(f"{member.name} did not start: {error.code}")
 
     # dying
 
@@ -266,6 +269,7 @@ class ClusterSimulation:
         world = self.world
         self.witness.note("healing")
         self.umpire.late, self.umpire.is_deaf = 0, False
+        self.witness.is_safe = True
         world.network.heal()
         for member in world.members:
             member.faults.on_probe = None

@@ -44,7 +44,8 @@ class Witness:
     kills: Counter[str] = field(default_factory=Counter)  # by token of the job that did it
     ran_at: dict[str, int] = field(default_factory=dict)  # token of a job: when its handler last began
     ticks: Counter[int] = field(default_factory=Counter)  # runs of the app's function by nominal time
-    is_mended: bool = False
+    is_safe: bool = False  # killers kill no more
+    is_mended: bool = False  # the doomed no longer fail
 
     def note(self, text: str) -> None:
         self.trace.append(f"{self.now()} {text}")
@@ -141,7 +142,7 @@ class Clerk(DurableObject):
             child, to, at = more
             stub = self.ctx.get(type(self), to)
             await self.jobs.schedule(stub.work, child, "steady", at, [], at=to_datetime(at))
-        elif kind == "killer" and witness.kills[token] < more[0] and not witness.is_mended:
+        elif kind == "killer" and witness.kills[token] < more[0] and not witness.is_safe:
             witness.kills[token] += 1
             witness.kill(self._node)
             await asyncio.sleep(1)

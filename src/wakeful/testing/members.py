@@ -41,6 +41,7 @@ class Member:
     async def start(self) -> None:
         """Begin a life."""
         world = self._world
+        await self._bury()
         self._lives += 1
         inner = world.open_disk(shared=True)
         self._store = FaultyStore(inner, self.faults, world.warp)
@@ -65,6 +66,7 @@ class Member:
         if node is not None:
             self._world.choose_door()
             await node.stop()
+        await self._bury()
         if self._links is not None:
             self._links.leave("the node has stopped")
             await self._links.close()
@@ -78,6 +80,12 @@ class Member:
             self._world.network.kill(self.name)
             self._world.choose_door()
             node.kill()
+
+    async def _bury(self) -> None:
+        """Close what a killed process had open, as its operating system would."""
+        if self._store is not None and self._store.is_cut:
+            store, self._store = self._store, None
+            await store.close()
 
     async def crash(self) -> None:
         self.kill()

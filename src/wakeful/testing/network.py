@@ -21,6 +21,7 @@ from wakeful.values.errors import AddressInUse, BadAddress, LinkLost, WrongNode
 
 SCHEME = "memory:"
 CONNECT_TIMEOUT_MS = 3_000
+LAST_WORDS_S = 1.0
 # Idle links don't beat here: a world that waits for a year has better things to do.
 PACE = Pace(when_idle=False)
 
@@ -114,6 +115,7 @@ class NetworkTransport:
         self.network = network
         self.node = node
         self.is_dead = False
+        self._is_leaving = False
         self.handler: Handler | None = None
         self._answerers: list[Answerer] = []
         self._callers: list[Caller] = []
@@ -140,12 +142,17 @@ class NetworkTransport:
         return self._join(other, loop)
 
     def leave(self, because: str = "") -> None:
+        self._is_leaving = True
         for answerer in self._answerers:
             answerer.leave(because)
 
     async def close(self) -> None:
         self.network.leave(self)
         self.handler = None
+        # As over sockets: those who were told goodbye hang up themselves, so that no call is left to guess.
+        until = asyncio.get_running_loop().time() + LAST_WORDS_S
+        while self._is_leaving and self._answerers and asyncio.get_running_loop().time() < until:
+            await asyncio.sleep(0.001)
         for caller in list(self._callers):
             await caller.close()
         for answerer in list(self._answerers):

@@ -116,11 +116,14 @@ class Caller:
                 asked.future.set_result(message)
             if not self._has_room:
                 self._look()
+            if self._leaving_because is not None:
+                self._part()
         elif type(message) is Goodbye:
             self._leaving_because = message.because or "it is stopping"
             line, self._line = self._line, OrderedDict()
             for asked in line.values():
                 _fail(asked, self._unsent())
+            self._part()
 
     def heard_part(self) -> None:
         """Some bytes came and no whole message: a sign of life all the same."""
@@ -136,6 +139,13 @@ class Caller:
         self._lose(because)
         if not self._closed.done():
             self._closed.set_result(None)
+
+    def _part(self) -> None:
+        """Hang up on a node that leaves as soon as it has answered everything: it waits for that, so that it can
+        tell us of each call whether it began."""
+        if not self._asked:
+            self._lose(self._leaving_because or "it is stopping")
+            self._wire.hang_up()
 
     # sending
 

@@ -131,7 +131,7 @@ class Transport(Protocol):
     async def connect(self, address: str, *, expect_node: str | None = None) -> Link:
         """A link to the node there.
 
-        `LinkLost` (never `was_sent`): nobody answers. `WrongNode`: another one than expected does.
+        `LinkLost` (never `was_sent`): nobody answers; `WrongNode`, a kind of it: another one than expected does.
         `ClusterError`: it does not belong with this one, for the reason that the class says.
         """
         ...

@@ -8,7 +8,7 @@ import os
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -265,6 +265,8 @@ class SocketTransport:
         if server is not None:
             server.close()
         self._handler = None
+        if self._leaving_because is not None:
+            await _last_words(self._answerers)
         wires = [*self._greetings.values(), *self._callers, *self._answerers]
         for task, wire in list(self._greetings.items()):
             task.cancel()
@@ -280,6 +282,16 @@ class SocketTransport:
         if path is not None:
             with contextlib.suppress(OSError):
                 path.unlink()
+
+
+async def _last_words(wires: Iterable[SocketWire]) -> None:
+    """Those who were told goodbye hang up when they have their answers, or the word that a call did not begin here.
+
+    To hang up on them first would leave them to guess about calls that crossed the goodbye.
+    """
+    waiting = [wire.lost for wire in wires if not wire.lost.done()]
+    if waiting:
+        await asyncio.wait(waiting, timeout=LAST_WORDS_S)
 
 
 async def _ended(wires: list[SocketWire]) -> None:

@@ -7,6 +7,7 @@ WakefulError
 │   ├── BadValue                a value that can't be stored or sent (says which part)
 │   ├── BadOption               an option or a combination of options that makes no sense
 │   ├── BadSpec                 a cron text, interval, phrase, zone or calendar that can't be one (says which part)
+│   ├── BadChart                a statechart that can't be one, or a snapshot of another (says where in the chart)
 │   ├── BadHandler              a lambda, a foreign function or an unknown method given as a handler
 │   ├── LimitExceeded           a named limit, and by how much it was passed
 │   │   └── QuotaExceeded       a tenant's quota, named
@@ -29,7 +30,7 @@ WakefulError
 │   ├── StoreDown               the store can't be reached or can't write
 │   ├── OutcomeUnknown          the connection broke while committing; retry with a request key
 │   ├── LinkLost                the connection to another node is gone (says whether the call had been sent)
-│   ├── WrongNode               another node than expected answers at that address
+│   │   └── WrongNode           another node than expected answers at that address; nothing was sent
 │   └── NotRunning              the app or node is not started, or stopping
 ├── ClusterError                this node and the others can't be one cluster as they are
 │   ├── NoSecret                reachable from other machines, but without a cluster secret
@@ -93,6 +94,10 @@ class BadOption(BadInput, ValueError):
 
 class BadSpec(BadInput, ValueError):
     default_code = "spec"
+
+
+class BadChart(BadInput, ValueError):
+    default_code = "chart"
 
 
 class BadHandler(BadInput, TypeError):
@@ -196,8 +201,11 @@ class LinkLost(Unavailable):
         self.was_sent = was_sent
 
 
-class WrongNode(Unavailable):
+class WrongNode(LinkLost):
     default_code = "link.node"
+
+    def __init__(self, message: str = "", *, was_sent: bool = False, code: str | None = None) -> None:
+        super().__init__(message, was_sent=was_sent, code=code)
 
 
 class NotRunning(Unavailable):

@@ -17,6 +17,7 @@ Values = dict[str, object]
 Rows = dict[str, list[tuple[object, ...]]]
 
 _TIMER = ("cls", "key", "name", "due_at", "nominal_at", "seq", "attempt", "crashes", "started", "priority", "payload")
+TIMER_COLUMNS = (*_TIMER, "shard")
 _COLUMNS: dict[str, tuple[str, ...]] = {
     "wipes": ("wipe_cls", "wipe_key"),
     "keeps": ("keep_cls", "keep_key", "keep_name"),
@@ -151,7 +152,7 @@ class Sent:
         rows["makes"] += [(*id, at) for id, at in sorted(self.made.items())]
         for (id, name), timer in sorted(self.timers.items(), key=itemgetter(0)):
             part = "resends" if (id, name) in self.over else "sends"
-            rows[part].append((*_timer_row(id, timer), shard_of(id)))
+            rows[part].append((*timer_row(id, timer), shard_of(id)))
 
 
 def gather(node: str, commits: Sequence[Commit]) -> tuple[list[str], Values]:
@@ -188,8 +189,8 @@ def gather(node: str, commits: Sequence[Commit]) -> tuple[list[str], Values]:
 
 def timer_columns(timers: Iterable[tuple[Timer, int]]) -> Values:
     """Timers and their shards as the arguments of `insert`."""
-    columns = zip(*((*_timer_row(timer.id, timer), shard) for timer, shard in timers), strict=True)
-    return dict(zip((*_TIMER, "shard"), columns, strict=True))
+    columns = zip(*((*timer_row(timer.id, timer), shard) for timer, shard in timers), strict=True)
+    return dict(zip(TIMER_COLUMNS, columns, strict=True))
 
 
 def printable(text: str) -> str:
@@ -216,7 +217,7 @@ def _append_plain(commit: Commit, rows: Rows, sent: Sent) -> None:
         created_at = sent.made.pop(id, commit.now) if sent.made else commit.now
         rows["objects"].append((*id, created_at, commit.now, len(commit.puts), _append_puts(id, commit.puts, rows)))
     for timer in commit.sets:
-        rows["sets"].append((*_timer_row(id, timer), commit.shard))
+        rows["sets"].append((*timer_row(id, timer), commit.shard))
     for start in commit.starts:
         rows["starts"].append((*id, start.name, start.seq, commit.epoch if start.is_running else 0, start.crashes))
 
@@ -234,7 +235,7 @@ def _append_fold(id: ObjectId, fold: Fold, rows: Rows, sent: Sent) -> None:
     for name, seqs in fold.clears.items():
         rows["overs" if sent.takes_over(id, name) else "clears"] += [(*id, name, seq) for seq in seqs]
     for timer in fold.sets.values():
-        rows["sets"].append((*_timer_row(id, timer), fold.shard))
+        rows["sets"].append((*timer_row(id, timer), fold.shard))
     for (name, seq), (epoch, crashes) in fold.starts.items():
         rows["starts"].append((*id, name, seq, epoch, crashes))
 
@@ -263,12 +264,13 @@ def _append_logs(commits: Sequence[Commit], rows: Rows) -> None:
             entries.append((*e.id, e.name, e.run_id, *times, e.attempt, e.verdict, e.node, error, *stands_for))
         for p in commit.parks:
             texts = (printable(p.reason), printable(p.error), printable(p.traceback))
-            parks.append((*_timer_row(p.timer.id, p.timer), p.run_id, p.parked_at, p.attempts, *texts))
+            parks.append((*timer_row(p.timer.id, p.timer), p.run_id, p.parked_at, p.attempts, *texts))
         if r := commit.remember:
             row = (*commit.id, r.key.encode(), r.fingerprint, r.answer, r.expires_at)
             remembers[commit.id, r.key] = row
     rows["remembers"] = list(remembers.values())
 
 
-def _timer_row(id: ObjectId, t: Timer) -> tuple[object, ...]:
+def timer_row(id: ObjectId, t: Timer) -> tuple[object, ...]:
+    """As TIMER_COLUMNS, but for the shard."""
     return (*id, t.name, t.due_at, t.nominal_at, t.seq, t.attempt, t.crashes, t.started, t.priority, t.payload)

@@ -103,7 +103,7 @@ async def health(target: Target, *, long_ms: int = LONG_MS) -> Health:
         standby[0][0] if standby else None,
         used[0][0] if used else None,
         used[0][1] if used else None,
-        None if sessions is None else [Session(*row[:6], list(row[6]), *row[7:]) for row in sessions],
+        None if sessions is None else [_session(row) for row in sessions],
         hears,
     )
 
@@ -115,3 +115,8 @@ async def _try(wire: Wire, statement: Statement, *args: object) -> list[Any] | N
         if wire.is_closed:
             raise
         return None
+
+
+def _session(row: Any) -> Session:
+    pid, user, application, state, age_ms, is_waiting, blockers, touches, query = row
+    return Session(pid, user, application, state, age_ms, bool(is_waiting), list(blockers), touches, query)

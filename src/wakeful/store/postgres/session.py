@@ -14,7 +14,7 @@ import msgspec
 
 from wakeful.store.postgres.statements import Statement
 from wakeful.store.postgres.url import Target
-from wakeful.store.postgres.wire import Refused, Wire
+from wakeful.store.postgres.wire import Invalid, Refused, Wire
 from wakeful.store.protocol import Hint
 from wakeful.values.errors import Unavailable
 
@@ -78,6 +78,7 @@ class Session:
         self._flush: asyncio.Task[None] | None = None
         self._pending: dict[int, Hint] = {}
         self._has_news = False
+        self._told = asyncio.Event()  # of the notification that takes with it what is pending now
         self._node: str | None = None
         self._is_locked = False
         self.listens = target.listen
@@ -131,28 +132,43 @@ class Session:
 
     async def tell(self, hints: Sequence[Hint]) -> None:
         """Send them with whatever else waits to be sent; kept, one a shard, while the connection is away."""
-        self._has_news = self._has_news or not hints
+        self._gather(hints, not hints)
+        if not self.is_alive:
+            return
+        if self._flush is None or self._flush.done():
+            self._flush = asyncio.create_task(self._send())
+        await self._told.wait()
+
+    async def _send(self) -> None:
+        """Notify of what is pending, and of what comes while that is under way."""
+        try:
+            while (self._pending or self._has_news) and self.is_alive:
+                await self._send_pending()
+        except (Unavailable, Invalid) as error:
+            # They go with the next, or when the connection is back.
+            log.info("%s: hints wait: %s", self._target.shown, error, extra={"code": "store.session"})
+        finally:
+            self._told.set()
+            self._told = asyncio.Event()
+
+    async def _send_pending(self) -> None:
+        hints, self._pending = list(self._pending.values()), {}
+        has_news, self._has_news = self._has_news, False
+        told, self._told = self._told, asyncio.Event()  # those who come from here on wait for the next round
+        pages = [hints[n : n + HINTS_MAX] for n in range(0, len(hints), HINTS_MAX)] + [[]] * has_news
+        try:
+            await self._run(_NOTIFY, [self._channel, [msgspec.json.encode(page).decode() for page in pages]])
+        except BaseException:
+            self._gather(hints, has_news)
+            raise
+        finally:
+            told.set()
+
+    def _gather(self, hints: Sequence[Hint], has_news: bool) -> None:
+        self._has_news = self._has_news or has_news
         for hint in hints:
             known = self._pending.get(hint.shard)
             self._pending[hint.shard] = hint if known is None else _merged(known, hint)
-        if self.is_alive and (self._flush is None or self._flush.done()):
-            self._flush = asyncio.create_task(self._send())
-        if self._flush is not None:
-            await asyncio.wait([self._flush])
-
-    async def _send(self) -> None:
-        while (self._pending or self._has_news) and self.is_alive:
-            hints, self._pending = list(self._pending.values()), {}
-            has_news, self._has_news = self._has_news, False
-            pages = [hints[n : n + HINTS_MAX] for n in range(0, len(hints), HINTS_MAX)] + [[]] * has_news
-            try:
-                await self._run(_NOTIFY, [self._channel, [msgspec.json.encode(page).decode() for page in pages]])
-            except Unavailable:
-                self._has_news = self._has_news or has_news
-                for hint in hints:
-                    known = self._pending.get(hint.shard)
-                    self._pending[hint.shard] = hint if known is None else _merged(known, hint)
-                return  # they go when the connection is back
 
     async def _run(self, statement: Statement, args: Sequence[object]) -> list[tuple[object, ...]]:
         async with self._busy:

@@ -1,4 +1,13 @@
-"""Layer 2. Which database does a URL mean, and what of it may be shown?"""
+"""Layer 2. Which database does a URL mean, and what of it may be shown?
+
+Options of ours, beside those of the driver:
+`schema=NAME`                 where the tables are, `wakeful` unless said
+`timeout=10s`                 how long a statement may take before its connection is given up
+`listen=off`                  no LISTEN/NOTIFY: for a pooler that shares sessions, and CockroachDB; nodes scan instead
+`session_lock=off`            no advisory lock per node, for the same: a crash is then noticed by the lease
+`statement_cache_size=0`      no prepared statements, for a pooler that shares sessions and can't keep them
+A server or pooler without the first two is noticed when the store is opened; to say so spares the attempt.
+"""
 
 import re
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit

@@ -1,7 +1,7 @@
 """Layer 2. How is the server spoken to, and what do its failures mean here?"""
 
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -64,7 +64,7 @@ class Wire:
     def __init__(self, connection: Any, where: str, timeout_s: float) -> None:
         self._connection = connection
         self._where = where
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self.can_be_lazy = False
 
     @classmethod
@@ -110,7 +110,7 @@ class Wire:
         for _ in range(RETRIES_MAX):
             try:
                 rows: list[Row] = await self._connection.fetch(
-                    statement.text, *args, timeout=timeout_s or self._timeout_s
+                    statement.text, *args, timeout=timeout_s or self.timeout_s
                 )
                 return rows
             except asyncpg.PostgresError as error:
@@ -121,6 +121,17 @@ class Wire:
                 raise self._meaning(error, writes) from None
         raise StoreDown(f"{self._where}: gave up after {RETRIES_MAX} tries: {_line(last)}")
 
+    async def copy_in(
+        self, schema: str, table: str, columns: Sequence[str], rows: Iterable[Row], timeout_s: float
+    ) -> None:
+        """Add rows to a table, all or none; inside of a transaction."""
+        try:
+            await self._connection.copy_records_to_table(
+                table, schema_name=schema, columns=columns, records=rows, timeout=timeout_s
+            )
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
+            raise self._meaning(error, writes=False) from None
+
     async def script(self, sql: str) -> None:
         """Run several statements without arguments."""
         try:
@@ -129,7 +140,7 @@ class Wire:
             raise self._meaning(error, writes=False) from None
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[None]:
+    async def transaction(self, *, timeout_s: float | None = None) -> AsyncIterator[None]:
         """All statements in it, or none; the end of it is a write whose outcome can be unknown."""
         await self.run(Statement("BEGIN", ()))
         try:
@@ -139,7 +150,7 @@ class Wire:
                 with suppress(Exception):
                     await self._connection.execute("ROLLBACK", timeout=CONNECT_TIMEOUT_S)
             raise
-        await self.run(Statement("COMMIT", ()), writes=True)
+        await self.run(Statement("COMMIT", ()), writes=True, timeout_s=timeout_s)
 
     async def close(self) -> None:
         try:
@@ -182,7 +193,7 @@ class Wire:
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for name, value in _KEEPALIVES:
                 peer.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(self._timeout_s * 1000))
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(self.timeout_s * 1000))
 
     async def _prepare(self, packed: bool, readonly: bool) -> None:
         self._watch_over()

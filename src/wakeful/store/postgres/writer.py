@@ -10,7 +10,7 @@ from wakeful.store.postgres.wire import Invalid, Wire
 from wakeful.store.protocol import Outcome
 from wakeful.store.sends import Sends
 from wakeful.values.commits import Commit
-from wakeful.values.errors import Fenced, StoreError
+from wakeful.values.errors import Fenced, OutcomeUnknown, StoreDown, StoreError
 from wakeful.values.ids import ObjectId
 
 
@@ -21,11 +21,13 @@ class Writer:
         self._pool = pool
         self._statements = statements
         self._lock = Lock()
+        self._has_written = False  # something of the group that is being written
 
     async def commit(self, node: str, commits: Sequence[Commit]) -> list[Outcome]:
         """One statement for the group, unless something is wrong with it."""
         outcomes: list[Outcome] = [None] * len(commits)
         async with self._lock, self._pool.take() as wire:
+            self._has_written = False
             failed: set[ObjectId] = set()
             for batch in _batches(commits):
                 if failed:
@@ -61,7 +63,14 @@ class Writer:
         if wire.can_be_lazy and not any(commit.must_sync for commit in group):
             parts.append("lazy")
         statement = self._statements.get("commit", parts)
-        return {row[0] for row in await wire.run(statement, statement.args(values), writes=True)}
+        try:
+            owned = {row[0] for row in await wire.run(statement, statement.args(values), writes=True)}
+        except StoreDown as error:
+            if self._has_written:
+                raise OutcomeUnknown(f"a part of the group is written, then {error.message}") from None
+            raise
+        self._has_written = self._has_written or all(commit.shard in owned for commit in group)
+        return owned
 
     async def _divide(
         self,

@@ -58,7 +58,7 @@ class Finder:
 
     def answers(self, query: Query, *, now: int) -> list[tuple[ObjectId, Remembered]]:
         """In the order of the primary key, which every condition on class and key narrows."""
-        conditions = [*_of_id(query, by_id=query.cls is not None), ("expires_at > ?", (now,))]
+        conditions = [*_of_id(query, by_id=query.cls is not None), ("+expires_at > ?", (now,))]
         conditions += _of_name(query, by_id=True, column="request")
         if query.key_contains:
             conditions.append(("instr(key, ?) > 0", (query.key_contains,)))

@@ -160,6 +160,43 @@ class FindSuite(Harness):
             assert len(seen) < 100, "the pages never end"
         return seen
 
+    async def test_answers_come_by_object_then_request_key_and_only_unexpired_ones(self) -> None:
+        store = await self.open_store()
+        ids = [ObjectId(cls, key) for cls in ("a", "b") for key in ("ab", "b", "é")]
+        kept = {
+            (id, key): Remembered(key, b"f", key.encode(), NOW + (0 if key == "old" else 9))
+            for id in ids
+            for key in [*ODD, "old"]
+        }
+        await self.done(store, *(self.turn(id, remember=answer) for (id, _), answer in kept.items()))
+        order = sorted(((id, key) for id, key in kept if key != "old"), key=lambda slot: (*slot[0], slot[1]))
+        every = await store.find_answers(Query(limit=1000), now=NOW)
+        assert every == [(id, kept[id, key]) for id, key in order]
+        assert len(await store.find_answers(Query(limit=1000), now=NOW - 1)) == len(kept)
+        for query in (
+            Query(), Query(cls="b"), Query(key="ab"), Query(cls="a", key="é"), Query(key_prefix="a"),
+            Query(key_contains="b"), Query(name="a%"), Query(name_prefix="a"), Query(cls="a", name_prefix="ab"),
+            Query(cls="none"), Query(name_prefix="zz"), Query(key_prefix=""), Query(name_prefix=""),
+        ):  # fmt: skip
+            wanted = [
+                (id, key)
+                for id, key in order
+                if query.cls in (None, id.cls)
+                and query.key in (None, id.key)
+                and id.key.startswith(query.key_prefix or "")
+                and (query.key_contains or "") in id.key
+                and query.name in (None, key)
+                and key.startswith(query.name_prefix or "")
+            ]
+            for limit in (1, 3, 1000):
+                found: list[tuple[ObjectId, str]] = []
+                after: tuple[object, ...] | None = None
+                while page := await store.find_answers(replace(query, limit=limit, after=after), now=NOW):
+                    assert len(page) <= limit
+                    found += [(id, answer.key) for id, answer in page]
+                    after = (*page[-1][0], page[-1][1].key)
+                assert found == wanted, (query, limit)
+
     async def test_entries_come_newest_first_as_they_were_written(self) -> None:
         store = await self.open_store()
         first = entry(A, verdict="failed", error="boom\nbang", attempt=4, missed=2)

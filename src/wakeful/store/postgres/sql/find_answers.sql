@@ -1,8 +1,8 @@
--- In the order of the primary key until the page is full.
+-- In the order of the primary key until the page is full. IS TRUE keeps the planner from going by expiry instead.
 SELECT cls, key, request, fingerprint, answer, expires_at
 FROM wakeful.requests
 WHERE (cls, key, request) > ($after_cls::text, $after_key::text, $after_request::bytea)
-    AND expires_at > $now::bigint
+    AND (expires_at > $now::bigint) IS TRUE
     --? cls
     AND cls = $cls::text
     --.

@@ -1,4 +1,4 @@
-"""Does a database of schema 1 say that it is old, come up to date by `wakeful migrate`, and keep everything in it?"""
+"""Does a database of an earlier schema say that it is old, come up to date by `wakeful migrate`, and keep everything in it?"""
 
 import asyncio
 import json
@@ -23,20 +23,20 @@ HERE = Path(__file__).parent
 ONE = ObjectId("Order", "a")
 
 
-def sqlite_of_version_1(folder: Path) -> str:
-    db = sqlite3.connect(folder / "v1.db")
-    db.executescript((HERE / "data" / "v1.sql").read_text(encoding="utf-8"))
+def old_sqlite(version: int, folder: Path) -> str:
+    db = sqlite3.connect(folder / "old.db")
+    db.executescript((HERE / "data" / f"v{version}.sql").read_text(encoding="utf-8"))
     db.close()
-    return f"sqlite:{folder}/v1.db"
+    return f"sqlite:{folder}/old.db"
 
 
-def postgres_of_version_1(url: str) -> str:
+def old_postgres(version: int, url: str) -> str:
     async def make() -> None:
         target = parse_url(url)
         connection = await asyncpg.connect(target.dsn)
         try:
             await connection.execute(f'CREATE SCHEMA "{target.schema}"')
-            text = (HERE / "data" / "v1_postgres.sql").read_text(encoding="utf-8")
+            text = (HERE / "data" / f"v{version}_postgres.sql").read_text(encoding="utf-8")
             await connection.execute(Statements(target.schema).qualified(text))
         finally:
             await connection.close()
@@ -45,12 +45,18 @@ def postgres_of_version_1(url: str) -> str:
     return url
 
 
+@pytest.fixture(params=[1, 2])
+def version(request: pytest.FixtureRequest) -> int:
+    number: int = request.param
+    return number
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
-def old_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of a database of version 1 with a row of everything in it."""
+def old_url(request: pytest.FixtureRequest, tmp_path: Path, version: int) -> str:
+    """The URL of a database of that version with a row of everything in it."""
     if request.param == "sqlite":
-        return sqlite_of_version_1(tmp_path)
-    return postgres_of_version_1(request.getfixturevalue("postgres_schema_url"))
+        return old_sqlite(version, tmp_path)
+    return old_postgres(version, request.getfixturevalue("postgres_schema_url"))
 
 
 def wakeful(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
@@ -59,10 +65,12 @@ def wakeful(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, s
     return code, *capsys.readouterr()
 
 
-def test_an_old_database_is_refused_until_wakeful_migrate(old_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_old_database_is_refused_until_wakeful_migrate(
+    old_url: str, version: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     async def open_all() -> None:
         for readonly in (False, True):
-            with pytest.raises(SchemaTooOld, match=r"has schema 1, this Wakeful needs \d+; .*wakeful migrate"):
+            with pytest.raises(SchemaTooOld, match=rf"has schema {version}, this Wakeful needs \d+; .*wakeful migrate"):
                 await open_url(old_url).open(now=NOW, readonly=readonly)
 
     asyncio.run(open_all())
@@ -71,7 +79,7 @@ def test_an_old_database_is_refused_until_wakeful_migrate(old_url: str, capsys: 
     assert "wakeful migrate" in err
     code, out, err = wakeful(capsys, "migrate", "--json", "--store", old_url)
     assert (code, err) == (0, "")
-    assert json.loads(out)["applied"][0] == "0002_covers"
+    assert json.loads(out)["applied"] == ["0002_covers", "0003_cluster"][version - 1 :]
     assert json.loads(wakeful(capsys, "migrate", "--json", "--store", old_url)[1])["applied"] == []
     code, out, _ = wakeful(capsys, "ls", "--json", "--store", old_url)
     assert (code, [row["key"] for row in json.loads(out)]) == (0, ["a"])
@@ -84,12 +92,13 @@ async def check_everything(url: str) -> None:
     try:
         old = await check_rows(store)
         await check_ledger(store, old)
+        await check_nodes(store)
     finally:
         await store.close()
 
 
 async def check_rows(store: Store) -> Entry:
-    """All that version 1 wrote is there; the one ledger row of it."""
+    """All that the earlier version wrote is there; the one ledger row of it."""
     alarm = Timer(ONE, ALARM, NOW + 60_000, NOW + 60_000, 7, 1, 0, 0, 3, b"p")
     [loaded] = await store.load([ONE])
     assert loaded.info == Info(ONE, NOW, NOW, 2, 11)
@@ -111,8 +120,16 @@ async def check_rows(store: Store) -> Entry:
 
 
 async def check_ledger(store: Store, old: Entry) -> None:
-    """Rows of the new kind go in beside the old, by the owner that version 1 had."""
+    """Rows of the new kind go in beside the old, by the owner that the earlier version had."""
     new = Entry(ONE, "schedule:x", "0b", NOW, NOW, NOW, 0, "coalesced", "node-a", covers=7, first_at=NOW - 6_000)
     commit = Commit(id=ONE, shard=shard_of(ONE), epoch=1, now=NOW, entries=[new])
     assert await store.commit("node-a", [commit]) == [None]
     assert [entry for _, entry in await store.find_entries(Query())] == [new, old]
+
+
+async def check_nodes(store: Store) -> None:
+    """A node of before may be told to drain, and one of now joins beside it."""
+    assert await store.drain("node-a", True)
+    await store.join(NodeRow("node-b", "", NOW, NOW + 5_000, "new", "blue", 2))
+    found = {row.node: (row.cluster, row.version, row.is_draining) for row in await store.nodes()}
+    assert found == {"node-a": ("", 1, True), "node-b": ("blue", 2, False)}

@@ -1,0 +1,1 @@
+"""Layer 1, pure. What does a statechart do next, and what does it ask of the world?"""

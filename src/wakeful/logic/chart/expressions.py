@@ -1,0 +1,104 @@
+"""Layer 1, pure. What do the values in a chart become when they are needed?
+
+A value is plain JSON and stands for itself. `{"$call": name, "params": …}` anywhere a value may stand asks the
+function of that name, as a function in XState's config would be asked.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from wakeful.logic.chart.fields import bad, mapping, plain, text
+from wakeful.logic.chart.names import Implementations
+from wakeful.logic.chart.nodes import Read
+from wakeful.values.errors import BadTime
+from wakeful.values.times import duration_ms
+
+if TYPE_CHECKING:
+    from wakeful.logic.chart.turn import Turn
+
+
+def is_call(value: Any) -> bool:
+    """Whether a value is asked of a function."""
+    return isinstance(value, Mapping) and "$call" in value and value.keys() <= {"$call", "params"}
+
+
+def read(value: Any, path: str, names: Implementations, *, is_sketch: bool) -> Read:
+    """What a value is when it is needed."""
+    if is_call(value):
+        name = text(value["$call"], f"{path}.$call")
+        function = names.values.get(name)
+        if function is None:
+            if is_sketch:
+                return _missing(f"{path}.$call", "value", name)
+            raise bad(f"{path}.$call", f"there is no value named {name!r}", code="chart.unbound")
+        params = read(value.get("params"), f"{path}.params", names, is_sketch=is_sketch)
+        asked = function
+        return lambda turn: asked(turn.context, turn.event, params(turn))
+    plain(value, path)
+    return lambda turn: value
+
+
+def read_event(value: Any, path: str, names: Implementations, *, is_sketch: bool) -> Read:
+    """An event when it is needed; it must be a mapping with a type."""
+    if not is_call(value):
+        given = mapping(value, path)
+        event_type(given.get("type"), f"{path}.type")
+        return read(value, path, names, is_sketch=is_sketch)
+    asked = read(value, path, names, is_sketch=is_sketch)
+
+    def event(turn: "Turn") -> Any:
+        made = mapping(asked(turn), path)
+        event_type(made.get("type"), f"{path}.type")
+        return made
+
+    return event
+
+
+def event_type(value: Any, path: str) -> str:
+    """The type of an event that is sent or raised."""
+    if text(value, path) == "*":
+        raise bad(path, "'*' matches events and can't be the type of one", code="chart.event")
+    return str(value)
+
+
+def read_delay(value: Any, path: str, names: Implementations, *, is_sketch: bool) -> Read:
+    """Milliseconds: a number of them, a text like "24h", or a named delay."""
+    if isinstance(value, str) and value in names.delays:
+        named = names.delays[value]
+        if callable(named):
+            return lambda turn: length_ms(named(turn.context, turn.event, None), path)
+        value = named
+    if is_call(value):
+        asked = read(value, path, names, is_sketch=is_sketch)
+        return lambda turn: length_ms(asked(turn), path)
+    if isinstance(value, str):
+        try:
+            delay_ms: float = duration_ms(value)
+        except BadTime:
+            if is_sketch:
+                return _missing(path, "delay", value)
+            raise bad(
+                path, f"there is no delay named {value!r}, and it is no length like '24h' or '90s'", code="chart.delay"
+            ) from None
+        return lambda turn: delay_ms
+    fixed_ms = length_ms(value, path)
+    return lambda turn: fixed_ms
+
+
+def length_ms(value: Any, path: str) -> float:
+    """A length in milliseconds, or an error."""
+    if isinstance(value, str):
+        try:
+            return duration_ms(value)
+        except BadTime as error:
+            raise bad(path, error.message, code="chart.delay") from None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**53:
+        raise bad(path, f"{value!r} is no length in milliseconds", code="chart.delay")
+    return value
+
+
+def _missing(path: str, kind: str, name: str) -> Read:
+    def missing(turn: "Turn") -> Any:
+        raise bad(path, f"there is no {kind} named {name!r}; this chart was only read", code="chart.unbound")
+
+    return missing

@@ -1,0 +1,88 @@
+"""Layer 1, pure. Is what a chart says of the right kind, and where is it if not?"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from wakeful.values.errors import BadChart
+
+# Deeper than any chart a person can read; a config nested without end is refused before it exhausts the stack.
+DEPTH_MAX = 64
+
+
+def bad(path: str, what: str, *, code: str = "chart") -> BadChart:
+    """The error for a place in a chart; its message begins with the path."""
+    return BadChart(f"{path or 'chart'}: {what}", code=code)
+
+
+def mapping(value: Any, path: str) -> Mapping[str, Any]:
+    """A mapping with text keys, or an error."""
+    if not isinstance(value, Mapping):
+        raise bad(path, f"{_short(value)} is not a mapping", code="chart.type")
+    for key in value:
+        if not isinstance(key, str):
+            raise bad(path, f"the key {_short(key)} is not text", code="chart.type")
+    return value
+
+
+def text(value: Any, path: str) -> str:
+    """A text that is not empty, or an error."""
+    if not isinstance(value, str) or not value:
+        raise bad(path, f"{_short(value)} is not text" if value != "" else "it is empty", code="chart.type")
+    return value
+
+
+def flag(value: Any, path: str) -> bool:
+    """True or False, or an error."""
+    if not isinstance(value, bool):
+        raise bad(path, f"{_short(value)} is neither true nor false", code="chart.type")
+    return value
+
+
+def listed(value: Any, path: str) -> list[tuple[Any, str]]:
+    """One thing or a list of them, each with its path; nothing for None."""
+    if value is None:
+        return []
+    if isinstance(value, list | tuple):
+        return [(one, f"{path}[{place}]") for place, one in enumerate(value)]
+    return [(value, path)]
+
+
+def only(value: Mapping[str, Any], allowed: Iterable[str], path: str) -> None:
+    """Refuse keys that mean nothing here: a typing error would be a chart that silently does less."""
+    for key in value:
+        if key not in allowed and not key.startswith(("$", "_", "x-")):
+            near = ", ".join(sorted(allowed))
+            raise bad(
+                f"{path}.{key}" if path else key, f"there is no such key here; there are {near}", code="chart.key"
+            )
+
+
+def plain(value: Any, path: str, depth: int = 0) -> Any:
+    """Plain JSON, or an error that says which part is not."""
+    if depth > DEPTH_MAX:
+        raise bad(path, f"it is nested deeper than {DEPTH_MAX}", code="chart.depth")
+    if isinstance(value, Mapping):
+        mapping(value, path)
+        for key, one in value.items():
+            plain(one, f"{path}.{key}", depth + 1)
+    elif isinstance(value, list | tuple):
+        for place, one in enumerate(value):
+            plain(one, f"{path}[{place}]", depth + 1)
+    elif value is not None and not isinstance(value, str | int | float | bool):
+        raise bad(path, f"{_short(value)} is not plain JSON; refer to functions by name", code="chart.type")
+    return value
+
+
+def keys(value: Mapping[str, Any]) -> list[str]:
+    """The keys in the order in which JavaScript lists them: whole numbers first, by size; XState's order is that."""
+    numbers = [key for key in value if key.isdecimal() and key.isascii() and (key == "0" or key[0] != "0")]
+    if not numbers:
+        return list(value)
+    numbers = [key for key in numbers if int(key) < 2**32 - 1]
+    first = set(numbers)
+    return sorted(numbers, key=int) + [key for key in value if key not in first]
+
+
+def _short(value: Any) -> str:
+    said = repr(value)
+    return said if len(said) <= 60 else said[:57] + "…"

@@ -1,0 +1,182 @@
+"""Layer 4. From a class with a chart to something that can run: what do the names in it stand for?
+
+Everything is looked at once, when the class is registered. A name that nothing stands for, a method of the wrong kind
+or a chart that makes no sense is refused there, with its place in the chart.
+"""
+
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from wakeful.logic.chart.chart import Chart
+from wakeful.logic.chart.names import Implementations
+from wakeful.machines.marks import MARK
+from wakeful.values.errors import BadChart, BadOption, MissingExtra
+
+RESUMES = ("deadline", "restart", "pause_while_down")
+ON_CRASH = ("again", "error")
+
+
+class Bound:
+    """A machine's class, ready to run."""
+
+    def __init__(self, name: str, cls: type, children: Callable[[str], bool]) -> None:
+        self.name = name
+        self.cls = cls
+        self.version = _version(name, cls)
+        self.resume = _one_of(name, cls, "resume", RESUMES)
+        self.on_crash = _one_of(name, cls, "on_crash", ON_CRASH)
+        self.config = _config(name, cls)
+        self._instance: Any = None  # whose methods the names stand for while a step runs, which never waits
+        self._methods = {found: inspect.getattr_static(cls, found) for found in dir(cls) if not found.startswith("__")}
+        self.actors = {
+            found for found, method in self._methods.items() if inspect.iscoroutinefunction(method) and not _mark(method)
+        }
+        self._is_child = children
+        config = self.config if "id" in self.config else {"id": name, **self.config}
+        try:
+            self.chart = Chart.of(config, self._implementations())
+        except BadChart as error:
+            raise BadChart(f"{name}.chart: {error.message}", code=error.code) from None
+
+    def with_instance(self, instance: Any) -> "Bound":
+        """The same, acting for this object: until the next call, and a step never waits."""
+        self._instance = instance
+        return self
+
+    def is_child(self, src: str) -> bool:
+        """The name of an actor is that of another machine, not of a method."""
+        return src not in self.actors and self._is_child(src)
+
+    def method(self, name: str, instance: Any, *args: Any) -> Any:
+        """Call a method of the object with as many of the arguments as it takes."""
+        return _called(getattr(instance, name), args)
+
+    def _implementations(self) -> Implementations:
+        by_kind: dict[str, dict[str, Any]] = {"guard": {}, "assign": {}, "action": {}}
+        for name, method in self._methods.items():
+            kind = _mark(method)
+            if kind is not None:
+                _check_kind(self.name, name, method, kind)
+                by_kind[kind][name] = self._bridge(name)
+        plain = {
+            name: self._bridge(name)
+            for name, method in self._methods.items()
+            if inspect.isfunction(method) and not inspect.iscoroutinefunction(method) and not _mark(method)
+        }
+        numbers = {
+            name: value
+            for name, value in self._methods.items()
+            if isinstance(value, int | float | str) and not isinstance(value, bool)
+        }
+        return Implementations(
+            guards=by_kind["guard"],
+            assigns=by_kind["assign"],
+            actions=set(by_kind["action"]),
+            enqueues=plain,
+            delays={**numbers, **plain},
+            actors=_Actors(self),
+            values=plain,
+        )
+
+    def _bridge(self, name: str) -> Callable[..., Any]:
+        def call(context: Any, event: Any, params: Any = None, *more: Any) -> Any:
+            return _called(getattr(self._instance, name), (context, event, params, *more))
+
+        return call
+
+
+class _Actors:
+    """Names of actors: methods of the class, or other machines, which may be registered later."""
+
+    def __init__(self, bound: Bound) -> None:
+        self._bound = bound
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and (name in self._bound.actors or self._bound.is_child(name))
+
+    def __iter__(self) -> Any:
+        return iter(sorted(self._bound.actors))
+
+    def __len__(self) -> int:
+        return len(self._bound.actors)
+
+
+def _called(method: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    function = getattr(method, "__func__", method)
+    most = _most.get(function)
+    if most is None:
+        parameters = inspect.signature(method).parameters.values()
+        has_rest = any(one.kind is one.VAR_POSITIONAL for one in parameters)
+        most = _most[function] = len(args) if has_rest else len(parameters)
+    return method(*args[:most])
+
+
+_most: dict[Any, int] = {}
+
+
+def _mark(method: Any) -> str | None:
+    return getattr(method, MARK, None) if callable(method) else None
+
+
+def _check_kind(cls: str, name: str, method: Any, kind: str) -> None:
+    is_async = inspect.iscoroutinefunction(method)
+    if kind == "action" and not is_async:
+        raise BadChart(f"{cls}.{name}: an @action does something in the world, so it must be `async def`", code="chart.method")
+    if kind != "action" and is_async:
+        raise BadChart(f"{cls}.{name}: a @{kind} is pure, so it can't be `async def`; make it a plain `def`", code="chart.method")
+    count = len(inspect.signature(method).parameters)
+    if not 2 <= count <= 4:
+        raise BadChart(
+            f"{cls}.{name}: a @{kind} takes (self, context, event) or (self, context, event, params), not {count} parameters",
+            code="chart.method",
+        )
+
+
+def _version(name: str, cls: type) -> int:
+    version = getattr(cls, "version", 1)
+    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+        raise BadOption(f"{name}.version must be a whole number from 1, not {version!r}", code="chart.version")
+    return version
+
+
+def _one_of(name: str, cls: type, option: str, known: tuple[str, ...]) -> str:
+    value = getattr(cls, option, known[0])
+    if value not in known:
+        raise BadOption(f"{name}.{option} must be one of {', '.join(known)}, not {value!r}", code=f"chart.{option}")
+    return str(value)
+
+
+def _config(name: str, cls: type) -> dict[str, Any]:
+    chart = getattr(cls, "chart", None)
+    if isinstance(chart, Mapping):
+        return dict(chart)
+    if not isinstance(chart, str | Path):
+        raise BadChart(f"{name}.chart must be a dict, or the path of a .json or .yaml file, not {chart!r}", code="chart.type")
+    path = Path(chart)
+    if not path.is_absolute():
+        path = Path(inspect.getfile(cls)).parent / path  # beside the program, wherever it is started
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise BadChart(f"{name}.chart: {path} can't be read: {error.strerror}", code="chart.file") from None
+    try:
+        found = json.loads(text) if path.suffix == ".json" else _yaml(text)
+    except ValueError as error:
+        raise BadChart(f"{name}.chart: {path} can't be read as {path.suffix[1:]}: {error}", code="chart.file") from None
+    if not isinstance(found, dict):
+        raise BadChart(f"{name}.chart: {path} holds no chart but {type(found).__name__}", code="chart.file")
+    return found
+
+
+def _yaml(text: str) -> Any:
+    try:
+        import yaml
+    except ImportError:
+        raise MissingExtra("charts in YAML need PyYAML; pip install pyyaml, or use JSON", code="extra.yaml") from None
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from None

@@ -1,0 +1,48 @@
+"""Layer 4. A machine as people see it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a machine was at the moment of asking; it does not change when the machine does."""
+
+    value: Any  # a state's name, or a dict of them where states are nested or parallel; None before the start
+    context: dict[str, Any]
+    status: str  # "new", "active", "done", "error" or "stopped"
+    tags: tuple[str, ...] = ()
+    output: Any = None
+    error: Any = None
+    accepts: tuple[str, ...] = ()  # the events for which the active states have a transition, guards aside
+    due: Mapping[str, datetime] = field(default_factory=dict)  # pending delays by their ids
+    version: int = 1
+
+    def matches(self, state: str | Mapping[str, Any]) -> bool:
+        """Whether that state is active: `"paid"`, `"form.address"`, or a dict as in `value`."""
+        wanted: Any = state
+        if isinstance(state, str):
+            *above, last = state.split(".")
+            wanted = last
+            for name in reversed(above):
+                wanted = {name: wanted}
+        return _is_within(wanted, self.value)
+
+    def can(self, event: str) -> bool:
+        """Whether an event of that type does anything now, as far as that is known without asking the guards."""
+        if event in self.accepts or "*" in self.accepts:
+            return True
+        return any(one.endswith(".*") and event.startswith(one[:-1]) for one in self.accepts)
+
+    def has_tag(self, tag: str) -> bool:
+        return tag in self.tags
+
+
+def _is_within(wanted: Any, value: Any) -> bool:
+    if isinstance(wanted, str):
+        return value == wanted or (isinstance(value, Mapping) and wanted in value)
+    if not isinstance(value, Mapping):
+        return isinstance(wanted, Mapping) and len(wanted) == 0
+    return all(name in value and _is_within(inner, value[name]) for name, inner in wanted.items())

@@ -1,0 +1,202 @@
+"""Calls between nodes: whoever is asked, the object answers from where it lives, and what can't be is said plainly."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from wakeful import App, Unavailable
+from wakeful.logic.limits import Limits
+from wakeful.values.errors import DeadlineExceeded, Reentrancy, TurnFailed
+from wakeful.values.ids import ObjectId
+
+sys.path.append(str(Path(__file__).parent))
+from cluster_stage import Cluster, OwnError, Troupe, key_of, keys_of
+
+
+async def test_any_node_calls_any_object(cluster: Cluster) -> None:
+    troupe, world = cluster()
+    async with world:
+        for owner in world.members:
+            key = key_of(owner)
+            for asker in world.members:
+                assert await troupe.at(asker, key).where() == owner.name
+
+
+async def test_a_chain_of_calls_over_three_nodes_is_one_answer(cluster: Cluster) -> None:
+    troupe, world = cluster()
+    async with world:
+        first, second, third = (key_of(member) for member in world.members)
+        assert await troupe.cell(first).relay([second, third]) == [member.name for member in world.members]
+
+
+async def test_an_object_that_would_wait_for_itself_over_other_nodes_is_told_so(cluster: Cluster) -> None:
+    """A on node 1 → B on node 2 → A."""
+    troupe, world = cluster()
+    async with world:
+        a, b = key_of(world.members[0]), key_of(world.members[1])
+        for asker in world.members:
+            with pytest.raises(Reentrancy, match="waiting for this very call"):
+                await troupe.at(asker, a).relay([b, a])
+        assert await troupe.cell(a).add() == 1  # nobody is stuck
+
+
+async def test_a_deadline_goes_along_and_the_turn_that_misses_it_is_undone(cluster: Cluster) -> None:
+    troupe, world = cluster()
+    async with world:
+        key = key_of(world.members[1])
+        began = world.warp.now()
+        with pytest.raises(DeadlineExceeded):
+            await troupe.at(world.members[0], key, deadline="300ms").add(5.0)
+        assert 300 <= world.warp.now() - began <= 400
+        await world.advance(seconds=6)
+        assert "n" not in await world.rows(troupe.Cell, key)
+
+
+async def test_a_deadline_is_what_is_left_of_it_after_a_hop(cluster: Cluster) -> None:
+    troupe, world = cluster()
+    async with world:
+        first, second = key_of(world.members[0]), key_of(world.members[1])
+        blocker = asyncio.ensure_future(troupe.cell(second).add(2.0))
+        await world.advance(milliseconds=50)
+        began = world.warp.now()
+        with pytest.raises((DeadlineExceeded, TurnFailed)):
+            await troupe.at(world.members[2], first, deadline="400ms").relay([second])
+        assert world.warp.now() - began <= 500
+        assert await blocker == 1
+
+
+async def test_a_caller_that_goes_away_takes_its_turn_elsewhere_with_it(cluster: Cluster) -> None:
+    troupe, world = cluster()
+    async with world:
+        key = key_of(world.members[1])
+        call = asyncio.ensure_future(troupe.at(world.members[0], key).add(5.0))
+        await world.advance(milliseconds=100)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await world.advance(milliseconds=100)
+        assert world.members[1].node is not None
+        assert not world.members[1].node.awake[ObjectId("Cell", key)].is_busy
+        assert await troupe.cell(key).add() == 1
+
+
+async def test_a_request_key_is_remembered_whichever_node_is_asked_and_after_a_takeover(cluster: Cluster) -> None:
+    troupe, world = cluster()
+    async with world:
+        owner = world.members[1]
+        key = key_of(owner)
+        for asker in world.members:
+            assert await troupe.at(asker, key, request_key="r").add() == 1
+        await owner.crash()
+        await world.advance(seconds=8)
+        for asker in (world.members[0], world.members[2]):
+            assert await troupe.at(asker, key, request_key="r").add() == 1
+
+
+async def test_a_call_under_a_key_survives_the_crash_of_the_node_that_ran_it(cluster: Cluster) -> None:
+    troupe, world = cluster()
+    async with world:
+        owner = world.members[1]
+        key = key_of(owner)
+        call = asyncio.ensure_future(troupe.at(world.members[0], key, request_key="r", deadline="30s").add(1.0))
+        await world.advance(milliseconds=300)
+        await owner.crash()
+        assert await call == 1
+        assert (await world.rows(troupe.Cell, key))["n"] == 1
+
+
+async def test_a_reader_is_asked_again_when_its_node_dies_and_a_writer_is_not(cluster: Cluster) -> None:
+    troupe, world = cluster()
+    async with world:
+        owner = world.members[1]
+        key = key_of(owner)
+        await troupe.cell(key).add()
+        look = asyncio.ensure_future(troupe.at(world.members[0], key).value(1.0))
+        write = asyncio.ensure_future(troupe.at(world.members[2], key, deadline="30s").add(2.0))
+        await world.advance(milliseconds=300)
+        await owner.crash()
+        assert await look == 1
+        with pytest.raises(Unavailable) as caught:
+            await write
+        assert caught.value.code == "call.unknown"
+
+
+async def test_a_call_that_has_not_begun_waits_for_the_new_owner(cluster: Cluster) -> None:
+    troupe, world = cluster()
+    async with world:
+        owner = world.members[1]
+        key = key_of(owner)
+        await owner.crash()
+        assert await troupe.cell(key, deadline="20s").add() == 1
+
+
+async def test_errors_of_the_object_s_own_code_come_with_their_type_and_undo_the_turn(cluster: Cluster) -> None:
+    troupe, world = cluster()
+    async with world:
+        key = key_of(world.members[1])
+        with pytest.raises(ValueError, match="mine"):
+            await troupe.at(world.members[0], key).raise_("builtin")
+        with pytest.raises(OwnError, match="mine"):
+            await troupe.at(world.members[0], key).raise_("own")
+        with pytest.raises(TurnFailed, match="mine") as caught:  # one that can't be made here
+            await troupe.at(world.members[0], key).raise_("hidden")
+        assert caught.value.remote_type.endswith("HiddenError")
+        assert "raise HiddenError" in caught.value.remote_traceback
+        assert "n" not in await world.rows(troupe.Cell, key)
+
+
+async def test_wakeful_s_own_errors_keep_type_and_code_over_nodes(cluster: Cluster) -> None:
+    troupe, world = cluster()
+    async with world:
+        key = key_of(world.members[1])
+        assert await troupe.at(world.members[0], key, request_key="r").add() == 1
+        with pytest.raises(Exception, match="r") as here:
+            await troupe.at(world.members[1], key, request_key="r").where()
+        with pytest.raises(type(here.value)) as there:
+            await troupe.at(world.members[0], key, request_key="r").where()
+        assert there.value.code == here.value.code  # type: ignore[attr-defined]
+
+
+async def test_a_full_mailbox_elsewhere_is_waited_for_within_the_deadline() -> None:
+    troupe = Troupe()
+    world = troupe.world = troupe.app.world(nodes=3, limits=Limits(mailbox=2))
+    async with world:
+        key = key_of(world.members[1])
+        calls = [asyncio.ensure_future(troupe.at(world.members[0], key).add(0.5)) for _ in range(4)]
+        await world.advance(milliseconds=50)
+        with pytest.raises(DeadlineExceeded, match="calls waiting"):
+            await troupe.at(world.members[2], key, deadline="100ms").add()
+        assert sorted(await asyncio.gather(*calls)) == [1, 2, 3, 4]
+
+
+async def test_a_node_that_does_not_know_the_class_leaves_the_call_to_one_that_does(cluster: Cluster) -> None:
+    """The owner is of an older program: the call waits for its shard to move, and says why when time is up."""
+    troupe, world = cluster(nodes=2)
+    async with world:
+        old = world.members[1]
+        await old.stop()
+        known, world.app = world.app, App()
+        try:
+            await old.start()
+        finally:
+            world.app = known
+        world.choose_door()
+        await world.balance()
+        key = key_of(old)
+        with pytest.raises(DeadlineExceeded, match="does not know the class"):
+            await troupe.at(world.members[0], key, deadline="1s").add()
+        call = asyncio.ensure_future(troupe.at(world.members[0], key, deadline="20s").add())
+        await world.advance(milliseconds=500)
+        await old.stop()
+        assert await call == 1
+
+
+async def test_many_calls_from_all_nodes_at_once_are_each_answered_once(cluster: Cluster) -> None:
+    troupe, world = cluster()
+    async with world:
+        keys = [key for member in world.members for key in keys_of(member, 3)]
+        calls = [troupe.at(asker, key).add() for asker in world.members for key in keys for _ in range(10)]
+        answers = await asyncio.gather(*calls)
+        assert sorted(answers) == sorted(number for _ in keys for number in range(1, 31))

@@ -1,0 +1,130 @@
+"""Jobs at a steady rate, and what must be true of them at the end whatever was done to nodes and database meanwhile."""
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Sequence, Set
+from typing import Any, NamedTuple
+
+from fleet import Cell, app
+
+from cluster import LEASE_S, Cells, fetch, percentile
+from wakeful import Unavailable
+
+OBJECTS = 400
+AHEAD_MS = 2_000  # jobs are due within this
+KEYED = 50  # one in so many has a key, and is asked for until it is acknowledged
+WAITING_MAX = 2_000  # schedules that are not acknowledged yet
+LATE_MS = 5_000
+# How long after an event it may still be the reason: the lease, a second to act on it, and the backlog of that time.
+REACH_MS = int((LEASE_S + 1) * 1000) + 4_000
+
+
+class Event(NamedTuple):
+    """What was done, when, and how long nobody could do anything about it."""
+
+    kind: str
+    at_ms: int
+    end_ms: int
+    lasts_ms: int = 0
+
+
+class Load:
+    """Schedules jobs at a steady rate, and remembers which were acknowledged."""
+
+    def __init__(self, rate: int) -> None:
+        self._rate = rate
+        self.tried: set[str] = set()
+        self.acked: set[str] = set()
+        self.refused: Counter[str] = Counter()
+        self.wrong: list[str] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._dice = random.Random(4)
+
+    async def run(self, seconds: float, is_over: asyncio.Event | None = None) -> float:
+        """So many a second for so long, or until it is over; what rate it was in the end."""
+        start = time.monotonic()
+        number = 0
+        while (passed := time.monotonic() - start) < seconds and not (is_over and is_over.is_set()):
+            # Behind a machine that can't keep up nothing piles up: the rate is then what it is, and is told.
+            while number < passed * self._rate and len(self._tasks) < WAITING_MAX:
+                number += 1
+                task = asyncio.create_task(self._one(f"j{number}", number))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+            await asyncio.sleep(0.01)
+        rate = number / (time.monotonic() - start)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=60)
+        assert not self._tasks, "schedules that never ended"
+        return rate
+
+    async def _one(self, id: str, number: int) -> None:
+        stub = app.get(Cell, f"c{number * 7 % OBJECTS}")
+        key = id if number % KEYED == 0 else None
+        self.tried.add(id)
+        after = f"{self._dice.randrange(1, AHEAD_MS)}ms"
+        for _ in range(200):
+            try:
+                await app.jobs.schedule(stub.mark, id, after=after if key is None else "1s", key=key)
+                self.acked.add(id)
+                return
+            except Unavailable as error:
+                self.refused[error.code] += 1
+                if key is None:
+                    return
+                await asyncio.sleep(0.1)
+            except Exception as error:
+                if key is not None and type(error).__name__ == "KeyTaken":
+                    # The first try arrived after all, with a due time of its own: it is scheduled.
+                    self.acked.add(id)
+                    return
+                self.wrong.append(f"{id}: {type(error).__name__}: {error}")
+                return
+        self.wrong.append(f"{id}: refused 200 times")
+
+
+def explained(due_at: int, fired_at: int, events: Sequence[Event]) -> str | None:
+    """The kind of the event that made it late, if there was one."""
+    for event in events:
+        if event.at_ms <= fired_at <= event.at_ms + event.lasts_ms + REACH_MS:
+            return event.kind
+    return None
+
+
+async def check(
+    url: str, load: Load, events: Sequence[Event], *, calls: Set[str] = frozenset(), allow: str = ""
+) -> str:
+    """Every acknowledged job ran, each once; late ones have a reason. `allow`: what failures that are ours begin with."""
+    assert not load.wrong, load.wrong[:5]
+    assert load.acked
+    cells = await Cells.read(url)
+    assert not cells.wrong, cells.wrong[:5]
+    lost = (load.acked | calls) - cells.ids.keys()
+    assert not lost, f"{len(lost)} acknowledged jobs or calls never ran: {sorted(lost)[:5]}"
+    assert cells.ids.keys() <= load.tried, "something ran that nobody asked for"
+    parked: list[Any] = await fetch(url, "SELECT key, name, reason, error FROM {s}.parked LIMIT 5")
+    assert not parked, parked
+    rows = await fetch(url, "SELECT nominal_at, fired_at, node, verdict, error, run_id FROM {s}.ledger")
+    # A database that goes away in mid-turn is not the job's fault, and is not counted against it.
+    bad = [row for row in rows if row["verdict"] != "run" and not (allow and (row["error"] or "").startswith(allow))]
+    rows = [row for row in rows if row["verdict"] == "run"]
+    assert not bad, bad[:5]
+    assert len(rows) == len({row["run_id"] for row in rows}) == len(cells.ids.keys() - calls)
+    assert all(row["fired_at"] >= row["nominal_at"] for row in rows), "a job was early"
+    reasons: Counter[str] = Counter()
+    for row in rows:
+        if row["fired_at"] - row["nominal_at"] > LATE_MS:
+            kind = explained(row["nominal_at"], row["fired_at"], events)
+            assert kind, f"due {row['nominal_at']}, {row['fired_at'] - row['nominal_at']} ms late; events {events}"
+            reasons[kind] += 1
+    late = [row["fired_at"] - row["nominal_at"] for row in rows]
+    return (
+        f"{len(load.acked)} of {len(load.tried)} acknowledged, {len(rows)} ran once; late p50 {percentile(late, 0.5)} ms, "
+        f"p99 {percentile(late, 0.99)} ms, max {max(late)} ms, over 5 s by {dict(reasons)}"
+    )
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,73 @@
+"""Real processes: `wakeful move` killed at any moment leaves its target as empty as it was."""
+
+import asyncio
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from wakeful.moving import Part, digest
+from wakeful.store import open_url
+from wakeful.values.errors import Conflict, StoreError
+from wakeful.values.ids import ObjectId
+from wakeful.values.timers import Timer
+
+TIMERS = 40_000
+KILLS = 20 if os.environ.get("WAKEFUL_LIVE") == "full" else 3
+LONG_S = 120
+
+
+async def _fill(url: str) -> None:
+    store = open_url(url)
+    await store.open(now=1)
+    timers = [
+        Timer(ObjectId("Order", f"k{n % 5_000}"), f"job:ship:{n}", n * 7_919 % 100_000, n, n, payload=b"x" * 50)
+        for n in range(TIMERS)
+    ]
+    assert await store.insert(timers, now=1) == []
+    await store.close()
+
+
+def _parts(url: str) -> tuple[Part, ...]:
+    return asyncio.run(digest(url, now=1))
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_kill_9_while_moving_moves_nothing(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    source = f"sqlite:{tmp_path}/source.db"
+    target = f"sqlite:{tmp_path}/target.db" if kind == "sqlite" else request.getfixturevalue("postgres_schema_url")
+    asyncio.run(_fill(source))
+    command = [sys.executable, "-m", "wakeful.cli", "move", source, target, "--json"]
+    dice = random.Random(7)
+    hit = 0
+    for _ in range(KILLS):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(dice.uniform(0.4, 1.6))
+        if process.poll() is None:
+            hit += 1
+        process.kill()
+        process.wait()
+        if process.returncode == 0:
+            break  # it was faster
+        assert _rows(target) == 0
+    assert hit, "no kill hit a move"
+    if _rows(target) == 0:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LONG_S, check=False)
+        assert done.returncode == 0, done.stderr
+    assert _parts(target) == _parts(source)
+
+
+def _rows(target: str) -> int:
+    """How many there are, as soon as the server has noticed that its client is gone; 0 before there are tables."""
+    until = time.monotonic() + 30
+    while True:
+        try:
+            return sum(part.rows for part in _parts(target))
+        except Conflict:
+            assert time.monotonic() < until, "the tables stay locked"
+        except StoreError:
+            return 0
