@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from bench import profiling
 from bench.measures import Measure, rate
 from bench.places import fresh_beside
-from bench.program import Bench, Countdown, check_fired, committed, fall_asleep, make_app, now_ms
+from bench.program import Bench, Countdown, check_fired, check_not_early, committed, fall_asleep, make_app, now_ms
 from bench.sizes import Sizes
 from wakeful import App, JobSpec
 
@@ -88,6 +88,5 @@ async def _fire(url: str, count: int) -> Measure:
         length = time.time() - due_at / 1000
         used = time.process_time() - used
         await check_fired(node, count)
-    if min(countdown.late_ms) < 0:
-        raise AssertionError(f"a job started {-min(countdown.late_ms):.3f} ms early")
+    check_not_early(countdown.late_ms)
     return Measure("jobs.fire.rate", count / length, "/s", f"{length:.2f} s in all", used / count * 1e6)

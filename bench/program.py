@@ -11,6 +11,7 @@ from wakeful.values.timers import ALARM, Timer
 
 CLASS = "Bench"
 DAY_MS = 86_400_000
+CLOCKS_MS = 2.0  # what two clocks of one machine may differ by when one is measured over a connection
 # One bulk insert is one transaction: a million timers go in pieces.
 PIECE = 50_000
 
@@ -73,6 +74,12 @@ class Countdown:
         self.left -= 1
         if self.left <= 0:
             self.all_started.set()
+
+
+def check_not_early(late_ms: Sequence[float]) -> None:
+    """None ran before its time, by the deployment's clock: nodes follow the store's, and this process has the machine's."""
+    if min(late_ms) < -CLOCKS_MS:
+        raise AssertionError(f"one started {-min(late_ms):.3f} ms early")
 
 
 async def committed(node: Node) -> None:

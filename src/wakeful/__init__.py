@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from wakeful.logic.specs.instants import after, at
     from wakeful.logic.specs.rrule import rrule
     from wakeful.logic.specs.spread import spread
+    from wakeful.machine import Machine
+    from wakeful.machines.marks import action, assign, guard
     from wakeful.objects import DurableObject
     from wakeful.runtime.alarms import AlarmInfo
     from wakeful.runtime.context import Context
@@ -41,6 +43,7 @@ __all__ = [
     "Job",
     "JobSpec",
     "Limits",
+    "Machine",
     "Next",
     "ObjectId",
     "Quotas",
@@ -52,8 +55,10 @@ __all__ = [
     "Storage",
     "Unavailable",
     "WakefulError",
+    "action",
     "after",
     "any_of",
+    "assign",
     "at",
     "business_hours",
     "cron",
@@ -62,6 +67,7 @@ __all__ = [
     "except_for",
     "exponential",
     "fixed",
+    "guard",
     "holidays",
     "internal",
     "reader",
@@ -84,6 +90,7 @@ _HOMES = {
     "Job": "wakeful.jobs.job",
     "JobSpec": "wakeful.jobs.job",
     "Limits": "wakeful.logic.limits",
+    "Machine": "wakeful.machine",
     "Next": "wakeful.schedules.next",
     "ObjectId": "wakeful.values.ids",
     "Quotas": "wakeful.schedules.tenants",
@@ -95,8 +102,10 @@ _HOMES = {
     "Storage": "wakeful.runtime.storage",
     "Unavailable": "wakeful.values.errors",
     "WakefulError": "wakeful.values.errors",
+    "action": "wakeful.machines.marks",
     "after": "wakeful.logic.specs.instants",
     "any_of": "wakeful.logic.specs.combine",
+    "assign": "wakeful.machines.marks",
     "at": "wakeful.logic.specs.instants",
     "business_hours": "wakeful.logic.specs.calendars",
     "cron": "wakeful.logic.specs.cron",
@@ -104,6 +113,7 @@ _HOMES = {
     "except_for": "wakeful.logic.specs.combine",
     "exponential": "wakeful.logic.retry",
     "fixed": "wakeful.logic.retry",
+    "guard": "wakeful.machines.marks",
     "holidays": "wakeful.logic.specs.calendars",
     "internal": "wakeful.runtime.registry",
     "reader": "wakeful.runtime.registry",

@@ -9,6 +9,10 @@ from wakeful.jobs.jobs import Jobs
 from wakeful.jobs.jobs import equip as equip_jobs
 from wakeful.logic.limits import Limits
 from wakeful.logic.specs.fluent import Every
+from wakeful.machine import Machine
+from wakeful.machine import equip as equip_machines
+from wakeful.machines.binding import Bound
+from wakeful.machines.downtime import PULSE, Pulse
 from wakeful.running import OWN_MACHINE, Joining, running
 from wakeful.runtime.homes import check_places
 from wakeful.runtime.node import Node, make_stub
@@ -18,7 +22,7 @@ from wakeful.schedules.dag import Dag, DagObject
 from wakeful.schedules.declared import Declarations
 from wakeful.schedules.feature import FEATURE, ScheduleFeature
 from wakeful.schedules.functions import CLASS as FUNCTIONS
-from wakeful.schedules.functions import Functions
+from wakeful.schedules.functions import Functions, start_function
 from wakeful.schedules.outside import ObjectSchedules, ShardedSchedules
 from wakeful.schedules.reading import counters_of, counters_of_tenant
 from wakeful.schedules.records import LANE, PREFIX
@@ -71,7 +75,8 @@ class App:
         self._declarations = Declarations(upsert)
         self._declarations.by_key(self._functions.cls, self._functions.declared)
         self._feature = ScheduleFeature(self._declarations, default_zone=default_zone, quotas=quotas)
-        for cls, name in reserved_classes():
+        self._machines: dict[str, Bound] = {}
+        for cls, name in (*reserved_classes(), (Pulse, PULSE)):
             self.registry.add(cls, name)
 
     @overload
@@ -90,6 +95,9 @@ class App:
                 )
             if isinstance(found, type):
                 self._declarations.check(found)
+                if issubclass(found, Machine):
+                    bound = Bound(name or found.__name__, found, self._machines.__contains__)
+                    self._machines[bound.name] = bound
             self.registry.add(found, name)
             return found
 
@@ -197,6 +205,7 @@ class App:
     def equip(self, node: Node) -> None:
         """Give a node the features, before it starts."""
         quotas = self._feature.quotas
+        equip_machines(node, self._machines)
         equip_jobs(node, None if quotas is None else quotas.of_jobs)
         node.features[FEATURE] = self._feature
         node.overload.ask = self._overloaded
@@ -207,7 +216,7 @@ class App:
     async def started(self, node: Node) -> None:
         """See to it that the functions on the app's clock have their schedules."""
         for name in self._functions.names():
-            await node.send(ObjectId(FUNCTIONS, name), "start", (), {})
+            await start_function(node, name)
 
     def attach(self, node: Node) -> None:
         """Calls go to this node from here on."""

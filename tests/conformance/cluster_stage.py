@@ -58,6 +58,12 @@ class Troupe:
                 self.storage.put(f"did:{token}", await self.storage.get(f"did:{token}", 0) + 1)
                 return token
 
+            async def send(self, to: str, token: str, after_ms: int) -> None:
+                """Schedule a job of another object, with this turn's own commit."""
+                await self.jobs.schedule(
+                    self.ctx.get(type(self), to).work, token, after=timedelta(milliseconds=after_ms)
+                )
+
             async def relay(self, path: list[str]) -> list[str]:
                 """Call the next of the path, which calls the next but one; where each of them lives."""
                 here = [await self.where()]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from wakeful import JobSpec
 from wakeful.jobs.jobs import Jobs
 from wakeful.runtime.dispatcher import LOST_SCAN_MS, UNTOLD_SCAN_MS
 from wakeful.store.protocol import Hint
@@ -80,24 +81,13 @@ async def test_a_job_that_one_object_sends_to_another_on_another_node_runs_at_on
     troupe, world = cluster()
     async with world:
         sender, target = key_of(world.members[0]), key_of(world.members[1])
-
-        async def send(self: Any) -> None:
-            await self.jobs.schedule(self.ctx.get(type(self), target).work, "sent", after="10ms")
-
-        troupe.Cell.send = send  # type: ignore[attr-defined]
-        _learn(world, troupe, "send")
         due_at = world.warp.now() + 10
-        await troupe.cell(sender).send()
+        await troupe.cell(sender).send(target, "sent", 10)
         await world.advance(seconds=2)
         ((node, at),) = troupe.runs("sent")
         assert node == world.members[1].name
         told = world.members[0].node is not None and world.members[0].node.store.listens
         assert at - due_at <= (100 if told else UNTOLD_SCAN_MS)
-
-
-def _learn(world: World, troupe: Troupe, method: str) -> None:
-    known = world.app.registry.of_class(troupe.Cell)
-    known.methods = frozenset({*known.methods, method})  # type: ignore[assignment]
 
 
 async def test_a_hint_is_a_place_to_look_and_never_believed() -> None:
@@ -138,8 +128,6 @@ async def test_many_at_once_are_told_as_few_ranges_and_all_run() -> None:
     troupe, world = stage()
     async with world:
         asker = world.members[0]
-        from wakeful import JobSpec
-
         specs = [JobSpec(troupe.at(asker, f"m{number}").work, (f"m{number}",), after="500ms") for number in range(700)]
         due_at = world.warp.now() + 500
         await Jobs(Door(asker)).schedule_many(specs)

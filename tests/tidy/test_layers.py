@@ -21,6 +21,7 @@ LAYERS = {
     "app": 5,
     "objects": 5,
     "system": 5,
+    "machine": 5,
     "moving": 5,
     "running": 5,
     "chart": 5,

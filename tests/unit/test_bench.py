@@ -17,8 +17,8 @@ from bench.sizes import TINY, short_number  # noqa: E402
 @pytest.mark.parametrize(
     ("work", "store"),
     [
-        *[(work, store) for work in ("schedule", "fire", "calls", "wake") for store in ("memory", "sqlite")],
-        *[(work, "sqlite") for work in ("machine", "lateness", "scale", "recovery")],
+        *[(work, store) for work in ("schedule", "fire", "jobs", "calls", "wake") for store in ("memory", "sqlite")],
+        *[(work, "sqlite") for work in ("machine", "lateness", "job_lateness", "scale", "recovery")],
     ],
 )
 def test_every_work_runs(work: str, store: str, tmp_path: Path) -> None:
@@ -109,5 +109,20 @@ def test_long_works_run_once_in_the_short_form() -> None:
     plan = Plan(stores=("sqlite",), peers=False)
     assert (count(plan, "fire"), count(plan, "machine"), count(plan, "scale")) == (3, 3, 1)
     assert count(plan._replace(repeat=2), "scale") == 2
+
+
+def test_some_works_need_several_nodes_or_minutes() -> None:
+    def stores(plan: Plan, work: str) -> list[str]:
+        return [step.store for step in steps(plan) if step.work == work]
+
+    short = Plan(peers=False, repeat=1)
+    assert stores(short, "cluster") == ["postgres"]
+    assert stores(short, "million") == []
+    assert stores(short._replace(works=("million",)), "million") == ["sqlite", "postgres"]
+    assert stores(short._replace(form="full"), "million") == ["sqlite", "postgres"]
+
+
+def test_numbers_have_short_names() -> None:
     assert short_number(1_000_000) == "1M"
+    assert short_number(20_000) == "20k"
     assert short_number(1_500) == "1500"

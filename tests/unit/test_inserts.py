@@ -3,11 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from random import Random
 from typing import Any
 
 import pytest
 
-from wakeful.store import Query, Store
+from wakeful.store import Query, Store, open_url
+from wakeful.store.postgres import wire
 from wakeful.store.postgres.inserter import INSERT_ROWS
 from wakeful.values.commits import USER, Commit
 from wakeful.values.errors import Fenced, StoreError, WakefulError
@@ -110,3 +112,37 @@ async def test_a_fenced_commit_of_a_group_that_counts_in_order_leaves_the_others
         )
         assert [type(outcome) for outcome in outcomes] == [type(None), Fenced, type(None)]
         assert await store.find_timers(Query()) == [sent]
+
+
+async def test_nodes_that_send_to_each_other_s_new_objects_and_inserts_of_them_never_deadlock(
+    kind: str, postgres_schema_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kind != "postgres":
+        pytest.skip("one writer has nobody to wait for")
+    monkeypatch.setattr(wire, "_AGAIN", ("none",))  # a deadlock would be tried again, a second late, and go unseen
+    dice = Random(1)
+    stores = [open_url(postgres_schema_url) for _ in range(3)]
+    try:
+        for store in stores:
+            await store.open(now=NOW)
+        await stores[0].claim("a", range(128), now=NOW)
+        await stores[1].claim("b", range(128, 256), now=NOW)
+        for round in range(40):
+            ids = [ObjectId("New", f"{round}-{n}") for n in range(60)]
+
+            def group(is_low: bool, ids: list[ObjectId] = ids, round: int = round) -> list[Commit]:
+                mine = [id for id in ids if (shard_of(id) < 128) == is_low]
+                dice.shuffle(mine)
+                return [turn(id, sends=[timer(to, f"job:{id.key}") for to in dice.sample(ids, 3)]) for id in mine]
+
+            outcomes = await asyncio.gather(
+                stores[0].commit("a", group(True)),
+                stores[1].commit("b", group(False)),
+                stores[2].insert([timer(id, "job:=k") for id in dice.sample(ids, 40)], now=NOW),
+            )
+            assert {outcome for some in outcomes for outcome in some} == {None}
+        assert await stores[0].count("timers") == 40 * (60 * 3 + 40)
+        assert await stores[0].count("objects") == 40 * 60
+    finally:
+        for store in stores:
+            await store.close()

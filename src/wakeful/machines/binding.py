@@ -32,12 +32,15 @@ class Bound:
         self._instance: Any = None  # whose methods the names stand for while a step runs, which never waits
         self._methods = {found: inspect.getattr_static(cls, found) for found in dir(cls) if not found.startswith("__")}
         self.actors = {
-            found for found, method in self._methods.items() if inspect.iscoroutinefunction(method) and not _mark(method)
+            found
+            for found, method in self._methods.items()
+            if inspect.iscoroutinefunction(method) and not _mark(method)
         }
         self._is_child = children
+        self._hide_actors()
         config = self.config if "id" in self.config else {"id": name, **self.config}
         try:
-            self.chart = Chart.of(config, self._implementations())
+            self.chart = Chart.of(config, implementations=self._implementations())
         except BadChart as error:
             raise BadChart(f"{name}.chart: {error.message}", code=error.code) from None
 
@@ -53,6 +56,12 @@ class Bound:
     def method(self, name: str, instance: Any, *args: Any) -> Any:
         """Call a method of the object with as many of the arguments as it takes."""
         return _called(getattr(instance, name), args)
+
+    def _hide_actors(self) -> None:
+        """What the chart invokes is not for callers, who send it events."""
+        for src in _invoked(self.config):
+            if src in self.actors and src in vars(self.cls):
+                self._methods[src].__wakeful_internal__ = True
 
     def _implementations(self) -> Implementations:
         by_kind: dict[str, dict[str, Any]] = {"guard": {}, "assign": {}, "action": {}}
@@ -124,15 +133,31 @@ def _mark(method: Any) -> str | None:
 def _check_kind(cls: str, name: str, method: Any, kind: str) -> None:
     is_async = inspect.iscoroutinefunction(method)
     if kind == "action" and not is_async:
-        raise BadChart(f"{cls}.{name}: an @action does something in the world, so it must be `async def`", code="chart.method")
+        raise BadChart(
+            f"{cls}.{name}: an @action does something in the world, so it must be `async def`", code="chart.method"
+        )
     if kind != "action" and is_async:
-        raise BadChart(f"{cls}.{name}: a @{kind} is pure, so it can't be `async def`; make it a plain `def`", code="chart.method")
+        raise BadChart(
+            f"{cls}.{name}: a @{kind} is pure, so it can't be `async def`; make it a plain `def`", code="chart.method"
+        )
     count = len(inspect.signature(method).parameters)
     if not 2 <= count <= 4:
         raise BadChart(
             f"{cls}.{name}: a @{kind} takes (self, context, event) or (self, context, event, params), not {count} parameters",
             code="chart.method",
         )
+
+
+def _invoked(config: Any) -> set[str]:
+    """The names of all actors in a chart."""
+    if isinstance(config, Mapping):
+        found = set().union(*(_invoked(value) for value in config.values())) if config else set()
+        invoke = config.get("invoke")
+        for one in invoke if isinstance(invoke, list) else [invoke]:
+            if isinstance(one, Mapping) and isinstance(one.get("src"), str):
+                found.add(one["src"])
+        return found
+    return set().union(*(_invoked(one) for one in config)) if isinstance(config, list) and config else set()
 
 
 def _version(name: str, cls: type) -> int:
@@ -154,7 +179,9 @@ def _config(name: str, cls: type) -> dict[str, Any]:
     if isinstance(chart, Mapping):
         return dict(chart)
     if not isinstance(chart, str | Path):
-        raise BadChart(f"{name}.chart must be a dict, or the path of a .json or .yaml file, not {chart!r}", code="chart.type")
+        raise BadChart(
+            f"{name}.chart must be a dict, or the path of a .json or .yaml file, not {chart!r}", code="chart.type"
+        )
     path = Path(chart)
     if not path.is_absolute():
         path = Path(inspect.getfile(cls)).parent / path  # beside the program, wherever it is started

@@ -147,13 +147,6 @@ class Activation:
             call.abandon()
             raise
 
-    async def operate(self, action: Callable[[Turn], Awaitable[None]]) -> None:
-        """Run an operator's action as a turn of the object, without waking it."""
-        deadline_at = self.node.clock.now() + self.node.limits.call_deadline_ms
-        call = Call("operate", (), {}, deadline_at=deadline_at, request_key=None, chain=(self.id,))
-        call.action = action
-        await self.call(call)
-
     def take_slot(self, *, nested: bool) -> asyncio.Future[None] | None:
         """A slot for the turn that is about to begin; a future to await first when there is none."""
         self._slot = self.node.slots.take(self.id, nested=nested or self._is_hurried)
@@ -336,10 +329,6 @@ class Activation:
         try:
             if slot is not None:
                 await slot
-            if call.action is not None:
-                call.is_started, turn = True, Turn(self, call.chain, call.deadline_at)
-                await call.action(turn)
-                return None, self.finish(turn)
             if self._instance is None and call.method not in self.node.quiet_operations:
                 await self.wake(call.chain, call.deadline_at)
             key = call.request_key

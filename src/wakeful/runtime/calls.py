@@ -1,7 +1,7 @@
 """Layer 3. What is a call, and what does a caller hold in hand?"""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
@@ -12,14 +12,12 @@ from wakeful.values.ids import ObjectId
 
 if TYPE_CHECKING:
     from wakeful.runtime.registry import ObjectClass
-    from wakeful.runtime.turn import Turn
 
 
 class Call:
     """One call on its way to an object: waiting, then running in some task, then answered."""
 
     __slots__ = (
-        "action",
         "answer",
         "args",
         "cancels",
@@ -51,7 +49,6 @@ class Call:
         self.deadline_at = deadline_at
         self.request_key = request_key
         self.chain = chain
-        self.action: Callable[[Turn], Awaitable[None]] | None = None  # an operator's doing instead of a method
         self.answer: asyncio.Future[Any] | None = None  # set while it waits in a mailbox
         self.task: asyncio.Task[Any] | None = None  # set while it runs
         self.cancels = 0  # how often this call had its task cancelled, to be taken back by whoever runs it

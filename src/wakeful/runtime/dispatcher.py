@@ -62,7 +62,7 @@ class Dispatcher:
         self._held: str | None = None  # why nothing fires
         self._is_poked = False
         self.is_starved = False  # timers may be due, but there is no room: the next commit pokes
-        self.unknown: set[str] = set()  # classes and timer names nobody here knows; their timers wait on disk
+        self.unknown: set[str] = set()  # classes, objects and timer names nobody here knows; their timers wait on disk
         self.fired = 0
 
     def start(self) -> None:
@@ -174,8 +174,11 @@ class Dispatcher:
     def hand_out(self, timer: Timer) -> bool:
         """Give a due timer to its object; False when it stays on disk."""
         node = self._node
-        if not node.registry.knows(timer.id.cls):
-            self._leave(timer, timer.id.cls, "class")
+        if not node.registry.has(timer.id):
+            is_class_known = node.registry.knows(timer.id.cls)
+            self._leave(
+                timer, str(timer.id) if is_class_known else timer.id.cls, "object" if is_class_known else "class"
+            )
             return False
         if node.timer_runs.owner_of(timer.name) is None:
             self._leave(timer, timer.name.partition(":")[0], "timer owner")

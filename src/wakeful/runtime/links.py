@@ -1,8 +1,11 @@
 """Layer 3. The links of this process to the other nodes: one to each, made when first needed."""
 
 import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
 
 from wakeful.transport.protocol import Handler, Link, Transport
+from wakeful.values.errors import Unavailable
 
 
 class Links:
@@ -26,6 +29,22 @@ class Links:
             known.add_done_callback(lambda made: made.cancelled() or made.exception())  # whoever waits raises it
             self._made[name] = known
         return await asyncio.shield(known)
+
+    async def greet(self, peers: Mapping[str, str]) -> None:
+        """Be let in by one of these nodes (name → address), or raise the `ClusterError` with which one refuses.
+
+        Those that don't answer are passed over: they may be dying, and a new cluster has nobody to ask.
+        """
+        asked = [asyncio.ensure_future(self.to(name, address)) for name, address in peers.items()]
+        try:
+            for answer in asyncio.as_completed(asked):
+                with suppress(Unavailable):
+                    await answer
+                    return
+        finally:
+            for one in asked:
+                one.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
 
     def leave(self, because: str) -> None:
         """No new calls from others, please."""

@@ -65,7 +65,9 @@ class Membership:
         if isinstance(node.clock, FollowedClock):
             await node.clock.start(node.store)
         self.joined_at = node.clock.now()
-        self._check_company(await node.store.nodes())
+        company = self._check_company(await node.store.nodes())
+        if node.state == "new":  # later on everyone knows this node, and may be gone
+            await node.routes.greet({row.node: row.address for row in company if row.address})
         if not node.is_client:
             await self.renew()
             await node.store.tell([])
@@ -160,7 +162,13 @@ class Membership:
         if len(live) < len(self.nodes) and not await self._is_sure(live, owners):
             return
         ours = node.ownership
-        seen = (owners, {name: row.is_draining for name, row in live.items()}, ours.takes, ours.losses, len(node.epochs))
+        seen = (
+            owners,
+            {name: row.is_draining for name, row in live.items()},
+            ours.takes,
+            ours.losses,
+            len(node.epochs),
+        )
         if seen != self._settled:  # nearly always it is as it was, and then a round costs no more than its two reads
             self._settled = None
             if await self._converge(live, owners, now):
@@ -289,11 +297,11 @@ class Membership:
             if row.is_here is False or row.lease_until < now - FORGET_MS:
                 await self._node.store.leave(name)
 
-    def _check_company(self, rows: Sequence[NodeRow]) -> None:
+    def _check_company(self, rows: Sequence[NodeRow]) -> list[NodeRow]:
+        """The others that live, when this node may be one of them."""
         now = self._node.clock.now()
-        for row in rows:
-            if row.lease_until <= now or row.is_here is False:
-                continue
+        others = [row for row in rows if row.lease_until > now and row.is_here is not False]
+        for row in others:
             if row.cluster != self.cluster:
                 raise WrongCluster(
                     f"this node is of cluster {self.cluster!r}, but {row.node} ({row.about}), which lives on the same "
@@ -304,3 +312,4 @@ class Membership:
                     f"this node speaks versions {VERSION_OLDEST} to {VERSION} of the cluster's protocol, {row.node} "
                     f"({row.about}) only version {row.version}; stop the old nodes before you start this one"
                 )
+        return [row for row in others if row.node != self._node.name]

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 from wakeful.logic.limits import Limits
@@ -141,6 +142,10 @@ class Node:
             else:
                 await self.take_over()
         except BaseException:
+            if self.membership.lease_until:  # it was among the others already
+                with suppress(Unavailable):
+                    await self.store.release(self.name, self.epochs)
+                    await self.store.leave(self.name)
             await self.store.close()
             raise
         self.go_up()

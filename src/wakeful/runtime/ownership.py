@@ -140,7 +140,9 @@ class Ownership:
         node = self._node
         epochs = {shard: node.epochs.pop(shard) for shard in shards}
         for activation in [found for found in node.awake.values() if found.shard in epochs]:
-            node.drop(activation, Unavailable(f"{activation.id} is moving to another node; try again", code="object.moved"))
+            node.drop(
+                activation, Unavailable(f"{activation.id} is moving to another node; try again", code="object.moved")
+            )
         self._forget_timers(epochs)
         await node.store.release(node.name, epochs)
         await node.store.tell([])

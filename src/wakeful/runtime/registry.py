@@ -9,7 +9,7 @@ import msgspec
 
 from wakeful.values.codec import look_in
 from wakeful.values.errors import BadInput, BadName, UnknownClass, UnknownMethod
-from wakeful.values.ids import check_class
+from wakeful.values.ids import ObjectId, check_class
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -41,6 +41,7 @@ class ObjectClass:
     wakes: bool  # has on_wake
     is_plain: bool  # neither on_wake nor a constructor of its own: waking it runs no user code
     state_type: Any  # dataclass or struct, None when the class declares no state
+    has_key: Callable[[str], bool] | None = None  # which of its objects this program has; None: all
 
     def check_method(self, name: str) -> None:
         """`UnknownMethod` unless callers outside may call it, with the reason."""
@@ -102,6 +103,11 @@ class Registry:
     def knows(self, name: str) -> bool:
         return name in self._by_name
 
+    def has(self, id: ObjectId) -> bool:
+        """This program can run that very object; one of another version may, when this one can't."""
+        found = self._by_name.get(id.cls)
+        return found is not None and (found.has_key is None or found.has_key(id.key))
+
     def names(self) -> list[str]:
         return sorted(self._by_name)
 
@@ -127,6 +133,7 @@ def _inspect(cls: type, name: str) -> ObjectClass:
         wakes=wakes,
         is_plain=not wakes and getattr(inspect.getattr_static(cls, "__init__"), "__wakeful_own__", False),
         state_type=_state_type(cls, name),
+        has_key=getattr(cls, "__wakeful_has_key__", None),
     )
 
 

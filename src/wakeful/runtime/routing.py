@@ -6,6 +6,7 @@ has not begun anywhere is sent again until its deadline; one that may have begun
 """
 
 import asyncio
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from wakeful.logic.retry import platform_delay_ms
@@ -44,6 +45,11 @@ class Routes:
         self.received = 0
         self.repeated = 0
 
+    async def greet(self, peers: Mapping[str, str]) -> None:
+        """See whether the others let this node in, before it takes anything: a wrong secret shows here."""
+        if self._links is not None and peers:
+            await self._links.greet(peers)
+
     def changed(self) -> None:
         """The map of owners is new."""
         if self._change is not None:
@@ -79,7 +85,9 @@ class Routes:
         node = self._node
         owner = node.membership.owner_of(shard)
         if owner is None or not owner.address or self._links is None:
-            return _nobody(target, shard) if owner is None or owner.node == node.name else _no_address(target, owner.node)
+            return (
+                _nobody(target, shard) if owner is None or owner.node == node.name else _no_address(target, owner.node)
+            )
         is_harmless = call.request_key is not None or node.is_reader(target, call.method)
         left_ms = call.deadline_at - node.clock.now()
         if left_ms <= 0:
@@ -146,8 +154,11 @@ class Routes:
             raise NotStarted(Unavailable(f"{target} is not owned by node {node.name}", code="shard.moved"))
         try:
             known = node.registry.named(target.cls)
-            if call.method not in known.methods and call.method not in node.operations:
-                known.check_method(call.method)
+            if call.method not in node.operations:
+                if call.method not in known.methods:
+                    known.check_method(call.method)
+                if not node.registry.has(target):
+                    raise UnknownClass(f"{target} is not in this program")  # though others of its class are
         except UnknownClass as error:
             raise NotStarted(
                 Unavailable(
@@ -206,5 +217,6 @@ def _nobody(target: ObjectId, shard: int) -> Unavailable:
 
 def _no_address(target: ObjectId, owner: str) -> Unavailable:
     return Unavailable(
-        f"{target} is owned by node {owner}, which takes no calls from others; start it with --listen", code="node.address"
+        f"{target} is owned by node {owner}, which takes no calls from others; start it with --listen",
+        code="node.address",
     )

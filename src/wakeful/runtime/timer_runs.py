@@ -311,13 +311,7 @@ class TimerRuns:
             if call.is_abandoned:
                 activation.fire(timer)
                 return None, turn
-            cancelled = TurnFailed(
-                f"{timer.id}.{timer.name} was cancelled by its own code",
-                remote_type="asyncio.CancelledError",
-                remote_traceback=traceback.format_exc(),
-                code="turn.cancelled",
-            )
-            return cancelled, turn
+            return _cancelled(timer), turn
         except (Fenced, KeyboardInterrupt, SystemExit, GeneratorExit):
             activation.undo(turn)
             raise
@@ -433,6 +427,15 @@ class TimerRuns:
 
 def _by_time(entry: Entry) -> int:
     return entry.nominal_at
+
+
+def _cancelled(timer: Timer) -> TurnFailed:
+    return TurnFailed(
+        f"{timer.id}.{timer.name} was cancelled by its own code",
+        remote_type="asyncio.CancelledError",
+        remote_traceback=traceback.format_exc(),
+        code="turn.cancelled",
+    )
 
 
 def _too_long(timer: Timer, owner: TimerOwner) -> DeadlineExceeded:

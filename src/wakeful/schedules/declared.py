@@ -92,11 +92,17 @@ class Declarations:
 
     def is_orphan(self, activation: "Activation", name: str, record: Record) -> bool:
         """It was declared once, and is no more."""
-        return record.is_declared and name not in self._of(activation)[0]
+        return record.is_declared and name not in self._of(activation)[0] and not self._is_of_another(activation)
+
+    def _is_of_another(self, activation: "Activation") -> bool:
+        """This program lacks the whole object, and so is older or newer than the one that has it: nothing to judge by."""
+        return not activation.node.registry.has(activation.id)
 
     async def reconcile(self, activation: "Activation", turn: Turn) -> None:
         """Bring the object's declared schedules in line with its class: new ones begin, changed ones get a version,
         those that are gone retire, and all others are left alone."""
+        if self._is_of_another(activation):
+            return
         declared, print_ = self._of(activation)
         book = Book(turn)
         meta = await book.meta()

@@ -4,7 +4,10 @@ Each is a reserved object, whose key is the function's name: what makes an objec
 makes the function's. There is no leader.
 """
 
+import asyncio
+import contextlib
 import inspect
+import logging
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +15,18 @@ from wakeful.logic.specs.spec import Spec
 from wakeful.schedules.declared import Declared
 from wakeful.schedules.handlers import check_arguments, with_run
 from wakeful.schedules.options import check_schedule_name, parse_options, parse_spec_options
-from wakeful.values.errors import BadHandler, BadOption
-from wakeful.values.ids import check_key
+from wakeful.values.errors import BadHandler, BadOption, DeadlineExceeded, Unavailable
+from wakeful.values.ids import ObjectId, check_key
 from wakeful.values.runs import Run
 
 if TYPE_CHECKING:
     from wakeful.runtime.context import Context
+    from wakeful.runtime.node import Node
 
+log = logging.getLogger("wakeful.schedules")
+
+START_MS = 2_000  # what the start of a node waits for each of its functions
+START_AGAIN_MS = 5_000
 CLASS = "wakeful.Function"
 Plain = Callable[..., Coroutine[Any, Any, Any]]
 
@@ -52,6 +60,9 @@ class Functions:
     def names(self) -> list[str]:
         return sorted(self._functions)
 
+    def has(self, key: str) -> bool:
+        return key in self._functions
+
     def declared(self, key: str) -> Declared:
         return self._declared.get(key, {})
 
@@ -59,6 +70,30 @@ class Functions:
         function = self._functions[key]
         args, kwargs = with_run(function, (), {}, run, is_method=False)
         return await function(*args, **kwargs)
+
+
+async def start_function(node: "Node", name: str) -> None:
+    """See to it that the function has its schedule; in the background when that can't be just now.
+
+    Its object may be owned by a node of an older program, which does not know it, until the roll-out is over.
+    """
+    try:
+        await _start(node, name)
+    except (Unavailable, DeadlineExceeded) as error:
+        log.warning("function %s waits to be put on the clock: %s", name, error, extra={"code": "function.waiting"})
+        node.keep(asyncio.get_running_loop().create_task(_start_later(node, name)))
+
+
+async def _start(node: "Node", name: str) -> None:
+    await node.send(ObjectId(CLASS, name), "start", (), {}, deadline_ms=START_MS)
+
+
+async def _start_later(node: "Node", name: str) -> None:
+    while not node.is_dead:
+        await node.clock.sleep(START_AGAIN_MS)
+        with contextlib.suppress(Unavailable, DeadlineExceeded):
+            await _start(node, name)
+            return
 
 
 def _class_for(functions: Functions) -> type:
@@ -77,5 +112,7 @@ def _class_for(functions: Functions) -> type:
 
         async def start(self) -> None:
             """Does nothing but wake the object, which makes it have its schedule."""
+
+        __wakeful_has_key__ = staticmethod(functions.has)
 
     return Function

@@ -194,7 +194,7 @@ class Clients:
                 assert node is not None
                 stub: Any = node.stub(self.cls, fact.key, deadline=None, request_key=None)
                 depends_on = [id for token in fact.depends_on if (id := self.journal.jobs[token].id)]
-                options = {"key": fact.token if is_keyed else None, "depends_on": depends_on}
+                options: dict[str, Any] = {"key": fact.token if is_keyed else None, "depends_on": depends_on}
                 args = (fact.token, fact.kind, fact.due_at, more)
                 job = await Jobs(Door(member)).schedule(stub.work, *args, at=to_datetime(fact.due_at), **options)
             except (Unavailable, DeadlineExceeded):

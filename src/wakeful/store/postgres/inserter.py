@@ -60,12 +60,13 @@ class Inserter:
         ids = sorted({timer.id for timer in timers})
         ordered = sorted(timers, key=lambda timer: (timer.id, timer.name))
         async with wire.transaction(timeout_s=timeout_s):
+            # Timers before objects, as the single statements do it.
+            rows = ((*timer_row(timer.id, timer), shard_of(timer.id)) for timer in ordered)
+            await wire.copy_in(schema, "timers", TIMER_COLUMNS, rows, timeout_s)
             for n in range(0, len(ids), INSERT_ROWS):
                 some = ids[n : n + INSERT_ROWS]
                 values = {"cls": [id.cls for id in some], "key": [id.key for id in some], "now": now}
                 await wire.run(objects, objects.args(values), timeout_s=timeout_s)
-            rows = ((*timer_row(timer.id, timer), shard_of(timer.id)) for timer in ordered)
-            await wire.copy_in(schema, "timers", TIMER_COLUMNS, rows, timeout_s)
 
     async def _taken(self, wire: Wire, timers: Sequence[Timer]) -> list[Timer]:
         """Those that have the names of these, in the same order."""

@@ -33,6 +33,11 @@ class Pool:
                 elif not wire.is_closed:
                     self._idle.append(wire)
 
+    async def warm(self) -> None:
+        """Have one connection at least, or raise why there is none."""
+        async with self.take():
+            pass
+
     async def close(self) -> None:
         self._closed = True
         idle, self._idle = self._idle, []

@@ -84,6 +84,13 @@ class PostgresStore:
         single = Pool(self._target, 1, packed=True, readonly=readonly)
         self._writer = Writer(single, self._statements)
         self._pools = [self._readers, loaders, single]
+        if not readonly:
+            # A server that has no room left shall say so now, and not to the first turn of a node that owns shards.
+            try:
+                await gather(*(pool.warm() for pool in self._pools))
+            except BaseException:
+                await self.close()
+                raise
 
     async def _open_session(self) -> None:
         target = self._target

@@ -81,21 +81,24 @@ put AS (
         --? wipes
         UNION ALL SELECT cls, key, NULL, NULL, -1, -size FROM wiped
         --.
+        --? makes
+        -- Objects that are sent something and write nothing themselves in this group. Those that are there are not
+        -- even locked: many may send to one.
+        UNION ALL
+        SELECT m.cls, m.key, m.at, m.at, 0, 0
+        FROM unnest($make_cls::text[], $make_key::text[], $make_at::bigint[]) AS m (cls, key, at)
+        WHERE NOT EXISTS (SELECT FROM wakeful.objects AS e WHERE e.cls = m.cls AND e.key = m.key)
+        --.
     ) AS c
     WHERE (SELECT ok FROM fence)
     GROUP BY c.cls, c.key
+    ORDER BY c.cls, c.key  -- as all who add objects do, so that no two can deadlock over new ones
     ON CONFLICT (cls, key) DO UPDATE
-        SET active_at = EXCLUDED.active_at, rows = o.rows + EXCLUDED.rows, bytes = o.bytes + EXCLUDED.bytes
-)
---.
---? makes
--- Objects that are sent something and write nothing themselves in this group.
-, made AS (
-    INSERT INTO wakeful.objects (cls, key, created_at, active_at, rows, bytes)
-    SELECT m.cls, m.key, m.at, m.at, 0, 0
-    FROM unnest($make_cls::text[], $make_key::text[], $make_at::bigint[]) AS m (cls, key, at)
-    WHERE (SELECT ok FROM fence)
-    ON CONFLICT (cls, key) DO NOTHING
+        SET rows = o.rows + EXCLUDED.rows, bytes = o.bytes + EXCLUDED.bytes, active_at = EXCLUDED.active_at
+        --? makes
+        -- One that somebody else made meanwhile stays as it is.
+        WHERE (o.cls, o.key) NOT IN (SELECT m.cls, m.key FROM unnest($make_cls::text[], $make_key::text[]) AS m (cls, key))
+        --.
 )
 --.
 --? clears

@@ -1,0 +1,107 @@
+"""Layer 5. The base class of objects whose behaviour is a statechart."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from wakeful.logic.chart.step import can, step
+from wakeful.machines.actors import ANSWER
+from wakeful.machines.binding import Bound
+from wakeful.machines.feature import FEATURE, MachineFeature, feature_of
+from wakeful.machines.kept import load
+from wakeful.machines.owners import Delays, Doings, Mail, Runs, answer
+from wakeful.machines.showing import shown, unstarted
+from wakeful.machines.snapshot import Snapshot
+from wakeful.machines.steps import begin, note, present, take
+from wakeful.objects import DurableObject
+from wakeful.runtime.context import Context
+from wakeful.runtime.node import Node
+from wakeful.runtime.registry import reader
+from wakeful.runtime.turn import Turn, running_turn
+from wakeful.values.errors import BadValue, Conflict
+
+
+class Machine(DurableObject):
+    """An object that is a statechart: give it `chart`, and methods for the names in it.
+
+    `chart` is XState v5's machine config as a dict, or the path of a .json or .yaml file beside the module. One event
+    is one turn: the new snapshot, its timers, and what it does to the world commit together.
+    """
+
+    chart: ClassVar[Any] = None
+    version: ClassVar[int] = 1  # raise it when living machines no longer fit, and give `migrate`
+    resume: ClassVar[str] = "deadline"  # or "restart", or "pause_while_down"
+    on_crash: ClassVar[str] = "again"  # or "error": what an invoked method comes to whose process died
+
+    async def start(self, input: Any = None) -> Snapshot:
+        """Start it with this input; the first event does it without. `Conflict` when it has been started."""
+        turn, feature = self._here("start")
+        bound = feature.bound(self.ctx.cls)
+        if await load(turn) is not None:
+            raise Conflict(f"{self.ctx.id} has been started already", code="machine.started")
+        kept = await begin(feature, turn, bound, input)
+        note(turn, kept, turn.activation.node.clock.now())
+        return shown(bound, kept)
+
+    async def send(self, event: str | Mapping[str, Any], /, **data: Any) -> Snapshot:
+        """Give it an event, `"PAY", amount=12` or a mapping with a type; the snapshot after all that follows from it."""
+        turn, feature = self._here("send")
+        bound = feature.bound(self.ctx.cls)
+        now = turn.activation.node.clock.now()
+        given = _event(event, data)
+        kept = await present(feature, turn, bound) or await begin(feature, turn, bound, None)
+        await take(feature, turn, bound, kept, given, lambda snapshot, at: step(bound.chart, snapshot, given, at))
+        note(turn, kept, now)
+        return shown(bound, kept)
+
+    @reader
+    async def snapshot(self) -> Snapshot:
+        """How it stands. Before its start the status is "new"."""
+        turn, feature = self._here("snapshot")
+        bound = feature.bound(self.ctx.cls)
+        kept = await present(feature, turn, bound)
+        return unstarted(bound) if kept is None else shown(bound, kept)
+
+    @reader
+    async def can(self, event: str | Mapping[str, Any], /, **data: Any) -> bool:
+        """Whether it would do anything with this event now, guards included."""
+        turn, feature = self._here("can")
+        bound = feature.bound(self.ctx.cls).with_instance(self)
+        kept = await present(feature, turn, bound)
+        given = _event(event, data)
+        return kept is not None and can(bound.chart, kept.snapshot, given)
+
+    def migrate(self, snapshot: dict[str, Any], from_version: int) -> dict[str, Any]:
+        """A snapshot of an older version of the chart, as one of this version. Override it; this one takes it as it is."""
+        return snapshot
+
+    def visible(self, caller: Any, snapshot: Snapshot) -> Snapshot | None:
+        """What a watcher may see: the snapshot, one with less in it, or None for nothing. Override it."""
+        return snapshot
+
+    def _here(self, what: str) -> tuple[Turn, MachineFeature]:
+        activation = self.ctx._activation
+        return running_turn(activation, f"Machine.{what}"), feature_of(activation.node)
+
+
+def equip(node: Node, classes: dict[str, Bound]) -> None:
+    """Give a node machines, before it starts."""
+    feature = node.features[FEATURE] = MachineFeature(node, classes)
+    node.operations[ANSWER] = _answered
+    for owner in (Delays, Doings, Runs, Mail):
+        node.timer_runs.register(owner(feature, node.limits.alarm_deadline_ms))
+
+
+async def _answered(ctx: Context, id: str, seq: int, is_good: bool, value: Any) -> None:
+    """An invoked method has come to its end: the operation by which its answer reaches the machine."""
+    turn = running_turn(ctx._activation, "machine.answer")
+    feature = feature_of(ctx._activation.node)
+    await answer(feature, turn, id, seq, is_good=is_good, value=value)
+
+
+def _event(event: str | Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
+    given = {"type": event, **data} if isinstance(event, str) else event
+    if not isinstance(given, Mapping) or not isinstance(given.get("type"), str) or given["type"] in ("", "*"):
+        raise BadValue(f"{event!r} is no event; give its type as text, or a mapping with a type", code="chart.event")
+    if given["type"].startswith("xstate."):
+        raise BadValue(f"{given['type']!r}: events that begin with 'xstate.' are the chart's own", code="chart.event")
+    return {**given, **data}

@@ -1,0 +1,78 @@
+"""Layer 4. How long was nobody there? For delays that stand still meanwhile (`resume="pause_while_down"`).
+
+Down is when no node of the deployment ran. All of them beat at one reserved object; a gap between two beats that is
+longer than a missed beat or two is counted there. Known to a beat, five seconds.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from wakeful.values.clock import Handle
+from wakeful.values.errors import Unavailable
+from wakeful.values.ids import ObjectId
+
+if TYPE_CHECKING:
+    from wakeful.runtime.context import Context
+    from wakeful.runtime.node import Node
+
+PULSE = "wakeful.Pulse"
+BEAT_MS = 5_000
+GAP_MS = 3 * BEAT_MS
+_ALL = ObjectId(PULSE, "all")
+
+
+class Pulse:
+    """Counts the time in which nobody was there. Not for callers."""
+
+    def __init__(self, ctx: "Context") -> None:
+        self._ctx = ctx
+
+    async def beat(self) -> int:
+        """Somebody is there now; how long in all nobody was."""
+        storage = self._ctx.storage
+        now = self._ctx._activation.node.clock.now()
+        last, total = await storage.get("beat", (now, 0))
+        if now - last > GAP_MS:
+            total += now - last
+        await storage.put("beat", (max(now, last), total))
+        return int(total)
+
+
+class Downtime:
+    """What this node knows of it, while some machine needs to know."""
+
+    def __init__(self, node: "Node", *, is_needed: bool) -> None:
+        self._node = node
+        self._is_needed = is_needed
+        self._total: int | None = None
+        self._next: Handle | None = None
+
+    @property
+    def known_ms(self) -> int:
+        """As it was at the last beat."""
+        return self._total or 0
+
+    async def ask(self) -> int:
+        """How long in all nobody was there; the first one who asks on this node makes it beat."""
+        if not self._is_needed:
+            return 0
+        if self._total is None:
+            await self._beat()
+        return self.known_ms
+
+    async def _beat(self) -> None:
+        node = self._node
+        self._total = await node.send(_ALL, "beat", (), {})
+        if self._next is None and not node.is_dead:
+            self._next = node.clock.call_at(node.clock.now() + BEAT_MS, self._again)
+
+    def _again(self) -> None:
+        self._next = None
+        if not self._node.is_dead:
+            self._node.keep(asyncio.get_running_loop().create_task(self._guarded()))
+
+    async def _guarded(self) -> None:
+        try:
+            await self._beat()
+        except Unavailable:
+            self._total = None  # asked anew, by whoever needs it

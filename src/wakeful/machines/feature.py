@@ -1,0 +1,51 @@
+"""Layer 4. How do machines join a node?"""
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from wakeful.logic.chart.effects import Log
+from wakeful.logic.order import Order
+from wakeful.machines.actors import Actors
+from wakeful.machines.binding import Bound
+from wakeful.machines.downtime import Downtime
+from wakeful.machines.watching import Watchers
+from wakeful.values.errors import NotRunning
+from wakeful.values.ids import ObjectId
+
+if TYPE_CHECKING:
+    from wakeful.runtime.node import Node
+
+FEATURE = "machines"
+log = logging.getLogger("wakeful.machine")
+
+
+class MachineFeature:
+    """What the machines of one node share."""
+
+    def __init__(self, node: "Node", classes: dict[str, Bound]) -> None:
+        self._node = node
+        self.classes = classes
+        self.order = Order(node.name)
+        self.watchers = Watchers(node)
+        self.actors = Actors(node)
+        self.downtime = Downtime(node, is_needed=any(one.resume == "pause_while_down" for one in classes.values()))
+
+    def bound(self, cls: str) -> Bound:
+        return self.classes[cls]
+
+    def token(self) -> str:
+        """A name that nobody else can have."""
+        return f"{int(self._node.dice.random() * (1 << 53)):014x}{int(self._node.dice.random() * (1 << 24)):06x}"
+
+    def log(self, id: ObjectId, effect: Log) -> None:
+        """What a chart wants to have written."""
+        label = f"{effect.label}: " if effect.label else ""
+        log.info("%s%s", label, effect.value, extra={"object": str(id)})
+
+
+def feature_of(node: Any) -> MachineFeature:
+    """The machines of the program that this node runs."""
+    found = node.features.get(FEATURE)
+    if not isinstance(found, MachineFeature):
+        raise NotRunning("this node runs without machines; start it with app.run(…)", code="machine.feature")
+    return found

@@ -1,0 +1,1 @@
+"""Layer 5. Pictures of statecharts, as text in SVG."""

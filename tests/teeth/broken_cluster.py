@@ -1,0 +1,202 @@
+"""A cluster, broken on purpose: each of these is a mistake that somebody could make, applied while its block lasts."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from broken import swapped
+from msgspec.structs import replace
+
+from wakeful.jobs.jobs import Jobs
+from wakeful.runtime import membership, timer_runs
+from wakeful.runtime.activation import Activation
+from wakeful.runtime.arrivals import Arrivals
+from wakeful.runtime.following import FollowedClock
+from wakeful.runtime.membership import Membership
+from wakeful.runtime.ownership import Ownership
+from wakeful.runtime.queue import TimerQueue
+from wakeful.store.memory import MemoryStore
+from wakeful.store.protocol import Hint, ShardRow
+from wakeful.values.commits import Commit
+from wakeful.values.ids import shard_of
+from wakeful.values.timers import Timer
+
+
+def claim_without_epoch_bump() -> Any:
+    """The new owner has the epoch of the old one."""
+
+    def make(claim: Any) -> Any:
+        async def broken(self: MemoryStore, node: str, shards: Any, *, now: int, seen: Any = None) -> dict[int, int]:
+            won: dict[int, int] = await claim(self, node, shards, now=now, seen=seen)
+            for shard, epoch in won.items():
+                if epoch > 1:
+                    won[shard] = epoch - 1
+                    self.disk.shards[shard] = ShardRow(shard, node, epoch - 1)
+            return won
+
+        return broken
+
+    return swapped(MemoryStore, "claim", make)
+
+
+def claim_that_ignores_what_was_seen() -> Any:
+    """Of two who claim the same shard, the later one has it."""
+
+    def make(claim: Any) -> Any:
+        async def broken(self: MemoryStore, node: str, shards: Any, *, now: int, seen: Any = None) -> Any:
+            return await claim(self, node, shards, now=now)
+
+        return broken
+
+    return swapped(MemoryStore, "claim", make)
+
+
+def commit_that_trusts_the_cached_owner() -> Any:
+    """Whoever believes to own the shard may write."""
+
+    def make(apply: Any) -> Any:
+        def broken(self: MemoryStore, node: str, commit: Commit) -> Any:
+            shard = self.disk.shards[commit.shard]
+            return apply(self, shard.owner, replace(commit, epoch=shard.epoch))
+
+        return broken
+
+    return swapped(MemoryStore, "_apply", make)
+
+
+def lease_judged_by_own_clock() -> Any:
+    """The node goes by its machine's time."""
+    return swapped(FollowedClock, "now", lambda now: lambda self: self._own.now())
+
+
+def cancel_that_answers_before_it_knows() -> Any:
+    """It looks whether the job is owed, says so, and lets the owner hear of it later."""
+
+    def make(cancel: Any) -> Any:
+        async def broken(self: Jobs, id: Any) -> bool:
+            job = await self.get(id)
+            task = asyncio.get_running_loop().create_task(cancel(self, id))
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+            return job.state in ("scheduled", "waiting", "running")
+
+        return broken
+
+    return swapped(Jobs, "cancel", make)
+
+
+@contextmanager
+def hint_treated_as_truth() -> Iterator[None]:
+    """The owner runs what the hint tells of, without asking the disk."""
+    told: dict[tuple[int, int], list[Timer]] = {}
+
+    def make_tell(tell: Any) -> Any:
+        def broken(self: Arrivals, timers: Sequence[Timer]) -> None:
+            for timer in timers:
+                told.setdefault((shard_of(timer.id), timer.due_at), []).append(timer)
+            tell(self, timers)
+
+        return broken
+
+    def make_hear(hear: Any) -> Any:
+        def broken(self: Arrivals, hints: Sequence[Hint]) -> None:
+            for hint in hints:
+                for timer in told.get((hint.shard, hint.first_at), []):
+                    if hint.shard in self._node.epochs:
+                        self._node.queue.set(timer)
+            if hints:
+                self._node.dispatcher.poke()
+            else:
+                hear(self, hints)
+
+        return broken
+
+    with swapped(Arrivals, "_tell", make_tell), swapped(Arrivals, "hear", make_hear):
+        yield
+
+
+def release_before_the_last_turn_ended() -> Any:
+    """A shard is handed over while something of it still runs."""
+    return swapped(Ownership, "_busy", lambda busy: lambda self: set())
+
+
+@contextmanager
+def redelivery_without_attempt_check() -> Iterator[None]:
+    """A timer that comes again while it runs, or has run, runs again."""
+
+    def make_take(take: Any) -> Any:
+        def broken(self: TimerQueue, timer: Timer) -> None:
+            if (timer.id, timer.name) not in self._current:
+                self._push(timer)
+
+        return broken
+
+    with (
+        swapped(TimerQueue, "_take", make_take),
+        swapped(timer_runs, "_is_current", lambda is_current: lambda activation, timer: True),
+    ):
+        yield
+
+
+def ramp_that_forgets_owned_shards() -> Any:
+    """A new node may claim its allowance anew in every round."""
+
+    def make(claimable: Any) -> Any:
+        return lambda owned, wanted, allowed, *, claimed=0: claimable(owned, wanted, allowed)
+
+    return swapped(membership, "claimable", make)
+
+
+@contextmanager
+def arrivals_that_ask_nobody() -> Iterator[None]:
+    """What was inserted is held in memory, though its shard may have come meanwhile and its owner before have run it."""
+
+    def make_added(added: Any) -> Any:
+        def broken(self: Arrivals, timers: Sequence[Timer], mark: int) -> None:
+            added(self, timers, self._node.ownership.takes)
+
+        return broken
+
+    with (
+        swapped(Arrivals, "added", make_added),
+        swapped(Ownership, "was_ours_before_this_group", lambda ours: lambda self, shard: shard in self._node.epochs),
+    ):
+        yield
+
+
+def sends_after_the_commit() -> Any:
+    """What a turn sends to other objects goes to disk after the turn did: a crash in between loses it."""
+
+    def make(submit: Any) -> Any:
+        def broken(self: Activation, commit: Commit) -> int:
+            if not commit.sends:
+                return int(submit(self, commit))
+            sends, number = commit.sends, int(submit(self, replace(commit, sends=[])))
+
+            async def follow() -> None:
+                await self.durable(number)
+                await self.node.inserter.add_all(sends)
+
+            task = asyncio.get_running_loop().create_task(follow())
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+            return number
+
+        return broken
+
+    return swapped(Activation, "submit", make)
+
+
+def outage_that_forgets_to_claim_anew() -> Any:
+    """After an outage of its store a node goes on with what it had, though others may have taken it."""
+
+    def make(start: Any) -> Any:
+        async def broken(self: Membership) -> None:
+            kept = getattr(self, "_had", {})
+            await start(self)
+            for shard, epoch in kept.items():
+                self._node.epochs.setdefault(shard, epoch)
+            self._had = dict(self._node.epochs)  # type: ignore[attr-defined]
+
+        return broken
+
+    return swapped(Membership, "start", make)

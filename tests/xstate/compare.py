@@ -1,0 +1,134 @@
+"""Runs a case through the chart step and says where it differs from what XState answered."""
+
+import json
+from typing import Any
+
+from wakeful.chart import Act, Cancel, Chart, Delay, Effect, Emit, Implementations, Invoke, Log, Send, Stop, fire, start, step
+from wakeful.chart import tags as tags_of
+from wakeful.values.errors import BadChart, LimitExceeded
+
+Said = dict[str, Any]
+
+
+class Runner:
+    """One chart that steps through a script; its snapshot goes through JSON after every step."""
+
+    def __init__(self, config: dict[str, Any], names: Implementations) -> None:
+        self.chart = Chart.of(config, implementations=names)
+        self.snapshot: dict[str, Any] = {}
+        self.made: list[Effect] = []
+        self.now = 0
+
+    def start(self, input: Any) -> Said:
+        self._take(*start(self.chart, input, self.now))
+        return self._look()
+
+    def entry(self, entry: dict[str, Any]) -> Said:
+        if "tick" in entry:
+            self._tick(self.now + entry["tick"])
+        else:
+            self._take(*step(self.chart, self.snapshot, entry["send"], self.now))
+        return self._look()
+
+    def _tick(self, end: int) -> None:
+        while True:
+            due = [one for one in self.snapshot["pending"] if one["due_at"] <= end]
+            if not due:
+                break
+            first = min(due, key=lambda one: one["due_at"])
+            self.now = max(self.now, first["due_at"])
+            snapshot, effects = fire(self.chart, self.snapshot, first["id"], self.now)
+            # A delayed send to an actor is carried out by the scheduler, in XState too: no action of the chart.
+            self._take(snapshot, effects if first["target"] is None else [])
+        self.now = end
+
+    def _take(self, snapshot: dict[str, Any], effects: list[Effect]) -> None:
+        self.snapshot = json.loads(json.dumps(snapshot))
+        self.made += effects
+
+    def _look(self) -> Said:
+        made, self.made = self.made, []
+        snapshot = self.snapshot
+        return {
+            "value": snapshot["value"],
+            "context": snapshot["context"],
+            "status": snapshot["status"],
+            "output": snapshot["output"],
+            "error": snapshot["error"],
+            "tags": sorted(tags_of(self.chart, snapshot)),
+            "children": sorted(snapshot["children"]),
+            "timers": [
+                {"id": one["id"], "due": one["due_at"], "event": one["event"], "to": one["target"]}
+                for one in snapshot["pending"]
+            ],
+            "history": {id: sorted(one["id"] for one in kept) for id, kept in snapshot["historyValue"].items()},
+            "made": [said(effect, self.now) for effect in made],
+        }
+
+
+def said(effect: Effect, now: int) -> Said:
+    """An effect in the form in which the answers of XState are recorded."""
+    match effect:
+        case Act():
+            return {"act": effect.name, "params": effect.params, "context": effect.context, "event": effect.event}
+        case Delay():
+            return {"delay": effect.id, "event": effect.event, "to": effect.target}
+        case Cancel():
+            return {"cancel": effect.id}
+        case Invoke():
+            return {"invoke": effect.id, "src": effect.src, "input": effect.input}
+        case Stop():
+            return {"stop": effect.id}
+        case Send():
+            return {"send": effect.target, "event": effect.event}
+        case Emit():
+            return {"emit": effect.event}
+        case Log():
+            return {"log": effect.value, "label": effect.label}
+
+
+def differs(case: dict[str, Any], answers: list[Said], names: Implementations) -> tuple[str, int] | None:
+    """What differs first and where in the script, or None; `fault: …` when XState itself is at fault there."""
+    runner = Runner(case["config"], names)
+    pending: dict[str, None] = {}
+    for place, answer in enumerate(answers):
+        if answer["fault"]:
+            return f"fault: {answer['fault']}", place
+        try:
+            ours = runner.start(case.get("input")) if place == 0 else runner.entry(case["script"][place - 1])
+        except (BadChart, LimitExceeded) as error:
+            return None if answer["threw"] else (f"ours threw: {error}", place)
+        if answer["threw"]:
+            return f"XState threw: {answer['threw']}", place
+        theirs = dict(answer)
+        theirs["made"] = _effective(answer["made"], pending)
+        pending = dict.fromkeys(one["id"] for one in answer["timers"] if one["id"])
+        ours["made"] = [one for one in ours["made"] if "cancel" not in one]
+        theirs["made"] = [one for one in theirs["made"] if "cancel" not in one]
+        for key in ("status", "value", "context", "made", "timers", "children", "tags", "history", "output", "error"):
+            if _bare(ours[key]) != _bare(theirs.get(key)):
+                if answer["status"] != "active" and key in ("children", "timers"):
+                    continue
+                return f"{key}: ours {json.dumps(_bare(ours[key]))} theirs {json.dumps(_bare(theirs.get(key)))}", place
+    return None
+
+
+def _effective(made: list[Said], pending: dict[str, None]) -> list[Said]:
+    return made
+
+
+def _bare(value: Any) -> Any:
+    """Without what JavaScript leaves undefined, and without the ids that either side makes up."""
+    if isinstance(value, dict):
+        return {
+            key: None if key in ("id", "delay") and _is_made_up(one) else _bare(one)
+            for key, one in value.items()
+            if one is not None and key != "ms" and not (key in ("id", "delay") and _is_made_up(one))
+        }
+    if isinstance(value, list):
+        return [_bare(one) for one in value]
+    return value
+
+
+def _is_made_up(id: Any) -> bool:
+    return isinstance(id, str) and id.startswith("xstate.delayed.")

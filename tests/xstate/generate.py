@@ -1,0 +1,311 @@
+"""Makes random charts, and scripts of events and passing time for them; the same seed gives the same case."""
+
+import random
+from typing import Any
+
+EVENTS = ("A", "B", "C", "D", "a.b", "a.b.c", "a.x")
+DESCRIPTORS = (*EVENTS, "A", "B", "C", "*", "a.*", "a.b.*")
+KEYS = ("k", "l", "m", "n", "o", "p", "2", "10", "1")
+ROOT = "r"
+GUARDED = {"type": "atLeast", "params": {"key": "b", "n": 1}}
+
+
+class Maker:
+    """One random case."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.dice = random.Random(f"chart {seed}")
+        self.paths: list[list[str]] = []  # of all states
+        self.types: dict[str, str] = {}  # by the path
+        self.ids: dict[str, str] = {}  # own ids, by the path
+        self.actors: list[str] = []
+        self.delays = 0
+        self.size_max = self.dice.choice((6, 10, 16, 24))
+        self.depth_max = self.dice.choice((1, 2, 3, 4))
+        # Parts of the language that this chart uses, so that there are charts with few and with many of them.
+        self.uses = {name for name in ("always", "after", "invoke", "raise", "enqueue", "final") if self.chance(0.6)}
+
+    def case(self) -> dict[str, Any]:
+        """A config, an input and a script."""
+        config = self.state([], is_root=True)
+        self.wire(config, [])
+        config = {"id": ROOT, **config, "options": {"maxIterations": 60}}
+        config["context"] = {"$call": "born"} if self.chance(0.2) else {"a": self.dice.randrange(3), "b": 0}
+        if self.chance(0.3):
+            config["output"] = {"$call": "told"} if self.chance(0.7) else {"fixed": 1}
+        return {
+            "seed": self.seed,
+            "config": config,
+            "input": {"a": self.dice.randrange(4)} if self.chance(0.5) else None,
+            "script": [self.entry() for _ in range(self.dice.randrange(4, 14))],
+        }
+
+    def chance(self, share: float) -> bool:
+        return self.dice.random() < share
+
+    def some(self, of: Any, least: int, most: int) -> list[Any]:
+        return [self.dice.choice(of) for _ in range(self.dice.randrange(least, most + 1))]
+
+    # The tree.
+
+    def state(self, path: list[str], *, is_root: bool = False) -> dict[str, Any]:
+        self.paths.append(path)
+        made: dict[str, Any] = {}
+        if not is_root and self.chance(0.15):
+            made["id"] = self.ids["/".join(path)] = f"id{len(self.paths)}"
+        has_room = len(self.paths) < self.size_max and len(path) < self.depth_max
+        kind = "atomic"
+        if is_root or (has_room and self.chance(0.55)):
+            kind = "parallel" if self.chance(0.4) else "compound"
+        elif "final" in self.uses and self.chance(0.2):
+            kind = "final"
+            made["type"] = "final"
+            if self.chance(0.4):
+                made["output"] = {"$call": "told"} if self.chance(0.5) else {"v": len(path)}
+        self.types["/".join(path)] = kind
+        if self.chance(0.3):
+            made["tags"] = self.some(("t1", "t2", "t3"), 1, 2)
+        if kind in ("parallel", "compound"):
+            keys = self.dice.sample(KEYS, self.dice.randrange(2, 5 if kind == "compound" else 4))
+            made["states"] = {key: self.state([*path, key]) for key in keys}
+            if kind == "parallel":
+                made["type"] = "parallel"
+            self.histories(made, path, keys)
+            if kind == "compound":
+                first = self.dice.choice(list(made["states"]) if self.chance(0.2) else keys)
+                made["initial"] = self.initial(made, first, keys)
+        return made
+
+    def histories(self, made: dict[str, Any], path: list[str], keys: list[str]) -> None:
+        for name in ("h", "hh"):
+            if not self.chance(0.3):
+                continue
+            one: dict[str, Any] = {"type": "history", "history": self.dice.choice(("shallow", "deep"))}
+            self.types["/".join([*path, name])] = "history"
+            self.paths.append([*path, name])
+            if made.get("type") != "parallel" and self.chance(0.5):
+                inside = [p for p in self.paths if p[: len(path)] == path and len(p) > len(path)]
+                inside = [p for p in inside if self.types["/".join(p)] != "history"]
+                one["target"] = ".".join(self.dice.choice(inside)[len(path) :])
+            made["states"][name] = one
+
+    def initial(self, made: dict[str, Any], first: str, keys: list[str]) -> Any:
+        one = made["states"][first]
+        if one.get("type") == "history" and "target" not in one:
+            one["target"] = self.dice.choice(keys)
+        if self.chance(0.25):
+            return {"target": first, "actions": self.actions(1, 2)}
+        return first
+
+    # What the states do.
+
+    def wire(self, made: dict[str, Any], path: list[str]) -> None:
+        kind = self.types["/".join(path)]
+        if kind == "history":
+            return
+        for key in ("entry", "exit"):
+            if self.chance(0.45):
+                made[key] = self.actions(1, 2)
+        if self.chance(0.75):
+            made["on"] = {event: self.ways(path) for event in dict.fromkeys(self.some(DESCRIPTORS, 1, 4))}
+        if "always" in self.uses and self.chance(0.2):
+            made["always"] = [self.way(path, must_guard=self.chance(0.95)) for _ in range(self.dice.randrange(1, 3))]
+        if "after" in self.uses and self.chance(0.35):
+            made["after"] = {
+                delay: self.ways(path)
+                for delay in dict.fromkeys(self.some(("5", "10", "30", "100", "short", "24h", "1m30s", "grown"), 1, 3))
+            }
+        if "invoke" in self.uses and self.chance(0.3) and kind != "final":
+            made["invoke"] = self.invokes(path)
+        if kind in ("compound", "parallel") and self.chance(0.5):
+            made["onDone"] = self.ways(path)
+        for key, child in made.get("states", {}).items():
+            self.wire(child, [*path, key])
+
+    def invokes(self, path: list[str]) -> Any:
+        made = []
+        for place in range(self.dice.randrange(1, 3)):
+            one: dict[str, Any] = {"src": self.dice.choice(("svc", "job"))}
+            id = f"{place}.{self.name(path)}"
+            if self.chance(0.5):
+                id = one["id"] = f"actor{len(self.actors)}"
+            self.actors.append(id)
+            if self.chance(0.4):
+                one["input"] = {"$call": "told"} if self.chance(0.5) else {"fixed": 2}
+            for key in ("onDone", "onError", "onSnapshot"):
+                if self.chance(0.55):
+                    one[key] = self.ways(path)
+            made.append(one)
+        return made if len(made) > 1 or self.chance(0.5) else made[0]
+
+    def name(self, path: list[str]) -> str:
+        return self.ids.get("/".join(path)) or ".".join([ROOT, *path])
+
+    def ways(self, path: list[str]) -> Any:
+        if self.chance(0.05):
+            return {}
+        made = [self.way(path) for _ in range(self.dice.choice((1, 1, 1, 2, 3)))]
+        if len(made) > 1:
+            return made
+        only = made[0]
+        return only["target"] if list(only) == ["target"] and isinstance(only["target"], str) else only
+
+    def way(self, path: list[str], *, must_guard: bool = False) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        if self.chance(0.85):
+            made["target"] = self.target(path)
+        if must_guard or self.chance(0.35):
+            made["guard"] = self.guard(0)
+        if self.chance(0.5) or not made:
+            made["actions"] = self.actions(1, 3)
+        if self.chance(0.2):
+            made["reenter"] = True
+        return made
+
+    def target(self, path: list[str]) -> Any:
+        roll = self.dice.random()
+        if roll < 0.12:
+            several = self.several()
+            if several:
+                return several
+        if roll < 0.5 and path:
+            beside = [p for p in self.paths if len(p) == len(path) and p[:-1] == path[:-1]]
+            return self.escaped(self.dice.choice(beside)[-1:])
+        if roll < 0.6:
+            inside = [p for p in self.paths if len(p) > len(path) and p[: len(path)] == path]
+            if inside:
+                return "." + self.escaped(self.dice.choice(inside)[len(path) :])
+        return self.absolute(self.dice.choice(self.paths[1:] if self.chance(0.97) else self.paths))
+
+    def absolute(self, path: list[str]) -> str:
+        return f"#{self.ids.get('/'.join(path)) or '.'.join([ROOT, *path])}"
+
+    @staticmethod
+    def escaped(path: list[str]) -> str:
+        return ".".join(path)
+
+    def several(self) -> list[str] | None:
+        """Targets in different regions of a parallel state."""
+        parallel = [p for p in self.paths if self.types["/".join(p)] == "parallel"]
+        if not parallel:
+            return None
+        top = self.dice.choice(parallel)
+        regions = {p[len(top)] for p in self.paths if len(p) > len(top) and p[: len(top)] == top}
+        regions = {key for key in regions if self.types["/".join([*top, key])] != "history"}
+        chosen = self.dice.sample(sorted(regions), self.dice.randrange(2, len(regions) + 1))
+        found = []
+        for key in chosen:
+            inside = [p for p in self.paths if p[: len(top) + 1] == [*top, key] and len(p) > len(top) + 1]
+            found.append(self.absolute(self.dice.choice(inside or [[*top, key]])))
+        return found
+
+    # Guards and actions.
+
+    def guard(self, depth: int) -> Any:
+        roll = self.dice.random()
+        key = self.dice.choice(("a", "b"))
+        if depth < 2 and roll < 0.15:
+            kind = self.dice.choice(("and", "or"))
+            return {"type": f"xstate.{kind}", "guards": [self.guard(depth + 1) for _ in range(2)]}
+        if depth < 2 and roll < 0.25:
+            return {"type": "xstate.not", "guard": self.guard(depth + 1)}
+        if roll < 0.4:
+            path = self.dice.choice(self.paths[1:])
+            if self.types["/".join(path)] == "history":
+                path = path[:-1]
+            value = ".".join(path) if path and self.chance(0.6) else self.absolute(path)
+            return {"type": "xstate.stateIn", "stateValue": value}
+        if roll < 0.5:
+            return self.dice.choice(("flagged", "mixed"))
+        if roll < 0.55:
+            return self.dice.choice(("yes", "no"))
+        if roll < 0.75:
+            return {"type": "even", "params": {"key": key}}
+        return {"type": "atLeast", "params": {"key": key, "n": self.dice.randrange(1, 5)}}
+
+    def actions(self, least: int, most: int) -> Any:
+        made = [one for _ in range(self.dice.randrange(least, most + 1)) for one in self.action(0)]
+        return made[0] if len(made) == 1 and self.chance(0.5) else made
+
+    def action(self, depth: int) -> list[Any]:
+        roll = self.dice.random()
+        if roll < 0.35:
+            name = self.dice.choice("xyz")
+            if self.chance(0.5):
+                return [name]
+            return [{"type": name, "params": {"$call": "told"} if self.chance(0.3) else {"n": self.dice.randrange(9)}}]
+        if roll < 0.55:
+            key = self.dice.choice("ab")
+            return [self.dice.choice((
+                {"type": "inc", "params": {"key": key}},
+                {"type": "put", "params": {"key": key, "value": self.dice.randrange(4)}},
+                "note",
+                {"type": "xstate.assign", "assignment": {key: {"$call": "sum"}, "c": self.dice.randrange(3)}},
+            ))]
+        if roll < 0.7 and "raise" in self.uses:
+            event = {"$call": "ping"} if self.chance(0.2) else {"type": self.dice.choice(EVENTS), "flag": self.chance(0.5)}
+            if self.chance(0.6):
+                return [{"type": "xstate.raise", "event": event}]
+            return self.delayed({"type": "xstate.raise", "event": event})
+        if roll < 0.75 and "raise" in self.uses:
+            event = {"type": self.dice.choice(EVENTS)}
+            if self.chance(0.5):
+                return [{"type": "xstate.sendTo", "to": "#_internal", "event": event}]
+            return self.delayed({"type": "xstate.sendTo", "to": "#_internal", "event": event})
+        if roll < 0.8 and self.actors:
+            guarded = {"type": "xstate.sendTo", "to": self.dice.choice(self.actors), "event": {"type": "HI"}}
+            return [guarded] if self.chance(0.1) else ["y"]
+        if roll < 0.84 and self.delays:
+            return [{"type": "xstate.cancel", "sendId": f"d{self.dice.randrange(self.delays)}"}]
+        if roll < 0.9:
+            return [{"type": "xstate.emit", "event": {"$call": "ping"} if self.chance(0.3) else {"type": "told", "n": 1}}]
+        if roll < 0.93:
+            return [{"type": "xstate.log", "value": {"$call": "sum"}, "label": "sum"}]
+        if "enqueue" in self.uses and depth < 2:
+            return [self.enqueue(depth)]
+        return ["z"]
+
+    def delayed(self, made: dict[str, Any]) -> list[Any]:
+        made["delay"] = self.dice.choice((0, 3, 10, 20, 50, "short", "24h", "grown"))
+        if self.chance(0.2):
+            return [made]
+        made["id"] = f"d{self.delays}"
+        self.delays += 1
+        # Mostly with a cancel before it: of two pending ones with the same id XState forgets the first.
+        return [{"type": "xstate.cancel", "sendId": made["id"]}, made] if self.chance(0.9) else [made]
+
+    def enqueue(self, depth: int) -> Any:
+        if self.chance(0.3):
+            return {"type": "pick", "params": {"n": self.dice.randrange(5)}} if self.chance(0.5) else "pick"
+        blocks: list[Any] = []
+        for _ in range(self.dice.randrange(1, 4)):
+            if self.chance(0.5):
+                blocks += self.action(depth + 1)
+            else:
+                block = {"guard": self.guard(1), "actions": self.action(depth + 1)}
+                if self.chance(0.4):
+                    block["else"] = self.action(depth + 1)
+                blocks.append(block)
+        return {"type": "xstate.enqueueActions", "actions": blocks}
+
+    # The script.
+
+    def entry(self) -> dict[str, Any]:
+        roll = self.dice.random()
+        if roll < 0.25:
+            return {"tick": self.dice.choice((1, 5, 5, 10, 20, 50, 200, 100_000, 90_000_000))}
+        if roll < 0.45 and self.actors:
+            id = self.dice.choice(self.actors)
+            kind = self.dice.choice(("done", "done", "error", "snapshot"))
+            if kind == "done":
+                return {"send": {"type": f"xstate.done.actor.{id}", "output": {"v": 1}, "actorId": id}}
+            if kind == "error":
+                return {"send": {"type": f"xstate.error.actor.{id}", "error": "broke", "actorId": id}}
+            return {"send": {"type": f"xstate.snapshot.{id}", "snapshot": {"status": "active"}}}
+        return {"send": {"type": self.dice.choice(EVENTS), "flag": self.chance(0.5)}}
+
+
+def case(seed: int) -> dict[str, Any]:
+    """The case of a seed."""
+    return Maker(seed).case()
