@@ -11,7 +11,7 @@ WORKERS ?= 2
 export DO_NOT_TRACK = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types sim year live bench bench-full clean
+.PHONY: help demo test lint types sim sim-cluster year live live-cluster bench bench-full clean
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -49,12 +49,18 @@ types: $(STAMP) ## Check types, strictly
 sim: $(STAMP) ## Simulate SEEDS=1000 worlds with crashes and outages, from seed FROM=0 on
 	$(BIN)/python -m wakeful.testing.simulation --seeds $(SEEDS) --from $(FROM)
 
+sim-cluster: $(STAMP) ## Simulate SEEDS=1000 clusters of three to five nodes, from seed FROM=0 on
+	$(BIN)/python -m wakeful.testing.cluster_simulation --seeds $(SEEDS) --from $(FROM)
+
 year: SEEDS = 10
 year: $(STAMP) ## Live SEEDS=10 whole years of schedules with outages, from seed FROM=0 on, against a naive oracle
 	$(BIN)/python tests/model/schedule_life.py --seeds $(SEEDS) --from $(FROM)
 
 live: $(STAMP) ## The long live tests: real processes killed a hundred times
-	WAKEFUL_LIVE=full $(BIN)/python -m pytest tests/live
+	WAKEFUL_LIVE=full $(BIN)/python -m pytest $(filter-out tests/live/test_cluster%,$(wildcard tests/live/test_*.py))
+
+live-cluster: $(STAMP) ## The long live tests of a cluster: jobs under kills, freezes and restarts of nodes and database (45 minutes)
+	WAKEFUL_LIVE=full $(BIN)/python -m pytest -s --timeout 3600 $(sort $(wildcard tests/live/test_cluster*.py))
 
 bench: $(STAMP) ## Measure, the short form, beside other libraries
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,bench]'

@@ -60,6 +60,7 @@ class Troupe:
 
             async def send(self, to: str, token: str, after_ms: int) -> None:
                 """Schedule a job of another object, with this turn's own commit."""
+                self.storage.put("sent", token)
                 await self.jobs.schedule(
                     self.ctx.get(type(self), to).work, token, after=timedelta(milliseconds=after_ms)
                 )

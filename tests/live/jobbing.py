@@ -12,7 +12,7 @@ from fleet import Cell, app
 from cluster import LEASE_S, Cells, fetch, percentile
 from wakeful import Unavailable
 
-OBJECTS = 400
+OBJECTS = 4_000
 AHEAD_MS = 2_000  # jobs are due within this
 KEYED = 50  # one in so many has a key, and is asked for until it is acknowledged
 WAITING_MAX = 2_000  # schedules that are not acknowledged yet

@@ -13,7 +13,6 @@ from wakeful.runtime import membership, timer_runs
 from wakeful.runtime.activation import Activation
 from wakeful.runtime.arrivals import Arrivals
 from wakeful.runtime.following import FollowedClock
-from wakeful.runtime.membership import Membership
 from wakeful.runtime.ownership import Ownership
 from wakeful.runtime.queue import TimerQueue
 from wakeful.store.memory import MemoryStore
@@ -184,19 +183,3 @@ def sends_after_the_commit() -> Any:
         return broken
 
     return swapped(Activation, "submit", make)
-
-
-def outage_that_forgets_to_claim_anew() -> Any:
-    """After an outage of its store a node goes on with what it had, though others may have taken it."""
-
-    def make(start: Any) -> Any:
-        async def broken(self: Membership) -> None:
-            kept = getattr(self, "_had", {})
-            await start(self)
-            for shard, epoch in kept.items():
-                self._node.epochs.setdefault(shard, epoch)
-            self._had = dict(self._node.epochs)  # type: ignore[attr-defined]
-
-        return broken
-
-    return swapped(Membership, "start", make)

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wakeful.jobs.ids import check_job_key, job_id, key_of, method_of, parse_id, timer_name
-from wakeful.logic.order import EPOCH_MS, Order
 from wakeful.jobs.payload import Kept, decode_kept, encode_kept, is_same
+from wakeful.logic.order import EPOCH_MS, Order
 from wakeful.logic.retry import Retry
 from wakeful.values.errors import BadName, UnknownJob
 from wakeful.values.ids import ObjectId

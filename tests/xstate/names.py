@@ -38,7 +38,7 @@ NAMES = Implementations(
     },
     actions={"x", "y", "z"},
     enqueues={"pick": _pick},
-    delays={"short": 10, "grown": lambda context, event, params: 5 + 7 * _count(context, "a")},
+    delays={"short": 10, "grown": lambda context, event, params: 5 + 7 * (_count(context, "a") % 10)},
     actors={"svc", "job"},
     values={
         "sum": lambda context, event, params: _count(context, "a") + _count(context, "b"),

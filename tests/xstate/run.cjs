@@ -34,7 +34,7 @@ const delays = {
   short: 10,
   '24h': 86400000,
   '1m30s': 90000,
-  grown: ({ context }) => 5 + 7 * (context.a ?? 0),
+  grown: ({ context }) => 5 + 7 * ((context.a ?? 0) % 10),
 };
 // {context, event} or {input} as XState hands it over, so that all of it is asked for in one form.
 const isCall = (v) => v && typeof v === 'object' && '$call' in v;
@@ -109,8 +109,10 @@ function state(s) {
   return out;
 }
 
+const FIRED_MAX = 30;
+
 class Clock {
-  constructor() { this.now = 0; this.count = 0; this.waiting = new Map(); }
+  constructor(fires) { this.now = 0; this.count = 0; this.waiting = new Map(); this.fires = fires; }
   setTimeout(fn, ms) {
     const id = ++this.count;
     this.waiting.set(id, { due: this.now + Math.max(0, Math.trunc(ms)), fn });
@@ -118,13 +120,16 @@ class Clock {
   }
   clearTimeout(id) { this.waiting.delete(id); }
   advance(ms) {
+    // A chart may set a new delay whenever one fires; after so many the time stands still where it is.
     const end = this.now + ms;
-    for (;;) {
+    for (let fired = 0; ; fired++) {
+      if (fired === FIRED_MAX) return;
       let next;
       for (const [id, w] of this.waiting) if (w.due <= end && (!next || w.due < next[1].due)) next = [id, w];
       if (!next) break;
       this.now = next[1].due;
       this.waiting.delete(next[0]);
+      this.fires(next[1]);
       next[1].fn();
     }
     this.now = end;
@@ -149,6 +154,8 @@ function run(kase) {
   const said = [];
   let fault = null;
   let made = [];
+  let relayed = 0;
+  let endless = false;
   const custom = {};
   for (const name of ['x', 'y', 'z']) {
     custom[name] = ({ context, event }, params) => made.push({ act: name, params, context, event });
@@ -164,7 +171,7 @@ function run(kase) {
     ...guards,
     mixed: and([{ type: 'even', params: { key: 'a' } }, not({ type: 'atLeast', params: { key: 'b', n: 3 } })]),
   }, delays, actors });
-  const clock = new Clock();
+  const clock = new Clock(({ id }) => { made.push({ fired: id }); relayed = 0; });
   const isOwn = (actor, other) => actor === other;
   let actor;
   const inspect = (seen) => {
@@ -183,11 +190,16 @@ function run(kase) {
     else if (type === 'xstate.emit') made.push({ emit: params.event });
     else if (type === 'xstate.log') made.push({ log: params.value, label: params.label });
   };
-  actor = createActor(machine, { clock, inspect, input: kase.input });
+  actor = createActor(machine, { clock, inspect, input: kase.input, logger: () => {} });
   // An actor that the chart listens to would show its first snapshot by itself; here the script does that.
   const relay = actor.system._relay;
   actor.system._relay = (source, target, event) => {
     if (source && source !== actor && event.type.startsWith('xstate.snapshot.')) return;
+    // XState has no limit on what a chart sends to itself; the step's is that of microsteps.
+    if (source === actor && target === actor && ++relayed > 60) {
+      endless = true;
+      return;
+    }
     relay(source, target, event);
   };
   // XState forgets the handle of a pending delay when another of the same id is set: the first can't be cancelled any more.
@@ -203,7 +215,8 @@ function run(kase) {
   const look = () => {
     const s = actor.getSnapshot();
     if (s.status === 'active' && s._nodes && !isPossible(s._nodes)) fault ??= 'impossible';
-    const threw = s.error instanceof Error ? String(s.error.message).split('\n')[0] : null;
+    const threw = endless ? 'endless' : s.error instanceof Error ? String(s.error.message).split('\n')[0] : null;
+    relayed = 0;
     said.push({
       value: s.value, context: s.context, status: s.status, output: s.output,
       error: threw === null ? s.error : null,

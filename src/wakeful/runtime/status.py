@@ -44,4 +44,5 @@ def status_of(node: "Node") -> dict[str, Any]:
         "hints_told": node.arrivals.told,
         "hints_heard": node.arrivals.heard,
         "unknown": sorted(node.dispatcher.unknown),
+        **{name: feature.counters() for name, feature in node.features.items() if hasattr(feature, "counters")},
     }

@@ -13,10 +13,11 @@ if TYPE_CHECKING:
 class Configuration:
     """A legal set of active states; kept by its chart, so that what follows from it is worked out once."""
 
-    __slots__ = ("active", "always", "leaves", "mask", "plans", "tags")
+    __slots__ = ("active", "always", "leaves", "mask", "plans", "shown", "tags")
 
     def __init__(self, nodes: Sequence[Node], mask: int, leaves: tuple[Node, ...]) -> None:
         self.mask = mask
+        self.shown = mask  # what the state value tells
         self.leaves = leaves  # in the order in which they became active
         self.active: dict[Node, Node] = {}  # of a compound state, its active child
         self.plans: dict[tuple[int, ...], Plan] = {}
@@ -38,8 +39,10 @@ class Configuration:
 
     @classmethod
     def before(cls, root: Node) -> "Configuration":
-        """The root alone: where a chart is before it has begun."""
-        return cls((), root.bit, ())
+        """The root alone: where a chart is before it has begun; its value already tells the initial states, as XState's."""
+        made = cls((), root.bit, ())
+        made.shown = mask_of(root, None)
+        return made
 
     def value(self, root: Node) -> Any:
         """The state value: the key of the active state, or a mapping of keys where there is more to say."""

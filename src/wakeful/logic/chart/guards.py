@@ -49,7 +49,9 @@ class Guards:
         if kind == "stateIn":
             only(given, ("type", "stateValue"), path)
             mask = self._state_mask(given.get("stateValue"), f"{path}.stateValue")
-            return lambda turn: turn.configuration.mask & mask == mask
+            if str(given.get("stateValue")).startswith("#"):
+                return lambda turn: turn.configuration.mask & mask == mask
+            return lambda turn: turn.configuration.shown & mask == mask
         only(given, ("type", "guards", "guard"), path)
         key = "guard" if "guard" in given else "guards"
         tests = [self.read(one, where, depth) for one, where in listed(given.get(key), f"{path}.{key}")]

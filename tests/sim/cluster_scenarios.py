@@ -1,0 +1,165 @@
+"""Moments in the life of a cluster that chance seldom makes, set up by hand. Each raises `AssertionError` when a promise breaks."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+from wakeful.jobs.jobs import Jobs
+from wakeful.logic.ramp import shards_allowed
+from wakeful.runtime.membership import RAMP_DOUBLE_MS, RAMP_FIRST
+from wakeful.store.protocol import Hint
+from wakeful.testing import World
+from wakeful.testing.cluster_clients import Door
+from wakeful.values.errors import Unavailable
+from wakeful.values.ids import SHARDS, ObjectId, shard_of
+from wakeful.values.timers import Timer
+
+sys.path.append(str(Path(__file__).parent.parent / "conformance"))
+from cluster_stage import Troupe, key_of, keys_of
+
+
+def stage(nodes: int = 3, **options: Any) -> tuple[Troupe, World]:
+    troupe = Troupe()
+    troupe.world = troupe.app.world(nodes=nodes, **options)
+    return troupe, troupe.world
+
+
+async def a_hint_that_comes_late() -> None:
+    """By then the owner has found the job itself and has run it."""
+    troupe, world = stage()
+    async with world:
+        asker, owner = world.members[:2]
+        assert asker.node is not None
+        store = asker.node.store
+        tell, held = store.tell, list[Sequence[Hint]]()
+
+        async def keep(hints: Sequence[Hint]) -> None:
+            held.append(hints)
+
+        store.tell = keep  # type: ignore[method-assign]
+        key = key_of(owner)
+        await Jobs(Door(asker)).schedule(troupe.at(asker, key).work, "once")
+        await world.advance(seconds=6)
+        assert len(troupe.runs("once")) == 1, "the scan did not find it"
+        for hints in held:
+            await tell(hints)
+        await world.advance(seconds=6)
+        assert len(troupe.runs("once")) == 1, "a late hint made a job run twice"
+
+
+async def an_insert_that_is_heard_of_late() -> None:
+    """Its target's shard has come to the inserting node meanwhile, from an owner that has run it already."""
+    troupe, world = stage(2)
+    async with world:
+        asker, owner = world.members
+        assert asker.node is not None
+        key, store, gate = key_of(owner), asker.node.store, asyncio.Event()
+        insert = store.insert
+
+        async def slow(timers: Sequence[Timer], *, now: int) -> list[Timer]:
+            taken = await insert(timers, now=now)
+            await gate.wait()
+            return taken
+
+        store.insert = slow  # type: ignore[method-assign]
+        call = asyncio.ensure_future(Jobs(Door(asker)).schedule(troupe.at(asker, key).work, "once"))
+        await world.advance(seconds=6)
+        assert [node for node, _ in troupe.runs("once")] == [owner.name], "the scan did not find it"
+        await owner.stop()
+        await world.advance(seconds=1)
+        assert len(asker.node.epochs) == SHARDS
+        gate.set()
+        await call
+        await world.advance(seconds=6)
+        assert len(troupe.runs("once")) == 1, "an insert that was heard of late ran twice"
+
+
+async def a_crash_between_a_turn_and_what_it_sends() -> None:
+    """At every trip to the store: the turn and its job are both there, or neither is."""
+    for probe in range(1, 16):
+        troupe, world = stage(2)
+        async with world:
+            sender, other = world.members
+            key, target = key_of(sender), key_of(other)
+            left = [probe]
+
+            def probed(name: str, number: int, left: list[int] = left, sender: Any = sender) -> None:
+                left[0] -= 1
+                if left[0] == 0:
+                    sender.kill()
+
+            sender.faults.on_probe = probed
+            try:
+                await troupe.at(sender, key).send(target, "sent", 50)
+            except Unavailable:
+                pass
+            sender.faults.on_probe = None
+            sender.kill()
+            await world.advance(seconds=8)
+            has_sent = (await world.rows(troupe.Cell, key)).get("sent") is not None
+            has_run = len(troupe.runs("sent")) == 1
+            assert has_sent == has_run, f"crash at probe {probe}: the turn {has_sent}, its job {has_run}"
+
+
+async def calls_while_a_node_stops() -> None:
+    """None of them fails, and the turn that runs ends where it began."""
+    troupe, world = stage()
+    async with world:
+        stopping, asker, _ = world.members
+        keys = keys_of(stopping, 4)
+        calls = [asyncio.ensure_future(troupe.at(asker, key).add(0.4)) for key in keys]
+        await world.advance(milliseconds=50)
+        await stopping.stop()
+        done = await asyncio.gather(*calls, return_exceptions=True)
+        assert done == [1] * len(keys), f"calls failed because a node stopped: {done}"
+
+
+async def a_new_node_among_many_free_shards() -> None:
+    """It takes them no faster than its ramp allows, though nobody else has them."""
+    _, world = stage(3, listens=False, sees=False)
+    async with world:
+        dead = {member.name for member in world.members[1:]}
+        for member in world.members[1:]:
+            member.kill()
+        free_at = min(row.lease_until for row in await world.store.nodes() if row.node in dead)
+        await world.advance(milliseconds=free_at - world.warp.now() - 100)
+        newcomer = world.members[1]
+        await newcomer.start()
+        node = newcomer.node
+        assert node is not None
+        for _ in range(60):
+            age_ms = world.warp.now() - node.membership.joined_at
+            allowed = shards_allowed(age_ms, first=RAMP_FIRST, double_every_ms=RAMP_DOUBLE_MS, total=SHARDS)
+            assert len(node.epochs) <= allowed, f"{len(node.epochs)} shards at an age of {age_ms} ms"
+            await world.advance(milliseconds=20)
+
+
+async def a_hint_and_a_scan_at_once() -> None:
+    """The same job from two sides is one run, however long it takes."""
+    troupe, world = stage()
+    async with world:
+        asker, owner = world.members[:2]
+        assert asker.node is not None
+        assert owner.node is not None
+        key = key_of(owner)
+        shard, now = shard_of(ObjectId("Cell", key)), world.warp.now()
+        await Jobs(Door(asker)).schedule(troupe.at(asker, key).work, "slow", 3.0)
+        for _ in range(30):
+            await asker.node.store.tell([Hint(shard, now, now + 1)])
+            owner.node.dispatcher.read_again()
+            await world.advance(milliseconds=150)
+        assert len(troupe.runs("slow")) == 1, "a running job was started again"
+        assert (await world.rows(troupe.Cell, key))["did:slow"] == 1
+
+
+Scenario = Callable[[], Coroutine[Any, Any, None]]
+SCENARIOS: tuple[Scenario, ...] = (
+    a_hint_that_comes_late,
+    an_insert_that_is_heard_of_late,
+    a_crash_between_a_turn_and_what_it_sends,
+    calls_while_a_node_stops,
+    a_new_node_among_many_free_shards,
+    a_hint_and_a_scan_at_once,
+)

@@ -1,0 +1,105 @@
+"""Each mistake of `broken_cluster.py` is caught by the suites named beside it, which pass when nothing is broken."""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wakeful.testing.cluster_simulation import run_cluster_seed
+
+sys.path.append(str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).parent.parent / "sim"))
+import broken_cluster
+from cluster_scenarios import (
+    a_crash_between_a_turn_and_what_it_sends,
+    a_hint_and_a_scan_at_once,
+    a_hint_that_comes_late,
+    a_new_node_among_many_free_shards,
+    an_insert_that_is_heard_of_late,
+    calls_while_a_node_stops,
+)
+
+SEEDS = 20
+
+
+def simulation() -> None:
+    """tests/sim: seeds."""
+    for seed in range(SEEDS):
+        run_cluster_seed(seed)
+
+
+def late_hints() -> None:
+    """tests/sim: moments of hints."""
+    asyncio.run(a_hint_that_comes_late())
+    asyncio.run(a_hint_and_a_scan_at_once())
+
+
+def late_inserts() -> None:
+    asyncio.run(an_insert_that_is_heard_of_late())
+
+
+def crashes_of_senders() -> None:
+    asyncio.run(a_crash_between_a_turn_and_what_it_sends())
+
+
+def stops() -> None:
+    asyncio.run(calls_while_a_node_stops())
+
+
+def ramp() -> None:
+    asyncio.run(a_new_node_among_many_free_shards())
+
+
+CATCHERS = {check.__name__: check for check in (simulation, late_hints, late_inserts, crashes_of_senders, stops, ramp)}
+BROKEN: dict[str, tuple[Callable[[], Any], ...]] = {
+    "claim_without_epoch_bump": (simulation,),
+    "claim_that_ignores_what_was_seen": (simulation,),
+    "commit_that_trusts_the_cached_owner": (simulation,),
+    "lease_judged_by_own_clock": (simulation,),
+    "cancel_that_answers_before_it_knows": (simulation,),
+    "hint_treated_as_truth": (late_hints,),
+    "release_before_the_last_turn_ended": (stops,),
+    "redelivery_without_attempt_check": (simulation, late_hints),
+    "ramp_that_forgets_owned_shards": (ramp,),
+    "arrivals_that_ask_nobody": (late_inserts,),
+    "sends_after_the_commit": (crashes_of_senders,),
+}
+
+
+@cache
+def _holds_unbroken(catcher: str) -> bool:
+    CATCHERS[catcher]()
+    return True
+
+
+@pytest.mark.parametrize("catcher", CATCHERS)
+def test_the_check_of_a_cluster_passes_when_nothing_is_broken(catcher: str) -> None:
+    assert _holds_unbroken(catcher)
+
+
+@pytest.mark.parametrize(
+    ("variant", "catcher"),
+    [
+        pytest.param(variant, catcher.__name__, id=f"{variant}-is-caught-by-{catcher.__name__}")
+        for variant, catchers in BROKEN.items()
+        for catcher in catchers
+    ],
+)
+def test_the_mistake_in_a_cluster(variant: str, catcher: str) -> None:
+    with getattr(broken_cluster, variant)(), pytest.raises(AssertionError) as caught:
+        CATCHERS[catcher]()
+    # Caught for what it does, not because the patch itself no longer fits the code that it breaks.
+    assert not [name for name in ("AttributeError", "TypeError", "NameError") if name in str(caught.value)]
+
+
+def test_every_mistake_in_a_cluster_has_a_catcher() -> None:
+    made = {
+        name
+        for name, thing in vars(broken_cluster).items()
+        if getattr(thing, "__module__", "") == broken_cluster.__name__
+    }
+    assert made == set(BROKEN)
