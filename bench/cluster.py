@@ -32,7 +32,8 @@ def _run(url: str, sizes: Sizes) -> list[Measure]:
 def _fire(url: str, nodes: int, count: int) -> Measure:
     with members(url, nodes) as some:
         some[0].ask("make", count, "f")
-        due_at = now_ms() + 2_000 + count // 5
+        lead = some[0].ask("lead", count)
+        due_at = now_ms() + lead
         some[0].ask("schedule", count, due_at, "f")
         if now_ms() > due_at - 200:
             raise AssertionError("scheduling took longer than planned: the machine is too busy to measure this now")

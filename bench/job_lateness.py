@@ -4,13 +4,11 @@ import asyncio
 import time
 from datetime import UTC, datetime
 
-from bench.jobs import schedule_all
+from bench.jobs import lead_ms, schedule_all
 from bench.measures import Measure, median, percentile
 from bench.program import Countdown, check_fired, check_not_early, committed, make_app, now_ms
 from bench.sizes import Sizes
 from wakeful import JobSpec
-
-LEAD_MS = 1_500
 
 
 async def run(url: str, sizes: Sizes) -> list[Measure]:
@@ -20,7 +18,8 @@ async def run(url: str, sizes: Sizes) -> list[Measure]:
     countdown = Countdown(count)
     app, cls = make_app(countdown.heard)
     async with app.run(url) as node:
-        first = now_ms() + LEAD_MS + count // 8
+        lead = await lead_ms(app, cls, count)
+        first = now_ms() + lead
         dues = [first + number * 1000 // each_second for number in range(count)]
         await schedule_all(
             app,
@@ -38,7 +37,7 @@ async def run(url: str, sizes: Sizes) -> list[Measure]:
         await committed(node)
         await check_fired(node, count)
     late = countdown.late_ms
-    check_not_early(late)
+    check_not_early(node, late)
     note = f"{each_second:,}/s for {seconds} s, {share:.0%} of a core"
     parts = {"p50": median(late), "p99": percentile(late, 0.99), "max": max(late)}
     return [Measure(f"jobs.lateness.{part}", value, "ms", note) for part, value in parts.items()]

@@ -40,7 +40,7 @@ async def run(url: str, sizes: Sizes) -> list[Measure]:
         await committed(node)
         await check_fired(node, count)
     late = countdown.late_ms
-    check_not_early(late)
+    check_not_early(node, late)
     note = f"{sizes.lateness_rate}/s beside {sizes.lateness_pending:,} pending, {share:.0%} of a core"
     parts = {"p50": median(late), "p99": percentile(late, 0.99), "max": max(late)}
     return [Measure(f"lateness.{part}", value, "ms", note) for part, value in parts.items()]

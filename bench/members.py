@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from bench.jobs import due, schedule_all
+from bench.jobs import due, lead_ms, schedule_all
 from bench.measures import rate
 from bench.places import ROOT
 from bench.program import CLASS, Bench, Countdown, committed, make_app
@@ -108,6 +108,8 @@ async def _do(verb: str, args: list[Any], app: App, cls: type[Bench], node: Node
         [count, at_ms, prefix] = args
         await schedule_all(app, due(app, cls, count, at_ms, prefix=prefix))
         return True
+    if verb == "lead":
+        return await lead_ms(app, cls, *args)
     if verb == "ran":
         return len(countdown.late_ms)
     if verb == "committed":

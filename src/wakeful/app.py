@@ -11,8 +11,11 @@ from wakeful.logic.limits import Limits
 from wakeful.logic.specs.fluent import Every
 from wakeful.machine import Machine
 from wakeful.machine import equip as equip_machines
+from wakeful.machine import started as start_machines
 from wakeful.machines.binding import Bound
 from wakeful.machines.downtime import PULSE, Pulse
+from wakeful.machines.snapshot import Snapshot
+from wakeful.machines.watching import watch
 from wakeful.running import OWN_MACHINE, Joining, running
 from wakeful.runtime.homes import check_places
 from wakeful.runtime.node import Node, make_stub
@@ -131,6 +134,13 @@ class App:
             self._functions.add(spec, start, name=f"dag.{dag.name}", **options)
         return cls
 
+    def watch(self, cls: type[Machine], key: str, *, caller: Any = None) -> AsyncIterator[Snapshot | dict[str, Any]]:
+        """`async for`: snapshots of a machine and events that it emits, as far as its class lets this caller see them."""
+        known = self.registry.of_class(cls)
+        if not issubclass(cls, Machine):
+            raise BadOption(f"{known.name} is no Machine, so there is nothing to watch", code="machine.watch")
+        return watch(self, ObjectId(known.name, check_key(known.name, key)), caller)
+
     @property
     def every(self) -> Every[Any]:
         """`@app.every.day.at("18:00")` on a plain `async def` function: it runs once per occurrence in the deployment."""
@@ -154,10 +164,14 @@ class App:
         if self.node is None:
             raise NotRunning("the app is not running; ask inside `async with app.run(…)`")
         if tenant is not None and cls is None and key is None:
-            return await counters_of_tenant(self.node.store, tenant)
+            total = Counters()
+            for home in self.node.all_homes:
+                total.add(await counters_of_tenant(home.store, tenant))
+            return total
         if tenant is not None or cls is None or key is None:
             raise BadOption("counters of what? give a class and a key, or tenant='…'", code="counters.what")
-        return await counters_of(self.node.store, ObjectId(self.registry.of_class(cls).name, key))
+        id = ObjectId(self.registry.of_class(cls).name, key)
+        return await counters_of(self.node.home(id).store, id)
 
     @asynccontextmanager
     async def run(
@@ -214,7 +228,9 @@ class App:
             node.timer_runs.register(ScheduleRuns(self._declarations, node.limits.alarm_deadline_ms, prefix=prefix))
 
     async def started(self, node: Node) -> None:
-        """See to it that the functions on the app's clock have their schedules."""
+        """See to it that the functions on the app's clock have their schedules, and that machines know who is there."""
+        if not node.is_client:
+            await start_machines(node)
         for name in self._functions.names():
             await start_function(node, name)
 

@@ -1,23 +1,27 @@
 """Layer 5. The base class of objects whose behaviour is a statechart."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, ClassVar
 
-from wakeful.logic.chart.step import can, step
-from wakeful.machines.actors import ANSWER
+from wakeful.logic.chart.step import can, start, step
+from wakeful.logic.retry import RetryPolicy
+from wakeful.machines.actors import ANSWER, KEEP
+from wakeful.machines.answering import answered, keep
 from wakeful.machines.binding import Bound
 from wakeful.machines.feature import FEATURE, MachineFeature, feature_of
 from wakeful.machines.kept import load
-from wakeful.machines.owners import Delays, Doings, Mail, Runs, answer
+from wakeful.machines.mail import Mail
+from wakeful.machines.owners import Delays, Doings, Runs
 from wakeful.machines.showing import shown, unstarted
 from wakeful.machines.snapshot import Snapshot
-from wakeful.machines.steps import begin, note, present, take
+from wakeful.machines.steps import EVENT, begin, note, present, take
+from wakeful.machines.watching import NEWS, news
 from wakeful.objects import DurableObject
-from wakeful.runtime.context import Context
 from wakeful.runtime.node import Node
 from wakeful.runtime.registry import reader
 from wakeful.runtime.turn import Turn, running_turn
-from wakeful.values.errors import BadValue, Conflict
+from wakeful.values.errors import BadValue, Conflict, Unavailable
 
 
 class Machine(DurableObject):
@@ -31,6 +35,9 @@ class Machine(DurableObject):
     version: ClassVar[int] = 1  # raise it when living machines no longer fit, and give `migrate`
     resume: ClassVar[str] = "deadline"  # or "restart", or "pause_while_down"
     on_crash: ClassVar[str] = "again"  # or "error": what an invoked method comes to whose process died
+    retry: ClassVar[RetryPolicy | None] = None  # of actions, and of delays whose step raised; None: five attempts
+
+    __wakeful_reader_operations__ = (NEWS,)
 
     async def start(self, input: Any = None) -> Snapshot:
         """Start it with this input; the first event does it without. `Conflict` when it has been started."""
@@ -39,7 +46,7 @@ class Machine(DurableObject):
         if await load(turn) is not None:
             raise Conflict(f"{self.ctx.id} has been started already", code="machine.started")
         kept = await begin(feature, turn, bound, input)
-        note(turn, kept, turn.activation.node.clock.now())
+        note(turn, EVENT, turn.activation.node.clock.now())
         return shown(bound, kept)
 
     async def send(self, event: str | Mapping[str, Any], /, **data: Any) -> Snapshot:
@@ -49,8 +56,8 @@ class Machine(DurableObject):
         now = turn.activation.node.clock.now()
         given = _event(event, data)
         kept = await present(feature, turn, bound) or await begin(feature, turn, bound, None)
-        await take(feature, turn, bound, kept, given, lambda snapshot, at: step(bound.chart, snapshot, given, at))
-        note(turn, kept, now)
+        take(feature, turn, bound, kept, given, lambda snapshot, at: step(bound.chart, snapshot, given, at))
+        note(turn, EVENT, now)
         return shown(bound, kept)
 
     @reader
@@ -65,10 +72,12 @@ class Machine(DurableObject):
     async def can(self, event: str | Mapping[str, Any], /, **data: Any) -> bool:
         """Whether it would do anything with this event now, guards included."""
         turn, feature = self._here("can")
-        bound = feature.bound(self.ctx.cls).with_instance(self)
-        kept = await present(feature, turn, bound)
+        bound = feature.bound(self.ctx.cls)
         given = _event(event, data)
-        return kept is not None and can(bound.chart, kept.snapshot, given)
+        kept = await present(feature, turn, bound)
+        bound.with_instance(self)
+        snapshot = start(bound.chart, None, 0)[0] if kept is None else kept.snapshot
+        return can(bound.chart, snapshot, given)
 
     def migrate(self, snapshot: dict[str, Any], from_version: int) -> dict[str, Any]:
         """A snapshot of an older version of the chart, as one of this version. Override it; this one takes it as it is."""
@@ -78,6 +87,10 @@ class Machine(DurableObject):
         """What a watcher may see: the snapshot, one with less in it, or None for nothing. Override it."""
         return snapshot
 
+    def audible(self, caller: Any, event: dict[str, Any]) -> dict[str, Any] | None:
+        """What a watcher who may see the snapshot hears of an emitted event: it, one with less in it, or None."""
+        return event
+
     def _here(self, what: str) -> tuple[Turn, MachineFeature]:
         activation = self.ctx._activation
         return running_turn(activation, f"Machine.{what}"), feature_of(activation.node)
@@ -86,19 +99,20 @@ class Machine(DurableObject):
 def equip(node: Node, classes: dict[str, Bound]) -> None:
     """Give a node machines, before it starts."""
     feature = node.features[FEATURE] = MachineFeature(node, classes)
-    node.operations[ANSWER] = _answered
+    node.operations.update({ANSWER: answered, KEEP: keep, NEWS: news})
     for owner in (Delays, Doings, Runs, Mail):
         node.timer_runs.register(owner(feature, node.limits.alarm_deadline_ms))
 
 
-async def _answered(ctx: Context, id: str, seq: int, is_good: bool, value: Any) -> None:
-    """An invoked method has come to its end: the operation by which its answer reaches the machine."""
-    turn = running_turn(ctx._activation, "machine.answer")
-    feature = feature_of(ctx._activation.node)
-    await answer(feature, turn, id, seq, is_good=is_good, value=value)
+async def started(node: Node) -> None:
+    """The node runs from here on: so much time is not down time."""
+    with suppress(Unavailable):  # then whoever needs to know asks again
+        await feature_of(node).downtime.ask()
 
 
 def _event(event: str | Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
+    if "type" in data:
+        raise BadValue(f"{event!r} has its type already; leave out type={data['type']!r}", code="chart.event")
     given = {"type": event, **data} if isinstance(event, str) else event
     if not isinstance(given, Mapping) or not isinstance(given.get("type"), str) or given["type"] in ("", "*"):
         raise BadValue(f"{event!r} is no event; give its type as text, or a mapping with a type", code="chart.event")

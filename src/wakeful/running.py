@@ -50,7 +50,7 @@ async def running(
 ) -> AsyncIterator[Node]:
     """The node of the main store, with those of the others beside it; stopped in an order that loses nothing."""
     main = _open(url)
-    others = _open_all(places)
+    others = _open_all(places, main)
     stores = [main, *others.values()]
     _check(stores, joining, is_client=is_client)
     name = uuid.uuid4().hex[:12]
@@ -89,12 +89,13 @@ def _open(url: str | Store) -> Store:
     return open_url(url) if isinstance(url, str) else url
 
 
-def _open_all(places: Mapping[str, str | Store]) -> dict[str, Store]:
-    """The stores of some places; two places with one URL share one."""
-    known: dict[str, Store] = {}
+def _open_all(places: Mapping[str, str | Store], main: Store) -> dict[str, Store]:
+    """The stores of some places; those with one URL share one, also with the main store."""
+    known: dict[str, Store] = {main.url: main}
     found: dict[str, Store] = {}
     for place, url in places.items():
-        found[place] = known.setdefault(url, open_url(url)) if isinstance(url, str) else url
+        store = _open(url)
+        found[place] = known.setdefault(store.url, store) if isinstance(url, str) else store
     return found
 
 

@@ -37,7 +37,9 @@ async def lateness(troupe: Troupe, world: World, member: Member, *, count: int =
 
 
 @pytest.mark.parametrize("ahead_ms", [HOUR_MS, -HOUR_MS, 400, -400, 3])
-async def test_a_constant_offset_of_a_node_s_clock_changes_nothing(ahead_ms: int, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_constant_offset_of_a_node_s_clock_changes_nothing(
+    ahead_ms: int, caplog: pytest.LogCaptureFixture
+) -> None:
     troupe, world = stage()
     async with world:
         wrong = world.members[1]

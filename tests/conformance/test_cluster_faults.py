@@ -202,7 +202,9 @@ async def test_a_rolling_restart_of_all_nodes_fails_no_call_and_no_job(cluster: 
             await world.advance(milliseconds=1_200)
         await world.advance(seconds=8)
         assert [await call for call in calls] == [40] * len(keys)
-        assert sorted(what for what, *_ in troupe.ran) == sorted(f"{job.target.key}-{i % 7 + 1}" for i, job in enumerate(jobs))
+        assert sorted(what for what, *_ in troupe.ran) == sorted(
+            f"{job.target.key}-{i % 7 + 1}" for i, job in enumerate(jobs)
+        )
         assert not await world.parked()
 
 

@@ -112,7 +112,9 @@ async def test_a_hint_for_a_shard_of_another_node_is_nothing_to_me() -> None:
         assert third.node is not None
         shard = next(iter(second.node.epochs))
         now = world.warp.now()
-        await world.store.insert([Timer(ObjectId("Cell", _key_in(shard)), "alarm", now + 60_000, now + 60_000, 1)], now=now)
+        await world.store.insert(
+            [Timer(ObjectId("Cell", _key_in(shard)), "alarm", now + 60_000, now + 60_000, 1)], now=now
+        )
         assert first.node is not None
         await first.node.store.tell([Hint(shard, now + 60_000, now + 60_000)])
         await world.settle()

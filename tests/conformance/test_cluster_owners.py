@@ -241,7 +241,9 @@ async def _replace_program(world: World, index: int) -> None:
     await world.balance()
 
 
-async def test_jobs_scheduled_at_any_node_are_acknowledged_and_run_once_when_that_node_dies_at_once(cluster: Cluster) -> None:
+async def test_jobs_scheduled_at_any_node_are_acknowledged_and_run_once_when_that_node_dies_at_once(
+    cluster: Cluster,
+) -> None:
     troupe, world = cluster()
     async with world:
         asker, owner = world.members[0], world.members[1]

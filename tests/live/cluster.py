@@ -95,9 +95,7 @@ def fleet(url: str, count: int, *options: str, **more: Any) -> Iterator[Fleet]:
     """So many members that are ready, gone at the end whatever happens."""
     some = Fleet(url, options, more)
     try:
-        some.add()  # it makes the tables; the others would only wait for it
-        if count > 1:
-            some.add(count - 1)
+        some.add(count)  # at once: one of them makes the tables, and the others find them
         yield some
     finally:
         some.close()

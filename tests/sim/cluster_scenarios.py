@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -91,10 +92,8 @@ async def a_crash_between_a_turn_and_what_it_sends() -> None:
                     sender.kill()
 
             sender.faults.on_probe = probed
-            try:
+            with suppress(Unavailable):
                 await troupe.at(sender, key).send(target, "sent", 50)
-            except Unavailable:
-                pass
             sender.faults.on_probe = None
             sender.kill()
             await world.advance(seconds=8)

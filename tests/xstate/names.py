@@ -41,7 +41,7 @@ NAMES = Implementations(
     delays={"short": 10, "grown": lambda context, event, params: 5 + 7 * (_count(context, "a") % 10)},
     actors={"svc", "job"},
     values={
-        "sum": lambda context, event, params: _count(context, "a") + _count(context, "b"),
+        "sum": lambda context, event, params: (_count(context, "a") + _count(context, "b")) % 1000,
         "told": lambda context, event, params: {
             "a": _count(context, "a"),
             "type": event["type"],

@@ -6,12 +6,15 @@ is not for the chart any more and is dropped.
 """
 
 import asyncio
+import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from wakeful.logic.retry import platform_delay_ms
+from wakeful.runtime.calls import carried
 from wakeful.runtime.turn import Turn
-from wakeful.values.errors import Unavailable, WakefulError
-from wakeful.values.ids import ObjectId
+from wakeful.values.errors import DeadlineExceeded, Unavailable
+from wakeful.values.runs import run_id
 from wakeful.values.timers import Timer
 
 if TYPE_CHECKING:
@@ -19,7 +22,8 @@ if TYPE_CHECKING:
     from wakeful.runtime.activation import Activation
     from wakeful.runtime.node import Node
 
-ANSWER = "machine.answer"
+ANSWER, KEEP = "machine.answer", "machine.keep"
+log = logging.getLogger("wakeful.machine")
 
 
 class Actors:
@@ -27,60 +31,55 @@ class Actors:
 
     def __init__(self, node: "Node") -> None:
         self._node = node
-        self._tasks: dict[tuple[ObjectId, str], tuple[int, asyncio.Task[None]]] = {}
 
     def begin(self, activation: "Activation", bound: "Bound", timer: Timer, call: list[Any]) -> None:
         """Run it beside the turns of its object."""
-        src, input, seq, context, event = call
-        id = timer.name.partition(":")[2]
-        running = bound.method(src, activation.instance, context, event, input)
-        task = asyncio.get_running_loop().create_task(self._run(activation.id, id, seq, running))
-        self._tasks[activation.id, id] = (seq, task)
-        self._node.keep(task)
-        task.add_done_callback(lambda _: self._gone(activation.id, id, seq))
+        self._node.sideline.begin(timer, lambda: self._run(activation, bound, timer, call))
 
-    def stop_later(self, turn: Turn, id: str, seq: int) -> None:
+    def stop_after(self, turn: Turn, name: str) -> None:
         """The state that invoked it is left: stop it once that is on disk."""
-        asyncio.get_running_loop().call_soon(self._follow, turn.activation, id, seq)
+        sideline, target = self._node.sideline, turn.activation.id
+        seq = sideline.seq_of(target, name)
+        if seq is not None:
+            turn.then = [*turn.then, partial(sideline.stop, target, name, seq)]
 
-    def _follow(self, activation: "Activation", id: str, seq: int) -> None:
-        if (activation.id, id) in self._tasks:
-            self._node.keep(asyncio.get_running_loop().create_task(self._stop(activation, id, seq)))
-
-    async def _stop(self, activation: "Activation", id: str, seq: int) -> None:
+    async def _run(self, activation: "Activation", bound: "Bound", timer: Timer, call: list[Any]) -> None:
+        src, input, _, context, event = call
+        began_at = self._node.clock.now()
         try:
-            await activation.settled()
-        except Unavailable:
-            return  # it was not left after all
-        number, task = self._tasks.get((activation.id, id), (0, None))
-        if task is not None and number == seq:
-            task.cancel()
-
-    def _gone(self, target: ObjectId, id: str, seq: int) -> None:
-        if self._tasks.get((target, id), (0, None))[0] == seq:
-            del self._tasks[target, id]
-
-    async def _run(self, target: ObjectId, id: str, seq: int, running: Any) -> None:
-        try:
-            answer = [True, await running]
+            answer = await bound.method(src, activation.instance, context, event, input)
+            is_good, value = (
+                True,
+                carried(answer, self._node.limits.arguments_bytes, f"answer of {activation.id}.{src}"),
+            )
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise  # the state was left, or the node goes
+            is_good, value = False, plain(error)
         except Exception as error:
-            answer = [False, _plain(error)]
-        tries = 0
-        while True:
+            is_good, value = False, plain(error)
+        await self._answer(timer, call, began_at, is_good, value)
+
+    async def _answer(self, timer: Timer, call: list[Any], began_at: int, is_good: bool, value: Any) -> None:
+        node, tries = self._node, 0
+        id = timer.name.partition(":")[2]
+        method, args = ANSWER, (id, call[2], run_id(timer), began_at, is_good, value)
+        while not node.is_dead:
             try:
-                await self._node.send(target, ANSWER, (id, seq, *answer), {})
+                await node.sideline.call(timer.id, method, args)
                 return
-            except Unavailable:
+            except (Unavailable, DeadlineExceeded):
                 tries += 1
-                if self._node.is_dead:
+                await node.clock.sleep(platform_delay_ms(tries, node.dice.random()))
+            except Exception:
+                if method == KEEP:
+                    log.exception("the answer of %s %s is lost until it runs again", timer.id, timer.name)
                     return
-                await self._node.clock.sleep(platform_delay_ms(tries, self._node.dice.random()))
-            except WakefulError as error:
-                if not answer[0]:
-                    raise
-                answer = [False, _plain(error)]  # an answer that can't be kept is a failure of the method
+                # The chart can't take it now. As a timer it is tried again by the rules of timers, or parked.
+                method, args = KEEP, (id, call, is_good, value)  # type: ignore[assignment]
 
 
-def _plain(error: BaseException) -> dict[str, Any]:
+def plain(error: BaseException) -> dict[str, Any]:
     """An error as data, the form that XState's own has when it is serialised."""
     return {"name": type(error).__name__, "message": str(error)}

@@ -12,6 +12,7 @@ from typing import Any
 
 from wakeful.logic.chart.chart import Chart
 from wakeful.logic.chart.names import Implementations
+from wakeful.logic.retry import Retry, RetryPolicy
 from wakeful.machines.marks import MARK
 from wakeful.values.errors import BadChart, BadOption, MissingExtra
 
@@ -28,6 +29,7 @@ class Bound:
         self.version = _version(name, cls)
         self.resume = _one_of(name, cls, "resume", RESUMES)
         self.on_crash = _one_of(name, cls, "on_crash", ON_CRASH)
+        self.retry = _retry(name, cls)
         self.config = _config(name, cls)
         self._instance: Any = None  # whose methods the names stand for while a step runs, which never waits
         self._methods = {found: inspect.getattr_static(cls, found) for found in dir(cls) if not found.startswith("__")}
@@ -36,6 +38,7 @@ class Bound:
             for found, method in self._methods.items()
             if inspect.iscoroutinefunction(method) and not _mark(method)
         }
+        self.doings = {found for found, method in self._methods.items() if _mark(method) == "action"}
         self._is_child = children
         self._hide_actors()
         config = self.config if "id" in self.config else {"id": name, **self.config}
@@ -43,6 +46,8 @@ class Bound:
             self.chart = Chart.of(config, implementations=self._implementations())
         except BadChart as error:
             raise BadChart(f"{name}.chart: {error.message}", code=error.code) from None
+        # The events of its `after`s, by which a snapshot is known to be of this chart.
+        self.delays = {type for node in self.chart.nodes for type in node.exact if type.startswith("xstate.after.")}
 
     def with_instance(self, instance: Any) -> "Bound":
         """The same, acting for this object: until the next call, and a step never waits."""
@@ -51,7 +56,7 @@ class Bound:
 
     def is_child(self, src: str) -> bool:
         """The name of an actor is that of another machine, not of a method."""
-        return src not in self.actors and self._is_child(src)
+        return src not in self.actors and (src == self.name or self._is_child(src))
 
     def method(self, name: str, instance: Any, *args: Any) -> Any:
         """Call a method of the object with as many of the arguments as it takes."""
@@ -172,6 +177,15 @@ def _one_of(name: str, cls: type, option: str, known: tuple[str, ...]) -> str:
     if value not in known:
         raise BadOption(f"{name}.{option} must be one of {', '.join(known)}, not {value!r}", code=f"chart.{option}")
     return str(value)
+
+
+def _retry(name: str, cls: type) -> Retry:
+    retry = getattr(cls, "retry", None)
+    if retry is None:
+        return Retry()
+    if not isinstance(retry, RetryPolicy):
+        raise BadOption(f"{name}.retry must be a RetryPolicy(…), not {retry!r}", code="chart.retry")
+    return retry.kept
 
 
 def _config(name: str, cls: type) -> dict[str, Any]:

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from wakeful.logic.chart.effects import PARENT, Act, Cancel, Delay, Effect, Emit, Invoke, Log, Send, Stop
-from wakeful.machines.kept import Kept
+from wakeful.machines.kept import Kept, Parent
 from wakeful.runtime.turn import Turn
 from wakeful.values.codec import encode
-from wakeful.values.ids import ObjectId
+from wakeful.values.ids import ObjectId, check_key
 from wakeful.values.timers import Timer
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Carrier:
         before: Mapping[str, Any] | None = None,
     ) -> None:
         """`before` is the snapshot before the step: what it stops is not in the one after."""
-        children = {**(before or {}).get("children", {}), **kept.snapshot.get("children", {})}
+        children = {**((before or {}).get("children") or {}), **(kept.snapshot.get("children") or {})}
         self._sources = {id: str(child["src"]) for id, child in children.items()}
         self._feature = feature
         self._bound = bound
@@ -45,6 +45,7 @@ class Carrier:
         self._node = turn.activation.node
         self._id = turn.activation.id
         self._acts: list[list[Any]] = []
+        self.emitted: list[dict[str, Any]] = []  # for those who watch
 
     def carry(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
@@ -57,57 +58,61 @@ class Carrier:
             elif isinstance(effect, Invoke):
                 self._invoke(effect)
             elif isinstance(effect, Stop):
-                self._stop(effect)
+                self.stop(effect.id)
             elif isinstance(effect, Send):
                 self._send(effect)
             elif isinstance(effect, Emit):
-                self._feature.watchers.emit(self._turn, effect.event)
+                self.emitted.append(effect.event)
             elif isinstance(effect, Log):
                 self._feature.log(self._id, effect)
         if self._acts:
-            self._set(f"{DO}:{self._kept.events}", self._node.clock.now(), encode(self._acts))
+            seq = self._node.next_seq(self._turn.activation.shard)
+            self._set(f"{DO}:{seq:x}", self._node.clock.now(), encode(self._acts))
 
-    def mail(self, target: ObjectId, letter: list[Any]) -> None:
-        """Have another machine get this, with the commit of this turn."""
-        now = self._node.clock.now()
-        name = f"{MAIL}:{self._feature.token()}"
-        self._turn.send([Timer(target, name, now, now, self._feature.order.next(now), payload=encode(letter))])
+    def stop(self, id: str) -> None:
+        """Stop an actor, once this turn is on disk."""
+        kept = self._kept
+        number = kept.actors.get(id)
+        for actors in ("actors", "running", "begun"):
+            setattr(kept, actors, {one: it for one, it in getattr(kept, actors).items() if one != id})
+        src = self._sources.get(id, "")
+        if self._bound.is_child(src):
+            if number is not None:
+                self._mail(child_id(self._id, src, id), ["stop", number])
+            return
+        self._turn.clear_timer(f"{RUN}:{id}")
+        self._feature.actors.stop_after(self._turn, f"{RUN}:{id}")
 
     def tell_parent(self, kind: str, value: Any) -> None:
-        """The machine that started this one hears of its end, or of its snapshot."""
+        """The machine that started this one hears of its end, of its snapshot, or of something it says."""
         parent = self._kept.parent
         if parent is not None:
-            cls, key, id, seq = parent
-            self.mail(ObjectId(cls, key), [kind, id, seq, value])
+            self._feature.mail(self._turn, parent.id, [kind, parent.actor, parent.number, value])
 
     def _invoke(self, effect: Invoke) -> None:
-        self._kept.running = {**self._kept.running, effect.id: effect.seq}
-        self._sources[effect.id] = effect.src
+        kept, id = self._kept, effect.id
+        number = self._node.next_seq(
+            self._turn.activation.shard
+        )  # rises over all owners; the chart's own may begin anew
+        kept.actors, kept.running = {**kept.actors, id: number}, {**kept.running, id: number}
+        self._sources[id] = effect.src
         if self._bound.is_child(effect.src):
-            me = [self._id.cls, self._id.key, effect.id, effect.seq]
-            self.mail(child_id(self._id, effect.src, effect.id), ["start", me, effect.input, effect.is_synced])
+            me = Parent(self._id.cls, self._id.key, id, number, effect.is_synced)
+            self._mail(child_id(self._id, effect.src, id), ["start", list(me), effect.input])
             return
-        payload = [effect.src, effect.input, effect.seq, self._kept.snapshot["context"], self._event]
-        self._set(f"{RUN}:{effect.id}", self._node.clock.now(), encode(payload))
-
-    def _stop(self, effect: Stop) -> None:
-        running = dict(self._kept.running)
-        seq = running.pop(effect.id, None)
-        self._kept.running = running
-        src = self._sources.get(effect.id)
-        if src is not None and self._bound.is_child(src):
-            self.mail(child_id(self._id, src, effect.id), ["stop", [self._id.cls, self._id.key, effect.id, effect.seq]])
-        elif seq is not None:
-            self._turn.clear_timer(f"{RUN}:{effect.id}")
-            self._feature.actors.stop_later(self._turn, effect.id, effect.seq)
+        payload = [effect.src, effect.input, number, kept.snapshot["context"], self._event]
+        self._set(f"{RUN}:{id}", self._node.clock.now(), encode(payload))
 
     def _send(self, effect: Send) -> None:
         if effect.target == PARENT:
-            self.tell_parent("event", effect.event)
+            self.tell_parent("up", effect.event)
             return
-        src = self._sources.get(effect.target)
-        if src is not None and self._bound.is_child(src):
-            self.mail(child_id(self._id, src, effect.target), ["event", "", 0, effect.event])
+        src, number = self._sources.get(effect.target, ""), self._kept.actors.get(effect.target)
+        if number is not None and self._bound.is_child(src):
+            self._mail(child_id(self._id, src, effect.target), ["down", number, effect.event])
+
+    def _mail(self, target: ObjectId, letter: list[Any]) -> None:
+        self._feature.mail(self._turn, target, letter)
 
     def _set(self, name: str, due_at: int, payload: bytes | None = None) -> None:
         seq = self._node.next_seq(self._turn.activation.shard)
@@ -116,4 +121,4 @@ class Carrier:
 
 def child_id(parent: ObjectId, src: str, id: str) -> ObjectId:
     """The object that is the actor of that id: of the class that the chart names, under its parent's key."""
-    return ObjectId(src, f"{parent.key}/{id}")
+    return ObjectId(src, check_key(src, f"{parent.key}/{id}"))

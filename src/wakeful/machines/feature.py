@@ -7,10 +7,14 @@ from wakeful.logic.chart.effects import Log
 from wakeful.logic.order import Order
 from wakeful.machines.actors import Actors
 from wakeful.machines.binding import Bound
+from wakeful.machines.carrying import MAIL
 from wakeful.machines.downtime import Downtime
 from wakeful.machines.watching import Watchers
+from wakeful.runtime.turn import Turn
+from wakeful.values.codec import encode
 from wakeful.values.errors import NotRunning
 from wakeful.values.ids import ObjectId
+from wakeful.values.timers import Timer
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
@@ -33,9 +37,11 @@ class MachineFeature:
     def bound(self, cls: str) -> Bound:
         return self.classes[cls]
 
-    def token(self) -> str:
-        """A name that nobody else can have."""
-        return f"{int(self._node.dice.random() * (1 << 53)):014x}{int(self._node.dice.random() * (1 << 24)):06x}"
+    def mail(self, turn: Turn, target: ObjectId, letter: list[Any]) -> None:
+        """Have another machine get this, with the commit of this turn."""
+        dice, now = self._node.dice, self._node.clock.now()
+        token = f"{int(dice.random() * (1 << 53)):014x}{int(dice.random() * (1 << 24)):06x}"
+        turn.send([Timer(target, f"{MAIL}:{token}", now, now, self.order.next(now), payload=encode(letter))])
 
     def log(self, id: ObjectId, effect: Log) -> None:
         """What a chart wants to have written."""

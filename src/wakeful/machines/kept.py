@@ -4,8 +4,8 @@ One row beside the object's own: the snapshot in plain JSON, the version of the 
 actors have not answered yet. Timers are rows of their own; the snapshot says which there are.
 """
 
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
 
 from wakeful.logic.chart.snapshot import check_snapshot
 from wakeful.machines.binding import Bound
@@ -13,8 +13,26 @@ from wakeful.runtime.turn import Turn
 from wakeful.values.codec import decode, encode
 from wakeful.values.commits import SYSTEM, Slot
 from wakeful.values.errors import BadChart, Conflict
+from wakeful.values.ids import ObjectId
 
 ROW: Slot = (SYSTEM, "machine")
+# Which start of a child is not to happen any more: its stop came first.
+GONE: Slot = (SYSTEM, "machine.gone")
+NEWER = "chart.newer"
+
+
+class Parent(NamedTuple):
+    """The machine that started this one."""
+
+    cls: str
+    key: str
+    actor: str  # which of its actors this is
+    number: int  # and which start of it; rises
+    is_synced: bool  # it wants to hear of every snapshot
+
+    @property
+    def id(self) -> ObjectId:
+        return ObjectId(self.cls, self.key)
 
 
 @dataclass(slots=True)
@@ -23,46 +41,75 @@ class Kept:
 
     version: int
     snapshot: dict[str, Any]
-    running: dict[str, int] = field(default_factory=dict)  # actors by id that have not answered, with their number
-    events: int = 0  # how many it has handled
-    parent: tuple[str, str, str, int] | None = None  # class and key, and which of its actors this is
+    actors: dict[str, int] = field(default_factory=dict)  # its actors by id; the number is that start's, for ever
+    running: dict[str, int] = field(default_factory=dict)  # those of them that have not answered
+    begun: dict[str, int] = field(default_factory=dict)  # those of them that must not be begun twice, and were
+    parent: Parent | None = None
     epoch: int = 0  # of the shard, when its delays were last looked at
     down_ms: int = 0  # how long nobody was there, as it was counted then
+
+
+_FIELDS = [one.name for one in fields(Kept)]
 
 
 async def load(turn: Turn) -> Kept | None:
     """The machine as this turn sees it; None before its start."""
     data = turn.writes[ROW] if ROW in turn.writes else await turn.activation.rows.read(ROW)
-    return None if data is None else Kept(**decode(data))
+    if data is None:
+        return None
+    kept = Kept(**decode(data))
+    kept.parent = None if kept.parent is None else Parent(*kept.parent)
+    return kept
 
 
 def save(turn: Turn, kept: Kept) -> None:
-    turn.writes[ROW] = encode(asdict(kept))
+    parent = None if kept.parent is None else list(kept.parent)
+    turn.writes[ROW] = encode({**{name: getattr(kept, name) for name in _FIELDS}, "parent": parent})
 
 
 def forget(turn: Turn) -> None:
     turn.writes[ROW] = None
 
 
-def fitted(bound: Bound, id: Any, kept: Kept, instance: Any) -> Kept:
-    """The machine under the chart of today: as it is, or brought over by its class; `Conflict` names what does not fit."""
+async def gone(turn: Turn) -> int:
+    """The newest start of this child that was taken back before it came; 0 when none was."""
+    data = turn.writes[GONE] if GONE in turn.writes else await turn.activation.rows.read(GONE)
+    return 0 if data is None else int(decode(data))
+
+
+def set_gone(turn: Turn, number: int) -> None:
+    turn.writes[GONE] = encode(number) if number else None
+
+
+def fit(bound: Bound, id: ObjectId, kept: Kept, instance: Any) -> bool:
+    """Bring it under the chart of today; whether its class had to migrate it. `Conflict` names what does not fit."""
     if kept.version > bound.version:
         raise Conflict(
             f"{id} was written by version {kept.version} of its chart, this process has version {bound.version}; "
             "finish the roll-out, or start the newer program",
-            code="chart.newer",
+            code=NEWER,
         )
-    if kept.version < bound.version:
+    is_older = kept.version < bound.version
+    if is_older:
         snapshot = instance.migrate(kept.snapshot, kept.version)
         if not isinstance(snapshot, dict):
             raise Conflict(f"{id}: migrate must return a snapshot, not {snapshot!r}", code="chart.migrate")
         kept.snapshot, kept.version = snapshot, bound.version
     try:
         check_snapshot(bound.chart, kept.snapshot)
+        _check_delays(bound, kept.snapshot)
     except BadChart as error:
         raise Conflict(
             f"{id} does not fit its chart any more: {error.message}; raise the class's version and give it "
             "migrate(snapshot, from_version)",
             code="chart.unfit",
         ) from None
-    return kept
+    return is_older
+
+
+def _check_delays(bound: Bound, snapshot: dict[str, Any]) -> None:
+    """A delay that the chart does not know any more would fire into nothing, and the machine never move again."""
+    for one in snapshot.get("pending") or ():
+        type = one["event"]["type"]
+        if type.startswith("xstate.after.") and type not in bound.delays:
+            raise BadChart(f"pending: the chart has no delay '{type}'", code="chart.snapshot")

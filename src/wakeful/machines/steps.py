@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.logic.chart.effects import Effect
 from wakeful.logic.chart.step import start
-from wakeful.machines.carrying import Carrier
-from wakeful.machines.kept import Kept, fitted, load, save
+from wakeful.machines.carrying import DELAY, Carrier
+from wakeful.machines.kept import Kept, Parent, fit, load, save
+from wakeful.machines.resuming import resume, set_delays
 from wakeful.runtime.turn import Turn
-from wakeful.values.runs import Entry
+from wakeful.values.runs import Entry, Verdict
 
 if TYPE_CHECKING:
     from wakeful.machines.binding import Bound
@@ -20,26 +21,31 @@ Stepped = tuple[dict[str, Any], list[Effect]]
 
 
 async def begin(
-    feature: "MachineFeature", turn: Turn, bound: "Bound", input: Any, parent: list[Any] | None = None
+    feature: "MachineFeature", turn: Turn, bound: "Bound", input: Any, parent: Parent | None = None
 ) -> Kept:
     """Start a machine that has not been started."""
     activation = turn.activation
-    now = activation.node.clock.now()
+    down_ms = await feature.downtime.ask() if bound.resume == "pause_while_down" else 0
     bound.with_instance(activation.instance)
-    snapshot, effects = start(bound.chart, input, now)
-    kept = Kept(bound.version, snapshot, epoch=activation.epoch, down_ms=await feature.downtime.ask())
-    kept.parent = None if parent is None else (parent[0], parent[1], parent[2], parent[3])
-    await _take(feature, turn, bound, kept, (snapshot, effects), {"type": "xstate.init", "input": input}, None)
+    stepped = start(bound.chart, input, activation.node.clock.now())
+    kept = Kept(bound.version, stepped[0], parent=parent, epoch=activation.epoch, down_ms=down_ms)
+    _carry(feature, turn, bound, kept, stepped, {"type": "xstate.init", "input": input}, None)
     return kept
 
 
 async def present(feature: "MachineFeature", turn: Turn, bound: "Bound") -> Kept | None:
-    """The machine as it is, under the chart of today; None before its start."""
+    """The machine as it is, under the chart of today and with its delays as they are due today; None before its start."""
     kept = await load(turn)
-    return None if kept is None else fitted(bound, turn.activation.id, kept, turn.activation.instance)
+    if kept is None:
+        return None
+    before = kept.snapshot
+    if fit(bound, turn.activation.id, kept, turn.activation.instance) and not turn.is_reader:
+        _bring_over(feature, turn, bound, kept, before)
+    await resume(feature, turn, bound, kept)
+    return kept
 
 
-async def take(
+def take(
     feature: "MachineFeature",
     turn: Turn,
     bound: "Bound",
@@ -49,12 +55,23 @@ async def take(
 ) -> None:
     """Take one step of a machine that has been started."""
     before = kept.snapshot
-    now = turn.activation.node.clock.now()
     bound.with_instance(turn.activation.instance)
-    await _take(feature, turn, bound, kept, stepping(before, now), event, before)
+    _carry(feature, turn, bound, kept, stepping(before, turn.activation.node.clock.now()), event, before)
 
 
-async def _take(
+def note(turn: Turn, name: str, fired_at: int, *, run_id: str = "", error: str | None = None) -> None:
+    """The ledger's row of something that no timer's turn writes one for."""
+    activation = turn.activation
+    id, node = activation.id, activation.node
+    if not run_id:
+        text = f"{id.cls}\0{id.key}\0{name}\0{node.next_seq(activation.shard)}"
+        run_id = blake2b(text.encode(), digest_size=12).hexdigest()
+    verdict: Verdict = "run" if error is None else "failed"
+    entry = Entry(id, name, run_id, fired_at, fired_at, node.clock.now(), 0, verdict, node.name, error)
+    turn.entries = [*turn.entries, entry]
+
+
+def _carry(
     feature: "MachineFeature",
     turn: Turn,
     bound: "Bound",
@@ -64,33 +81,36 @@ async def _take(
     before: dict[str, Any] | None,
 ) -> None:
     kept.snapshot, effects = stepped
-    kept.events += 1
     carrier = Carrier(feature, bound, turn, kept, event, before)
     carrier.carry(effects)
     status = kept.snapshot["status"]
     if status != "active" and (before is None or before["status"] == "active"):
-        carrier.tell_parent(
-            "done" if status == "done" else "error", kept.snapshot["output" if status == "done" else "error"]
-        )
-    elif kept.parent is not None and kept.snapshot is not before:
+        kind = "done" if status == "done" else "error"
+        carrier.tell_parent(kind, kept.snapshot["output" if status == "done" else "error"])
+    elif kept.parent is not None and kept.parent.is_synced and kept.snapshot is not before:
         carrier.tell_parent("snapshot", {key: kept.snapshot[key] for key in ("value", "context", "status")})
     save(turn, kept)
-    feature.watchers.changed(turn, bound, kept)
+    feature.watchers.changed(turn, bound, kept, carrier.emitted)
 
 
-def note(turn: Turn, kept: Kept, fired_at: int) -> None:
-    """The ledger's row of an event that came as a call."""
-    id, now = turn.activation.id, turn.activation.node.clock.now()
-    text = f"{id.cls}\0{id.key}\0{EVENT}\0{kept.events}"
-    entry = Entry(
-        id,
-        EVENT,
-        blake2b(text.encode(), digest_size=12).hexdigest(),
-        fired_at,
-        fired_at,
-        now,
-        0,
-        "run",
-        turn.activation.node.name,
-    )
-    turn.entries = [*turn.entries, entry]
+def _bring_over(feature: "MachineFeature", turn: Turn, bound: "Bound", kept: Kept, before: dict[str, Any]) -> None:
+    """Its class migrated it: timers and actors are those of the snapshot that came out."""
+    for one in before.get("pending") or ():
+        turn.clear_timer(f"{DELAY}:{one['id']}")
+    set_delays(turn, kept)
+    carrier = Carrier(feature, bound, turn, kept, {"type": "xstate.init"}, before)
+    for id in kept.actors.keys() - (kept.snapshot.get("children") or {}).keys():
+        carrier.stop(id)
+    save(turn, kept)
+
+
+def end(feature: "MachineFeature", turn: Turn, bound: "Bound", kept: Kept) -> None:
+    """Nothing of it goes on, and nobody hears of it."""
+    kept.parent = None
+    for one in kept.snapshot.get("pending") or ():
+        turn.clear_timer(f"{DELAY}:{one['id']}")
+    carrier = Carrier(feature, bound, turn, kept, {"type": "xstate.stop"})
+    for id in list(kept.actors):
+        carrier.stop(id)
+    kept.snapshot = {**kept.snapshot, "status": "stopped", "pending": [], "children": {}}
+    feature.watchers.changed(turn, bound, kept, [])

@@ -80,7 +80,9 @@ def flow(
 ) -> Flow:
     """Lay out boxes of known sizes; `is_even` makes those of one rank equally thick."""
     items = {box: _item(box, plan, is_down=is_down) for box, plan in plans.items()}
-    labels = {piece.edge: _turned(label_size(piece.edge.rows), is_down=is_down) for piece in pieces if piece.is_labelled}
+    labels = {
+        piece.edge: _turned(label_size(piece.edge.rows), is_down=is_down) for piece in pieces if piece.is_labelled
+    }
     ranked = rank(items, pieces, labels, title)
     order(ranked)
     place(ranked)
@@ -141,14 +143,16 @@ def _place(box: Box, plan: Sized, item: Item, *, is_down: bool) -> Place:
     return Place(box, plan, x, y, loop)
 
 
-def _points(chain: Chain, tracks: dict[Link, float]) -> list[Point]:
+def _points(chain: Chain, tracks: dict[Link, list[float]]) -> list[Point]:
     """The corners of a piece, from front to back."""
     points: list[Point] = []
     for link in chain.links:
         start, end = link.upper.at + link.upper_off, link.lower.at + link.lower_off
         points.append((start, _end_of(link.upper)))
         if link in tracks:
-            points += [(start, tracks[link]), (end, tracks[link])]
+            first, last = tracks[link][0], tracks[link][-1]
+            between = end if first == last else (start + end) / 2
+            points += [(start, first), (between, first), (between, last), (end, last)]
         points.append((end, _start_of(link.lower)))
         if link.lower.kind == "label":
             points.append((end, link.lower.top + link.lower.main / 2))

@@ -11,6 +11,7 @@ from msgspec import Struct
 from wakeful.picture.flowing import Flow, Path, Point, flow
 from wakeful.picture.lifting import Piece, lift
 from wakeful.picture.packing import pack
+from wakeful.picture.placing import PORT_EDGE, PORT_GAP
 from wakeful.picture.scene import Box, Edge, Scene
 from wakeful.picture.sizes import PAD, Size, header_size, leaf_size
 
@@ -46,9 +47,7 @@ class Plan(Struct):
                 if piece.head is None:
                     points = [*points, (points[-1][0], h) if self.is_down else (w, points[-1][1])]
                 paths.append((piece, points))
-            content = Flow(
-                content.w, content.h, content.places, content.labels, paths, content.front, content.back
-            )
+            content = Flow(content.w, content.h, content.places, content.labels, paths, content.front, content.back)
         return Plan(w, h, self.front, self.back, content, self.is_down)
 
 
@@ -88,8 +87,6 @@ class _Layouts:
     def best(self, box: Box) -> Plan:
         """The plan along the better axis."""
         down = self.plan(box, is_down=True)
-        if not box.children:
-            return down
         across = self.plan(box, is_down=False)
         return across if _screen(across) < 0.92 * _screen(down) else down
 
@@ -103,6 +100,8 @@ class _Layouts:
     def _made(self, box: Box, *, is_down: bool) -> Plan:
         if not box.children:
             w, h = leaf_size(box)
+            room = self._room(box)
+            w, h = (max(w, room), h) if is_down else (w, max(h, room))
             return Plan(w, h, {}, {}, None, is_down)
         pieces = self._pieces.get(box, [])
         plans = {child: self._child(child, is_down=is_down) for child in box.children}
@@ -116,18 +115,21 @@ class _Layouts:
         content.shift(left, top, w, h, is_down=is_down)
         return Plan(w, h, content.front, content.back, content, is_down)
 
+    def _room(self, box: Box) -> float:
+        """What the arrows need that end on one side of a box."""
+        around = self._pieces.get(box.parent, []) if box.parent is not None else []
+        count = max(sum(piece.tail is box for piece in around), sum(piece.head is box for piece in around))
+        return 2 * PORT_EDGE + PORT_GAP * (count - 1) if count > 1 else 0.0
+
     def _child(self, child: Box, *, is_down: bool) -> Plan:
-        passes = any(piece.tail is None or piece.head is None for piece in self._pieces.get(child, ()))
-        own = any(
-            piece.edge.source is not child and piece.edge.target is not child
+        passes = any(
+            child not in (piece.edge.source, piece.edge.target)
             for piece in self._pieces.get(child, ())
             if piece.tail is None or piece.head is None
         )
-        return self.plan(child, is_down=is_down) if passes and own else self.best(child)
+        return self.plan(child, is_down=is_down) if passes or not child.children else self.best(child)
 
-    def _content(
-        self, box: Box, plans: dict[Box, Plan], pieces: list[Piece], head: Size, *, is_down: bool
-    ) -> Flow:
+    def _content(self, box: Box, plans: dict[Box, Plan], pieces: list[Piece], head: Size, *, is_down: bool) -> Flow:
         title = (head[0], 0.0) if is_down and head[1] else None
         groups = _groups(box, pieces)
         if len(groups) == 1 or any(piece.tail is None or piece.head is None for piece in pieces):

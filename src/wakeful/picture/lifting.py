@@ -5,6 +5,8 @@ runs inside those, from a port in their border. In each box the pieces flow from
 close a circle is turned around for that, and only its head stays where it belongs.
 """
 
+import itertools
+
 from msgspec import Struct
 
 from wakeful.picture.scene import Box, Edge
@@ -58,10 +60,10 @@ def _lift_in(box: Box, own: list[tuple[Edge, list[Box], list[Box]]], pieces: dic
             is_labelled=bool(edge.rows),
         )
         pieces.setdefault(box, []).append(piece)
-        for above, below in zip(first, first[1:], strict=False):
+        for above, below in itertools.pairwise(first):
             rest = Piece(edge=edge, tail=below, head=None, is_turned=is_turned, is_labelled=False)
             pieces.setdefault(above, []).append(rest)
-        for above, below in zip(last, last[1:], strict=False):
+        for above, below in itertools.pairwise(last):
             rest = Piece(edge=edge, tail=None, head=below, is_turned=is_turned, is_labelled=False)
             pieces.setdefault(above, []).append(rest)
 
@@ -81,13 +83,13 @@ def _against(box: Box, links: list[tuple[Box, Box]]) -> set[tuple[Box, Box]]:
         walk = [(start, iter(ways.get(start, ())))]
         while walk:
             at, rest = walk[-1]
-            head = next(rest, None)
-            if head is None:
+            onward = next(rest, None)
+            if onward is None:
                 left.add(at)
                 walk.pop()
-            elif head not in entered:
-                entered.add(head)
-                walk.append((head, iter(ways.get(head, ()))))
-            elif head not in left:
-                found.add((at, head))
+            elif onward not in entered:
+                entered.add(onward)
+                walk.append((onward, iter(ways.get(onward, ()))))
+            elif onward not in left:
+                found.add((at, onward))
     return found

@@ -4,15 +4,16 @@ Things keep their order and their distance; within that, links are as straight a
 a regression over values that must not fall, solved exactly by joining neighbours that disagree.
 """
 
+import itertools
 from collections.abc import Sequence
 
-from wakeful.picture.ranking import Item, Link, Ranked
+from wakeful.picture.ranking import Item, Link, Ranked, gap
+from wakeful.picture.straightening import straighten
 
 _SWEEPS = 12
-GAP = 22.0  # between boxes of a rank
-BEND_GAP = 14.0  # between things of which one is a bend or a port
 PORT_GAP = 14.0  # between the ends of arrows on a box
 PORT_EDGE = 12.0  # from the corner of a box to the end of an arrow
+LABEL_EDGE = 7.0  # the same of a label
 
 Wish = tuple[float, float]  # where, and how much
 
@@ -29,7 +30,7 @@ def place(ranked: Ranked) -> None:
         _ends_spread(items, ups, downs)
         at = 0.0
         for before, item in zip([None, *items], items, strict=False):
-            at += _gap(before, item) if before is not None else 0.0
+            at += gap(before, item) if before is not None else 0.0
             item.at = at
             at += item.cross
     best, least = [item.at for items in ranked.ranks for item in items], _bent(links)
@@ -42,10 +43,11 @@ def place(ranked: Ranked) -> None:
             best, least = [item.at for items in ranked.ranks for item in items], bent
     for item, at in zip((item for items in ranked.ranks for item in items), best, strict=True):
         item.at = at
+    straighten(ranked)
     for items in ranked.ranks:
         _ends_near([item for item in items if item.kind == "box"], ups, downs)
     for items in ranked.ranks:
-        _ends_near([item for item in items if item.kind == "label"], ups, downs)
+        _ends_across([item for item in items if item.kind == "label"], ups, downs)
     least_at = min((item.at for items in ranked.ranks for item in items), default=0.0)
     for items in ranked.ranks:
         for item in items:
@@ -87,12 +89,10 @@ def _median(wishes: list[Wish]) -> float:
 def _settle(items: list[Item], ups: dict[Item, list[Link]], downs: dict[Item, list[Link]]) -> None:
     wishes: list[list[Wish]] = []
     for item in items:
-        wanted = [
-            (link.upper.at + link.upper_off - link.lower_off, _weight(link)) for link in ups.get(item, ())
-        ]
+        wanted = [(link.upper.at + link.upper_off - link.lower_off, _weight(link)) for link in ups.get(item, ())]
         wanted += [(link.lower.at + link.lower_off - link.upper_off, _weight(link)) for link in downs.get(item, ())]
         wishes.append(wanted or [(item.at, 0.05)])
-    gaps = [before.cross + _gap(before, item) for before, item in zip(items, items[1:], strict=False)]
+    gaps = [before.cross + gap(before, item) for before, item in itertools.pairwise(items)]
     for item, at in zip(items, isotonic(wishes, gaps), strict=True):
         item.at = at
 
@@ -103,16 +103,8 @@ def _weight(link: Link) -> float:
     return (6.0, 3.0, 1.0)[soft] if link.edge.kind != "initial" else 4.0
 
 
-def _gap(before: Item, item: Item) -> float:
-    if "bend" in (before.kind, item.kind) or "port" in (before.kind, item.kind):
-        return BEND_GAP
-    return GAP
-
-
 def _bent(links: list[Link]) -> float:
-    return sum(
-        _weight(link) * abs(link.upper.at + link.upper_off - link.lower.at - link.lower_off) for link in links
-    )
+    return sum(_weight(link) * abs(link.upper.at + link.upper_off - link.lower.at - link.lower_off) for link in links)
 
 
 def _ends_spread(items: list[Item], ups: dict[Item, list[Link]], downs: dict[Item, list[Link]]) -> None:
@@ -150,29 +142,45 @@ def _ends_near(items: list[Item], ups: dict[Item, list[Link]], downs: dict[Item,
         for is_front, links in ((True, ups.get(item, [])), (False, downs.get(item, []))):
             ports = item.front if is_front else item.back
             free = [link for link in links if link.edge not in ports]
-            if not free or item.reach < 2 * PORT_EDGE:
+            if not free or item.reach <= 2 * PORT_EDGE:
                 continue
             free.sort(key=lambda link: _far_order(link, is_front=is_front))
             for link, off in zip(free, _near(item, free, list(ports.values()), is_front=is_front), strict=True):
                 _set_off(link, off, is_front=is_front)
 
 
+def _ends_across(items: list[Item], ups: dict[Item, list[Link]], downs: dict[Item, list[Link]]) -> None:
+    """Arrows go straight through a label where it is wide enough, else through its middle."""
+    for item in items:
+        for is_front, links in ((True, ups[item]), (False, downs[item])):
+            link = links[0]
+            far = link.upper.at + link.upper_off if is_front else link.lower.at + link.lower_off
+            if LABEL_EDGE <= far - item.at <= item.reach - LABEL_EDGE:
+                _set_off(link, far - item.at, is_front=is_front)
+
+
 def _near(item: Item, links: list[Link], taken: list[float], *, is_front: bool) -> list[float]:
     low, high = PORT_EDGE, item.reach - PORT_EDGE
-    gap = min(PORT_GAP, (high - low) / max(1, len(links) - 1)) if len(links) > 1 else 0.0
+    step = min(PORT_GAP, (high - low) / max(1, len(links) - 1)) if len(links) > 1 else 0.0
     wishes: list[list[Wish]] = []
     for place, link in enumerate(links):
         far = link.upper.at + link.upper_off if is_front else link.lower.at + link.lower_off
         # Room for those before and after it, so that the order can be kept within the box.
-        wishes.append([(min(max(far - item.at, low + place * gap), high - (len(links) - 1 - place) * gap), 1.0)])
-    found = isotonic(wishes, [gap] * (len(links) - 1))
-    return [_aside(off, taken, low, high) for off in found]
+        wishes.append([(min(max(far - item.at, low + place * step), high - (len(links) - 1 - place) * step), 1.0)])
+    found = isotonic(wishes, [step] * (len(links) - 1))
+    if not taken:
+        return found
+    kept = list(taken)
+    for place, off in enumerate(found):
+        found[place] = _aside(off, kept, low, high)
+        kept.append(found[place])
+    return found
 
 
 def _aside(off: float, taken: list[float], low: float, high: float) -> float:
     """Not where another arrow passes through the same border."""
     steps = [0.0, *(sign * step * 3.0 for step in range(1, 40) for sign in (1, -1))]
     for step in steps:
-        if low <= off + step <= high and all(abs(off + step - other) >= PORT_GAP - 4 for other in taken):
+        if low <= off + step <= high and all(abs(off + step - other) >= PORT_GAP - 3 for other in taken):
             return off + step
     return off

@@ -3,11 +3,15 @@
 States are in even ranks and labels in odd ones between them, so that a label has a place of its own.
 """
 
+import itertools
+
 from msgspec import Struct
 
 from wakeful.picture.lifting import Piece
 from wakeful.picture.scene import Box, Edge
 
+GAP = 22.0  # between boxes of a rank
+BEND_GAP = 14.0  # between things of which one is a bend or a port
 _TIGHTENINGS = 4
 
 
@@ -62,7 +66,10 @@ class Ranked(Struct, frozen=True):
 
 
 def rank(
-    boxes: dict[Box, Item], pieces: list[Piece], labels: dict[Edge, tuple[float, float]], title: tuple[float, float] | None
+    boxes: dict[Box, Item],
+    pieces: list[Piece],
+    labels: dict[Edge, tuple[float, float]],
+    title: tuple[float, float] | None,
 ) -> Ranked:
     """Give everything its rank; `labels` are their sizes, `title` is kept free where arrows come in at the front."""
     dots = {piece.tail: piece for piece in pieces if piece.tail is not None and piece.tail.kind == "dot"}
@@ -170,5 +177,10 @@ def _filled(placed: list[Item], chains: list[Chain]) -> Ranked:
             items.append(bend)
         items.append(head)
         chain.items = items
-        chain.links = [Link(chain.piece.edge, upper, lower) for upper, lower in zip(items, items[1:], strict=False)]
+        chain.links = [Link(chain.piece.edge, upper, lower) for upper, lower in itertools.pairwise(items)]
     return Ranked(ranks=ranks, chains=chains)
+
+
+def gap(before: Item, item: Item) -> float:
+    """The room between two neighbours of a rank."""
+    return BEND_GAP if {before.kind, item.kind} & {"bend", "port"} else GAP

@@ -39,9 +39,7 @@ def read(
 
 
 class _Reader:
-    def __init__(
-        self, chart: Chart, snapshot: Mapping[str, Any] | None, now: int | None, zone: tzinfo
-    ) -> None:
+    def __init__(self, chart: Chart, snapshot: Mapping[str, Any] | None, now: int | None, zone: tzinfo) -> None:
         self._chart = chart
         self._states = list(zip(chart.nodes, Tree(chart.config).configs, strict=True))
         self._snapshot = snapshot
@@ -114,7 +112,11 @@ class _Reader:
 
     def _ways(self, node: Node, config: Mapping[str, Any]) -> None:
         box = self._boxes[node.index]
-        rows = [_row([Span("entry ", "word"), Span(f"/ {actions_words(config['entry'])}", "do")])] if config.get("entry") else []
+        rows = (
+            [_row([Span("entry ", "word"), Span(f"/ {actions_words(config['entry'])}", "do")])]
+            if config.get("entry")
+            else []
+        )
         if config.get("exit"):
             rows.append(_row([Span("exit ", "word"), Span(f"/ {actions_words(config['exit'])}", "do")]))
         for invoke, _ in listed(config.get("invoke"), ""):
@@ -243,5 +245,3 @@ def _row(spans: list[Span], *, is_label: bool = False, tip: str = "") -> Row:
     )
     whole = "".join(span.text for span in spans)
     return Row(lines=lines, whole=f"{whole}\n{tip}" if tip else whole)
-
-

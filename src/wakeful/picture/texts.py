@@ -11,7 +11,7 @@ from msgspec import Struct
 
 _WIDTHS = {
     **dict.fromkeys("ijlI.,:;'|!`", 0.32),
-    **dict.fromkeys("ftr()[]{}/\\- \"", 0.41),
+    **dict.fromkeys('ftr()[]{}/\\- "', 0.41),
     **dict.fromkeys("mwMW@%&", 0.95),
     **dict.fromkeys("ABCDEFGHJKLNOPQRSTUVXYZ", 0.70),
     "_": 0.52,
@@ -81,7 +81,9 @@ def one_line(text: str) -> str:
     return " ".join(text.split()) or "∅"
 
 
-def broken(spans: Iterable[Span], *, size: float, width_max: float, lines_max: int, bold: Sequence[str] = ()) -> tuple[Line, ...]:
+def broken(
+    spans: Iterable[Span], *, size: float, width_max: float, lines_max: int, bold: Sequence[str] = ()
+) -> tuple[Line, ...]:
     """Spans as lines no wider than that; what is too long for so many lines ends with an ellipsis."""
     lines: list[list[Span]] = [[]]
     room = width_max
@@ -105,7 +107,9 @@ def _parts(text: str, size: float, width_max: float, *, is_bold: bool) -> list[s
     for part in filter(None, _BREAKS.split(text)):
         rest = part
         while width(rest, size, is_bold=is_bold) > width_max:
-            fits = next(n for n in range(len(rest), 0, -1) if n == 1 or width(rest[:n], size, is_bold=is_bold) <= width_max)
+            fits = next(
+                n for n in range(len(rest), 0, -1) if n == 1 or width(rest[:n], size, is_bold=is_bold) <= width_max
+            )
             found.append(rest[:fits])
             rest = rest[fits:]
         if rest:

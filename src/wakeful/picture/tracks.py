@@ -13,17 +13,18 @@ _PLAIN = 26.0  # between ranks with no track
 _SHORT = 10.0  # to and from a rank of ports
 _SAME = 0.75  # nearer than this is straight
 _CLOSE = 7.0  # ends nearer than this would lie on each other
+_ON_EACH_OTHER = 20  # as bad as so many crossings
 _LINKS_FINE = 160  # more links in one gap get tracks by their place alone
 
 
-def stack(ranked: Ranked) -> tuple[float, dict[Link, float]]:
-    """Give each item its `top`; the size of all ranks together, and the track of each link that goes sideways."""
+def stack(ranked: Ranked) -> tuple[float, dict[Link, list[float]]]:
+    """Give each item its `top`; the size of all ranks together, and the tracks of each link that goes sideways."""
     gaps: list[list[Link]] = [[] for _ in ranked.ranks]
     for chain in ranked.chains:
         for link in chain.links:
             gaps[link.upper.rank].append(link)
     top = 0.0
-    found: dict[Link, float] = {}
+    found: dict[Link, list[float]] = {}
     for place, items in enumerate(ranked.ranks):
         thick = max((item.main for item in items), default=0.0)
         for item in items:
@@ -39,9 +40,9 @@ def stack(ranked: Ranked) -> tuple[float, dict[Link, float]]:
             item.kind == "port" for item in ranked.ranks[place + 1]
         )
         lead = _SHORT if is_short and place == 0 else _LEAD
-        count = 1 + max(tracks.values(), default=-1)
-        for link, track in tracks.items():
-            found[link] = top + lead + track * TRACK
+        count = 1 + max((max(some) for some in tracks.values()), default=-1)
+        for link, some in tracks.items():
+            found[link] = [top + lead + track * TRACK for track in some]
         plain = _ARROW + 4 if is_short else _PLAIN
         top += max(plain, lead + (count - 1) * TRACK + _ARROW) if count else plain
     return top, found
@@ -55,32 +56,47 @@ def _end(link: Link) -> float:
     return link.lower.at + link.lower_off
 
 
-def _tracks(links: list[Link]) -> dict[Link, int]:
-    """Track 0 is the nearest to the front."""
+def _tracks(links: list[Link]) -> dict[Link, list[int]]:
+    """One track for each link, 0 is the nearest to the front; two where one would lead onto another link."""
     if len(links) > _LINKS_FINE:
         rough = sorted(links, key=lambda link: (_start(link), _end(link)))
-        return {link: place for place, link in enumerate(rough)}
-    below: dict[Link, list[Link]] = {link: [] for link in links}  # what must be nearer to the front than it
+        return {link: [place] for place, link in enumerate(rough)}
+    below: dict[Link, list[Link]] = {link: [] for link in links}  # what should be nearer to the front than it
+    must: dict[Link, list[Link]] = {link: [] for link in links}  # and of that, what would lie on it otherwise
+    stuck: list[Link] = []
     for place, one in enumerate(links):
         for two in links[place + 1 :]:
             if not _meet(one, two):
                 continue
             first, second = _cost(one, two), _cost(two, one)
-            if first < second:
+            if min(first, second) >= _ON_EACH_OTHER:
+                stuck.append(one)  # neither order will do, so it takes both
                 below[two].append(one)
-            elif second < first:
-                below[one].append(two)
+                must[two].append(one)
+            elif first != second:
+                near, far = (one, two) if first < second else (two, one)
+                below[far].append(near)
+                if abs(first - second) >= _ON_EACH_OTHER // 2:
+                    must[far].append(near)
     found: dict[Link, int] = {}
     rest = sorted(links, key=lambda link: (min(_start(link), _end(link)), _start(link)))
     while rest:
-        # A circle of wishes can't be granted: the first one goes without.
-        link = next((one for one in rest if all(other in found for other in below[one])), rest[0])
+        # A circle of wishes can't be granted: then one goes without, if possible one that only crosses.
+        ready = (one for wanted in (below, must) for one in rest if all(other in found for other in wanted[one]))
+        link = next(ready, rest[0])
         rest.remove(link)
         track = 1 + max((found[other] for other in below[link] if other in found), default=-1)
         while any(found[other] == track and _meet(link, other) for other in found):
             track += 1
+        if any(other not in found for other in must[link]):
+            stuck.append(link)
         found[link] = track
-    return found
+    last = max(found.values(), default=0)
+    tracks = {link: [track] for link, track in found.items()}
+    for place, link in enumerate(dict.fromkeys(stuck)):
+        # Half of the way before the others, half behind them.
+        tracks[link].append(last + 1 + place)
+    return tracks
 
 
 def _meet(one: Link, two: Link) -> bool:
@@ -96,5 +112,5 @@ def _cost(near: Link, far: Link) -> int:
     low, high = sorted((_start(far), _end(far)))
     cost += 1 if low < _end(near) < high else 0
     if abs(_end(near) - _start(far)) < _CLOSE:
-        cost += 20
+        cost += _ON_EACH_OTHER
     return cost

@@ -222,6 +222,8 @@ class Activation:
         commit = turn.take_commit(final=False)
         if commit is not None:
             self.submit(commit)
+        if turn.then:
+            self._follow(turn)
         try:
             await self.settled()
         except Unavailable:
@@ -457,10 +459,18 @@ class Activation:
         if turn.state_used:
             self.state.collect(turn)
         turn.is_over = True
-        if turn.is_clean:
-            return self._submitted
-        commit = turn.take_commit(final=True)
-        return self._submitted if commit is None else self.submit(commit)
+        if not turn.is_clean and (commit := turn.take_commit(final=True)) is not None:
+            self.submit(commit)
+            if turn.then:
+                self._follow(turn)
+        return self._submitted
+
+    def _follow(self, turn: Turn) -> None:
+        """Have done what is to follow the turn's commit."""
+        calls, turn.then = turn.then, []
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future.add_done_callback(lambda done: done.exception() or [call() for call in calls])
+        self._waiters.append((self._submitted, future))
 
     def undo(self, turn: Turn | None) -> None:
         """The turn failed: nothing it wrote since its last durable point happened."""

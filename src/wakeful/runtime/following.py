@@ -104,12 +104,16 @@ class FollowedClock:
 
     def _doubt(self, why: str) -> None:
         if self.doubt is None:
-            log.warning("firing waits, because this node's clock can't be trusted: %s", why, extra={"code": "clock.doubt"})
+            log.warning(
+                "firing waits, because this node's clock can't be trusted: %s", why, extra={"code": "clock.doubt"}
+            )
         self.doubt = why
 
     def _trust(self) -> None:
         if self.doubt is not None:
-            log.warning("the clock is trusted again, %d ms from the database's", self.offset_ms, extra={"code": "clock.trust"})
+            log.warning(
+                "the clock is trusted again, %d ms from the database's", self.offset_ms, extra={"code": "clock.trust"}
+            )
         self.doubt = None
 
 

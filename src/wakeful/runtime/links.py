@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from wakeful.transport.protocol import Handler, Link, Transport
-from wakeful.values.errors import Unavailable
+from wakeful.values.errors import LinkLost, Unavailable
 
 
 class Links:
@@ -19,15 +19,19 @@ class Links:
         """Take calls of others; the address at which they reach this process."""
         return await self._transport.serve(handler)
 
-    async def to(self, name: str, address: str) -> Link:
-        """The link to that node; those who come while it is being made wait for the same one."""
+    async def to(self, name: str, address: str, *, within_ms: int | None = None) -> Link:
+        """The link to that node; those who come while it is being made wait for the same one, no longer than they have."""
         known = self._made.get(name)
-        if known is not None and known.done() and (known.cancelled() or known.exception() or _is_over(known.result())):
-            known = None
-        if known is None:
+        if known is None or _is_over(known):
+            # Nodes come and go under new names: what is over is forgotten, whosever it was.
+            self._made = {other: made for other, made in self._made.items() if not _is_over(made)}
             known = asyncio.ensure_future(self._transport.connect(address, expect_node=name))
             known.add_done_callback(lambda made: made.cancelled() or made.exception())  # whoever waits raises it
             self._made[name] = known
+        if within_ms is not None and not known.done():
+            await asyncio.wait({known}, timeout=within_ms / 1000)
+            if not known.done():
+                raise LinkLost(f"no link to node {name} at {address} in time", was_sent=False, code="link.connect")
         return await asyncio.shield(known)
 
     async def greet(self, peers: Mapping[str, str]) -> None:
@@ -57,5 +61,8 @@ class Links:
         await self._transport.close()
 
 
-def _is_over(link: Link) -> bool:
-    return link.is_closed or link.is_leaving
+def _is_over(made: asyncio.Future[Link]) -> bool:
+    """It can't be asked any more, or could never be made."""
+    if not made.done():
+        return False
+    return made.cancelled() or made.exception() is not None or made.result().is_closed or made.result().is_leaving

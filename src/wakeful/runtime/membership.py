@@ -16,7 +16,7 @@ from wakeful.runtime.following import FollowedClock
 from wakeful.store.protocol import NodeRow, ShardRow
 from wakeful.transport.protocol import VERSION, VERSION_OLDEST
 from wakeful.values.clock import Handle
-from wakeful.values.errors import StoreDown, Unavailable, WrongCluster, WrongVersion
+from wakeful.values.errors import BadOption, StoreDown, Unavailable, WrongCluster, WrongVersion
 from wakeful.values.ids import SHARDS
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ RENEW_MS = 1_500
 # How long a crash stays unnoticed where the database can tell: a round every so often, two small reads.
 ROUND_MS = 300
 HAND_OVER_MS = 1_000  # a shard that stays busy for longer is handed over another time
+HAND_OVER_REST_MS = 5_000  # and until then its other objects go on, which wait while it is leaving
 HAND_OVER_MAX = 32  # shards on their way at once, so that most of a node goes on undisturbed
 # A node that has just come takes shards by and by: 16, then twice as many every 200 ms, all after less than a second.
 RAMP_FIRST = 16
@@ -54,6 +55,7 @@ class Membership:
         self._next: Handle | None = None
         self._lapse: Handle | None = None
         self._moves: set[asyncio.Task[None]] = set()
+        self._resting: dict[int, int] = {}  # shards that stayed busy, and when to try them again
         self.rounds = 0
         self._settled: object = None  # what a round saw that left nothing to do
 
@@ -141,8 +143,11 @@ class Membership:
         node = self._node
         self.rounds += 1
         age_ms = node.clock.now() - self._renewed_at
-        if not 0 <= age_ms < RENEW_MS and not node.is_client:
-            await self.renew()
+        if not 0 <= age_ms < RENEW_MS:
+            if node.is_client:
+                self._renewed_at = await self._follow()  # by it, the jobs that it schedules are due
+            else:
+                await self.renew()
         rows, owners = await node.store.nodes(), await node.store.owners()
         now = node.clock.now()
         before = (self.owners, self.nodes.keys())
@@ -179,10 +184,7 @@ class Membership:
         """Renew the lease and follow the clock; when that fails for as long as a lease lasts, the objects are given up."""
         node = self._node
         clock = node.clock
-        if isinstance(clock, FollowedClock):
-            await clock.follow(node.store)
-            node.dispatcher.hold(clock.doubt)
-        now = clock.now()
+        now = await self._follow()
         until = now + LEASE_MS
         about = NodeRow(node.name, node.address, self.joined_at, until, node.about, self.cluster, VERSION)
         await node.store.join(about)
@@ -191,6 +193,14 @@ class Membership:
             self._lapse.cancel()
         if node.state != "stopping":
             self._lapse = clock.call_at(until, self._lapsed)
+
+    async def _follow(self) -> int:
+        """Measure how far the deployment's clock is; the time by it."""
+        node, clock = self._node, self._node.clock
+        if isinstance(clock, FollowedClock):
+            await clock.follow(node.store)
+            node.dispatcher.hold(clock.doubt)
+        return clock.now()
 
     async def hold_on(self) -> None:
         """Renew the lease when it is time: for a node that stops, has no rounds any more and runs its last turns."""
@@ -265,6 +275,8 @@ class Membership:
             to = plan.get(shard, node.name)
             if to == node.name or shard in node.ownership.leaving or len(going) >= room:
                 continue
+            if self._resting.get(shard, 0) > now:
+                continue
             if counts[to] < self._allowed(to, live, now):
                 counts[to] += 1
                 going.append(shard)
@@ -278,6 +290,9 @@ class Membership:
             await self._node.ownership.hand_over(shards, within_ms=HAND_OVER_MS)
         except Unavailable as error:
             self._node.store_failed(error)
+        again_at = self._node.clock.now() + HAND_OVER_REST_MS
+        self._resting = {shard: at for shard, at in self._resting.items() if shard not in shards}
+        self._resting |= {shard: again_at for shard in shards if shard in self._node.epochs}
         self.look()
 
     def _allowed(self, name: str, live: dict[str, NodeRow], now: int) -> int:
@@ -302,6 +317,11 @@ class Membership:
         now = self._node.clock.now()
         others = [row for row in rows if row.lease_until > now and row.is_here is not False]
         for row in others:
+            if row.node == self._node.name and self._node.state == "new":
+                raise BadOption(
+                    f"two stores of this program are one database, {self._node.store.url}; give both places the same URL",
+                    code="stores.same",
+                )
             if row.cluster != self.cluster:
                 raise WrongCluster(
                     f"this node is of cluster {self.cluster!r}, but {row.node} ({row.about}), which lives on the same "

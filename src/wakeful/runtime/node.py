@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar, cast
 
@@ -30,6 +30,7 @@ from wakeful.runtime.redriving import REDRIVE, redrive
 from wakeful.runtime.registry import Registry
 from wakeful.runtime.requests import check_request_key
 from wakeful.runtime.routing import Routes
+from wakeful.runtime.sideline import Sideline
 from wakeful.runtime.slots import Slots, SlowStart
 from wakeful.runtime.timer_runs import TimerRuns
 from wakeful.runtime.turn import CURRENT, Turn
@@ -108,6 +109,8 @@ class Node:
         self.operations: dict[str, Callable[..., Awaitable[Any]]] = {REDRIVE: redrive}
         self.quiet_operations: set[str] = {REDRIVE}  # of these, those that do not wake it
         self.features: dict[str, Any] = {}  # each feature's own, by its name
+        self.sideline = Sideline(self)
+        self.farewells: list[Callable[[Collection[int]], None]] = []  # told of shards that go or are in doubt
         self.dispatcher = Dispatcher(self)
         self.hibernation = Hibernation(self, idle_ms=idle_ms, at_once=sleep_after_turn)
         self.upkeep = Upkeep(self)
@@ -203,6 +206,11 @@ class Node:
         self.committer.kill()
         for task in self._kept:
             task.cancel()
+
+    def take_leave(self, shards: Collection[int]) -> None:
+        """Whoever waits beside the turns of these shards must not keep them here."""
+        for tell in self.farewells:
+            tell(shards)
 
     def keep(self, task: asyncio.Task[Any]) -> None:
         """Hold a task that nobody waits for, until it is done or the node ends."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from wakeful.logic.retry import platform_delay_ms
 from wakeful.values.errors import Unavailable
+from wakeful.values.ids import SHARDS
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
@@ -35,6 +36,7 @@ class Outage:
         node.queue.reset()
         for activation in list(node.awake.values()):
             node.drop(activation, error)
+        node.take_leave(range(SHARDS))
         node.committer.abandon(error)
         self._recovery = asyncio.get_running_loop().create_task(self._recover())
 
@@ -63,4 +65,5 @@ class Outage:
             break
         log.warning("the store is back after %d tries", tries, extra={"code": "store.up"})
         self._recovery = None
+        node.sideline.cut(set(range(SHARDS)) - node.epochs.keys())
         node.go_up()

@@ -30,6 +30,7 @@ class Ownership:
         self.leaving: set[int] = set()  # being handed over: no new turns but those that a running one waits for
         # Epochs that were this process's own, and those of owners that lost them without having died.
         self._held: set[tuple[int, int]] = set()
+        self.taken_at: dict[int, int] = {}  # when the shard came to this node
         self._taken: dict[int, int] = {}  # how many groups the committer had sent when the shard came
         self._seqs: dict[int, int] = {}
         self.takes = 0  # how often shards came
@@ -73,11 +74,13 @@ class Ownership:
     def take(self, won: Mapping[int, int]) -> None:
         """These shards are ours at these epochs."""
         node = self._node
+        now = node.clock.now()
         self.takes += 1
         for shard, epoch in won.items():
             node.epochs[shard] = epoch
             self._held.add((shard, epoch))
             self._taken[shard] = node.committer.sent
+            self.taken_at[shard] = now
             self._seqs.pop(shard, None)
         if won:
             node.dispatcher.took(won)
@@ -98,6 +101,8 @@ class Ownership:
             log.warning("%s", fenced, extra={"code": fenced.code})
         for activation in [found for found in node.awake.values() if found.shard == shard]:
             node.drop(activation, fenced)
+        node.sideline.cut({shard})
+        node.take_leave({shard})
         self._forget_timers({shard})
 
     async def hand_over(self, shards: Iterable[int], *, within_ms: int) -> None:
@@ -106,6 +111,7 @@ class Ownership:
         asked = {shard for shard in shards if shard in node.epochs} - self.leaving
         going = set(asked)
         self.leaving |= asked
+        node.take_leave(asked)
         until = node.clock.now() + within_ms
         try:
             while going:
@@ -114,6 +120,9 @@ class Ownership:
                 going &= busy
                 await self.release(idle)
                 if node.clock.now() >= until:
+                    await self.release(
+                        going - self._busy(beside=False)
+                    )  # work beside turns is cut off, and begins anew
                     break
                 if going:
                     await node.clock.sleep(LOOK_MS)
@@ -126,11 +135,11 @@ class Ownership:
             if node.state == "up" and stay:
                 node.dispatcher.took(stay)  # it had forgotten their timers
 
-    def _busy(self) -> set[int]:
-        """Shards where a turn runs or waits, or a timer was handed out."""
+    def _busy(self, *, beside: bool = True) -> set[int]:
+        """Shards where a turn runs or waits, or a timer was handed out; `beside` counts work that no turn waits for."""
         node = self._node
         return {activation.shard for activation in node.awake.values() if activation.is_busy} | {
-            shard_of(id) for id, _ in node.queue.running
+            shard_of(name[0]) for name in node.queue.running if beside or name not in node.sideline
         }
 
     async def release(self, shards: Collection[int]) -> None:
@@ -138,7 +147,9 @@ class Ownership:
         if not shards:
             return
         node = self._node
-        epochs = {shard: node.epochs.pop(shard) for shard in shards}
+        node.sideline.cut(shards)
+        await self._hand_back(shards)
+        epochs = {shard: node.epochs.pop(shard) for shard in shards if shard in node.epochs}
         for activation in [found for found in node.awake.values() if found.shard in epochs]:
             node.drop(
                 activation, Unavailable(f"{activation.id} is moving to another node; try again", code="object.moved")
@@ -158,6 +169,7 @@ class Ownership:
         node = self._node
         within_ms = node.limits.stop_deadline_ms
         if node.is_clustered:
+            self.leaving.clear()  # the stop cut these handovers short, and what runs there has its time as well
             await self.hand_over(list(node.epochs), within_ms=within_ms)
         else:
             await self._wait_for_turns(within_ms)
@@ -166,16 +178,20 @@ class Ownership:
                 activation.fail(NotRunning("the node is stopping; try again", code="node.stopping"))
         await node.clock.sleep(1)  # let the cancelled turns unwind
         await node.committer.drained()
-        await self._hand_back()
+        node.sideline.cut(range(SHARDS))
+        await self._hand_back(range(SHARDS))
         await node.store.release(node.name, node.epochs)
 
     async def _wait_for_turns(self, within_ms: int) -> None:
         node = self._node
         until = node.clock.now() + within_ms
-        while any(activation.is_busy for activation in node.awake.values()) and node.clock.now() < until:
+        node.take_leave(range(SHARDS))
+        while node.clock.now() < until:
+            if not node.sideline and not any(activation.is_busy for activation in node.awake.values()):
+                return
             await node.clock.sleep(LOOK_MS)
 
-    async def _hand_back(self) -> None:
+    async def _hand_back(self, shards: Collection[int]) -> None:
         """Timers that were begun and cut off by the stop: not their fault, so no trace of this run may remain.
 
         Crashes of earlier processes stay counted. Only the very setting that was begun is touched: one that a
@@ -192,7 +208,7 @@ class Ownership:
                 starts=[Start(timer.name, timer.seq, node.timer_runs.crashes_of(timer), is_running=False)],
             )
             for timer in node.queue.running.values()
-            if (shard := shard_of(timer.id)) in node.epochs
+            if (shard := shard_of(timer.id)) in node.epochs and shard in shards
         ]
         if commits:
             await node.store.commit(node.name, commits)

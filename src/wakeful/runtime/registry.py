@@ -123,6 +123,7 @@ def _inspect(cls: type, name: str) -> ObjectClass:
         methods.add(attr)
         if getattr(found, "__wakeful_reader__", False):
             readers.add(attr)
+    readers.update(getattr(cls, "__wakeful_reader_operations__", ()))  # a feature's, which callers can't name
     wakes = _has_hook(cls, name, "on_wake")
     return ObjectClass(
         name=name,

@@ -93,7 +93,7 @@ class Routes:
         if left_ms <= 0:
             raise call.too_late()
         try:
-            link = await self._links.to(owner.node, owner.address)
+            link = await self._links.to(owner.node, owner.address, within_ms=left_ms)
             self.sent += 1
             reply = await link.ask(_as_peer_call(node.name, target, call, left_ms), timeout_ms=left_ms)
         except LinkLost as error:
@@ -107,8 +107,6 @@ class Routes:
             return error
         except ClusterError as error:
             raise Unavailable(f"{target} is owned by node {owner.node}: {error.message}", code=error.code) from None
-        except DeadlineExceeded:
-            raise call.too_late() from None
         if reply.failure is None:
             return (decode(reply.answer or b""),)
         answer = received(reply.failure)

@@ -1,6 +1,6 @@
 """Layer 3. What has the running turn written so far, and who is running?"""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -17,7 +17,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Saved = tuple[
-    dict[Slot, bytes | None], bool, dict[str, Timer | None], list[Entry], list[Timer], Remembered | None, bytes | None
+    dict[Slot, bytes | None],
+    bool,
+    dict[str, Timer | None],
+    list[Entry],
+    list[Timer],
+    Remembered | None,
+    list[Callable[[], None]],
+    bytes | None,
 ]
 _NONE: list[Any] = []  # never appended to
 
@@ -91,6 +98,7 @@ class Turn:
         "sends",
         "state_copy",
         "state_used",
+        "then",
         "timers",
         "unparks",
         "wiped",
@@ -124,6 +132,7 @@ class Turn:
         self.unparks: list[int] = _NONE
         self.sends: list[Timer] = _NONE  # timers of any object, under names that nobody else can have
         self.remember: Remembered | None = None
+        self.then: list[Callable[[], None]] = _NONE  # to be done once it is on disk, and not if it never is
         self.refused: list[Refused] = _NONE
         self.saved: list[Saved] = _NONE
         self.state_used = False
@@ -196,11 +205,12 @@ class Turn:
 
     def save(self) -> None:
         state = self.activation.state.snapshot(self)
-        kept = (dict(self.writes), self.wiped, dict(self.timers), self.entries, list(self.sends), self.remember, state)
-        self.saved = [*self.saved, kept]
+        writes, timers, sends = dict(self.writes), dict(self.timers), list(self.sends)
+        self.saved = [*self.saved, (writes, self.wiped, timers, self.entries, sends, self.remember, self.then, state)]
 
     def restore(self) -> None:
-        self.writes, self.wiped, self.timers, self.entries, self.sends, self.remember, state = self.saved.pop()
+        kept = self.saved.pop()
+        self.writes, self.wiped, self.timers, self.entries, self.sends, self.remember, self.then, state = kept
         self.activation.state.restore(state)
 
     # the end

@@ -158,7 +158,9 @@ class Clients:
             if kind == "give":
                 journal.acked.add((other, token))
             if journal.answers.setdefault(f"{kind}-{token}", answer) != answer:
-                raise Violation(f"{key}: request {token} answered {answer}, and before {journal.answers[f'{kind}-{token}']}")
+                raise Violation(
+                    f"{key}: request {token} answered {answer}, and before {journal.answers[f'{kind}-{token}']}"
+                )
             self._look_for(key, token if kind == "keyed" else f"{token}>")
             answered += 1
             if answered == 2:

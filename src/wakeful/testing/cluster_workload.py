@@ -59,7 +59,9 @@ class Witness:
         self.note(f"{what} on {node}")
         early_ms = due_at - self.now()
         if early_ms > self.slack_ms(node):
-            self.complain(f"{what}: began {early_ms} ms early on {node}, whose clock may be {self.slack_ms(node):.0f} off")
+            self.complain(
+                f"{what}: began {early_ms} ms early on {node}, whose clock may be {self.slack_ms(node):.0f} off"
+            )
 
 
 class Clerk(DurableObject):

@@ -8,6 +8,7 @@ either it heals soon, or the ends notice the silence and give the link up.
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -116,6 +117,7 @@ class NetworkTransport:
         self.node = node
         self.is_dead = False
         self._is_leaving = False
+        self._all_gone = asyncio.Event()  # who had links to this node
         self.handler: Handler | None = None
         self._answerers: list[Answerer] = []
         self._callers: list[Caller] = []
@@ -150,9 +152,10 @@ class NetworkTransport:
         self.network.leave(self)
         self.handler = None
         # As over sockets: those who were told goodbye hang up themselves, so that no call is left to guess.
-        until = asyncio.get_running_loop().time() + LAST_WORDS_S
-        while self._is_leaving and self._answerers and asyncio.get_running_loop().time() < until:
-            await asyncio.sleep(0.001)
+        if self._is_leaving and self._answerers:
+            self._all_gone.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._all_gone.wait(), LAST_WORDS_S)
         for caller in list(self._callers):
             await caller.close()
         for answerer in list(self._answerers):
@@ -170,8 +173,13 @@ class NetworkTransport:
         self._callers.append(caller)
         other._answerers.append(answerer)
         near.on_lost = lambda: self._callers.remove(caller)
-        far.on_lost = lambda: other._answerers.remove(answerer)
+        far.on_lost = lambda: other._lost(answerer)
         return caller
+
+    def _lost(self, answerer: Answerer) -> None:
+        self._answerers.remove(answerer)
+        if not self._answerers:
+            self._all_gone.set()
 
 
 class _End:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from wakeful.logic.chart.configuration import Configuration
 from wakeful.logic.chart.moves import Entry, Kept, domain_of, exits_of, without_conflicts
 from wakeful.logic.chart.nodes import Action, Node, Transition
+from wakeful.values.errors import BadChart
 
 if TYPE_CHECKING:
     from wakeful.logic.chart.chart import Chart
@@ -64,8 +65,37 @@ def _work_out(
     chart: "Chart", now: Configuration, key: tuple[int, ...], enabled: Sequence[Transition], kept: Kept
 ) -> Plan:
     taken = without_conflicts(enabled, now.mask, kept) if len(enabled) > 1 else enabled
+    try:
+        made, is_lasting = _together(chart, now, taken, kept)
+    except BadChart:
+        if len(taken) < 2:
+            raise
+        made, is_lasting = _together(chart, now, _compatible(chart, now, taken, kept), kept)
+    if is_lasting and not any(one.has_history for one in enabled):
+        now.plans[key] = made
+    return made
+
+
+def _compatible(chart: "Chart", now: Configuration, taken: Sequence[Transition], kept: Kept) -> list[Transition]:
+    """Those that together lead to a configuration, the earlier ones first.
+
+    One that goes back to its own source by way of a history leaves nothing, so it is in nobody's way until
+    another leaves that source: XState then takes both and ends in states that can't be active together.
+    """
+    found: list[Transition] = []
+    for one in taken:
+        try:
+            _together(chart, now, [*found, one], kept)
+        except BadChart:
+            continue
+        found.append(one)
+    return found
+
+
+def _together(chart: "Chart", now: Configuration, taken: Sequence[Transition], kept: Kept) -> tuple[Plan, bool]:
+    """The microstep of transitions, and whether it is the same whatever the histories keep."""
     # With what was kept before leaving: a history that is rewritten by leaving would shift the domain
-    # between leaving and entering, and a state would be left that is never entered.
+    # between leaving and entering, and a state would be left that is never entered (as happens in XState).
     domains = [domain_of(one, kept) if one.has_history else one.domain for one in taken]
     left = 0
     for one in taken:
@@ -85,9 +115,7 @@ def _work_out(
         kept=remembered,
         next=now if is_same else chart.configuration(mask, _order(chart, now, remaining, mask)),
     )
-    if not (entry.has_history or any(one.has_history for one in enabled)):
-        now.plans[key] = made
-    return made
+    return made, not entry.has_history
 
 
 def entering(nodes: Sequence[Node], remaining: int, mask: int, defaults: int) -> tuple[Entering, ...]:

@@ -1,0 +1,122 @@
+"""Layer 4. What passes between a machine and the machines that it started?
+
+Letters are timers of the one who gets them, under names that nobody else has: on disk with the step that sent them,
+and gone with the step that took them. A letter may be late, so each says which start of the child it is about.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from wakeful.logic.chart.effects import snapshot_event
+from wakeful.logic.chart.step import step
+from wakeful.logic.retry import platform_delay_ms
+from wakeful.machines.actors import plain
+from wakeful.machines.answering import apply
+from wakeful.machines.carrying import MAIL
+from wakeful.machines.kept import Kept, Parent, forget, gone, load, set_gone
+from wakeful.machines.owners import Owner
+from wakeful.machines.steps import begin, end, present, take
+from wakeful.runtime.timer_runs import Again, Failed, Park
+from wakeful.runtime.turn import Turn
+from wakeful.values.codec import decode
+from wakeful.values.occurrences import Occurrence
+from wakeful.values.runs import run_id
+from wakeful.values.timers import Timer
+
+if TYPE_CHECKING:
+    from wakeful.machines.binding import Bound
+    from wakeful.runtime.activation import Activation
+
+_DIED = {"name": "Crashed", "message": "the process died too often while it started"}
+
+
+class Mail(Owner):
+    """`machine-mail:…`: something from another machine, or for one that it started."""
+
+    prefix = MAIL
+
+    async def run(self, turn: Turn, bound: "Bound", timer: Timer) -> bool:
+        turn.occurrence = self.occurrence(timer)
+        kind, *rest = decode(timer.payload or b"")
+        if kind == "start":
+            return await self._start(turn, bound, Parent(*rest[0]), rest[1])
+        if kind == "stop":
+            return await self._stopped(turn, bound, rest[0])
+        if kind == "down":
+            return await self._told(turn, bound, timer, *rest)
+        id, number, value = rest
+        if kind == "up":
+            return self._take(turn, bound, await present(self._feature, turn, bound), value)
+        if kind == "snapshot":
+            return await self._seen(turn, bound, id, number, value)
+        return await apply(self._feature, turn, id, number, is_good=kind == "done", value=value)
+
+    async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> Again | Park | None:
+        """A child that can't be started is an error for its parent; other letters are parked like any timer."""
+        timer = failure.timer
+        turn.occurrence = self.occurrence(timer)
+        again = self._again(failure)
+        if again is not None:
+            return again
+        kind, *rest = decode(timer.payload or b"")
+        if kind != "start":
+            return Park(timer)
+        parent = Parent(*rest[0])
+        error = _DIED if failure.error is None else plain(failure.error)
+        self._feature.mail(turn, parent.id, ["error", parent.actor, parent.number, error])
+        set_gone(turn, parent.number)
+        return None
+
+    def occurrence(self, timer: Timer) -> Occurrence:
+        kind = decode(timer.payload or b"")[0]
+        return Occurrence(f"{MAIL}:{kind}", run_id(timer), timer.nominal_at)
+
+    async def _start(self, turn: Turn, bound: "Bound", parent: Parent, input: Any) -> bool:
+        taken_back = await gone(turn)
+        if parent.number <= taken_back:
+            set_gone(turn, 0)
+            return False
+        kept = await load(turn)
+        if kept is not None and kept.parent is not None and kept.parent.number >= parent.number:
+            return False
+        if kept is not None:  # the one before: the letter that stops it is late, and will find another
+            end(self._feature, turn, bound, kept)
+        await begin(self._feature, turn, bound, input, parent)
+        return True
+
+    async def _stopped(self, turn: Turn, bound: "Bound", number: int) -> bool:
+        """Its parent left the state that it was for: nothing of it stays."""
+        kept = await load(turn)
+        there = 0 if kept is None or kept.parent is None else kept.parent.number
+        if there < number and await gone(turn) < number:
+            set_gone(turn, number)  # its start is yet to come, and must not happen
+            return False
+        if kept is None or there != number:
+            return False
+        end(self._feature, turn, bound, kept)
+        forget(turn)
+        return True
+
+    async def _told(self, turn: Turn, bound: "Bound", timer: Timer, number: int, event: dict[str, Any]) -> bool:
+        """Something that its parent says to it, when it is the one that was meant."""
+        kept = await load(turn)
+        there = 0 if kept is None or kept.parent is None else kept.parent.number
+        if there < number and await gone(turn) < number:
+            node = turn.activation.node  # its start is on the way
+            delay = platform_delay_ms(timer.attempt, node.dice.random())
+            turn.set_timer(timer.moved(due_at=node.clock.now() + delay, attempt=timer.attempt + 1))
+            return False
+        if there != number:
+            return False
+        return self._take(turn, bound, await present(self._feature, turn, bound), event)
+
+    async def _seen(self, turn: Turn, bound: "Bound", id: str, number: int, value: Any) -> bool:
+        kept = await present(self._feature, turn, bound)
+        if kept is None or kept.actors.get(id) != number:
+            return False
+        return self._take(turn, bound, kept, snapshot_event(id, value))
+
+    def _take(self, turn: Turn, bound: "Bound", kept: Kept | None, event: dict[str, Any]) -> bool:
+        if kept is None:
+            return False
+        take(self._feature, turn, bound, kept, event, lambda snapshot, now: step(bound.chart, snapshot, event, now))
+        return True

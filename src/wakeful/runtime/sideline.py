@@ -1,0 +1,71 @@
+"""Layer 3. What runs beside the turns of its object, for a timer that stays begun until it is over?
+
+The object is free for other turns meanwhile, and may sleep. A node that dies leaves the timer to the next owner; one
+that lets the shard go stops the work and hands the timer back, so that nobody counts a crash.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from wakeful.runtime.calls import Call
+from wakeful.values.ids import ObjectId, shard_of
+from wakeful.values.timers import Timer
+
+if TYPE_CHECKING:
+    from wakeful.runtime.node import Node
+
+
+class Sideline:
+    """The work of this node that no turn waits for."""
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._running: dict[tuple[ObjectId, str], tuple[int, asyncio.Task[None]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def __contains__(self, name: tuple[ObjectId, str]) -> bool:
+        return name in self._running
+
+    def seq_of(self, id: ObjectId, name: str) -> int | None:
+        """For which setting of the timer of that name it is at work."""
+        found = self._running.get((id, name))
+        return None if found is None else found[0]
+
+    def begin(self, timer: Timer, make: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Begin the work, unless it is under way: the store may have been away, and this process was not."""
+        name = (timer.id, timer.name)
+        seq = self.seq_of(*name)
+        if seq == timer.seq:
+            return
+        if seq is not None:
+            self.stop(*name, seq)
+        task = asyncio.get_running_loop().create_task(make())
+        self._running[name] = (timer.seq, task)
+        self._node.keep(task)
+        task.add_done_callback(lambda _: self._ended(name, task))
+
+    def stop(self, id: ObjectId, name: str, seq: int) -> None:
+        """Nobody wants it any more."""
+        if self.seq_of(id, name) == seq:
+            self._running.pop((id, name))[1].cancel()
+
+    def cut(self, shards: Collection[int]) -> None:
+        """Stop what belongs to these shards."""
+        for name, (seq, _) in [found for found in self._running.items() if shard_of(found[0][0]) in shards]:
+            self.stop(*name, seq)
+
+    async def call(self, target: ObjectId, method: str, args: tuple[Any, ...]) -> Any:
+        """Call an object, also while this node stops and takes no more calls: the last ones are those of its own work."""
+        node = self._node
+        if node.state != "stopping" or shard_of(target) not in node.epochs:
+            return await node.send(target, method, args, {})
+        deadline_at = node.clock.now() + node.limits.call_deadline_ms
+        call = Call(method, args, {}, deadline_at=deadline_at, request_key=None, chain=(target,))
+        return await node.within_deadline(target, call, node.deliver(target, call))
+
+    def _ended(self, name: tuple[ObjectId, str], task: asyncio.Task[None]) -> None:
+        if self._running.get(name, (0, None))[1] is task:
+            del self._running[name]
