@@ -14,12 +14,23 @@ import msgspec
 from bench import profiling
 from bench.measures import Measure
 from bench.sizes import FORMS, Sizes
+from wakeful.cli.serving import COLLECT_EVERY
 
 WORKS = (
-    "schedule", "fire", "lateness", "jobs", "job_lateness", "cron", "next_run", "many", "calls", "wake", "scale",
+    "schedule", "fire", "lateness", "jobs", "job_lateness", "cron", "next_run", "chart_step", "many", "calls", "wake", "scale",
     "recovery", "cluster", "million",
 )  # fmt: skip
-PEERS = ("apscheduler", "huey", "dbos", "pgqueuer", "procrastinate", "cronsim", "croniter")
+PEERS = (
+    "apscheduler",
+    "huey",
+    "dbos",
+    "pgqueuer",
+    "procrastinate",
+    "cronsim",
+    "croniter",
+    "python_statemachine",
+    "transitions",
+)
 
 # Helper processes of a work, as module and function: they take a count and report in their own way.
 ROLES = {
@@ -64,6 +75,7 @@ def _loop(coroutine: Coroutine[Any, Any, Any]) -> Any:
     """As `wakeful run` does it: what is loaded is left out of full collections, and uvloop where present."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(COLLECT_EVERY)
     try:
         import uvloop
     except ImportError:

@@ -28,10 +28,10 @@ REPEAT_UNTIL_S = 300
 LONG = frozenset({"lateness", "job_lateness", "cron", "many", "scale", "recovery", "cluster", "million"})
 FULL_ONLY = frozenset({"million"})  # minutes: the short form does it only when it is asked for by name
 SHARED_ONLY = frozenset({"cluster"})  # needs a store that several processes can own shards of
-PEER_WORKS = frozenset({"schedule", "fire", "jobs", "cron", "next_run"})
+PEER_WORKS = frozenset({"schedule", "fire", "jobs", "cron", "next_run", "chart_step"})
 PACKAGES = (
     "wakeful", "msgspec", "uvloop", "asyncpg", "pgserver", "apscheduler", "sqlalchemy", "psycopg", "huey", "dbos",
-    "pgqueuer", "procrastinate", "cronsim", "croniter",
+    "pgqueuer", "procrastinate", "cronsim", "croniter", "python-statemachine", "transitions",
 )  # fmt: skip
 OWN_DURABILITY = {
     "wakeful sqlite": "WAL, synchronous=FULL: fsync at every group commit, but for groups of start notes alone",

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
+from wakeful.importing.arriving import equip as equip_importing
 from wakeful.jobs.jobs import Jobs
 from wakeful.jobs.jobs import equip as equip_jobs
 from wakeful.logic.limits import Limits
@@ -220,6 +221,7 @@ class App:
         """Give a node the features, before it starts."""
         quotas = self._feature.quotas
         equip_machines(node, self._machines)
+        equip_importing(node)
         equip_jobs(node, None if quotas is None else quotas.of_jobs)
         node.features[FEATURE] = self._feature
         node.overload.ask = self._overloaded

@@ -166,7 +166,9 @@ def _noting(ran: list[str], name: str) -> Any:
     return note
 
 
-async def test_a_removed_function_can_be_cancelled_through_a_node_that_does_not_know_it(cluster: Cluster) -> None:
+async def test_a_removed_function_is_taken_off_the_clock_through_a_node_that_does_not_know_it(
+    cluster: Cluster,
+) -> None:
     _, world = cluster(nodes=2)
     ran: list[int] = []
     ticking(world, ran)

@@ -11,12 +11,14 @@ from wakeful import App, DurableObject
 from wakeful.runtime.following import FollowedClock
 from wakeful.runtime.links import Links
 from wakeful.runtime.node import Node
+from wakeful.store.protocol import Query
 from wakeful.testing.drifting import DriftingClock
-from wakeful.values.errors import DeadlineExceeded
+from wakeful.values.errors import DeadlineExceeded, Unreachable
 from wakeful.values.ids import ObjectId, shard_of
+from wakeful.values.timers import Timer
 
 sys.path.append(str(Path(__file__).parent))
-from cluster_stage import Cluster, key_of
+from cluster_stage import Cluster, Troupe, key_of
 
 
 async def test_a_call_without_an_answer_in_time_is_not_said_to_be_undone(cluster: Cluster) -> None:
@@ -88,9 +90,10 @@ async def test_a_shard_that_can_not_go_because_of_a_long_turn_serves_its_other_o
         assert shard not in leaver.node.epochs
 
 
-async def test_a_process_that_only_connects_follows_the_clock_as_well(cluster: Cluster) -> None:
+async def test_a_process_that_only_connects_follows_the_clock_as_well() -> None:
     """Else what it schedules after hours of drift is due too early, and its nodes seem dead to it."""
-    troupe, world = cluster()
+    troupe = Troupe()
+    troupe.world = world = troupe.app.world(nodes=3)
     async with world:
         clock = DriftingClock(world.warp)
         client = Node(
@@ -163,3 +166,70 @@ async def test_two_urls_of_one_database_are_refused(postgres_schema_url: str) ->
     with pytest.raises(ValueError, match="two stores of this program are one database"):
         async with app.run(postgres_schema_url):
             pass
+
+
+async def test_what_is_overdue_and_unknown_is_not_read_again_and_again(cluster: Cluster) -> None:
+    """A class that was renamed leaves any number of them: they must not crowd out the timers of the others."""
+    troupe, world = cluster()
+    async with world:
+        now = world.warp.now()
+        ghosts = [ObjectId("Ghost", f"g{n}") for n in range(2_000)]
+        await world.store.insert([Timer(id, "alarm", now, now, n) for n, id in enumerate(ghosts)], now=now)
+        await world.advance(seconds=60)
+        read = 0
+        for member in world.members:
+            assert member.node is not None
+            store = member.node.store
+            store.timers = counted(store.timers, lambda page: add(len(page)))  # type: ignore[method-assign]
+
+        def add(rows: int) -> None:
+            nonlocal read
+            read += rows
+
+        for n in range(20):
+            await troupe.app.jobs.schedule(troupe.cell(f"k{n}").work, f"job {n}")
+            await world.advance(seconds=1)
+            assert len(troupe.runs(f"job {n}")) == 1
+        await world.advance(seconds=40)
+        assert read <= 400
+        assert len(await world.store.find_timers(Query(cls="Ghost", limit=5_000))) == len(ghosts)
+
+
+def counted(timers: Any, note: Any) -> Any:
+    async def call(*args: Any, **options: Any) -> Any:
+        page, has_more = await timers(*args, **options)
+        note(page)
+        return page, has_more
+
+    return call
+
+
+async def test_a_drained_node_takes_nothing_back_when_the_others_are_drained_too(cluster: Cluster) -> None:
+    """It is about to be stopped; and nobody gives up what no other may have."""
+    _, world = cluster()
+    async with world:
+        first = world.members[0]
+        for member in world.members:
+            assert member.node is not None
+            await member.node.store.drain(member.name, True)
+            await member.node.store.tell([])
+            await world.advance(seconds=5)
+        assert first.node is not None
+        assert len(first.node.epochs) == 0
+        assert sum(len(member.node.epochs) for member in world.members if member.node is not None) == 256
+        world.members[-1].kill()
+        await world.advance(seconds=10)  # what is free is taken all the same
+        assert sum(len(member.node.epochs) for member in world.members if member.node is not None) == 256
+
+
+async def test_a_node_on_the_socket_of_another_machine_is_noticed_before_one_joins(postgres_schema_url: str) -> None:
+    """Two machines, and `listen` forgotten: each would own half of the objects, out of the other's reach."""
+    app, _ = the_app()
+    second, _ = the_app()
+    async with app.run(postgres_schema_url) as node:
+        Path(node.address.removeprefix("unix:")).unlink()  # there, it is not here
+        with pytest.raises(Unreachable, match="of another machine"):
+            async with second.run(postgres_schema_url):
+                pass
+        assert len(node.epochs) == 256
+        assert len(await node.store.nodes()) == 1

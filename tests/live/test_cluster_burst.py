@@ -17,7 +17,7 @@ from wakeful.values.codec import decode
 JOBS = int(os.environ.get("WAKEFUL_LIVE_JOBS", "1000000" if IS_LONG else "20000"))
 EACH = 10  # of one object
 AT_ONCE = 20_000 if IS_LONG else 5_000
-LEAD_S = 2 + JOBS / 5_000
+LEAD_S = 5 + JOBS / 2_000 if IS_LONG else 2 + JOBS / 5_000
 GROWTH_MB = 250  # of one node: 20,000 timers in memory, 10,000 awake objects, and what is on its way
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 
 from fleet import app
 from harness import IS_LONG
-from jobbing import AHEAD_MS, Event, Load, check, now_ms
+from jobbing import AHEAD_MS, Event, Load, check, explained, now_ms
 
 from cluster import Fleet, balanced, fleet, settled
 
@@ -58,6 +58,15 @@ class Chaos:
             await asyncio.to_thread(self._members.replace(which).wait_for, "ready")
         self.events.append(Event(kind, at_ms, now_ms()))
         self._busy.discard(which)
+
+
+def test_an_excuse_must_reach_back_to_when_the_job_was_due() -> None:
+    events = [Event("kill", at_ms, at_ms) for at_ms in range(0, 60_000, 3_000)]
+    assert explained(30_000, 36_000, events)
+    assert explained(30_000, 36_000, [Event("freeze", 29_000, 49_000)])
+    assert not explained(30_000, 60_000, events), "half a minute late, and only the last events are near"
+    assert not explained(30_000, 36_000, [Event("kill", 35_500, 35_500)]), "it was late before"
+    assert not explained(30_000, 45_000, [Event("freeze", 29_000, 49_000)]), "others had long taken over"
 
 
 async def test_every_job_runs_once_while_nodes_are_killed_frozen_and_restarted(postgres_schema_url: str) -> None:

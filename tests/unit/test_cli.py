@@ -132,7 +132,7 @@ def test_every_command_has_help_and_json(wakeful: Command, name: str) -> None:
     answer = wakeful(name, "--help")
     assert answer.code == 0
     assert "--json" in answer.out
-    assert "--store" in answer.out or name in ("cron", "move")  # which needs none, and two
+    assert "--store" in answer.out or name in ("cron", "chart", "move")  # which need none, and two
 
 
 def test_help_imports_no_more_than_it_needs() -> None:

@@ -110,6 +110,7 @@ function state(s) {
 }
 
 const FIRED_MAX = 30;
+const EVENTS = ['A', 'B', 'a.b.c'];
 
 class Clock {
   constructor(fires) { this.now = 0; this.count = 0; this.waiting = new Map(); this.fires = fires; }
@@ -172,7 +173,6 @@ function run(kase) {
     mixed: and([{ type: 'even', params: { key: 'a' } }, not({ type: 'atLeast', params: { key: 'b', n: 3 } })]),
   }, delays, actors });
   const clock = new Clock(({ id }) => { made.push({ fired: id }); relayed = 0; });
-  const isOwn = (actor, other) => actor === other;
   let actor;
   const inspect = (seen) => {
     if (seen.type === '@xstate.microstep' && !isPossible(seen.snapshot._nodes)) fault ??= 'impossible';
@@ -181,7 +181,7 @@ function run(kase) {
     if (type === 'xstate.raise') {
       if (typeof params.delay === 'number') made.push({ delay: params.id ?? null, event: params.event, ms: params.delay });
     } else if (type === 'xstate.sendTo') {
-      const to = isOwn(actor, params.to) ? null : params.to.id;
+      const to = params.to === actor ? null : typeof params.to === 'string' ? params.to : params.to.id;
       if (typeof params.delay === 'number') made.push({ delay: params.id ?? null, event: params.event, ms: params.delay, to });
       else if (to !== null) made.push({ send: to, event: params.event });
     } else if (type === 'xstate.cancel') made.push({ cancel: params.sendId });
@@ -224,6 +224,8 @@ function run(kase) {
       tags: [...(s.tags ?? [])].sort(), children: s.status === 'active' ? Object.keys(s.children).sort() : [],
       timers: [...clock.waiting.values()].map((w) => ({ id: w.id, due: w.due, event: w.event, to: w.to })),
       history: mapped(s.historyValue ?? {}, (nodes) => nodes.map((n) => n.id).sort()),
+      can: s.status === 'active' && !threw ? EVENTS.filter((type) => s.can({ type, flag: true })) : [],
+      meta: s.status === 'active' && !threw ? s.getMeta() : {},
       made, threw, fault,
     });
     made = [];

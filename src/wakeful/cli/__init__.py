@@ -17,6 +17,7 @@ _COMMANDS = {
     "call": ("call", "Call a method of an object."),
     "ls": ("ls", "List objects, without waking them."),
     "show": ("show", "Show one object: state, keys, timers, ledger; doesn't wake it."),
+    "chart": ("pictures", "Draw the chart of a Machine as SVG."),
     "due": ("due", "What fires next."),
     "schedules": ("schedules", "List an object's schedules, without waking it."),
     "why": ("why", "Why a schedule ran or did not: its verdicts, newest first."),
@@ -31,6 +32,7 @@ _COMMANDS = {
     "nodes": ("nodes", "Who runs the store: state, address, shards, load."),
     "drain": ("drain", "Let a node own nothing, so that it can be stopped at leisure."),
     "move": ("move", "Copy everything from one store into another, empty one."),
+    "import": ("importing", "Bring in machines from XState or actor-kit."),
     "doctor": ("doctor", "Is everything well? Each finding with its remedy."),
     "schema": ("schema", "The tables of a store, and their version."),
     "migrate": ("schema", "Bring a store's tables up to date."),
@@ -48,7 +50,8 @@ class _Commands(click.Group):
         module = _COMMANDS[cmd_name][0] if cmd_name in _COMMANDS else _HIDDEN.get(cmd_name)
         if module is None:
             return None
-        found: click.Command = getattr(importlib.import_module(f"wakeful.cli.{module}"), cmd_name.strip("_"))
+        attribute = "import_" if cmd_name == "import" else cmd_name.strip("_")  # a word that Python keeps for itself
+        found: click.Command = getattr(importlib.import_module(f"wakeful.cli.{module}"), attribute)
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

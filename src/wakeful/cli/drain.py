@@ -29,6 +29,8 @@ def drain(name: str, undo: bool, wait: bool, timeout: str | None, url: str, as_j
     """
     if undo and wait:
         raise CommandError("--undo has nothing to wait for; leave --wait out", code="usage", exit_code=USAGE)
+    if timeout is not None and not wait:
+        raise CommandError("--timeout is how long to wait, so give --wait too", code="usage", exit_code=USAGE)
     asyncio.run(_drain(name, undo, wait, timeout, url, as_json))
 
 

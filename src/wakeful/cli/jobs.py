@@ -154,6 +154,9 @@ class _Onlooker:
     def now(self) -> int:
         return self._now
 
+    async def sleep(self, ms: int) -> None:
+        """Nobody else wants to go on here."""
+
     async def reading(self, what: Any) -> Any:
         return await what
 

@@ -43,8 +43,13 @@ class Program(NamedTuple):
 def load(target: str) -> Program:
     """The program of `app.py`, `app.py:name`, `module` or `module:name`; errors say what was looked for."""
     where, _, name = target.rpartition(":") if ":" in target else (target, "", "")
-    module = _load_file(Path(where)) if where.endswith(".py") else _load_module(where)
+    module = module_of(where)
     return Program(module, _named(module, name, where) if name else _only(module, where))
+
+
+def module_of(where: str) -> ModuleType:
+    """The module of a .py file or of a name; errors say what was looked for."""
+    return _load_file(Path(where)) if where.endswith(".py") else _load_module(where)
 
 
 def own_files() -> list[str]:

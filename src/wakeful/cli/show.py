@@ -1,6 +1,7 @@
 """Layer 5. `wakeful show`: one object with everything it has, without waking it."""
 
 import asyncio
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,15 +20,30 @@ LEDGER_ROWS = 10
 @options.command("show")
 @click.argument("cls", metavar="CLASS")
 @click.argument("key")
+@click.option("--chart", "is_chart", is_flag=True, help="Draw the chart of a Machine as SVG, with where it is.")
+@click.option(
+    "--output", "-o", metavar="FILE.svg", type=click.Path(path_type=Path), help="Where to draw.  [default: stdout]"
+)
+@options.app_option("With --chart, when no process runs the store: the program that has the chart.")
 @options.limit_option(50)
 @options.store_option
-def show(cls: str, key: str, limit: int, url: str, as_json: bool) -> None:
+def show(
+    cls: str, key: str, is_chart: bool, output: Path | None, target: str | None, limit: int, url: str, as_json: bool
+) -> None:
     """Show one object: state, keys with their values, schedules, timers, parked, the last runs. Doesn't wake it."""
+    if is_chart:
+        from wakeful.cli.pictures import show_chart
+
+        asyncio.run(show_chart(cls, key, output, target, url, as_json=as_json))
+        return
+    if output is not None or target is not None:
+        raise click.UsageError("--output and --app go with --chart")
     asyncio.run(_show(cls, key, limit, url, as_json))
 
 
 async def _show(cls: str, key: str, limit: int, url: str, as_json: bool) -> None:
     from wakeful.cli.finding import reading
+    from wakeful.cli.pictures import kept_of
     from wakeful.cli.plain import plain_of
     from wakeful.cli.printing import many, put_json, put_line
     from wakeful.cli.schedules import plain_row, put_rows, rows_of
@@ -49,16 +65,20 @@ async def _show(cls: str, key: str, limit: int, url: str, as_json: bool) -> None
         timers, parked = await store.find_timers(query), await store.find_parked(query)
         entries = [entry for _, entry in await store.find_entries(Query(cls=cls, key=key, limit=LEDGER_ROWS))]
         schedules, total = await rows_of(store, id, limit=limit)
+        machine = await kept_of(store, id)
     if as_json:
         found = _plain(loaded.info, timers, parked, entries)
         found["state"] = plain_of(state[STATE_SLOT[1]]) if state else None
         found["storage"] = {name: plain_of(data) for name, data in rows[:limit]}
         found["storage_is_cut"] = len(rows) > limit
+        found["machine"] = None if machine is None else _plain_machine(machine)
         found["schedules"] = [plain_row(row) for row in schedules]
         put_json(found)
         return
     _put_head(loaded.info)
-    _put_rows(state.get(STATE_SLOT[1]), rows, limit)
+    if machine is not None:
+        _put_machine(_plain_machine(machine))
+    _put_rows(state.get(STATE_SLOT[1]), rows, limit, is_machine=machine is not None)
     if schedules:
         _title("schedules")
         put_rows(schedules, with_sums=False, indent=2)
@@ -119,7 +139,24 @@ def _put_head(info: "Info") -> None:
     )
 
 
-def _put_rows(state: bytes | None, rows: list[tuple[str, bytes]], limit: int) -> None:
+def _plain_machine(kept: dict[str, Any]) -> dict[str, Any]:
+    from wakeful.cli.plain import plain
+
+    snapshot = plain(kept["snapshot"])
+    said = {name: snapshot.get(name) for name in ("value", "status", "context", "output", "error")}
+    return {**said, "actors": sorted(kept["actors"]), "chart_version": kept["version"]}
+
+
+def _put_machine(machine: dict[str, Any]) -> None:
+    from wakeful.cli.plain import text
+    from wakeful.cli.printing import put_table
+
+    _title("machine")
+    rows = [(name, text(value)) for name, value in machine.items() if value is not None and value != []]
+    put_table(["field", "…value"], rows, indent=2)
+
+
+def _put_rows(state: bytes | None, rows: list[tuple[str, bytes]], limit: int, *, is_machine: bool = False) -> None:
     from wakeful.cli.plain import plain, text, text_of
     from wakeful.cli.printing import put_line, put_table
     from wakeful.values.codec import decode_loosely
@@ -133,7 +170,7 @@ def _put_rows(state: bytes | None, rows: list[tuple[str, bytes]], limit: int) ->
         put_table(["key", "…value"], [(name, text_of(data)) for name, data in rows[:limit]], indent=2)
     if len(rows) > limit:
         put_line(f"  the first {limit:,} keys; -n shows more", "dim")
-    if state is None and not rows:
+    if state is None and not rows and not is_machine:
         put_line("  nothing stored", "dim")
 
 

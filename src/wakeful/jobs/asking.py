@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
@@ -54,7 +55,7 @@ def ask(node: "Node", order: Order, spec: JobSpec, turn: Turn | None, *, batch: 
     token = new_token(node.dice)
     kept = Kept(
         method=method,
-        args=_encoded([list(spec.args), dict(spec.kwargs)], what) if spec.args or spec.kwargs else None,
+        args=_encoded([list(spec.args), _sorted(spec.kwargs)], what) if spec.args or spec.kwargs else None,
         token=token,
         key=key,
         created_at=now,
@@ -64,7 +65,7 @@ def ask(node: "Node", order: Order, spec: JobSpec, turn: Turn | None, *, batch: 
         metadata=_metadata(spec.metadata, what),
         tags=_tags(spec.tags, what) if spec.tags else (),
         retry=kept_retry(spec.retry, known.cls, what),
-        waits=_ids(spec.depends_on, what) if spec.depends_on else (),
+        waits=_ids(spec.depends_on, what, job_id(target, timer_name(method, token, key))) if spec.depends_on else (),
         batch=batch,
         trace=TRACE.get(),
     )
@@ -190,6 +191,11 @@ def _encoded(value: Any, what: str) -> bytes:
         raise type(error)(f"{what}: {error.message}", code=error.code) from None
 
 
+def _sorted(named: Mapping[str, Any]) -> dict[str, Any]:
+    """In one order, so that the same call twice is the same bytes."""
+    return dict(sorted(named.items(), key=itemgetter(0))) if len(named) > 1 else dict(named)
+
+
 def _metadata(metadata: object, what: str) -> bytes | None:
     if metadata is None:
         return None
@@ -200,7 +206,7 @@ def _metadata(metadata: object, what: str) -> bytes | None:
             f"{what}: metadata must be a dict of text to text, numbers or booleans, not {metadata!r}",
             code="job.metadata",
         )
-    return _encoded(dict(metadata), what)
+    return _encoded(_sorted(metadata), what)
 
 
 def _tags(tags: object, what: str) -> tuple[str, ...]:
@@ -225,13 +231,15 @@ def _priority(priority: object, what: str) -> int:
     return priority
 
 
-def _ids(depends_on: object, what: str) -> tuple[str, ...]:
+def _ids(depends_on: object, what: str, own: str) -> tuple[str, ...]:
     """Ids of other jobs, each once, in one spelling."""
     if isinstance(depends_on, str) or not isinstance(depends_on, Iterable):
         raise BadOption(
             f"{what}: depends_on must be a list of jobs or their ids, not {depends_on!r}", code="job.depends"
         )
     found = tuple(dict.fromkeys(job_id(*parse_id(one)) for one in depends_on))
+    if own in found:
+        raise BadOption(f"{what}: depends on itself, {own}, and so would never run", code="job.depends")
     if len(found) > DEPENDS_MAX:
         raise LimitExceeded(
             f"{what}: depends on {len(found)} jobs, {DEPENDS_MAX} at most; use a batch", code="job.depends"

@@ -53,11 +53,11 @@ async def end(
     needs_record = (
         kept.key is not None if outcome == "failed" else not is_plain or result is not None or error is not None
     )
-    if needs_record and turn.remember is None:
+    if needs_record:
         run_id = attempt_id(timer) if has_run else None
         attempts = timer.attempt + has_run
         record = Record(outcome, kept, timer.priority, attempts, run_id, result, error, now)
-        turn.remember = remembered(timer.name, record, now + node.limits.job_keep_ms)
+        turn.records = [*turn.records, remembered(timer.name, record, now + node.limits.job_keep_ms)]
     if outcome != "failed":
         await _tell_watchers(feature.order, turn, timer, outcome)
     if kept.batch is not None:

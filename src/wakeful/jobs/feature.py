@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 FEATURE = "jobs"
 COUNT_KEEP_MS = 1_000  # how long a count of a tenant's jobs is believed
+FULL_KEEP_MS = 100  # and one that fills its quota: some may have run since, but each look reads all of them
 COUNT_PAGE = 2_000
 TENANTS_MAX = 10_000  # counts held at once; more are counted anew
 MINUTE_MS = 60_000
@@ -141,7 +142,7 @@ class Tenants:
 
     async def _count(self, tenant: str, most: int, now: int) -> int:
         counted_at, count = self._counts.get(tenant, (-COUNT_KEEP_MS, 0))
-        if now - counted_at < COUNT_KEEP_MS and count < most:
+        if now - counted_at < (COUNT_KEEP_MS if count < most else FULL_KEEP_MS):
             return count
         found = await self._pending(most, key=tenant) + await self._pending(most, key_prefix=f"{tenant}/")
         self._counts[tenant] = (now, found)

@@ -269,10 +269,15 @@ async def _replace(
     return job_of_timer(timer, is_running=False)
 
 
+async def _withdraw(ctx: Context, name: str, token: str) -> None:
+    await owning.withdraw(running_turn(ctx._activation, "jobs.withdraw"), name, token)
+
+
 _OPERATIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     "jobs.cancel": _cancel,
     "jobs.redrive": _redrive,
     "jobs.replace": _replace,
+    "jobs.withdraw": _withdraw,
 }
 
 

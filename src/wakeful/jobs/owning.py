@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from wakeful.jobs.asking import Asked, errands
 from wakeful.jobs.ending import end, left
 from wakeful.jobs.ids import ask_prefix, job_id, key_of
-from wakeful.jobs.payload import is_same, job_of_timer, shown
+from wakeful.jobs.payload import decode_record, is_same, job_of_record, job_of_timer, record_key, shown
 from wakeful.jobs.reading import PAGE, PARKED_MAX, Standing, asked_timer, is_duplicate, standing
 from wakeful.runtime.turn import Turn
 from wakeful.store.protocol import Query
@@ -30,7 +30,11 @@ async def owned(turn: Turn, name: str) -> Standing | None:
         mine = turn.consumed
         if mine is not None and mine.name == name:
             return Standing(job_of_timer(mine, is_running=True), shown(mine), mine)
-        return None
+        ended = next((one for one in reversed(turn.records) if one.key == record_key(name)), None)
+        if ended is None:
+            return None
+        record = decode_record(ended)
+        return Standing(job_of_record(turn.activation.id, name, record), record.kept)
     await turn.activation.settled()  # turns before this one may have changed it and not be on disk yet
     found = await standing(turn.activation.node, turn.activation.id, name)
     return None if found is not None and found.is_asked else found
@@ -86,6 +90,13 @@ async def cancel(feature: "JobFeature", turn: Turn, name: str, reason: str = "ca
     return True
 
 
+async def withdraw(turn: Turn, name: str, token: str) -> None:
+    """Clear that very version of a key, which came too late; one put in its place since stays."""
+    there = await owned(turn, name)
+    if there is not None and there.timer is not None and there.kept is not None and there.kept.token == token:
+        turn.clear_timer(name)
+
+
 async def cancel_timer(feature: "JobFeature", turn: Turn, timer: Timer, reason: str) -> None:
     """Clear a job that is owed, and tell those who wait for it."""
     turn.clear_timer(timer.name)
@@ -118,5 +129,5 @@ async def redrive(feature: "JobFeature", turn: Turn, name: str) -> Standing:
     now = node.clock.now()
     fresh = replace(old, due_at=now, seq=feature.order.next(now), attempt=0, crashes=0, started=0)
     turn.set_timer(fresh)
-    turn.unparks = [there.parked.number]
+    turn.unparks = [*turn.unparks, there.parked.number]
     return Standing(job_of_timer(fresh, is_running=False), there.kept, fresh)

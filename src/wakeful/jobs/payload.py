@@ -20,6 +20,7 @@ from wakeful.values.times import LATEST_MS, to_datetime
 
 # Past every time that can be asked for: a job that waits for others is due then, and so costs disk only.
 HELD_AT = LATEST_MS + 86_400_000
+STOPPED = "stopped:"  # what the ledger row of a job that stopped itself says first
 BATCH = "*"  # among what a completion job waits for: its batch
 
 # How results and metadata become values; someone without the program's types sets `decode_loosely`.
@@ -146,6 +147,11 @@ def job_of_record(id: ObjectId, name: str, record: Record) -> Job:
     )
 
 
+def is_stopped(entry: Entry) -> bool:
+    """It returned `Stop`, which its row says."""
+    return entry.verdict == "run" and (entry.error or "").startswith(STOPPED)
+
+
 def job_of_entry(entry: Entry) -> Job:
     """A job of which only the ledger knows: it had nothing to remember."""
     states: dict[str, State] = {"run": "done", "skipped": "cancelled"}
@@ -155,7 +161,7 @@ def job_of_entry(entry: Entry) -> Job:
         key=key,
         name="" if key is not None else method_of(entry.name),
         due_at=to_datetime(entry.nominal_at),
-        state=states.get(entry.verdict, "failed"),
+        state="cancelled" if is_stopped(entry) else states.get(entry.verdict, "failed"),
         attempt=entry.attempt + 1 if entry.verdict != "skipped" else entry.attempt,
         error=entry.error,
         run_id=entry.run_id,

@@ -1,5 +1,6 @@
 """Layer 4. How does a job stand, and which are there? Read from the store, without waking anything."""
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -10,6 +11,7 @@ from wakeful.jobs.job import STATES, Job, Page
 from wakeful.jobs.payload import (
     Kept,
     decode_record,
+    is_stopped,
     job_of_entry,
     job_of_parked,
     job_of_record,
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from wakeful.runtime.node import Node
 
 PAGE = 500
+READS_MAX = 64  # reads that are on their way at once
 PARKED_MAX = 100  # of one name: redriving removes the one before, so there is hardly ever more than one
 _SOURCES = ("timers", "parked", "records", "ledger")
 _OF_STATE = {
@@ -48,12 +51,13 @@ class Standing(NamedTuple):
 
 async def standing(node: "Node", id: ObjectId, name: str) -> Standing | None:
     """How the job stands; None when nothing is known of it."""
-    node = node.home(id)
     # It may move from one place to another between two reads, so what is found nowhere is looked for again.
-    return await _standing(node, id, name) or await _standing(node, id, name)
+    return await glance(node, id, name) or await glance(node, id, name)
 
 
-async def _standing(node: "Node", id: ObjectId, name: str) -> Standing | None:
+async def glance(node: "Node", id: ObjectId, name: str) -> Standing | None:
+    """The same, but one that is owed again since, redriven or replaced, may be missed: inserting under its name shows."""
+    node = node.home(id)
     store, here = node.store, Query(cls=id.cls, key=id.key, name=name, limit=1)
     timers = await node.reading(store.find_timers(here))
     if timers:
@@ -196,15 +200,17 @@ async def _walk(node: "Node", wanted: Wanted, begin: Place | None) -> AsyncGener
         after = tuple(begin[1]) if begin and begin[0] == source else None
         while True:
             rows = await _page(node, source, wanted, after)
-            for cursor, job in rows:
-                after = tuple(cursor)
-                if job is None or not wanted.has(job):
-                    continue
-                if source == "ledger" and await _has_record(node, job):
-                    continue  # it was listed among the records
-                yield (source, cursor), job
+            for start in range(0, len(rows), READS_MAX):
+                some = rows[start : start + READS_MAX]
+                fit = [(cursor, job) for cursor, job in some if job is not None and wanted.has(job)]
+                if source == "ledger":  # else it was listed among the records
+                    known = await asyncio.gather(*(_has_record(node, job) for _, job in fit))
+                    fit = [one for one, is_known in zip(fit, known, strict=True) if not is_known]
+                for cursor, job in fit:
+                    yield (source, cursor), job
             if len(rows) < PAGE:
                 break
+            after = tuple(rows[-1][0])
 
 
 async def _page(
@@ -212,6 +218,7 @@ async def _page(
 ) -> list[tuple[list[Any], Job | None]]:
     """The next rows of a source, each with its place; None: not a job of its own."""
     store: Store = node.store
+    await node.clock.sleep(0)  # a store in this process answers at once, and others want to go on between the pages
     if source == "timers":
         epochs = Epochs(node)
         timers = await node.reading(store.find_timers(wanted.query("", after)))
@@ -237,7 +244,7 @@ async def _page(
 
 def _is_last(entry: Entry) -> bool:
     """Nothing came after it: neither a failure nor `Again`, whose row says so."""
-    return entry.verdict == "skipped" or (entry.verdict == "run" and entry.error is None)
+    return entry.verdict == "skipped" or (entry.verdict == "run" and (entry.error is None or is_stopped(entry)))
 
 
 async def _has_record(node: "Node", job: Job) -> bool:

@@ -12,7 +12,7 @@ from wakeful.logic.retry import Retry, RetryPolicy
 from wakeful.runtime.calls import Call, Method
 from wakeful.runtime.turn import CURRENT, Turn
 from wakeful.values.errors import BadHandler, BadOption, DeadlineExceeded
-from wakeful.values.times import from_datetime
+from wakeful.values.times import LATEST_MS, from_datetime
 
 if TYPE_CHECKING:
     from wakeful.runtime.activation import Activation
@@ -95,7 +95,7 @@ async def ask(name: str, activation: "Activation", job: Job, error: BaseExceptio
         return None
     if not isinstance(answer, datetime):
         raise BadOption(f"the retry policy {name} must return a datetime or None, not {answer!r}", code="job.retry")
-    return max(now, from_datetime(answer))
+    return min(max(now, from_datetime(answer)), LATEST_MS)
 
 
 def _find(name: str, activation: "Activation") -> Callable[..., Any]:
@@ -109,7 +109,7 @@ def _find(name: str, activation: "Activation") -> Callable[..., Any]:
         found = _in_module(module, path, activation)
     if not callable(found):
         raise BadHandler(
-            f"the retry policy {name} can't be found here; keep it where it was, or redrive the job with another",
+            f"the retry policy {name} can't be found here; import it where the class is, then redrive the job",
             code="job.retry",
         )
     return found  # type: ignore[no-any-return]
@@ -126,4 +126,16 @@ def _in_module(module: str, path: str, activation: "Activation") -> Any:
             found = getattr(found, part, None)
         if inspect.isfunction(found) and (home == module or "__main__" in (home, module)):
             return found
-    return None
+    return _imported(module, path, [vars(sys.modules[home]) for home in homes if home in sys.modules])
+
+
+def _imported(module: str, path: str, spaces: list[dict[str, Any]]) -> Any:
+    """A function of another module, if the module of a known class has imported that, or the function from it."""
+    there = found = sys.modules.get(module)
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    if there is None or not inspect.isfunction(found):
+        return None
+    # `import shop.policies` leaves only `shop` in sight.
+    sights = {id(found), id(there), id(sys.modules.get(module.partition(".")[0]))}
+    return found if any(id(one) in sights for space in spaces for one in space.values()) else None

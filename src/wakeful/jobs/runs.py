@@ -1,6 +1,7 @@
 """Layer 4. What happens when a job is due, and when it has failed?"""
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -10,7 +11,7 @@ from wakeful.jobs.ending import WATCHED, end
 from wakeful.jobs.feature import JobFeature
 from wakeful.jobs.ids import PREFIX, attempt_id, job_id
 from wakeful.jobs.job import Again, Job, Stop
-from wakeful.jobs.payload import Kept, arguments_of, decode_kept, encode_kept, job_of_timer
+from wakeful.jobs.payload import STOPPED, Kept, arguments_of, decode_kept, encode_kept, job_of_timer
 from wakeful.jobs.reading import is_duplicate
 from wakeful.jobs.retries import ask
 from wakeful.logic.retry import Retry
@@ -19,11 +20,11 @@ from wakeful.runtime.timer_runs import Failed, Park
 from wakeful.runtime.turn import Turn
 from wakeful.values.codec import encode
 from wakeful.values.commits import Slot
-from wakeful.values.errors import BadInput, LimitExceeded, Undecodable
+from wakeful.values.errors import BadInput, BadTime, LimitExceeded, Undecodable
 from wakeful.values.occurrences import Occurrence
 from wakeful.values.runs import Entry
 from wakeful.values.timers import Timer
-from wakeful.values.times import duration_ms
+from wakeful.values.times import LATEST_MS, duration_ms
 from wakeful.values.tracing import TRACE
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class JobRuns:
         if await self._is_duplicate(activation, timer, kept):
             return False
         turn.occurrence = Occurrence(timer.name, attempt_id(timer), timer.nominal_at)
-        turn.job = job_of_timer(timer, kept, is_running=True)
+        turn.job = partial(job_of_timer, timer, kept, is_running=True)  # few ask, and making it is a tenth of a run
         answer = await self._call(activation, timer, kept)
         counters, now = self._feature.counts, activation.node.clock.now()
         counters.lateness.add(turn.fired_at - timer.due_at)
@@ -67,7 +68,7 @@ class JobRuns:
             return False
         if isinstance(answer, Stop):
             reason = answer.reason or "stopped"
-            turn.entries = [*turn.entries, self._entry(turn, timer, now, f"stopped: {answer.reason}")]
+            turn.entries = [*turn.entries, self._entry(turn, timer, now, f"{STOPPED} {answer.reason}")]
             await end(self._feature, turn, timer, kept, "cancelled", error=reason)
             counters.cancelled += 1
             return False
@@ -128,6 +129,10 @@ class JobRuns:
     def _again(self, turn: Turn, timer: Timer, kept: Kept, due_at: int) -> None:
         """The same job once more: a new setting of its timer, with a fresh count."""
         now = turn.activation.node.clock.now()
+        if due_at > LATEST_MS:
+            raise BadTime(
+                f"job {job_id(timer.id, timer.name)}: Again is past the latest time, 9999-01-01", code="time.late"
+            )
         payload = timer.payload if kept.error is None else encode_kept(replace(kept, error=None))
         turn.set_timer(
             replace(
@@ -188,7 +193,7 @@ class JobRuns:
             except Exception as second:
                 return None, f"and its retry policy failed: {type(second).__name__}: {second}"
         delay = policy.delay_ms(failures, error, failure.roll)
-        return (None if delay is None else failure.now + delay), ""
+        return (None if delay is None else min(failure.now + delay, LATEST_MS)), ""
 
 
 def _failed_job(timer: Timer, text: str) -> Job:

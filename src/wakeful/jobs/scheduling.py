@@ -11,8 +11,8 @@ from wakeful.jobs.feature import JobFeature
 from wakeful.jobs.ids import ASK, TOLD, ask_prefix, job_id, parse_id
 from wakeful.jobs.job import Batch, Job, JobSpec
 from wakeful.jobs.owning import place, same
-from wakeful.jobs.payload import BATCH, decode_kept, job_of_timer
-from wakeful.jobs.reading import Standing, asked_timer, standing
+from wakeful.jobs.payload import BATCH, decode_kept, decode_record, job_of_record, job_of_timer, record_key
+from wakeful.jobs.reading import READS_MAX, Standing, asked_timer, glance, standing
 from wakeful.runtime.turn import Turn
 from wakeful.values.errors import BadOption, KeyTaken, Unavailable, UnknownJob, WakefulError
 from wakeful.values.ids import ObjectId
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 TRIES_MAX = 5  # a key that comes and goes between looking and inserting
 BREATH = 500
-READS_MAX = 64  # keys that are looked up at once
 
 
 class Scheduling:
@@ -42,10 +41,18 @@ class Scheduling:
                 "replace=True is for a job with a key; there is nothing else to be replaced", code="job.replace"
             )
         asked = await self._settled(ask(self._node, self._feature.order, spec, self._turn))
-        await self._feature.admit([asked.timer])
+        await self._admit(asked, is_newest=is_newest)
         job = await self._bring(newest(asked) if is_newest else asked, is_newest=is_newest)
         self._feature.counts.scheduled += 1
         return job
+
+    async def _admit(self, asked: Asked, *, is_newest: bool) -> None:
+        """Quotas are for more jobs: to ask again under a key, or to replace one that is owed, makes no more."""
+        if self._feature.tenants is not None and asked.kept.key is not None:
+            there = await standing(self._node, asked.timer.id, asked.timer.name)
+            if there is not None and there.kept is not None and (there.timer is not None or not is_newest):
+                return
+        await self._feature.admit([asked.timer])
 
     async def many(self, specs: Sequence[JobSpec], *, batch: tuple[str, int] | None = None) -> list[Asked]:
         """All of them checked; the first that is wrong is named by its place."""
@@ -143,13 +150,24 @@ class Scheduling:
     async def _keyed(self, asked: Asked) -> Job:
         """Insert it, unless the key is in use."""
         for _ in range(TRIES_MAX):
-            there = await standing(self._node, asked.timer.id, asked.timer.name)
+            there = await glance(self._node, asked.timer.id, asked.timer.name)
             existing = None if there is None else same(asked, there)
             if existing is not None:
                 return existing.job
             if not await self._node.add_timers(self._with_errands(asked)):
-                return _new(asked)
+                before = await self._beaten(asked)
+                return _new(asked) if before is None else before.job
         raise Unavailable(f"{asked.timer.id}: job key {asked.kept.key!r} is being changed by others; try again")
+
+    async def _beaten(self, asked: Asked) -> Standing | None:
+        """The job that came and went under its key between looking and inserting: then this one, which must not run, goes."""
+        id, name = asked.timer.id, asked.timer.name
+        found = await self._node.home(id).recall(id, record_key(name))
+        record = None if found is None else decode_record(found)
+        if record is None or record.kept.token == asked.kept.token:
+            return None
+        await self._node.send(id, "jobs.withdraw", (name, asked.kept.token), {})
+        return same(asked, Standing(job_of_record(id, name, record), record.kept))
 
     async def _all_outside(self, asked: list[Asked]) -> list[Job]:
         for _ in range(TRIES_MAX):
@@ -169,7 +187,7 @@ class Scheduling:
         for start in range(0, len(keyed), READS_MAX):
             some = keyed[start : start + READS_MAX]
             theres = await asyncio.gather(
-                *(standing(self._node, asked[index].timer.id, asked[index].timer.name) for index in some)
+                *(glance(self._node, asked[index].timer.id, asked[index].timer.name) for index in some)
             )
             for index, there in zip(some, theres, strict=True):
                 one = asked[index]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 # A clock that goes wrong by more than this is broken, and firing by it would do harm: real ones stay a hundred times
 # below. And whatever the time between two measurements, a difference of more than the second is one that was set.
-DRIFT_MAX = 0.05
+DRIFT_ALLOWED = 0.05
 JUMP_MS = 250
 # Milliseconds are cut off on both sides.
 GRAIN_MS = 2
@@ -30,7 +30,7 @@ def measured(samples: Iterable[tuple[int, int, int]]) -> Offset:
 
 def is_jump(before: Offset, found: Offset, elapsed_ms: int) -> bool:
     """Between two measurements, so far apart by the node's own clock, that clock was set, or goes wrong."""
-    drift_ms = min(JUMP_MS, int(DRIFT_MAX * max(0, elapsed_ms)))
+    drift_ms = min(JUMP_MS, int(DRIFT_ALLOWED * max(0, elapsed_ms)))
     return abs(found.ms - before.ms) > drift_ms + found.error_ms + before.error_ms
 
 

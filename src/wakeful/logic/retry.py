@@ -17,6 +17,7 @@ CRASHES_MAX = 3
 # Failures that are ours are tried again without being counted, this much later at first and at most.
 PLATFORM_BACKOFF_MS = 50
 PLATFORM_BACKOFF_MAX_MS = 5_000
+GROWTH_MAX = 1e300  # of a wait, past which there are no numbers
 
 
 def alarm_delay_ms(failures: int, roll: float) -> int | None:
@@ -66,7 +67,11 @@ class Retry(Struct, frozen=True, array_like=True):
             return None
         if self.on and not any(_name(kind) in self.on for kind in type(error).__mro__):
             return None
-        wait = min(float(self.backoff.most_ms), self.backoff.first_ms * self.backoff.factor ** (failures - 1))
+        try:
+            growth = self.backoff.factor ** (failures - 1)
+        except OverflowError:
+            growth = GROWTH_MAX
+        wait = min(float(self.backoff.most_ms), self.backoff.first_ms * growth)
         return int(wait * (1 + JITTER * roll))
 
 

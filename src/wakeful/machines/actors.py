@@ -34,7 +34,8 @@ class Actors:
 
     def begin(self, activation: "Activation", bound: "Bound", timer: Timer, call: list[Any]) -> None:
         """Run it beside the turns of its object."""
-        self._node.sideline.begin(timer, lambda: self._run(activation, bound, timer, call))
+        instance = activation.instance
+        self._node.sideline.begin(timer, lambda: self._run(instance, bound, timer, call))
 
     def stop_after(self, turn: Turn, name: str) -> None:
         """The state that invoked it is left: stop it once that is on disk."""
@@ -43,14 +44,14 @@ class Actors:
         if seq is not None:
             turn.then = [*turn.then, partial(sideline.stop, target, name, seq)]
 
-    async def _run(self, activation: "Activation", bound: "Bound", timer: Timer, call: list[Any]) -> None:
+    async def _run(self, instance: Any, bound: "Bound", timer: Timer, call: list[Any]) -> None:
         src, input, _, context, event = call
         began_at = self._node.clock.now()
         try:
-            answer = await bound.method(src, activation.instance, context, event, input)
+            answer = await bound.method(src, instance, context, event, input)
             is_good, value = (
                 True,
-                carried(answer, self._node.limits.arguments_bytes, f"answer of {activation.id}.{src}"),
+                carried(answer, self._node.limits.arguments_bytes, f"answer of {timer.id}.{src}"),
             )
         except asyncio.CancelledError as error:
             task = asyncio.current_task()

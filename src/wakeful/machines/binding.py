@@ -30,7 +30,7 @@ class Bound:
         self.resume = _one_of(name, cls, "resume", RESUMES)
         self.on_crash = _one_of(name, cls, "on_crash", ON_CRASH)
         self.retry = _retry(name, cls)
-        self.config = _config(name, cls)
+        self.config = config_of(name, cls)
         self._instance: Any = None  # whose methods the names stand for while a step runs, which never waits
         self._methods = {found: inspect.getattr_static(cls, found) for found in dir(cls) if not found.startswith("__")}
         self.actors = {
@@ -188,7 +188,8 @@ def _retry(name: str, cls: type) -> Retry:
     return retry.kept
 
 
-def _config(name: str, cls: type) -> dict[str, Any]:
+def config_of(name: str, cls: type) -> dict[str, Any]:
+    """The chart that a class gives, or that is in the file it names."""
     chart = getattr(cls, "chart", None)
     if isinstance(chart, Mapping):
         return dict(chart)

@@ -149,10 +149,10 @@ async def watch(app: Any, target: ObjectId, caller: Any) -> AsyncIterator[News]:
             await node.clock.sleep(platform_delay_ms(tries, node.dice.random()))
             continue
         tries = 0
-        is_fresh = at is None or at[0] != token
         at = (token, number)
         for one in found:
-            if not (is_fresh and one == last):  # after a move it is shown how it stands, which it may know
-                yield one
             if isinstance(one, Snapshot):
+                if one == last:
+                    continue  # nothing changed, or a fresh one told of it already
                 last = one
+            yield one

@@ -87,6 +87,7 @@ class _Reader:
         box.is_parallel = node.type == "parallel"
         box.is_region = node.parent is not None and node.parent.type == "parallel" and kind != "history"
         box.is_active = bool(self._mask & node.bit)
+        box.is_live = box.is_active and self._is_open
         if kind == "history":
             box.sign = "H*" if node.history == "deep" else "H"
             return
@@ -99,8 +100,7 @@ class _Reader:
                 bold=BOLD,
             )
         if node.type == "compound":
-            dot = Box("dot", f"{node.id}:initial", box)
-            dot.is_active = box.is_active
+            Box("dot", f"{node.id}:initial", box)
 
     def _default(self, node: Node, config: Mapping[str, Any]) -> None:
         assert node.parent is not None
@@ -212,7 +212,7 @@ class _Reader:
         edge = self._edges.get(key)
         if edge is None:
             edge = self._edges[key] = Edge(source, target, kind=kind)
-            edge.is_live = self._is_open and source.is_active and kind == "way"
+            edge.is_live = source.is_live and kind == "way"
             self._order.append(edge)
         return edge
 

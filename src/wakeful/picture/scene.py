@@ -37,6 +37,7 @@ class Box:
         self.sign = ""  # of a history: H or H*
         self.tip = ""
         self.is_active = False
+        self.is_live = False  # active, in a machine that goes on
         self.is_parallel = False
         self.is_region = False
         if parent is not None:

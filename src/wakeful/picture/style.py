@@ -77,8 +77,7 @@ def _colours(of: dict[str, str]) -> str:
 .wk-text .wk-due {{ fill: {of["due"]}; }}
 .wk-box {{ fill: {of["leaf"]}; stroke: {of["line"]}; }}
 .wk-nest > .wk-box {{ fill: {of["inside"]}; }}
-.wk-nest .wk-nest > .wk-box {{ fill: {of["leaf"]}; }}
-.wk-nest .wk-nest .wk-nest > .wk-box {{ fill: {of["inside"]}; }}
+.wk-nest.wk-odd > .wk-box {{ fill: {of["leaf"]}; }}
 .wk-active > .wk-box {{ fill: {of["live_leaf"]}; stroke: {of["live"]}; }}
 .wk-active.wk-nest > .wk-box {{ fill: {of["live_inside"]}; }}
 .wk-inner, .wk-rule {{ stroke: {of["line"]}; }}

@@ -72,7 +72,7 @@ def _notes(scene: Scene, top: float) -> list[tuple[tuple[float, float, float, fl
 def _states(box: Box, layout: Layout) -> Iterable[str]:
     rect = layout.boxes[box]
     classes = [f"wk-{box.kind}"]
-    classes += ["wk-nest"] if box.children else []
+    classes += ["wk-nest", "wk-odd"][: 1 + box.depth % 2] if box.children else []
     classes += ["wk-active"] if box.is_active and box.parent is not None else []
     classes += ["wk-region"] if box.is_region else []
     yield f'<g class="{" ".join(classes)}" data-state="{escaped(box.id)}">'
@@ -172,7 +172,7 @@ def _loop(box: Box, layout: Layout) -> Iterable[str]:
     else:
         x, y = label.x + label.w / 2, rect.y + rect.h
         out, back = ((x - 7, y), (x - 7, label.y)), ((x + 7, label.y), (x + 7, y))
-    classes = ["wk-way"] + (["wk-live"] if box.is_active else [])
+    classes = ["wk-way"] + (["wk-live"] if box.is_live else [])
     classes += ["wk-pending"] if any(row.is_pending for row in box.loops) else []
     yield f'<g class="{" ".join(classes)}">'
     yield f'<path class="wk-edge" d="{_rounded(out, is_headed=False)}{_rounded(back)}"/>'

@@ -36,7 +36,6 @@ class Activation:
         "_cut",
         "_durable",
         "_failure",
-        "_instance",
         "_is_hurried",
         "_mailbox",
         "_readers",
@@ -45,10 +44,10 @@ class Activation:
         "_slot",
         "_submitted",
         "_waiters",
-        "context",
         "epoch",
         "id",
         "idle_at",
+        "instance",
         "known",
         "node",
         "rows",
@@ -64,11 +63,10 @@ class Activation:
         self.shard = shard
         self.epoch = epoch
         self.idle_at = 0  # since when nothing happened; meaningful while not busy
-        self.context = Context(self)
         self.rows = Rows(node, id)
-        self.state = State(self, known.state_type)
+        self.state = State(known.state_type)
         self.timers: dict[str, Timer | None] = {}  # what finished turns made of them; absent: as on disk
-        self._instance: Any = None
+        self.instance: Any = None  # the object, which holds this: let go of when it sleeps
         self._mailbox: deque[Call | Timer] | None = None  # made when first needed: an empty one is 600 bytes
         self._running: asyncio.Task[Any] | None = None
         self._readers = 0
@@ -95,17 +93,13 @@ class Activation:
 
     @property
     def is_awake(self) -> bool:
-        return self._instance is not None
-
-    @property
-    def instance(self) -> Any:
-        return self._instance
+        return self.instance is not None
 
     async def call(self, call: Call) -> Any:
         """The answer of a call, once everything it rests on is on disk."""
         if self._failure is not None:
             raise _for_caller(self, self._failure)  # it came too late: nobody would ever look into this mailbox
-        if self._instance is not None and call.method in self.known.readers:
+        if self.instance is not None and call.method in self.known.readers:
             return await self._call_reader(call)
         if self._running is None and not self._mailbox:
             # Nobody before it: run it in the caller's own task and spare two task switches.
@@ -331,7 +325,7 @@ class Activation:
         try:
             if slot is not None:
                 await slot
-            if self._instance is None and call.method not in self.node.quiet_operations:
+            if self.instance is None and call.method not in self.node.quiet_operations:
                 await self.wake(call.chain, call.deadline_at)
             key = call.request_key
             if key is not None:
@@ -389,8 +383,8 @@ class Activation:
         """The method of the object, or what a feature does to every object under a dotted name."""
         operation = self.node.operations.get(call.method)
         if operation is not None:
-            return operation(self.context, *call.args, **call.kwargs)
-        return getattr(self._instance, call.method)(*call.args, **call.kwargs)  # type: ignore[no-any-return]
+            return operation(Context(self), *call.args, **call.kwargs)
+        return getattr(self.instance, call.method)(*call.args, **call.kwargs)  # type: ignore[no-any-return]
 
     def _absorb_cut(self) -> None:
         """Take back the cancellation of `fail`: the task goes on with telling its caller."""
@@ -436,16 +430,16 @@ class Activation:
                 await owner.wake(self, turn)
             self.finish(turn)
         if self.known.is_plain:
-            self._instance = self.known.cls(self.context)
+            self.instance = self.known.cls(Context(self))
             return
         turn = Turn(self, chain, deadline_at)
         token = CURRENT.set(turn)
         try:
-            instance = self.known.cls(self.context)
+            instance = self.known.cls(Context(self))
             if self.known.wakes:
                 await instance.on_wake()
             self.finish(turn)
-            self._instance = instance
+            self.instance = instance
         except BaseException:
             self.undo(turn)
             raise

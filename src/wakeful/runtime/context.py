@@ -59,16 +59,20 @@ class Context:
     def job(self) -> Any:
         """The job (`wakeful.Job`) that this turn is; None in a call and in other timers' turns."""
         turn = CURRENT.get()
-        return turn.job if turn is not None else None
+        if turn is None:
+            return None
+        if callable(turn.job):
+            turn.job = turn.job()
+        return turn.job
 
     @property
     def state(self) -> Any:
         """The typed value that the class declares as `state: …`; saved with the turn if it changed."""
-        return self._activation.state.get()
+        return self._activation.state.get(self._activation)
 
     @state.setter
     def state(self, value: Any) -> None:
-        self._activation.state.set(value)
+        self._activation.state.set(self._activation, value)
 
     def now(self) -> datetime:
         """The deployment's time. Use this instead of `datetime.now()` and tests can move it."""

@@ -6,7 +6,7 @@ polling in between. A slow scan of everything due catches what no hint announced
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,8 @@ MANY = 8  # a node that takes one in so many of its shards anew starts slowly ag
 # process that had to send it is made up for by the first, hints that the store can't carry at all by the second.
 LOST_SCAN_MS = 5_000
 UNTOLD_SCAN_MS = 1_000
+# While timers are overdue that nobody here knows, looks don't begin before them: what is added is due then or later.
+LOOK_BACK_MS = 15_000
 LOOKS_MAX = 20  # separate places that are read one by one; more are read as one range
 
 ALWAYS = (1 << 63) - 1
@@ -174,14 +176,9 @@ class Dispatcher:
     def hand_out(self, timer: Timer) -> bool:
         """Give a due timer to its object; False when it stays on disk."""
         node = self._node
-        if not node.registry.has(timer.id):
-            is_class_known = node.registry.knows(timer.id.cls)
-            self._leave(
-                timer, str(timer.id) if is_class_known else timer.id.cls, "object" if is_class_known else "class"
-            )
-            return False
-        if node.timer_runs.owner_of(timer.name) is None:
-            self._leave(timer, timer.name.partition(":")[0], "timer owner")
+        unknown = self._unknown(timer)
+        if unknown is not None:
+            self._leave(timer, *unknown)
             return False
         shard = shard_of(timer.id)
         epoch = node.epochs.get(shard)
@@ -208,6 +205,21 @@ class Dispatcher:
             # A node that stops runs it all the same: it is begun on disk, and its shard can't go before it has ended.
             node.activation(timer.id).fire(timer)
 
+    def _unknown(self, timer: Timer) -> tuple[str, str] | None:
+        """What about it this program does not know, and what that is."""
+        node = self._node
+        if not node.registry.has(timer.id):
+            is_class_known = node.registry.knows(timer.id.cls)
+            return (str(timer.id), "object") if is_class_known else (timer.id.cls, "class")
+        if node.timer_runs.owner_of(timer.name) is None:
+            return timer.name.partition(":")[0], "timer owner"
+        return None
+
+    def _readable(self, page: Sequence[Timer]) -> Sequence[Timer]:
+        """The page without what is due and unknown here: held in memory, any number of those would crowd out the rest."""
+        now = self._node.clock.now()
+        return [timer for timer in page if timer.due_at > now or self._unknown(timer) is None]
+
     def _leave(self, timer: Timer, unknown: str, what: str) -> None:
         self._node.queue.finished(timer)
         if unknown not in self.unknown:
@@ -231,7 +243,8 @@ class Dispatcher:
             self._overdue_at = now + self._overdue_every_ms
             # Else it is read page by page anyway.
             if not self.is_starved and not queue.lines.behind and queue.edge[0] >= now:
-                self._looks.append((frozenset(self._node.epochs), 0, now))
+                first_at = now - self._overdue_every_ms - LOOK_BACK_MS if self.unknown else 0
+                self._looks.append((frozenset(self._node.epochs), first_at, now))
         if self._looks:
             self._reading = asyncio.get_running_loop().create_task(self._read_looks())
             return
@@ -263,7 +276,7 @@ class Dispatcher:
         shards = list(node.epochs)
         try:
             # A scan goes on to the edge: what it is for may be on its last page.
-            timers, has_more = await self._pages(shards, after, until, is_whole=is_scan)
+            timers, more_at = await self._pages(shards, after, until, is_whole=is_scan)
         except Unavailable:
             return  # the node is down already and will start us again
         finally:
@@ -271,8 +284,8 @@ class Dispatcher:
         if is_scan:
             node.queue.end_page(timers, None)
         else:
-            node.queue.end_page(timers, timers[-1].sort_key if has_more and timers else (until, PAST_ALL, 0))
-            self._has_more = has_more
+            node.queue.end_page(timers, more_at or (until, PAST_ALL, 0))
+            self._has_more = more_at is not None
         self.look()
 
     async def _read_behind(self, tenant: str) -> None:
@@ -281,12 +294,12 @@ class Dispatcher:
         edge = node.queue.begin_page()
         after = node.queue.lines.behind[tenant]
         try:
-            timers, has_more = await self._pages(list(node.epochs), after, edge[0], is_whole=False)
+            timers, more_at = await self._pages(list(node.epochs), after, edge[0], is_whole=False)
         except Unavailable:
             return  # the node is down already and will start us again
         finally:
             self._reading = None
-        node.queue.lines.read_to(tenant, timers[-1].sort_key if has_more and timers else None)
+        node.queue.lines.read_to(tenant, more_at)
         node.queue.end_page(timers, None)
         self.look()
 
@@ -312,8 +325,8 @@ class Dispatcher:
 
     async def _pages(
         self, shards: list[int], after: TimerKey | None, until: int, *, is_whole: bool
-    ) -> tuple[list[Timer], bool]:
-        """A page of timers and whether there are more; all pages when it must be whole."""
+    ) -> tuple[list[Timer], TimerKey | None]:
+        """A page of timers, and the place behind which there are more; all pages when it must be whole."""
         node = self._node
         timers: list[Timer] = []
         try:
@@ -321,10 +334,10 @@ class Dispatcher:
                 page, has_more = await node.reading(
                     node.store.timers(shards, after=after, until=until, limit=self._page)
                 )
-                timers += page
-                if not (is_whole and has_more and page):
-                    return timers, has_more
-                after = page[-1].sort_key
+                timers += self._readable(page) if self.unknown else page
+                after = page[-1].sort_key if has_more and page else None
+                if not is_whole or after is None:
+                    return timers, after
         except Unavailable:
             raise
         except Exception as error:

@@ -33,8 +33,7 @@ class Hibernation:
         if awake.get(activation.id) is not activation:
             return
         if self._at_once or not activation.is_awake:
-            del awake[activation.id]
-            self.slept += 1
+            self._sleep(activation)
             return
         activation.idle_at = self._node.clock.now()
         awake.move_to_end(activation.id)
@@ -78,4 +77,6 @@ class Hibernation:
 
     def _sleep(self, activation: "Activation") -> None:
         del self._node.awake[activation.id]
+        # Else the two would hold each other, and a sleeping object stay in memory until the next full collection.
+        activation.instance = None
         self.slept += 1

@@ -34,21 +34,23 @@ class Links:
                 raise LinkLost(f"no link to node {name} at {address} in time", was_sent=False, code="link.connect")
         return await asyncio.shield(known)
 
-    async def greet(self, peers: Mapping[str, str]) -> None:
+    async def greet(self, peers: Mapping[str, str]) -> dict[str, Unavailable]:
         """Be let in by one of these nodes (name → address), or raise the `ClusterError` with which one refuses.
 
-        Those that don't answer are passed over: they may be dying, and a new cluster has nobody to ask.
+        Those that don't answer are passed over: they may be dying, and a new cluster has nobody to ask. When none
+        did, why not of each.
         """
-        asked = [asyncio.ensure_future(self.to(name, address)) for name, address in peers.items()]
+        asked = {name: asyncio.ensure_future(self.to(name, address)) for name, address in peers.items()}
         try:
-            for answer in asyncio.as_completed(asked):
+            for answer in asyncio.as_completed(asked.values()):
                 with suppress(Unavailable):
                     await answer
-                    return
+                    return {}
+            return {name: error for name, one in asked.items() if isinstance(error := one.exception(), Unavailable)}
         finally:
-            for one in asked:
+            for one in asked.values():
                 one.cancel()
-            await asyncio.gather(*asked, return_exceptions=True)
+            await asyncio.gather(*asked.values(), return_exceptions=True)
 
     def leave(self, because: str) -> None:
         """No new calls from others, please."""

@@ -16,7 +16,7 @@ from wakeful.runtime.following import FollowedClock
 from wakeful.store.protocol import NodeRow, ShardRow
 from wakeful.transport.protocol import VERSION, VERSION_OLDEST
 from wakeful.values.clock import Handle
-from wakeful.values.errors import BadOption, StoreDown, Unavailable, WrongCluster, WrongVersion
+from wakeful.values.errors import BadOption, StoreDown, Unavailable, Unreachable, WrongCluster, WrongVersion
 from wakeful.values.ids import SHARDS
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ class Membership:
         self.joined_at = node.clock.now()
         company = self._check_company(await node.store.nodes())
         if node.state == "new":  # later on everyone knows this node, and may be gone
-            await node.routes.greet({row.node: row.address for row in company if row.address})
+            silent = await node.routes.greet({row.node: row.address for row in company if row.address})
+            self._check_reach({row.node: row for row in company}, silent)
         if not node.is_client:
             await self.renew()
             await node.store.tell([])
@@ -241,13 +242,13 @@ class Membership:
     async def _converge(self, live: dict[str, NodeRow], owners: Sequence[ShardRow], now: int) -> bool:
         """Take a step towards the plan; True when everyone has what they should."""
         node = self._node
-        willing = [name for name, row in live.items() if not row.is_draining] or list(live)
+        willing = [name for name, row in live.items() if not row.is_draining]
         has = {row.shard: row.owner if row.owner in live else None for row in owners}
         # Ours on disk, but not in this process: an outage, or a release that failed.
         lost = [shard for shard, owner in has.items() if owner == node.name and shard not in node.epochs]
         for shard in lost:
             has[shard] = None
-        plan = place(willing, has)
+        plan = place(willing or list(live), has)
         # Those that fall to others now: they see us as the owner, and wait for us to let go.
         await node.ownership.let_go({shard: owners[shard].epoch for shard in lost if plan.get(shard) != node.name})
         counts = Counter(owner for owner in has.values() if owner is not None)
@@ -263,7 +264,8 @@ class Membership:
             if await node.ownership.claim(chosen, seen, spared=spared):
                 self._is_asked = True  # the map of owners is another now
                 await node.store.tell([])
-        self._hand_over(plan, counts, live, now)
+        if willing:  # else all of them are to own nothing, and none is the better place
+            self._hand_over(plan, counts, live, now)
         return plan == has
 
     def _hand_over(self, plan: dict[int, str], counts: Counter[str], live: dict[str, NodeRow], now: int) -> None:
@@ -311,6 +313,18 @@ class Membership:
                 continue
             if row.is_here is False or row.lease_until < now - FORGET_MS:
                 await self._node.store.leave(name)
+
+    def _check_reach(self, company: dict[str, NodeRow], silent: dict[str, Unavailable]) -> None:
+        """Those that did not answer may be dying. One that lives by a socket of another machine never will."""
+        for name, error in silent.items():
+            row = company[name]
+            if error.code == "link.elsewhere" and row.is_here and not self._node.is_client:
+                raise Unreachable(
+                    f"node {name} ({row.about}) listens on {row.address} of another machine, where this one can't reach it; "
+                    "start every node with --listen HOST:PORT"
+                )
+            if row.is_here:
+                log.warning("node %s can't be reached: %s", name, error.message, extra={"code": "link.greet"})
 
     def _check_company(self, rows: Sequence[NodeRow]) -> list[NodeRow]:
         """The others that live, when this node may be one of them."""

@@ -45,10 +45,12 @@ class Routes:
         self.received = 0
         self.repeated = 0
 
-    async def greet(self, peers: Mapping[str, str]) -> None:
-        """See whether the others let this node in, before it takes anything: a wrong secret shows here."""
-        if self._links is not None and peers:
-            await self._links.greet(peers)
+    async def greet(self, peers: Mapping[str, str]) -> dict[str, Unavailable]:
+        """See whether the others let this node in, before it takes anything: a wrong secret shows here.
+
+        When none of them answers, why not of each.
+        """
+        return await self._links.greet(peers) if self._links is not None and peers else {}
 
     def changed(self) -> None:
         """The map of owners is new."""

@@ -15,12 +15,15 @@ STATE_SLOT: Slot = (SYSTEM, "state")
 
 
 class State:
-    """The object's declared state: decoded once, encoded at the end of each turn that touched it."""
+    """The object's declared state: decoded once, encoded at the end of each turn that touched it.
 
-    __slots__ = ("_activation", "_data", "_type", "_value")
+    It does not hold its activation, which holds it: a circle would keep a sleeping object in memory until the next
+    full collection.
+    """
 
-    def __init__(self, activation: "Activation", kind: Any) -> None:
-        self._activation = activation
+    __slots__ = ("_data", "_type", "_value")
+
+    def __init__(self, kind: Any) -> None:
         self._type = kind
         self._data: bytes | None = None  # as of the last turn that ended well
         self._value: Any = None  # the live value, None when it must be decoded anew
@@ -30,8 +33,8 @@ class State:
         self._data = data
         self._value = None
 
-    def get(self) -> Any:
-        turn = self._turn()
+    def get(self, activation: "Activation") -> Any:
+        turn = self._turn(activation)
         if turn.is_reader:
             # A copy: the running turn may be changing the live value and may still fail.
             if turn.state_copy is None:
@@ -42,12 +45,12 @@ class State:
             self._value = self._decoded()
         return self._value
 
-    def set(self, value: Any) -> None:
-        turn = self._turn()
+    def set(self, activation: "Activation", value: Any) -> None:
+        turn = self._turn(activation)
         turn.check_writable()
         if not isinstance(value, self._type):
             raise BadValue(
-                f"{self._activation.id}: state must be a {self._type.__name__}, not {type(value).__name__}",
+                f"{activation.id}: state must be a {self._type.__name__}, not {type(value).__name__}",
                 code="state.type",
             )
         turn.state_used = True
@@ -60,7 +63,7 @@ class State:
         try:
             data = encode(fields_of(self._value))
         except BadValue as error:
-            raise BadValue(f"{self._activation.id}: state: {error.message}", code=error.code) from None
+            raise BadValue(f"{turn.activation.id}: state: {error.message}", code=error.code) from None
         if data != self._data:
             check_value_size("state", len(data))
             turn.writes[STATE_SLOT] = data
@@ -81,14 +84,14 @@ class State:
     def _decoded(self) -> Any:
         return self._type() if self._data is None else rebuild(self._type, decode(self._data))
 
-    def _turn(self) -> Turn:
+    def _turn(self, activation: "Activation") -> Turn:
         if self._type is None:
             raise BadOption(
-                f"{self._activation.id.cls} declares no state; add `state: YourDataclass` to the class",
+                f"{activation.id.cls} declares no state; add `state: YourDataclass` to the class",
                 code="state.none",
             )
         turn = CURRENT.get()
-        if turn is None or turn.activation is not self._activation:
-            raise TurnOver(f"{self._activation.id}: state is for code that runs in a turn of this very object")
+        if turn is None or turn.activation is not activation:
+            raise TurnOver(f"{activation.id}: state is for code that runs in a turn of this very object")
         turn.check_open()
         return turn

@@ -345,17 +345,25 @@ class TimerRuns:
         occurrence = tried.occurrence if tried is not None else None
         text = _storable("".join(traceback.format_exception_only(error)).strip()[:ERROR_CHARS_MAX])
         key = (*timer.id, timer.name)
-        if isinstance(error, Unavailable):
+        is_counted, verdict = not isinstance(error, Unavailable), None
+        if is_counted:
+            note = tried.note if tried is not None else None
+            failure = Failed(timer, occurrence, note, error, now, node.dice.random())
+            try:
+                verdict = await owner.failed(activation, turn, failure)
+            except Exception as second:  # as if it had not been tried: forgotten it must not be
+                if activation.is_failed:
+                    return
+                log.exception("%s %s failed, and so did deciding what comes of it", timer.id, timer.name)
+                turn, is_counted = Turn(activation, (activation.id,), now, consumed=timer), False
+                text = f"{text}; {_storable(f'{type(second).__name__}: {second}')}"[:ERROR_CHARS_MAX]
+        if not is_counted:
             self._uncounted[key] += 1
             delay = platform_delay_ms(self._uncounted[key], node.dice.random())
             turn.set_timer(timer.moved(due_at=now + delay, attempt=timer.attempt))
             text = f"not counted: {text}"
         else:
             self._uncounted.pop(key, None)
-            note = tried.note if tried is not None else None
-            verdict = await owner.failed(
-                activation, turn, Failed(timer, occurrence, note, error, now, node.dice.random())
-            )
             occurrence = turn.occurrence or occurrence
             if isinstance(verdict, Again):
                 turn.set_timer(verdict.timer)

@@ -20,10 +20,8 @@ Saved = tuple[
     dict[Slot, bytes | None],
     bool,
     dict[str, Timer | None],
-    list[Entry],
     list[Timer],
-    Remembered | None,
-    list[Callable[[], None]],
+    tuple[list[Entry], list[int], list[Remembered], list[Callable[[], None]]],
     bytes | None,
 ]
 _NONE: list[Any] = []  # never appended to
@@ -92,6 +90,7 @@ class Turn:
         "note",
         "occurrence",
         "parks",
+        "records",
         "refused",
         "remember",
         "saved",
@@ -131,7 +130,8 @@ class Turn:
         self.parks: list[Parked] = _NONE
         self.unparks: list[int] = _NONE
         self.sends: list[Timer] = _NONE  # timers of any object, under names that nobody else can have
-        self.remember: Remembered | None = None
+        self.remember: Remembered | None = None  # the answer to the call's request key
+        self.records: list[Remembered] = _NONE  # what features remember beside it
         self.then: list[Callable[[], None]] = _NONE  # to be done once it is on disk, and not if it never is
         self.refused: list[Refused] = _NONE
         self.saved: list[Saved] = _NONE
@@ -139,7 +139,7 @@ class Turn:
         self.state_copy: Any = None
         self.occurrence: Occurrence | None = None  # what the timer's owner says that this turn is
         self.note: Any = None  # the owner's own, for when the turn fails
-        self.job: Any = None  # the job that this turn is, for the object's code
+        self.job: Any = None  # the job that this turn is, for the object's code; or how to make it, when that asks
         if consumed is not None:
             self.timers[consumed.name] = None
 
@@ -158,9 +158,8 @@ class Turn:
     @property
     def is_clean(self) -> bool:
         """There is nothing to commit."""
-        return not (
-            self.writes or self.timers or self.wiped or self.entries or self.unparks or self.sends or self.remember
-        )
+        rest = self.entries or self.unparks or self.sends or self.remember or self.records
+        return not (self.writes or self.timers or self.wiped or rest)
 
     @property
     def run(self) -> Run | None:
@@ -206,11 +205,12 @@ class Turn:
     def save(self) -> None:
         state = self.activation.state.snapshot(self)
         writes, timers, sends = dict(self.writes), dict(self.timers), list(self.sends)
-        self.saved = [*self.saved, (writes, self.wiped, timers, self.entries, sends, self.remember, self.then, state)]
+        logs = (self.entries, self.unparks, self.records, self.then)
+        self.saved = [*self.saved, (writes, self.wiped, timers, sends, logs, state)]
 
     def restore(self) -> None:
-        kept = self.saved.pop()
-        self.writes, self.wiped, self.timers, self.entries, self.sends, self.remember, self.then, state = kept
+        self.writes, self.wiped, self.timers, self.sends, logs, state = self.saved.pop()
+        self.entries, self.unparks, self.records, self.then = logs
         self.activation.state.restore(state)
 
     # the end
@@ -225,8 +225,8 @@ class Turn:
         if not final and self.consumed is not None:
             name = self.consumed.name
             timers = {key: timer for key, timer in timers.items() if key != name}
-        kept = self.writes or self.wiped or self.entries or self.parks or self.unparks or self.sends or self.remember
-        if not (kept or timers):
+        rest = self.entries or self.parks or self.unparks or self.sends or self.remember or self.records
+        if not (self.writes or self.wiped or timers or rest):
             return None
         activation = self.activation
         commit = Commit(
@@ -244,11 +244,12 @@ class Turn:
             parks=self.parks,
             unparks=self.unparks,
             remember=self.remember,
+            records=self.records,
         )
         self.commits += 1
         activation.adopt(self.writes, self.wiped, timers)
         self.writes, self.wiped = {}, False
-        self.entries, self.parks, self.unparks, self.sends = _NONE, _NONE, _NONE, _NONE
+        self.entries, self.parks, self.unparks, self.sends, self.records = _NONE, _NONE, _NONE, _NONE, _NONE
         self.timers = {} if timers is self.timers else {k: t for k, t in self.timers.items() if k not in timers}
         return commit
 

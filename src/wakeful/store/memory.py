@@ -327,8 +327,9 @@ class MemoryStore:
             disk.parked[number] = replace(parked, number=number)
         for number in commit.unparks:
             disk.parked.pop(number, None)
-        if commit.remember:
-            disk.remembered[id, commit.remember.key] = commit.remember
+        for kept in (commit.remember, *commit.records):
+            if kept is not None:
+                disk.remembered[id, kept.key] = kept
         return None
 
     def _add(self, timers: Sequence[Timer], now: int) -> None:

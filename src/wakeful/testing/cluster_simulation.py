@@ -49,7 +49,7 @@ TROUBLES = {
     "kill all": 1,
 }
 DRIFTS = (1.001, 0.999, 1.01, 0.99, 1.3, 0.7)
-PROMPT_MS = 6_500  # within which everything that is due runs on a healed cluster, lost hints and retries aside
+PROMPT_MS = 6_500  # within which a new job runs on a healed cluster: a scan, and suspects of a crash before it
 ANSWER_S = 90  # within which every call is answered, well or not
 HEAL_S = 40  # within which a healed cluster has shared the shards
 QUIET_S = 25  # longer than every delay and retry of the workload but those of the doomed
@@ -82,7 +82,15 @@ class ClusterSimulation:
         app, self.cls = make_cluster_app(witness)
         self.count = dice.choice((3, 3, 3, 4, 5))
         self.listens, sees = dice.random() < 0.7, dice.random() < 0.7
-        limits = Limits(ledger_keep=1_000_000, ledger_keep_ms=10**12, stop_deadline_ms=dice.choice((300, 4_000)))
+        limits = Limits(
+            ledger_keep=1_000_000,
+            ledger_keep_ms=10**12,
+            stop_deadline_ms=dice.choice((300, 4_000)),
+            concurrent_turns=dice.choice((2, 1_000, 1_000)),
+            near_timers=dice.choice((3, 1_000, 1_000)),
+            group_commits=dice.choice((1, 1_000)),
+            awake_objects=dice.choice((2, 1_000, 1_000)),
+        )
         self.world = ClusterWorld(
             app,
             seed=seed,
@@ -313,7 +321,7 @@ class ClusterSimulation:
         await asyncio.sleep(QUIET_S)
         for fact in facts:
             late_ms = self.witness.ran_at.get(fact.token, fact.due_at + 10**9) - fact.due_at
-            if not fact.is_acked or late_ms > self._prompt_ms():
+            if not fact.is_acked or late_ms > PROMPT_MS:
                 raise Violation(f"job {fact.token} of {fact.key} was {late_ms} ms late on a healed cluster: {fact}")
         if len(self.witness.ticks) < ticks + QUIET_S // 4 - 1:
             raise Violation("the app's function no longer ticks")
@@ -330,10 +338,6 @@ class ClusterSimulation:
         self._check()
         check_owners(self.world.disk, [one.node for one in self.world.members if one.node is not None])
         check_quiet(Books(self.world.disk), journal, self.witness, self.world.now_ms())
-
-    def _prompt_ms(self) -> int:
-        """At once where hints tell of it, else by the next scan; a crash that is suspected makes others wait."""
-        return PROMPT_MS if self.listens else PROMPT_MS
 
     def _check(self) -> None:
         check_any_time(Books(self.world.disk), self.clients.journal, self.witness)

@@ -325,6 +325,9 @@ def _not_linked(to: Address, error: BaseException, *, is_tls: bool) -> BaseExcep
     elif isinstance(error, HungUp) and is_tls:
         # It may as well have been stopped just then, so this can't be `WrongCertificate`.
         because = "it hung up, as it does on a certificate that its authority has not signed"
+    elif isinstance(error, FileNotFoundError) and to.is_unix:
+        why = f"{to} is no socket of this machine; listen on HOST:PORT to be reached from others"
+        return LinkLost(why, was_sent=False, code="link.elsewhere")
     elif isinstance(error, Malformed | HungUp | OSError):
         because = str(error)
     else:

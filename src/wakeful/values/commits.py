@@ -52,6 +52,7 @@ class Commit(Struct, gc=False, kw_only=True):
     parks: list[Parked] = []
     unparks: list[int] = []  # numbers of parked rows to remove
     remember: Remembered | None = None
+    records: list[Remembered] = []  # what features remember beside it
 
     @property
     def must_sync(self) -> bool:
@@ -67,6 +68,7 @@ class Commit(Struct, gc=False, kw_only=True):
             or self.parks
             or self.unparks
             or self.remember
+            or self.records
         )
 
 

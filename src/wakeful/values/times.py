@@ -3,6 +3,7 @@
 import math
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from wakeful.values.errors import BadTime
 
@@ -77,6 +78,14 @@ def _bounded(at: int, when: object) -> int:
 
 
 def _parse(text: str, what: str) -> int:
+    found = _length(text)
+    if found is None:
+        raise BadTime(f"{what} {text!r}: write it like '250ms', '90s', '5m', '1h30m', '2d'", code="time.text")
+    return found
+
+
+@lru_cache(maxsize=1_024)  # programs write the same few lengths again and again
+def _length(text: str) -> int | None:
     rest = text.strip()
     total = 0.0
     while rest:
@@ -85,6 +94,4 @@ def _parse(text: str, what: str) -> int:
             break
         total += float(match[1]) * _UNIT_MS[match[2]]
         rest = rest[match.end() :].lstrip()
-    if rest or not text.strip():
-        raise BadTime(f"{what} {text!r}: write it like '250ms', '90s', '5m', '1h30m', '2d'", code="time.text")
-    return int(total)
+    return None if rest or not text.strip() else int(total)

@@ -8,7 +8,7 @@ from wakeful.logic.chart.configuration import Configuration
 from wakeful.logic.chart.fields import bad, mapping
 from wakeful.logic.chart.moves import Entry
 from wakeful.logic.chart.names import Implementations
-from wakeful.logic.chart.nodes import Node, Transition
+from wakeful.logic.chart.nodes import Node, Transition, candidates
 from wakeful.logic.chart.plans import Plan, entering
 from wakeful.logic.chart.reading import Tree
 from wakeful.logic.chart.wiring import Wiring
@@ -40,7 +40,8 @@ class Chart:
         self._configurations: dict[tuple[int, tuple[Node, ...]], Configuration] = {}
         refuse_circles(self.nodes)
         self.first = self._first()
-        self.plain: dict[str, Configuration] = self._plain()  # those of which the state value is a text
+        self.by_value: dict[str, Configuration] = {}  # by the text of the state value
+        self._unguarded: dict[str, bool] = {}
 
     @classmethod
     def of(
@@ -68,11 +69,15 @@ class Chart:
             self._configurations[key] = found
         return found
 
-    def _plain(self) -> dict[str, Configuration]:
-        if self.root.type != "compound":
-            return {}
-        leaves = (child for child in self.root.children if child.is_leaf)
-        return {child.key: self.configuration(self.root.bit | child.bit) for child in leaves}
+    def is_unguarded(self, type: str) -> bool:
+        """Whether the chart names this event, and nothing but the active states decides what it does."""
+        found = self._unguarded.get(type)
+        if found is None:
+            if not any(type in node.exact for node in self.nodes):
+                return False  # any text may be an event; only those of the chart are worth keeping
+            ways = (way for node in self.nodes for way in candidates(node, type))
+            found = self._unguarded[type] = all(way.guard is None for way in ways)
+        return found
 
     def _first(self) -> Plan:
         """The microstep with which a chart begins."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 class Configuration:
     """A legal set of active states; kept by its chart, so that what follows from it is worked out once."""
 
-    __slots__ = ("active", "always", "leaves", "mask", "plans", "shown", "tags")
+    __slots__ = ("active", "always", "chosen", "leaves", "mask", "plans", "shown", "tags")
 
     def __init__(self, nodes: Sequence[Node], mask: int, leaves: tuple[Node, ...]) -> None:
         self.mask = mask
@@ -21,18 +21,18 @@ class Configuration:
         self.leaves = leaves  # in the order in which they became active
         self.active: dict[Node, Node] = {}  # of a compound state, its active child
         self.plans: dict[tuple[int, ...], Plan] = {}
+        self.chosen: dict[str, list[Transition]] = {}  # what an event enables, where no guard has a say
         tags: dict[str, None] = {}
         for node in nodes:
             if not mask & node.bit:
                 continue
             tags.update(dict.fromkeys(node.tags))
             inside = [child for child in node.children if mask & child.bit]
-            if node.type == "compound":
-                if len(inside) != 1:
-                    raise _impossible(node, inside)
-                self.active[node] = inside[0]
-            elif len(inside) != len(node.children) or (node.parent is not None and not mask & node.parent.bit):
+            wanted = 1 if node.type == "compound" else len(node.children)
+            if len(inside) != wanted or (node.parent is not None and not mask & node.parent.bit):
                 raise _impossible(node, inside)
+            if node.type == "compound":
+                self.active[node] = inside[0]
         self.tags = tuple(tags)
         ways = ([t for node in (leaf, *leaf.ancestors) for t in node.always] for leaf in leaves)
         self.always: tuple[tuple[Transition, ...], ...] = tuple(tuple(way) for way in ways if way)

@@ -4,7 +4,7 @@ Sets of states are integers: the bit of a state is its place in document order. 
 one `&`, and the highest bit left first is the order in which states are left.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -108,3 +108,19 @@ class Transition:
 def is_below(node: Node, other: Node | None) -> bool:
     """Whether a state is under another one; everything is under None."""
     return other is None or bool(node.bit & other.below)
+
+
+def candidates(node: Node, type: str) -> Iterator[Transition]:
+    """The transitions of a state for an event, in the order in which they are asked: by name, then longer wildcards first."""
+    yield from node.exact.get(type, ())
+    for descriptor, ways in node.wild:
+        if descriptor != type and _fits(type, descriptor):
+            yield from ways
+
+
+def _fits(type: str, descriptor: str) -> bool:
+    """Whether a wildcard covers an event: `*` all, `a.*` also `a` and `a.b.c`; a star in the middle none."""
+    if descriptor == "*":
+        return True
+    stem = descriptor[:-2]
+    return (type == stem or type.startswith(f"{stem}.")) and "*" not in stem.split(".")

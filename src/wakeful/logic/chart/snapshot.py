@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from wakeful.logic.chart.chart import Chart
+from wakeful.logic.chart.chart import KEPT_MAX, Chart
 from wakeful.logic.chart.configuration import Configuration, mask_of
 from wakeful.logic.chart.fields import bad
 from wakeful.logic.chart.nodes import Node
@@ -60,14 +60,18 @@ def dump(turn: Turn) -> dict[str, Any]:
 def configuration_of(chart: Chart, snapshot: Mapping[str, Any]) -> Configuration:
     """The active states of a snapshot; an error when it is of another chart."""
     value = snapshot["value"]
-    if isinstance(value, str):
-        found = chart.plain.get(value)
-        if found is not None:
-            return found
-    mask = mask_of(chart.root, value)
     order = snapshot.get("order")
     if not order:
-        return chart.configuration(mask)
+        # Its text finds again what was worked out for a value of many states.
+        text = value if isinstance(value, str) else repr(value)
+        found = chart.by_value.get(text)
+        if found is None:
+            found = chart.configuration(mask_of(chart.root, value))
+            if len(chart.by_value) >= KEPT_MAX:
+                chart.by_value.clear()
+            chart.by_value[text] = found
+        return found
+    mask = mask_of(chart.root, value)
     leaves = tuple(_node(chart, id, "order") for id in order)
     wanted = 0
     for leaf in leaves:

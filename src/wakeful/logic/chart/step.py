@@ -11,7 +11,7 @@ from wakeful.logic.chart.chart import Chart
 from wakeful.logic.chart.configuration import Configuration
 from wakeful.logic.chart.effects import Effect, Send
 from wakeful.logic.chart.moves import without_conflicts
-from wakeful.logic.chart.nodes import Node, Transition
+from wakeful.logic.chart.nodes import Node, Transition, candidates
 from wakeful.logic.chart.plans import Arrival, Plan, plan
 from wakeful.logic.chart.snapshot import dump, restore
 from wakeful.logic.chart.turn import Turn
@@ -82,7 +82,7 @@ def can(chart: Chart | Mapping[str, Any], snapshot: Snapshot, event: Mapping[str
     if snapshot["status"] != "active":
         return False
     turn = restore(Chart.of(chart), snapshot, given, 0)
-    return any(way.targets or way.actions for way in _enabled(turn, turn.chart.root))
+    return any(way.targets or way.actions for way in _enabled(turn))
 
 
 def _event(event: Any) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def _react(turn: Turn) -> None:
         turn.status = "stopped"
         _end(turn)
         return
-    enabled = _enabled(turn, turn.chart.root) if type != INIT else []
+    enabled = _enabled(turn) if type != INIT else []
     if enabled:
         _take(turn, plan(turn.chart, turn.configuration, enabled, turn.kept))
     elif type.startswith("xstate.error.actor"):
@@ -126,7 +126,7 @@ def _settle(turn: Turn) -> None:
             is_asked, turn.is_changed = turn.is_changed, turn.is_changed or was_changed
         elif turn.queue:
             turn.event = turn.queue.pop(0)
-            enabled = _enabled(turn, turn.chart.root)
+            enabled = _enabled(turn)
             if enabled:
                 _take(turn, plan(turn.chart, turn.configuration, enabled, turn.kept))
             is_asked = True
@@ -200,38 +200,36 @@ def _end(turn: Turn) -> None:
     turn.mailbox.clear()
 
 
-def _enabled(turn: Turn, node: Node) -> list[Transition]:
+def _enabled(turn: Turn) -> list[Transition]:
     """The transitions that the event at hand enables, the innermost ones; of parallel states those of all regions."""
+    type = turn.event["type"]
+    found = turn.configuration.chosen.get(type)
+    if found is None:
+        found = _inside(turn, turn.chart.root)
+        if turn.chart.is_unguarded(type):
+            turn.configuration.chosen[type] = found
+    return found
+
+
+def _inside(turn: Turn, node: Node) -> list[Transition]:
     if node.type == "compound":
-        found = _enabled(turn, turn.configuration.active[node])
+        found = _inside(turn, turn.configuration.active[node])
         return found or _own(turn, node)
     if node.type == "parallel":
         found = []
         for child in node.children:
-            found += _enabled(turn, child)
+            found += _inside(turn, child)
         return found or _own(turn, node)
     return _own(turn, node)
 
 
 def _own(turn: Turn, node: Node) -> list[Transition]:
-    type = turn.event["type"]
-    for way in node.exact.get(type, ()):
+    if not node.exact:
+        return []
+    for way in candidates(node, turn.event["type"]):
         if way.guard is None or way.guard(turn):
             return [way]
-    for descriptor, ways in node.wild:
-        if descriptor != type and _fits(type, descriptor):
-            for way in ways:
-                if way.guard is None or way.guard(turn):
-                    return [way]
     return []
-
-
-def _fits(type: str, descriptor: str) -> bool:
-    """Whether a wildcard covers an event: `*` all, `a.*` also `a` and `a.b.c`; a star in the middle none."""
-    if descriptor == "*":
-        return True
-    stem = descriptor[:-2]
-    return (type == stem or type.startswith(f"{stem}.")) and "*" not in stem.split(".")
 
 
 def _eventless(turn: Turn) -> list[Transition]:

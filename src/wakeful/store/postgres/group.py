@@ -265,9 +265,10 @@ def _append_logs(commits: Sequence[Commit], rows: Rows) -> None:
         for p in commit.parks:
             texts = (printable(p.reason), printable(p.error), printable(p.traceback))
             parks.append((*timer_row(p.timer.id, p.timer), p.run_id, p.parked_at, p.attempts, *texts))
-        if r := commit.remember:
-            row = (*commit.id, r.key.encode(), r.fingerprint, r.answer, r.expires_at)
-            remembers[commit.id, r.key] = row
+        for r in (commit.remember, *commit.records):
+            if r is not None:
+                row = (*commit.id, r.key.encode(), r.fingerprint, r.answer, r.expires_at)
+                remembers[commit.id, r.key] = row
     rows["remembers"] = list(remembers.values())
 
 

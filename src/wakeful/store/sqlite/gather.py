@@ -72,8 +72,10 @@ class Group:
             self.parks.append(parked_row(parked))
         for number in commit.unparks:
             self.unparks.append((number,))
-        if answer := commit.remember:
-            self.answers[*id, answer.key] = (*id, answer.key, answer.fingerprint, answer.answer, answer.expires_at)
+        for answer in (commit.remember, *commit.records):
+            if answer is not None:
+                row = (*id, answer.key, answer.fingerprint, answer.answer, answer.expires_at)
+                self.answers[*id, answer.key] = row
 
     def _add_rows(self, commit: Commit, *, again: bool) -> None:
         cls, key = commit.id

@@ -3,12 +3,30 @@
 import json
 from typing import Any
 
-from wakeful.chart import Act, Cancel, Chart, Delay, Effect, Emit, Implementations, Invoke, Log, Send, Stop, fire, start, step
+from wakeful.chart import (
+    Act,
+    Cancel,
+    Chart,
+    Delay,
+    Effect,
+    Emit,
+    Implementations,
+    Invoke,
+    Log,
+    Send,
+    Stop,
+    can,
+    fire,
+    meta,
+    start,
+    step,
+)
 from wakeful.chart import tags as tags_of
 from wakeful.values.errors import BadChart, LimitExceeded
 
 # A chart may set a new delay whenever one fires; after so many the time stands still where it is.
 FIRED_MAX = 30
+EVENTS = ("A", "B", "a.b.c")  # of which is asked whether they would do anything
 
 Said = dict[str, Any]
 
@@ -67,6 +85,8 @@ class Runner:
             ],
             "history": {id: sorted(one["id"] for one in kept) for id, kept in snapshot["historyValue"].items()},
             "made": made,
+            "can": [type for type in EVENTS if can(self.chart, snapshot, {"type": type, "flag": True})],
+            "meta": meta(self.chart, snapshot) if snapshot["status"] == "active" else {},
         }
 
 
@@ -110,7 +130,20 @@ def differs(case: dict[str, Any], answers: list[Said], names: Implementations) -
             # An actor of XState that ends drops its delays without saying so.
             for one in (ours, theirs):
                 one["made"] = [act for act in one["made"] if "cancel" not in act]
-        for key in ("status", "value", "context", "made", "timers", "children", "tags", "history", "output", "error"):
+        for key in (
+            "status",
+            "value",
+            "context",
+            "made",
+            "timers",
+            "children",
+            "tags",
+            "history",
+            "output",
+            "error",
+            "can",
+            "meta",
+        ):
             if _bare(ours[key]) != _bare(theirs.get(key)):
                 if answer["status"] != "active" and key in ("children", "timers"):
                     continue

@@ -64,6 +64,8 @@ class Maker:
             if self.chance(0.4):
                 made["output"] = {"$call": "told"} if self.chance(0.5) else {"v": len(path)}
         self.types["/".join(path)] = kind
+        if self.chance(0.1):
+            made["meta"] = {"size": len(self.paths)}
         if self.chance(0.3):
             made["tags"] = self.some(("t1", "t2", "t3"), 1, 2)
         if kind in ("parallel", "compound"):
@@ -81,7 +83,7 @@ class Maker:
         for name in ("h", "hh"):
             if not self.chance(0.3):
                 continue
-            one: dict[str, Any] = {"type": "history", "history": self.dice.choice(("shallow", "deep"))}
+            one: dict[str, Any] = {"type": "history", "history": self.dice.choice(("shallow", "deep", True))}
             self.types["/".join([*path, name])] = "history"
             self.paths.append([*path, name])
             if made.get("type") != "parallel" and self.chance(0.5):
@@ -117,7 +119,9 @@ class Maker:
                 for delay in dict.fromkeys(self.some(("5", "10", "30", "100", "short", "24h", "1m30s", "grown"), 1, 3))
             }
         if "invoke" in self.uses and self.chance(0.3) and kind != "final":
+            known = len(self.actors)
             made["invoke"] = self.invokes(path)
+            self.talk(made, self.actors[known:])
         if kind in ("compound", "parallel") and self.chance(0.5):
             made["onDone"] = self.ways(path)
         for key, child in made.get("states", {}).items():
@@ -138,6 +142,15 @@ class Maker:
                     one[key] = self.ways(path)
             made.append(one)
         return made if len(made) > 1 or self.chance(0.5) else made[0]
+
+    def talk(self, made: dict[str, Any], actors: list[str]) -> None:
+        """Sends to the actors of a state, which are there while it is active and while it is entered."""
+        for key in ("entry", "exit"):
+            if self.chance(0.3):
+                one: dict[str, Any] = {"type": "xstate.sendTo", "to": self.dice.choice(actors), "event": {"type": "HI"}}
+                sends = self.delayed(one) if self.chance(0.3) else [one]
+                there = made.get(key, [])
+                made[key] = [*(there if isinstance(there, list) else [there]), *sends]
 
     def name(self, path: list[str]) -> str:
         return self.ids.get("/".join(path)) or ".".join([ROOT, *path])
@@ -171,19 +184,15 @@ class Maker:
                 return several
         if roll < 0.5 and path:
             beside = [p for p in self.paths if len(p) == len(path) and p[:-1] == path[:-1]]
-            return self.escaped(self.dice.choice(beside)[-1:])
+            return self.dice.choice(beside)[-1]
         if roll < 0.6:
             inside = [p for p in self.paths if len(p) > len(path) and p[: len(path)] == path]
             if inside:
-                return "." + self.escaped(self.dice.choice(inside)[len(path) :])
+                return "." + ".".join(self.dice.choice(inside)[len(path) :])
         return self.absolute(self.dice.choice(self.paths[1:] if self.chance(0.97) else self.paths))
 
     def absolute(self, path: list[str]) -> str:
         return f"#{self.ids.get('/'.join(path)) or '.'.join([ROOT, *path])}"
-
-    @staticmethod
-    def escaped(path: list[str]) -> str:
-        return ".".join(path)
 
     def several(self) -> list[str] | None:
         """Targets in different regions of a parallel state."""
@@ -237,14 +246,20 @@ class Maker:
             return [{"type": name, "params": {"$call": "told"} if self.chance(0.3) else {"n": self.dice.randrange(9)}}]
         if roll < 0.55:
             key = self.dice.choice("ab")
-            return [self.dice.choice((
-                {"type": "inc", "params": {"key": key}},
-                {"type": "put", "params": {"key": key, "value": self.dice.randrange(4)}},
-                "note",
-                {"type": "xstate.assign", "assignment": {key: {"$call": "sum"}, "c": self.dice.randrange(3)}},
-            ))]
+            return [
+                self.dice.choice(
+                    (
+                        {"type": "inc", "params": {"key": key}},
+                        {"type": "put", "params": {"key": key, "value": self.dice.randrange(4)}},
+                        "note",
+                        {"type": "xstate.assign", "assignment": {key: {"$call": "sum"}, "c": self.dice.randrange(3)}},
+                    )
+                )
+            ]
         if roll < 0.7 and "raise" in self.uses:
-            event = {"$call": "ping"} if self.chance(0.2) else {"type": self.dice.choice(EVENTS), "flag": self.chance(0.5)}
+            event = (
+                {"$call": "ping"} if self.chance(0.2) else {"type": self.dice.choice(EVENTS), "flag": self.chance(0.5)}
+            )
             if self.chance(0.6):
                 return [{"type": "xstate.raise", "event": event}]
             return self.delayed({"type": "xstate.raise", "event": event})
@@ -259,8 +274,15 @@ class Maker:
         if roll < 0.84 and self.delays:
             return [{"type": "xstate.cancel", "sendId": f"d{self.dice.randrange(self.delays)}"}]
         if roll < 0.9:
-            return [{"type": "xstate.emit", "event": {"$call": "ping"} if self.chance(0.3) else {"type": "told", "n": 1}}]
-        if roll < 0.93:
+            return [
+                {"type": "xstate.emit", "event": {"$call": "ping"} if self.chance(0.3) else {"type": "told", "n": 1}}
+            ]
+        if roll < 0.91 and "invoke" in self.uses:
+            id = f"child{self.dice.randrange(3)}"
+            if self.chance(0.5):
+                return [{"type": "xstate.stopChild", "id": id}]
+            return [{"type": "xstate.stopChild", "id": id}, {"type": "xstate.spawnChild", "src": "svc", "id": id}]
+        if roll < 0.94:
             return [{"type": "xstate.log", "value": {"$call": "sum"}, "label": "sum"}]
         if "enqueue" in self.uses and depth < 2:
             return [self.enqueue(depth)]

@@ -1,0 +1,189 @@
+"""Layer 5. `wakeful import`: machines that lived in XState or actor-kit, into a store of ours."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wakeful.cli import options
+from wakeful.cli.failing import FAILED, UNAVAILABLE, USAGE, CommandError
+
+if TYPE_CHECKING:
+    from wakeful.importing.found import Found
+    from wakeful.values.ids import ObjectId
+
+Ask = Callable[["ObjectId", tuple[Any, ...], dict[str, Any]], Awaitable[dict[str, Any]]]
+
+
+@options.command("import")
+@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+@click.option("--as", "form", required=True, metavar="FORM", help="What it is: xstate or actor-kit.")
+@click.option("--class", "cls", metavar="CLASS", help="The Machine it becomes.  [default: what the file says]")
+@click.option("--key", metavar="KEY", help="The key of the object.  [default: what the file says]")
+@click.option("--dry-run", is_flag=True, help="Only say what would be taken and what not.")
+@click.option("--replace", is_flag=True, help="Put it in the place of a machine that has been started.")
+@click.option(
+    "--no-delays", is_flag=True, help="Leave out delays of active states that the file lacks, instead of counting anew."
+)
+@click.option("--from-version", type=click.IntRange(1), metavar="N", help="The chart's version it was written by.")
+@options.app_option("When no process runs the store: run this program for the length of the import.")
+@options.store_option
+def import_(
+    file: Path,
+    form: str,
+    cls: str | None,
+    key: str | None,
+    dry_run: bool,
+    replace: bool,
+    no_delays: bool,
+    from_version: int | None,
+    target: str | None,
+    url: str,
+    as_json: bool,
+) -> None:
+    """Make objects of the machines in FILE: snapshots that XState persisted, or the storage of an actor-kit server.
+
+    First everything is read and tried: if one machine does not fit its chart, none is imported. Then each becomes an
+    object in one commit. The report says what was taken of each and what was not.
+    """
+    settings = {"replaces": replace, "restarts": not no_delays, "from_version": from_version}
+    asyncio.run(_import(file, form, cls, key, settings, target, url, is_dry=dry_run, as_json=as_json))
+
+
+async def _import(
+    file: Path,
+    form: str,
+    cls: str | None,
+    key: str | None,
+    settings: dict[str, Any],
+    target: str | None,
+    url: str,
+    *,
+    is_dry: bool,
+    as_json: bool,
+) -> None:
+    import msgspec
+
+    from wakeful.importing.reading import read
+
+    found = [(_id_of(one, cls, key, file), one) for one in read(file, form)]
+    _check_twice([id for id, _ in found], file)
+    wishes = [(id, (msgspec.to_builtins(one),)) for id, one in found]
+    async with _asked(url, target, [id for id, _ in found]) as ask:
+        reports = [await ask(id, args, {**settings, "is_dry": True}) for id, args in wishes]
+        if not is_dry:
+            reports = await _all(ask, wishes, settings)
+    _put(reports, is_dry=is_dry, as_json=as_json)
+
+
+async def _all(
+    ask: Ask, wishes: list[tuple["ObjectId", tuple[Any, ...]]], settings: dict[str, Any]
+) -> list[dict[str, Any]]:
+    from wakeful.values.errors import WakefulError
+
+    done: list[dict[str, Any]] = []
+    for id, args in wishes:
+        try:
+            done.append(await ask(id, args, {**settings, "is_dry": False}))
+        except WakefulError as error:
+            if not done:
+                raise
+            raise CommandError(
+                f"{id}: {error.message}; {len(done)} of {len(wishes)} are imported, up to {done[-1]['key']}: "
+                "put that right and import the rest, or all with --replace",
+                code="import.partly",
+                exit_code=FAILED,
+            ) from error
+    return done
+
+
+def _id_of(found: "Found", cls: str | None, key: str | None, file: Path) -> "ObjectId":
+    from wakeful.values.ids import ObjectId, check_class, check_key
+
+    for name, given, option in ((found.cls, cls, "--class"), (found.key, key, "--key")):
+        if given is None and name is None:
+            raise CommandError(
+                f"{file} does not say which; give {option}", code=f"import.{option[2:]}", exit_code=USAGE
+            )
+    wanted = check_class(str(cls or found.cls))
+    return ObjectId(wanted, check_key(wanted, str(key or found.key)))
+
+
+def _check_twice(ids: list["ObjectId"], file: Path) -> None:
+    twice = next((id for place, id in enumerate(ids) if id in ids[:place]), None)
+    if twice is not None:
+        raise CommandError(
+            f"{file} has {len(ids)} machines and two of them would be {twice}; leave out --key, and give each its own",
+            code="import.twice",
+            exit_code=USAGE,
+        )
+
+
+@asynccontextmanager
+async def _asked(url: str, target: str | None, ids: list["ObjectId"]) -> AsyncIterator[Ask]:
+    """Who takes them in: the process that runs the store, or the program for that long."""
+    from wakeful.cli.finding import reading
+    from wakeful.cli.loading import load
+    from wakeful.cli.reaching import connected
+    from wakeful.importing.arriving import IMPORT
+    from wakeful.values.codec import decode_loosely
+    from wakeful.values.errors import StoreError
+
+    shown = url
+    try:
+        async with reading(url) as store, connected(store, ids[0]) as client:
+            shown = store.url  # without its password
+            if client is not None:
+                reached = client
+
+                async def live(id: "ObjectId", args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+                    answer = decode_loosely(await reached.call_raw(id.cls, id.key, IMPORT, args, kwargs))
+                    assert isinstance(answer, dict)
+                    return answer
+
+                yield live
+                return
+    except StoreError as error:
+        if target is None or type(error) is not StoreError:  # a store that does not exist yet is made by --app
+            raise
+    if target is None:
+        raise CommandError(
+            f"no process runs {shown}; start it (wakeful run …), or give --app APP.PY to run it for this import",
+            code="owner.none",
+            exit_code=UNAVAILABLE,
+        )
+    sys.argv = ["wakeful import"]  # what the store tells others about its owner; the URL may hold a password
+    program = load(target)
+    async with program.app.run(url) as node:
+
+        async def embedded(id: "ObjectId", args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+            answer = await node.send(id, IMPORT, args, kwargs)
+            assert isinstance(answer, dict)
+            return answer
+
+        yield embedded
+
+
+def _put(reports: list[dict[str, Any]], *, is_dry: bool, as_json: bool) -> None:
+    from wakeful.cli.printing import many, put_json, put_line, put_table
+
+    if as_json:
+        put_json({"is_dry": is_dry, "objects": reports})
+        return
+    for report in reports:
+        put_line(f"{report['class']}/{report['key']}", "bold")
+        rows = [("taken", *_cells(one)) for one in report["taken"]]
+        rows += [("left", *_cells(one)) for one in report["left"]]
+        put_table(["", "what", "name", "~"], rows, indent=2)
+        put_line()
+    left = sum(len(report["left"]) for report in reports)
+    said = f"{'would import' if is_dry else 'imported'} {many(len(reports), 'object')}"
+    put_line(f"{said}, and left {many(left, 'thing')} of the file behind" if left else said, "yellow" if left else "green")
+
+
+def _cells(one: dict[str, str]) -> tuple[str, str, str]:
+    return one["what"], one["name"], one["note"]

@@ -1,0 +1,145 @@
+"""Layer 5. `wakeful chart` and `wakeful show --chart`: pictures of statecharts."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wakeful.cli import options
+from wakeful.cli.failing import UNAVAILABLE, USAGE, CommandError
+
+if TYPE_CHECKING:
+    from wakeful.store.protocol import Store
+    from wakeful.values.ids import ObjectId
+
+
+@options.command("chart")
+@click.argument("target", metavar="TARGET")
+@click.option(
+    "--output", "-o", metavar="FILE.svg", type=click.Path(path_type=Path), help="Where to.  [default: stdout]"
+)
+def chart(target: str, output: Path | None, as_json: bool) -> None:
+    """Draw the chart of TARGET as SVG: APP.PY:CLASS, MODULE:CLASS, or a .json or .yaml file with a chart."""
+    from wakeful.picture.drawing import draw
+
+    config, heading = _config_of(target)
+    put_picture(draw(config, heading=heading), output, as_json=as_json)
+
+
+def put_picture(svg: str, output: Path | None, *, as_json: bool) -> None:
+    """The picture in its file, or on stdout."""
+    from wakeful.cli.printing import put_json, put_line
+
+    if output is None:
+        if as_json:
+            put_json({"svg": svg})
+        else:
+            print(svg, end="", flush=True)
+        return
+    try:
+        output.write_text(svg, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{output} can't be written: {error.strerror}", code="picture.file") from None
+    if as_json:
+        put_json({"output": str(output), "bytes": len(svg.encode())})
+    else:
+        put_line(f"drawn in {output}", "green")
+
+
+async def show_chart(cls: str, key: str, output: Path | None, target: str | None, url: str, *, as_json: bool) -> None:
+    """Draw an object's chart with its active states and pending delays; the object sleeps on."""
+    from datetime import datetime
+
+    from wakeful.cli.finding import reading
+    from wakeful.cli.printing import now_ms
+    from wakeful.picture.drawing import draw
+    from wakeful.values.ids import ObjectId
+
+    id = ObjectId(cls, key)
+    async with reading(url) as store:
+        kept = await kept_of(store, id)
+        config, version = await _chart_of(store, id, target)
+    if kept is None:
+        raise CommandError(
+            f"there is no machine {id} that has been started; wakeful ls {cls} shows which there are",
+            code="object.unknown",
+        )
+    if kept["version"] != version:
+        raise CommandError(
+            f"{id} was written by version {kept['version']} of its chart, and the program has version {version}; "
+            "its next event migrates it",
+            code="chart.version",
+        )
+    zone = datetime.now().astimezone().tzinfo
+    assert zone is not None
+    svg = await asyncio.to_thread(draw, config, kept["snapshot"], now=now_ms(), zone=zone, heading=f"{id}")
+    put_picture(svg, output, as_json=as_json)
+
+
+async def kept_of(store: "Store", id: "ObjectId") -> dict[str, Any] | None:
+    """What is kept of a machine, with the deadlines that its timers have; None when there is no such machine."""
+    from wakeful.machines.carrying import DELAY
+    from wakeful.machines.kept import ROW
+    from wakeful.store.protocol import Query
+    from wakeful.values.codec import decode_loosely
+
+    rows = await store.read(id, ROW[0], [ROW[1]])
+    if ROW[1] not in rows:
+        return None
+    kept = decode_loosely(rows[ROW[1]])
+    assert isinstance(kept, dict)
+    timers = {timer.name: timer for timer in await store.find_timers(Query(cls=id.cls, key=id.key, limit=1_000))}
+    for one in kept["snapshot"].get("pending") or ():
+        timer = timers.get(f"{DELAY}:{one['id']}")
+        if timer is not None:
+            one["due_at"] = timer.due_at
+    return kept
+
+
+async def _chart_of(store: "Store", id: "ObjectId", target: str | None) -> tuple[Mapping[str, Any], int]:
+    """The chart of a class, from the program, or from the process that runs it."""
+    from wakeful.cli.loading import load
+    from wakeful.cli.reaching import connected
+    from wakeful.importing.arriving import CHART
+    from wakeful.machines.binding import Bound
+    from wakeful.values.codec import decode_loosely
+
+    if target is not None:
+        known = load(target).app.registry.named(id.cls)
+        if getattr(known.cls, "chart", None) is None:
+            raise CommandError(f"{id.cls} is no Machine, so it has no chart", code="machine.class", exit_code=USAGE)
+        bound = Bound(id.cls, known.cls, lambda src: True)
+        return bound.chart.config, bound.version
+    async with connected(store, id) as client:
+        if client is None:
+            raise CommandError(
+                f"no process runs {store.url}, and the chart is in the program: give --app APP.PY, or start it",
+                code="owner.none",
+                exit_code=UNAVAILABLE,
+            )
+        answer = decode_loosely(await client.call_raw(id.cls, id.key, CHART, (), {}))
+        assert isinstance(answer, dict)
+        return answer["config"], answer["version"]
+
+
+def _config_of(target: str) -> tuple[Mapping[str, Any], str | None]:
+    from wakeful.cli.loading import module_of
+    from wakeful.machines.binding import Bound, config_of
+
+    where, _, name = target.rpartition(":")
+    if not where:
+        if not target.endswith((".json", ".yaml", ".yml")):
+            raise CommandError(
+                f"{target!r}: which chart? APP.PY:CLASS, MODULE:CLASS, or a .json or .yaml file",
+                code="chart.target",
+                exit_code=USAGE,
+            )
+        path = Path(target).resolve()
+        holder = type(path.stem, (), {"chart": path})
+        return config_of(path.stem, holder), None
+    cls = getattr(module_of(where), name, None)
+    if not isinstance(cls, type) or getattr(cls, "chart", None) is None:
+        raise CommandError(f"{where} has no Machine {name!r}", code="machine.class", exit_code=USAGE)
+    return Bound(name, cls, lambda src: True).chart.config, name

@@ -1,0 +1,1 @@
+"""Layer 5. Machines that lived elsewhere, brought in."""

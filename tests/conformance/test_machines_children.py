@@ -1,0 +1,222 @@
+"""Machines that a machine starts: objects of their own, started and stopped with it, talking both ways."""
+
+import asyncio
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wakeful import errors
+from wakeful.machines.kept import GONE
+from wakeful.machines.mail import Mail
+from wakeful.testing import World
+
+sys.path.append(str(Path(__file__).parent))
+from house import CHILD, PARENT, House, row, there
+
+
+async def test_a_child_is_an_object_that_is_started_and_stopped_with_its_parent(store_url: str) -> None:
+    house = House()
+    async with house.app.world(store=store_url) as world:
+        parent = world.get(house.Parent, "p")
+        await parent.send("GO")
+        await world.settle()
+        assert await there(world) == ["Parent", "Child", "Pet"]
+        assert (await world.get(house.Child, "p/kid").snapshot()).context == {"count": 0, "most": 3}
+        assert (await parent.send("BACK")).value == "idle"
+        await world.settle()
+        assert await there(world) == ["Parent"]  # the child, and the child's own
+        assert await world.due() == []
+        names = [run.name for run in await world.ledger(house.Child, "p/kid")]
+        assert names == ["machine-mail:start", "machine-mail:stop"]
+
+
+async def test_they_talk_both_ways_and_the_end_comes_back(store_url: str) -> None:
+    house = House()
+    async with house.app.world(store=store_url) as world:
+        parent = world.get(house.Parent, "p")
+        await parent.send("GO", most=3)
+        for _ in range(3):
+            await parent.send("TELL")
+        await world.settle()
+        snapshot = await parent.snapshot()
+        assert (snapshot.value, snapshot.context["got"], snapshot.context["heard"]) == ("idle", 3, 2)
+        assert snapshot.context["seen"] == [0, 1, 2]
+        assert await there(world) == ["Parent"]
+        assert await world.due() == []
+
+
+async def test_a_child_ends_by_its_own_delay(store_url: str) -> None:
+    house = House()
+    async with house.app.world(store=store_url) as world:
+        parent = world.get(house.Parent, "p")
+        await parent.send("GO")
+        await world.advance(minutes=30)
+        await world.crash()
+        await world.restart(after="20m")
+        await world.advance(minutes=11)
+        assert ((await parent.snapshot()).value, (await parent.snapshot()).context["got"]) == ("idle", 0)
+
+
+async def test_a_child_that_cannot_start_is_an_error_for_its_parent() -> None:
+    house = House()
+    async with house.app.world() as world:
+        parent = world.get(house.Parent, "p")
+        await parent.send("GO", most="broken")
+        await parent.send("TELL")
+        await world.advance(seconds=30)
+        snapshot = await parent.snapshot()
+        assert snapshot.value == "failed"
+        assert snapshot.context["got"] == {"name": "ValueError", "message": "can't begin"}
+        assert await world.parked() == []
+        assert await world.due() == []
+
+
+async def test_a_state_entered_anew_has_a_child_of_its_own() -> None:
+    house = House()
+    async with house.app.world() as world:
+        parent = world.get(house.Parent, "p")
+        await parent.send("GO", most=9)
+        await parent.send("TELL")
+        await world.settle()
+        first = (await row(world, CHILD))["parent"]
+        await parent.send("AGAIN")
+        await parent.send("TELL")
+        await parent.send("TELL")
+        await world.settle()
+        second = await row(world, CHILD)
+        assert (second["snapshot"]["context"]["count"], second["parent"][3] > first[3]) == (2, True)
+        assert await there(world) == ["Parent", "Child", "Pet"]
+
+
+class Slow:
+    """Letters of one kind to the child come late, as if its node had been away."""
+
+    def __init__(self, world: World, kind: str) -> None:
+        self._mail: Any = Mail
+        self._run = Mail.run
+        self._kind = kind
+        self.held = 0
+        slow = self
+
+        async def late(self: Any, turn: Any, bound: Any, timer: Any) -> bool:
+            if self.occurrence(timer).name == f"machine-mail:{slow._kind}" and timer.attempt == 0:
+                slow.held += 1
+                node = turn.activation.node
+                turn.set_timer(timer.moved(due_at=node.clock.now() + 10_000, attempt=1))
+                return False
+            return await slow._run(self, turn, bound, timer)
+
+        self._late = late
+
+    def __enter__(self) -> "Slow":
+        self._mail.run = self._late
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._mail.run = self._run
+
+
+async def test_a_stop_that_comes_before_the_start_holds() -> None:
+    house = House()
+    async with house.app.world() as world:
+        with Slow(world, "start") as slow:
+            parent = world.get(house.Parent, "p")
+            await parent.send("GO")
+            await parent.send("TELL")
+            await parent.send("BACK")
+            await world.settle()
+            assert (slow.held, await row(world, CHILD), await row(world, CHILD, GONE) is not None) == (1, None, True)
+            await world.advance(seconds=30)
+        assert await there(world) == ["Parent"]
+        assert await world.due() == []
+
+
+async def test_a_start_that_overtakes_the_stop_of_the_one_before_counts() -> None:
+    house = House()
+    async with house.app.world() as world:
+        parent = world.get(house.Parent, "p")
+        await parent.send("GO")
+        await parent.send("TELL")
+        await world.settle()
+        with Slow(world, "stop") as slow:
+            await parent.send("AGAIN")
+            await parent.send("TELL")
+            await parent.send("TELL")
+            await world.advance(seconds=30)
+            assert slow.held >= 1
+        assert await there(world) == ["Parent", "Child", "Pet"]
+        assert (await row(world, CHILD))["snapshot"]["context"]["count"] == 2
+        assert await there(world) == ["Parent", "Child", "Pet"]
+        await parent.send("TELL")
+        await world.settle()
+        assert (await parent.snapshot()).context["got"] == 3
+
+
+async def test_what_the_parent_says_waits_for_the_start() -> None:
+    house = House()
+    async with house.app.world() as world:
+        with Slow(world, "start"):
+            parent = world.get(house.Parent, "p")
+            await parent.send("GO", most=2)
+            await parent.send("TELL")
+            await parent.send("TELL")
+            await world.advance(seconds=60)
+        assert (await parent.snapshot()).context["got"] == 2
+
+
+async def _tell(house: House) -> int:
+    """A story of all that can pass between them; how many of its events were heard to be taken."""
+    parent = house.app.get(house.Parent, "p")
+    taken = 0
+    with suppress(errors.Unavailable, asyncio.CancelledError):
+        for event in ("GO", "TELL", "AGAIN", "TELL", "TELL", "BACK", "GO", "TELL", "TELL"):
+            await parent.send(event)
+            taken += 1
+    return taken
+
+
+async def _probes() -> int:
+    house = House()
+    async with house.app.world() as world:
+        before = world.faults.probes
+        await _tell(house)
+        await world.advance(seconds=5)
+        assert (await row(world, CHILD))["snapshot"]["context"]["count"] == 2
+        return world.faults.probes - before
+
+
+@pytest.mark.parametrize("start", range(3))
+async def test_a_crash_at_every_probe_leaves_parent_and_child_agreed(start: int) -> None:
+    for number in range(1 + start, await _probes() + 20, 3):
+        house = House()
+        async with house.app.world() as world:
+            last = world.faults.probes + number
+
+            def crash(name: str, at: int, world: World = world, last: int = last) -> None:
+                if at == last:
+                    world.kill()
+
+            world.faults.on_probe = crash
+            telling = asyncio.ensure_future(_tell(house))
+            await world.advance(seconds=5)
+            world.faults.on_probe = None
+            await world.restart()
+            telling.cancel()
+            await asyncio.gather(telling, return_exceptions=True)
+            await world.advance(seconds=60)
+            parent = await row(world, PARENT)
+            child = await row(world, CHILD)
+            if parent is not None and parent["snapshot"]["value"] == "busy":
+                assert child is not None, number
+                assert child["parent"][3] == parent["actors"]["kid"], number
+                assert await there(world) == ["Parent", "Child", "Pet"], number
+                # Of what the parent heard, the child knows exactly as much.
+                heard = child["snapshot"]["context"]["count"]
+                assert parent["snapshot"]["context"]["seen"][-1] == heard, number
+            else:
+                assert await there(world) in ([], ["Parent"]), number
+            assert [timer.name for timer in await world.due() if timer.name.startswith("machine-mail")] == []
+            assert await world.parked() == []

@@ -1,0 +1,206 @@
+"""Watching a machine: snapshots and emitted events in order, as far as the class lets the caller see them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from wakeful import App, DurableObject, Machine, assign, errors
+from wakeful.machines import watching
+from wakeful.machines.snapshot import Snapshot
+from wakeful.values.ids import ObjectId, shard_of
+
+
+def app_with() -> tuple[App, Any]:
+    app = App()
+
+    @app.object
+    class Count(Machine):
+        chart = {
+            "initial": "on",
+            "context": {"n": 0, "secret": 7},
+            "states": {
+                "on": {
+                    "on": {
+                        "ADD": {"actions": ["add", {"type": "emit", "event": {"type": "added", "by": "me"}}]},
+                        "BREAK": {"actions": ["add", "fail"]},
+                    }
+                }
+            },
+        }
+
+        @assign
+        def add(self, context: Any, event: Any) -> Any:
+            return {"n": context["n"] + 1}
+
+        @assign
+        def fail(self, context: Any, event: Any) -> Any:
+            raise ValueError("on purpose")
+
+        def visible(self, caller: Any, snapshot: Snapshot) -> Snapshot | None:
+            if caller == "stranger":
+                return None
+            return snapshot if caller == "owner" else replace(snapshot, context={"n": snapshot.context.get("n")})
+
+        def audible(self, caller: Any, event: dict[str, Any]) -> dict[str, Any] | None:
+            return event if caller == "owner" else None
+
+        async def add_and_fail(self) -> None:
+            await self.send("ADD")
+            await asyncio.sleep(1)
+            raise ValueError("not after all")
+
+    return app, Count
+
+
+class Eye:
+    """Collects what one watcher is shown."""
+
+    def __init__(self, news: AsyncIterator[Any]) -> None:
+        self.seen: list[Any] = []
+        self._task = asyncio.ensure_future(self._look(news))
+
+    async def _look(self, news: AsyncIterator[Any]) -> None:
+        async for one in news:
+            self.seen.append(one.context.get("n") if isinstance(one, Snapshot) else one["type"])
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+
+async def test_snapshots_and_emitted_events_come_in_order() -> None:
+    app, Count = app_with()
+    async with app.world() as world:
+        count = world.get(Count, "c")
+        eye = Eye(app.watch(Count, "c", caller="owner"))
+        await world.settle()
+        assert eye.seen == [None]  # not started
+        for _ in range(3):
+            await count.send("ADD")
+        await world.settle()
+        assert eye.seen == [None, 0, "added", 1, "added", 2, "added", 3]
+        await world.advance(minutes=5)  # many waits later
+        await count.send("ADD")
+        await world.settle()
+        assert eye.seen[-2:] == ["added", 4]
+        assert len(eye.seen) == 10
+        await eye.close()
+
+
+async def test_a_caller_sees_what_its_class_lets_it_see() -> None:
+    app, Count = app_with()
+    async with app.world() as world:
+        count = world.get(Count, "c")
+        await count.start()
+        some, stranger = Eye(app.watch(Count, "c", caller="some")), Eye(app.watch(Count, "c", caller="stranger"))
+        await world.settle()
+        first = await anext(app.watch(Count, "c", caller="some"))
+        assert isinstance(first, Snapshot)
+        assert first.context == {"n": 0}
+        await count.send("ADD")
+        await world.settle()
+        assert (some.seen, stranger.seen) == ([0, 1], [])
+        await some.close()
+        await stranger.close()
+
+
+async def test_what_is_undone_is_never_seen() -> None:
+    app, Count = app_with()
+    async with app.world() as world:
+        count = world.get(Count, "c")
+        await count.start()
+        eye = Eye(app.watch(Count, "c", caller="owner"))
+        await world.settle()
+        for call in (count.send("BREAK"), count.add_and_fail()):
+            with pytest.raises(ValueError, match=r"on purpose|not after all"):
+                await call
+        await world.settle()
+        assert eye.seen == [0]
+        await count.send("ADD")
+        await world.settle()
+        assert eye.seen == [0, "added", 1]
+        await eye.close()
+
+
+async def test_one_who_is_too_far_behind_gets_a_fresh_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "KEPT_MAX", 3)
+    app, Count = app_with()
+    async with app.world() as world:
+        count = world.get(Count, "c")
+        await count.start()
+        news = app.watch(Count, "c", caller="owner")
+        assert (await anext(news)).context["n"] == 0  # type: ignore[union-attr]
+        for _ in range(5):
+            await count.send("ADD")
+        assert (await anext(news)).context["n"] == 5  # type: ignore[union-attr]
+        await count.send("ADD")
+        assert await anext(news) == {"type": "added", "by": "me"}
+
+
+@pytest.mark.parametrize("way", ["stop", "crash"])
+async def test_it_goes_on_where_the_object_moves_to(way: str) -> None:
+    app, Count = app_with()
+    async with app.world(nodes=3) as world:
+        owner = world.members[2]
+        key = _key_of(owner)
+        count = world.get(Count, key)
+        await count.start()
+        eye = Eye(app.watch(Count, key, caller="owner"))
+        await world.settle()
+        await count.send("ADD")
+        await world.settle()
+        assert eye.seen == [0, "added", 1]  # asked of another node
+        before = world.now()
+        await (owner.stop() if way == "stop" else owner.crash())
+        if way == "stop":
+            assert (world.now() - before).total_seconds() < 2  # nobody who watches keeps it here
+        await world.advance(seconds=20)
+        await count.send("ADD")
+        await world.advance(seconds=1)
+        assert eye.seen[3:] in (["added", 2], [2])
+        await eye.close()
+
+
+def _key_of(member: Any) -> str:
+    return next(
+        f"k{number}" for number in range(10_000) if shard_of(ObjectId("Count", f"k{number}")) in member.node.epochs
+    )
+
+
+async def test_a_watched_object_does_not_hold_up_a_stop() -> None:
+    app, Count = app_with()
+    async with app.world() as world:
+        await world.get(Count, "c").start()
+        eye = Eye(app.watch(Count, "c", caller="owner"))
+        await world.settle()
+        before = world.now()
+        await world.restart()
+        assert (world.now() - before).total_seconds() < 1
+        await eye.close()
+
+
+async def test_only_machines_can_be_watched() -> None:
+    app, Count = app_with()
+
+    @app.object
+    class Plain(DurableObject):
+        pass
+
+    with pytest.raises(errors.BadOption, match="no Machine"):
+        app.watch(Plain, "x")  # type: ignore[arg-type]
+    with pytest.raises(errors.NotRunning):
+        await anext(app.watch(Count, "x"))
+
+
+async def test_callers_cannot_ask_for_news_under_another_name() -> None:
+    app, Count = app_with()
+    async with app.world() as world:
+        known = app.registry.of_class(Count)
+        assert "machine.news" in known.readers
+        assert "machine.news" not in known.methods
+        with pytest.raises(errors.UnknownMethod):
+            known.check_method("machine.news")
+        assert world is not None

@@ -1,0 +1,27 @@
+"""Machines under bad luck: snapshot, timers and ledger always agree, nothing is lost, nothing happens twice."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parent))
+from machine_life import calm, live
+
+SEEDS = int(os.environ.get("WAKEFUL_SEEDS", "60"))
+PARTS = 4
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+async def test_lives_with_troubles(part: int) -> None:
+    for seed in range(part, SEEDS, PARTS):
+        assert await live(seed) > 50
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+async def test_a_crash_at_every_probe(part: int) -> None:
+    last = await calm()
+    assert last > 100
+    for probe in range(1 + part, last + 1, PARTS):
+        await calm(probe)

@@ -1,0 +1,179 @@
+"""Machines, broken on purpose: each of these is a mistake that somebody could make, applied while its block lasts."""
+
+from typing import Any
+
+from broken import swapped
+from msgspec.structs import replace
+
+from wakeful.logic.chart.effects import Cancel
+from wakeful.machines import answering, mail, owners, resuming, steps, watching
+from wakeful.machines.carrying import Carrier
+from wakeful.machines.kept import ROW, save
+from wakeful.machines.mail import Mail
+from wakeful.machines.owners import Doings, Runs
+from wakeful.machines.watching import Watchers
+from wakeful.runtime.activation import Activation
+from wakeful.runtime.sideline import Sideline
+from wakeful.values.commits import Commit
+
+
+def the_snapshot_in_a_commit_of_its_own() -> Any:
+    """Timers and ledger first, then how the machine stands."""
+
+    def make(submit: Any) -> Any:
+        def broken(self: Activation, commit: Commit) -> int:
+            if ROW not in commit.puts or not (commit.sets or commit.clears):
+                return int(submit(self, commit))
+            submit(self, replace(commit, puts={slot: data for slot, data in commit.puts.items() if slot != ROW}))
+            alone = Commit(
+                id=commit.id, shard=commit.shard, epoch=commit.epoch, now=commit.now, puts={ROW: commit.puts[ROW]}
+            )
+            return int(submit(self, alone))
+
+        return broken
+
+    return swapped(Activation, "submit", make)
+
+
+def delays_outlive_their_state() -> Any:
+    """Leaving a state does not clear its timers; they are only not listened to."""
+
+    def make(carry: Any) -> Any:
+        def broken(self: Carrier, effects: Any) -> None:
+            carry(self, [effect for effect in effects if not isinstance(effect, Cancel)])
+
+        return broken
+
+    return swapped(Carrier, "carry", make)
+
+
+def an_invoked_method_is_forgotten_once_it_has_begun() -> Any:
+    """Its timer goes when it begins, not when it has answered."""
+
+    def make(run: Any) -> Any:
+        async def broken(self: Runs, turn: Any, bound: Any, timer: Any) -> Any:
+            ran = await run(self, turn, bound, timer)
+            turn.timers.setdefault(timer.name, None)
+            return ran
+
+        return broken
+
+    return swapped(Runs, "run", make)
+
+
+def an_answer_is_applied_without_asking_whose_it_is() -> Any:
+    """Whatever comes back is for the actor of that id that there is now."""
+
+    def make(apply: Any) -> Any:
+        async def broken(feature: Any, turn: Any, id: str, number: int, **answer: Any) -> Any:
+            kept = await steps.present(feature, turn, feature.bound(turn.activation.id.cls))
+            if kept is not None:
+                kept.running = {**kept.running, id: number}
+                save(turn, kept)
+            return await apply(feature, turn, id, number, **answer)
+
+        return broken
+
+    return swapped(answering, "apply", make)
+
+
+def the_rest_of_the_actions_is_dropped() -> Any:
+    """Of the actions of a step the first one runs."""
+
+    def make(run: Any) -> Any:
+        async def broken(self: Doings, turn: Any, bound: Any, timer: Any) -> Any:
+            ran = await run(self, turn, bound, timer)
+            turn.timers[timer.name] = None
+            return ran
+
+        return broken
+
+    return swapped(Doings, "run", make)
+
+
+def an_event_leaves_no_row_in_the_ledger_when_nothing_changed() -> Any:
+    """Rows are for what is remarkable."""
+
+    def make(note: Any) -> Any:
+        def broken(turn: Any, name: str, fired_at: int, **more: Any) -> None:
+            if len(turn.timers) > 0:
+                note(turn, name, fired_at, **more)
+
+        return broken
+
+    import wakeful.machine
+
+    return swapped(wakeful.machine, "note", make)
+
+
+def a_start_that_was_taken_back_happens() -> Any:
+    """A stop finds nobody, and that is that."""
+    return swapped(mail, "set_gone", lambda set_gone: lambda turn, number: None)
+
+
+def a_child_is_whoever_has_its_key() -> Any:
+    """A start finds a child there, and leaves it at that."""
+
+    def make(start: Any) -> Any:
+        async def broken(self: Mail, turn: Any, bound: Any, parent: Any, input: Any) -> Any:
+            if await mail.load(turn) is not None:
+                return False
+            return await start(self, turn, bound, parent, input)
+
+        return broken
+
+    return swapped(Mail, "_start", make)
+
+
+def restarted_delays_begin_when_somebody_looks() -> Any:
+    """Their length is counted from the moment at which the object wakes."""
+
+    def make(resume: Any) -> Any:
+        async def broken(feature: Any, turn: Any, bound: Any, kept: Any) -> None:
+            ownership, shard = turn.activation.node.ownership, turn.activation.shard
+            before = ownership.taken_at[shard]
+            ownership.taken_at[shard] = turn.activation.node.clock.now()
+            try:
+                await resume(feature, turn, bound, kept)
+            finally:
+                ownership.taken_at[shard] = before
+
+        return broken
+
+    return swapped(steps, "resume", make)
+
+
+def down_time_is_forgotten() -> Any:
+    """A delay is moved in what the machine shows, and its timer stays."""
+    return swapped(resuming, "set_delays", lambda set_delays: lambda turn, kept: None)
+
+
+def watchers_are_told_at_once() -> Any:
+    """What they see may be undone yet."""
+
+    def make(changed: Any) -> Any:
+        def broken(self: Watchers, turn: Any, bound: Any, kept: Any, events: Any) -> None:
+            log = getattr(turn.activation.instance, watching._LOG, None)
+            if log is not None:
+                log.add(events, watching.shown(bound, kept))
+
+        return broken
+
+    return swapped(Watchers, "changed", make)
+
+
+def a_deadly_method_waits_for_a_person() -> Any:
+    """Its timer is parked, and the chart waits for an answer that never comes."""
+
+    def make(failed: Any) -> Any:
+        async def broken(self: Runs, activation: Any, turn: Any, failure: Any) -> Any:
+            return await owners.Owner.failed(self, activation, turn, failure)
+
+        return broken
+
+    return swapped(Runs, "failed", make)
+
+
+def work_beside_turns_begins_again_whatever_runs() -> Any:
+    """The store was away, the timer is read again, and the method runs twice at once."""
+    return swapped(Sideline, "seq_of", lambda seq_of: lambda self, id, name: None)

@@ -1,0 +1,115 @@
+"""Each mistake of `broken_machines.py` is caught by the suites named beside it, which pass when nothing is broken."""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+for folder in ("teeth", "sim", "conformance"):
+    sys.path.append(str(Path(__file__).parent.parent / folder))
+import broken_machines
+import test_machines_actors
+import test_machines_children
+import test_machines_resume
+import test_machines_watch
+from machine_life import calm, live
+
+
+def lives() -> None:
+    """tests/sim: lives with troubles."""
+    for seed in range(30):
+        asyncio.run(live(seed))
+
+
+def probes() -> None:
+    """tests/sim: a crash at every probe."""
+    for probe in range(2, 150, 5):
+        asyncio.run(calm(probe))
+
+
+def starts() -> None:
+    """tests/conformance: a stop that comes first."""
+    asyncio.run(test_machines_children.test_a_stop_that_comes_before_the_start_holds())
+
+
+def overtaking() -> None:
+    """tests/conformance: a start that comes first."""
+    asyncio.run(test_machines_children.test_a_start_that_overtakes_the_stop_of_the_one_before_counts())
+
+
+def resumes() -> None:
+    """tests/conformance: dying and coming back."""
+    asyncio.run(test_machines_resume.test_dying_twice("restart", 110))
+    asyncio.run(test_machines_resume.test_dying_twice("pause_while_down", 90))
+
+
+def watches() -> None:
+    """tests/conformance: what is undone is never seen."""
+    asyncio.run(test_machines_watch.test_what_is_undone_is_never_seen())
+
+
+def deadly() -> None:
+    """tests/conformance: three deaths are an error for the chart."""
+    asyncio.run(test_machines_actors.test_one_that_kills_its_process_three_times_is_an_error_for_the_chart())
+
+
+def outages() -> None:
+    """tests/conformance: one run over an outage."""
+    asyncio.run(test_machines_actors.test_a_store_that_is_away_does_not_make_it_run_twice())
+
+
+CATCHERS = {check.__name__: check for check in (lives, probes, starts, overtaking, resumes, watches, deadly, outages)}
+BROKEN: dict[str, tuple[Callable[[], Any], ...]] = {
+    "the_snapshot_in_a_commit_of_its_own": (lives, probes),
+    "delays_outlive_their_state": (lives, probes),
+    "an_invoked_method_is_forgotten_once_it_has_begun": (lives, probes),
+    "an_answer_is_applied_without_asking_whose_it_is": (lives,),
+    "the_rest_of_the_actions_is_dropped": (lives, probes),
+    "an_event_leaves_no_row_in_the_ledger_when_nothing_changed": (lives, probes),
+    "a_start_that_was_taken_back_happens": (starts,),
+    "a_child_is_whoever_has_its_key": (overtaking,),
+    "restarted_delays_begin_when_somebody_looks": (resumes,),
+    "down_time_is_forgotten": (resumes, lives),
+    "watchers_are_told_at_once": (watches,),
+    "a_deadly_method_waits_for_a_person": (deadly,),
+    "work_beside_turns_begins_again_whatever_runs": (outages,),
+}
+
+
+@cache
+def _holds_unbroken(catcher: str) -> bool:
+    CATCHERS[catcher]()
+    return True
+
+
+@pytest.mark.parametrize("catcher", CATCHERS)
+def test_the_check_passes_when_nothing_is_broken(catcher: str) -> None:
+    assert _holds_unbroken(catcher)
+
+
+@pytest.mark.parametrize(
+    ("variant", "catcher"),
+    [
+        pytest.param(variant, catcher.__name__, id=f"{variant}-is-caught-by-{catcher.__name__}")
+        for variant, catchers in BROKEN.items()
+        for catcher in catchers
+    ],
+)
+def test_the_mistake(variant: str, catcher: str) -> None:
+    with getattr(broken_machines, variant)(), pytest.raises(AssertionError) as caught:
+        CATCHERS[catcher]()
+    # Caught for what it does, not because the patch itself no longer fits the code that it breaks.
+    assert not [name for name in ("AttributeError", "TypeError", "NameError") if name in str(caught.value)]
+
+
+def test_every_mistake_has_a_catcher() -> None:
+    made = {
+        name
+        for name, thing in vars(broken_machines).items()
+        if getattr(thing, "__module__", "") == broken_machines.__name__
+    }
+    assert made == set(BROKEN)
