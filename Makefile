@@ -11,7 +11,7 @@ WORKERS ?= 2
 export DO_NOT_TRACK = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types sim sim-cluster year live live-cluster bench bench-full clean
+.PHONY: help demo test lint types sim sim-cluster year live live-cluster xstate bench bench-full clean
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -61,6 +61,11 @@ live: $(STAMP) ## The long live tests: real processes killed a hundred times
 
 live-cluster: $(STAMP) ## The long live tests of a cluster: jobs under kills, freezes and restarts of nodes and database (45 minutes)
 	WAKEFUL_LIVE=full $(BIN)/python -m pytest -s --timeout 3600 $(sort $(wildcard tests/live/test_cluster*.py))
+
+xstate: CASES = 5000
+xstate: RECORD = 1200
+xstate: $(STAMP) ## Compare CASES=5000 random charts with the real XState (needs Node), from seed FROM=0 on; record RECORD=1200 of them anew
+	$(BIN)/python tests/xstate/check.py --cases $(CASES) --from $(FROM) --record $(RECORD)
 
 bench: $(STAMP) ## Measure, the short form, beside other libraries
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,bench]'

@@ -40,9 +40,16 @@ async def run(url: str, sizes: Sizes) -> list[Measure]:
         chart = Chart.of(config)
         snapshot = json.loads(json.dumps(start(chart)[0]))
         note = f"{len(chart.nodes)} states, {len(chart.first.next.leaves)} of them change"
-        found.append(Measure(f"chart.{name}", _fastest(_stepping(chart, snapshot), sizes), "µs", note))
+        found.append(Measure(f"chart.{name}", _fastest(_stepping(chart, snapshot), sizes.next_run_count), "µs", note))
     config = flat()
-    found.append(Measure("chart.compile", _fastest(lambda: Chart.of(config), sizes), "µs", "the flat one"))
+    found.append(
+        Measure(
+            "chart.compile",
+            _fastest(lambda: Chart.of(config), max(2, sizes.next_run_count // 10)),
+            "µs",
+            "the flat one",
+        )
+    )
     return found
 
 
@@ -51,16 +58,17 @@ def _stepping(chart: Chart, snapshot: dict[str, Any]) -> Callable[[], Any]:
 
 
 def peer(sizes: Sizes, **steps: Callable[[], Any]) -> list[Measure]:
-    """The same of another library."""
-    return [Measure(f"chart.{name}", _fastest(call, sizes), "µs") for name, call in steps.items()]
+    """The same of another library, fewer times: some need a tenth of a second for one step."""
+    count = max(2, sizes.next_run_count // 50)
+    return [Measure(f"chart.{name}", _fastest(call, count, rounds=3), "µs") for name, call in steps.items()]
 
 
-def _fastest(call: Callable[[], Any], sizes: Sizes, rounds: int = 7) -> float:
+def _fastest(call: Callable[[], Any], count: int, *, rounds: int = 15) -> float:
     call()
     best = float("inf")
     for _ in range(rounds):
         began = time.perf_counter()
-        for _ in range(sizes.next_run_count):
+        for _ in range(count):
             call()
         best = min(best, time.perf_counter() - began)
-    return best / sizes.next_run_count * 1e6
+    return best / count * 1e6

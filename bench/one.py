@@ -17,20 +17,13 @@ from bench.sizes import FORMS, Sizes
 from wakeful.cli.serving import COLLECT_EVERY
 
 WORKS = (
-    "schedule", "fire", "lateness", "jobs", "job_lateness", "cron", "next_run", "chart_step", "many", "calls", "wake", "scale",
-    "recovery", "cluster", "million",
+    "schedule", "fire", "lateness", "jobs", "job_lateness", "cron", "next_run", "chart_step", "many", "calls", "wake",
+    "scale", "machines", "recovery", "cluster", "million",
 )  # fmt: skip
 PEERS = (
-    "apscheduler",
-    "huey",
-    "dbos",
-    "pgqueuer",
-    "procrastinate",
-    "cronsim",
-    "croniter",
-    "python_statemachine",
+    "apscheduler", "huey", "dbos", "pgqueuer", "procrastinate", "cronsim", "croniter", "python_statemachine",
     "transitions",
-)
+)  # fmt: skip
 
 # Helper processes of a work, as module and function: they take a count and report in their own way.
 ROLES = {
@@ -38,6 +31,8 @@ ROLES = {
     "start": ("scale", "start"),
     "fill_schedules": ("many", "fill"),
     "start_schedules": ("many", "start"),
+    "fill_machines": ("machines", "fill"),
+    "start_machines": ("machines", "start"),
     "victim": ("recovery", "victim"),
     "heir": ("recovery", "heir"),
     "member": ("members", "member"),

@@ -232,7 +232,7 @@ class App:
     async def started(self, node: Node) -> None:
         """See to it that the functions on the app's clock have their schedules, and that machines know who is there."""
         if not node.is_client:
-            await start_machines(node)
+            start_machines(node)
         for name in self._functions.names():
             await start_function(node, name)
 

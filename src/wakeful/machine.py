@@ -1,7 +1,6 @@
 """Layer 5. The base class of objects whose behaviour is a statechart."""
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any, ClassVar
 
 from wakeful.logic.chart.step import can, start, step
@@ -21,7 +20,7 @@ from wakeful.objects import DurableObject
 from wakeful.runtime.node import Node
 from wakeful.runtime.registry import reader
 from wakeful.runtime.turn import Turn, running_turn
-from wakeful.values.errors import BadValue, Conflict, Unavailable
+from wakeful.values.errors import BadValue, Conflict
 
 
 class Machine(DurableObject):
@@ -104,10 +103,9 @@ def equip(node: Node, classes: dict[str, Bound]) -> None:
         node.timer_runs.register(owner(feature, node.limits.alarm_deadline_ms))
 
 
-async def started(node: Node) -> None:
+def started(node: Node) -> None:
     """The node runs from here on: so much time is not down time."""
-    with suppress(Unavailable):  # then whoever needs to know asks again
-        await feature_of(node).downtime.ask()
+    feature_of(node).downtime.begin()
 
 
 def _event(event: str | Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:

@@ -324,3 +324,17 @@ async def _add_after(troupe: Troupe, asker: Member, key: str, wait_ms: int) -> i
     await asyncio.sleep(wait_ms / 1000)
     answer: int = await troupe.at(asker, key).add()
     return answer
+
+
+async def test_a_stop_that_can_t_reach_the_store_is_not_laid_at_the_turn_s_door() -> None:
+    """Found by the simulation: callers elsewhere were told that the object's own code had cancelled the turn."""
+    troupe = Troupe()
+    world = troupe.world = troupe.app.world(nodes=3)
+    async with world:
+        owner, asker, _ = world.members
+        call = asyncio.ensure_future(troupe.at(asker, key_of(owner), deadline="60s").add(30.0))
+        await world.advance(milliseconds=50)
+        owner.cut_off()
+        await owner.stop()
+        with pytest.raises(Unavailable):
+            await call

@@ -246,9 +246,36 @@ async def test_one_that_kills_its_process_three_times_is_an_error_for_the_chart(
             await world.advance(seconds=1)
         assert len(yard.began) == 3
         snapshot = await ship.snapshot()
-        assert (snapshot.value, snapshot.context["got"]["name"]) == ("wrecked", "Crashed")
+        assert snapshot.value == "wrecked"
+        assert snapshot.context["got"]["name"] == "Crashed"
         assert await world.parked() == []
         assert await world.due() == []
+
+
+@pytest.mark.parametrize("length", [1, 30])
+async def test_those_beside_one_that_kills_are_not_blamed(length: int) -> None:
+    yard = Yard()
+    async with yard.app.world() as world:
+
+        async def mixed(ship: Any, context: Any, count: int) -> Any:
+            if ship.ctx.key == "killer":
+                await asyncio.sleep(0.5)
+                world.kill()
+            await asyncio.sleep(length)
+            return "well"
+
+        yard.work = mixed
+        keys = [f"good-{number}" for number in range(5)]
+        for key in [*keys[:3], "killer", *keys[3:]]:
+            await asyncio.gather(world.get(yard.Ship, key).send("GO"), return_exceptions=True)
+        for _ in range(12):
+            await world.advance(seconds=20)
+            if world._node is None:
+                await world.restart()
+        await world.advance(minutes=5)
+        assert (await world.get(yard.Ship, "killer").snapshot()).value == "wrecked"
+        found = [await world.get(yard.Ship, key).snapshot() for key in keys]
+        assert [(one.value, one.context["got"]) for one in found] == [("there", "well")] * 5
 
 
 async def test_a_store_that_is_away_does_not_make_it_run_twice() -> None:

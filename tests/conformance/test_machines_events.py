@@ -220,3 +220,31 @@ async def test_what_is_no_event_is_refused_when_it_is_sent(event: Any, data: Any
             await order.send(event, **data)
         assert refused.value.code == "chart.event"
         assert (await order.snapshot()).status == "new"
+
+
+async def test_what_is_too_large_is_refused_and_changes_nothing() -> None:
+    app = App()
+
+    @app.object
+    class Big(Machine):
+        chart = {
+            "initial": "a",
+            "context": {"data": ""},
+            "states": {
+                "a": {"on": {"GROW": {"actions": "grow"}, "LONG": "b"}},
+                "b": {"id": "x" * 2_000, "after": {"1h": "a"}},
+            },
+        }
+
+        @assign
+        def grow(self, context: Any, event: Any) -> Any:
+            return {"data": "x" * event["size"]}
+
+    async with app.world() as world:
+        big = world.get(Big, "b")
+        before = await big.send("GROW", size=1_000)
+        for event, data, code in (("GROW", {"size": 3_000_000}, "limit.machine"), ("LONG", {}, "limit.machine_id")):
+            with pytest.raises(errors.LimitExceeded) as refused:
+                await big.send(event, **data)
+            assert refused.value.code == code
+        assert await big.snapshot() == before

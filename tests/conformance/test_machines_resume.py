@@ -58,56 +58,56 @@ async def begin(world: World, cls: Any, keys: tuple[str, ...] = ("w",)) -> None:
     ],
 )
 async def test_a_process_that_dies_and_comes_back(rule: str, down: str, fires: int, store_url: str) -> None:
-    app, Wait = app_with(rule)
+    app, cls = app_with(rule)
     async with app.world(store=store_url) as world:
-        await begin(world, Wait)
+        await begin(world, cls)
         await world.advance(seconds=10)
         await world.crash()
         await world.restart(after=down)
         await world.advance(minutes=3)
-        at = await ended(world, Wait)
+        at = await ended(world, cls)
         # Beats are five seconds apart, so down time is known to that.
         assert 0 <= at - fires <= (5.1 if rule == "pause_while_down" and down != "2s" else 0)
-        assert (await world.get(Wait, "w").snapshot()).value == "over"
+        assert (await world.get(cls, "w").snapshot()).value == "over"
         assert not [timer for timer in await world.due() if timer.name.startswith("machine")]
 
 
 @pytest.mark.parametrize(("rule", "fires"), [("deadline", 60), ("restart", 110), ("pause_while_down", 90)])
 async def test_dying_twice(rule: str, fires: int) -> None:
-    app, Wait = app_with(rule)
+    app, cls = app_with(rule)
     async with app.world() as world:
-        await begin(world, Wait)
+        await begin(world, cls)
         for _ in range(2):
             await world.advance(seconds=5)
             await world.crash()
             await world.restart(after="20s")
         await world.advance(minutes=5)
-        assert 0 <= await ended(world, Wait) - fires <= (10.1 if rule == "pause_while_down" else 0)
+        assert 0 <= await ended(world, cls) - fires <= (10.1 if rule == "pause_while_down" else 0)
 
 
 @pytest.mark.parametrize(("rule", "fires"), [("deadline", 60), ("restart", 60), ("pause_while_down", 60)])
 async def test_sleep_is_no_absence(rule: str, fires: int) -> None:
-    app, Wait = app_with(rule)
+    app, cls = app_with(rule)
     async with app.world(sleep_after_turn=True) as world:
-        await begin(world, Wait)
+        await begin(world, cls)
         for _ in range(5):
             await world.advance(seconds=10)
-            await world.get(Wait, "w").send("LOOK")
+            await world.get(cls, "w").send("LOOK")
         await world.advance(minutes=5)
-        assert await ended(world, Wait) == fires
+        assert await ended(world, cls) == fires
 
 
 @pytest.mark.parametrize("rule", ["deadline", "restart", "pause_while_down"])
 async def test_a_store_that_is_away(rule: str) -> None:
-    app, Wait = app_with(rule)
+    app, cls = app_with(rule)
     async with app.world() as world:
-        await begin(world, Wait)
+        await begin(world, cls)
         await world.advance(seconds=10)
         world.faults.is_down = True
         await world.advance(seconds=100)
         world.faults.is_down = False
         await world.advance(minutes=10)
-        at = await ended(world, Wait)
+        at = await ended(world, cls)
         if rule == "deadline":
             assert 110 <= at <= 116  # as soon as the store is back
         elif rule == "restart":
@@ -118,55 +118,67 @@ async def test_a_store_that_is_away(rule: str) -> None:
 
 @pytest.mark.parametrize("rule", ["deadline", "pause_while_down"])
 async def test_a_node_that_dies_among_others_is_no_absence(rule: str) -> None:
-    app, Wait = app_with(rule)
+    app, cls = app_with(rule)
     async with app.world(nodes=3) as world:
         keys = tuple(f"w{number}" for number in range(12))
-        await begin(world, Wait, keys)
+        await begin(world, cls, keys)
         await world.advance(seconds=10)
         await world.members[0].crash()
         await world.advance(seconds=20)
         await world.members[1].restart(after="10s")
         await world.advance(minutes=5)
         for key in keys:
-            assert await ended(world, Wait, key) == 60
+            assert await ended(world, cls, key) == 60
 
 
 async def test_restart_begins_anew_where_the_object_comes_to() -> None:
-    app, Wait = app_with("restart")
+    app, cls = app_with("restart")
     async with app.world(nodes=2) as world:
         keys = tuple(f"w{number}" for number in range(12))
-        await begin(world, Wait, keys)
+        await begin(world, cls, keys)
         await world.advance(seconds=30)
         await world.members[0].stop()
         await world.advance(minutes=5)
-        at = [await ended(world, Wait, key) for key in keys]
+        at = [await ended(world, cls, key) for key in keys]
         assert set(at) & {60}  # those that stayed
         moved = [one for one in at if one != 60]
         assert moved
         assert all(90 <= one <= 92 for one in moved)
 
 
-async def test_a_delay_set_after_the_absence_is_not_moved_by_it() -> None:
-    app, Wait = app_with("pause_while_down")
+async def test_the_quiet_after_an_outage_is_no_absence() -> None:
+    app, cls = app_with("pause_while_down", delay="2h")
     async with app.world() as world:
-        await begin(world, Wait)
+        await begin(world, cls)
+        world.faults.is_down = True
+        await world.advance(seconds=100)
+        world.faults.is_down = False
+        await world.advance(hours=3)
+        at = await ended(world, cls, name="machine:xstate.after.2h.Wait.waiting")
+        assert 7_300 <= at <= 7_312
+
+
+async def test_a_delay_set_after_the_absence_is_not_moved_by_it() -> None:
+    app, cls = app_with("pause_while_down")
+    async with app.world() as world:
+        await begin(world, cls)
         await world.crash()
         await world.restart(after="30s")
-        snapshot = await world.get(Wait, "w").send("LATER")
+        snapshot = await world.get(cls, "w").send("LATER")
         assert snapshot.due["xstate.delayed.1"] == world.now() + timedelta(seconds=90)
         await world.sleep_all()
         await world.advance(seconds=120)
-        assert 90 <= await ended(world, Wait) <= 95.1
+        assert 90 <= await ended(world, cls) <= 95.1
 
 
 async def test_a_reader_sees_when_it_is_due_now_and_writes_nothing() -> None:
-    app, Wait = app_with("restart")
+    app, cls = app_with("restart")
     async with app.world() as world:
-        await begin(world, Wait)
+        await begin(world, cls)
         await world.crash()
         await world.restart(after="30s")
-        began = await started(world, Wait)
-        seen = (await world.get(Wait, "w").snapshot()).due["xstate.after.60s.Wait.waiting"]
+        began = await started(world, cls)
+        seen = (await world.get(cls, "w").snapshot()).due["xstate.after.60s.Wait.waiting"]
         assert seen == began + timedelta(seconds=90)
         [timer] = [timer for timer in await world.due() if timer.name.startswith("machine:")]
         assert timer.due_at == int((began + timedelta(seconds=60)).timestamp() * 1000)

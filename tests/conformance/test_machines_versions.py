@@ -69,39 +69,39 @@ def renamed(self: Any, snapshot: dict[str, Any], from_version: int) -> dict[str,
 
 
 async def test_a_class_brings_its_machines_over_with_their_delays() -> None:
-    old, Shop = program(OLD)
-    new, NewShop = program(NEW, number=2, migrating=renamed)
+    old, shop = program(OLD)
+    new, new_shop = program(NEW, number=2, migrating=renamed)
     async with old.world() as world:
         began = world.now()
-        await world.get(Shop, "a").start()
-        await world.get(Shop, "b").start()
-        await world.get(Shop, "b").send("BUY")
+        await world.get(shop, "a").start()
+        await world.get(shop, "b").start()
+        await world.get(shop, "b").send("BUY")
         await world.settle()
         later = await hand_on(world, new)
-        assert (await later.get(NewShop, "a").snapshot()).value == "basket"  # a look writes nothing
+        assert (await later.get(new_shop, "a").snapshot()).value == "basket"  # a look writes nothing
         assert [t.name for t in await later.due() if t.id.key == "a"] == ["machine:xstate.after.1h.Shop.cart"]
-        assert (await later.get(NewShop, "b").send("NOTHING")).value == "bought"
+        assert (await later.get(new_shop, "b").send("NOTHING")).value == "bought"
         await later.settle()
         assert [t.name for t in await later.due() if t.id.key == "b"] == []  # its method is not in the new chart
         await later.advance(hours=1, minutes=1)  # the old timer is due, and turns into the new one
         [timer] = await later.due()
         assert timer.name == "machine:xstate.after.2h.Shop.basket"
         await later.advance(hours=1)
-        snapshot = await later.get(NewShop, "a").snapshot()
+        snapshot = await later.get(new_shop, "a").snapshot()
         assert (snapshot.value, snapshot.version) == ("left", 2)
-        runs = await later.ledger(NewShop, "a", "machine:xstate.after.2h.Shop.basket")
+        runs = await later.ledger(new_shop, "a", "machine:xstate.after.2h.Shop.basket")
         assert [(run.fired_at - began).total_seconds() for run in runs] == [7200]
         later.kill()
         await world.restart()
 
 
 async def test_one_that_does_not_fit_is_refused_and_its_timers_are_parked() -> None:
-    old, Shop = program(OLD)
-    new, NewShop = program(NEW)
+    old, shop = program(OLD)
+    new, new_shop = program(NEW)
     async with old.world() as world:
-        await world.get(Shop, "a").start()
+        await world.get(shop, "a").start()
         later = await hand_on(world, new)
-        for call in (later.get(NewShop, "a").send("BUY"), later.get(NewShop, "a").snapshot()):
+        for call in (later.get(new_shop, "a").send("BUY"), later.get(new_shop, "a").snapshot()):
             with pytest.raises(errors.Conflict, match=r"Shop/a does not fit.*'cart'.*migrate") as refused:
                 await call
             assert refused.value.code == "chart.unfit"
@@ -111,48 +111,48 @@ async def test_one_that_does_not_fit_is_refused_and_its_timers_are_parked() -> N
         later.kill()
         await world.restart()
         # The old program comes back: nothing was reset, and what was parked can be redriven.
-        assert (await world.get(Shop, "a").snapshot()).value == "cart"
+        assert (await world.get(shop, "a").snapshot()).value == "cart"
         await world.node.redrive(parked)
         await world.settle()
-        assert (await world.get(Shop, "a").snapshot()).value == "left"
+        assert (await world.get(shop, "a").snapshot()).value == "left"
 
 
 async def test_a_delay_that_the_chart_does_not_know_any_more_does_not_vanish() -> None:
-    old, Shop = program(OLD)
+    old, shop = program(OLD)
     changed = {**OLD, "states": {**OLD["states"], "cart": {"on": {"BUY": "bought"}, "after": {"5h": "left"}}}}  # type: ignore[dict-item]
-    new, NewShop = program(changed)
+    new, new_shop = program(changed)
     async with old.world() as world:
-        await world.get(Shop, "a").start()
+        await world.get(shop, "a").start()
         later = await hand_on(world, new)
         with pytest.raises(errors.Conflict, match=r"no delay 'xstate.after.1h.Shop.cart'"):
-            await later.get(NewShop, "a").send("BUY")
+            await later.get(new_shop, "a").send("BUY")
         later.kill()
         await world.restart()
 
 
 async def test_a_newer_snapshot_waits_for_the_newer_program() -> None:
-    old, Shop = program(OLD)
-    new, NewShop = program(OLD, number=2)
+    old, shop = program(OLD)
+    new, new_shop = program(OLD, number=2)
     async with new.world() as world:
-        await world.get(NewShop, "a").start()
+        await world.get(new_shop, "a").start()
         earlier = await hand_on(world, old)
         with pytest.raises(errors.Conflict, match="finish the roll-out"):
-            await earlier.get(Shop, "a").send("BUY")
+            await earlier.get(shop, "a").send("BUY")
         await earlier.advance(hours=1, minutes=10)
         assert await earlier.parked() == []
         earlier.kill()
         await world.restart()
         await world.advance(minutes=2)
-        assert (await world.get(NewShop, "a").snapshot()).value == "left"
+        assert (await world.get(new_shop, "a").snapshot()).value == "left"
 
 
 async def test_a_migration_that_answers_nonsense_is_refused() -> None:
-    old, Shop = program(OLD)
-    new, NewShop = program(NEW, number=2, migrating=lambda self, snapshot, version: None)
+    old, shop = program(OLD)
+    new, new_shop = program(NEW, number=2, migrating=lambda self, snapshot, version: None)
     async with old.world() as world:
-        await world.get(Shop, "a").start()
+        await world.get(shop, "a").start()
         later = await hand_on(world, new)
         with pytest.raises(errors.Conflict, match="migrate must return a snapshot"):
-            await later.get(NewShop, "a").send("BUY")
+            await later.get(new_shop, "a").send("BUY")
         later.kill()
         await world.restart()

@@ -61,6 +61,7 @@ class Eye:
     def __init__(self, news: AsyncIterator[Any]) -> None:
         self.seen: list[Any] = []
         self._task = asyncio.ensure_future(self._look(news))
+        self._task.add_done_callback(lambda task: task.cancelled() or task.exception())  # a world that ends is fine
 
     async def _look(self, news: AsyncIterator[Any]) -> None:
         async for one in news:
@@ -72,10 +73,10 @@ class Eye:
 
 
 async def test_snapshots_and_emitted_events_come_in_order() -> None:
-    app, Count = app_with()
+    app, cls = app_with()
     async with app.world() as world:
-        count = world.get(Count, "c")
-        eye = Eye(app.watch(Count, "c", caller="owner"))
+        count = world.get(cls, "c")
+        eye = Eye(app.watch(cls, "c", caller="owner"))
         await world.settle()
         assert eye.seen == [None]  # not started
         for _ in range(3):
@@ -91,13 +92,13 @@ async def test_snapshots_and_emitted_events_come_in_order() -> None:
 
 
 async def test_a_caller_sees_what_its_class_lets_it_see() -> None:
-    app, Count = app_with()
+    app, cls = app_with()
     async with app.world() as world:
-        count = world.get(Count, "c")
+        count = world.get(cls, "c")
         await count.start()
-        some, stranger = Eye(app.watch(Count, "c", caller="some")), Eye(app.watch(Count, "c", caller="stranger"))
+        some, stranger = Eye(app.watch(cls, "c", caller="some")), Eye(app.watch(cls, "c", caller="stranger"))
         await world.settle()
-        first = await anext(app.watch(Count, "c", caller="some"))
+        first = await anext(app.watch(cls, "c", caller="some"))
         assert isinstance(first, Snapshot)
         assert first.context == {"n": 0}
         await count.send("ADD")
@@ -108,11 +109,11 @@ async def test_a_caller_sees_what_its_class_lets_it_see() -> None:
 
 
 async def test_what_is_undone_is_never_seen() -> None:
-    app, Count = app_with()
+    app, cls = app_with()
     async with app.world() as world:
-        count = world.get(Count, "c")
+        count = world.get(cls, "c")
         await count.start()
-        eye = Eye(app.watch(Count, "c", caller="owner"))
+        eye = Eye(app.watch(cls, "c", caller="owner"))
         await world.settle()
         for call in (count.send("BREAK"), count.add_and_fail()):
             with pytest.raises(ValueError, match=r"on purpose|not after all"):
@@ -127,11 +128,11 @@ async def test_what_is_undone_is_never_seen() -> None:
 
 async def test_one_who_is_too_far_behind_gets_a_fresh_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "KEPT_MAX", 3)
-    app, Count = app_with()
+    app, cls = app_with()
     async with app.world() as world:
-        count = world.get(Count, "c")
+        count = world.get(cls, "c")
         await count.start()
-        news = app.watch(Count, "c", caller="owner")
+        news = app.watch(cls, "c", caller="owner")
         assert (await anext(news)).context["n"] == 0  # type: ignore[union-attr]
         for _ in range(5):
             await count.send("ADD")
@@ -142,13 +143,13 @@ async def test_one_who_is_too_far_behind_gets_a_fresh_snapshot(monkeypatch: pyte
 
 @pytest.mark.parametrize("way", ["stop", "crash"])
 async def test_it_goes_on_where_the_object_moves_to(way: str) -> None:
-    app, Count = app_with()
+    app, cls = app_with()
     async with app.world(nodes=3) as world:
         owner = world.members[2]
         key = _key_of(owner)
-        count = world.get(Count, key)
+        count = world.get(cls, key)
         await count.start()
-        eye = Eye(app.watch(Count, key, caller="owner"))
+        eye = Eye(app.watch(cls, key, caller="owner"))
         await world.settle()
         await count.send("ADD")
         await world.settle()
@@ -171,10 +172,10 @@ def _key_of(member: Any) -> str:
 
 
 async def test_a_watched_object_does_not_hold_up_a_stop() -> None:
-    app, Count = app_with()
+    app, cls = app_with()
     async with app.world() as world:
-        await world.get(Count, "c").start()
-        eye = Eye(app.watch(Count, "c", caller="owner"))
+        await world.get(cls, "c").start()
+        eye = Eye(app.watch(cls, "c", caller="owner"))
         await world.settle()
         before = world.now()
         await world.restart()
@@ -183,7 +184,7 @@ async def test_a_watched_object_does_not_hold_up_a_stop() -> None:
 
 
 async def test_only_machines_can_be_watched() -> None:
-    app, Count = app_with()
+    app, cls = app_with()
 
     @app.object
     class Plain(DurableObject):
@@ -192,13 +193,13 @@ async def test_only_machines_can_be_watched() -> None:
     with pytest.raises(errors.BadOption, match="no Machine"):
         app.watch(Plain, "x")  # type: ignore[arg-type]
     with pytest.raises(errors.NotRunning):
-        await anext(app.watch(Count, "x"))
+        await anext(app.watch(cls, "x"))
 
 
 async def test_callers_cannot_ask_for_news_under_another_name() -> None:
-    app, Count = app_with()
+    app, cls = app_with()
     async with app.world() as world:
-        known = app.registry.of_class(Count)
+        known = app.registry.of_class(cls)
         assert "machine.news" in known.readers
         assert "machine.news" not in known.methods
         with pytest.raises(errors.UnknownMethod):

@@ -1,19 +1,23 @@
 """What a review of the cluster found: each of these was wrong once."""
 
 import asyncio
+import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from wakeful import App, DurableObject
+from wakeful import App, DurableObject, RetryPolicy
+from wakeful.cli.finding import reading
+from wakeful.cli.reaching import connected
 from wakeful.runtime.following import FollowedClock
 from wakeful.runtime.links import Links
 from wakeful.runtime.node import Node
 from wakeful.store.protocol import Query
 from wakeful.testing.drifting import DriftingClock
-from wakeful.values.errors import DeadlineExceeded, Unreachable
+from wakeful.values.errors import DeadlineExceeded, Unreachable, WakefulError
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.timers import Timer
 
@@ -227,9 +231,37 @@ async def test_a_node_on_the_socket_of_another_machine_is_noticed_before_one_joi
     app, _ = the_app()
     second, _ = the_app()
     async with app.run(postgres_schema_url) as node:
-        Path(node.address.removeprefix("unix:")).unlink()  # there, it is not here
+        os.unlink(node.address.removeprefix("unix:"))  # there, it is not here
         with pytest.raises(Unreachable, match="of another machine"):
             async with second.run(postgres_schema_url):
                 pass
         assert len(node.epochs) == 256
         assert len(await node.store.nodes()) == 1
+
+
+async def test_a_redrive_is_of_the_store_that_was_named(tmp_path: Path) -> None:
+    """Each store numbers its own: number 1 of the one is another timer than number 1 of the other."""
+    main, other = f"sqlite:{tmp_path}/main.db", f"sqlite:{tmp_path}/eu.db"
+    app = App(stores={"eu/": other})
+    tried: list[str] = []
+    again = asyncio.Event()
+
+    @app.object
+    class Failing(DurableObject):
+        async def work(self) -> None:
+            tried.append(self.ctx.key)
+            again.set()
+            raise ValueError("no")
+
+    async with app.run(main):
+        for key in ("us/1", "eu/1"):
+            with suppress(WakefulError):
+                await app.jobs.wait(await app.jobs.schedule(app.get(Failing, key).work, retry=RetryPolicy(1)))
+        tried.clear()
+        again.clear()
+        async with reading(other) as store, connected(store) as client:
+            assert client is not None
+            [row] = await client.redrive([1])
+        assert (row["key"], row["ok"]) == ("eu/1", True)
+        await asyncio.wait_for(again.wait(), 5)
+        assert tried == ["eu/1"]

@@ -196,6 +196,25 @@ async def test_a_full_quota_lets_the_same_key_and_a_newer_version_pass(stage: An
         assert desk.labels == [2]
 
 
+async def test_callers_at_one_moment_pass_a_quota_no_more_than_one_after_the_other(stage: Any) -> None:
+    desk = Desk(stage, quotas=Quotas(jobs=3))
+    async with desk.world():
+        asking = [desk.jobs.schedule(desk.at(f"acme/{n}").work, n, after=60) for n in range(20)]
+        answers = await asyncio.gather(*asking, return_exceptions=True)
+        assert sum(isinstance(answer, errors.QuotaExceeded) for answer in answers) == 17
+        assert len(await desk.jobs.list()) == 3
+
+
+async def test_a_quota_counts_what_lives_in_other_stores_too(stage: Any) -> None:
+    desk = Desk(stage, quotas=Quotas(jobs=3), stores={"eu/": "memory:"})
+    async with desk.world() as world:
+        for n in range(3):
+            await desk.jobs.schedule(desk.at(f"eu/{n}").work, n, after=60)
+            await world.advance(seconds=5)
+        with pytest.raises(errors.QuotaExceeded):
+            await desk.jobs.schedule(desk.at("eu/x").work, after=60)
+
+
 async def test_a_key_used_up_between_looking_and_inserting_is_said_to_be_taken(stage: Any) -> None:
     desk = Desk(stage)
     async with desk.world() as world:

@@ -31,7 +31,7 @@ NAMES = ["alarm", "job:1", "job:2", "schedule:ü"]
 KEYS = ["", "a", "aa", "a\0", "b", "Z", "é", "🦫", *(f"k{n:02}" for n in range(20))]
 KINDS = {
     "put", "replace", "delete", "wipe", "set", "reset", "clear", "clear any", "clear missed", "start", "start missed",
-    "entry", "park", "unpark", "remember", "recall", "recall expired", "fenced epoch", "fenced node", "nothing",
+    "entry", "park", "unpark", "remember", "record", "recall", "recall expired", "fenced epoch", "fenced node", "nothing",
     "same object twice", "join", "renew", "leave", "claim", "release", "insert", "prune answers", "prune entries",
     "prune crowded", "load whole", "load part", "load never", "read", "scan", "timers page", "timers of some shards",
     "find", "find key prefix", "find name prefix", "find pages", "covers", "reopen", "send", "send taken",
@@ -118,11 +118,13 @@ class Sequence:
         commit.parks = [self.draw_parked(id)] if self.chance(0.15) else []
         if self.chance(0.35):
             commit.sends = [self.draw_timer(dice.choice([id, *IDS[:4], *IDS])) for _ in range(dice.choice([1, 2, 5]))]
-        if self.chance(0.2):
-            commit.remember = Remembered(
-                dice.choice(KEYS), dice.randbytes(4), dice.randbytes(9), self.now + dice.randrange(200)
-            )
+        commit.remember = self.draw_answer() if self.chance(0.2) else None
+        commit.records = [self.draw_answer() for _ in range(dice.choice([1, 3]))] if self.chance(0.15) else []
         return commit
+
+    def draw_answer(self) -> Remembered:
+        dice = self.dice
+        return Remembered(dice.choice(KEYS), dice.randbytes(4), dice.randbytes(9), self.now + dice.randrange(200))
 
     def draw_slot(self) -> tuple[int, str]:
         if self.chance(0.1):
@@ -193,6 +195,7 @@ class Sequence:
         done["park"] += bool(commit.parks)
         done["unpark"] += any(number not in after["parked"] for number in before["parked"])
         done["remember"] += commit.remember is not None
+        done["record"] += bool(commit.records)
         done["nothing"] += before == after
 
     def state(self) -> dict[str, Any]:

@@ -153,6 +153,18 @@ async def a_hint_and_a_scan_at_once() -> None:
         assert (await world.rows(troupe.Cell, key))["did:slow"] == 1
 
 
+async def two_claimants_of_one_shard() -> None:
+    """Both saw it free at the same epoch; one of them has it."""
+    _, world = stage()
+    async with world:
+        first, second = (member.node for member in world.members[:2])
+        assert first is not None
+        assert second is not None
+        shard, epoch = next(iter(first.epochs.items()))
+        won = [await node.store.claim(node.name, [shard], now=0, seen={shard: epoch}) for node in (first, second)]
+        assert [len(one) for one in won] == [1, 0], f"both claimed shard {shard}: {won}"
+
+
 Scenario = Callable[[], Coroutine[Any, Any, None]]
 SCENARIOS: tuple[Scenario, ...] = (
     a_hint_that_comes_late,
@@ -161,4 +173,5 @@ SCENARIOS: tuple[Scenario, ...] = (
     calls_while_a_node_stops,
     a_new_node_among_many_free_shards,
     a_hint_and_a_scan_at_once,
+    two_claimants_of_one_shard,
 )

@@ -6,11 +6,12 @@ from collections import Counter
 from contextlib import suppress
 from typing import Any
 
-from wakeful import App, Machine, RetryPolicy, action, assign, errors, fixed
+from wakeful import App, Limits, Machine, RetryPolicy, action, assign, errors, fixed
 from wakeful.machines.kept import ROW
-from wakeful.store.protocol import Query
+from wakeful.store.protocol import Query, Range, Store
 from wakeful.testing import World
 from wakeful.values.codec import decode
+from wakeful.values.commits import USER
 from wakeful.values.ids import ObjectId
 
 RULES = ("deadline", "restart", "pause_while_down")
@@ -20,7 +21,7 @@ TROUBLES = ("crash", "crash soon", "crash soon", "fail before", "fail after", "o
 
 def make_app(rule: str, dice: random.Random) -> tuple[App, Any]:
     """A machine with something of everything that waits."""
-    app = App()
+    app = App(limits=Limits(ledger_keep=1_000_000, ledger_keep_ms=10**12))
 
     @app.object
     class Cell(Machine):
@@ -133,9 +134,11 @@ class Life:
             before = world.faults.probes
             if crash_at is not None:
                 self._crash_in(crash_at)
-            calls = []
+            calls: list[asyncio.Future[None]] = []
             for _ in range(rounds):
-                calls += [asyncio.ensure_future(self.call(self.dice.choice(KEYS))) for _ in range(3)]
+                for _ in range(3):
+                    calls.append(asyncio.ensure_future(self.call(self.dice.choice(KEYS))))
+                    calls[-1].add_done_callback(lambda call: call.cancelled() or call.exception())
                 await world.advance(seconds=1 if self.is_calm else self.dice.choice((0, 1, 3, 10)))
                 await self.trouble()
             probes = world.faults.probes - before
@@ -191,54 +194,98 @@ class Life:
         await self.world.restart(after=f"{after_s}s")
 
     async def check(self, *, is_quiet: bool = False) -> None:
+        late_at = self.world.warp.now() - 10_000 if is_quiet else 0
         for key in KEYS:
-            await self._check(key, is_quiet=is_quiet)
+            await check_cell(self.world.store, key, self.acked[key], late_at=late_at)
         assert await self.world.parked() == []
 
-    async def _check(self, key: str, *, is_quiet: bool) -> None:
-        store, id = self.world.store, ObjectId("Cell", key)
-        found = await store.read(id, ROW[0], [ROW[1]])
-        timers = await store.find_timers(Query(cls="Cell", key=key, limit=1000))
-        names: Counter[str] = Counter()
-        for _, entry in await store.find_entries(Query(cls="Cell", key=key, limit=100_000)):
-            # A method that failed is a result; one whose process died three times gets its result later.
-            is_result = entry.name == "machine-run:work" and "process died" not in (entry.error or "")
-            if entry.verdict == "run" or is_result:
-                names[entry.name] += 1
-        if not found:
-            assert not self.acked[key], f"{key}: taken events are gone"
-            assert not (timers or names), f"{key}: nothing is kept of it, but {timers or names}"
-            return
-        kept = decode(found[ROW[1]])
-        context, pending = kept["snapshot"]["context"], kept["snapshot"]["pending"]
-        where = f"{key} in {kept['snapshot']['value']}"
-        # The snapshot, the timers and the ledger say the same.
-        waiting = {timer.name[8:]: timer.nominal_at for timer in timers if timer.name.startswith("machine:")}
-        assert waiting == {one["id"]: one["due_at"] for one in pending}, f"{where}: delays"
-        runs = {timer.name[12:]: decode(timer.payload or b"")[2] for timer in timers if timer.name[:12] == "machine-run:"}
-        assert runs == kept["running"], f"{where}: invoked methods"
-        assert names["machine.event"] == context["calls"], f"{where}: events"
-        fired = sum(count for name, count in names.items() if name.startswith("machine:"))
-        assert fired == context["fired"], f"{where}: delays that fired"
-        assert names["machine-run:work"] == len(context["results"]), f"{where}: results"
-        # Nothing happened twice.
-        assert len(set(context["taken"])) == len(context["taken"]), f"{where}: an event was taken twice"
-        assert len(set(context["results"])) == len(context["results"]), f"{where}: a result was applied twice: {context['results']}"
-        assert self.acked[key] <= set(context["taken"]), f"{where}: an event is lost"
-        done = await self.world.rows(self.Cell, key)
-        assert set(done.values()) <= {1}, f"{where}: an action happened twice"
-        acts = sum(len(decode(timer.payload or b"")) for timer in timers if timer.name.startswith("machine-do:"))
-        assert len(done) + acts == 2 * context["visits"], f"{where}: actions"
-        assert names["machine-do:mark"] + names["machine-do:mark_again"] == len(done), f"{where}: actions in the ledger"
-        if is_quiet:
-            late = [timer.name for timer in timers if timer.due_at < self.world.warp.now() - 10_000]
-            assert [name for name in late if not name.startswith("machine-run:")] == [], f"{where}: never fired"
+
+async def check_cell(store: Store, key: str, acked: set[int], *, late_at: int) -> None:
+    """What must hold of one machine on disk at any instant; what was due by `late_at` has fired."""
+    id = ObjectId("Cell", key)
+    found = await store.read(id, ROW[0], [ROW[1]])
+    timers = await store.find_timers(Query(cls="Cell", key=key, limit=1000))
+    names: Counter[str] = Counter()
+    for _, entry in await store.find_entries(Query(cls="Cell", key=key, limit=100_000)):
+        # A method that failed is a result; one whose process died three times gets its result later.
+        is_result = entry.name == "machine-run:work" and "process died" not in (entry.error or "")
+        if entry.verdict == "run" or is_result:
+            names[entry.name] += 1
+    if not found:
+        assert not acked, f"{key}: taken events are gone"
+        assert [*timers, *names] == [], f"{key}: nothing is kept of it"
+        return
+    kept = decode(found[ROW[1]])
+    context, pending = kept["snapshot"]["context"], kept["snapshot"]["pending"]
+    where = f"{key} in {kept['snapshot']['value']}"
+    # The snapshot, the timers and the ledger say the same.
+    waiting = {timer.name[8:]: timer.nominal_at for timer in timers if timer.name.startswith("machine:")}
+    assert waiting == {one["id"]: one["due_at"] for one in pending}, f"{where}: delays"
+    runs = {timer.name[12:]: decode(timer.payload or b"")[2] for timer in timers if timer.name[:12] == "machine-run:"}
+    assert runs == kept["running"], f"{where}: invoked methods"
+    assert names["machine.event"] == context["calls"], f"{where}: events"
+    fired = sum(count for name, count in names.items() if name.startswith("machine:"))
+    assert fired == context["fired"], f"{where}: delays that fired"
+    assert names["machine-run:work"] == len(context["results"]), f"{where}: results"
+    # Nothing happened twice, and nothing is lost.
+    assert len(set(context["taken"])) == len(context["taken"]), f"{where}: an event was taken twice"
+    assert len(set(context["results"])) == len(context["results"]), f"{where}: a result was applied twice"
+    assert acked <= set(context["taken"]), f"{where}: an event is lost"
+    done = {name: decode(data) for name, data in await store.scan(id, USER, Range())}
+    assert set(done.values()) <= {1}, f"{where}: an action happened twice"
+    acts = sum(len(decode(timer.payload or b"")) for timer in timers if timer.name.startswith("machine-do:"))
+    assert len(done) + acts == 2 * context["visits"], f"{where}: actions"
+    assert names["machine-do:mark"] + names["machine-do:mark_again"] == len(done), f"{where}: actions in the ledger"
+    late = [timer.name for timer in timers if timer.due_at < late_at and not timer.name.startswith("machine-run:")]
+    assert late == [], f"{where}: never fired"
 
 
 async def live(seed: int) -> int:
     """One life with troubles."""
     try:
         return await Life(seed).run()
+    except AssertionError as error:
+        error.add_note(f"seed {seed}")
+        raise
+
+
+class ClusterLife(Life):
+    """One seed on three nodes that die, freeze, lose the store and come back."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.world = self.app.world(seed=seed, nodes=3, sees=self.dice.random() < 0.5)
+
+    async def trouble(self) -> None:
+        member = self.dice.choice(self.world.members)
+        kind = self.dice.choice(("crash", "freeze", "cut off", "restart", "nothing"))
+        if not member.is_up:
+            await member.restart()
+        elif kind == "crash":
+            await member.crash()
+        elif kind == "freeze":
+            member.freeze()
+            await self.world.advance(seconds=self.dice.choice((2, 12)))
+            member.thaw()
+        elif kind == "cut off":
+            member.cut_off()
+            await self.world.advance(seconds=self.dice.choice((1, 10)))
+            member.reconnect()
+        elif kind == "restart":
+            await member.restart()
+        if any(one.is_up for one in self.world.members):  # through one of them the disk is looked at
+            await self.check()
+
+    async def recover(self, after_s: int = 0) -> None:
+        for member in self.world.members:
+            if not member.is_up:
+                await member.restart()
+
+
+async def cluster(seed: int) -> int:
+    """One life on several nodes."""
+    try:
+        return await ClusterLife(seed).run(rounds=8)
     except AssertionError as error:
         error.add_note(f"seed {seed}")
         raise

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 sys.path.append(str(Path(__file__).parent))
-from machine_life import calm, live
+from machine_life import calm, cluster, live
 
 SEEDS = int(os.environ.get("WAKEFUL_SEEDS", "60"))
 PARTS = 4
@@ -17,6 +17,12 @@ PARTS = 4
 async def test_lives_with_troubles(part: int) -> None:
     for seed in range(part, SEEDS, PARTS):
         assert await live(seed) > 50
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+async def test_lives_on_several_nodes(part: int) -> None:
+    for seed in range(part, SEEDS // 3, PARTS):
+        await cluster(seed)
 
 
 @pytest.mark.parametrize("part", range(PARTS))

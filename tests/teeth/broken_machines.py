@@ -1,10 +1,13 @@
 """Machines, broken on purpose: each of these is a mistake that somebody could make, applied while its block lasts."""
 
+import asyncio
+from contextlib import suppress
 from typing import Any
 
 from broken import swapped
 from msgspec.structs import replace
 
+from wakeful import machine
 from wakeful.logic.chart.effects import Cancel
 from wakeful.machines import answering, mail, owners, resuming, steps, watching
 from wakeful.machines.carrying import Carrier
@@ -15,6 +18,7 @@ from wakeful.machines.watching import Watchers
 from wakeful.runtime.activation import Activation
 from wakeful.runtime.sideline import Sideline
 from wakeful.values.commits import Commit
+from wakeful.values.errors import Unavailable
 
 
 def the_snapshot_in_a_commit_of_its_own() -> Any:
@@ -24,11 +28,15 @@ def the_snapshot_in_a_commit_of_its_own() -> Any:
         def broken(self: Activation, commit: Commit) -> int:
             if ROW not in commit.puts or not (commit.sets or commit.clears):
                 return int(submit(self, commit))
-            submit(self, replace(commit, puts={slot: data for slot, data in commit.puts.items() if slot != ROW}))
-            alone = Commit(
-                id=commit.id, shard=commit.shard, epoch=commit.epoch, now=commit.now, puts={ROW: commit.puts[ROW]}
-            )
-            return int(submit(self, alone))
+            puts = {ROW: commit.puts[ROW]}
+            alone = Commit(id=commit.id, shard=commit.shard, epoch=commit.epoch, now=commit.now, puts=puts)
+
+            def follow() -> None:
+                with suppress(Unavailable):
+                    submit(self, alone)
+
+            asyncio.get_running_loop().call_later(0.001, follow)
+            return int(submit(self, replace(commit, puts={s: data for s, data in commit.puts.items() if s != ROW})))
 
         return broken
 
@@ -101,9 +109,7 @@ def an_event_leaves_no_row_in_the_ledger_when_nothing_changed() -> Any:
 
         return broken
 
-    import wakeful.machine
-
-    return swapped(wakeful.machine, "note", make)
+    return swapped(machine, "note", make)
 
 
 def a_start_that_was_taken_back_happens() -> Any:
@@ -176,4 +182,4 @@ def a_deadly_method_waits_for_a_person() -> Any:
 
 def work_beside_turns_begins_again_whatever_runs() -> Any:
     """The store was away, the timer is read again, and the method runs twice at once."""
-    return swapped(Sideline, "seq_of", lambda seq_of: lambda self, id, name: None)
+    return swapped(Sideline, "seq_of", lambda seq_of: lambda self, target, name: None)

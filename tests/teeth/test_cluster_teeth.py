@@ -21,6 +21,7 @@ from cluster_scenarios import (
     a_new_node_among_many_free_shards,
     an_insert_that_is_heard_of_late,
     calls_while_a_node_stops,
+    two_claimants_of_one_shard,
 )
 
 SEEDS = 20
@@ -50,14 +51,20 @@ def stops() -> None:
     asyncio.run(calls_while_a_node_stops())
 
 
+def claims() -> None:
+    asyncio.run(two_claimants_of_one_shard())
+
+
 def ramp() -> None:
     asyncio.run(a_new_node_among_many_free_shards())
 
 
-CATCHERS = {check.__name__: check for check in (simulation, late_hints, late_inserts, crashes_of_senders, stops, ramp)}
+CATCHERS = {
+    check.__name__: check for check in (simulation, claims, late_hints, late_inserts, crashes_of_senders, stops, ramp)
+}
 BROKEN: dict[str, tuple[Callable[[], Any], ...]] = {
     "claim_without_epoch_bump": (simulation,),
-    "claim_that_ignores_what_was_seen": (simulation,),
+    "claim_that_ignores_what_was_seen": (claims,),
     "commit_that_trusts_the_cached_owner": (simulation,),
     "lease_judged_by_own_clock": (simulation,),
     "cancel_that_answers_before_it_knows": (simulation,),

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-for folder in ("teeth", "sim", "conformance"):
-    sys.path.append(str(Path(__file__).parent.parent / folder))
+sys.path.append(str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).parent.parent / "sim"))
+sys.path.append(str(Path(__file__).parent.parent / "conformance"))
 import broken_machines
 import test_machines_actors
 import test_machines_children

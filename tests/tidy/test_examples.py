@@ -29,6 +29,14 @@ PROMISED = {
         "acme    194 runs, 0 paused, 0 missed",
         "globex  0 runs, 2 paused, 0 missed",
     ],
+    "order": [
+        "too little: placed True",
+        "enough: paid",
+        "Fri 13:00  o-2: thanks for 40",
+        "Sat 12:00  o-1: expired, its goods are free again",
+        "expired done {'total': 40, 'tries': 0}",
+        "shipped done {'total': 40, 'tries': 1}",
+    ],
     "report_dag": [
         "done after 1:01:50",
         "result: [5, 7] of 3 numbers",

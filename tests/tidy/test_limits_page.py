@@ -37,9 +37,13 @@ ROWS = {
     "candidates refused in a row when a spec is made": "logic.specs.combine.FIRST_STEPS_MAX",
     "dates of `holidays`": "logic.specs.calendar_days.DATES_MAX",
     "`rrule`: COUNT": "logic.specs.rrule_parts.COUNT_MAX",
+    "states of a chart": "logic.chart.reading.STATES_MAX",
+    "states within states": "logic.chart.fields.DEPTH_MAX",
+    "microsteps until a chart rests": "logic.chart.chart.MICROSTEPS_MAX",
 }
 # Bounds of caches and of what is told: nobody can meet them.
 INSIDE = {"_BUCKETS_MAX", "_PIECES_MAX", "YEARS_MAX", "_LISTED_MAX", "_TIMES_MAX", "_TOLD_MAX"}
+INSIDE |= {"_ALIASES_MAX", "KEPT_MAX"}  # of charts: names that stand for names, and what is worked out once
 INSIDE |= {"BACKFILL_COUNTED_MAX"}  # of what an error says
 # On the page under other words, in other units, or beside another constant.
 ELSEWHERE = {"STORAGE_KEY_BYTES_MAX", "VALUE_BYTES_MAX", "WINDOW_MAX_MS", "LENGTH_MIN_MS", "INTERVAL_MAX"}

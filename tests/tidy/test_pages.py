@@ -16,7 +16,16 @@ import tidy_source as source
 
 from wakeful.logic.specs.text import to_spec
 
-PAGES = ("specs.md", "schedules.md", "late-and-missed.md", "tenants-and-dags.md", "jobs.md", "cluster.md")
+PAGES = (
+    "specs.md",
+    "schedules.md",
+    "late-and-missed.md",
+    "tenants-and-dags.md",
+    "jobs.md",
+    "cluster.md",
+    "machines.md",
+    "machines-resume.md",
+)
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _ROW = re.compile(r"^\| `(.+?)` \| `(.+?)` \| (.+?) \|$", re.MULTILINE)
 

@@ -5,6 +5,9 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Any
 
+import pytest
+
+from wakeful.runtime import committer
 from wakeful.runtime.committer import Committer
 from wakeful.store import MemoryStore
 from wakeful.store.protocol import Outcome
@@ -72,6 +75,15 @@ async def test_commits_of_one_pass_share_groups_in_order() -> None:
     assert stage.store.groups == [3, 2]
     assert stage.heard == [(b"0", None), (b"1", None), (b"2", None), "group", (b"3", None), (b"4", None), "group"]
     assert (stage.committer.backlog, stage.committer.groups, stage.committer.commits) == (0, 2, 5)
+
+
+async def test_a_group_carries_no_more_bytes_than_one_trip_should(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(committer, "GROUP_BYTES_MAX", 100)
+    stage = await Stage().open()
+    for size in (10, 60, 60, 200, 10):
+        stage.submit(b"x" * size)
+    await stage.committer.drained()
+    assert stage.store.groups == [2, 1, 1, 1]
 
 
 async def test_what_the_end_of_a_group_submits_needs_no_further_pass() -> None:

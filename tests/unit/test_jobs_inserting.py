@@ -9,7 +9,7 @@ import pytest
 
 from wakeful.runtime import inserter as inserting
 from wakeful.runtime.inserter import Inserter
-from wakeful.values.errors import NotRunning, OutcomeUnknown, StoreDown, StoreError, Unavailable
+from wakeful.values.errors import BadValue, NotRunning, OutcomeUnknown, StoreDown, StoreError, Unavailable
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Timer
 
@@ -24,6 +24,7 @@ class Store:
         self.calls: list[list[str]] = []
         self.faults: list[Callable[[Sequence[Timer]], None]] = []
         self.refuses: set[str] = set()
+        self.refusal: Exception = StoreError("not that one")
         self.gate: asyncio.Event | None = None
 
     async def insert(self, timers: Sequence[Timer], *, now: int) -> list[Timer]:
@@ -31,7 +32,7 @@ class Store:
         if self.gate is not None:
             await self.gate.wait()
         if self.refuses & {timer.name for timer in timers}:
-            raise StoreError("not that one")
+            raise self.refusal
         if self.faults:
             self.faults.pop(0)(timers)
         taken = [self.rows[timer.name] for timer in timers if timer.name in self.rows]
@@ -169,6 +170,36 @@ async def test_past_the_bound_callers_wait_to_be_let_in(monkeypatch: pytest.Monk
     await asyncio.gather(*tasks)
     assert len(bench.store.rows) == 40
     assert max(len(call) for call in bench.store.calls) <= 3
+
+
+async def test_callers_that_have_gone_take_nobodys_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inserting, "WAITING_MAX", 2)
+    bench = Bench()
+    bench.store.gate = asyncio.Event()
+    tasks = [asyncio.create_task(bench.inserter.add(timer(str(n)))) for n in range(20)]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    gone, rest = tasks[4:18], tasks[:4] + tasks[18:]
+    for task in gone:
+        task.cancel()
+    bench.store.gate.set()
+    await asyncio.wait_for(asyncio.gather(*rest), 5)
+
+
+async def test_a_group_carries_no_more_bytes_than_a_server_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inserting, "GROUP_BYTES_MAX", 1_000)
+    bench = Bench()
+    sizes = [10] * 50 + [400] * 5 + [5_000] * 2
+    timers = [Timer(A, str(n), 1, 1, 1, payload=b"x" * size) for n, size in enumerate(sizes)]
+    await asyncio.gather(*(bench.inserter.add(one) for one in timers))
+    assert [len(call) for call in bench.store.calls] == [52, 3, 1, 1]
+
+
+async def test_one_that_the_store_calls_invalid_is_refused_alone() -> None:
+    bench = Bench()
+    bench.store.refuses, bench.store.refusal = {"b"}, BadValue("not text")
+    results = await asyncio.gather(*(bench.inserter.add(timer(name)) for name in "abc"), return_exceptions=True)
+    assert [type(result) for result in results] == [type(None), BadValue, type(None)]
 
 
 async def test_whoever_waits_when_the_node_stops_hears_of_it() -> None:

@@ -41,6 +41,33 @@ class Maker:
             "script": [self.entry() for _ in range(self.dice.randrange(4, 14))],
         }
 
+    def waiting(self) -> dict[str, Any]:
+        """Regions that begin to wait one after the other and go on at once: who is first, and who is in whose way?"""
+        regions = {}
+        for number, key in enumerate(self.dice.sample(KEYS, self.dice.randrange(2, 5))):
+            self.paths += [[key], *([key, name] for name in ("idle", "ready", "gone"))]
+            go = {"type": "atLeast", "params": {"key": "b", "n": self.dice.choice((1, 1, 2))}}
+            beyond = self.dice.choice(("gone", "gone", "gone", "#r.done", f"#r.all.{key}"))
+            always = {"target": beyond, "guard": go, "actions": [{"type": "x", "params": {"n": number}}, "note"]}
+            ready = {"always": always if self.chance(0.8) else [{**always, "guard": "mixed"}, always]}
+            if self.chance(0.3):
+                ready["exit"] = {"type": "inc", "params": {"key": self.dice.choice("ab")}}
+            back = {"C": {"target": "idle", "actions": {"type": "put", "params": {"key": "b", "value": 0}}}}
+            regions[key] = {
+                "initial": "idle",
+                "states": {"idle": {"on": {self.dice.choice("AB"): "ready"}}, "ready": ready, "gone": {"on": back}},
+            }
+            if self.chance(0.3):
+                regions[key]["always"] = {"target": f"#r.all.{key}", "guard": go, "reenter": self.chance(0.5)}
+        whole: dict[str, Any] = {"type": "parallel", "states": regions}
+        if self.chance(0.3):
+            whole["always"] = {"target": "done", "guard": {"type": "atLeast", "params": {"key": "b", "n": 2}}}
+        whole["on"] = {"D": {"actions": {"type": "inc", "params": {"key": "b"}}}}
+        events = [{"send": {"type": self.dice.choice("AABBCDD"), "flag": False}} for _ in range(12)]
+        config = {"id": ROOT, "initial": "all", "states": {"all": whole, "done": {"on": {"A": "all"}}}}
+        limited = {**config, "context": {"a": 0, "b": 0}, "options": {"maxIterations": 60}}
+        return {"seed": self.seed, "config": limited, "input": None, "script": events}
+
     def chance(self, share: float) -> bool:
         return self.dice.random() < share
 
@@ -329,5 +356,5 @@ class Maker:
 
 
 def case(seed: int) -> dict[str, Any]:
-    """The case of a seed."""
-    return Maker(seed).case()
+    """The case of a seed; every tenth has regions that wait for the same thing."""
+    return Maker(seed).waiting() if seed % 10 == 9 else Maker(seed).case()

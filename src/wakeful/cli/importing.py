@@ -27,7 +27,9 @@ Ask = Callable[["ObjectId", tuple[Any, ...], dict[str, Any]], Awaitable[dict[str
 @click.option("--dry-run", is_flag=True, help="Only say what would be taken and what not.")
 @click.option("--replace", is_flag=True, help="Put it in the place of a machine that has been started.")
 @click.option(
-    "--no-delays", is_flag=True, help="Leave out delays of active states that the file lacks, instead of counting anew."
+    "--no-delays",
+    is_flag=True,
+    help="When the file says nothing of delays: set none, instead of counting those of active states anew.",
 )
 @click.option("--from-version", type=click.IntRange(1), metavar="N", help="The chart's version it was written by.")
 @options.app_option("When no process runs the store: run this program for the length of the import.")
@@ -182,7 +184,9 @@ def _put(reports: list[dict[str, Any]], *, is_dry: bool, as_json: bool) -> None:
         put_line()
     left = sum(len(report["left"]) for report in reports)
     said = f"{'would import' if is_dry else 'imported'} {many(len(reports), 'object')}"
-    put_line(f"{said}, and left {many(left, 'thing')} of the file behind" if left else said, "yellow" if left else "green")
+    put_line(
+        f"{said}, and left {many(left, 'thing')} of the file behind" if left else said, "yellow" if left else "green"
+    )
 
 
 def _cells(one: dict[str, str]) -> tuple[str, str, str]:

@@ -8,6 +8,10 @@ if TYPE_CHECKING:
     from wakeful.values.timers import Timer
 
 
+# What the timers of a machine are, by their prefixes.
+_MACHINE = {"machine": "delay", "machine-do": "action", "machine-run": "invoked", "machine-mail": "letter"}
+
+
 def own_classes(names: list[str]) -> list[str]:
     """The classes of the program itself."""
     return [name for name in names if not name.startswith(RESERVED)]
@@ -39,6 +43,8 @@ def timer_words(timer: "Timer") -> str:
     from wakeful.schedules.records import decode_lane
 
     name, kind = schedule_named(timer.name), kind_of(timer)
+    if timer.name.startswith(("machine-do:", "machine-mail:")):
+        return machine_words(f"{timer.name.partition(':')[0]}:{_first_word(timer.payload)}")
     if name is None or kind is None:
         return name_words(timer.name)
     if kind == "backfill":
@@ -53,6 +59,8 @@ def name_words(timer: str) -> str:
     from wakeful.jobs.ids import KEYED, PREFIX, method_of
 
     name = schedule_named(timer)
+    if timer.partition(":")[0] in _MACHINE:
+        return machine_words(timer)
     if timer.startswith(KEYED):
         return f"job {timer.removeprefix(KEYED)!r}"
     if timer.startswith(f"{PREFIX}:"):
@@ -60,3 +68,29 @@ def name_words(timer: str) -> str:
     if name is None:
         return timer
     return f"schedule {name}" if timer.startswith("schedule:") else f"run of {name}"
+
+
+def machine_words(timer: str) -> str:
+    """A timer of a machine: `delay 24h in order.placed`, `invoked ship`, `action thank`."""
+    prefix, _, rest = timer.partition(":")
+    word = _MACHINE[prefix]
+    if rest.startswith("xstate.after."):
+        length, _, state = rest.removeprefix("xstate.after.").partition(".")
+        return f"{word} {length} in {state}"
+    # Actions that wait, and letters, have numbers for names; in the ledger they have their own.
+    is_number = rest != "" and set(rest) <= set("0123456789abcdef") and len(rest) > 7
+    return word if is_number else f"{word} {rest}".rstrip()
+
+
+def _first_word(payload: bytes | None) -> str:
+    """What the payload of a machine's action or letter begins with: its name."""
+    from wakeful.values.codec import decode_loosely
+    from wakeful.values.errors import Undecodable
+
+    try:
+        found = decode_loosely(payload or b"")
+        while isinstance(found, list) and found:
+            found = found[0]
+    except Undecodable:
+        return ""
+    return found if isinstance(found, str) else ""

@@ -35,10 +35,10 @@ def control_addresses(row: NodeRow) -> list[str]:
 
 
 @asynccontextmanager
-async def controlled(row: NodeRow) -> AsyncIterator[tuple[ControlClient, dict[str, Any]] | None]:
+async def controlled(store: Store, row: NodeRow) -> AsyncIterator[tuple[ControlClient, dict[str, Any]] | None]:
     """The node's control socket and what it says of itself; None when it does not answer."""
     for address in control_addresses(row):
-        client = ControlClient(address)
+        client = ControlClient(address, store=store.url)
         try:
             async with asyncio.timeout(ANSWER_S):
                 await client.__aenter__()
@@ -60,7 +60,7 @@ async def statuses(store: Store, rows: Iterable[NodeRow]) -> dict[str, dict[str,
     async with Peers(store, let_in) as peers:
 
         async def ask(row: NodeRow) -> dict[str, Any] | None:
-            async with controlled(row) as found:
+            async with controlled(store, row) as found:
                 if found is not None:
                     return found[1]
             if not row.address or not store.shared:
@@ -83,7 +83,7 @@ async def connected(store: Store, id: ObjectId | None = None) -> AsyncIterator[C
     """
     found = await members(store)
     for member in _in_order(found, id):
-        async with controlled(member.row) as reached:
+        async with controlled(store, member.row) as reached:
             if reached is not None:
                 yield reached[0]
                 return

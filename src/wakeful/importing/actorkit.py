@@ -112,6 +112,7 @@ def _take_alarms(found: Found, alarms: Iterable[dict[str, Any]]) -> None:
         if payload.get("sourceSessionId") != payload.get("targetSessionId"):
             found.left("delay", alarm["id"], "it goes to another actor, of which only the session is known")
             continue
+        found.knows_delays = True
         id = _delay_id(alarm, payload, event)
         if id not in known:
             delay_ms = max(0, alarm["due_at"] - alarm["created_at"])

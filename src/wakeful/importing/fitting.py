@@ -76,17 +76,21 @@ def complete(
 
 
 def _add_delays(turn: Turn, node: Node, found: Found, *, restarts: bool) -> None:
-    """Delays of an active state of which the file says nothing: without one the machine might never move again."""
+    """Delays of active states, where the file says of none: without them the machine might never move again."""
+    if found.knows_delays:
+        return  # one that is not in the file has fired, and its state did not care
     known = {one["id"] for one in turn.pending}
     for id, set_ in zip(node.after, node.entry[len(node.entry) - len(node.after) :], strict=True):
         if id in known:
             continue
         if not restarts:
-            found.left("delay", id, "the file does not have it, and it was not wished anew")
+            found.left("delay", id, "the file says nothing of delays, and it was not wished anew")
             continue
         set_(turn)
         found.took(
-            "delay", id, f"the file does not have it: counted from now, {_when(turn.pending[-1]['due_at'], turn.now)}"
+            "delay",
+            id,
+            f"the file says nothing of delays: counted from now, {_when(turn.pending[-1]['due_at'], turn.now)}",
         )
 
 

@@ -28,6 +28,7 @@ class Found(Struct):
     cls: str | None = None
     key: str | None = None
     pending: list[dict[str, Any]] = field(default_factory=list)  # id, due_at, delay_ms, event, target
+    knows_delays: bool = False  # what is not among them is not pending; else nobody knows
     children: dict[str, dict[str, Any]] = field(default_factory=dict)  # by id: src, status, input, value
     remarks: list[Remark] = field(default_factory=list)
 

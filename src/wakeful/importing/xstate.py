@@ -36,6 +36,7 @@ def read(data: Any, path: str = "snapshot", *, defaults_to_active: bool = False)
     if key is not None and not isinstance(key, str):
         raise bad(f"{path}.key", f"{short(key)} is no key")
     found = Found(snapshot=_snapshot(given, path, defaults_to_active=defaults_to_active), key=key)
+    found.knows_delays = scheduled is not None
     _remark(found, given)
     _read_children(found, given.get("children") or {}, f"{path}.children")
     for name, one in mapping(scheduled or {}, f"{path}.{SCHEDULED}").items():

@@ -102,6 +102,7 @@ class Tenants:
         self._quota = quota
         self._counts: dict[str, tuple[int, int]] = {}  # when counted, how many
         self._made: dict[str, tuple[int, int]] = {}  # the minute, how many
+        self._counting = asyncio.Lock()
 
     async def admit(self, timers: list[Timer]) -> None:
         """Take them all in, or raise and take none."""
@@ -109,6 +110,15 @@ class Tenants:
         for timer in timers:
             tenant = timer.id.key.partition("/")[0]
             wanted[tenant] = wanted.get(tenant, 0) + 1
+        if len(self._counts) > TENANTS_MAX:
+            minute = self._node.clock.now() // MINUTE_MS
+            self._counts.clear()
+            self._made = {tenant: made for tenant, made in self._made.items() if made[0] == minute}
+        for tenant in wanted:
+            most = self._quota(tenant)[0]
+            if most is not None:
+                await self._count(tenant, most)
+        # From here on nothing waits, or callers at the same moment would all be let in.
         now = self._node.clock.now()
         minute = now // MINUTE_MS
         for tenant, more in wanted.items():
@@ -121,16 +131,13 @@ class Tenants:
                     code="quota.job_rate",
                 )
             if jobs is not None:
-                there = await self._count(tenant, jobs, now)
+                _, there = self._counts.get(tenant, (now, 0))
                 if there + more > jobs:
                     raise QuotaExceeded(
                         f"tenant {tenant!r} would have {there + more} pending jobs, its quota `jobs` is {jobs}; "
                         "let some run, cancel some, or raise it",
                         code="quota.jobs",
                     )
-        if len(self._counts) > TENANTS_MAX:
-            self._counts.clear()
-            self._made = {tenant: made for tenant, made in self._made.items() if made[0] == minute}
         for tenant, more in wanted.items():
             self._made[tenant] = (minute, self._made_in(minute, tenant) + more)
             at, there = self._counts.get(tenant, (now, 0))
@@ -140,21 +147,29 @@ class Tenants:
         at, made = self._made.get(tenant, (minute, 0))
         return made if at == minute else 0
 
-    async def _count(self, tenant: str, most: int, now: int) -> int:
+    def _is_known(self, tenant: str, most: int) -> bool:
         counted_at, count = self._counts.get(tenant, (-COUNT_KEEP_MS, 0))
-        if now - counted_at < (COUNT_KEEP_MS if count < most else FULL_KEEP_MS):
-            return count
-        found = await self._pending(most, key=tenant) + await self._pending(most, key_prefix=f"{tenant}/")
-        self._counts[tenant] = (now, found)
-        return found
+        return self._node.clock.now() - counted_at < (COUNT_KEEP_MS if count < most else FULL_KEEP_MS)
 
-    async def _pending(self, most: int, **where: Any) -> int:
-        found, after = 0, None
-        while found <= most:
-            query = Query(name_prefix=f"{PREFIX}:", limit=COUNT_PAGE, after=after, **where)
-            page = await self._node.reading(self._node.store.find_timers(query))
-            found += len(page)
-            if len(page) < COUNT_PAGE:
-                break
-            after = page[-1].sort_key
-        return found
+    async def _count(self, tenant: str, most: int) -> None:
+        if self._is_known(tenant, most):
+            return
+        async with self._counting:
+            if not self._is_known(tenant, most):
+                found = 0
+                for home in self._node.all_homes:
+                    found += await _pending(home, most, key=tenant)
+                    found += await _pending(home, most, key_prefix=f"{tenant}/")
+                self._counts[tenant] = (self._node.clock.now(), found)
+
+
+async def _pending(node: Node, most: int, **where: Any) -> int:
+    found, after = 0, None
+    while found <= most:
+        query = Query(name_prefix=f"{PREFIX}:", limit=COUNT_PAGE, after=after, **where)
+        page = await node.reading(node.store.find_timers(query))
+        found += len(page)
+        if len(page) < COUNT_PAGE:
+            break
+        after = page[-1].sort_key
+    return found

@@ -11,7 +11,7 @@ from wakeful.jobs.asking import Asked, errands
 from wakeful.jobs.ending import end, left
 from wakeful.jobs.ids import ask_prefix, job_id, key_of
 from wakeful.jobs.payload import decode_record, is_same, job_of_record, job_of_timer, record_key, shown
-from wakeful.jobs.reading import PAGE, PARKED_MAX, Standing, asked_timer, is_duplicate, standing
+from wakeful.jobs.reading import PAGE, PARKED_MAX, Standing, asked_timer, standing
 from wakeful.runtime.turn import Turn
 from wakeful.store.protocol import Query
 from wakeful.values.errors import Conflict, KeyTaken
@@ -83,17 +83,16 @@ async def cancel(feature: "JobFeature", turn: Turn, name: str, reason: str = "ca
     there = await owned(turn, name)
     if there is None or there.timer is None or (there.job.state == "running" and there.timer is turn.consumed):
         return is_cancelled
-    if there.kept is not None and await is_duplicate(turn.activation.node, there.timer, there.kept):
-        turn.clear_timer(name)  # the job that was asked for has ended: found by the simulation
-        return is_cancelled
     await cancel_timer(feature, turn, there.timer, reason)
     return True
 
 
 async def withdraw(turn: Turn, name: str, token: str) -> None:
     """Clear that very version of a key, which came too late; one put in its place since stays."""
-    there = await owned(turn, name)
-    if there is not None and there.timer is not None and there.kept is not None and there.kept.token == token:
+    node, id = turn.activation.node, turn.activation.id
+    await turn.activation.settled()
+    found = await node.reading(node.store.find_timers(Query(cls=id.cls, key=id.key, name=name, limit=1)))
+    if found and shown(found[0]).token == token:
         turn.clear_timer(name)
 
 

@@ -60,9 +60,10 @@ async def glance(node: "Node", id: ObjectId, name: str) -> Standing | None:
     node = node.home(id)
     store, here = node.store, Query(cls=id.cls, key=id.key, name=name, limit=1)
     timers = await node.reading(store.find_timers(here))
-    if timers:
+    # A duplicate has not been found out yet, and runs no more: the job is what became of the first.
+    if timers and not await is_duplicate(node, timers[0], kept_there := shown(timers[0])):
         [timer] = timers
-        return Standing(job_of_timer(timer, is_running=await Epochs(node).run(timer)), shown(timer), timer)
+        return Standing(job_of_timer(timer, is_running=await Epochs(node).run(timer)), kept_there, timer)
     parked = await node.reading(store.find_parked(Query(cls=id.cls, key=id.key, name=name, limit=PARKED_MAX)))
     if parked:
         return Standing(job_of_parked(parked[-1]), shown(parked[-1].timer), parked=parked[-1])

@@ -18,6 +18,9 @@ from wakeful.values.errors import BadChart, BadOption, MissingExtra
 
 RESUMES = ("deadline", "restart", "pause_while_down")
 ON_CRASH = ("again", "error")
+# What a machine is by itself: no names for a chart.
+OWN = frozenset({"chart", "version", "resume", "on_crash", "retry", "migrate", "visible", "audible"})
+OWN |= {"start", "send", "snapshot", "can"}
 
 
 class Bound:
@@ -32,7 +35,11 @@ class Bound:
         self.retry = _retry(name, cls)
         self.config = config_of(name, cls)
         self._instance: Any = None  # whose methods the names stand for while a step runs, which never waits
-        self._methods = {found: inspect.getattr_static(cls, found) for found in dir(cls) if not found.startswith("__")}
+        self._methods = {
+            found: inspect.getattr_static(cls, found)
+            for found in dir(cls)
+            if not found.startswith("__") and found not in OWN
+        }
         self.actors = {
             found
             for found, method in self._methods.items()
@@ -42,8 +49,9 @@ class Bound:
         self._is_child = children
         self._hide_actors()
         config = self.config if "id" in self.config else {"id": name, **self.config}
+        names = self._implementations()
         try:
-            self.chart = Chart.of(config, implementations=self._implementations())
+            self.chart = Chart.of(config, implementations=names)
         except BadChart as error:
             raise BadChart(f"{name}.chart: {error.message}", code=error.code) from None
         # The events of its `after`s, by which a snapshot is known to be of this chart.
@@ -192,7 +200,7 @@ def config_of(name: str, cls: type) -> dict[str, Any]:
     """The chart that a class gives, or that is in the file it names."""
     chart = getattr(cls, "chart", None)
     if isinstance(chart, Mapping):
-        return dict(chart)
+        return dict(_texted(chart))
     if not isinstance(chart, str | Path):
         raise BadChart(
             f"{name}.chart must be a dict, or the path of a .json or .yaml file, not {chart!r}", code="chart.type"
@@ -210,6 +218,19 @@ def config_of(name: str, cls: type) -> dict[str, Any]:
         raise BadChart(f"{name}.chart: {path} can't be read as {path.suffix[1:]}: {error}", code="chart.file") from None
     if not isinstance(found, dict):
         raise BadChart(f"{name}.chart: {path} holds no chart but {type(found).__name__}", code="chart.file")
+    return dict(_texted(found))
+
+
+def _texted(config: Any) -> Any:
+    """The same with the numbers among the keys of `after` as JSON would have them."""
+    if isinstance(config, list):
+        return [_texted(one) for one in config]
+    if not isinstance(config, Mapping):
+        return config
+    found = {key: _texted(value) for key, value in config.items()}
+    after = found.get("after")
+    if isinstance(after, dict):
+        found["after"] = {str(key) if type(key) is int else key: value for key, value in after.items()}
     return found
 
 
@@ -218,7 +239,15 @@ def _yaml(text: str) -> Any:
         import yaml
     except ImportError:
         raise MissingExtra("charts in YAML need PyYAML; pip install pyyaml, or use JSON", code="extra.yaml") from None
+
+    class Loader(yaml.SafeLoader):  # type: ignore[misc, unused-ignore]
+        """In YAML of old, `on` is a truth value; in a chart it is where the events are."""
+
+    Loader.yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in known if not tag.endswith(":bool") or first in "tTfF"]
+        for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, Loader)  # a safe one, see above
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from None

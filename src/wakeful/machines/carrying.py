@@ -12,6 +12,7 @@ from wakeful.logic.chart.effects import PARENT, Act, Cancel, Delay, Effect, Emit
 from wakeful.machines.kept import Kept, Parent
 from wakeful.runtime.turn import Turn
 from wakeful.values.codec import encode
+from wakeful.values.errors import LimitExceeded
 from wakeful.values.ids import ObjectId, check_key
 from wakeful.values.timers import Timer
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from wakeful.machines.binding import Bound
     from wakeful.machines.feature import MachineFeature
 
+# Of the name of a timer: with the object's it must fit one index row of every store.
+ID_BYTES_MAX = 1_000
 DELAY, DO, RUN, MAIL = "machine", "machine-do", "machine-run", "machine-mail"
 
 
@@ -115,6 +118,12 @@ class Carrier:
         self._feature.mail(self._turn, target, letter)
 
     def _set(self, name: str, due_at: int, payload: bytes | None = None) -> None:
+        if len(name.encode()) > ID_BYTES_MAX:
+            raise LimitExceeded(
+                f"{self._id}: the id {name[:64]!r}… of a delay or actor has {len(name.encode())} bytes, more than the limit "
+                f"of {ID_BYTES_MAX}; give its state, or it, a shorter id",
+                code="limit.machine_id",
+            )
         seq = self._node.next_seq(self._turn.activation.shard)
         self._turn.set_timer(Timer(self._id, name, due_at, due_at, seq, payload=payload))
 

@@ -8,7 +8,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from wakeful.values.clock import Handle
-from wakeful.values.errors import Unavailable
+from wakeful.values.errors import DeadlineExceeded, Unavailable
 from wakeful.values.ids import ObjectId
 
 if TYPE_CHECKING:
@@ -47,32 +47,31 @@ class Downtime:
         self._total: int | None = None
         self._next: Handle | None = None
 
-    @property
-    def known_ms(self) -> int:
-        """As it was at the last beat."""
-        return self._total or 0
+    def begin(self) -> None:
+        """This node runs from here on, so it beats, if any machine needs to know."""
+        if self._is_needed and self._next is None:
+            self._again()
 
     async def ask(self) -> int:
-        """How long in all nobody was there; the first one who asks on this node makes it beat."""
+        """How long in all nobody was there."""
         if not self._is_needed:
             return 0
-        if self._total is None:
+        if self._total is None:  # the first beat is on its way, or the store was away at the last one
             await self._beat()
-        return self.known_ms
+        return self._total or 0
 
     async def _beat(self) -> None:
-        node = self._node
-        self._total = await node.send(_ALL, "beat", (), {})
-        if self._next is None and not node.is_dead:
-            self._next = node.clock.call_at(node.clock.now() + BEAT_MS, self._again)
+        self._total = await self._node.send(_ALL, "beat", (), {})
 
     def _again(self) -> None:
-        self._next = None
-        if not self._node.is_dead:
-            self._node.keep(asyncio.get_running_loop().create_task(self._guarded()))
+        """Beat now, and from now on; whether it succeeds or not, the next one comes."""
+        node = self._node
+        if not node.is_dead:
+            self._next = node.clock.call_at(node.clock.now() + BEAT_MS, self._again)
+            node.keep(asyncio.get_running_loop().create_task(self._guarded()))
 
     async def _guarded(self) -> None:
         try:
             await self._beat()
-        except Unavailable:
-            self._total = None  # asked anew, by whoever needs it
+        except (Unavailable, DeadlineExceeded):
+            self._total = None  # who needs to know must ask anew

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 from wakeful.logic.chart.snapshot import check_snapshot
+from wakeful.logic.limits import VALUE_BYTES_MAX
 from wakeful.machines.binding import Bound
 from wakeful.runtime.turn import Turn
 from wakeful.values.codec import decode, encode
 from wakeful.values.commits import SYSTEM, Slot
-from wakeful.values.errors import BadChart, Conflict
+from wakeful.values.errors import BadChart, Conflict, LimitExceeded
 from wakeful.values.ids import ObjectId
 
 ROW: Slot = (SYSTEM, "machine")
@@ -64,7 +65,14 @@ async def load(turn: Turn) -> Kept | None:
 
 def save(turn: Turn, kept: Kept) -> None:
     parent = None if kept.parent is None else list(kept.parent)
-    turn.writes[ROW] = encode({**{name: getattr(kept, name) for name in _FIELDS}, "parent": parent})
+    data = encode({**{name: getattr(kept, name) for name in _FIELDS}, "parent": parent})
+    if len(data) > VALUE_BYTES_MAX:
+        raise LimitExceeded(
+            f"{turn.activation.id}: its snapshot has {len(data)} bytes, {len(data) - VALUE_BYTES_MAX} more than the limit "
+            f"of {VALUE_BYTES_MAX}; keep large data in storage, not in the context",
+            code="limit.machine",
+        )
+    turn.writes[ROW] = data
 
 
 def forget(turn: Turn) -> None:

@@ -9,6 +9,8 @@ from wakeful.values.commits import Commit, Loaded
 from wakeful.values.errors import Fenced, Unavailable, WakefulError
 from wakeful.values.ids import ObjectId
 
+GROUP_BYTES_MAX = 16 << 20  # a server takes no statement of a gibibyte, and a lease waits for no large one
+
 Failure = Fenced | WakefulError
 OnDone = Callable[[Failure | None], None]
 
@@ -97,9 +99,22 @@ class Committer:
             if self._worker is me:
                 self._worker, self._rest, self._is_ending = None, None, False
 
+    def _next_size(self) -> int:
+        """How many of those that wait make the next group: as many as may, but not more bytes than one trip should carry."""
+        size = 0
+        for index, commit in enumerate(self._waiting[: self._group_max]):
+            size += sum(map(len, commit.puts.values()))
+            if commit.sends:
+                size += sum(len(timer.payload or b"") for timer in commit.sends)
+            if commit.records:
+                size += sum(len(record.answer) for record in commit.records)
+            if size > GROUP_BYTES_MAX:
+                return max(1, index)
+        return self._group_max
+
     async def _flush(self) -> None:
         """Bring the next group to disk and tell everyone in it."""
-        most = self._group_max
+        most = self._next_size()
         group, self._waiting = self._waiting[:most], self._waiting[most:]
         listeners, self._listeners = self._listeners[:most], self._listeners[most:]
         self._under_way = len(group)

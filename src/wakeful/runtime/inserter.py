@@ -10,10 +10,11 @@ from wakeful.logic.retry import platform_delay_ms
 from wakeful.runtime.calls import resolve
 from wakeful.store.protocol import Store
 from wakeful.values.clock import Clock, Dice
-from wakeful.values.errors import NotRunning, OutcomeUnknown, StoreError, Unavailable, WakefulError
+from wakeful.values.errors import BadInput, NotRunning, OutcomeUnknown, StoreError, Unavailable, WakefulError
 from wakeful.values.timers import Timer
 
 GROUP_MAX = 2_000  # timers in one insert, so that one stays a few milliseconds
+GROUP_BYTES_MAX = 4 << 20  # of what they carry, or a few thousand large ones would be more than a server takes
 WAITING_MAX = 20_000  # timers that wait for the disk; past it callers wait to be let in
 ALONE_MAX = 4  # inserts of their own under way at once: each may hold a hundred thousand timers
 TRIES_MAX = 4  # of an insert whose outcome is unknown; by then the caller had better hear of it
@@ -89,8 +90,7 @@ class Inserter:
     async def _work(self) -> None:
         try:
             while self._waiting:
-                size = min(len(self._waiting), GROUP_MAX)
-                group = [self._waiting.popleft() for _ in range(size)]
+                group = self._next_group()
                 try:
                     await self._flush(group)
                 except BaseException as error:
@@ -102,18 +102,27 @@ class Inserter:
         finally:
             self._worker = None
 
+    def _next_group(self) -> list[tuple[Timer, asyncio.Future[None]]]:
+        group, size = [self._waiting.popleft()], 0
+        while self._waiting and len(group) < GROUP_MAX:
+            size += len(group[-1][0].payload or b"")
+            if size > GROUP_BYTES_MAX:
+                break
+            group.append(self._waiting.popleft())
+        return group
+
     async def _flush(self, group: list[tuple[Timer, asyncio.Future[None]]]) -> None:
         timers = [timer for timer, _ in group]
         refused: dict[int, WakefulError] = {}
         try:
             await self._insert_new(timers)
-        except StoreError:
+        except (StoreError, BadInput):
             if len(group) == 1:
                 raise
             for index, timer in enumerate(timers):  # find those that the store refuses by themselves
                 try:
                     await self._insert_new([timer])
-                except StoreError as error:
+                except (StoreError, BadInput) as error:
                     refused[index] = error
         for index, (_, done) in enumerate(group):
             resolve(done, None, refused.get(index))
@@ -166,8 +175,9 @@ class Inserter:
     def _let_in(self) -> None:
         room = WAITING_MAX - len(self._waiting)
         while self._room and (room > 0 or self._is_stopped):
-            resolve(self._room.popleft(), None)
-            room -= 1
+            waiting = self._room.popleft()
+            room -= not waiting.done()  # else its caller has gone, and takes nobody's place
+            resolve(waiting, None)
 
     def _fail(self, waiting: Sequence[asyncio.Future[None]], error: WakefulError) -> None:
         for done in waiting:

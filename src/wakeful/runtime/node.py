@@ -184,7 +184,9 @@ class Node:
             except Unavailable as error:
                 log.warning("stopped without releasing the store: %s", error, extra={"code": "node.stop"})
         for activation in list(self.awake.values()):
-            activation.fail(NotRunning("the node is stopping; try again", code="node.stopping"))  # else it looks like their doing
+            activation.fail(
+                NotRunning("the node is stopping; try again", code="node.stopping")
+            )  # else it looks like their doing
         self._end()
         self.awake.clear()
         self.state = "stopped"

@@ -31,6 +31,7 @@ from wakeful.values.tracing import TRACE
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
 
+FULL = "object.mailbox"  # the object is where it should be, and a look at the owners would only add to its load
 WAIT_MAX_MS = 250  # between two looks at who owns a shard that is on the move
 
 
@@ -86,10 +87,10 @@ class Routes:
         """The answer of another node, as a tuple of one; or why the call should be made again."""
         node = self._node
         owner = node.membership.owner_of(shard)
-        if owner is None or not owner.address or self._links is None:
-            return (
-                _nobody(target, shard) if owner is None or owner.node == node.name else _no_address(target, owner.node)
-            )
+        if owner is None or owner.node == node.name:
+            return _nobody(target, shard, has_nodes=bool(node.membership.nodes))
+        if not owner.address or self._links is None:
+            return _no_address(target, owner.node)
         is_harmless = call.request_key is not None or node.is_reader(target, call.method)
         left_ms = call.deadline_at - node.clock.now()
         if left_ms <= 0:
@@ -113,7 +114,8 @@ class Routes:
             return (decode(reply.answer or b""),)
         answer = received(reply.failure)
         if isinstance(answer, Unavailable) and (not reply.failure.is_started or is_harmless):
-            node.membership.look()
+            if answer.code != FULL:
+                node.membership.look()
             return answer
         raise answer
 
@@ -211,7 +213,9 @@ def _unrouted(call: Call, because: Unavailable) -> DeadlineExceeded:
     )
 
 
-def _nobody(target: ObjectId, shard: int) -> Unavailable:
+def _nobody(target: ObjectId, shard: int, *, has_nodes: bool) -> Unavailable:
+    if not has_nodes:
+        return Unavailable(f"{target}: no node runs this store; start one with `wakeful run`", code="shard.unowned")
     return Unavailable(f"{target}: nobody owns shard {shard} at the moment; try again", code="shard.unowned")
 
 

@@ -5,6 +5,7 @@ that lets the shard go stops the work and hands the timer back, so that nobody c
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Collection, Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ from wakeful.values.timers import Timer
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
+
+log = logging.getLogger("wakeful.sideline")
 
 
 class Sideline:
@@ -47,6 +50,18 @@ class Sideline:
         self._node.keep(task)
         task.add_done_callback(lambda _: self._ended(name, task))
 
+    async def over(self, id: ObjectId, name: str, *, within_ms: int) -> bool:
+        """Wait for it to end, no longer than that; whether it has."""
+        found = self._running.get((id, name))
+        if found is None:
+            return True
+        waiter, clock = asyncio.Event(), self._node.clock
+        handle = clock.call_at(clock.now() + within_ms, waiter.set)
+        found[1].add_done_callback(lambda _: waiter.set())
+        await waiter.wait()
+        handle.cancel()
+        return found[1].done()
+
     def stop(self, id: ObjectId, name: str, seq: int) -> None:
         """Nobody wants it any more."""
         if self.seq_of(id, name) == seq:
@@ -67,5 +82,8 @@ class Sideline:
         return await node.within_deadline(target, call, node.deliver(target, call))
 
     def _ended(self, name: tuple[ObjectId, str], task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.error("%s %s ended without an answer", *name, exc_info=error, extra={"code": "sideline.failed"})
         if self._running.get(name, (0, None))[1] is task:
             del self._running[name]

@@ -28,6 +28,7 @@ log = logging.getLogger("wakeful.timers")
 ERROR_CHARS_MAX = 2_000
 TRACEBACK_CHARS_MAX = 20_000
 NOTED_MAX = 64  # start notes in one commit
+TRIED_MS = 2_000  # of work beside turns that was running when a process died: what kills does so soon
 TRIED_MAX = 64  # timers that run at once of those during whose last run a process died
 
 
@@ -187,9 +188,27 @@ class TimerRuns:
             await self._attempt(activation, timer, crashes)
             await activation.settled()
         finally:
-            self._trying -= 1
-            self._is_alone = False
-            self.go_on(TRIED_MAX if is_last else 1)
+            if (timer.id, timer.name) in self._node.sideline:
+                self._node.keep(asyncio.get_running_loop().create_task(self._try_beside(timer, is_last=is_last)))
+            else:
+                self._tried(is_last=is_last)
+
+    async def _try_beside(self, timer: Timer, *, is_last: bool) -> None:
+        """Work that no turn waits for is a suspect for a while; one that lasts longer is cleared of all before."""
+        node, shard = self._node, shard_of(timer.id)
+        try:
+            is_over = await node.sideline.over(timer.id, timer.name, within_ms=TRIED_MS)
+            epoch = node.epochs.get(shard)
+            if not is_over and epoch is not None and node.state == "up":
+                note = start_note(timer, shard, epoch, 0, node.clock.now())
+                node.committer.submit(note, lambda failure: failure and node.note_failed(failure))
+        finally:
+            self._tried(is_last=is_last)
+
+    def _tried(self, *, is_last: bool) -> None:
+        self._trying -= 1
+        self._is_alone = False
+        self.go_on(TRIED_MAX if is_last else 1)
 
     def go_on(self, count: int = 1) -> None:
         """Have so many more suspects tried, as far as there is room: after each, and after one that went without a try."""

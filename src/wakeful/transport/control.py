@@ -126,7 +126,18 @@ class ControlServer:
             return await self._call(request)
         if isinstance(request, RedriveRequest):
             return await self._redrive(request)
-        return status_of(self._node)
+        return status_of(self._of(request.store))
+
+    def _of(self, url: str) -> Node:
+        """The node of this process for the store of that URL."""
+        homes = self._node.all_homes
+        if not url or len(homes) == 1:
+            return self._node
+        found = next((home for home in homes if home.store.url == url), None)
+        if found is None:
+            known = ", ".join(home.store.url for home in homes)
+            raise BadOption(f"this process has no store {url}; give one of its own: {known}", code="store.other")
+        return found
 
     async def _call(self, request: CallRequest) -> Any:
         target = ObjectId(check_class(request.cls), check_key(request.cls, request.key))
@@ -148,11 +159,12 @@ class ControlServer:
 
     async def _redrive(self, request: RedriveRequest) -> list[dict[str, Any]]:
         wanted = set(request.numbers)
-        found = await find_parked(self._node, request)
+        node = self._of(request.store)
+        found = await find_parked(node, request)
         results = [redriven(number, None, "is not parked") for number in sorted(wanted - {p.number for p in found})]
         for parked in found:
             try:
-                await self._node.redrive(parked)
+                await node.redrive(parked)
                 results.append(redriven(parked.number, parked, None))
             except WakefulError as error:
                 results.append(redriven(parked.number, parked, str(error)))
@@ -190,8 +202,10 @@ def redriven(number: int, parked: Parked | None, problem: str | None) -> dict[st
 class ControlClient:
     """A connection to a node's control socket, used as `async with ControlClient(address) as client`."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, store: str = "") -> None:
+        """`store` is the URL of the one that is meant, when the program has several."""
         self.address = address
+        self._store = store
         self._writer: asyncio.StreamWriter | None = None
         self._listener: asyncio.Task[None] | None = None
         self._waiting: dict[int, asyncio.Future[Reply]] = {}
@@ -248,13 +262,13 @@ class ControlClient:
         self, numbers: Sequence[int] = (), *, all: bool = False, cls: str | None = None, key: str | None = None
     ) -> list[dict[str, Any]]:
         """Set parked timers due again; one row per timer with what came of it."""
-        answer = await self._ask(RedriveRequest(self._next(), list(numbers), all, cls, key))
+        answer = await self._ask(RedriveRequest(self._next(), list(numbers), all, cls, key, self._store))
         rows: list[dict[str, Any]] = decode(answer)
         return rows
 
     async def status(self) -> dict[str, Any]:
         """How the node is."""
-        found: dict[str, Any] = decode(await self._ask(StatusRequest(self._next())))
+        found: dict[str, Any] = decode(await self._ask(StatusRequest(self._next(), self._store)))
         return found
 
     def _next(self) -> int:

@@ -33,12 +33,14 @@ class RedriveRequest(Struct, tag="redrive"):
     all: bool = False
     cls: str | None = None
     key: str | None = None
+    store: str = ""  # whose numbers these are, by its URL: a program may have several; without: the main one's
 
 
 class StatusRequest(Struct, tag="status"):
-    """How is the node?"""
+    """How is the node? A program of several stores has one for each."""
 
     number: int
+    store: str = ""
 
 
 Request = CallRequest | RedriveRequest | StatusRequest

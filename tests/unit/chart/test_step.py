@@ -248,6 +248,14 @@ def test_the_context_may_be_made_from_the_input() -> None:
     assert snapshot["context"] == {"n": 5}
 
 
+def test_a_function_that_makes_no_context_or_no_changes_is_named() -> None:
+    names = Implementations(values={"made": lambda context, event, params: 5}, assigns={"set": lambda *given: None})  # type: ignore[arg-type, return-value]
+    with pytest.raises(BadChart, match=r"^context: 5 is not a mapping"):
+        start(Chart.of({"initial": "a", "context": {"$call": "made"}, "states": {"a": {}}}, implementations=names))
+    with pytest.raises(BadChart, match=r"^states\.a\.entry: 'set' answered None, not a mapping of changes"):
+        start(Chart.of({"initial": "a", "states": {"a": {"entry": "set"}}}, implementations=names))
+
+
 def test_an_error_of_an_actor_that_nobody_takes_ends_the_chart() -> None:
     chart = {"initial": "a", "states": {"a": {"invoke": {"id": "kid", "src": "svc"}, "after": {"5": "b"}}, "b": {}}}
     snapshot, _ = start(chart)

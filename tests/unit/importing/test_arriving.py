@@ -16,7 +16,7 @@ import import_stage as stage
 
 from wakeful import Machine
 from wakeful.importing import xstate
-from wakeful.values.errors import BadInput, Conflict
+from wakeful.values.errors import BadInput, Conflict, Unavailable
 from wakeful.values.ids import ObjectId
 
 AFTER = "xstate.after.60000.order.paid"
@@ -86,6 +86,18 @@ def test_delays_that_the_file_lacks_are_counted_anew_or_left() -> None:
         )
         due = (await snapshot(world)).due
         assert due["xstate.after.soon.order.placed"] - world.now() == timedelta(hours=1)
+
+    lived(body)
+
+
+def test_a_delay_that_has_fired_is_not_set_again() -> None:
+    async def body(world: Any, bring: Any) -> None:
+        events = stage.scheduled("xstate.after.86400000.order.placed", stage.DAY)
+        await bring({**stage.PLACED, "_scheduledEvents": events})
+        assert list((await snapshot(world)).due) == ["xstate.after.24h.order.placed"]
+        await bring({**stage.PLACED, "_scheduledEvents": {}}, replaces=True)
+        assert (await snapshot(world)).due == {}
+        assert await world.due() == []
 
     lived(body)
 
@@ -251,6 +263,28 @@ def test_what_was_brought_in_survives_a_crash() -> None:
         assert (await snapshot(world)).context == {"n": 1, "shipped": {"q": 1}}
         await world.advance(seconds=11)
         assert (await snapshot(world)).value == "expired"
+
+    lived(body)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_commit_that_fails_leaves_all_of_it_or_nothing(when: Any) -> None:
+    async def body(world: Any, bring: Any) -> None:
+        await snapshot(world)
+        data = {**stage.PAID, "_scheduledEvents": stage.scheduled(AFTER, 60_000, ago=20_000)}
+        world.faults.fail_commit(when=when)
+        with pytest.raises(Unavailable):
+            await bring(data)
+        await world.advance(seconds=5)  # until the store is back
+        now = await snapshot(world)
+        names = {timer.name for timer in await world.due() if timer.id == O1}
+        if when == "before":
+            assert (now.status, names) == ("new", set())
+            await bring(data)
+        else:
+            assert (now.value, f"machine:{AFTER}" in names) == ({"paid": "y"}, True)
+        await world.advance(seconds=41)
+        assert await verdicts(world) == ["run"]
 
     lived(body)
 

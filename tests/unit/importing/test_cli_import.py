@@ -83,7 +83,8 @@ def test_through_the_process_that_runs_the_store(wakeful: cli_stage.Stage) -> No
     file = put(wakeful, [placed(key="a"), placed(key="b")])
     with wakeful.running():
         done = wakeful("import", file, "--as", "xstate", "--class", "Order", "--json")
-        assert (done.code, [one["key"] for one in done.json["objects"]]) == (0, ["a", "b"])
+        assert done.code == 0, done.err
+        assert [one["key"] for one in done.json["objects"]] == ["a", "b"]
         svg = wakeful("show", "Order", "b", "--chart")
         assert svg.code == 0
         assert svg.out.startswith("<svg ")

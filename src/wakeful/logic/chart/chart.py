@@ -65,9 +65,16 @@ class Chart:
         if found is None:
             found = Configuration(self.nodes, mask, leaves)
             if len(self._configurations) >= KEPT_MAX:
-                self._configurations.clear()
+                self._forget()
             self._configurations[key] = found
         return found
+
+    def _forget(self) -> None:
+        """Let go of what was worked out; plans lead from one configuration to the next, so they go first."""
+        for one in self._configurations.values():
+            one.plans.clear()
+        self._configurations.clear()
+        self.by_value.clear()
 
     def is_unguarded(self, type: str) -> bool:
         """Whether the chart names this event, and nothing but the active states decides what it does."""

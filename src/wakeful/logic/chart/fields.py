@@ -7,6 +7,8 @@ from wakeful.values.errors import BadChart
 
 # Deeper than any chart a person can read; a config nested without end is refused before it exhausts the stack.
 DEPTH_MAX = 64
+# What editors and JSON schemas write into a file, and no chart means anything by.
+NOTES = ("$schema", "$id", "$comment")
 
 
 def bad(path: str, what: str, *, code: str = "chart") -> BadChart:
@@ -50,7 +52,7 @@ def listed(value: Any, path: str) -> list[tuple[Any, str]]:
 def only(value: Mapping[str, Any], allowed: Iterable[str], path: str) -> None:
     """Refuse keys that mean nothing here: a typing error would be a chart that silently does less."""
     for key in value:
-        if key not in allowed and not key.startswith(("$", "_", "x-")):
+        if key not in allowed and key not in NOTES and not key.startswith(("_", "x-")):
             near = ", ".join(sorted(allowed))
             raise bad(
                 f"{path}.{key}" if path else key, f"there is no such key here; there are {near}", code="chart.key"

@@ -41,9 +41,8 @@ class Tree:
             raise bad(path, f"states are nested deeper than {DEPTH_MAX}", code="chart.depth")
         if len(self.nodes) >= STATES_MAX:
             raise bad(path, f"there are more than {STATES_MAX} states", code="chart.size")
-        above = [] if parent is None else [node.key for node in reversed(parent.ancestors[:-1])]
-        keys_above = [*above, *([parent.key] if parent is not None and parent.parent is not None else []), key]
-        id = given.get("id") or ".".join([self._root_id, *(keys_above if parent is not None else [])])
+        above = [] if parent is None else [node.key for node in reversed((parent, *parent.ancestors))]
+        id = given.get("id") or ".".join([self._root_id, *above[1:], *([key] if parent is not None else [])])
         node = Node(
             key=key,
             id=text(id, dotted(path, "id")),

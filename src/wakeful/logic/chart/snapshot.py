@@ -68,7 +68,7 @@ def configuration_of(chart: Chart, snapshot: Mapping[str, Any]) -> Configuration
         if found is None:
             found = chart.configuration(mask_of(chart.root, value))
             if len(chart.by_value) >= KEPT_MAX:
-                chart.by_value.clear()
+                chart.by_value.clear()  # texts that are the same value in another order
             chart.by_value[text] = found
         return found
     mask = mask_of(chart.root, value)

@@ -10,6 +10,7 @@ from typing import Any
 from wakeful.logic.chart.chart import Chart
 from wakeful.logic.chart.configuration import Configuration
 from wakeful.logic.chart.effects import Effect, Send
+from wakeful.logic.chart.fields import mapping
 from wakeful.logic.chart.moves import without_conflicts
 from wakeful.logic.chart.nodes import Node, Transition, candidates
 from wakeful.logic.chart.plans import Arrival, Plan, plan
@@ -37,7 +38,7 @@ def start(chart: Chart | Mapping[str, Any], input: Any = None, now: int = 0) -> 
         event=event,
         now=now,
     )
-    turn.context = {**read.context(turn)}
+    turn.context = dict(mapping(read.context(turn), "context"))
     _take(turn, read.first)
     _settle(turn)
     _answer_itself(turn)

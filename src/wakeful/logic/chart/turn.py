@@ -97,7 +97,7 @@ class Turn:
         self.is_changed = True
         if id in self.children:
             self.children = dict(self.children)
-            self.effects.append(Stop(id, self.children.pop(id)["seq"]))
+            self.effects.append(Stop(id, self.children.pop(id).get("seq", 0)))
 
     def send(self, target: str, event: dict[str, Any]) -> None:
         self.effects.append(Send(target, event))

@@ -14,8 +14,11 @@ from wakeful.values.timers import Timer
 
 # Up to so many go as one statement; more by COPY, which is half as fast again and needs more trips.
 INSERT_ROWS = 5_000
-# What a server can be expected to take at least: more rows get more time.
+# And so many bytes: a statement is held whole, and a server takes none of a gibibyte.
+INSERT_BYTES = 64 << 20
+# What a server can be expected to take at least: more gets more time.
 ROWS_PER_S = 1_000
+BYTES_PER_S = 8 << 20
 # A name can be taken at the insert and free again at the look: the timer fired meanwhile. Not for ever, though.
 TRIES_MAX = 8
 
@@ -45,17 +48,18 @@ class Inserter:
         raise StoreDown(f"names of {len(timers)} timers were taken and free again {TRIES_MAX} times; try again")
 
     async def _write(self, wire: Wire, timers: Sequence[Timer], now: int) -> None:
-        if len(timers) > INSERT_ROWS:
-            await self._copy(wire, timers, now)
+        size = sum(len(timer.payload or b"") for timer in timers)
+        if len(timers) > INSERT_ROWS or size > INSERT_BYTES:
+            await self._copy(wire, timers, size, now)
             return
         statement = self._statements.get("insert")
         columns = timer_columns((timer, shard_of(timer.id)) for timer in timers)
         await wire.run(statement, statement.args(columns | {"now": now}), writes=True)
 
-    async def _copy(self, wire: Wire, timers: Sequence[Timer], now: int) -> None:
+    async def _copy(self, wire: Wire, timers: Sequence[Timer], size: int, now: int) -> None:
         """Many of them by COPY. In the order of their names: that is faster, and two who add the same can't deadlock."""
         schema = self._statements.schema
-        timeout_s = wire.timeout_s + len(timers) / ROWS_PER_S
+        timeout_s = wire.timeout_s + len(timers) / ROWS_PER_S + size / BYTES_PER_S
         objects = self._statements.get("make_objects")
         ids = sorted({timer.id for timer in timers})
         ordered = sorted(timers, key=lambda timer: (timer.id, timer.name))

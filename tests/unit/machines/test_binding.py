@@ -1,0 +1,157 @@
+"""A class with a chart is looked at once, when it is registered: what makes no sense is refused with its place in the chart."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wakeful import App, Machine, RetryPolicy, action, assign, errors, guard
+
+TWO = {"initial": "a", "states": {"a": {"on": {"GO": "b"}}, "b": {}}}
+
+
+def registered(chart: Any, **members: Any) -> Any:
+    return App().object(type("Order", (Machine,), {"chart": chart, "__module__": __name__, **members}))
+
+
+def with_a(**parts: Any) -> dict[str, Any]:
+    return {"initial": "a", "states": {"a": parts, "b": {}}}
+
+
+def a_method() -> Any:
+    async def method(self: Any, context: Any, event: Any) -> None: ...
+
+    return method
+
+
+BAD: dict[str, tuple[Any, str]] = {
+    "unknown target": (with_a(on={"GO": "nowhere"}), r"Order\.chart: states\.a\.on\.GO.*'nowhere'"),
+    "unbound guard": (with_a(on={"GO": {"target": "b", "guard": "may"}}), r"Order\.chart: states\.a\.on\.GO.*'may'"),
+    "unbound action": (with_a(entry="shout"), r"Order\.chart: states\.a\.entry.*'shout'"),
+    "unbound actor": (with_a(invoke={"src": "ship"}), r"Order\.chart: states\.a\.invoke.*'ship'"),
+    "unbound delay": (with_a(after={"patience": "b"}), r"Order\.chart: states\.a\.after.*'patience'"),
+    "cyclic always": (
+        {"initial": "a", "states": {"a": {"always": "b"}, "b": {"always": "a"}}},
+        r"Order\.chart: states\.[ab]\.always",
+    ),
+    "duplicate id": (
+        {"initial": "a", "states": {"a": {"id": "x"}, "b": {"id": "x"}}},
+        r"Order\.chart: states\.b.*'#?x'",
+    ),
+    "a machine's own method as actor": (with_a(invoke={"src": "send"}), r"states\.a\.invoke.*'send'"),
+    "a machine's own option as delay": (with_a(after={"version": "b"}), r"states\.a\.after.*'version'"),
+    "no initial": ({"states": {"a": {}}}, r"Order\.chart: .*initial"),
+    "unknown initial": ({"initial": "z", "states": {"a": {}}}, r"Order\.chart: initial.*'z'"),
+    "wrong type": (with_a(on=["GO"]), r"Order\.chart: states\.a\.on"),
+    "states of the wrong type": ({"initial": "a", "states": []}, r"Order\.chart: states"),
+    "no chart": (None, r"Order\.chart must be a dict"),
+    "a number": (5, r"Order\.chart must be a dict"),
+    "no such file": ("nowhere.json", r"nowhere\.json can't be read"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_chart_is_refused_with_its_place(case: str) -> None:
+    chart, message = BAD[case]
+    with pytest.raises(errors.BadChart, match=message):
+        registered(chart)
+
+
+@pytest.mark.parametrize(
+    ("member", "message"),
+    [
+        ({"may": guard(a_method())}, r"Order\.may: a @guard is pure"),
+        ({"may": assign(a_method())}, r"Order\.may: a @assign is pure"),
+        ({"may": action(lambda self, context, event: None)}, r"Order\.may: an @action .* must be `async def`"),
+        ({"may": guard(lambda self, a, b, c, d: True)}, r"takes \(self, context, event\)"),
+        ({"version": 0}, r"Order\.version must be a whole number"),
+        ({"version": True}, r"Order\.version must be a whole number"),
+        ({"resume": "never"}, r"Order\.resume must be one of"),
+        ({"on_crash": "cry"}, r"Order\.on_crash must be one of"),
+        ({"retry": 3}, r"Order\.retry must be a RetryPolicy"),
+    ],
+)
+def test_members_of_the_wrong_kind_are_refused(member: dict[str, Any], message: str) -> None:
+    with pytest.raises(errors.BadInput, match=message):
+        registered(TWO, **member)
+
+
+def test_the_same_names_bound_are_fine() -> None:
+    registered(
+        {
+            "initial": "a",
+            "states": {
+                "a": {
+                    "on": {"GO": {"target": "b", "guard": "may"}},
+                    "entry": ["shout", "count"],
+                    "invoke": {"src": "ship"},
+                    "after": {"patience": "b", "dynamic": "b", "5m": "b", 700: "b"},
+                },
+                "b": {},
+            },
+        },
+        may=guard(lambda self, context, event: True),
+        shout=action(a_method()),
+        count=assign(lambda self, context, event: {}),
+        ship=a_method(),
+        patience="10m",
+        dynamic=lambda self, context, event: 5_000,
+        retry=RetryPolicy(3),
+    )
+
+
+async def test_a_chart_may_be_a_json_file_beside_the_module(tmp_path: Path) -> None:
+    path = tmp_path / "order.json"
+    path.write_text(json.dumps(TWO))
+    app = App()
+    cls: Any = app.object(type("Order", (Machine,), {"chart": str(path)}))
+    async with app.world() as world:
+        assert (await world.get(cls, "o").send("GO")).value == "b"
+
+
+async def test_a_chart_may_be_a_yaml_file(tmp_path: Path) -> None:
+    pytest.importorskip("yaml")
+    path = tmp_path / "order.yaml"
+    path.write_text("initial: a\nstates:\n  a:\n    on: {GO: b}\n    after: {5m: b}\n  b: {}\n")
+    app = App()
+    cls: Any = app.object(type("Order", (Machine,), {"chart": path}))
+    async with app.world() as world:
+        order = world.get(cls, "o")
+        assert list((await order.start()).due) == ["xstate.after.5m.Order.a"]
+        assert (await order.send("GO")).value == "b"
+
+
+@pytest.mark.parametrize(("name", "text"), [("x.json", "{"), ("x.yaml", "a: [")])
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, name: str, text: str) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(errors.BadChart, match=f"{name} can't be read as"):
+        registered(str(path))
+
+
+def test_a_file_that_holds_no_chart_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text("[]")
+    with pytest.raises(errors.BadChart, match="holds no chart but list"):
+        registered(str(tmp_path / "x.json"))
+
+
+def test_yaml_without_its_library_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "x.yaml").write_text("initial: a\n")
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    with pytest.raises(errors.MissingExtra, match="pip install pyyaml"):
+        registered(str(tmp_path / "x.yaml"))
+
+
+def test_a_child_must_be_known_before_its_parent() -> None:
+    app = App()
+    parent = type("Parent", (Machine,), {"chart": with_a(invoke={"src": "Child"})})
+    with pytest.raises(errors.BadChart, match=r"states\.a\.invoke.*'Child'"):
+        app.object(parent)
+    app.object(type("Child", (Machine,), {"chart": TWO}))
+    app.object(parent)
+
+
+def test_a_machine_may_start_others_of_its_own_class() -> None:
+    registered({"initial": "a", "states": {"a": {"on": {"GO": "b"}}, "b": {"invoke": {"src": "Order"}}}})
