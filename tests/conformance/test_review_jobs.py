@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from wakeful import Again, Quotas, RetryPolicy, Stop, errors, exponential
+from wakeful import Again, App, DurableObject, Quotas, RetryPolicy, Stop, errors, exponential
 from wakeful.jobs.runs import JobRuns
+from wakeful.store import Disk, MemoryStore
 
 sys.path.append(str(Path(__file__).parent))
 from desk import Desk, failing
@@ -273,3 +274,24 @@ async def test_listing_lets_others_go_on_between_the_pages(stage: Any, monkeypat
         assert await desk.jobs.list(tag="none") == []
         beside.cancel()
         assert breaths >= 5
+
+
+async def test_jobs_of_a_class_that_the_program_no_longer_has_can_be_cancelled() -> None:
+    disk = Disk()
+    old = App()
+
+    @old.object
+    class Gone(DurableObject):
+        async def work(self) -> None:
+            raise AssertionError("it was cancelled")
+
+    async with old.run(MemoryStore(disk)):
+        job = await old.jobs.schedule(old.get(Gone, "a").work, after="1h")
+        keyed = await old.jobs.schedule(old.get(Gone, "b").work, after="1h", key="k")
+    new = App()
+    async with new.run(MemoryStore(disk)):
+        assert [one.state for one in await new.jobs.list()] == ["scheduled", "scheduled"]
+        assert await new.jobs.cancel(job.id) is True
+        assert await new.jobs.cancel_many(key_prefix="k") == 1
+        assert await new.jobs.cancel(keyed.id) is False
+        assert await new.jobs.list(state="scheduled") == []

@@ -17,6 +17,7 @@ from wakeful.machines.owners import Doings, Runs
 from wakeful.machines.watching import Watchers
 from wakeful.runtime.activation import Activation
 from wakeful.runtime.sideline import Sideline
+from wakeful.runtime.timer_runs import TimerRuns
 from wakeful.values.commits import Commit
 from wakeful.values.errors import Unavailable
 
@@ -183,3 +184,15 @@ def a_deadly_method_waits_for_a_person() -> Any:
 def work_beside_turns_begins_again_whatever_runs() -> Any:
     """The store was away, the timer is read again, and the method runs twice at once."""
     return swapped(Sideline, "seq_of", lambda seq_of: lambda self, target, name: None)
+
+
+def those_beside_a_killer_are_blamed() -> Any:
+    """A method that was running when a process died is no suspect any more once it has begun again."""
+
+    def make(_: Any) -> Any:
+        async def broken(self: TimerRuns, timer: Any, *, is_last: bool) -> None:
+            self._tried(is_last=is_last)
+
+        return broken
+
+    return swapped(TimerRuns, "_try_beside", make)

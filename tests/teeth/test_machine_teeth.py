@@ -63,7 +63,14 @@ def outages() -> None:
     asyncio.run(test_machines_actors.test_a_store_that_is_away_does_not_make_it_run_twice())
 
 
-CATCHERS = {check.__name__: check for check in (lives, probes, starts, overtaking, resumes, watches, deadly, outages)}
+def blame() -> None:
+    """tests/conformance: innocents beside a killer."""
+    asyncio.run(test_machines_actors.test_those_beside_one_that_kills_are_not_blamed(1))
+
+
+CATCHERS = {
+    check.__name__: check for check in (lives, probes, starts, overtaking, resumes, watches, deadly, outages, blame)
+}
 BROKEN: dict[str, tuple[Callable[[], Any], ...]] = {
     "the_snapshot_in_a_commit_of_its_own": (lives, probes),
     "delays_outlive_their_state": (lives, probes),
@@ -77,6 +84,7 @@ BROKEN: dict[str, tuple[Callable[[], Any], ...]] = {
     "down_time_is_forgotten": (resumes, lives),
     "watchers_are_told_at_once": (watches,),
     "a_deadly_method_waits_for_a_person": (deadly,),
+    "those_beside_a_killer_are_blamed": (blame,),
     "work_beside_turns_begins_again_whatever_runs": (outages,),
 }
 

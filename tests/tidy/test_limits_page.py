@@ -44,7 +44,7 @@ ROWS = {
 # Bounds of caches and of what is told: nobody can meet them.
 INSIDE = {"_BUCKETS_MAX", "_PIECES_MAX", "YEARS_MAX", "_LISTED_MAX", "_TIMES_MAX", "_TOLD_MAX"}
 INSIDE |= {"_ALIASES_MAX", "KEPT_MAX"}  # of charts: names that stand for names, and what is worked out once
-INSIDE |= {"BACKFILL_COUNTED_MAX"}  # of what an error says
+INSIDE |= {"BACKFILL_COUNTED_MAX", "GROWTH_MAX"}  # of what an error says; of a number, past which there are none
 # On the page under other words, in other units, or beside another constant.
 ELSEWHERE = {"STORAGE_KEY_BYTES_MAX", "VALUE_BYTES_MAX", "WINDOW_MAX_MS", "LENGTH_MIN_MS", "INTERVAL_MAX"}
 ELSEWHERE |= {"ALARM_RETRIES_MAX", "CRASHES_MAX", "PLATFORM_BACKOFF_MAX_MS", "_START_MIN", "SHARDS"}

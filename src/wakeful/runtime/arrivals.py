@@ -16,6 +16,7 @@ from wakeful.values.timers import Timer
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
 
+FAR_MS = 600_000  # memory never reaches this far past its horizon, however long an insert takes
 HINTS_MAX = 100  # told one by one; more are told as one range of time per shard
 
 
@@ -31,11 +32,12 @@ class Arrivals:
 
     def expect(self, timers: Sequence[Timer]) -> int:
         """They are about to be added: a page that sees them before we hear of it leaves them to us. A mark for `added`."""
-        self._node.queue.expected.update((timer.id, timer.name) for timer in timers)
+        self._node.queue.expected.update((timer.id, timer.name) for timer in self._near(timers))
         return self._node.ownership.takes
 
     def added(self, timers: Sequence[Timer], mark: int) -> None:
         """They are on disk."""
+        timers = self._near(timers)
         self._no_longer_expected(timers)
         if mark == self._node.ownership.takes:
             self._place(timers)
@@ -45,6 +47,7 @@ class Arrivals:
 
     def unsure(self, timers: Sequence[Timer]) -> None:
         """Nothing was added, or nobody knows."""
+        timers = self._near(timers)
         self._no_longer_expected(timers)
         for timer in timers:
             self._look(timer)
@@ -69,6 +72,12 @@ class Arrivals:
         for hint in hints:
             if hint.shard in node.epochs:
                 node.dispatcher.look_at([hint.shard], hint.first_at, hint.last_at)
+
+    def _near(self, timers: Sequence[Timer]) -> list[Timer]:
+        """Those that memory may hold before the next page is read: a hundred thousand for next year are nobody's concern."""
+        node = self._node
+        until = node.clock.now() + node.limits.near_horizon_ms + FAR_MS
+        return [timer for timer in timers if timer.due_at <= until]
 
     def _place(self, timers: Sequence[Timer]) -> None:
         node = self._node

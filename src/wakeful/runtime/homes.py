@@ -19,7 +19,9 @@ def check_places(places: Mapping[str, object]) -> None:
     """`BadOption` unless each name is that of a class, or a beginning of keys that ends with a slash."""
     for place in places:
         if not isinstance(place, str) or not place or place.startswith(RESERVED):
-            raise BadOption(f"stores={place!r}: give a class's name, or a beginning of keys like 'eu/'", code="stores.place")
+            raise BadOption(
+                f"stores={place!r}: give a class's name, or a beginning of keys like 'eu/'", code="stores.place"
+            )
         if place.endswith("/"):
             check_key("object", place)
         else:

@@ -138,6 +138,8 @@ class Node:
     async def start(self) -> None:
         """Open the store, become a member or own everything, and begin to fire."""
         try:
+            if self.is_client:
+                await self.store.open(now=self.clock.now(), readonly=True)  # refuses what nobody has set up
             await self.store.open(now=self.clock.now())
             self.store.watch(self._heard)
             if self.is_clustered:
@@ -276,7 +278,7 @@ class Node:
         home = self.home(target)
         if home is not self:
             return await home.send(target, method, args, kwargs, deadline_ms=deadline_ms, request_key=request_key)
-        known = self.registry.named(target.cls)
+        known = self.registry.any(target.cls) if method in self.quiet_operations else self.registry.named(target.cls)
         if method not in known.methods and method not in self.operations:
             known.check_method(method)
         deadline_at = self.clock.now() + (deadline_ms or self.limits.call_deadline_ms)
@@ -367,7 +369,7 @@ class Node:
         epoch = self.epochs.get(shard)
         if epoch is None:
             raise Unavailable(f"{id}: shard {shard} is owned by another node; try again", code="shard.moved")
-        found = self.awake[id] = Activation(self, id, self.registry.named(id.cls), shard, epoch)
+        found = self.awake[id] = Activation(self, id, self.registry.any(id.cls), shard, epoch)
         if len(self.awake) > self.limits.awake_objects:
             self.hibernation.make_room()
         return found

@@ -6,6 +6,7 @@ somebody who claimed it.
 """
 
 import logging
+from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("wakeful.ownership")
 
+HELD_MAX = 64  # epochs of a shard that are remembered; what was begun in an older one was long tried again
 LOOK_MS = 5  # between looks at whether the turns of a leaving shard have ended
 
 
@@ -29,7 +31,7 @@ class Ownership:
         self._node = node
         self.leaving: set[int] = set()  # being handed over: no new turns but those that a running one waits for
         # Epochs that were this process's own, and those of owners that lost them without having died.
-        self._held: set[tuple[int, int]] = set()
+        self._held: dict[int, deque[int]] = {}
         self.taken_at: dict[int, int] = {}  # when the shard came to this node
         self._taken: dict[int, int] = {}  # how many groups the committer had sent when the shard came
         self._seqs: dict[int, int] = {}
@@ -38,7 +40,10 @@ class Ownership:
 
     def has_held(self, shard: int, epoch: int) -> bool:
         """That epoch of the shard did not end by the death of its owner."""
-        return (shard, epoch) in self._held
+        return epoch in self._held.get(shard, ())
+
+    def _hold(self, shard: int, epoch: int) -> None:
+        self._held.setdefault(shard, deque(maxlen=HELD_MAX)).append(epoch)
 
     def next_seq(self, shard: int) -> int:
         """The next place in the order of insertion: rises within a shard over all its owners, and differs between shards."""
@@ -67,7 +72,9 @@ class Ownership:
             return 0
         node = self._node
         won = await node.store.claim(node.name, sorted(shards), now=node.clock.now(), seen=seen)
-        self._held |= {(shard, seen[shard]) for shard in spared if shard in won}
+        for shard in spared:
+            if shard in won:
+                self._hold(shard, seen[shard])
         self.take(won)
         return len(won)
 
@@ -78,7 +85,7 @@ class Ownership:
         self.takes += 1
         for shard, epoch in won.items():
             node.epochs[shard] = epoch
-            self._held.add((shard, epoch))
+            self._hold(shard, epoch)
             self._taken[shard] = node.committer.sent
             self.taken_at[shard] = now
             self._seqs.pop(shard, None)
@@ -120,9 +127,7 @@ class Ownership:
                 going &= busy
                 await self.release(idle)
                 if node.clock.now() >= until:
-                    await self.release(
-                        going - self._busy(beside=False)
-                    )  # work beside turns is cut off, and begins anew
+                    await self.release(going - self._busy(beside=False))  # work beside turns begins anew elsewhere
                     break
                 if going:
                     await node.clock.sleep(LOOK_MS)
@@ -149,7 +154,8 @@ class Ownership:
         node = self._node
         node.sideline.cut(shards)
         await self._hand_back(shards)
-        epochs = {shard: node.epochs.pop(shard) for shard in shards if shard in node.epochs}
+        begun = self._busy(beside=False)  # a turn that another waits for may have begun meanwhile: that shard stays
+        epochs = {shard: node.epochs.pop(shard) for shard in shards if shard in node.epochs and shard not in begun}
         for activation in [found for found in node.awake.values() if found.shard in epochs]:
             node.drop(
                 activation, Unavailable(f"{activation.id} is moving to another node; try again", code="object.moved")

@@ -94,6 +94,10 @@ class Registry:
             )
         return found
 
+    def any(self, name: str) -> ObjectClass:
+        """The class of that name; for one that is not registered here a bare one, enough to put its timers in order."""
+        return self._by_name.get(name) or _inspect(_Unknown, name)
+
     def of_class(self, cls: type) -> ObjectClass:
         found = self._by_class.get(cls)
         if found is None:
@@ -110,6 +114,10 @@ class Registry:
 
     def names(self) -> list[str]:
         return sorted(self._by_name)
+
+
+class _Unknown:
+    """Stands for a class that this program does not have; it is never woken."""
 
 
 def _inspect(cls: type, name: str) -> ObjectClass:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from wakeful.logic.retry import CRASHES_MAX, platform_delay_ms
 from wakeful.runtime.calls import Call
+from wakeful.runtime.committer import Failure
 from wakeful.runtime.deadlines import Deadlines
 from wakeful.runtime.turn import CURRENT, Turn
 from wakeful.values.commits import Commit, Slot, Start
@@ -201,9 +202,13 @@ class TimerRuns:
             epoch = node.epochs.get(shard)
             if not is_over and epoch is not None and node.state == "up":
                 note = start_note(timer, shard, epoch, 0, node.clock.now())
-                node.committer.submit(note, lambda failure: failure and node.note_failed(failure))
+                node.committer.submit(note, self._cleared)
         finally:
             self._tried(is_last=is_last)
+
+    def _cleared(self, failure: Failure | None) -> None:
+        if failure is not None:
+            self._node.note_failed(failure)
 
     def _tried(self, *, is_last: bool) -> None:
         self._trying -= 1
