@@ -152,8 +152,11 @@ class Ownership:
         if not shards:
             return
         node = self._node
+        beside = [t for name, t in node.queue.running.items() if name in node.sideline and shard_of(name[0]) in shards]
         node.sideline.cut(shards)
         await self._hand_back(shards)
+        for timer in beside:  # it has ended here, and runs again wherever its shard is then
+            node.queue.finished(timer)
         begun = self._busy(beside=False)  # a turn that another waits for may have begun meanwhile: that shard stays
         epochs = {shard: node.epochs.pop(shard) for shard in shards if shard in node.epochs and shard not in begun}
         for activation in [found for found in node.awake.values() if found.shard in epochs]:
