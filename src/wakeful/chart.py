@@ -3,6 +3,7 @@
 The pure step of machines: XState's machine config in, snapshots in plain JSON and a list of effects out.
 """
 
+from wakeful.logic.chart.building import build, final, history, invoke, parallel, state, to
 from wakeful.logic.chart.chart import Chart
 from wakeful.logic.chart.effects import (
     PARENT,
@@ -37,15 +38,22 @@ __all__ = [
     "Send",
     "Snapshot",
     "Stop",
+    "build",
     "can",
     "check_snapshot",
     "done_event",
     "error_event",
+    "final",
     "fire",
+    "history",
+    "invoke",
     "matches",
     "meta",
+    "parallel",
     "snapshot_event",
     "start",
+    "state",
     "step",
     "tags",
+    "to",
 ]

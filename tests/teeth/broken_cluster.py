@@ -64,9 +64,12 @@ def commit_that_trusts_the_cached_owner() -> Any:
     return swapped(MemoryStore, "_apply", make)
 
 
-def lease_judged_by_own_clock() -> Any:
-    """The node goes by its machine's time."""
-    return swapped(FollowedClock, "now", lambda now: lambda self: self._own.now())
+@contextmanager
+def lease_judged_by_own_clock() -> Iterator[None]:
+    """The node goes by its machine's time, and waits by it too."""
+    waits = swapped(FollowedClock, "call_at", lambda call_at: lambda self, at, then: self._own.call_at(at, then))
+    with swapped(FollowedClock, "now", lambda now: lambda self: self._own.now()), waits:
+        yield
 
 
 def cancel_that_answers_before_it_knows() -> Any:
