@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from wakeful.runtime.activation import Activation
-from wakeful.runtime.node import Node
+from wakeful.runtime.ownership import Ownership
 from wakeful.runtime.queue import TimerQueue
 from wakeful.runtime.timer_runs import TimerRuns
 from wakeful.runtime.turn import Turn
@@ -276,30 +276,29 @@ def stop_hands_back_what_was_replaced() -> Any:
     out: dict[int, dict[tuple[ObjectId, str], Timer]] = {}
 
     def make(hand_back: Any) -> Any:
-        async def broken(self: Node) -> None:
+        async def broken(self: Ownership, shards: Any) -> None:
+            node = self._node
             commits = [
-                Commit(id=timer.id, shard=shard, epoch=self.epochs[shard], now=self.clock.now(), sets=[timer])
-                for timer in out.pop(id(self.queue), {}).values()
-                if (shard := shard_of(timer.id)) in self.epochs
+                Commit(id=timer.id, shard=shard, epoch=node.epochs[shard], now=node.clock.now(), sets=[timer])
+                for timer in out.pop(id(node.queue), {}).values()
+                if (shard := shard_of(timer.id)) in node.epochs
             ]
             if commits:
-                await self.store.commit(self.name, commits)
-            await hand_back(self)
+                await node.store.commit(node.name, commits)
+            await hand_back(self, shards)
 
         return broken
 
-    def make_pop(pop: Any) -> Any:
-        def watching(self: TimerQueue, now: int) -> Timer | None:
-            timer: Timer | None = pop(self, now)
-            if timer is not None:
-                out.setdefault(id(self), {})[timer.id, timer.name] = timer
-            return timer
+    def make_out(hand_out: Any) -> Any:
+        def watching(self: TimerQueue, timer: Timer) -> Timer:
+            out.setdefault(id(self), {})[timer.id, timer.name] = timer
+            return hand_out(self, timer)  # type: ignore[no-any-return]
 
         return watching
 
     @contextmanager
     def both() -> Iterator[None]:
-        with swapped(Node, "_hand_back", make), swapped(TimerQueue, "pop", make_pop):
+        with swapped(Ownership, "_hand_back", make), swapped(TimerQueue, "_hand_out", make_out):
             yield
 
     return both()

@@ -119,7 +119,7 @@ def hint_treated_as_truth() -> Iterator[None]:
 
 def release_before_the_last_turn_ended() -> Any:
     """A shard is handed over while something of it still runs."""
-    return swapped(Ownership, "_busy", lambda busy: lambda self: set())
+    return swapped(Ownership, "_busy", lambda busy: lambda self, **_: set())
 
 
 @contextmanager
