@@ -200,6 +200,8 @@ class Session:
             await wire.prefer(_SETTINGS)
             if self.listens:
                 self.listens = await self._listen(wire)
+            # A first session of a server that has long been up has seen no restart: who is not here is gone.
+            age_s = min(SETTLE_S, await wire.uptime_s()) if self._since == 0.0 else 0.0
         except BaseException:
             wire.drop()
             raise
@@ -210,7 +212,7 @@ class Session:
         self._is_locked = False
         wire.on_loss(self._lost.set)
         self._wire = wire
-        self._since = asyncio.get_running_loop().time()
+        self._since = asyncio.get_running_loop().time() - age_s
         await self._take_lock()
 
     async def _listen(self, wire: Wire) -> bool:

@@ -167,6 +167,12 @@ class Wire:
         [(pid,)] = await self.run(Statement("SELECT pg_backend_pid()", ()))
         return bool(pid == self._connection.get_server_pid())
 
+    async def uptime_s(self) -> float:
+        """How long the server has been up."""
+        text = "SELECT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time())::float8"
+        [(found,)] = await self.run(Statement(text, ()))
+        return float(found)
+
     async def listen(self, channel: str, heard: Callable[[str], None]) -> None:
         """Call `heard(payload)` for what other connections notify on the channel."""
         own = self._connection.get_server_pid()
