@@ -13,6 +13,7 @@ import pytest
 from wakeful.store.postgres import PostgresStore, session
 from wakeful.store.postgres.session import channel_of
 from wakeful.store.postgres.url import TIMEOUT_MS, parse_url
+from wakeful.store.postgres.wire import Wire
 from wakeful.store.protocol import Hint, NodeRow
 from wakeful.values.commits import USER, Commit
 from wakeful.values.errors import BadUrl, OutcomeUnknown, StoreDown, StoreError, Unavailable
@@ -229,8 +230,15 @@ async def test_a_node_is_here_while_its_session_lives(
         assert [one.node for one in await a.nodes()] == ["b", "c"]
 
 
-async def test_nobody_is_missed_right_after_the_server_came_back(postgres_schema_url: str) -> None:
+async def test_nobody_is_missed_right_after_the_server_came_back(
+    postgres_schema_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Else every restart of the server would have every node take everybody's shards."""
+
+    async def young(wire: Wire) -> float:
+        return 0.1
+
+    monkeypatch.setattr(Wire, "uptime_s", young)  # the tests' server has been up for longer
     async with opened(postgres_schema_url) as a:
         b = PostgresStore.of_url(postgres_schema_url)
         await b.open(now=NOW)
