@@ -26,6 +26,12 @@ WakefulError
 │   ├── JobCancelled            the job that was waited for was cancelled, or stopped itself
 │   └── KeyTaken                a request key used again for another call, or a job's key for another job
 ├── Conflict                    an operator's action that the present state does not allow
+├── Denied                      who asks may not; nothing was done
+│   ├── NoToken                 a token is needed and none came
+│   ├── BadToken                a token that is unknown, revoked or expired
+│   ├── WrongScope              the token is not for this kind of thing (says which scope is)
+│   ├── WrongTenant             the token is bound to another tenant
+│   └── TooMany                 more requests than the limit allows; try again later
 ├── Unavailable                 ours, not yours: store or node can't answer now; try again
 │   ├── StoreDown               the store can't be reached or can't write
 │   ├── OutcomeUnknown          the connection broke while committing; retry with a request key
@@ -177,6 +183,36 @@ class KeyTaken(CallFailed):
 
 class Conflict(WakefulError):
     default_code = "conflict"
+
+
+class Denied(WakefulError):
+    default_code = "denied"
+
+
+class NoToken(Denied):
+    default_code = "denied.no_token"
+
+
+class BadToken(Denied):
+    default_code = "denied.token"
+
+
+class WrongScope(Denied):
+    default_code = "denied.scope"
+
+
+class WrongTenant(Denied):
+    default_code = "denied.tenant"
+
+
+class TooMany(Denied):
+    """More than the limit allows; `retry_after_s` says when to try again."""
+
+    default_code = "denied.rate"
+
+    def __init__(self, message: str = "", *, retry_after_s: float = 1.0, code: str | None = None) -> None:
+        super().__init__(message, code=code)
+        self.retry_after_s = retry_after_s
 
 
 class Unavailable(WakefulError):
