@@ -2,10 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Callable
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,6 +11,7 @@ from wakeful.testing.cluster_simulation import run_cluster_seed
 sys.path.append(str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).parent.parent / "sim"))
 import broken_cluster
+from catching import Catcher, Teeth
 from cluster_scenarios import (
     a_crash_between_a_turn_and_what_it_sends,
     a_hint_and_a_scan_at_once,
@@ -59,10 +57,7 @@ def ramp() -> None:
     asyncio.run(a_new_node_among_many_free_shards())
 
 
-CATCHERS = {
-    check.__name__: check for check in (simulation, claims, late_hints, late_inserts, crashes_of_senders, stops, ramp)
-}
-BROKEN: dict[str, tuple[Callable[[], Any], ...]] = {
+BROKEN: dict[str, tuple[Catcher, ...]] = {
     "claim_without_epoch_bump": (simulation,),
     "claim_that_ignores_what_was_seen": (claims,),
     "commit_that_trusts_the_cached_owner": (simulation,),
@@ -75,38 +70,18 @@ BROKEN: dict[str, tuple[Callable[[], Any], ...]] = {
     "arrivals_that_ask_nobody": (late_inserts,),
     "sends_after_the_commit": (crashes_of_senders,),
 }
+TEETH = Teeth(broken_cluster, BROKEN)
 
 
-@cache
-def _holds_unbroken(catcher: str) -> bool:
-    CATCHERS[catcher]()
-    return True
-
-
-@pytest.mark.parametrize("catcher", CATCHERS)
+@pytest.mark.parametrize("catcher", TEETH.catchers)
 def test_the_check_of_a_cluster_passes_when_nothing_is_broken(catcher: str) -> None:
-    assert _holds_unbroken(catcher)
+    assert TEETH.holds_unbroken(catcher)
 
 
-@pytest.mark.parametrize(
-    ("variant", "catcher"),
-    [
-        pytest.param(variant, catcher.__name__, id=f"{variant}-is-caught-by-{catcher.__name__}")
-        for variant, catchers in BROKEN.items()
-        for catcher in catchers
-    ],
-)
+@pytest.mark.parametrize(("variant", "catcher"), TEETH.pairs)
 def test_the_mistake_in_a_cluster(variant: str, catcher: str) -> None:
-    with getattr(broken_cluster, variant)(), pytest.raises(AssertionError) as caught:
-        CATCHERS[catcher]()
-    # Caught for what it does, not because the patch itself no longer fits the code that it breaks.
-    assert not [name for name in ("AttributeError", "TypeError", "NameError") if name in str(caught.value)]
+    TEETH.check_caught(variant, catcher)
 
 
 def test_every_mistake_in_a_cluster_has_a_catcher() -> None:
-    made = {
-        name
-        for name, thing in vars(broken_cluster).items()
-        if getattr(thing, "__module__", "") == broken_cluster.__name__
-    }
-    assert made == set(BROKEN)
+    TEETH.check_complete()

@@ -2,10 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Callable
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,6 +14,7 @@ import test_machines_actors
 import test_machines_children
 import test_machines_resume
 import test_machines_watch
+from catching import Catcher, Teeth
 from machine_life import calm, live
 
 
@@ -68,10 +66,7 @@ def blame() -> None:
     asyncio.run(test_machines_actors.test_those_beside_one_that_kills_are_not_blamed(1))
 
 
-CATCHERS = {
-    check.__name__: check for check in (lives, probes, starts, overtaking, resumes, watches, deadly, outages, blame)
-}
-BROKEN: dict[str, tuple[Callable[[], Any], ...]] = {
+BROKEN: dict[str, tuple[Catcher, ...]] = {
     "the_snapshot_in_a_commit_of_its_own": (lives, probes),
     "delays_outlive_their_state": (lives, probes),
     "an_invoked_method_is_forgotten_once_it_has_begun": (lives, probes),
@@ -87,38 +82,18 @@ BROKEN: dict[str, tuple[Callable[[], Any], ...]] = {
     "those_beside_a_killer_are_blamed": (blame,),
     "work_beside_turns_begins_again_whatever_runs": (outages,),
 }
+TEETH = Teeth(broken_machines, BROKEN)
 
 
-@cache
-def _holds_unbroken(catcher: str) -> bool:
-    CATCHERS[catcher]()
-    return True
-
-
-@pytest.mark.parametrize("catcher", CATCHERS)
+@pytest.mark.parametrize("catcher", TEETH.catchers)
 def test_the_check_passes_when_nothing_is_broken(catcher: str) -> None:
-    assert _holds_unbroken(catcher)
+    assert TEETH.holds_unbroken(catcher)
 
 
-@pytest.mark.parametrize(
-    ("variant", "catcher"),
-    [
-        pytest.param(variant, catcher.__name__, id=f"{variant}-is-caught-by-{catcher.__name__}")
-        for variant, catchers in BROKEN.items()
-        for catcher in catchers
-    ],
-)
+@pytest.mark.parametrize(("variant", "catcher"), TEETH.pairs)
 def test_the_mistake(variant: str, catcher: str) -> None:
-    with getattr(broken_machines, variant)(), pytest.raises(AssertionError) as caught:
-        CATCHERS[catcher]()
-    # Caught for what it does, not because the patch itself no longer fits the code that it breaks.
-    assert not [name for name in ("AttributeError", "TypeError", "NameError") if name in str(caught.value)]
+    TEETH.check_caught(variant, catcher)
 
 
 def test_every_mistake_has_a_catcher() -> None:
-    made = {
-        name
-        for name, thing in vars(broken_machines).items()
-        if getattr(thing, "__module__", "") == broken_machines.__name__
-    }
-    assert made == set(BROKEN)
+    TEETH.check_complete()

@@ -2,8 +2,6 @@
 
 import asyncio
 import sys
-from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ import test_plan
 import test_queue
 import test_schedule_fates
 import test_spread
+from catching import Catcher, Teeth
 from schedule_life import run_case
 
 LIVES = (3, 10, 21, 38, 199)  # drift, retries, windows, and retries that outlast the interval
@@ -65,8 +64,7 @@ def spreads() -> None:
     test_spread.test_the_part_is_the_same_everywhere_and_for_ever()
 
 
-CATCHERS = {check.__name__: check for check in (simulation, probes, lives, fates, plans, queue, spreads)}
-BROKEN: dict[str, tuple[Callable[[], Any], ...]] = {
+BROKEN: dict[str, tuple[Catcher, ...]] = {
     "next_is_counted_from_the_end_of_the_run": (lives, simulation),
     "record_not_in_the_runs_commit": (simulation,),
     "verdicts_in_a_commit_of_their_own": (simulation,),
@@ -82,12 +80,7 @@ BROKEN: dict[str, tuple[Callable[[], Any], ...]] = {
     "older_verdicts_are_not_counted": (fates,),
     "a_timer_is_handed_out_twice": (queue,),
 }
-
-
-@cache
-def _holds_unbroken(catcher: str) -> bool:
-    CATCHERS[catcher]()
-    return True
+TEETH = Teeth(broken_schedules, BROKEN, beside={"both"})
 
 
 @pytest.fixture(autouse=True)
@@ -98,30 +91,15 @@ def _afresh() -> Any:
     spec_of.cache_clear()
 
 
-@pytest.mark.parametrize("catcher", CATCHERS)
+@pytest.mark.parametrize("catcher", TEETH.catchers)
 def test_the_check_passes_when_nothing_is_broken(catcher: str) -> None:
-    assert _holds_unbroken(catcher)
+    assert TEETH.holds_unbroken(catcher)
 
 
-@pytest.mark.parametrize(
-    ("variant", "catcher"),
-    [
-        pytest.param(variant, catcher.__name__, id=f"{variant}-is-caught-by-{catcher.__name__}")
-        for variant, catchers in BROKEN.items()
-        for catcher in catchers
-    ],
-)
+@pytest.mark.parametrize(("variant", "catcher"), TEETH.pairs)
 def test_the_mistake(variant: str, catcher: str) -> None:
-    with getattr(broken_schedules, variant)(), pytest.raises(AssertionError) as caught:
-        CATCHERS[catcher]()
-    # Caught for what it does, not because the patch itself no longer fits the code that it breaks.
-    assert not [name for name in ("AttributeError", "TypeError", "NameError") if name in str(caught.value)]
+    TEETH.check_caught(variant, catcher)
 
 
 def test_every_mistake_has_a_catcher() -> None:
-    made = {
-        name
-        for name, thing in vars(broken_schedules).items()
-        if getattr(thing, "__module__", "") == broken_schedules.__name__
-    }
-    assert made - {"both"} == set(BROKEN)
+    TEETH.check_complete()

@@ -5,10 +5,7 @@ The same checks pass when nothing is broken, which is asserted first.
 
 import asyncio
 import sys
-from collections.abc import Callable
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -20,6 +17,7 @@ sys.path.append(str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).parent.parent / "model"))
 sys.path.append(str(Path(__file__).parent.parent / "sim"))
 import broken
+from catching import Catcher, Teeth
 from object_model import ObjectModel
 from queue_model import run_queue_model
 from scenarios import SCENARIOS
@@ -66,8 +64,7 @@ def object_model() -> None:
     run_state_machine_as_test(ObjectModel, settings=quick)
 
 
-CATCHERS = {check.__name__: check for check in (simulation, probes, scenarios, queue_model, object_model)}
-BROKEN: dict[str, tuple[Callable[[], Any], ...]] = {
+BROKEN: dict[str, tuple[Catcher, ...]] = {
     "alarm_cleared_before_the_commit": (simulation, probes),
     "commit_without_the_epoch_check": (simulation,),
     "nominal_time_drifts_with_retries": (simulation, probes, object_model),
@@ -87,34 +84,18 @@ BROKEN: dict[str, tuple[Callable[[], Any], ...]] = {
     "wake_beside_a_commit_on_its_way": (scenarios,),
     "stop_hands_back_what_was_replaced": (simulation, scenarios),
 }
+TEETH = Teeth(broken, BROKEN, beside={"swapped"})
 
 
-@cache
-def _holds_unbroken(catcher: str) -> bool:
-    CATCHERS[catcher]()
-    return True
-
-
-@pytest.mark.parametrize("catcher", CATCHERS)
+@pytest.mark.parametrize("catcher", TEETH.catchers)
 def test_the_check_passes_when_nothing_is_broken(catcher: str) -> None:
-    assert _holds_unbroken(catcher)
+    assert TEETH.holds_unbroken(catcher)
 
 
-@pytest.mark.parametrize(
-    ("variant", "catcher"),
-    [
-        pytest.param(variant, catcher.__name__, id=f"{variant}-is-caught-by-{catcher.__name__}")
-        for variant, catchers in BROKEN.items()
-        for catcher in catchers
-    ],
-)
+@pytest.mark.parametrize(("variant", "catcher"), TEETH.pairs)
 def test_the_mistake(variant: str, catcher: str) -> None:
-    with getattr(broken, variant)(), pytest.raises(AssertionError) as caught:
-        CATCHERS[catcher]()
-    # Caught for what it does, not because the patch itself no longer fits the code that it breaks.
-    assert not [name for name in ("AttributeError", "TypeError", "NameError") if name in str(caught.value)]
+    TEETH.check_caught(variant, catcher)
 
 
 def test_every_mistake_has_a_catcher() -> None:
-    made = {name for name, thing in vars(broken).items() if getattr(thing, "__module__", "") == broken.__name__}
-    assert made - {"swapped"} == set(BROKEN)
+    TEETH.check_complete()

@@ -1,5 +1,8 @@
 """The near future of the timers, against a disk that knows them all."""
 
+import sys
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,6 +10,9 @@ from hypothesis import strategies as st
 from wakeful.runtime.queue import PAST_ALL, TimerQueue
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Timer
+
+sys.path.append(str(Path(__file__).parent.parent / "model"))
+from queue_model import first_due
 
 
 def timer(key: str, due_at: int, seq: int, *, name: str = "alarm", priority: int = 0) -> Timer:
@@ -81,7 +87,7 @@ def test_memory_holds_exactly_what_the_disk_has_up_to_the_edge(bound: int, steps
         elif verb == "clear":
             disk.clear(*args)
         elif verb == "pop":
-            found = queue.pop(args[0])
+            found = first_due(queue, args[0])
             if found is not None:
                 assert disk.timers[found.id, found.name] is found
                 assert found.due_at <= args[0]
@@ -119,7 +125,7 @@ def test_everything_comes_out_once_in_firing_order_however_small_memory_is(
     expected = sorted(disk.timers.values(), key=lambda one: one.sort_key)
     popped: list[Timer] = []
     for _ in range(2_000):
-        found = disk.queue.pop(30)
+        found = first_due(disk.queue, 30)
         if found is not None:
             popped.append(found)
             disk.clear(found.id.key)
@@ -141,21 +147,21 @@ def opened(bound: int = 10, until: int = 1_000) -> TimerQueue:
 def test_a_timer_is_never_handed_out_early() -> None:
     queue = opened()
     queue.set(timer("a", 10, 1))
-    assert queue.pop(9) is None
+    assert first_due(queue, 9) is None
     assert queue.earliest() == 10
-    assert queue.pop(10) == timer("a", 10, 1)
+    assert first_due(queue, 10) == timer("a", 10, 1)
 
 
 def test_a_timer_handed_out_comes_back_only_when_it_is_set_again() -> None:
     queue = opened()
     first = timer("a", 10, 1)
     queue.set(first)
-    assert queue.pop(10) is first
-    assert queue.pop(10) is None
+    assert first_due(queue, 10) is first
+    assert first_due(queue, 10) is None
     assert list(queue.running.values()) == [first]
     queue.set(timer("a", 10, 2))
     assert not queue.running
-    assert queue.pop(10) == timer("a", 10, 2)
+    assert first_due(queue, 10) == timer("a", 10, 2)
 
 
 def test_a_page_does_not_bring_back_what_runs_or_changed_while_it_was_read() -> None:
@@ -164,13 +170,13 @@ def test_a_page_does_not_bring_back_what_runs_or_changed_while_it_was_read() -> 
         queue.set(timer(key, 10, ord(key)))
     page = [timer(key, 10, ord(key)) for key in "abcd"]
     queue.begin_page()
-    running = queue.pop(10)
+    running = first_due(queue, 10)
     assert running is not None
     queue.clear(ObjectId("C", "b"), "alarm", 0)
     queue.set(timer("c", 20, 999))
     queue.end_page(page, None)
     held = []
-    while (found := queue.pop(1_000)) is not None:
+    while (found := first_due(queue, 1_000)) is not None:
         held.append((found.id.key, found.due_at))
     assert running.id.key == "a"
     assert held == [("d", 10), ("c", 20)]
@@ -199,7 +205,7 @@ def test_priority_comes_before_insertion_and_after_due_time() -> None:
     queue.set(timer("plain", 10, 2))
     queue.set(timer("high", 10, 3, priority=5))
     queue.set(timer("early", 9, 4, priority=-9))
-    assert [queue.pop(10).id.key for _ in range(4)] == ["early", "high", "plain", "low"]  # type: ignore[union-attr]
+    assert [first_due(queue, 10).id.key for _ in range(4)] == ["early", "high", "plain", "low"]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("bound", [1, 2, 3])
@@ -223,7 +229,7 @@ def test_forgotten_objects_and_a_reset_leave_nothing() -> None:
     queue = opened()
     for key in "abc":
         queue.set(timer(key, 10, ord(key)))
-    queue.pop(10)
+    first_due(queue, 10)
     queue.forget([ObjectId("C", "a"), ObjectId("C", "b")])
     assert queue.objects() == {ObjectId("C", "c")}
     queue.reset()
@@ -237,11 +243,11 @@ def test_a_page_that_tells_of_a_timer_before_its_commit_is_heard_of_does_not_han
     queue = opened()
     queue.begin_page()
     queue.end_page([timer("a", 10, 1)], None)  # on disk already, the acknowledgement is on its way
-    handed_out = queue.pop(10)
+    handed_out = first_due(queue, 10)
     assert handed_out is not None
     queue.note(handed_out, 3)
     assert not queue.set(timer("a", 10, 1))
-    assert queue.pop(10) is None
+    assert first_due(queue, 10) is None
     assert queue.set(handed_out.moved(due_at=12, attempt=0))  # to be tried again, uncounted: another setting
-    assert queue.pop(11) is None
-    assert queue.pop(12) is not None
+    assert first_due(queue, 11) is None
+    assert first_due(queue, 12) is not None

@@ -16,17 +16,15 @@ from wakeful.jobs.ids import ASK, TELL, TOLD, job_id, parse_id
 from wakeful.jobs.owning import cancel_timer, owned, place
 from wakeful.jobs.payload import BATCH, HELD_AT, Kept, decode_kept, encode_kept
 from wakeful.jobs.reading import asked_timer, standing
-from wakeful.logic.retry import platform_delay_ms
-from wakeful.runtime.timer_runs import Again, Failed
+from wakeful.runtime.errands import Errands
 from wakeful.runtime.turn import Turn
 from wakeful.values.codec import decode
-from wakeful.values.commits import SYSTEM, Slot
+from wakeful.values.commits import SYSTEM
 from wakeful.values.errors import KeyTaken
 from wakeful.values.timers import Timer
 
 if TYPE_CHECKING:
     from wakeful.runtime.activation import Activation
-    from wakeful.runtime.registry import ObjectClass
 
 log = logging.getLogger("wakeful.jobs")
 
@@ -34,7 +32,7 @@ ERRANDS = (TELL, TOLD, ASK)
 OUTCOMES = ("done", "failed", "cancelled")
 
 
-class ErrandRuns:
+class ErrandRuns(Errands):
     """The owner of the timers of one kind of errand. They need no awake object, and are tried until they succeed."""
 
     def __init__(self, feature: JobFeature, prefix: str, deadline_ms: int) -> None:
@@ -50,21 +48,6 @@ class ErrandRuns:
         else:
             await self._ask(turn, timer)
         return False
-
-    async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> Again:
-        """Ours, so tried without end; the ledger shows each failure."""
-        timer = failure.timer
-        delay = platform_delay_ms(timer.attempt, failure.roll)
-        return Again(timer.moved(due_at=failure.now + delay, attempt=timer.attempt + 1))
-
-    def reads(self, timer: Timer) -> Slot | None:
-        return None
-
-    def wants_wake(self, known: "ObjectClass") -> bool:
-        return False
-
-    async def wake(self, activation: "Activation", turn: Turn) -> None:
-        """Nothing to do."""
 
     async def _tell(self, turn: Turn, name: str, watcher: str) -> None:
         """A job waits for one of this object: note it, or, when that is over, say so at once."""

@@ -16,6 +16,7 @@ from wakeful.jobs.reading import is_duplicate
 from wakeful.jobs.retries import ask
 from wakeful.logic.retry import Retry
 from wakeful.runtime import timer_runs
+from wakeful.runtime.errands import Rows
 from wakeful.runtime.timer_runs import Failed, Park
 from wakeful.runtime.turn import Turn
 from wakeful.values.codec import encode
@@ -29,7 +30,6 @@ from wakeful.values.tracing import TRACE
 
 if TYPE_CHECKING:
     from wakeful.runtime.activation import Activation
-    from wakeful.runtime.registry import ObjectClass
 
 log = logging.getLogger("wakeful.jobs")
 
@@ -38,7 +38,7 @@ CRASHED = "the process died too often while this ran"
 ERROR_CHARS_MAX = 500  # of the last attempt, carried with the timer
 
 
-class JobRuns:
+class JobRuns(Rows):
     """The owner of the timers named `job:…`."""
 
     prefix = PREFIX
@@ -100,12 +100,6 @@ class JobRuns:
 
     def reads(self, timer: Timer) -> Slot | None:
         return WATCHED
-
-    def wants_wake(self, known: "ObjectClass") -> bool:
-        return False
-
-    async def wake(self, activation: "Activation", turn: Turn) -> None:
-        """Nothing to do: a job is a row."""
 
     # running
 

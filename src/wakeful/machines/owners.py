@@ -1,5 +1,6 @@
 """Layer 4. What happens when one of a machine's timers is due: a delay, an action, or an actor?"""
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -10,6 +11,7 @@ from wakeful.machines.carrying import DELAY, DO, RUN
 from wakeful.machines.feature import MachineFeature
 from wakeful.machines.kept import NEWER, ROW, Kept, save
 from wakeful.machines.steps import present, take
+from wakeful.runtime.errands import Rows
 from wakeful.runtime.timer_runs import Again, Failed, Park
 from wakeful.runtime.turn import Turn
 from wakeful.values.codec import decode, encode
@@ -22,13 +24,12 @@ from wakeful.values.timers import Timer
 if TYPE_CHECKING:
     from wakeful.machines.binding import Bound
     from wakeful.runtime.activation import Activation
-    from wakeful.runtime.registry import ObjectClass
 
 ROLL_OUT_MS = 60_000  # until a timer is looked at again that only a newer program can run
 _CRASHED = {"name": "Crashed", "message": "the process died or gave the object away while it ran"}
 
 
-class Owner:
+class Owner(Rows, ABC):
     """What the owners of a machine's timers have in common: tried as the class says, then parked."""
 
     prefix = ""
@@ -40,9 +41,9 @@ class Owner:
     async def fire(self, activation: "Activation", turn: Turn, timer: Timer) -> bool:
         return await self.run(turn, self._feature.bound(activation.id.cls), timer)
 
+    @abstractmethod
     async def run(self, turn: Turn, bound: "Bound", timer: Timer) -> bool:
         """Do what the timer is for; False: there was nothing to do."""
-        raise NotImplementedError  # each says what
 
     async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> Again | Park | None:
         timer = failure.timer
@@ -67,12 +68,6 @@ class Owner:
 
     def reads(self, timer: Timer) -> Slot | None:
         return ROW
-
-    def wants_wake(self, known: "ObjectClass") -> bool:
-        return False
-
-    async def wake(self, activation: "Activation", turn: Turn) -> None:
-        """Nothing to do."""
 
 
 class Delays(Owner):

@@ -5,9 +5,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from wakeful.logic.retry import alarm_delay_ms
+from wakeful.runtime.errands import Rows
 from wakeful.runtime.timer_runs import Again, Failed, Park
 from wakeful.runtime.turn import Turn
-from wakeful.values.commits import Slot
 from wakeful.values.errors import NoAlarmHandler
 from wakeful.values.runs import run_id
 from wakeful.values.timers import ALARM, Timer
@@ -15,7 +15,6 @@ from wakeful.values.times import instant_ms, to_datetime
 
 if TYPE_CHECKING:
     from wakeful.runtime.activation import Activation
-    from wakeful.runtime.registry import ObjectClass
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +30,7 @@ class AlarmInfo:
         return self.retry_count > 0
 
 
-class Alarms:
+class Alarms(Rows):
     """The owner of the timers named `alarm`."""
 
     prefix = ALARM
@@ -69,12 +68,3 @@ class Alarms:
         if delay is None:
             return Park(timer)
         return Again(timer.moved(due_at=failure.now + delay, attempt=timer.attempt + 1))
-
-    def reads(self, timer: Timer) -> Slot | None:
-        return None
-
-    def wants_wake(self, known: "ObjectClass") -> bool:
-        return False
-
-    async def wake(self, activation: "Activation", turn: Turn) -> None:
-        """Nothing to do: an alarm is a row."""

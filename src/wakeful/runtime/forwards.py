@@ -10,17 +10,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from wakeful.logic.retry import platform_delay_ms
-from wakeful.runtime.timer_runs import Again, Failed
+from wakeful.runtime.errands import Errands
 from wakeful.runtime.turn import Turn
-from wakeful.values.commits import Slot
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Timer
 
 if TYPE_CHECKING:
     from wakeful.runtime.activation import Activation
     from wakeful.runtime.node import Node
-    from wakeful.runtime.registry import ObjectClass
 
 PREFIX = "forward"
 
@@ -47,7 +44,7 @@ async def add_apart(node: "Node", timers: Sequence[Timer]) -> list[Timer]:
     return [taken for home, some in by_home.items() for taken in await home.inserter.add_all(some)]
 
 
-class Forwards:
+class Forwards(Errands):
     """The owner of these errands: they need no awake object, and are tried until they succeed."""
 
     prefix = PREFIX
@@ -61,15 +58,3 @@ class Forwards:
         await activation.node.home(carried.id).inserter.add_all([carried])
         return False
 
-    async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> Again:
-        delay = platform_delay_ms(failure.timer.attempt, failure.roll)
-        return Again(failure.timer.moved(due_at=failure.now + delay, attempt=failure.timer.attempt + 1))
-
-    def reads(self, timer: Timer) -> Slot | None:
-        return None
-
-    def wants_wake(self, known: "ObjectClass") -> bool:
-        return False
-
-    async def wake(self, activation: "Activation", turn: Turn) -> None:
-        """Nothing to do."""

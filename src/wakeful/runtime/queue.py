@@ -43,15 +43,11 @@ class TimerQueue:
         head = self._head()
         return None if head is None else head.due_at
 
-    def pop(self, now: int) -> Timer | None:
-        """The first timer that is due, handed out until `finished`, `set` or `clear` is heard of its name."""
-        head = self._head()
-        return None if head is None or head.due_at > now else self._hand_out(self._take_out())
-
     def due(self, now: int, *, share: int, is_strict: bool = False) -> Iterator[Timer]:
-        """Timers to hand out, as `pop` does: in firing order, but none of a tenant that has its share before one that has fewer.
+        """Timers to hand out, each until `finished`, `set` or `clear` is heard of its name.
 
-        Strictly none of it, or as soon as nobody else has any.
+        In firing order, but none of a tenant that has its share before one that has fewer: strictly none of it, or as
+        soon as nobody else has any.
         """
         lines, out = self.lines, self._out
         lines.look(out)

@@ -1,0 +1,50 @@
+"""What the tests of broken variants have in common: mistakes, and the suites that catch them."""
+
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+Catcher = Callable[[], Any]
+
+
+class Teeth:
+    """The mistakes of one module, each with the suites that must catch it."""
+
+    def __init__(
+        self, module: ModuleType, broken: Mapping[str, tuple[Catcher, ...]], *, beside: AbstractSet[str] = frozenset()
+    ) -> None:
+        """`beside` are the module's functions that are no mistakes themselves."""
+        self._module = module
+        self._broken = broken
+        self._beside = beside
+        self.catchers = {catcher.__name__: catcher for catchers in broken.values() for catcher in catchers}
+        self.holds_unbroken = cache(self._holds_unbroken)
+
+    @property
+    def pairs(self) -> list[Any]:
+        """Every mistake with every suite that must catch it, as parameters of a test."""
+        return [
+            pytest.param(variant, catcher.__name__, id=f"{variant}-is-caught-by-{catcher.__name__}")
+            for variant, catchers in self._broken.items()
+            for catcher in catchers
+        ]
+
+    def _holds_unbroken(self, catcher: str) -> bool:
+        self.catchers[catcher]()
+        return True
+
+    def check_caught(self, variant: str, catcher: str) -> None:
+        """The suite fails on the mistake, and for what it does: not because the patch no longer fits the code."""
+        with getattr(self._module, variant)(), pytest.raises(AssertionError) as caught:
+            self.catchers[catcher]()
+        assert not [name for name in ("AttributeError", "TypeError", "NameError") if name in str(caught.value)]
+
+    def check_complete(self) -> None:
+        """Every mistake of the module has a suite."""
+        name = self._module.__name__
+        made = {one for one, thing in vars(self._module).items() if getattr(thing, "__module__", "") == name}
+        assert made - self._beside == set(self._broken)
