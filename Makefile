@@ -11,7 +11,7 @@ WORKERS ?= 2
 export DO_NOT_TRACK = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types sim sim-cluster year live live-cluster xstate bench bench-full clean
+.PHONY: help demo test lint types sim sim-cluster year live live-cluster xstate workerd bench bench-full clean
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -66,6 +66,9 @@ xstate: CASES = 5000
 xstate: RECORD = 1200
 xstate: $(STAMP) ## Compare CASES=5000 random charts with the real XState (needs Node), from seed FROM=0 on; record RECORD=1200 of them anew
 	$(BIN)/python tests/xstate/check.py --cases $(CASES) --from $(FROM) --record $(RECORD)
+
+workerd: $(STAMP) ## Compare Workers on Wakeful with the real workerd (needs Node; three minutes), and record its answers anew
+	$(BIN)/python tests/workerd/check.py
 
 bench: $(STAMP) ## Measure, the short form, beside other libraries
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,bench]'

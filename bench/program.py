@@ -15,6 +15,9 @@ CLOCKS_MS = 2.0  # what two clocks of one machine may differ by when one is meas
 # One bulk insert is one transaction: a million timers go in pieces.
 PIECE = 50_000
 
+# What else is done to every app that is measured: telemetry, when its cost is.
+PREPARE: list[Callable[[App], object]] = []
+
 Heard = Callable[[float], None]  # of a run, as its handler starts: when it was due, in milliseconds
 
 
@@ -27,6 +30,8 @@ def make_app(heard: Heard | None = None, *, limits: Limits | None = None) -> tup
         heard = hears
 
     app.object(name=CLASS)(Own)
+    for prepare in PREPARE:
+        prepare(app)
     return app, Own
 
 

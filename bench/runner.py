@@ -25,7 +25,7 @@ PEER_TIMEOUT_S = 60
 # On a slow machine the short form repeats less rather than last longer.
 REPEAT_UNTIL_S = 300
 # These take long, and vary less than they take: the short form does them once.
-LONG = frozenset({"lateness", "job_lateness", "cron", "many", "scale", "recovery", "cluster", "million"})
+LONG = frozenset({"lateness", "job_lateness", "cron", "many", "scale", "recovery", "cluster", "million", "telemetry"})
 FULL_ONLY = frozenset({"million"})  # minutes: the short form does it only when it is asked for by name
 SHARED_ONLY = frozenset({"cluster"})  # needs a store that several processes can own shards of
 PEER_WORKS = frozenset({"schedule", "fire", "jobs", "cron", "next_run", "chart_step"})

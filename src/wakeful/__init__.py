@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from wakeful.machine import Machine
     from wakeful.machines.marks import action, assign, guard
     from wakeful.objects import DurableObject
-    from wakeful.runtime.alarms import AlarmInfo
+    from wakeful.runtime.alarms import AlarmInfo, AlarmSlot
     from wakeful.runtime.context import Context
     from wakeful.runtime.registry import internal, reader
     from wakeful.runtime.storage import Storage
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from wakeful.schedules.schedule import Schedule
     from wakeful.schedules.schedules import Schedules
     from wakeful.schedules.tenants import Quotas, sharded
+    from wakeful.sockets.socket import Socket
     from wakeful.values.errors import Unavailable, WakefulError
     from wakeful.values.ids import ObjectId
     from wakeful.values.runs import Run
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Again",
     "AlarmInfo",
+    "AlarmSlot",
     "App",
     "Context",
     "Dag",
@@ -51,6 +53,7 @@ __all__ = [
     "Run",
     "Schedule",
     "Schedules",
+    "Socket",
     "Stop",
     "Storage",
     "Unavailable",
@@ -83,6 +86,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Again": "wakeful.jobs.job",
     "AlarmInfo": "wakeful.runtime.alarms",
+    "AlarmSlot": "wakeful.runtime.alarms",
     "App": "wakeful.app",
     "Context": "wakeful.runtime.context",
     "Dag": "wakeful.schedules.dag",
@@ -98,6 +102,7 @@ _HOMES = {
     "Run": "wakeful.values.runs",
     "Schedule": "wakeful.schedules.schedule",
     "Schedules": "wakeful.schedules.schedules",
+    "Socket": "wakeful.sockets.socket",
     "Stop": "wakeful.jobs.job",
     "Storage": "wakeful.runtime.storage",
     "Unavailable": "wakeful.values.errors",

@@ -1,6 +1,7 @@
 """Layer 5. The program's classes, and a node to run them: where everything is put together."""
 
 import inspect
+import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
@@ -19,8 +20,9 @@ from wakeful.machines.snapshot import Snapshot
 from wakeful.machines.watching import watch
 from wakeful.running import OWN_MACHINE, Joining, running
 from wakeful.runtime.homes import check_places
-from wakeful.runtime.node import Node, make_stub
+from wakeful.runtime.node import Node
 from wakeful.runtime.registry import Registry
+from wakeful.runtime.stubs import make_stub
 from wakeful.schedules.counters import Counters
 from wakeful.schedules.dag import Dag, DagObject
 from wakeful.schedules.declared import Declarations
@@ -33,12 +35,19 @@ from wakeful.schedules.records import LANE, PREFIX
 from wakeful.schedules.runs import ScheduleRuns
 from wakeful.schedules.schedules import operations, upsert
 from wakeful.schedules.tenants import Quotas, Sharded, reserved_classes
+from wakeful.security.reserved import security_classes
+from wakeful.sockets.feature import equip as equip_sockets
+from wakeful.sockets.feature import started as start_sockets
+from wakeful.sockets.feature import stopping as stop_sockets
+from wakeful.sockets.gateways import GATEWAYS, Gateways
 from wakeful.store.protocol import Store
+from wakeful.system import Keys, read_keys
 from wakeful.transport.tls import Tls
-from wakeful.values.errors import BadName, BadOption, NotRunning
+from wakeful.values.errors import BadName, BadOption, MissingExtra, NotRunning
 from wakeful.values.ids import RESERVED, ObjectId, check_key
 from wakeful.values.runs import Run
 from wakeful.values.times import Duration, duration_ms
+from wakeful.values.tracing import Tracer
 
 if TYPE_CHECKING:
     from wakeful.testing.world import World
@@ -58,29 +67,36 @@ class App:
         quotas: Quotas | None = None,
         overloaded: Callable[[], bool | str | None] | None = None,
         stores: Mapping[str, str | Store] | None = None,
+        keys: Keys | None = None,
     ) -> None:
         """`overloaded` is asked by a node that has due timers: true, or a reason as text, and they wait until it is not.
 
         `stores` puts the objects of a class, or those whose keys begin so (`"eu/"`), into stores of their own.
+        `keys` seals all values at rest (the newest key first; `$WAKEFUL_KEYS` when it is left out): see docs/security.md.
         """
         if overloaded is not None and (not callable(overloaded) or inspect.iscoroutinefunction(overloaded)):
             raise BadOption(
                 f"overloaded must be a plain function that answers at once, not {overloaded!r}", code="overload.option"
             )
         self._overloaded = overloaded
+        if keys is not None:
+            read_keys(keys)  # what is wrong with them is said here
+        self.keys = keys
         self.places = dict(stores or {})  # which objects live in which other store
         check_places(self.places)
         self.registry = Registry()
         self.limits = limits or Limits()
         self.idle_ms = duration_ms(idle, what="idle")
         self.node: Node | None = None
+        self.tracer: Tracer | None = None  # see `wakeful.telemetry.setup`
         self._functions = Functions()
         self.registry.add(self._functions.cls, FUNCTIONS)
         self._declarations = Declarations(upsert)
         self._declarations.by_key(self._functions.cls, self._functions.declared)
         self._feature = ScheduleFeature(self._declarations, default_zone=default_zone, quotas=quotas)
         self._machines: dict[str, Bound] = {}
-        for cls, name in (*reserved_classes(), (Pulse, PULSE)):
+        own = (*reserved_classes(), (Pulse, PULSE), (Gateways, GATEWAYS))
+        for cls, name in (*own, *security_classes(self.limits.audit_rows)):
             self.registry.add(cls, name)
 
     @overload
@@ -206,6 +222,25 @@ class App:
         async with running(self, url, self.places, joining, is_client=True) as node:
             yield node
 
+    def asgi(self, store: str | Store | None = None, **options: Any) -> Any:
+        """API, dashboard, metrics and sockets as an ASGI application, to mount anywhere or to be served as it is.
+
+        Mounted, the program around it runs the app (`lifespan`). Served by itself it runs on `store`; without one on
+        what $WAKEFUL_STORE says, else on a file in this folder. Options: see docs/http.md.
+        """
+        server = _server()
+        return server.Site(self, store=store, **options)
+
+    def lifespan(self, where: Any = None, /, **options: Any) -> Any:
+        """The app's life as that of a web application: `FastAPI(lifespan=app.lifespan("sqlite:app.db"))`.
+
+        Given without a store (`lifespan=app.lifespan`), it is that of $WAKEFUL_STORE, else a file in this folder.
+        Options are those of `run`.
+        """
+        if where is None or isinstance(where, str) or hasattr(where, "commit"):
+            return lambda _app: self.run(where or default_store(), **options)
+        return self.run(default_store())
+
     @property
     def jobs(self) -> Jobs:
         """`await app.jobs.schedule(stub.method, …)`: one call, once, at a time, on disk when this returns."""
@@ -222,9 +257,10 @@ class App:
         quotas = self._feature.quotas
         equip_machines(node, self._machines)
         equip_importing(node)
+        equip_sockets(node)
         equip_jobs(node, None if quotas is None else quotas.of_jobs)
         node.features[FEATURE] = self._feature
-        node.overload.ask = self._overloaded
+        node.overload.ask, node.tracer = self._overloaded, self.tracer
         node.operations.update(operations())
         for prefix in (PREFIX, LANE):
             node.timer_runs.register(ScheduleRuns(self._declarations, node.limits.alarm_deadline_ms, prefix=prefix))
@@ -233,8 +269,14 @@ class App:
         """See to it that the functions on the app's clock have their schedules, and that machines know who is there."""
         if not node.is_client:
             start_machines(node)
+            start_sockets(node)
         for name in self._functions.names():
             await start_function(node, name)
+
+    async def stopping(self, node: Node) -> None:
+        """What is to be done while the node can still be asked: clients that are connected to it are sent away."""
+        if not node.is_client:
+            await stop_sockets(node)
 
     def attach(self, node: Node) -> None:
         """Calls go to this node from here on."""
@@ -260,3 +302,21 @@ class App:
         if self.node is None:
             raise NotRunning(f"{target}.{method}: the app is not running; call it inside `async with app.run(…)`")
         return self.node.send(target, method, args, kwargs, deadline_ms=deadline_ms, request_key=request_key)
+
+
+def _server() -> Any:
+    """The door to the server, which needs the extra of that name."""
+    try:
+        from wakeful import server
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] == "wakeful":
+            raise
+        raise MissingExtra(
+            "the server needs starlette and uvicorn: pip install 'wakeful[server]'", code="extra.server"
+        ) from None
+    return server
+
+
+def default_store() -> str:
+    """What $WAKEFUL_STORE says, else a file in this folder."""
+    return os.environ.get("WAKEFUL_STORE") or "sqlite:wakeful.db"

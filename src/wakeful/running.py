@@ -2,9 +2,9 @@
 
 import os
 import platform
-import random
 import secrets
 import sys
+import time
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -14,9 +14,9 @@ from wakeful.runtime.following import FollowedClock
 from wakeful.runtime.homes import Homes
 from wakeful.runtime.links import Links
 from wakeful.runtime.node import Node
-from wakeful.store import open_url
+from wakeful.security.refusals import TurnedAway
 from wakeful.store.protocol import Store
-from wakeful.system import SteadyClock, SystemClock
+from wakeful.system import Keys, SteadyClock, SystemClock, SystemDice, open_store
 from wakeful.transport.control import ControlServer
 from wakeful.transport.tcp import SocketTransport
 from wakeful.values.errors import BadOption
@@ -49,15 +49,15 @@ async def running(
     is_client: bool = False,
 ) -> AsyncIterator[Node]:
     """The node of the main store, with those of the others beside it; stopped in an order that loses nothing."""
-    main = _open(url)
-    others = _open_all(places, main)
+    main = open_store(url, app.keys)
+    others = _open_all(places, main, app.keys)
     stores = [main, *others.values()]
     _check(stores, joining, is_client=is_client)
     name = uuid.uuid4().hex[:12]
     async with AsyncExitStack() as stack:
         links = None
         if any(store.shared for store in stores):
-            links = _links(name, joining)
+            links = _links(name, joining, turned_away := TurnedAway())
             stack.push_async_callback(links.close)
             stack.callback(links.leave, "the process is stopping")
         nodes = {
@@ -65,6 +65,8 @@ async def running(
             for store in stores
         }
         node = nodes[id(main)]
+        if links is not None:
+            turned_away.node = node
         homes = Homes(node, {place: nodes[id(store)] for place, store in others.items()})
         address = await links.serve(homes) if links is not None and not is_client else ""
         if not is_client:
@@ -73,7 +75,7 @@ async def running(
             stack.push_async_callback(control.close)
         for one in homes.all:
             if others:
-                one.homes = homes
+                one.homes, one.events = homes, node.events
             one.address = address or node.address
             app.equip(one)
             await one.start()
@@ -82,19 +84,16 @@ async def running(
         stack.callback(app.detach, node)
         if not is_client:
             await app.started(node)
+        stack.push_async_callback(app.stopping, node)
         yield node
 
 
-def _open(url: str | Store) -> Store:
-    return open_url(url) if isinstance(url, str) else url
-
-
-def _open_all(places: Mapping[str, str | Store], main: Store) -> dict[str, Store]:
+def _open_all(places: Mapping[str, str | Store], main: Store, keys: Keys | None) -> dict[str, Store]:
     """The stores of some places; those with one URL share one, also with the main store."""
     known: dict[str, Store] = {main.url: main}
     found: dict[str, Store] = {}
     for place, url in places.items():
-        store = _open(url)
+        store = open_store(url, keys)
         found[place] = known.setdefault(store.url, store) if isinstance(url, str) else store
     return found
 
@@ -115,7 +114,7 @@ def _check(stores: list[Store], joining: Joining, *, is_client: bool) -> None:
         )
 
 
-def _links(name: str, joining: Joining) -> Links:
+def _links(name: str, joining: Joining, turned_away: TurnedAway) -> Links:
     transport = SocketTransport(
         node=name,
         cluster=joining.cluster,
@@ -125,6 +124,7 @@ def _links(name: str, joining: Joining) -> Links:
         tls=joining.tls,
         entropy=secrets.token_bytes,
     )
+    transport.on_refused = turned_away
     return Links(transport)
 
 
@@ -136,7 +136,7 @@ def _node(
         registry=app.registry,
         store=store,
         clock=FollowedClock(SteadyClock()) if store.shared else SystemClock(),
-        dice=random.SystemRandom(),
+        dice=SystemDice(),
         limits=app.limits,
         idle_ms=app.idle_ms,
         # No arguments: they may hold a password.
@@ -145,4 +145,5 @@ def _node(
         is_client=is_client,
         cluster=joining.cluster,
         links=links if store.shared else None,
+        ticks=time.perf_counter_ns,
     )

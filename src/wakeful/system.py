@@ -1,15 +1,40 @@
-"""Layer 5. The real clock and real chance, for nodes that are not in a test."""
+"""Layer 5. The real clock, real chance and real keys, for nodes that are not in a test."""
 
 import asyncio
+import os
 import time
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
+from wakeful.store import open_url
+from wakeful.store.protocol import Store
+from wakeful.store.sealed import with_keys
 from wakeful.values.clock import Handle
+from wakeful.values.errors import BadOption
+from wakeful.values.seals import Ring, parse_keys
+
+KEYS, KEYS_FILE = "WAKEFUL_KEYS", "WAKEFUL_KEYS_FILE"
+Keys = str | Path | Sequence[str]
+"""Keys that values are sealed with, the newest first: as text, as several texts, or the path of a file that has them."""
 
 # How often the wall clock is held against the steady one, and how far apart they must have moved to have been set.
 # Slewing (adjtime, chrony) moves them by less than a millisecond in that time.
 WATCH_S = 1.0
 STEP_MS = 500
+
+
+_rolls: list[float] = []  # drawn from the system many at a time: a system call for each costs as much as a small insert
+os.register_at_fork(after_in_child=_rolls.clear)  # or parent and child would roll the same
+
+
+class SystemDice:
+    """The system's own randomness."""
+
+    def random(self) -> float:
+        if not _rolls:
+            _rolls.extend([(number >> 11) * 2.0**-53 for number in array("Q", os.urandom(4096))])
+        return _rolls.pop()
 
 
 class SystemClock:
@@ -81,3 +106,31 @@ class _Watch:
         if abs(by_ms) >= STEP_MS:
             self._apart += by_ms
             self._stepped(by_ms)
+
+
+def key_ring(keys: Keys | None = None) -> Ring | None:
+    """The ring of these keys, else of those in the environment; None when there are none, so that nothing is sealed."""
+    if keys is None:
+        file = os.environ.get(KEYS_FILE)
+        keys = Path(file) if file else os.environ.get(KEYS) or None
+    if keys is None:
+        return None
+    return Ring(read_keys(keys), os.urandom)
+
+
+def read_keys(keys: Keys) -> list[bytes]:
+    """The keys, or `BadOption` with what is wrong, never with a key in it."""
+    if isinstance(keys, Path):
+        try:
+            return parse_keys(keys.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            because = error.strerror if isinstance(error, OSError) else "it is not text"
+            raise BadOption(
+                f"the key file {keys} can't be read: {because}; make one: wakeful keys new > {keys}", code="keys.file"
+            ) from None
+    return parse_keys(keys if isinstance(keys, str) else "\n".join(keys))
+
+
+def open_store(url: str | Store, keys: Keys | None = None) -> Store:
+    """The store of that URL, not opened yet, with these keys or those of the environment."""
+    return with_keys(open_url(url) if isinstance(url, str) else url, key_ring(keys))

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from wakeful.jobs.jobs import Jobs
 from wakeful.runtime.following import FollowedClock
 from wakeful.runtime.membership import RENEW_MS
 from wakeful.testing import World
+from wakeful.testing.cluster_clients import Door
 from wakeful.testing.members import Member
+from wakeful.values.errors import NotRunning
 from wakeful.values.times import to_datetime
 
 sys.path.append(str(Path(__file__).parent))
@@ -188,3 +191,27 @@ async def test_the_deployment_s_clock_may_be_set_ahead_and_nodes_follow() -> Non
         for member in world.members:
             assert member.node is not None
             assert member.node.clock.now() == world.warp.now()
+
+
+@pytest.mark.parametrize("state", ["new", "stopping", "stopped"])
+async def test_a_node_that_is_not_up_takes_no_jobs(state: str) -> None:
+    """Before it has looked at the deployment's clock, "now" may be an hour off, and its errands with it."""
+    troupe, world = stage()
+    async with world:
+        door = world.members[1]
+        assert door.node is not None
+        door.node.state, was = state, door.node.state
+        with pytest.raises(NotRunning):
+            await Jobs(Door(door)).schedule(troupe.at(world.members[0], key_of(door)).arm, 5)
+        door.node.state = was
+
+
+async def test_a_clock_that_is_set_while_a_node_stops_changes_no_timer_of_its_last_turns() -> None:
+    _, world = stage()
+    async with world:
+        member = world.members[1]
+        node = member.node
+        assert node is not None
+        node._stop_chores()
+        member.clock.step(HOUR_MS)
+        assert node.clock.now() == world.warp.now()

@@ -15,6 +15,7 @@ EXPORTS = {
     "wakeful": [
         "Again",
         "AlarmInfo",
+        "AlarmSlot",
         "App",
         "Context",
         "Dag",
@@ -30,6 +31,7 @@ EXPORTS = {
         "Run",
         "Schedule",
         "Schedules",
+        "Socket",
         "Stop",
         "Storage",
         "Unavailable",
@@ -57,7 +59,7 @@ EXPORTS = {
     ],
     "wakeful.store": ["Disk", "MemoryStore", "NodeRow", "Query", "Range", "ShardRow", "Store", "open_url"],
 }
-NAMES_MAX = 41  # "about 30 names", says surface.md
+NAMES_MAX = 43  # "about 30 names", says surface.md
 
 
 def problems(module: types.ModuleType, expected: list[str]) -> list[str]:

@@ -25,6 +25,7 @@ PAGES = (
     "cluster.md",
     "machines.md",
     "machines-resume.md",
+    "standalone.md",
 )
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _ROW = re.compile(r"^\| `(.+?)` \| `(.+?)` \| (.+?) \|$", re.MULTILINE)

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import click
 import pytest
 
-from wakeful.cli import _COMMANDS, failing, run
+from wakeful.cli import _COMMANDS, cli, failing, run
 from wakeful.cli.call import argument
 from wakeful.cli.loading import load
-from wakeful.cli.plain import plain
 from wakeful.cli.printing import length, many, relative, size
+from wakeful.looking.plain import plain
 from wakeful.store import open_url
 from wakeful.values.codec import decode_loosely, encode
 from wakeful.values.commits import Commit
@@ -127,12 +128,25 @@ def test_help_lists_every_command(wakeful: Command) -> None:
     assert all(name in answer.out for name in _COMMANDS)
 
 
-@pytest.mark.parametrize("name", _COMMANDS)
+STORELESS = ("cron", "chart", "move", "init", "completion", "keys new")  # which need no store, or two
+
+
+def every_command() -> list[str]:
+    """Each with its subcommands."""
+    context = click.Context(cli)
+    found = {name: cli.get_command(context, name) for name in _COMMANDS}
+    groups = {name: one.commands for name, one in found.items() if isinstance(one, click.Group)}
+    return [*found, *(f"{name} {sub}" for name, subs in groups.items() for sub in subs)]
+
+
+@pytest.mark.parametrize("name", every_command())
 def test_every_command_has_help_and_json(wakeful: Command, name: str) -> None:
-    answer = wakeful(name, "--help")
+    answer = wakeful(*name.split(), "--help")
     assert answer.code == 0
+    if isinstance(cli.get_command(click.Context(cli), name), click.Group):
+        return
     assert "--json" in answer.out
-    assert "--store" in answer.out or name in ("cron", "chart", "move")  # which need none, and two
+    assert "--store" in answer.out or name in STORELESS
 
 
 def test_help_imports_no_more_than_it_needs() -> None:

@@ -12,11 +12,11 @@ import pytest
 
 from wakeful.cli import checkups, joining, run
 from wakeful.cli.failing import CommandError, exit_code_of
-from wakeful.cli.members import Members, ranges, stand, state_of
+from wakeful.looking.nodes import Members, ranges, stand, state_of
 from wakeful.store import NodeRow, ShardRow, Store, open_url
 from wakeful.store.postgres.health import Health, Session
 from wakeful.values.commits import Commit
-from wakeful.values.errors import AddressInUse, BadAddress, NoSecret, WrongCluster
+from wakeful.values.errors import AddressInUse, BadAddress, BadOption, NoSecret, WrongCluster
 from wakeful.values.ids import SHARDS, ObjectId, shard_of
 from wakeful.values.timers import Parked, Timer
 
@@ -127,9 +127,9 @@ def test_a_node_is_named_by_how_its_name_begins() -> None:
     assert found.named("abc").row.node == "abc"
     assert found.named("ab").row.node == "ab"  # whole names win
     for prefix, word in (("a", "several nodes"), ("x", "no node's name"), ("", "no node's name")):
-        with pytest.raises(CommandError, match=word) as raised:
+        with pytest.raises(BadOption, match=word) as raised:
             found.named(prefix)
-        assert (raised.value.code, raised.value.exit_code) == ("node.name", 2)
+        assert (raised.value.code, exit_code_of(raised.value)) == ("node.name", 2)
 
 
 def test_ranges_of_shards() -> None:

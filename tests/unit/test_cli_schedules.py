@@ -227,7 +227,7 @@ def test_schedules_are_listed_with_state_next_and_sums(wakeful: Stage) -> None:
     assert (nightly["next_at"], nightly["counters"]["runs"]) == ("2026-03-31T00:30:00.000Z", 2)
     assert (weekly["schedule"], weekly["state"], weekly["counters"]["runs"]) == ("weekly", "paused", 1)
     text = wakeful("schedules", "Report", "eu").out
-    assert "cron 30 2 * * * in Europ…" in text
+    assert "cron 30 2 * * * in Europe/B…" in text
     assert "in 12 h" in text
     assert [row["schedule"] for row in wakeful("schedules", "Report", "eu", "--state", "paused", "--json").json] == [
         "weekly"

@@ -10,34 +10,55 @@ from collections.abc import Sequence
 
 import click
 
-# name: (module, one line for the list)
-_COMMANDS = {
-    "dev": ("dev", "Run a program while you write it: reload on change, friendly log."),
-    "run": ("run", "Run a program until it is told to stop."),
-    "call": ("call", "Call a method of an object."),
-    "ls": ("ls", "List objects, without waking them."),
-    "show": ("show", "Show one object: state, keys, timers, ledger; doesn't wake it."),
-    "chart": ("pictures", "Draw the chart of a Machine as SVG."),
-    "due": ("due", "What fires next."),
-    "schedules": ("schedules", "List an object's schedules, without waking it."),
-    "why": ("why", "Why a schedule ran or did not: its verdicts, newest first."),
-    "cron": ("cron", "Say what a cron expression or phrase means, and when it is next."),
-    "pause": ("operating", "Let no occurrence of a schedule run for a while."),
-    "resume": ("operating", "Let a paused schedule run again."),
-    "fire": ("operating", "Run a schedule now, beside its own times."),
-    "backfill": ("backfill", "Run a schedule's occurrences of a stretch of time, or list them."),
-    "jobs": ("jobs", "List, show and cancel jobs."),
-    "parked": ("parked", "What failed for good and waits for a person."),
-    "redrive": ("redrive", "Set parked timers due again."),
-    "nodes": ("nodes", "Who runs the store: state, address, shards, load."),
-    "drain": ("drain", "Let a node own nothing, so that it can be stopped at leisure."),
-    "move": ("move", "Copy everything from one store into another, empty one."),
-    "import": ("importing", "Bring in machines from XState or actor-kit."),
-    "doctor": ("doctor", "Is everything well? Each finding with its remedy."),
-    "schema": ("schema", "The tables of a store, and their version."),
-    "migrate": ("schema", "Bring a store's tables up to date."),
+# theme: name: (module, one line for the list)
+_THEMES = {
+    "Write and run": {
+        "init": ("init", "Write a small working project into a folder."),
+        "dev": ("dev", "Run a program while you write it: reload on change, dashboard, friendly log."),
+        "run": ("run", "Run a program until it is told to stop."),
+        "call": ("call", "Call a method of an object."),
+    },
+    "Look (nothing of it wakes an object)": {
+        "ls": ("ls", "List objects."),
+        "show": ("show", "Show one object: state, keys, timers, ledger."),
+        "due": ("due", "What fires next."),
+        "schedules": ("schedules", "List schedules: of an object, a class, or all."),
+        "why": ("why", "Why a schedule ran or did not: its verdicts, newest first."),
+        "jobs": ("jobs", "List, show and cancel jobs."),
+        "parked": ("parked", "What failed for good and waits for a person."),
+        "search": ("search", "Find anything by its name."),
+        "cron": ("cron", "Say what a cron expression or phrase means, and when it is next."),
+        "chart": ("pictures", "Draw the chart of a Machine as SVG."),
+    },
+    "Operate (each leaves an audit row)": {
+        "pause": ("operating", "Let no occurrence of a schedule run for a while."),
+        "resume": ("operating", "Let a paused schedule run again."),
+        "fire": ("operating", "Run a schedule now, beside its own times."),
+        "backfill": ("backfill", "Run a schedule's occurrences of a stretch of time, or list them."),
+        "redrive": ("redrive", "Set parked timers due again."),
+        "nodes": ("nodes", "Who runs the store: state, address, shards, load."),
+        "drain": ("drain", "Let a node own nothing, so that it can be stopped at leisure."),
+        "doctor": ("doctor", "Is everything well? Each finding with its remedy."),
+    },
+    "Data": {
+        "export": ("exporting", "Write one object with all that it owes into a file."),
+        "import": ("importing", "Bring in an exported object, or machines from XState or actor-kit."),
+        "move": ("move", "Copy everything from one store into another, empty one."),
+        "schema": ("schema", "The tables of a store, and their version."),
+        "migrate": ("schema", "Bring a store's tables up to date."),
+    },
+    "Security": {
+        "tokens": ("tokens", "Make, list and revoke what the server asks for."),
+        "audit": ("audit", "Who did what, and who was refused."),
+        "keys": ("keys", "Seal values at rest, and change the key."),
+    },
+    "Shell": {
+        "completion": ("completion", "Print what makes your shell complete commands and names."),
+    },
 }
+_COMMANDS = {name: about for theme in _THEMES.values() for name, about in theme.items()}
 _HIDDEN = {"_child": "child"}
+COMPLETE = "_WAKEFUL_COMPLETE"  # set by the scripts of `wakeful completion`
 
 
 class _Commands(click.Group):
@@ -54,9 +75,20 @@ class _Commands(click.Group):
         found: click.Command = getattr(importlib.import_module(f"wakeful.cli.{module}"), attribute)
         return found
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        from wakeful.cli.guessing import meant
+
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            raise click.UsageError(f"there is no command {args[0]!r}{meant(args[0], _COMMANDS)}", ctx)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in _COMMANDS.items()])
+        widest = max(map(len, _COMMANDS))
+        for theme, commands in _THEMES.items():
+            with formatter.section(theme):
+                formatter.write_dl([(name.ljust(widest), line) for name, (_, line) in commands.items()])
 
 
 def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -82,6 +114,10 @@ def run(args: Sequence[str]) -> int:
     from wakeful.cli import failing
 
     failing.as_json = failing.with_traceback = False
+    if COMPLETE in os.environ:  # a shell asks what could stand here
+        from wakeful.cli.completion import answer
+
+        return answer(os.environ[COMPLETE])
     try:
         code = cli.main(args=list(args), prog_name="wakeful", standalone_mode=False)
         sys.stdout.flush()

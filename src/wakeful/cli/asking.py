@@ -1,12 +1,28 @@
 """Layer 5. Who does what a command asks of an object: the process that runs the store, or a program for that long?"""
 
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wakeful.cli.failing import UNAVAILABLE, CommandError
 
 if TYPE_CHECKING:
+    from wakeful.cli.peers import Peers
+    from wakeful.operating.acts import Acts
+    from wakeful.runtime.node import Node
+    from wakeful.store.protocol import Store
+    from wakeful.transport.control import ControlClient
     from wakeful.values.ids import ObjectId
+
+Send = Callable[..., Coroutine[Any, Any, Any]]  # (id, method, args, kwargs, **settings)
+
+
+class Reached(NamedTuple):
+    """A way to every object of a store: `send` brings calls there."""
+
+    send: Send
+    store: "Store"
 
 
 async def ask(
@@ -21,69 +37,82 @@ async def ask(
     settings: dict[str, Any] | None = None,
 ) -> Any:
     """The answer of a method of the object, or of an operation like `schedules.pause`."""
-    from wakeful.values.codec import decode_loosely
-
-    data = await _live(id, method, args, kwargs, settings or {}, url, has_app=target is not None, what=what)
-    if data is not None:
-        return decode_loosely(data)
-    return await _embedded(id, method, args, kwargs, settings or {}, url, str(target), what=what)
+    async with reaching(url, target, what=what, id=id) as reached:
+        return await reached.send(id, method, args, kwargs, **(settings or {}))
 
 
-async def _live(
-    id: "ObjectId",
-    method: str,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    settings: dict[str, Any],
-    url: str,
-    *,
-    has_app: bool,
-    what: str,
-) -> bytes | None:
-    """The answer of the process that runs the store; None when there is none and --app may stand in."""
+@asynccontextmanager
+async def acting(url: str, target: str | None, *, what: str, id: "ObjectId | None" = None) -> AsyncIterator["Acts"]:
+    """An operator's hand, in the name of whoever runs this command; each act leaves an audit row."""
+    from wakeful.operating.acts import Acts
+
+    async with reaching(url, target, what=what, id=id) as reached:
+        yield Acts(reached.send, actor(), stores=[reached.store])
+
+
+def actor() -> str:
+    """Who runs this command: `cli:USER@HOST`."""
+    import getpass
+    import os
+    import platform
+
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a user without a name, as containers have them
+        user = str(os.getuid())
+    return f"cli:{user}@{platform.node()}"
+
+
+@asynccontextmanager
+async def reaching(url: str, target: str | None, *, what: str, id: "ObjectId | None" = None) -> AsyncIterator[Reached]:
+    """A way to the store's objects, the owner of this one first; `CommandError` when no process runs it and no --app."""
     from wakeful.cli.finding import reading
     from wakeful.cli.reaching import connected
     from wakeful.values.errors import StoreError
 
-    shown = ""
+    shown, is_reached = url, False
     try:
         async with reading(url) as store, connected(store, id) as client:
             shown = store.url  # without its password
             if client is not None:
-                return await client.call_raw(id.cls, id.key, method, args, kwargs, **settings)
+                is_reached = True
+                yield Reached(live(client), store)
+                return
     except StoreError as error:
-        if not has_app or type(error) is not StoreError:  # a store that does not exist yet is made by --app
+        if is_reached or target is None or type(error) is not StoreError:
             raise
-    if not has_app:
+        # A store that does not exist yet is made by --app.
+    if target is None:
         raise CommandError(
             f"no process runs {shown}; start it (wakeful run …), or give --app APP.PY to run it for this {what}",
             code="owner.none",
             exit_code=UNAVAILABLE,
         )
-    return None
-
-
-async def _embedded(
-    id: "ObjectId",
-    method: str,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    settings: dict[str, Any],
-    url: str,
-    target: str,
-    *,
-    what: str,
-) -> Any:
     from wakeful.cli.loading import load
+
+    sys.argv = [f"wakeful {what}"]  # what the store tells others about its owner; the URL may hold a password
+    program = load(target)
+    async with program.app.run(url) as node:
+        yield Reached(_embedded(node), node.store)
+
+
+def live(client: "ControlClient | Peers") -> Send:
+    from wakeful.values.codec import decode_loosely
+
+    async def send(id: "ObjectId", method: str, args: tuple[Any, ...], kwargs: dict[str, Any], **settings: Any) -> Any:
+        return decode_loosely(await client.call_raw(id.cls, id.key, method, args, kwargs, **settings))
+
+    return send
+
+
+def _embedded(node: "Node") -> Send:
     from wakeful.runtime.requests import check_request_key
     from wakeful.transport.messages import failed, raised
     from wakeful.values.errors import WakefulError
 
-    sys.argv = [f"wakeful {what}"]  # what the store tells others about its owner; the URL may hold a password
-    program = load(target)
-    if settings.get("request_key") is not None:
-        check_request_key(settings["request_key"])
-    async with program.app.run(url) as node:
+    async def send(id: "ObjectId", method: str, args: tuple[Any, ...], kwargs: dict[str, Any], **settings: Any) -> Any:
+        if settings.get("request_key") is not None:
+            check_request_key(settings["request_key"])
         try:
             return await node.send(id, method, args, kwargs, **settings)
         except WakefulError:
@@ -92,3 +121,5 @@ async def _embedded(
             failure = failed(0, error).failure
             assert failure is not None
             raise raised(failure) from None
+
+    return send

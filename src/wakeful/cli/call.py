@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from wakeful.cli import options
+from wakeful.cli import offering, options
 
 
 @options.command("call", context_settings={"ignore_unknown_options": True})
-@click.argument("cls", metavar="CLASS")
-@click.argument("key")
+@click.argument("cls", metavar="CLASS", shell_complete=offering.classes)
+@click.argument("key", shell_complete=offering.keys)
 @click.argument("method")
 @click.argument("args", metavar="[JSON]...", nargs=-1)
 @click.option("--request-key", metavar="TEXT", help="Repeat safely: the first answer is remembered and given again.")
@@ -50,8 +50,8 @@ async def _call(
     as_json: bool,
 ) -> None:
     from wakeful.cli.asking import ask
-    from wakeful.cli.plain import plain
     from wakeful.cli.printing import put_json
+    from wakeful.looking.plain import plain
     from wakeful.values.ids import ObjectId, check_class, check_key
     from wakeful.values.times import duration_ms
 

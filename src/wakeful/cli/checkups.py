@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from wakeful.cli.findings import Finding
-from wakeful.cli.members import Member, Members, members, ranges
 from wakeful.cli.printing import length, many, now_ms
+from wakeful.looking.nodes import Member, Members, members, ranges
 from wakeful.store.protocol import Store
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ async def owners(store: Store, found: Members, said: Statuses) -> list[Finding]:
     findings += _company(found)
     if found.unowned or found.lost or any(member.shards for member in there if member.state == "gone"):
         await asyncio.sleep(HANDOVER_S)
-        findings += _shards(await members(store))
+        findings += _shards(await members(store, now_ms()))
     return findings
 
 

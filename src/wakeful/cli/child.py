@@ -12,10 +12,11 @@ import click
 
 from wakeful.cli import options
 from wakeful.cli.loading import LoadError, load, own_files
-from wakeful.cli.naming import own_classes
 from wakeful.cli.saying import Say, listen_to_logs
 from wakeful.cli.serving import serve
 from wakeful.cli.telling import HUSHED
+from wakeful.cli.workers import load_worker
+from wakeful.looking.naming import own_classes
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
@@ -31,6 +32,7 @@ UNLOADABLE = 9  # exit code between child and supervisor: wait for the next chan
 @click.option("--program", required=True)
 @click.option("--again", is_flag=True)
 @click.option("--name-store", is_flag=True)
+@click.option("--workers", is_flag=True)
 @options.store_option
 def child(
     target: str,
@@ -40,15 +42,16 @@ def child(
     program: str,
     again: bool,
     name_store: bool,
+    workers: bool,
     url: str,
     as_json: bool,
 ) -> int:
     """Run the program and tell the supervisor which files it is made of."""
-    sys.argv = [f"wakeful dev {target}"]  # what the store tells others about its owner
+    sys.argv = [f"wakeful dev {'--workers ' * workers}{target}"]  # what the store tells others about its owner
     say = Say(as_json=as_json)
     listen_to_logs(say, hushed=HUSHED)
     try:
-        loaded = load(target)
+        loaded = load_worker(target) if workers else load(target)
     except LoadError as error:
         _report(report, own_files())
         say.lines(error.trace)

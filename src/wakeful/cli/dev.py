@@ -4,31 +4,46 @@ import os
 
 import click
 
-from wakeful.cli import options
+from wakeful.cli import offering, options
 
 
 @options.command("dev")
-@click.argument("target", metavar="APP.PY")
+@click.argument("target", metavar="APP.PY", required=False, shell_complete=offering.files)
+@click.option("--workers", metavar="DIR", help="Instead of APP.PY: a Worker of Cloudflare's, by its wrangler file.")
+@click.option(
+    "--workers-http", metavar="HOST:PORT", help="Where that answers.  [$WAKEFUL_WORKERS_HTTP, 127.0.0.1:8787]"
+)
 @click.option(
     "--paranoid", is_flag=True, help="Every object sleeps after each turn: what relies on memory fails early."
 )
 @options.store_option
-def dev(target: str, paranoid: bool, url: str, as_json: bool) -> int:
+def dev(
+    target: str | None, workers: str | None, workers_http: str | None, paranoid: bool, url: str, as_json: bool
+) -> int:
     """Run the App of APP.PY, reload it when a file changes, and say what happens.
 
     The data stays over reloads. If the module has `async def on_start(app)`, it is run once after
-    each start: seed there, in a way that may be repeated.
+    each start: seed there, in a way that may be repeated. With --workers it is the Durable Objects
+    and the fetch of a Python Worker written for Cloudflare, unchanged: see docs/cloudflare.md.
     """
     from wakeful.cli.child import program_name
     from wakeful.cli.failing import USAGE, CommandError
     from wakeful.cli.saying import Say
     from wakeful.cli.watching import Supervisor
+    from wakeful.cli.workers import HTTP, wrangler_file
 
-    where = target.partition(":")[0]
-    if not where.endswith(".py"):
+    if (target is None) == (workers is None):
+        raise CommandError("give APP.PY, or --workers DIR", code="app.file", exit_code=USAGE)
+    if workers is not None:
+        where = wrangler_file(workers)
+        if workers_http is not None:
+            os.environ[HTTP] = workers_http
+    else:
+        where = str(target).partition(":")[0]
+    if workers is None and not where.endswith(".py"):
         raise CommandError(f"{where!r} is not a .py file; wakeful run takes modules", code="app.file", exit_code=USAGE)
     extra = ["--program", program_name()] + ["--name-store"] * (url != options.default_store())
-    extra += ["--paranoid"] * paranoid + ["--json"] * as_json
+    extra += ["--paranoid"] * paranoid + ["--json"] * as_json + ["--workers"] * (workers is not None)
     # Not as an argument, which every user of the machine could read: it may hold a password.
     os.environ["WAKEFUL_STORE"] = url
-    return Supervisor(target, where, extra, Say(as_json=as_json)).run()
+    return Supervisor(workers or str(target), where, extra, Say(as_json=as_json)).run()

@@ -39,9 +39,10 @@ async def examine(target: str | None, url: str) -> list[Finding]:
     """Everything that can be known from outside; stops where the store can't be opened."""
     from wakeful.cli import checkups
     from wakeful.cli.finding import reading
-    from wakeful.cli.members import members
+    from wakeful.cli.printing import now_ms
     from wakeful.cli.reaching import statuses
     from wakeful.cli.schema import migrations
+    from wakeful.looking.nodes import members
     from wakeful.values.errors import BadUrl, MissingExtra, SchemaTooNew, SchemaTooOld, WakefulError
 
     classes = _classes_of(target) if target is not None else None
@@ -52,7 +53,7 @@ async def examine(target: str | None, url: str) -> list[Finding]:
                 Finding("store", "ok", f"{store.url} can be read"),
                 Finding("schema", "ok", f"up to date ({newest})"),
             ]
-            found = await members(store)
+            found = await members(store, now_ms())
             said = await statuses(store, [member.row for member in found.nodes])
             findings += await checkups.owners(store, found, said)
             serving = {member.row.node for member in found.nodes if member.state != "draining" or member.shards}
@@ -81,8 +82,8 @@ def _classes_of(target: str) -> list[str]:
 
 async def _classes(store: "Store", known: list[str] | None, said: "Statuses") -> list[Finding]:
     """Classes in the store that the program does not know; or, without one to compare with, that no node knows."""
-    from wakeful.cli.naming import own_classes
     from wakeful.cli.printing import many
+    from wakeful.looking.naming import own_classes
 
     found = own_classes(await store.known_classes())
     if known is None and not said:

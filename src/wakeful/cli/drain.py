@@ -2,12 +2,12 @@
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from wakeful.cli import options
-from wakeful.cli.failing import UNAVAILABLE, USAGE, CommandError
+from wakeful.cli import offering, options
+from wakeful.cli.failing import UNAVAILABLE, USAGE, CommandError, one_line
 
 if TYPE_CHECKING:
     from wakeful.store.protocol import Store
@@ -16,7 +16,7 @@ LOOK_S = 0.2
 
 
 @options.command("drain")
-@click.argument("name", metavar="NODE")
+@click.argument("name", metavar="NODE", shell_complete=offering.nodes)
 @click.option("--undo", is_flag=True, help="Let it own shards again.")
 @click.option("--wait", is_flag=True, help="Until it owns nothing.")
 @click.option("--timeout", metavar="LENGTH", help="With --wait: give up after this long, like 30s; the wish stays.")
@@ -36,21 +36,19 @@ def drain(name: str, undo: bool, wait: bool, timeout: str | None, url: str, as_j
 
 async def _drain(name: str, undo: bool, wait: bool, timeout: str | None, url: str, as_json: bool) -> None:
     from wakeful.cli.finding import writing
-    from wakeful.cli.members import members
-    from wakeful.cli.printing import many, put_json, put_line
+    from wakeful.cli.printing import many, now_ms, put_json, put_line
+    from wakeful.looking.nodes import members
     from wakeful.values.times import duration_ms
 
     timeout_ms = None if timeout is None else duration_ms(timeout, what="--timeout")
     async with writing(url, what="drain") as store:
-        found = await members(store)
+        found = await members(store, now_ms())
         member = found.named(name)
         node = member.row.node
         others = [other.row.node for other in found.alive if other.row.node != node and not other.row.is_draining]
         if not undo and wait and not others and member.shards:
             raise _alone(node)
-        if not await store.drain(node, not undo):
-            raise CommandError(f"node {node} has just left; there is nothing to drain", code="node.left")
-        await store.tell([])
+        await _wish(store, node, is_draining=not undo)
         left = await _wait(store, node, timeout_ms, is_shown=not as_json) if wait else len(member.shards)
     if as_json:
         put_json({"node": node, "is_draining": not undo, "shards_left": left, "others": others})
@@ -65,18 +63,43 @@ async def _drain(name: str, undo: bool, wait: bool, timeout: str | None, url: st
             put_line(f"there is nobody to take them: {_alone(node).message}", "yellow")
 
 
+async def _wish(store: "Store", node: str, *, is_draining: bool) -> None:
+    """Write it down, with an audit row. A node that can't be reached must still be drained, so without one if need be."""
+    from wakeful.cli.asking import actor, live
+    from wakeful.cli.auditing import bare
+    from wakeful.cli.reaching import connected
+    from wakeful.operating.acts import Acts
+    from wakeful.values.errors import Unavailable
+
+    try:
+        async with connected(store) as client:
+            send = bare(store) if client is None else live(client)
+            acts = Acts(send, actor(), stores=[store])
+            await (acts.drain(node) if is_draining else acts.undrain(node))
+        return
+    except (CommandError, Unavailable) as error:
+        because = error.message
+    if not await store.drain(node, is_draining):
+        raise CommandError(f"node {node} has just left; there is nothing to drain", code="node.left")
+    await store.tell([])
+    print(one_line(f"warning: there is no audit row of this: {because}"), file=sys.stderr)
+
+
 async def _wait(store: "Store", node: str, timeout_ms: int | None, *, is_shown: bool) -> int:
     """Until it owns nothing."""
-    from wakeful.cli.members import members
+    from wakeful.cli.printing import now_ms
+    from wakeful.cli.progress import bar
+    from wakeful.looking.nodes import members
 
     loop = asyncio.get_running_loop()
     until = None if timeout_ms is None else loop.time() + timeout_ms / 1000
-    with _Bar(is_shown=is_shown and sys.stderr.isatty(), what=f"drain {node}") as show:
+    before = await _owned(store, node)
+    with bar(f"drain {node}", before, is_shown=is_shown) as step:
         while True:
-            found = await members(store)
-            left = sum(len(member.shards) for member in found.nodes if member.row.node == node)
-            left += len(found.lost.get(node, ()))
-            show(left)
+            found = await members(store, now_ms())
+            left = await _owned(store, node)
+            step(before - left)
+            before = left
             if not left:
                 return 0
             if not any(other.row.node != node and not other.row.is_draining for other in found.alive):
@@ -90,39 +113,13 @@ async def _wait(store: "Store", node: str, timeout_ms: int | None, *, is_shown: 
             await asyncio.sleep(LOOK_S)
 
 
+async def _owned(store: "Store", node: str) -> int:
+    """How many shards are in its name."""
+    return sum(row.owner == node for row in await store.owners())
+
+
 def _alone(node: str) -> CommandError:
     return CommandError(
         f"no other node can take what {node} owns; start one first, or just stop it (its objects then wait)",
         code="drain.alone",
     )
-
-
-class _Bar:
-    """How many shards have gone; nothing where nobody watches."""
-
-    def __init__(self, *, is_shown: bool, what: str) -> None:
-        self._what = what
-        self._progress: Any = None
-        self._line: Any = None
-        self._is_shown = is_shown
-
-    def __enter__(self) -> Any:
-        if self._is_shown:
-            from rich.console import Console
-            from rich.progress import Progress
-
-            self._progress = Progress(console=Console(stderr=True))
-            self._progress.start()
-        return self._show
-
-    def __exit__(self, *exc: object) -> None:
-        if self._progress is not None:
-            self._progress.stop()
-
-    def _show(self, left: int) -> None:
-        if self._progress is None:
-            return
-        if self._line is None:
-            self._line = self._progress.add_task(self._what, total=max(left, 1))
-        task = self._progress.tasks[0]
-        self._progress.update(self._line, completed=max(0, task.total - left))

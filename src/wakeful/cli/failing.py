@@ -18,6 +18,8 @@ from wakeful.values.errors import (
     TurnFailed,
     Unavailable,
     Undecodable,
+    UnknownObject,
+    UnknownParked,
     WakefulError,
     WrongCertificate,
 )
@@ -46,12 +48,12 @@ def exit_code_of(error: BaseException) -> int:
     """The promise of docs/cli.md: 1 failed, 2 wrong usage, 3 unavailable."""
     if isinstance(error, CommandError):
         return error.exit_code
+    if isinstance(error, UnknownObject | UnknownParked | Undecodable):
+        return FAILED
     if isinstance(
         error, click.UsageError | BadInput | BadUrl | MissingExtra | BadAddress | NoSecret | WrongCertificate
     ):
         return USAGE
-    if isinstance(error, Undecodable):
-        return FAILED
     if isinstance(error, Unavailable | StoreError | ClusterError):
         return UNAVAILABLE
     return FAILED
@@ -92,7 +94,8 @@ def one_screen(text: str) -> str:
 def _words(error: Exception) -> tuple[str, str]:
     if isinstance(error, click.UsageError):
         where = error.ctx.command_path if error.ctx is not None else "wakeful"
-        return f"{error.format_message().rstrip('.')}; see {where} --help", "usage"
+        said = error.format_message().rstrip(".")
+        return f"{said}{' See' if said.endswith('?') else '; see'} {where} --help", "usage"
     if isinstance(error, click.ClickException):
         return error.format_message(), "command"
     if isinstance(error, WakefulError):

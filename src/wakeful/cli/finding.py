@@ -2,11 +2,15 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
+from wakeful.cli import printing
 from wakeful.cli.failing import USAGE, CommandError
-from wakeful.cli.printing import now_ms
-from wakeful.store import open_url
 from wakeful.store.protocol import Store
+from wakeful.system import open_store
+
+if TYPE_CHECKING:
+    from wakeful.looking.view import View
 
 
 @asynccontextmanager
@@ -18,8 +22,31 @@ async def reading(url: str) -> AsyncIterator[Store]:
             code="store.memory",
             exit_code=USAGE,
         )
-    store = open_url(url)
-    await store.open(now=now_ms(), readonly=True)
+    store = open_store(url)
+    await store.open(now=printing.now_ms(), readonly=True)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def viewing(url: str) -> AsyncIterator["View"]:
+    """The same, to look through: at the time that the store's own clock shows, or this machine's."""
+    from wakeful.looking.view import View
+
+    async with reading(url) as store:
+        time = await store.time()
+        yield View.of_store(store, printing.now_ms() if time is None else time)
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Store]:
+    """The store, open for writing to it in the place of a process that runs it; `FileOwned` when there is one."""
+    async with reading(url):
+        pass  # refuses what has no tables, or others; opening it to write would make them
+    store = open_store(url)
+    await store.open(now=printing.now_ms())
     try:
         yield store
     finally:
@@ -29,17 +56,12 @@ async def reading(url: str) -> AsyncIterator[Store]:
 @asynccontextmanager
 async def writing(url: str, *, what: str) -> AsyncIterator[Store]:
     """The store that several nodes share, open for an operator's wish; one of a single process has no use for it."""
-    store = open_url(url)
+    store = open_store(url)
     if not store.shared:
         raise CommandError(
             f"{what} is for stores that several nodes share; {store.url} has one process, stop that instead",
             code="store.single",
             exit_code=USAGE,
         )
-    async with reading(url):
-        pass  # refuses what has no tables, or others; opening it to write would make them
-    await store.open(now=now_ms())
-    try:
+    async with opened(url) as store:
         yield store
-    finally:
-        await store.close()

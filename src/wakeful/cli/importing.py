@@ -1,7 +1,6 @@
-"""Layer 5. `wakeful import`: machines that lived in XState or actor-kit, into a store of ours."""
+"""Layer 5. `wakeful import`: an object that was exported, or machines that lived in XState or actor-kit."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wakeful.cli import options
-from wakeful.cli.failing import FAILED, UNAVAILABLE, USAGE, CommandError
+from wakeful.cli.failing import FAILED, USAGE, CommandError
 
 if TYPE_CHECKING:
     from wakeful.importing.found import Found
@@ -21,7 +20,7 @@ Ask = Callable[["ObjectId", tuple[Any, ...], dict[str, Any]], Awaitable[dict[str
 
 @options.command("import")
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
-@click.option("--as", "form", required=True, metavar="FORM", help="What it is: xstate or actor-kit.")
+@click.option("--as", "form", metavar="FORM", help="What it is: wakeful (what export wrote), xstate or actor-kit.")
 @click.option("--class", "cls", metavar="CLASS", help="The Machine it becomes.  [default: what the file says]")
 @click.option("--key", metavar="KEY", help="The key of the object.  [default: what the file says]")
 @click.option("--dry-run", is_flag=True, help="Only say what would be taken and what not.")
@@ -36,7 +35,7 @@ Ask = Callable[["ObjectId", tuple[Any, ...], dict[str, Any]], Awaitable[dict[str
 @options.store_option
 def import_(
     file: Path,
-    form: str,
+    form: str | None,
     cls: str | None,
     key: str | None,
     dry_run: bool,
@@ -47,13 +46,45 @@ def import_(
     url: str,
     as_json: bool,
 ) -> None:
-    """Make objects of the machines in FILE: snapshots that XState persisted, or the storage of an actor-kit server.
+    """Bring in what `wakeful export` wrote, or the machines in FILE: snapshots of XState, storage of actor-kit.
 
-    First everything is read and tried: if one machine does not fit its chart, none is imported. Then each becomes an
+    An exported object goes into a store that no process runs, where there is no object of that name; all or nothing.
+
+    Of machines first everything is read and tried: if one machine does not fit its chart, none is imported. Then each becomes an
     object in one commit. The report says what was taken of each and what was not.
     """
+    form = form or _form_of(file)
+    if form == "wakeful":
+        from wakeful.cli.unpacking import unpack
+
+        given = {"--class": cls, "--key": key, "--replace": replace, "--no-delays": no_delays}
+        given |= {"--from-version": str(from_version or ""), "--app": target}
+        for option, value in given.items():
+            if value:
+                raise CommandError(
+                    f"{option} is for machines; an exported object is what the file says", code="usage", exit_code=USAGE
+                )
+        asyncio.run(unpack(file, url, is_dry=dry_run, as_json=as_json))
+        return
     settings = {"replaces": replace, "restarts": not no_delays, "from_version": from_version}
     asyncio.run(_import(file, form, cls, key, settings, target, url, is_dry=dry_run, as_json=as_json))
+
+
+def _form_of(file: Path) -> str:
+    """`wakeful` if the file begins like that; what else it is, must be said."""
+    from wakeful.importing.carrying import is_one
+
+    try:
+        with file.open("rb") as opened:
+            if is_one(opened.read(64)):
+                return "wakeful"
+    except OSError as error:
+        raise CommandError(f"{file} can't be read: {error.strerror}", code="import.file", exit_code=USAGE) from None
+    raise CommandError(
+        f"{file} is not what wakeful export writes; say what it is: --as xstate or --as actor-kit",
+        code="import.form",
+        exit_code=USAGE,
+    )
 
 
 async def _import(
@@ -128,46 +159,17 @@ def _check_twice(ids: list["ObjectId"], file: Path) -> None:
 @asynccontextmanager
 async def _asked(url: str, target: str | None, ids: list["ObjectId"]) -> AsyncIterator[Ask]:
     """Who takes them in: the process that runs the store, or the program for that long."""
-    from wakeful.cli.finding import reading
-    from wakeful.cli.loading import load
-    from wakeful.cli.reaching import connected
+    from wakeful.cli.asking import reaching
     from wakeful.importing.arriving import IMPORT
-    from wakeful.values.codec import decode_loosely
-    from wakeful.values.errors import StoreError
 
-    shown = url
-    try:
-        async with reading(url) as store, connected(store, ids[0]) as client:
-            shown = store.url  # without its password
-            if client is not None:
-                reached = client
+    async with reaching(url, target, what="import", id=ids[0]) as reached:
 
-                async def live(id: "ObjectId", args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-                    answer = decode_loosely(await reached.call_raw(id.cls, id.key, IMPORT, args, kwargs))
-                    assert isinstance(answer, dict)
-                    return answer
-
-                yield live
-                return
-    except StoreError as error:
-        if target is None or type(error) is not StoreError:  # a store that does not exist yet is made by --app
-            raise
-    if target is None:
-        raise CommandError(
-            f"no process runs {shown}; start it (wakeful run …), or give --app APP.PY to run it for this import",
-            code="owner.none",
-            exit_code=UNAVAILABLE,
-        )
-    sys.argv = ["wakeful import"]  # what the store tells others about its owner; the URL may hold a password
-    program = load(target)
-    async with program.app.run(url) as node:
-
-        async def embedded(id: "ObjectId", args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-            answer = await node.send(id, IMPORT, args, kwargs)
+        async def ask(id: "ObjectId", args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+            answer = await reached.send(id, IMPORT, args, kwargs)
             assert isinstance(answer, dict)
             return answer
 
-        yield embedded
+        yield ask
 
 
 def _put(reports: list[dict[str, Any]], *, is_dry: bool, as_json: bool) -> None:

@@ -1,26 +1,23 @@
 """Layer 5. `wakeful jobs`: which are owed, which failed, what became of the others; and cancelling one."""
 
 import asyncio
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import click
 
-from wakeful.cli import options
+from wakeful.cli import offering, options
 from wakeful.cli.failing import FAILED, OK, one_line
 
 if TYPE_CHECKING:
-    from wakeful.jobs.job import Job, Page
-    from wakeful.runtime.node import Node
-    from wakeful.store.protocol import Store
-    from wakeful.values.commits import Remembered
-    from wakeful.values.ids import ObjectId
+    from wakeful.jobs.job import Job
 
 
 class _Jobs(click.Group):
     """`wakeful jobs` alone lists."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args or (args[0] not in self.commands and args[0] not in ("-h", "--help")):
+        is_bare = not args and not ctx.resilient_parsing  # a shell that completes asks for the subcommands
+        if is_bare or (args and args[0] not in self.commands and args[0] not in ("-h", "--help")):
             args = ["list", *args]
         return super().parse_args(ctx, args)
 
@@ -34,8 +31,8 @@ def jobs() -> None:
 
 
 @options.command("list")
-@click.argument("cls", metavar="[CLASS]", required=False)
-@click.argument("key", metavar="[KEY]", required=False)
+@click.argument("cls", metavar="[CLASS]", required=False, shell_complete=offering.classes)
+@click.argument("key", metavar="[KEY]", required=False, shell_complete=offering.keys)
 @click.option("--state", metavar="STATE", help="scheduled, waiting, running, done, failed or cancelled.")
 @click.option("--method", metavar="METHOD", help="Only jobs that call this method.")
 @click.option("--key-prefix", metavar="TEXT", help="Only jobs whose own key begins like that.")
@@ -60,25 +57,26 @@ def listing(
 
 
 async def _list(wanted: tuple[str | None, ...], after: str | None, limit: int, url: str, as_json: bool) -> None:
-    from wakeful.cli.finding import reading
+    from wakeful.cli.finding import viewing
     from wakeful.cli.printing import put_json, put_line
-    from wakeful.jobs.reading import Wanted, listed
+    from wakeful.jobs.reading import Wanted
+    from wakeful.looking.jobs import plain_job, rows
 
-    async with reading(url) as store:
-        page = await listed(await _onlooker(store), Wanted(*wanted), limit=min(limit, 10_000), after=after)
+    async with viewing(url) as view:
+        found = await rows(view, Wanted(*wanted), limit, after)
     if as_json:
-        put_json({"jobs": [plain_job(job) for job in page], "next": page.next})
+        put_json({"jobs": [plain_job(job) for job in found.rows], "next": found.cursor})
         return
-    if not page:
+    if not found.rows:
         put_line("no jobs", "dim")
         return
-    _put(page)
-    if page.next is not None:
-        put_line(f"the first {len(page):,}; -n shows more", "dim")
+    _put(found.rows)
+    if found.cursor is not None:
+        put_line(f"the first {len(found.rows):,}; -n shows more", "dim")
 
 
 @options.command("get")
-@click.argument("id", metavar="ID")
+@click.argument("id", metavar="ID", shell_complete=offering.jobs)
 @options.store_option
 def getting(id: str, url: str, as_json: bool) -> None:
     """Everything that is known of one job."""
@@ -86,25 +84,23 @@ def getting(id: str, url: str, as_json: bool) -> None:
 
 
 async def _get(id: str, url: str, as_json: bool) -> None:
-    from wakeful.cli.finding import reading
+    from wakeful.cli.finding import viewing
     from wakeful.cli.printing import put_json, put_line
-    from wakeful.jobs.reading import get
+    from wakeful.looking.jobs import show
+    from wakeful.looking.plain import text
 
-    async with reading(url) as store:
-        job = await get(await _onlooker(store), id)
-    answer = plain_job(job)
+    async with viewing(url) as view:
+        answer = await show(view, id)
     if as_json:
         put_json(answer)
         return
     for name, value in answer.items():
         if value not in (None, [], {}, ""):
-            from wakeful.cli.plain import text
-
             put_line(one_line(f"{name:<11} {value if isinstance(value, str) else text(value)}"))
 
 
 @options.command("cancel")
-@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@click.argument("ids", metavar="ID...", nargs=-1, required=True, shell_complete=offering.jobs)
 @options.app_option("When no process runs the store: run this program for the length of the command.")
 @options.store_option
 def cancelling(ids: tuple[str, ...], target: str | None, url: str, as_json: bool) -> int:
@@ -116,14 +112,13 @@ def cancelling(ids: tuple[str, ...], target: str | None, url: str, as_json: bool
 
 
 async def _cancel(ids: tuple[str, ...], target: str | None, url: str, as_json: bool) -> int:
-    from wakeful.cli.asking import ask
+    from wakeful.cli.asking import acting
     from wakeful.cli.printing import put_json, put_line
     from wakeful.jobs.ids import parse_id
 
     parsed = [parse_id(id) for id in ids]  # all of them make sense, or nothing is done
-    answers = {}
-    for id, (object_id, name) in zip(ids, parsed, strict=True):
-        answers[id] = bool(await ask(object_id, "jobs.cancel", (name,), {}, url=url, target=target, what="cancel"))
+    async with acting(url, target, what="cancel", id=parsed[0][0]) as acts:
+        answers = {id: await acts.cancel_job(id) for id in ids}
     if as_json:
         put_json([{"id": id, "cancelled": done} for id, done in answers.items()])
     else:
@@ -138,71 +133,7 @@ jobs.add_command(getting)
 jobs.add_command(cancelling)
 
 
-class _Onlooker:
-    """As much of a node as reading jobs needs, for someone who runs none."""
-
-    def __init__(self, store: "Store", now: int) -> None:
-        self.store = store
-        self.epochs: dict[int, int] = {}
-        self.clock = self
-        self.all_homes = [self]
-        self._now = now
-
-    def home(self, id: Any) -> "_Onlooker":
-        return self
-
-    def now(self) -> int:
-        return self._now
-
-    async def sleep(self, ms: int) -> None:
-        """Nobody else wants to go on here."""
-
-    async def reading(self, what: Any) -> Any:
-        return await what
-
-    async def recall(self, id: "ObjectId", key: str) -> "Remembered | None":
-        return await self.store.recall(id, key, now=self._now)
-
-
-async def _onlooker(store: "Store") -> "Node":
-    """Whoever reads through it gets values without the program's types."""
-    from wakeful.cli.printing import now_ms
-    from wakeful.jobs.payload import READ
-    from wakeful.values.codec import decode_loosely
-
-    READ.set(decode_loosely)
-    time = await store.time()
-    return cast("Node", _Onlooker(store, now_ms() if time is None else time))
-
-
-def plain_job(job: "Job") -> dict[str, Any]:
-    """For programs."""
-    from wakeful.cli.plain import plain
-    from wakeful.cli.printing import iso
-    from wakeful.values.times import from_datetime
-
-    return {
-        "id": job.id,
-        "class": job.target.cls,
-        "key": job.target.key,
-        "method": job.name,
-        "state": job.state,
-        "due_at": iso(from_datetime(job.due_at)),
-        "created_at": None if job.created_at is None else iso(from_datetime(job.created_at)),
-        "job_key": job.key,
-        "attempt": job.attempt,
-        "priority": job.priority,
-        "tags": list(job.tags),
-        "metadata": plain(job.metadata),
-        "depends_on": list(job.depends_on),
-        "batch": job.batch,
-        "result": plain(job.result),
-        "error": job.error,
-        "run_id": job.run_id,
-    }
-
-
-def _put(page: "Page") -> None:
+def _put(page: list["Job"]) -> None:
     from wakeful.cli.printing import clock_time, now_ms, put_table, relative
     from wakeful.values.times import from_datetime
 

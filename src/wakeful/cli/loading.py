@@ -7,6 +7,8 @@ import os
 import sys
 import sysconfig
 import traceback
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,6 +17,10 @@ from wakeful.cli.failing import FAILED, USAGE, CommandError
 
 if TYPE_CHECKING:
     from wakeful.app import App
+    from wakeful.cli.saying import Say
+
+
+Beside = Callable[["Say"], AbstractAsyncContextManager[None]]
 
 
 class LoadError(CommandError):
@@ -30,6 +36,7 @@ class Program(NamedTuple):
 
     module: ModuleType
     app: "App"
+    beside: "Beside | None" = None  # what goes on beside its node for as long as that runs
 
     @property
     def on_start(self) -> Any:
@@ -78,7 +85,7 @@ def _load_file(path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise _unloadable(path.name, error) from error
+        raise unloadable(path.name, error) from error
     return module
 
 
@@ -95,9 +102,9 @@ def _load_module(name: str) -> ModuleType:
                 code="app.file",
                 exit_code=USAGE,
             ) from None
-        raise _unloadable(name, error) from error
+        raise unloadable(name, error) from error
     except Exception as error:
-        raise _unloadable(name, error) from error
+        raise unloadable(name, error) from error
 
 
 def _named(module: ModuleType, name: str, where: str) -> "App":
@@ -125,7 +132,8 @@ def _only(module: ModuleType, where: str) -> "App":
     )
 
 
-def _unloadable(where: str, error: Exception) -> LoadError:
+def unloadable(where: str, error: Exception) -> LoadError:
+    """What is wrong with the program's code, and where, without our frames."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if "importlib" not in frame.filename and frame.filename != __file__]
     at = f" at {Path(ours[-1].filename).name}:{ours[-1].lineno}" if ours and not isinstance(error, SyntaxError) else ""

@@ -1,7 +1,6 @@
 """Layer 5. `wakeful move`: everything from one store into another, with a bar to watch and a check at the end."""
 
 import asyncio
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +11,8 @@ import click
 from wakeful.cli import options
 
 if TYPE_CHECKING:
+    from rich.progress import TaskID
+
     from wakeful.moving import Moved, Step
 
 
@@ -32,7 +33,7 @@ async def _move(source: str, target: str, as_json: bool) -> None:
     from wakeful.moving import move
 
     began = time.monotonic()
-    with _bar(is_shown=sys.stderr.isatty() and not as_json) as heard:
+    with _bar(is_shown=not as_json) as heard:
         done = await move(source, target, now=now_ms(), heard=heard)
     _put(done, round((time.monotonic() - began) * 1000), as_json)
 
@@ -55,21 +56,18 @@ def _put(done: "Moved", took_ms: int, as_json: bool) -> None:
 @contextmanager
 def _bar(*, is_shown: bool) -> Iterator[Callable[["Step"], None]]:
     """A line for each table that copies or checks; nothing where nobody watches."""
-    if not is_shown:
-        yield lambda step: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+    from wakeful.cli.progress import progress
 
-    columns = (TextColumn("{task.description:<14}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    with progress(is_shown=is_shown) as shown:
         lines: dict[tuple[str, str], TaskID] = {}
 
         def heard(step: "Step") -> None:
+            if shown is None:
+                return
             line = lines.get((step.what, step.table))
             if line is None:
-                line = progress.add_task(f"{step.what} {step.table}", total=step.total)
+                line = shown.add_task(f"{step.what} {step.table}", total=step.total)
                 lines[step.what, step.table] = line
-            progress.update(line, completed=step.rows)
+            shown.update(line, completed=step.rows)
 
         yield heard

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from wakeful.cli import options
 
 if TYPE_CHECKING:
-    from wakeful.cli.members import Member, Members
+    from wakeful.looking.nodes import Members
 
 
 @options.command("nodes")
@@ -21,53 +21,25 @@ def nodes(url: str, as_json: bool) -> None:
 
 
 async def _nodes(url: str, as_json: bool) -> None:
-    from wakeful.cli.finding import reading
-    from wakeful.cli.members import members
+    from wakeful.cli.finding import viewing
     from wakeful.cli.printing import put_json
     from wakeful.cli.reaching import statuses
+    from wakeful.looking.nodes import members, page
 
-    async with reading(url) as store:
-        found = await members(store)
+    async with viewing(url) as view:
+        [store] = view.stores
+        found = await members(store, view.now())
         said = await statuses(store, [member.row for member in found.nodes])
-    if as_json:
-        put_json(plain_members(found, said))
-    else:
-        _put(found, said)
-
-
-def plain_members(found: "Members", said: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """For programs."""
-    return {
-        "nodes": [_plain(member, said.get(member.row.node)) for member in found.nodes],
-        "unowned": found.unowned,
-        "lost": found.lost,
-    }
-
-
-def _plain(member: "Member", status: dict[str, Any] | None) -> dict[str, Any]:
-    from wakeful.cli.printing import iso
-
-    row = member.row
-    return {
-        "node": row.node,
-        "state": member.state,
-        "address": row.address,
-        "cluster": row.cluster,
-        "version": row.version,
-        "about": row.about,
-        "joined_at": iso(row.joined_at),
-        "lease_until": iso(row.lease_until),
-        "lease_ms": member.lease_ms,
-        "is_draining": row.is_draining,
-        "is_here": row.is_here,
-        "shards": member.shards,
-        "status": status,
-    }
+        if as_json:
+            shown = await page(view, said)
+            put_json({"nodes": shown.rows, "unowned": shown.unowned, "lost": shown.lost})
+            return
+    _put(found, said)
 
 
 def _put(found: "Members", said: dict[str, dict[str, Any]]) -> None:
-    from wakeful.cli.members import ranges
     from wakeful.cli.printing import length, many, put_line, put_table
+    from wakeful.looking.nodes import ranges
 
     if not found.nodes:
         put_line("no node has joined this store", "dim")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from wakeful.cli import options
+from wakeful.cli import offering, options
 from wakeful.cli.failing import USAGE, CommandError, one_line
 
 if TYPE_CHECKING:
@@ -18,9 +18,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 def _chosen(function: F) -> F:
     """CLASS KEY SCHEDULE, or --tag TAG in place of SCHEDULE."""
     function = click.option("--tag", metavar="TAG", help="All with this tag, instead of one by name.")(function)
-    function = click.argument("schedule", metavar="[SCHEDULE]", required=False)(function)
-    function = click.argument("key")(function)
-    return click.argument("cls", metavar="CLASS")(function)
+    function = click.argument("schedule", metavar="[SCHEDULE]", required=False, shell_complete=offering.schedules)(
+        function
+    )
+    function = click.argument("key", shell_complete=offering.keys)(function)
+    return click.argument("cls", metavar="CLASS", shell_complete=offering.classes)(function)
 
 
 _app_option = options.app_option("When no process runs the store: run this program for the length of the command.")
@@ -90,6 +92,7 @@ class Asked:
         self.tag = tag
         self._target = target
         self._url = url
+        self._names: list[str] = []
 
     @property
     def which(self) -> str:
@@ -97,14 +100,15 @@ class Asked:
 
     async def records(self) -> dict[str, "Record"]:
         """What the store has of them. The object must be there, or asking for it would make it; and the tag must be used."""
-        from wakeful.cli.finding import reading
-        from wakeful.cli.schedules import check_object
+        from wakeful.cli.finding import viewing
+        from wakeful.cli.guessing import info_of
         from wakeful.schedules.reading import records_of
         from wakeful.values.errors import UnknownSchedule
 
-        async with reading(self._url) as store:
-            await check_object(store, self.id)
-            found = await records_of(store, self.id)
+        async with viewing(self._url) as view:
+            await info_of(view, self.id)
+            found = await records_of(view.store_of(self.id), self.id)
+        self._names = list(found)
         if self.name is not None:  # one that the class newly declares is not there before the object wakes
             return {self.name: found[self.name]} if self.name in found else {}
         chosen = {name: record for name, record in found.items() if self.tag in record.options.tags}
@@ -116,14 +120,18 @@ class Asked:
             )
         return chosen
 
-    async def do(self, operation: str, **kwargs: Any) -> Any:
-        """Have the node do it, as a turn of the object."""
-        from wakeful.cli.asking import ask
+    async def do(self, act: str, **kwargs: Any) -> Any:
+        """Have the node do it, as a turn of the object, with an audit row."""
+        from wakeful.cli.asking import acting
+        from wakeful.cli.guessing import meant
+        from wakeful.values.errors import UnknownSchedule
 
-        kwargs |= {} if self.tag is None else {"tag": self.tag}
-        args = () if self.name is None else (self.name,)
-        what, method = self.command, f"schedules.{operation}"
-        return await ask(self.id, method, args, kwargs, url=self._url, target=self._target, what=what)
+        async with acting(self._url, self._target, what=self.command, id=self.id) as acts:
+            try:
+                return await getattr(acts, act)(self.id, self.name, tag=self.tag, **kwargs)
+            except UnknownSchedule as error:
+                hint = meant(self.name or "", self._names)
+                raise UnknownSchedule(f"{error.message}{hint}", code=error.code) from None
 
 
 async def _pause(asked: Asked, note: str, until: str | None, as_json: bool) -> None:

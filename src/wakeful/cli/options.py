@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
-from wakeful.cli import failing
+from wakeful.cli import failing, offering
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -74,4 +74,4 @@ def limit_option(default: int) -> Callable[[F], F]:
 
 def app_option(text: str) -> Callable[[F], F]:
     """--app, the program that knows the classes."""
-    return click.option("--app", "target", metavar="APP.PY", help=text)
+    return click.option("--app", "target", metavar="APP.PY", help=text, shell_complete=offering.files)

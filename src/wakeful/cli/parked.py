@@ -1,19 +1,19 @@
 """Layer 5. `wakeful parked`: what failed for good and waits for a person?"""
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from wakeful.cli import options
+from wakeful.cli import offering, options
 
 if TYPE_CHECKING:
     from wakeful.values.timers import Parked
 
 
 @options.command("parked")
-@click.argument("cls", metavar="[CLASS]", required=False)
-@click.argument("key", metavar="[KEY]", required=False)
+@click.argument("cls", metavar="[CLASS]", required=False, shell_complete=offering.classes)
+@click.argument("key", metavar="[KEY]", required=False, shell_complete=offering.keys)
 @click.option("--full", is_flag=True, help="With the traceback of each.")
 @options.limit_option(50)
 @options.store_option
@@ -23,51 +23,32 @@ def parked(cls: str | None, key: str | None, full: bool, limit: int, url: str, a
 
 
 async def _parked(cls: str | None, key: str | None, full: bool, limit: int, url: str, as_json: bool) -> None:
-    from wakeful.cli.finding import reading
+    from wakeful.cli.finding import viewing
     from wakeful.cli.printing import many, put_json, put_line
+    from wakeful.looking.parked import plain_parked, rows
     from wakeful.store.protocol import Query
 
-    async with reading(url) as store:
-        found = await store.find_parked(Query(cls=cls, key=key, limit=limit))
-        total = await store.count("parked", cls=cls)
+    async with viewing(url) as view:
+        found = await rows(view, Query(cls=cls, key=key), limit)
+        total = sum([await store.count("parked", cls=cls) for store in view.stores])
     if as_json:
-        put_json([plain_parked(row) for row in found])
+        put_json([plain_parked(row) for row in found.rows])
         return
-    if not found:
+    if not found.rows:
         put_line("nothing is parked", "dim")
         return
-    put_parked(found, with_object=True)
+    put_parked(found.rows, with_object=True)
     if full:
-        put_traces(found)
-    if total > len(found) and key is None:
-        put_line(f"the first {len(found):,} of {many(total, 'parked timer')}; -n shows more", "dim")
-
-
-def plain_parked(row: "Parked") -> dict[str, Any]:
-    """For programs."""
-    from wakeful.cli.naming import schedule_named
-    from wakeful.cli.printing import iso
-
-    return {
-        "number": row.number,
-        "class": row.timer.id.cls,
-        "key": row.timer.id.key,
-        "timer": row.timer.name,
-        "schedule": schedule_named(row.timer.name),
-        "nominal_at": iso(row.timer.nominal_at),
-        "parked_at": iso(row.parked_at),
-        "attempts": row.attempts,
-        "reason": row.reason,
-        "error": row.error,
-        "traceback": row.traceback,
-        "run_id": row.run_id,
-    }
+        put_traces(found.rows)
+    if found.cursor is not None:
+        of = f" of {many(total, 'parked timer')}" if key is None else ""
+        put_line(f"the first {len(found.rows):,}{of}; -n shows more", "dim")
 
 
 def put_parked(rows: list["Parked"], *, with_object: bool, indent: int = 0) -> None:
     """For people: which, since when, why."""
-    from wakeful.cli.naming import name_words
     from wakeful.cli.printing import clock_time, now_ms, put_table, relative
+    from wakeful.looking.naming import name_words
 
     now = now_ms()
     table = []
@@ -82,8 +63,8 @@ def put_parked(rows: list["Parked"], *, with_object: bool, indent: int = 0) -> N
 def put_traces(rows: list["Parked"]) -> None:
     """The traceback of each, in full."""
     from wakeful.cli.failing import one_screen
-    from wakeful.cli.naming import name_words
     from wakeful.cli.printing import put_line
+    from wakeful.looking.naming import name_words
 
     for row in rows:
         put_line()

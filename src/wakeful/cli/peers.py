@@ -7,26 +7,22 @@ that has not begun anywhere is made again until its deadline.
 import asyncio
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from wakeful.cli.joining import Pass
-from wakeful.cli.members import ALIVE, members
+from wakeful.cli.printing import now_ms
 from wakeful.logic.limits import Limits
-from wakeful.store.protocol import NodeRow, Query, Store
-from wakeful.transport.control import redriven
+from wakeful.looking.nodes import ALIVE, members
+from wakeful.store.protocol import NodeRow, Store
 from wakeful.transport.messages import raised
 from wakeful.transport.protocol import Link, PeerCall
 from wakeful.transport.tcp import SocketTransport
 from wakeful.values.codec import decode, encode
-from wakeful.values.errors import DeadlineExceeded, LinkLost, Unavailable, WakefulError
+from wakeful.values.errors import DeadlineExceeded, LinkLost, Unavailable
 from wakeful.values.ids import ObjectId, shard_of
-
-if TYPE_CHECKING:
-    from wakeful.values.timers import Parked
 
 AGAIN_S = 0.2
 STATUS = "status"  # asked of the node itself: of no class and no key
-PAGE = 500
 
 
 class Peers:
@@ -121,37 +117,7 @@ class Peers:
 
     async def _owner(self, target: ObjectId) -> NodeRow | None:
         shard = shard_of(target)
-        for member in (await members(self._store)).nodes:
+        for member in (await members(self._store, now_ms())).nodes:
             if member.state in ALIVE and shard in member.shards:
                 return member.row if member.row.address else None
         return None
-
-    async def redrive(
-        self, numbers: Sequence[int] = (), *, all: bool = False, cls: str | None = None, key: str | None = None
-    ) -> list[dict[str, Any]]:
-        """Set parked timers due again, each at its owner; one row per timer with what came of it."""
-        from wakeful.runtime.redriving import REDRIVE
-
-        found = await find_parked(self._store, numbers, cls=cls, key=key)
-        results = [redriven(n, None, "is not parked") for n in sorted(set(numbers) - {p.number for p in found})]
-        for parked in found:
-            id, name = parked.timer.id, parked.timer.name
-            try:
-                await self.call_raw(id.cls, id.key, REDRIVE, (name, parked.number))
-                results.append(redriven(parked.number, parked, None))
-            except WakefulError as error:
-                results.append(redriven(parked.number, parked, str(error)))
-        return results
-
-
-async def find_parked(store: Store, numbers: Sequence[int], *, cls: str | None, key: str | None) -> list["Parked"]:
-    """Those of these numbers, or all that the filters leave when there are none; oldest first."""
-    wanted = set(numbers)
-    found: list[Parked] = []
-    after: tuple[object, ...] | None = (min(wanted) - 1,) if wanted else None
-    while True:
-        page = await store.find_parked(Query(cls=cls, key=key, after=after, limit=PAGE))
-        found += [parked for parked in page if not wanted or parked.number in wanted]
-        if len(page) < PAGE or (wanted and len(found) == len(wanted)):
-            return found
-        after = (page[-1].number,)

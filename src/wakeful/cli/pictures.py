@@ -1,13 +1,12 @@
 """Layer 5. `wakeful chart` and `wakeful show --chart`: pictures of statecharts."""
 
-import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from wakeful.cli import options
+from wakeful.cli import offering, options
 from wakeful.cli.failing import UNAVAILABLE, USAGE, CommandError
 
 if TYPE_CHECKING:
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @options.command("chart")
-@click.argument("target", metavar="TARGET")
+@click.argument("target", metavar="TARGET", shell_complete=offering.files)
 @click.option(
     "--output", "-o", metavar="FILE.svg", type=click.Path(path_type=Path), help="Where to.  [default: stdout]"
 )
@@ -52,50 +51,17 @@ async def show_chart(cls: str, key: str, output: Path | None, target: str | None
     """Draw an object's chart with its active states and pending delays; the object sleeps on."""
     from datetime import datetime
 
-    from wakeful.cli.finding import reading
-    from wakeful.cli.printing import now_ms
-    from wakeful.picture.drawing import draw
+    from wakeful.cli.finding import viewing
+    from wakeful.looking.machines import picture
     from wakeful.values.ids import ObjectId
 
     id = ObjectId(cls, key)
-    async with reading(url) as store:
-        kept = await kept_of(store, id)
-        config, version = await _chart_of(store, id, target)
-    if kept is None:
-        raise CommandError(
-            f"there is no machine {id} that has been started; wakeful ls {cls} shows which there are",
-            code="object.unknown",
-        )
-    if kept["version"] != version:
-        raise CommandError(
-            f"{id} was written by version {kept['version']} of its chart, and the program has version {version}; "
-            "its next event migrates it",
-            code="chart.version",
-        )
     zone = datetime.now().astimezone().tzinfo
     assert zone is not None
-    svg = await asyncio.to_thread(draw, config, kept["snapshot"], now=now_ms(), zone=zone, heading=f"{id}")
+    async with viewing(url) as view:
+        config, version = await _chart_of(view.store_of(id), id, target)
+        svg = await picture(view, id, config, version, zone)
     put_picture(svg, output, as_json=as_json)
-
-
-async def kept_of(store: "Store", id: "ObjectId") -> dict[str, Any] | None:
-    """What is kept of a machine, with the deadlines that its timers have; None when there is no such machine."""
-    from wakeful.machines.carrying import DELAY
-    from wakeful.machines.kept import ROW
-    from wakeful.store.protocol import Query
-    from wakeful.values.codec import decode_loosely
-
-    rows = await store.read(id, ROW[0], [ROW[1]])
-    if ROW[1] not in rows:
-        return None
-    kept = decode_loosely(rows[ROW[1]])
-    assert isinstance(kept, dict)
-    timers = {timer.name: timer for timer in await store.find_timers(Query(cls=id.cls, key=id.key, limit=1_000))}
-    for one in kept["snapshot"].get("pending") or ():
-        timer = timers.get(f"{DELAY}:{one['id']}")
-        if timer is not None:
-            one["due_at"] = timer.due_at
-    return kept
 
 
 async def _chart_of(store: "Store", id: "ObjectId", target: str | None) -> tuple[Mapping[str, Any], int]:

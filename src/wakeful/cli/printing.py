@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from wakeful.cli.failing import one_line
+from wakeful.looking.plain import iso as iso
 from wakeful.values.times import to_datetime
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 # Into a pipe there is no width to fit: what is cut off can't be searched.
 PIPE_WIDTH = 240
-CUT_WIDTH_MIN = 12
 
 
 def now_ms() -> int:
@@ -38,37 +37,10 @@ def console() -> "Console":
 
 
 def put_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, indent: int = 0) -> None:
-    """A table that fits the terminal. A column named `…x` may be cut, `>x` stands to the right; with a `~x` only that wraps."""
-    from rich import box
-    from rich.cells import cell_len
-    from rich.padding import Padding
-    from rich.table import Table
-    from rich.text import Text
+    """A table that fits the terminal; see `tables` for what the marks of columns mean."""
+    from wakeful.cli import tables
 
-    out = console()
-    cells = [[one_line(str(cell)) for cell in row] for row in rows]
-    widths = [max(len(column.lstrip(">…~")), *(cell_len(row[n]) for row in cells)) for n, column in enumerate(columns)]
-    over = indent + sum(widths) + 3 * len(widths) - out.width
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
-    has_wrap = any(column.startswith("~") for column in columns)
-    for column, width in zip(columns, widths, strict=True):
-        is_cut = column.startswith("…")
-        table.add_column(
-            column.lstrip(">…~"),
-            overflow="ellipsis" if is_cut else "fold",
-            no_wrap=is_cut or (has_wrap and not column.startswith("~")),
-            max_width=max(CUT_WIDTH_MIN, width - over) if is_cut and over > 0 else None,
-            justify="right" if column.startswith(">") else "left",
-        )
-    for row in cells:
-        table.add_row(*map(Text, row))
-    shown = Padding(table, (0, 0, 0, indent), expand=False)
-    if out.is_terminal:
-        out.print(shown)
-        return
-    with out.capture() as capture:
-        out.print(shown)
-    print("\n".join(line.rstrip() for line in capture.get().splitlines()), flush=True)
+    tables.put_table(console(), columns, rows, indent=indent)
 
 
 def put_line(text: str = "", style: str = "") -> None:
@@ -76,11 +48,6 @@ def put_line(text: str = "", style: str = "") -> None:
     from rich.text import Text
 
     console().print(Text(text, style=style), soft_wrap=True)
-
-
-def iso(ms: int | None) -> str | None:
-    """For programs: ISO 8601, UTC."""
-    return None if ms is None else to_datetime(ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def clock_time(ms: int) -> str:

@@ -11,9 +11,9 @@ from typing import Any
 
 from wakeful.cli.failing import UNAVAILABLE, CommandError
 from wakeful.cli.joining import SECRET, Pass, pass_of
-from wakeful.cli.members import ALIVE, Member, Members, members
 from wakeful.cli.peers import Peers
-from wakeful.cli.printing import length
+from wakeful.cli.printing import length, now_ms
+from wakeful.looking.nodes import ALIVE, Member, Members, members
 from wakeful.store.protocol import NodeRow, Store
 from wakeful.transport import sockets
 from wakeful.transport.control import ControlClient
@@ -81,7 +81,7 @@ async def connected(store: Store, id: ObjectId | None = None) -> AsyncIterator[C
 
     `CommandError` when nodes live and none of them can be reached from here.
     """
-    found = await members(store)
+    found = await members(store, now_ms())
     for member in _in_order(found, id):
         async with controlled(store, member.row) as reached:
             if reached is not None:

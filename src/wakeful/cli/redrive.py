@@ -6,21 +6,29 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wakeful.cli import options
+from wakeful.cli import offering, options
 from wakeful.cli.failing import FAILED, OK, USAGE, CommandError, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from wakeful.cli.peers import Peers
+    from wakeful.operating.acts import Which
     from wakeful.store.protocol import Store
+    from wakeful.transport.control import ControlClient
     from wakeful.values.timers import Parked
 
 
+BAR_FROM = 50  # fewer are done before one has looked
+
+
 @options.command("redrive")
-@click.argument("numbers", metavar="[NUMBER]...", nargs=-1, type=int)
+@click.argument("numbers", metavar="[NUMBER]...", nargs=-1, type=int, shell_complete=offering.parked)
 @click.option("--all", "everything", is_flag=True, help="All that is parked.")
-@click.option("--class", "cls", metavar="CLASS", help="With --all: only of this class.")
-@click.option("--key", metavar="KEY", help="With --all: only of this object.")
+@click.option(
+    "--class", "cls", metavar="CLASS", shell_complete=offering.classes, help="With --all: only of this class."
+)
+@click.option("--key", metavar="KEY", shell_complete=offering.keys, help="With --all: only of this object.")
 @options.store_option
 def redrive(
     numbers: tuple[int, ...], everything: bool, cls: str | None, key: str | None, url: str, as_json: bool
@@ -41,15 +49,17 @@ async def _redrive(
     numbers: tuple[int, ...], everything: bool, cls: str | None, key: str | None, url: str, as_json: bool
 ) -> int:
     from wakeful.cli.finding import reading
-    from wakeful.cli.naming import name_words
     from wakeful.cli.printing import put_json, put_line
     from wakeful.cli.reaching import connected
+    from wakeful.looking.naming import name_words
+    from wakeful.operating.acts import Which
 
+    which = Which(numbers, everything, cls, key)
     async with reading(url) as store, connected(store) as client:
         if client is not None:
-            results = await client.redrive(numbers, all=everything, cls=cls, key=key)
+            results = await _through(client, store, which, is_shown=not as_json)
     if client is None:
-        results = await redrive_unowned(url, numbers, cls, key)
+        results = await redrive_unowned(url, which)
     if as_json:
         put_json(results)
     else:
@@ -64,34 +74,59 @@ async def _redrive(
     return OK if all(row["ok"] for row in results) else FAILED
 
 
-async def redrive_unowned(url: str, numbers: tuple[int, ...], cls: str | None, key: str | None) -> list[dict[str, Any]]:
+async def _through(
+    client: "ControlClient | Peers", store: "Store", which: "Which", *, is_shown: bool
+) -> list[dict[str, Any]]:
+    """The owners do it, with a bar to watch when there are many."""
+    from wakeful.cli.asking import actor, live
+    from wakeful.cli.progress import bar
+    from wakeful.operating.acts import Acts, find_parked
+    from wakeful.runtime.redriving import REDRIVE
+
+    send = live(client)
+    total = len(await find_parked(store, which)) if which.is_all else len(which.numbers)
+    with bar("redrive", total, is_shown=is_shown and total > BAR_FROM) as step:
+
+        async def counted(id: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            answer = await send(id, method, args, kwargs)
+            step(method == REDRIVE)
+            return answer
+
+        return await Acts(counted, actor(), stores=[store]).redrive(which)
+
+
+async def redrive_unowned(url: str, which: "Which") -> list[dict[str, Any]]:
     """Do it without the program: own the shards for a moment, commit, release. Needs no classes."""
-    from wakeful.cli.peers import find_parked
+    from wakeful.cli.asking import actor
+    from wakeful.cli.auditing import bare
+    from wakeful.cli.finding import opened
     from wakeful.cli.printing import now_ms
-    from wakeful.store import open_url
+    from wakeful.operating.acts import Acts, find_parked
     from wakeful.transport.control import redriven
     from wakeful.values.ids import shard_of
 
-    store = open_url(url)
-    await store.open(now=now_ms())
-    try:
-        name = f"redrive-{uuid.uuid4().hex[:8]}"
-        found = await find_parked(store, numbers, cls=cls, key=key)
-        results = [redriven(n, None, "is not parked") for n in sorted(set(numbers) - {p.number for p in found})]
-        shards = sorted({shard_of(parked.timer.id) for parked in found})
-        # Only what nobody has taken since: a node that starts this very moment must not lose its shards to us.
-        seen = {row.shard: row.epoch for row in await store.owners()}
-        epochs = await store.claim(name, shards, now=now_ms(), seen=seen) if shards else {}
-        try:
-            for count, parked in enumerate(found, 1):
-                problem = await _put_back(store, name, epochs, parked, count)
-                results.append(redriven(parked.number, parked, problem))
-        finally:
-            await store.release(name, epochs)
+    name = f"redrive-{uuid.uuid4().hex[:8]}"
+    async with opened(url) as store:
+        acts = Acts(bare(store), actor())
+        target = "all parked" if which.is_all else f"parked {', '.join(map(str, sorted(which.numbers)[:20]))}"
+        found = await find_parked(store, which)
+        missing = sorted(set(which.numbers) - {parked.number for parked in found})
+        results = [redriven(number, None, "is not parked") for number in missing]
+        if not found:
+            return results
+        async with acts.row("redrive", target, {"numbers": [parked.number for parked in found[:100]]}):
+            shards = sorted({shard_of(parked.timer.id) for parked in found})
+            # Only what nobody has taken since: a node that starts this very moment must not lose its shards to us.
+            seen = {row.shard: row.epoch for row in await store.owners()}
+            epochs = await store.claim(name, shards, now=now_ms(), seen=seen)
+            try:
+                for count, parked in enumerate(found, 1):
+                    problem = await _put_back(store, name, epochs, parked, count)
+                    results.append(redriven(parked.number, parked, problem))
+            finally:
+                await store.release(name, epochs)
         await store.tell([])
         return results
-    finally:
-        await store.close()
 
 
 async def _put_back(store: "Store", name: str, epochs: "Mapping[int, int]", parked: "Parked", count: int) -> str | None:

@@ -5,11 +5,11 @@ import sys
 
 import click
 
-from wakeful.cli import joining, options
+from wakeful.cli import joining, offering, options
 
 
 @options.command("run")
-@click.argument("target", metavar="MODULE:APP")
+@click.argument("target", metavar="MODULE:APP", shell_complete=offering.files)
 @click.option("--paranoid", is_flag=True, help="Every object sleeps after each turn.")
 @click.option("--listen", metavar="HOST:PORT", help="Take calls of other nodes there.  [$WAKEFUL_LISTEN]")
 @click.option("--advertise", metavar="HOST:PORT", help="What others dial, if not that.  [$WAKEFUL_ADVERTISE]")
@@ -36,9 +36,9 @@ def run(
     Nodes on one PostgreSQL database are a cluster: give each --listen, and all the same secret.
     """
     from wakeful.cli.loading import load
-    from wakeful.cli.naming import own_classes
     from wakeful.cli.saying import Say, listen_to_logs
     from wakeful.cli.serving import serve
+    from wakeful.looking.naming import own_classes
     from wakeful.runtime.node import Node
 
     sys.argv = [f"wakeful run {target}"]  # what the store tells others about its owner; the URL may hold a password

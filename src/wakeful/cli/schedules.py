@@ -1,134 +1,84 @@
 """Layer 5. `wakeful schedules`: which schedules does an object have, and how do they do?"""
 
 import asyncio
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
-from wakeful.cli import options
-from wakeful.cli.failing import CommandError
+from wakeful.cli import offering, options
 
 if TYPE_CHECKING:
+    from wakeful.looking.schedules import Row, Wanted
+    from wakeful.looking.view import View
     from wakeful.schedules.records import Record
-    from wakeful.schedules.schedule import Schedule
-    from wakeful.store.protocol import Store
-    from wakeful.values.ids import ObjectId
-    from wakeful.values.runs import Run
-
-
-class Row(NamedTuple):
-    """One schedule and the latest thing that is known of it."""
-
-    schedule: "Schedule"
-    record: "Record"
-    last: "Run | None"
 
 
 @options.command("schedules")
-@click.argument("cls", metavar="CLASS")
-@click.argument("key")
+@click.argument("cls", metavar="[CLASS]", required=False, shell_complete=offering.classes)
+@click.argument("key", metavar="[KEY]", required=False, shell_complete=offering.keys)
+@click.option("--contains", metavar="TEXT", help="Only those with this text in their name or their object's key.")
 @click.option("--tag", metavar="TAG", help="Only those with this tag.")
 @click.option(
     "--state", type=click.Choice(["active", "paused", "waiting", "done", "retired"]), help="Only those in this state."
 )
 @options.limit_option(50)
 @options.store_option
-def schedules(cls: str, key: str, tag: str | None, state: str | None, limit: int, url: str, as_json: bool) -> None:
-    """List the schedules of CLASS/KEY: spec, state, next time, last verdict and sums. Doesn't wake it."""
-    asyncio.run(_schedules(cls, key, tag, state, limit, url, as_json))
-
-
-async def _schedules(
-    cls: str, key: str, tag: str | None, state: str | None, limit: int, url: str, as_json: bool
+def schedules(
+    cls: str | None,
+    key: str | None,
+    contains: str | None,
+    tag: str | None,
+    state: str | None,
+    limit: int,
+    url: str,
+    as_json: bool,
 ) -> None:
-    from wakeful.cli.finding import reading
+    """List schedules: spec, state, next time, last verdict and sums. Doesn't wake their objects.
+
+    Those of the object CLASS/KEY by name; those of CLASS, or all, soonest first, and then the ones that have ended.
+    """
+    from wakeful.looking.schedules import Wanted
+
+    asyncio.run(_schedules(Wanted(cls, key, tag, state, contains), limit, url, as_json))
+
+
+async def _schedules(wanted: "Wanted", limit: int, url: str, as_json: bool) -> None:
+    from wakeful.cli.finding import viewing
+    from wakeful.cli.guessing import info_of
     from wakeful.cli.printing import many, put_json, put_line
+    from wakeful.looking.schedules import count_of, plain_row
     from wakeful.values.ids import ObjectId
 
-    id = ObjectId(cls, key)
-    async with reading(url) as store:
-        await check_object(store, id)
-        rows, total = await rows_of(store, id, limit=limit, tag=tag, state=state)
+    id = None if wanted.cls is None or wanted.key is None else ObjectId(wanted.cls, wanted.key)
+    async with viewing(url) as view:
+        if id is not None:
+            await info_of(view, id)
+        found, is_more = await _rows(view, wanted, limit)
+        total = await count_of(view, id, wanted) if is_more and id is not None else None
     if as_json:
-        put_json([plain_row(row) for row in rows])
+        put_json([plain_row(row) for row in found])
         return
-    if not rows:
-        put_line("no schedules" + (" match" if tag or state else ""), "dim")
+    if not found:
+        put_line("no schedules" + (" match" if wanted.tag or wanted.state or wanted.contains else ""), "dim")
         return
-    put_rows(rows, with_sums=True)
-    if total > len(rows):
-        put_line(f"the first {len(rows):,} of {many(total, 'schedule')}; -n shows more", "dim")
+    put_rows(found, with_sums=id is not None, with_object=id is None)
+    if is_more:
+        of = "" if total is None else f" of {many(total, 'schedule')}"
+        put_line(f"the first {len(found):,}{of}; -n shows more", "dim")
 
 
-async def check_object(store: "Store", id: "ObjectId") -> None:
-    """`CommandError` when there is no such object: asking the node would make one."""
-    from wakeful.store.protocol import Query
+async def _rows(view: "View", wanted: "Wanted", limit: int) -> tuple[list["Row"], bool]:
+    """As many as were asked for, though pages of what a filter thins out may be short; and whether there are more."""
+    from wakeful.looking.schedules import rows
 
-    if not await store.find_objects(Query(cls=id.cls, key=id.key, limit=1)):
-        raise CommandError(f"there is no object {id}; wakeful ls {id.cls} shows which there are", code="object.unknown")
-
-
-async def rows_of(
-    store: "Store", id: "ObjectId", *, limit: int, tag: str | None = None, state: str | None = None
-) -> tuple[list[Row], int]:
-    """The schedules in the order of their names, and how many there are in all."""
-    from wakeful.cli.printing import now_ms
-    from wakeful.schedules.reading import records_of, runs_of, seen
-
-    now = now_ms()
-    records = {
-        name: record
-        for name, record in (await records_of(store, id)).items()
-        if tag in (None, *record.options.tags) and state in (None, seen(name, record, now).state)
-    }
-    rows = []
-    for name, record in list(records.items())[:limit]:
-        runs = await runs_of(store, id, name, limit=1)
-        rows.append(Row(seen(name, record, now), record, runs[0] if runs else None))
-    return rows, len(records)
-
-
-def plain_row(row: Row) -> dict[str, Any]:
-    """For programs."""
-    from wakeful.cli.plain import plain
-    from wakeful.cli.printing import iso
-    from wakeful.values.times import from_datetime
-
-    one, last = row.schedule, row.last
-    return {
-        "schedule": one.name,
-        "spec": one.text,
-        "words": one.spec.describe(),
-        "state": one.state,
-        "note": one.note,
-        "paused_until": None if one.paused_until is None else iso(from_datetime(one.paused_until)),
-        "waits_for": one.waits_for,
-        "handler": one.handler,
-        "is_declared": one.is_declared,
-        "version": one.version,
-        "next_at": None if one.next_at is None else iso(from_datetime(one.next_at)),
-        "tags": list(one.tags),
-        "metadata": plain(one.metadata),
-        "catch_up": one.catch_up,
-        "depends_on": list(one.depends_on),
-        "last": None if last is None else {"nominal_at": iso(from_datetime(last.nominal_at)), "verdict": last.verdict},
-        "counters": plain_counters(row.record),
-    }
-
-
-def plain_counters(record: "Record") -> dict[str, Any]:
-    """The sums, for programs."""
-    from wakeful.cli.printing import iso
-
-    counters = record.counters
-    names = ("runs", "failures", "retries", "missed", "skipped", "too_late", "coalesced", "overlap", "paused", "gap")
-    return {name: getattr(counters, name) for name in names} | {
-        "last_run_at": iso(counters.last_run_at),
-        "last_duration_ms": counters.last_duration_ms,
-        "last_missed_at": iso(counters.last_missed_at),
-        "average_lateness_ms": counters.average_lateness_ms,
-        "p99_lateness_ms": counters.p99_lateness_ms,
-    }
+    found: list[Row] = []
+    cursor = None
+    while True:
+        page = await rows(view, wanted, limit - len(found), cursor)
+        found += page.rows
+        cursor = page.cursor
+        if cursor is None or len(found) >= limit:
+            return found[:limit], cursor is not None or len(found) > limit
 
 
 def spec_shown(record: "Record") -> str:
@@ -140,18 +90,29 @@ def spec_shown(record: "Record") -> str:
     return version.asked if isinstance(spec_of(version.spec), Interval) else version.spec
 
 
-def put_rows(rows: list[Row], *, with_sums: bool, indent: int = 0) -> None:
+def put_rows(rows: list["Row"], *, with_sums: bool, with_object: bool = False, indent: int = 0) -> None:
     """For people: what, how it stands, when next, what came of the last."""
     from wakeful.cli.printing import now_ms, put_table, relative
     from wakeful.values.times import from_datetime
 
     now = now_ms()
-    table = []
+    table: list[tuple[object, ...]] = []
     for row in rows:
         one, sums = row.schedule, row.record.counters
         upcoming = "" if one.next_at is None else relative(from_datetime(one.next_at), now)
         last = "" if row.last is None else f"{row.last.verdict} {relative(from_datetime(row.last.nominal_at), now)}"
-        cells = (one.name, spec_shown(row.record), one.state, upcoming, last, sums.runs, sums.failures, sums.missed)
-        table.append(cells if with_sums else cells[:5])
+        cells: tuple[object, ...] = (
+            one.name,
+            spec_shown(row.record),
+            one.state,
+            upcoming,
+            last,
+            sums.runs,
+            sums.failures,
+            sums.missed,
+        )
+        cells = cells if with_sums else cells[:5]
+        table.append((str(row.id), *cells) if with_object else cells)
     columns = ["schedule", "…spec", "state", "next", "last", ">runs", ">failed", ">missed"]
-    put_table(columns if with_sums else columns[:5], table, indent=indent)
+    columns = columns if with_sums else columns[:5]
+    put_table(["object", *columns] if with_object else columns, table, indent=indent)

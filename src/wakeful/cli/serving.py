@@ -46,7 +46,7 @@ def serve(
         store = open_url(url)
         if is_dev:
             store = cast("Store", TellingStore(store, say))
-        async with program.app.run(store, paranoid=paranoid, **joined) as node:
+        async with program.app.run(store, paranoid=paranoid, **joined) as node, _beside(program, say):
             await _on_start(program, say, stop, is_dev=is_dev)
             if ready is not None and not stop.is_asked:
                 await ready(node)
@@ -60,6 +60,10 @@ def serve(
     gc.set_threshold(COLLECT_EVERY)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(main())
+
+
+def _beside(program: Program, say: Say) -> contextlib.AbstractAsyncContextManager[None]:
+    return contextlib.nullcontext() if program.beside is None else program.beside(say)
 
 
 async def _on_start(program: Program, say: Say, stop: "Stop", *, is_dev: bool) -> None:

@@ -6,20 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wakeful.cli import options
-from wakeful.cli.failing import CommandError
+from wakeful.cli import offering, options
 
 if TYPE_CHECKING:
     from wakeful.values.commits import Info
     from wakeful.values.runs import Entry
     from wakeful.values.timers import Parked, Timer
 
-LEDGER_ROWS = 10
-
 
 @options.command("show")
-@click.argument("cls", metavar="CLASS")
-@click.argument("key")
+@click.argument("cls", metavar="CLASS", shell_complete=offering.classes)
+@click.argument("key", shell_complete=offering.keys)
 @click.option("--chart", "is_chart", is_flag=True, help="Draw the chart of a Machine as SVG, with where it is.")
 @click.option(
     "--output", "-o", metavar="FILE.svg", type=click.Path(path_type=Path), help="Where to draw.  [default: stdout]"
@@ -42,88 +39,40 @@ def show(
 
 
 async def _show(cls: str, key: str, limit: int, url: str, as_json: bool) -> None:
-    from wakeful.cli.finding import reading
-    from wakeful.cli.pictures import kept_of
-    from wakeful.cli.plain import plain_of
-    from wakeful.cli.printing import many, put_json, put_line
-    from wakeful.cli.schedules import plain_row, put_rows, rows_of
+    from wakeful.cli.finding import viewing
+    from wakeful.cli.guessing import info_of
+    from wakeful.cli.printing import put_json, put_line
+    from wakeful.cli.schedules import put_rows
+    from wakeful.looking import machines, objects, schedules
     from wakeful.runtime.state import STATE_SLOT
     from wakeful.store.protocol import Query, Range
     from wakeful.values.commits import USER
     from wakeful.values.ids import ObjectId
 
     id = ObjectId(cls, key)
-    async with reading(url) as store:
-        [loaded] = await store.load([id])
-        if loaded.info is None:
-            raise CommandError(
-                f"there is no object {id}; wakeful ls {cls} shows which there are", code="object.unknown"
-            )
+    async with viewing(url) as view:
+        info, store = await info_of(view, id), view.store_of(id)
+        if as_json:
+            put_json(await objects.show(view, id, limit))
+            return
         state = await store.read(id, STATE_SLOT[0], [STATE_SLOT[1]])
         rows = await store.scan(id, USER, Range(limit=limit + 1))
         query = Query(cls=cls, key=key, limit=limit)
         timers, parked = await store.find_timers(query), await store.find_parked(query)
-        entries = [entry for _, entry in await store.find_entries(Query(cls=cls, key=key, limit=LEDGER_ROWS))]
-        schedules, total = await rows_of(store, id, limit=limit)
-        machine = await kept_of(store, id)
-    if as_json:
-        found = _plain(loaded.info, timers, parked, entries)
-        found["state"] = plain_of(state[STATE_SLOT[1]]) if state else None
-        found["storage"] = {name: plain_of(data) for name, data in rows[:limit]}
-        found["storage_is_cut"] = len(rows) > limit
-        found["machine"] = None if machine is None else _plain_machine(machine)
-        found["schedules"] = [plain_row(row) for row in schedules]
-        put_json(found)
-        return
-    _put_head(loaded.info)
+        entries = [entry for _, entry in await store.find_entries(Query(cls=cls, key=key, limit=objects.LEDGER_ROWS))]
+        found = await schedules.rows(view, schedules.Wanted(cls, key), limit)
+        machine = await machines.kept_of(store, id)
+    _put_head(info)
     if machine is not None:
-        _put_machine(_plain_machine(machine))
+        _put_machine(machines.plain_machine(machine))
     _put_rows(state.get(STATE_SLOT[1]), rows, limit, is_machine=machine is not None)
-    if schedules:
+    if found.rows:
         _title("schedules")
-        put_rows(schedules, with_sums=False, indent=2)
-    if total > limit:
-        put_line(f"  the first {limit:,} of {many(total, 'schedule')}; -n shows more", "dim")
+        put_rows(found.rows, with_sums=False, indent=2)
+    if found.cursor is not None:
+        put_line(f"  the first {limit:,} schedules; -n shows more", "dim")
     _put_timers(timers, parked)
     _put_ledger(entries)
-
-
-def _plain(info: "Info", timers: list["Timer"], parked: list["Parked"], entries: list["Entry"]) -> dict[str, Any]:
-    from wakeful.cli.due import plain_timer
-    from wakeful.cli.parked import plain_parked
-    from wakeful.cli.printing import iso
-
-    return {
-        "class": info.id.cls,
-        "key": info.id.key,
-        "created_at": iso(info.created_at),
-        "active_at": iso(info.active_at),
-        "rows": info.rows,
-        "bytes": info.bytes,
-        "timers": [plain_timer(timer) for timer in timers],
-        "parked": [plain_parked(row) for row in parked],
-        "ledger": [_plain_entry(entry) for entry in entries],
-    }
-
-
-def _plain_entry(entry: "Entry") -> dict[str, Any]:
-    from wakeful.cli.naming import schedule_named
-    from wakeful.cli.printing import iso
-
-    return {
-        "timer": entry.name,
-        "schedule": schedule_named(entry.name),
-        "verdict": entry.verdict,
-        "covers": entry.covers,
-        "nominal_at": iso(entry.nominal_at),
-        "fired_at": iso(entry.fired_at),
-        "finished_at": iso(entry.finished_at),
-        "lateness_ms": entry.fired_at - entry.nominal_at,
-        "attempt": entry.attempt,
-        "error": entry.error,
-        "run_id": entry.run_id,
-        "node": entry.node,
-    }
 
 
 def _put_head(info: "Info") -> None:
@@ -139,17 +88,9 @@ def _put_head(info: "Info") -> None:
     )
 
 
-def _plain_machine(kept: dict[str, Any]) -> dict[str, Any]:
-    from wakeful.cli.plain import plain
-
-    snapshot = plain(kept["snapshot"])
-    said = {name: snapshot.get(name) for name in ("value", "status", "context", "output", "error")}
-    return {**said, "actors": sorted(kept["actors"]), "chart_version": kept["version"]}
-
-
 def _put_machine(machine: dict[str, Any]) -> None:
-    from wakeful.cli.plain import text
     from wakeful.cli.printing import put_table
+    from wakeful.looking.plain import text
 
     _title("machine")
     rows = [(name, text(value)) for name, value in machine.items() if value is not None and value != []]
@@ -157,8 +98,8 @@ def _put_machine(machine: dict[str, Any]) -> None:
 
 
 def _put_rows(state: bytes | None, rows: list[tuple[str, bytes]], limit: int, *, is_machine: bool = False) -> None:
-    from wakeful.cli.plain import plain, text, text_of
     from wakeful.cli.printing import put_line, put_table
+    from wakeful.looking.plain import plain, text, text_of
     from wakeful.values.codec import decode_loosely
 
     if state is not None:
@@ -187,8 +128,8 @@ def _put_timers(timers: list["Timer"], parked: list["Parked"]) -> None:
 
 
 def _put_ledger(entries: list["Entry"]) -> None:
-    from wakeful.cli.naming import name_words
     from wakeful.cli.printing import clock_time, length, put_table
+    from wakeful.looking.naming import name_words
 
     if not entries:
         return

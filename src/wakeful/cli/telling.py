@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from wakeful.cli.naming import name_words, schedule_named
 from wakeful.cli.printing import length
 from wakeful.cli.saying import Say
+from wakeful.looking.naming import name_words, schedule_named
 from wakeful.store.protocol import Outcome, Store
 from wakeful.values.commits import Commit
 from wakeful.values.runs import Entry

@@ -2,14 +2,13 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from wakeful.cli import options
+from wakeful.cli import offering, options
 
 if TYPE_CHECKING:
-    from wakeful.schedules.reading import Why
     from wakeful.schedules.records import Record
     from wakeful.schedules.words import About
     from wakeful.store.protocol import Store
@@ -17,10 +16,13 @@ if TYPE_CHECKING:
     from wakeful.values.runs import Run
 
 
+UPCOMING = 5
+
+
 @options.command("why")
-@click.argument("cls", metavar="CLASS")
-@click.argument("key")
-@click.argument("schedule")
+@click.argument("cls", metavar="CLASS", shell_complete=offering.classes)
+@click.argument("key", shell_complete=offering.keys)
+@click.argument("schedule", shell_complete=offering.schedules)
 @click.option(
     "--at", metavar="TIME", help="Only about this occurrence, in the schedule's zone unless it has an offset."
 )
@@ -35,34 +37,27 @@ def why(cls: str, key: str, schedule: str, at: str | None, limit: int, url: str,
 
 
 async def _why(cls: str, key: str, name: str, at: str | None, limit: int, url: str, as_json: bool) -> None:
-    from wakeful.cli.finding import reading
-    from wakeful.cli.printing import now_ms, put_json
-    from wakeful.cli.schedules import check_object
-    from wakeful.schedules.reading import runs_of, why
-    from wakeful.schedules.words import About
-    from wakeful.values.errors import UnknownSchedule
+    from wakeful.cli.finding import viewing
+    from wakeful.cli.guessing import guessed, info_of
+    from wakeful.cli.printing import put_json
+    from wakeful.looking.schedules import about_of, show
     from wakeful.values.ids import ObjectId
 
-    id, now = ObjectId(cls, key), now_ms()
-    async with reading(url) as store:
-        await check_object(store, id)
-        try:
-            found = await why(store, id, name, now=now, limit=limit)
-            about = found.about
-        except UnknownSchedule:
-            about = About(None, await runs_of(store, id, name, limit=limit))
-            if not about.runs:
-                raise
-            found = None
+    id = ObjectId(cls, key)
+    async with viewing(url) as view:
+        await info_of(view, id)
+        now, store = view.now(), view.store_of(id)
+        async with guessed(view, id, name):
+            about = await about_of(store, id, name, limit=limit)
+        if as_json and at is None:
+            put_json(await show(view, id, name, limit=limit, upcoming=UPCOMING))
+            return
         if at is not None:
             await _put_one(store, id, name, at, about, now, as_json)
             return
-    if as_json:
-        put_json(_plain(id, name, found, about, now, limit))
-        return
     _put_head(id, name, about.record, now)
-    if found is not None:
-        _put_standing(found, now)
+    if about.record is not None:
+        _put_standing(about.record, about.zone, now)
     _put_verdicts(about.runs[:limit], about)
 
 
@@ -75,6 +70,7 @@ async def _put_one(
     """The verdict of one occurrence, or why there is none."""
     from wakeful.cli.instants import instants
     from wakeful.cli.printing import iso, put_json, put_line
+    from wakeful.looking.verdicts import plain_run
     from wakeful.schedules.reading import runs_since, verdicts_at
     from wakeful.schedules.words import About, fate, is_occurrence, moment
 
@@ -116,64 +112,6 @@ def _meant(at: int, record: "Record | None", runs: Sequence["Run"]) -> int:
     return at if at % 1_000 else min((one for one in known if at <= one < at + 1_000), default=at)
 
 
-# for programs
-
-
-def _plain(id: "ObjectId", name: str, found: "Why | None", about: "About", now: int, limit: int) -> dict[str, Any]:
-    from wakeful.cli.printing import iso
-    from wakeful.cli.schedules import Row, plain_row
-    from wakeful.logic.timeline import spec_of
-    from wakeful.values.times import from_datetime
-
-    answer: dict[str, Any] = {"class": id.cls, "key": id.key, "schedule": name, "state": "gone", "zone": about.zone}
-    if found is not None:
-        record = found.record
-        pause = record.pause_at(now) if record.state == "active" else None
-        answer |= plain_row(Row(found.schedule, record, found.runs[0] if found.runs else None))
-        answer["paused_since"] = iso(pause.since) if pause is not None else None
-        answer["overlap"] = record.options.policy.overlap
-        answer["max_attempts"] = record.options.retry.max_attempts
-        answer["versions"] = [
-            {
-                "number": version.number,
-                "spec": version.spec,
-                "words": spec_of(version.spec).describe(),
-                "since": iso(version.since),
-                "until": iso(version.until),
-            }
-            for version in record.versions
-        ]
-        answer["next"] = [iso(from_datetime(when)) for when in found.next]
-    answer["verdicts"] = [plain_run(run, about) for run in about.runs[:limit]]
-    return answer
-
-
-def plain_run(run: "Run", about: "About") -> dict[str, Any]:
-    """One verdict, for programs."""
-    from wakeful.cli.printing import iso
-    from wakeful.schedules.nights import local_time
-    from wakeful.schedules.words import because
-    from wakeful.values.times import from_datetime
-
-    at = from_datetime(run.nominal_at)
-    return {
-        "nominal_at": iso(at),
-        "local": local_time(at, about.zone).isoformat(),
-        "fired_at": iso(from_datetime(run.fired_at)),
-        "finished_at": None if run.finished_at is None else iso(from_datetime(run.finished_at)),
-        "lateness_ms": from_datetime(run.fired_at) - at,
-        "attempt": run.attempt,
-        "verdict": run.verdict,
-        "why": because(run, about),
-        "covers": run.covers,
-        "first_at": None if run.first_at is None else iso(from_datetime(run.first_at)),
-        "missed": run.missed,
-        "is_backfill": run.is_backfill,
-        "error": run.error,
-        "run_id": run.id,
-    }
-
-
 # for people
 
 
@@ -191,12 +129,12 @@ def _put_head(id: "ObjectId", name: str, record: "Record | None", now: int) -> N
     put_line(f"  {state}", "green" if state == "active" else "yellow")
 
 
-def _put_standing(found: "Why", now: int) -> None:
+def _put_standing(record: "Record", zone: str, now: int) -> None:
     from wakeful.cli.printing import length, many, put_line, put_table, relative
+    from wakeful.schedules.schedules import next_times
     from wakeful.schedules.words import moment
     from wakeful.values.times import from_datetime
 
-    record, zone = found.record, found.about.zone
     options, sums = record.options, record.counters
     put_line(
         f"  runs {options.handler}, catch_up={options.policy.catch_up}, overlap={options.policy.overlap}, "
@@ -223,9 +161,10 @@ def _put_standing(found: "Why", now: int) -> None:
             for v in reversed(record.versions)
         ]
         put_table([">number", "since", "until", "…spec"], versions, indent=2)
-    if found.next:
+    upcoming = next_times(record, now, UPCOMING)
+    if upcoming:
         _title("next")
-        times = [from_datetime(when) for when in found.next]
+        times = [from_datetime(when) for when in upcoming]
         rows = [(_weekday(at, zone), moment(at, zone), relative(at, now), _note(record, at)) for at in times]
         width = 4 if any(row[3] for row in rows) else 3
         put_table(["day", zone, "", "note"][:width], [row[:width] for row in rows], indent=2)

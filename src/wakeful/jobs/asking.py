@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
-from wakeful.jobs.ids import TELL, check_job_key, job_id, new_token, parse_id, timer_name
+from wakeful.jobs.ids import PREFIX, TELL, check_job_key, job_id, new_token, parse_id, timer_name
 from wakeful.jobs.job import JobSpec
-from wakeful.jobs.payload import HELD_AT, Kept, encode_kept
+from wakeful.jobs.payload import HELD_AT, Kept, decode_kept, encode_kept
 from wakeful.jobs.retries import kept_retry
 from wakeful.logic.order import Order
 from wakeful.runtime.calls import Method
@@ -22,7 +22,7 @@ from wakeful.values.errors import BadHandler, BadInput, BadOption, BadTime, Limi
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Timer
 from wakeful.values.times import LATEST_MS, duration_ms, from_datetime
-from wakeful.values.tracing import TRACE
+from wakeful.values.tracing import linked
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
@@ -47,7 +47,7 @@ class Asked(NamedTuple):
 def ask(node: "Node", order: Order, spec: JobSpec, turn: Turn | None, *, batch: tuple[str, int] | None = None) -> Asked:
     """The timer of a job; whatever is wrong with it is said here."""
     target, method, known = _target(node, spec.method, turn)
-    what = f"job {target}.{method}"
+    what = f"job {target.cls}/{target.key}.{method}"
     _check_arguments(known.cls, method, spec.args, spec.kwargs)
     now = node.clock.now()
     at, after, due_at = _when(spec.at, spec.after, now, what)
@@ -62,14 +62,22 @@ def ask(node: "Node", order: Order, spec: JobSpec, turn: Turn | None, *, batch: 
         at=at,
         after=after,
         due_at=due_at,
-        metadata=_metadata(spec.metadata, what),
+        metadata=None if spec.metadata is None else _metadata(spec.metadata, what),
         tags=_tags(spec.tags, what) if spec.tags else (),
-        retry=kept_retry(spec.retry, known.cls, what),
+        retry=None if spec.retry is None else kept_retry(spec.retry, known.cls, what),
         waits=_ids(spec.depends_on, what, job_id(target, timer_name(method, token, key))) if spec.depends_on else (),
         batch=batch,
-        trace=TRACE.get(),
+        trace=node.trace() if turn is None else _trace(turn, target, method),
     )
     return timed(kept, target, order.next(now), _priority(spec.priority, what), node.limits.arguments_bytes)
+
+
+def _trace(turn: Turn, target: ObjectId, method: str) -> str | None:
+    """That of the turn; one that asks for itself again begins a new one each time, or it would have no end."""
+    trace, again = turn.activation.node.trace(), turn.consumed
+    if trace is None or again is None or turn.activation.id != target or not again.name.startswith(f"{PREFIX}:"):
+        return trace
+    return linked(trace) if decode_kept(again).method == method else trace
 
 
 def timed(kept: Kept, target: ObjectId, seq: int, priority: int, bytes_max: int | None = None) -> Asked:
@@ -108,9 +116,11 @@ def errand(node: "Node", order: Order, prefix: str, target: ObjectId, payload: A
 
 def _target(node: "Node", method: object, turn: Turn | None) -> tuple[ObjectId, str, ObjectClass]:
     if isinstance(method, Method):
-        known = node.registry.named(method.target.cls)
-        known.check_method(method.name)
-        return method.target, method.name, known
+        target, name = method.target, method.name
+        known = node.registry.named(target.cls)
+        if name not in known.methods:
+            known.check_method(name)
+        return target, name, known
     if not inspect.ismethod(method):
         raise BadHandler(
             f"{method!r} can't be a job; give a method of a stub (app.get(Class, key).method) "
@@ -196,9 +206,7 @@ def _sorted(named: Mapping[str, Any]) -> dict[str, Any]:
     return dict(sorted(named.items(), key=itemgetter(0))) if len(named) > 1 else dict(named)
 
 
-def _metadata(metadata: object, what: str) -> bytes | None:
-    if metadata is None:
-        return None
+def _metadata(metadata: object, what: str) -> bytes:
     if not isinstance(metadata, Mapping) or not all(
         isinstance(key, str) and isinstance(value, str | int | float | bool) for key, value in metadata.items()
     ):

@@ -34,14 +34,11 @@ def timer_name(method: str, token: str, key: str | None) -> str:
 
 def job_id(target: ObjectId, name: str) -> str:
     """A job's id, made of its target and its timer's name."""
-    return f"{_quoted(target.cls)}/{_quoted(target.key)}/{_quoted(name[len(PREFIX) + 1 :])}"
-
-
-def _quoted(text: str) -> str:
-    """As in a URL. Nearly every part needs no more than a look, and ids are made for each job."""
-    if _PLAIN.fullmatch(text):
-        return text.replace(":", "%3A")
-    return quote(text, safe="")
+    cls, key, rest = target.cls, target.key, name[len(PREFIX) + 1 :]
+    # Quoted as in a URL. Nearly every one needs no more than a look, and ids are made for each job.
+    if _PLAIN.fullmatch(f"{cls}{key}{rest}"):
+        return f"{cls}/{key}/{rest}".replace(":", "%3A")
+    return f"{quote(cls, safe='')}/{quote(key, safe='')}/{quote(rest, safe='')}"
 
 
 def parse_id(id: object) -> tuple[ObjectId, str]:

@@ -1,9 +1,11 @@
 """Layer 4. What is a job to the people who schedule it, and to the code that it runs?"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
+
+from msgspec import Struct, field
 
 from wakeful.jobs.ids import target_of
 from wakeful.values.errors import BadOption
@@ -15,8 +17,7 @@ STATES: tuple[State, ...] = ("scheduled", "waiting", "running", "done", "failed"
 ENDED = frozenset({"done", "failed", "cancelled"})
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """One call that is owed, as it stood when it was looked at."""
 
     id: str
@@ -46,8 +47,7 @@ class Job:
         return self.attempt
 
 
-@dataclass(frozen=True, slots=True)
-class JobSpec:
+class JobSpec(Struct, frozen=True):
     """One job of many, for `schedule_many` and `batch`."""
 
     method: Any

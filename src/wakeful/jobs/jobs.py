@@ -80,19 +80,22 @@ class Jobs:
         The same `key` again gives the job that has it, `KeyTaken` when it is another; `replace` puts this one in its place.
         """
         spec = JobSpec(method, args, kwargs, at, after, key, metadata, tags, retry, priority, depends_on)
-        return await self._scheduling("schedule").one(spec, is_newest=replace)
+        scheduling = self._scheduling("schedule")
+        return await scheduling.traced([spec], scheduling.one(spec, is_newest=replace))
 
     async def schedule_many(self, specs: Sequence[JobSpec]) -> Jobs_:
         """Every one of them or none, in one commit; an error says which is wrong (`jobs[3]: …`)."""
         node, _ = self._here("schedule_many")
         _check_count(node, specs)
-        return await self._scheduling("schedule_many").all(list(specs))
+        scheduling = self._scheduling("schedule_many")
+        return await scheduling.traced(specs, scheduling.all(list(specs)))
 
     async def batch(self, specs: Sequence[JobSpec], *, then: JobSpec) -> Batch:
         """Schedule them all, and one more that runs when all of them have ended, well or not (see `ctx.job.batch`)."""
         node, _ = self._here("batch")
         _check_count(node, specs)
-        return await self._scheduling("batch").batch(list(specs), then)
+        scheduling = self._scheduling("batch")
+        return await scheduling.traced([*specs, then], scheduling.batch(list(specs), then))
 
     async def get(self, id: str | Job) -> Job:
         """How the job stands on disk; `UnknownJob` when there is none."""

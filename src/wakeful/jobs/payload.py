@@ -197,6 +197,6 @@ def _job(
         result=result,
         error=error,
         run_id=attempt_id(timer) if timer is not None and state == "running" else run_id,
-        depends_on=tuple(one for one in kept.waits if one != BATCH),
+        depends_on=tuple(one for one in kept.waits if one != BATCH) if kept.waits else (),
         batch=None if ended is None else {"done": ended[0], "failed": ended[1], "cancelled": ended[2]},
     )

@@ -135,6 +135,7 @@ class Wanted(NamedTuple):
     state: str | None = None
     key_prefix: str | None = None
     tag: str | None = None
+    prefix: str | None = None  # of the objects' keys
 
     def check(self) -> None:
         if self.state is not None and self.state not in STATES:
@@ -155,7 +156,7 @@ class Wanted(NamedTuple):
     def query(self, before: str, after: tuple[object, ...] | None) -> Query:
         """What the store can filter itself; `before` is what the names begin with."""
         prefix = f"{before}{PREFIX}:" if self.key_prefix is None else f"{before}{KEYED}{self.key_prefix}"
-        return Query(cls=self.cls, key=self.key, name_prefix=prefix, limit=PAGE, after=after)
+        return Query(cls=self.cls, key=self.key, key_prefix=self.prefix, name_prefix=prefix, limit=PAGE, after=after)
 
 
 async def listed(node: "Node", wanted: Wanted, *, limit: int, after: str | None) -> Page:

@@ -11,7 +11,7 @@ from wakeful.jobs.ending import WATCHED, end
 from wakeful.jobs.feature import JobFeature
 from wakeful.jobs.ids import PREFIX, attempt_id, job_id
 from wakeful.jobs.job import Again, Job, Stop
-from wakeful.jobs.payload import STOPPED, Kept, arguments_of, decode_kept, encode_kept, job_of_timer
+from wakeful.jobs.payload import STOPPED, Kept, arguments_of, decode_kept, encode_kept, job_of_timer, shown
 from wakeful.jobs.reading import is_duplicate
 from wakeful.jobs.retries import ask
 from wakeful.logic.retry import Retry
@@ -26,7 +26,7 @@ from wakeful.values.occurrences import Occurrence
 from wakeful.values.runs import Entry
 from wakeful.values.timers import Timer
 from wakeful.values.times import LATEST_MS, duration_ms
-from wakeful.values.tracing import TRACE
+from wakeful.values.tracing import LINK, TRACE
 
 if TYPE_CHECKING:
     from wakeful.runtime.activation import Activation
@@ -101,6 +101,10 @@ class JobRuns(Rows):
     def reads(self, timer: Timer) -> Slot | None:
         return WATCHED
 
+    def trace_of(self, timer: Timer) -> str | None:
+        """The trace of whoever asked for it."""
+        return shown(timer).trace
+
     # running
 
     async def _is_duplicate(self, activation: "Activation", timer: Timer, kept: Kept) -> bool:
@@ -114,11 +118,9 @@ class JobRuns(Rows):
         instance = activation.instance
         check_own(instance.__class__, kept.method)  # it was there when the job was made, but programs change
         args, kwargs = arguments_of(kept)
-        token = TRACE.set(kept.trace)
-        try:
-            return await getattr(instance, kept.method)(*args, **kwargs)
-        finally:
-            TRACE.reset(token)
+        if activation.node.tracer is None and kept.trace is not None:
+            TRACE.set(kept.trace.partition(LINK)[0] or None)  # else the span of this turn is what runs here
+        return await getattr(instance, kept.method)(*args, **kwargs)
 
     def _again(self, turn: Turn, timer: Timer, kept: Kept, due_at: int) -> None:
         """The same job once more: a new setting of its timer, with a fresh count."""

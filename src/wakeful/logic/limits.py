@@ -41,7 +41,13 @@ class Limits:
     ledger_keep_ms: int = 604_800_000  # and for how long: 7 days
     schedules_per_object: int = 50_000  # beyond about 10,000 spread them over objects with `sharded`
     job_keep_ms: int = 86_400_000  # how long the result of a job is kept
+    audit_rows: int = 10_000  # operators' acts that are kept, and as many refusals
     jobs_per_call: int = 100_000  # one `schedule_many` is one insert
+    sockets_per_object: int = 32_768  # a broadcast goes to all of them in one turn
+    sockets_per_node: int = 10_000  # connections that one process holds, about 20 KB each
+    socket_message_bytes: int = 1_048_576  # one message, either way
+    socket_queue_bytes: int = 1_048_576  # waiting for a client that does not read; past it the socket is closed
+    socket_messages_per_s: int = 1_000  # of one client; it is read no faster
     stop_deadline_ms: int = 10_000  # what running turns are given when the node stops
 
     def __post_init__(self) -> None:

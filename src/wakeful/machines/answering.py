@@ -11,6 +11,7 @@ from wakeful.machines.steps import note, present, take
 from wakeful.runtime.turn import Turn, running_turn
 from wakeful.values.codec import encode
 from wakeful.values.timers import Timer
+from wakeful.values.tracing import marked
 
 if TYPE_CHECKING:
     from wakeful.runtime.context import Context
@@ -45,5 +46,5 @@ async def keep(ctx: "Context", id: str, call: list[Any], is_good: bool, value: A
     kept = await load(turn)
     if kept is not None and kept.running.get(id) == call[2]:
         now, seq = node.clock.now(), node.next_seq(activation.shard)
-        payload = encode([*call, [is_good, value]])
+        payload = marked(encode([*call, [is_good, value]]), node.trace())
         turn.set_timer(Timer(activation.id, f"{RUN}:{id}", now, now, seq, payload=payload))

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.logic.chart.effects import PARENT, Act, Cancel, Delay, Effect, Emit, Invoke, Log, Send, Stop
 from wakeful.machines.kept import Kept, Parent
+from wakeful.runtime.tracing import carried
 from wakeful.runtime.turn import Turn
 from wakeful.values.codec import encode
 from wakeful.values.errors import LimitExceeded
 from wakeful.values.ids import ObjectId, check_key
 from wakeful.values.timers import Timer
+from wakeful.values.tracing import marked
 
 if TYPE_CHECKING:
     from wakeful.machines.binding import Bound
@@ -125,7 +127,8 @@ class Carrier:
                 code="limit.machine_id",
             )
         seq = self._node.next_seq(self._turn.activation.shard)
-        self._turn.set_timer(Timer(self._id, name, due_at, due_at, seq, payload=payload))
+        trace = carried(self._turn, name.partition(":")[0])
+        self._turn.set_timer(Timer(self._id, name, due_at, due_at, seq, payload=marked(payload, trace)))
 
 
 def child_id(parent: ObjectId, src: str, id: str) -> ObjectId:

@@ -10,11 +10,13 @@ from wakeful.machines.binding import Bound
 from wakeful.machines.carrying import MAIL
 from wakeful.machines.downtime import Downtime
 from wakeful.machines.watching import Watchers
+from wakeful.runtime.tracing import carried
 from wakeful.runtime.turn import Turn
 from wakeful.values.codec import encode
 from wakeful.values.errors import NotRunning
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Timer
+from wakeful.values.tracing import marked
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
@@ -41,7 +43,8 @@ class MachineFeature:
         """Have another machine get this, with the commit of this turn."""
         dice, now = self._node.dice, self._node.clock.now()
         token = f"{int(dice.random() * (1 << 53)):014x}{int(dice.random() * (1 << 24)):06x}"
-        turn.send([Timer(target, f"{MAIL}:{token}", now, now, self.order.next(now), payload=encode(letter))])
+        payload = marked(encode(letter), carried(turn, MAIL))
+        turn.send([Timer(target, f"{MAIL}:{token}", now, now, self.order.next(now), payload=payload)])
 
     def log(self, id: ObjectId, effect: Log) -> None:
         """What a chart wants to have written."""

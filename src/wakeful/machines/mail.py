@@ -21,6 +21,7 @@ from wakeful.values.codec import decode
 from wakeful.values.occurrences import Occurrence
 from wakeful.values.runs import run_id
 from wakeful.values.timers import Timer
+from wakeful.values.tracing import unmarked
 
 if TYPE_CHECKING:
     from wakeful.machines.binding import Bound
@@ -36,7 +37,7 @@ class Mail(Owner):
 
     async def run(self, turn: Turn, bound: "Bound", timer: Timer) -> bool:
         turn.occurrence = self.occurrence(timer)
-        kind, *rest = decode(timer.payload or b"")
+        kind, *rest = decode(unmarked(timer.payload))
         if kind == "start":
             return await self._start(turn, bound, Parent(*rest[0]), rest[1])
         if kind == "stop":
@@ -57,7 +58,7 @@ class Mail(Owner):
         again = self._again(failure)
         if again is not None:
             return again
-        kind, *rest = decode(timer.payload or b"")
+        kind, *rest = decode(unmarked(timer.payload))
         if kind != "start":
             return Park(timer)
         parent = Parent(*rest[0])
@@ -67,7 +68,7 @@ class Mail(Owner):
         return None
 
     def occurrence(self, timer: Timer) -> Occurrence:
-        kind = decode(timer.payload or b"")[0]
+        kind = decode(unmarked(timer.payload))[0]
         return Occurrence(f"{MAIL}:{kind}", run_id(timer), timer.nominal_at)
 
     async def _start(self, turn: Turn, bound: "Bound", parent: Parent, input: Any) -> bool:

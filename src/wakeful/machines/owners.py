@@ -20,6 +20,7 @@ from wakeful.values.errors import BadHandler, Conflict
 from wakeful.values.occurrences import Occurrence
 from wakeful.values.runs import run_id
 from wakeful.values.timers import Timer
+from wakeful.values.tracing import marked, trace_in, unmarked
 
 if TYPE_CHECKING:
     from wakeful.machines.binding import Bound
@@ -96,18 +97,20 @@ class Doings(Owner):
 
     async def run(self, turn: Turn, bound: "Bound", timer: Timer) -> bool:
         turn.occurrence = self.occurrence(timer)
-        (name, params, context, event), *rest = decode(timer.payload or b"")
+        (name, params, context, event), *rest = decode(unmarked(timer.payload))
         if name not in bound.doings:
             raise BadHandler(f"{timer.id}: {bound.name} has no @action {name!r} any more", code="chart.unbound")
         await bound.method(name, turn.activation.instance, context, event, params)
         if rest:
             node = turn.activation.node
             now, seq = node.clock.now(), node.next_seq(turn.activation.shard)
-            turn.set_timer(Timer(timer.id, timer.name, now, now, seq, payload=encode(rest)))
+            turn.set_timer(
+                Timer(timer.id, timer.name, now, now, seq, payload=marked(encode(rest), trace_in(timer.payload)))
+            )
         return True
 
     def occurrence(self, timer: Timer) -> Occurrence:
-        name = decode(timer.payload or b"")[0][0]
+        name = decode(unmarked(timer.payload))[0][0]
         return Occurrence(f"{DO}:{name}", run_id(timer), timer.nominal_at)
 
     def reads(self, timer: Timer) -> Slot | None:
@@ -143,7 +146,8 @@ class Runs(Owner):
         if failure.error is not None or answer is not None:
             return await super().failed(activation, turn, failure)
         later = timer.moved(due_at=failure.now, attempt=timer.attempt)
-        return Again(replace(later, payload=encode([*call, [False, _CRASHED]])))
+        payload = marked(encode([*call, [False, _CRASHED]]), trace_in(timer.payload))
+        return Again(replace(later, payload=payload))
 
     async def _is_first(self, turn: Turn, kept: Kept, id: str, number: int) -> bool:
         """It has not begun before; from now on it has, on disk."""
@@ -157,5 +161,5 @@ class Runs(Owner):
 
 def _read(timer: Timer) -> tuple[list[Any], list[Any] | None]:
     """What is to be called, and the answer if there is one already that the chart has not taken."""
-    found = decode(timer.payload or b"")
+    found = decode(unmarked(timer.payload))
     return found[:5], found[5] if len(found) > 5 else None

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from wakeful.machines.carrying import DELAY
 from wakeful.machines.kept import Kept, save
+from wakeful.runtime.tracing import carried
 from wakeful.runtime.turn import Turn
 from wakeful.values.timers import Timer
+from wakeful.values.tracing import marked
 
 if TYPE_CHECKING:
     from wakeful.machines.binding import Bound
@@ -46,4 +48,5 @@ def set_delays(turn: Turn, kept: Kept) -> None:
     activation = turn.activation
     for one in kept.snapshot.get("pending") or ():
         seq = activation.node.next_seq(activation.shard)
-        turn.set_timer(Timer(activation.id, f"{DELAY}:{one['id']}", one["due_at"], one["due_at"], seq))
+        payload = marked(None, carried(turn, DELAY))
+        turn.set_timer(Timer(activation.id, f"{DELAY}:{one['id']}", one["due_at"], one["due_at"], seq, payload=payload))

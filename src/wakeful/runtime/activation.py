@@ -6,23 +6,27 @@ a commit fails, everything built on it fails with it and the activation is dropp
 """
 
 import asyncio
+import contextvars
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from wakeful.runtime.calls import Call, carried, is_small, resolve
+from wakeful.runtime import tracing
+from wakeful.runtime.calls import Call, carried, for_caller, is_small, resolve
 from wakeful.runtime.committer import Failure
 from wakeful.runtime.context import Context
 from wakeful.runtime.requests import fingerprint, recalled
 from wakeful.runtime.rows import Rows
-from wakeful.runtime.state import STATE_SLOT, State
+from wakeful.runtime.state import State
 from wakeful.runtime.turn import CURRENT, Turn
+from wakeful.runtime.waking import wake
 from wakeful.values.codec import encode
 from wakeful.values.commits import Commit, Remembered, Slot
-from wakeful.values.errors import Fenced, NotRunning, Reentrancy, TurnFailed, Unavailable, WakefulError
+from wakeful.values.errors import Fenced, Reentrancy, TurnFailed, Unavailable
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import ALARM, Timer
+from wakeful.values.tracing import TRACE
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
@@ -49,9 +53,11 @@ class Activation:
         "idle_at",
         "instance",
         "known",
+        "meter",
         "node",
         "rows",
         "shard",
+        "sockets",
         "state",
         "timers",
     )
@@ -62,10 +68,12 @@ class Activation:
         self.known = known
         self.shard = shard
         self.epoch = epoch
+        self.meter = node.meter.classes.of(id.cls)
         self.idle_at = 0  # since when nothing happened; meaningful while not busy
         self.rows = Rows(node, id)
         self.state = State(known.state_type)
         self.timers: dict[str, Timer | None] = {}  # what finished turns made of them; absent: as on disk
+        self.sockets: Any = None  # those that it has looked at, while it is awake; the feature's own
         self.instance: Any = None  # the object, which holds this: let go of when it sleeps
         self._mailbox: deque[Call | Timer] | None = None  # made when first needed: an empty one is 600 bytes
         self._running: asyncio.Task[Any] | None = None
@@ -88,6 +96,11 @@ class Activation:
         return self._running is not None or bool(self._mailbox) or self._readers > 0 or self._submitted > self._durable
 
     @property
+    def is_unsettled(self) -> bool:
+        """Something of it is on its way to disk."""
+        return self._submitted > self._durable
+
+    @property
     def is_failed(self) -> bool:
         return self._failure is not None
 
@@ -98,7 +111,7 @@ class Activation:
     async def call(self, call: Call) -> Any:
         """The answer of a call, once everything it rests on is on disk."""
         if self._failure is not None:
-            raise _for_caller(self, self._failure)  # it came too late: nobody would ever look into this mailbox
+            raise for_caller(self.id, self._failure)  # it came too late: nobody would ever look into this mailbox
         if self.instance is not None and call.method in self.known.readers:
             return await self._call_reader(call)
         if self._running is None and not self._mailbox:
@@ -106,7 +119,7 @@ class Activation:
             self._running = asyncio.current_task()
             raised: Exception | None = None
             try:
-                result, number = await self._run_call(call)
+                result, number = await self._take_turn(call)
             except Exception as error:
                 if call.is_expired:
                     raise
@@ -128,11 +141,12 @@ class Activation:
                 )
             self._hurry()
         if self._mailbox and len(self._mailbox) >= self.node.limits.mailbox:
+            self.node.meter.full.add()
             raise Unavailable(
                 f"{self.id} has {len(self._mailbox)} calls waiting, its limit; back off and try again",
                 code="object.mailbox",
             )
-        call.answer = asyncio.get_running_loop().create_future()
+        call.answer, call.trace = asyncio.get_running_loop().create_future(), TRACE.get()
         self._post(call)
         self.node.timer_runs.posted(call)
         try:
@@ -172,11 +186,11 @@ class Activation:
         self._failure = failure
         waiters, self._waiters = self._waiters, []
         for _, future in waiters:
-            resolve(future, None, _for_caller(self, failure))
+            resolve(future, None, for_caller(self.id, failure))
         waiting, self._mailbox = self._mailbox or (), None
         for item in waiting:
             if isinstance(item, Call) and item.answer is not None:
-                resolve(item.answer, None, _for_caller(self, failure))
+                resolve(item.answer, None, for_caller(self.id, failure))
         if self._running is not None and self._running is not asyncio.current_task():
             self._cut = self._running
             self._cut.cancel()
@@ -185,15 +199,19 @@ class Activation:
         """A turn ended well: the next one starts from what it left."""
         self.rows.adopt(writes, wiped=wiped, number=self._submitted + 1)
         self.timers.update(timers)
+        if self.sockets is not None:
+            self.sockets.adopt(writes)
 
     # commits
 
     def submit(self, commit: Commit) -> int:
         """Send a commit on its way; its number."""
         if self._failure is not None:
-            raise _for_caller(self, self._failure)  # built on something that is not there
+            raise for_caller(self.id, self._failure)  # built on something that is not there
         self._submitted = number = self._submitted + 1
-        self.node.committer.submit(commit, partial(self._committed, number, commit))
+        done: Callable[[Failure | None], None] = partial(self._committed, number, commit)
+        tracer = self.node.tracer
+        self.node.committer.submit(commit, done if tracer is None else tracer.follow("commit", self.id, done))
         return number
 
     async def durable(self, number: int) -> None:
@@ -201,7 +219,7 @@ class Activation:
         if number <= self._durable:
             return
         if self._failure is not None:
-            raise _for_caller(self, self._failure)
+            raise for_caller(self.id, self._failure)
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append((number, future))
         await future
@@ -257,18 +275,22 @@ class Activation:
             self._mailbox = deque()
         self._mailbox.append(item)
         if self._running is None:
-            self._running = asyncio.get_running_loop().create_task(self._drain())
+            self._begin_draining()
 
     def _next(self) -> None:
         """A turn that ran in its caller's task is over: see to those that came meanwhile."""
         self._running = None
         if self._mailbox:
-            self._running = asyncio.get_running_loop().create_task(self._drain())
+            self._begin_draining()
             return
         self._mailbox = None
         self._is_hurried = False
         if not self.is_busy:
             self.node.became_idle(self)
+
+    def _begin_draining(self) -> None:
+        # A context of its own: the caller that happens to be first must not be seen by the turns of all others.
+        self._running = asyncio.get_running_loop().create_task(self._drain(), context=contextvars.Context())
 
     async def _drain(self) -> None:
         try:
@@ -295,8 +317,10 @@ class Activation:
             return
         result: Any = None
         raised: BaseException | None = None
+        if call.trace is not TRACE.get():
+            TRACE.set(call.trace)
         try:
-            result, number = await self._run_call(call)
+            result, number = await self._take_turn(call)
             call.is_finished = True
         except asyncio.CancelledError:
             if not call.is_abandoned:
@@ -316,15 +340,22 @@ class Activation:
         future.add_done_callback(lambda done: resolve(answer, result, done.exception() or raised))
         self._waiters.append((number, future))
 
-    async def _run_call(self, call: Call) -> tuple[Any, int]:
+    def _take_turn(self, call: Call) -> Coroutine[Any, Any, tuple[Any, int]]:
+        tracer = self.node.tracer
+        return self.run_call(call) if tracer is None else tracing.answered(self, tracer, call)
+
+    async def run_call(self, call: Call) -> tuple[Any, int]:
         """One turn: the answer, and the commit number it rests on."""
         turn: Turn | None = None
         call.task = asyncio.current_task()
         token = CURRENT.set(None)
+        ticks = self.node.meter.ticks
+        began = ticks()
         slot = self.take_slot(nested=len(call.chain) > 1)
         try:
             if slot is not None:
                 await slot
+                began = self.node.meter.waited(began)
             if self.instance is None and call.method not in self.node.quiet_operations:
                 await self.wake(call.chain, call.deadline_at)
             key = call.request_key
@@ -355,11 +386,12 @@ class Activation:
             if call.task is not None and call.task.cancelling():
                 raise  # the turn that waits for this one, or its caller, is cancelled as well
             if self._failure is not None:
-                raise _for_caller(self, self._failure) from None
+                raise for_caller(self.id, self._failure) from None
+            if call.is_abandoned and not call.is_expired:
+                raise
+            self.meter.failed_calls += 1
             if call.is_expired:
                 raise call.too_late() from None
-            if call.is_abandoned:
-                raise
             raise TurnFailed(
                 f"{self.id}.{call.method} was cancelled by its own code",
                 remote_type="asyncio.CancelledError",
@@ -368,15 +400,17 @@ class Activation:
             ) from None
         except Fenced as fenced:
             self.undo(turn)
-            raise _for_caller(self, fenced) from None
+            raise for_caller(self.id, fenced) from None
         except BaseException:
             self.undo(turn)
+            self.meter.failed_calls += 1
             if call.is_expired:
                 raise call.too_late() from None
             raise
         finally:
             call.absorb()
             CURRENT.reset(token)
+            self.meter.calls.add((ticks() - began) // 1_000)
             self.node.slots.give_back(slot, self.id)
 
     def _invoke(self, call: Call) -> Awaitable[Any]:
@@ -394,6 +428,8 @@ class Activation:
 
     async def _call_reader(self, call: Call) -> Any:
         self._readers += 1
+        ticks = self.node.meter.ticks
+        began = ticks()
         token = CURRENT.set(None)
         call.task = asyncio.current_task()
         try:
@@ -411,40 +447,14 @@ class Activation:
             return result
         finally:
             CURRENT.reset(token)
+            self.meter.readers.add((ticks() - began) // 1_000)
             self._readers -= 1
             if not self.is_busy:
                 self.node.became_idle(self)
 
-    async def wake(self, chain: tuple[ObjectId, ...], deadline_at: int) -> None:
-        """Asleep → awake: rows, constructor, on_wake; on a raise it stays asleep as if nobody had called."""
-        if self._submitted > self._durable:
-            await self.settled()  # a failed attempt to wake may have left a retry on its way to disk
-        loaded = await self.node.reading(self.node.loader.load(self.id))
-        self.rows.load(loaded)
-        self.timers = {ALARM: loaded.alarm}
-        self.state.load(loaded.rows.get(STATE_SLOT))
-        wakers = self.node.timer_runs.wakers(self.known)
-        if wakers:
-            turn = Turn(self, chain, deadline_at)
-            for owner in wakers:
-                await owner.wake(self, turn)
-            self.finish(turn)
-        if self.known.is_plain:
-            self.instance = self.known.cls(Context(self))
-            return
-        turn = Turn(self, chain, deadline_at)
-        token = CURRENT.set(turn)
-        try:
-            instance = self.known.cls(Context(self))
-            if self.known.wakes:
-                await instance.on_wake()
-            self.finish(turn)
-            self.instance = instance
-        except BaseException:
-            self.undo(turn)
-            raise
-        finally:
-            CURRENT.reset(token)
+    def wake(self, chain: tuple[ObjectId, ...], deadline_at: int) -> Awaitable[None]:
+        """Asleep → awake; on a raise it stays asleep as if nobody had called."""
+        return wake(self, chain, deadline_at)
 
     def finish(self, turn: Turn) -> int:
         """The turn ended well: its writes become one commit on its way; the number its answer rests on."""
@@ -455,16 +465,19 @@ class Activation:
         turn.is_over = True
         if not turn.is_clean and (commit := turn.take_commit(final=True)) is not None:
             self.submit(commit)
-            if turn.then:
-                self._follow(turn)
+        if turn.then:
+            self._follow(turn)
         return self._submitted
 
     def _follow(self, turn: Turn) -> None:
-        """Have done what is to follow the turn's commit."""
+        """Have done what is to follow the turn's commit, or those before it that it rests on."""
         calls, turn.then = turn.then, []
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         future.add_done_callback(lambda done: done.exception() or [call() for call in calls])
-        self._waiters.append((self._submitted, future))
+        if self._submitted > self._durable:
+            self._waiters.append((self._submitted, future))
+        elif self._failure is None:
+            future.set_result(None)  # done soon, not now: what earlier turns left may be waiting for the same
 
     def undo(self, turn: Turn | None) -> None:
         """The turn failed: nothing it wrote since its last durable point happened."""
@@ -482,12 +495,3 @@ class Activation:
     def _remembered(self, key: str, print_: bytes, result: Any) -> Remembered:
         expires_at = self.node.clock.now() + self.node.limits.request_keep_ms
         return Remembered(key, print_, encode(result), expires_at)
-
-
-def _for_caller(activation: Activation, failure: Failure) -> WakefulError:
-    """What a caller is told: losing a shard is ours, not theirs."""
-    if isinstance(failure, Fenced):
-        return Unavailable(f"{activation.id} is moving to another node; try again", code="object.moved")
-    if isinstance(failure, NotRunning):
-        return NotRunning(failure.message, code=failure.code)
-    return failure

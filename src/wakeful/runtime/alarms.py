@@ -1,20 +1,24 @@
 """Layer 3. The one alarm of an object: setting it, and running its handler."""
 
+from collections.abc import Awaitable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from wakeful.logic.retry import alarm_delay_ms
 from wakeful.runtime.errands import Rows
 from wakeful.runtime.timer_runs import Again, Failed, Park
+from wakeful.runtime.tracing import carried
 from wakeful.runtime.turn import Turn
 from wakeful.values.errors import NoAlarmHandler
 from wakeful.values.runs import run_id
 from wakeful.values.timers import ALARM, Timer
 from wakeful.values.times import instant_ms, to_datetime
+from wakeful.values.tracing import marked
 
 if TYPE_CHECKING:
     from wakeful.runtime.activation import Activation
+    from wakeful.runtime.context import Context
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,39 @@ class AlarmInfo:
         return self.retry_count > 0
 
 
+class AlarmSlot:
+    """The alarm of one object, for a class of your own: `AlarmSlot(ctx)`. `async def alarm` runs when it is due."""
+
+    __slots__ = ("_ctx",)
+
+    def __init__(self, ctx: "Context") -> None:
+        self._ctx = ctx
+
+    def set(self, when: int | float | datetime | timedelta) -> Awaitable[None]:
+        """Fire then, instead of whenever it was set for before; the past means now."""
+        return self._ctx.storage.set_alarm(when)
+
+    async def set_at_latest(self, when: int | float | datetime | timedelta) -> datetime:
+        """Fire then, unless it is set for a time before that already; the time that it is set for now.
+
+        For many events that share the alarm: each says when it must ring at the latest.
+        """
+        at = to_datetime(instant_ms(when, self._ctx._activation.node.clock.now()))
+        current = await self.get()
+        if current is not None and current <= at:
+            return current
+        await self.set(at)
+        return at
+
+    def get(self) -> Awaitable[datetime | None]:
+        """The time that it is set for, None when it is not (or its handler is running)."""
+        return self._ctx.storage.get_alarm()
+
+    def clear(self) -> Awaitable[None]:
+        """No alarm any more; fine when there was none."""
+        return self._ctx.storage.delete_alarm()
+
+
 class Alarms(Rows):
     """The owner of the timers named `alarm`."""
 
@@ -42,7 +79,8 @@ class Alarms(Rows):
         if activation.known.takes_info is None:
             raise NoAlarmHandler(f"{activation.id.cls} has no `async def alarm(self, info)`; add it before set_alarm")
         at = instant_ms(when, activation.node.clock.now())
-        turn.set_timer(Timer(activation.id, ALARM, at, at, activation.node.next_seq(activation.shard)))
+        seq = activation.node.next_seq(activation.shard)
+        turn.set_timer(Timer(activation.id, ALARM, at, at, seq, payload=marked(None, carried(turn, ALARM))))
 
     def get(self, activation: "Activation", turn: Turn) -> datetime | None:
         timer = turn.timers[ALARM] if ALARM in turn.timers else activation.timers.get(ALARM)

@@ -37,6 +37,8 @@ class Arrivals:
 
     def added(self, timers: Sequence[Timer], mark: int) -> None:
         """They are on disk."""
+        if self._node.events.is_heard:
+            self._node.events.timers(timers)
         timers = self._near(timers)
         self._no_longer_expected(timers)
         if mark == self._node.ownership.takes:

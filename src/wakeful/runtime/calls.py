@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
 from wakeful.values.codec import decode, encode
-from wakeful.values.errors import BadInput, DeadlineExceeded, LimitExceeded
+from wakeful.values.errors import (
+    BadInput,
+    DeadlineExceeded,
+    Fenced,
+    LimitExceeded,
+    NotRunning,
+    Unavailable,
+    WakefulError,
+)
 from wakeful.values.ids import ObjectId
 
 if TYPE_CHECKING:
@@ -31,6 +39,7 @@ class Call:
         "method",
         "request_key",
         "task",
+        "trace",
     )
 
     def __init__(
@@ -56,6 +65,7 @@ class Call:
         self.is_abandoned = False
         self.is_started = False  # the object's code has seen it
         self.is_finished = False  # its turn ended well and is on its way to disk
+        self.trace: str | None = None  # of its caller, while it waits in a mailbox
 
     def expire(self) -> None:
         """Its deadline has passed."""
@@ -92,6 +102,15 @@ class Call:
         return DeadlineExceeded(
             f"{self.chain[-1]}.{self.method} did not finish within its deadline; what it wrote was undone"
         )
+
+
+def for_caller(id: ObjectId, failure: Fenced | WakefulError) -> WakefulError:
+    """What a caller of the object is told: losing a shard is ours, not theirs."""
+    if isinstance(failure, Fenced):
+        return Unavailable(f"{id} is moving to another node; try again", code="object.moved")
+    if isinstance(failure, NotRunning):
+        return NotRunning(failure.message, code=failure.code)
+    return failure
 
 
 def resolve(answer: asyncio.Future[Any], result: Any, error: BaseException | None = None) -> None:

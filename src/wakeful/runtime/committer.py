@@ -8,6 +8,7 @@ from wakeful.store.protocol import Outcome, Store
 from wakeful.values.commits import Commit, Loaded
 from wakeful.values.errors import Fenced, Unavailable, WakefulError
 from wakeful.values.ids import ObjectId
+from wakeful.values.metrics import Meter
 
 GROUP_BYTES_MAX = 16 << 20  # a server takes no statement of a gibibyte, and a lease waits for no large one
 
@@ -26,12 +27,14 @@ class Committer:
         group_max: int,
         on_down: Callable[[Unavailable], None],
         on_group: Callable[[], None],
+        meter: Meter | None = None,
     ) -> None:
         self._store = store
         self._node = node
         self._group_max = group_max
         self._on_down = on_down
         self._on_group = on_group
+        self._meter = meter or Meter(lambda: 0)
         self._waiting: list[Commit] = []
         self._listeners: list[OnDone] = []  # of those that wait, in the same order
         self._under_way = 0
@@ -119,6 +122,8 @@ class Committer:
         listeners, self._listeners = self._listeners[:most], self._listeners[most:]
         self._under_way = len(group)
         self.sent += 1
+        meter = self._meter
+        began = meter.ticks()
         try:
             outcomes: Sequence[Outcome] = await self._store.commit(self._node, group)
         except Unavailable as error:
@@ -128,6 +133,8 @@ class Committer:
             # A store that fails in a way it did not name: nothing is known about the group.
             self._fail(listeners, Unavailable(f"the store failed: {type(error).__name__}: {error}", code="store.fault"))
             return
+        meter.commits.add((meter.ticks() - began) // 1_000)
+        meter.commit_sizes.add(len(group))
         self.groups += 1
         self.commits += len(group)
         self._under_way = 0
@@ -137,6 +144,7 @@ class Committer:
 
     def _fail(self, listeners: list[OnDone], error: Unavailable) -> None:
         self._under_way = 0
+        self._meter.commit_failures.add(len(listeners))
         self._on_down(error)
         for on_done in listeners:
             on_done(error)

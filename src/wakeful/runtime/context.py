@@ -1,7 +1,7 @@
 """Layer 3. What does an object know about itself and the world around it?"""
 
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -93,6 +93,22 @@ class Context:
                 f"{self.id}: ctx.commit() inside storage.transaction(); commit after it", code="turn.nested"
             )
         await self._activation.commit_now(turn)
+
+    async def sockets(self, tag: str | None = None) -> list[Any]:
+        """The clients that are connected to this object (`wakeful.Socket`), or those with the tag, oldest first."""
+        activation = self._activation
+        found: list[Any] = await activation.node.features["sockets"].sockets(activation, tag)
+        return found
+
+    async def broadcast(self, message: str | bytes, tag: str | None = None, except_for: Iterable[Any] = ()) -> int:
+        """Send to all of them once the turn is on disk; to how many."""
+        activation = self._activation
+        count: int = await activation.node.features["sockets"].broadcast(activation, message, tag, except_for)
+        return count
+
+    async def auto_response(self, request: str | None, response: str | None) -> None:
+        """Have that very text of a client answered with this one, without waking the object; None and None: not any more."""
+        await self._activation.node.features["sockets"].auto_response(self._activation, request, response)
 
     def set_alarm(self, when: int | float | datetime | timedelta) -> Awaitable[None]:
         return self.storage.set_alarm(when)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from wakeful.runtime.calls import Call
 from wakeful.values.clock import Clock, Handle
+from wakeful.values.errors import DeadlineExceeded, TurnFailed
 
 
 class Deadlines:
@@ -61,6 +62,21 @@ class Deadlines:
     def _wake_at(self, at: int) -> None:
         self._alarm_at = at
         self._alarm = self._clock.call_at(at, self._expire)
+
+
+def cancelled(what: str, trace: str) -> TurnFailed:
+    """Its own code said CancelledError, and nobody had asked for that."""
+    return TurnFailed(
+        f"{what} was cancelled by its own code",
+        remote_type="asyncio.CancelledError",
+        remote_traceback=trace,
+        code="turn.cancelled",
+    )
+
+
+def too_long(what: str, deadline_ms: int) -> DeadlineExceeded:
+    """It was stopped at its deadline."""
+    return DeadlineExceeded(f"{what} ran longer than {deadline_ms} ms; what it wrote was undone")
 
 
 def _past(line: Iterable[Call], now: int) -> list[Call]:

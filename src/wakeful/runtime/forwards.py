@@ -57,4 +57,3 @@ class Forwards(Errands):
         # One that is there already came with an earlier try.
         await activation.node.home(carried.id).inserter.add_all([carried])
         return False
-

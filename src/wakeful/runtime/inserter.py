@@ -11,6 +11,7 @@ from wakeful.runtime.calls import resolve
 from wakeful.store.protocol import Store
 from wakeful.values.clock import Clock, Dice
 from wakeful.values.errors import BadInput, NotRunning, OutcomeUnknown, StoreError, Unavailable, WakefulError
+from wakeful.values.metrics import Meter
 from wakeful.values.timers import Timer
 
 GROUP_MAX = 2_000  # timers in one insert, so that one stays a few milliseconds
@@ -41,8 +42,10 @@ class Inserter:
         *,
         arrivals: Arrivals,
         on_down: Callable[[Unavailable], None],
+        meter: Meter | None = None,
     ) -> None:
         self._store = store
+        self._meter = meter or Meter(lambda: 0)
         self._clock = clock
         self._dice = dice
         self._arrivals = arrivals
@@ -144,6 +147,7 @@ class Inserter:
         tries = 0
         while True:
             mark = self._arrivals.expect(timers)
+            began = self._meter.ticks()
             try:
                 taken = await self._store.insert(timers, now=self._clock.now())
             except BaseException as error:
@@ -157,6 +161,7 @@ class Inserter:
                 self._arrivals.unsure(timers)
                 return [] if tries and _are_same(taken, timers) else taken
             self._arrivals.added(timers, mark)
+            self._meter.inserts.add((self._meter.ticks() - began) // 1_000)
             self.groups += 1
             self.timers += len(timers)
             return []

@@ -15,6 +15,11 @@ class Links:
         self._transport = transport
         self._made: dict[str, asyncio.Future[Link]] = {}
 
+    @property
+    def open(self) -> int:
+        """How many there are."""
+        return sum(made.done() and not _is_over(made) for made in list(self._made.values()))
+
     async def serve(self, handler: Handler) -> str:
         """Take calls of others; the address at which they reach this process."""
         return await self._transport.serve(handler)

@@ -12,10 +12,11 @@ from wakeful.logic.retry import platform_delay_ms
 from wakeful.runtime.activation import Activation
 from wakeful.runtime.alarms import Alarms
 from wakeful.runtime.arrivals import Arrivals
-from wakeful.runtime.calls import Call, Stub, carried, is_small
+from wakeful.runtime.calls import Call, carried, is_small
 from wakeful.runtime.committer import Committer, Failure, Loader
 from wakeful.runtime.deadlines import Deadlines
 from wakeful.runtime.dispatcher import Dispatcher
+from wakeful.runtime.events import Events
 from wakeful.runtime.forwards import Forwards, add_apart, routed
 from wakeful.runtime.hibernation import Hibernation
 from wakeful.runtime.homes import Homes
@@ -28,28 +29,29 @@ from wakeful.runtime.ownership import Ownership
 from wakeful.runtime.queue import TimerQueue
 from wakeful.runtime.redriving import REDRIVE, redrive
 from wakeful.runtime.registry import Registry
-from wakeful.runtime.requests import check_request_key
 from wakeful.runtime.routing import Routes
 from wakeful.runtime.sideline import Sideline
 from wakeful.runtime.slots import Slots, SlowStart
+from wakeful.runtime.stubs import make_stub
 from wakeful.runtime.timer_runs import TimerRuns
+from wakeful.runtime.tracing import sent
 from wakeful.runtime.turn import CURRENT, Turn
 from wakeful.runtime.upkeep import Upkeep
 from wakeful.store.protocol import Hint, NodeRow, Store
 from wakeful.values.clock import Clock, Dice, Handle
 from wakeful.values.commits import Commit, Remembered
 from wakeful.values.errors import (
-    BadTime,
     DeadlineExceeded,
     Fenced,
     NotRunning,
     Reentrancy,
-    StoreDown,
     Unavailable,
 )
-from wakeful.values.ids import ObjectId, check_key, shard_of
+from wakeful.values.ids import ObjectId, shard_of
+from wakeful.values.metrics import Meter
 from wakeful.values.timers import Parked, Timer
-from wakeful.values.times import Duration, duration_ms
+from wakeful.values.times import Duration
+from wakeful.values.tracing import TRACE, Tracer
 
 T = TypeVar("T")
 log = logging.getLogger("wakeful.node")
@@ -77,8 +79,11 @@ class Node:
         cluster: str = "",
         address: str = "",
         links: Links | None = None,
+        ticks: Callable[[], int] | None = None,
     ) -> None:
         self.name = name
+        self.meter = Meter(ticks or (lambda: clock.now() * 1_000_000))
+        self.tracer: Tracer | None = None  # set by whoever wants spans
         # Others may own shards of the same store; `is_alone` is for a test that knows better.
         self.is_clustered = store.shared and not is_alone
         self.is_client = is_client  # owns nothing and is no member: only calls, schedules and looks
@@ -99,7 +104,12 @@ class Node:
         self.deadlines = Deadlines(clock)
         self.loader = Loader(store)
         self.committer = Committer(
-            store, name, group_max=limits.group_commits, on_down=self.store_failed, on_group=self._group_done
+            store,
+            name,
+            group_max=limits.group_commits,
+            on_down=self.store_failed,
+            on_group=self._group_done,
+            meter=self.meter,
         )
         self.alarms = Alarms(limits.alarm_deadline_ms)
         self.timer_runs = TimerRuns(self)
@@ -118,8 +128,10 @@ class Node:
         self.membership = Membership(self, cluster=cluster)
         self.routes = Routes(self, links)
         self.homes: Homes | None = None  # when the program has several stores
+        self.events = Events(self)
         self.arrivals = Arrivals(self)
-        self.inserter = Inserter(store, clock, dice, arrivals=self.arrivals, on_down=self.store_failed)
+        on_down = self.store_failed
+        self.inserter = Inserter(store, clock, dice, arrivals=self.arrivals, on_down=on_down, meter=self.meter)
         self.outage = Outage(self)
         self.state = "new"  # new → up ⇄ down → stopping → stopped
         self.down_because: Unavailable | None = None
@@ -205,8 +217,11 @@ class Node:
         self.awake.clear()
 
     def _end(self) -> None:
+        if self._clock_watch is not None:  # not before: turns that still finish set timers
+            self._clock_watch.cancel()
         self.hibernation.stop()
         self.timer_runs.stop()
+        self.events.stop()
         self.deadlines.stop()
         self.inserter.stop()
         self.committer.kill()
@@ -227,8 +242,6 @@ class Node:
         self.dispatcher.stop()
         self.upkeep.stop()
         self.membership.stop()
-        if self._clock_watch is not None:
-            self._clock_watch.cancel()
 
     def _heard(self, hints: Sequence[Hint]) -> None:
         if self.state == "up":
@@ -239,7 +252,8 @@ class Node:
         way = "ahead" if by_ms > 0 else "back"
         self.clock_steps[way] += 1
         log.warning("the clock was set %s by %d ms", way, abs(by_ms), extra={"code": "clock.step"})
-        self.dispatcher.clock_was_set()
+        if self.state == "up":
+            self.dispatcher.clock_was_set()
 
     async def take_over(self) -> None:
         """Own everything: there is no other node, whatever the store remembers of one."""
@@ -286,7 +300,7 @@ class Node:
         if caller is not None and caller.is_over:
             caller = None  # a task that the turn left behind
         if self.state != "up" and (self.state != "stopping" or caller is None):
-            raise self._unavailable()
+            raise self.outage.refusal()
         chain: tuple[ObjectId, ...] = (target,)
         if caller is not None:
             chain = (*caller.chain, target)
@@ -305,8 +319,13 @@ class Node:
             request_key=request_key,
             chain=chain,
         )
-        way = self.routes.call(target, call) if self.is_clustered else self.activation(target).call(call)
-        return await self.within_deadline(target, call, way)
+        way = self.routes.call(target, call) if self.is_clustered else self.deliver(target, call)
+        answer = self.within_deadline(target, call, way)
+        return await (answer if self.tracer is None else sent(self, self.tracer, target, method, answer))
+
+    def trace(self) -> str | None:
+        """The trace that what is scheduled now belongs to."""
+        return TRACE.get() if self.tracer is None else self.tracer.current()
 
     def home(self, id: ObjectId) -> "Node":
         """The node of this process that stands for the store in which the object lives."""
@@ -353,10 +372,13 @@ class Node:
             ) from None
         finally:
             self.deadlines.remove(call)
+            if call.is_expired:
+                self.meter.expired.add()
 
     def deliver(self, target: ObjectId, call: Call) -> Coroutine[Any, Any, Any]:
         """The answer of an object that lives here."""
-        return self.activation(target).call(call)
+        way = self.activation(target).call(call)
+        return way if not self.events.is_heard else self.events.watch(target, call, way)
 
     def activation(self, id: ObjectId) -> Activation:
         """The live copy of the object, made when there is none."""
@@ -364,7 +386,7 @@ class Node:
         if found is not None:
             return found
         if self.state not in ("up", "stopping"):
-            raise self._unavailable()
+            raise self.outage.refusal()
         shard = shard_of(id)
         epoch = self.epochs.get(shard)
         if epoch is None:
@@ -388,16 +410,6 @@ class Node:
                 return carried(args, self.limits.arguments_bytes, f"arguments of {target}.{method}")
         return args
 
-    def _unavailable(self) -> Unavailable:
-        if self.state == "down":
-            because = self.down_because
-            return StoreDown(
-                f"the store is away ({because.message if because else 'unknown'}); nothing is lost, try again"
-            )
-        if self.state == "up":
-            return Unavailable("the node has just come back; try again")
-        return NotRunning(f"the node is {self.state}; start it with app.run(…)")
-
     # what activations say
 
     def next_seq(self, shard: int) -> int:
@@ -417,8 +429,13 @@ class Node:
             self.arrivals.sent(commit.sends)
         if commit.clears or commit.sets or commit.sends or self.dispatcher.is_starved:
             self._has_news = True
+        if commit.unparks:
+            self.meter.redriven.add(len(commit.unparks))
         if commit.entries:
             self.upkeep.wrote(commit.entries)
+            self.meter.wrote(commit)
+        if self.events.is_heard:
+            self.events.committed(commit)
 
     def _group_done(self) -> None:
         """A group is on disk and everyone in it was told: what became due through it joins the next one."""
@@ -473,16 +490,3 @@ class Node:
     def store_failed(self, error: Unavailable) -> None:
         """Nothing can be written: answer Unavailable, forget what memory believes, and keep asking."""
         self.outage.begin(error)
-
-
-def make_stub(node: Any, known: Any, key: str, deadline: Duration | None, request_key: str | None) -> Stub:
-    """A stub whose names and options have been checked."""
-    check_key(known.name, key)
-    if request_key is not None:
-        check_request_key(request_key)
-    length = None if deadline is None else duration_ms(deadline, what="deadline")
-    if length == 0:
-        raise BadTime(
-            f"deadline {deadline!r} leaves no time at all; leave it out for the default", code="time.deadline"
-        )
-    return Stub(node, known, key, length, request_key)

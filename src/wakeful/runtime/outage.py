@@ -5,7 +5,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from wakeful.logic.retry import platform_delay_ms
-from wakeful.values.errors import Unavailable
+from wakeful.values.errors import NotRunning, StoreDown, Unavailable
 from wakeful.values.ids import SHARDS
 
 if TYPE_CHECKING:
@@ -44,6 +44,18 @@ class Outage:
         if self._recovery is not None:
             self._recovery.cancel()
             self._recovery = None
+
+    def refusal(self) -> Unavailable:
+        """What a caller is told while nothing can be done for it."""
+        node = self._node
+        if node.state == "down":
+            because = node.down_because
+            return StoreDown(
+                f"the store is away ({because.message if because else 'unknown'}); nothing is lost, try again"
+            )
+        if node.state == "up":
+            return Unavailable("the node has just come back; try again")
+        return NotRunning(f"the node is {node.state}; start it with app.run(…)")
 
     async def _recover(self) -> None:
         """Claim anew what is still ours (waiting out commits whose fate is unknown), then go on as after a start."""

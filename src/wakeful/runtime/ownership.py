@@ -83,6 +83,7 @@ class Ownership:
         node = self._node
         now = node.clock.now()
         self.takes += 1
+        node.meter.shards_taken.add(len(won))
         for shard, epoch in won.items():
             node.epochs[shard] = epoch
             self._hold(shard, epoch)
@@ -164,6 +165,7 @@ class Ownership:
                 activation, Unavailable(f"{activation.id} is moving to another node; try again", code="object.moved")
             )
         self._forget_timers(epochs)
+        node.meter.shards_released.add(len(epochs))
         await node.store.release(node.name, epochs)
         await node.store.tell([])
 

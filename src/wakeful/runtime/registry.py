@@ -14,7 +14,7 @@ from wakeful.values.ids import ObjectId, check_class
 F = TypeVar("F", bound=Callable[..., Any])
 
 # Called by the node, never by people.
-LIFECYCLE = frozenset({"alarm", "on_wake", "on_message", "on_close"})
+LIFECYCLE = frozenset({"alarm", "on_wake", "on_connect", "on_message", "on_close"})
 
 
 def reader(method: F) -> F:

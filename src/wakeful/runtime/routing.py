@@ -6,13 +6,15 @@ has not begun anywhere is sent again until its deadline; one that may have begun
 """
 
 import asyncio
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from wakeful.logic.retry import platform_delay_ms
 from wakeful.runtime.calls import Call
 from wakeful.runtime.links import Links
 from wakeful.runtime.status import status_of
+from wakeful.store.protocol import NodeRow
 from wakeful.transport.failures import received
 from wakeful.transport.protocol import NotStarted, PeerCall
 from wakeful.values.codec import decode, encode
@@ -42,6 +44,12 @@ class Routes:
         self._node = node
         self._links = links
         self._change: asyncio.Event | None = None
+        # What nodes ask of each other as such, of no object: called with what was sent, the answer may be awaitable.
+        self.requests: dict[str, Callable[..., Any]] = {
+            "status": lambda: status_of(node),
+            "events": lambda *asked: node.events.answer(*asked),
+        }
+        self.watchers: list[Callable[[], None]] = []  # told when the map of owners, or who is there, is new
         self.sent = 0
         self.received = 0
         self.repeated = 0
@@ -53,11 +61,18 @@ class Routes:
         """
         return await self._links.greet(peers) if self._links is not None and peers else {}
 
+    @property
+    def links(self) -> int:
+        """How many other nodes this process has a connection to."""
+        return 0 if self._links is None else self._links.open
+
     def changed(self) -> None:
         """The map of owners is new."""
         if self._change is not None:
             self._change.set()
             self._change = None
+        for tell in self.watchers:
+            tell()
 
     # out
 
@@ -98,8 +113,11 @@ class Routes:
         try:
             link = await self._links.to(owner.node, owner.address, within_ms=left_ms)
             self.sent += 1
+            began = node.meter.ticks()
             reply = await link.ask(_as_peer_call(node.name, target, call, left_ms), timeout_ms=left_ms)
+            node.meter.link_calls.add((node.meter.ticks() - began) // 1_000)
         except LinkLost as error:
+            node.meter.link_failures.of(error.code).add()
             if error.was_sent and not is_harmless:
                 raise Unavailable(
                     f"{target}.{call.method}: the connection to node {owner.node} broke while it ran; whether it happened "
@@ -141,13 +159,33 @@ class Routes:
         if node.clock.now() >= call.deadline_at:
             raise _unrouted(call, because)  # with the reason; to go on would only find that it is too late
 
+    async def ask(self, row: NodeRow, request: str, *args: Any, timeout_ms: int) -> Any:
+        """What that node, not one of its objects, answers; see `requests`."""
+        if self._links is None or not row.address:
+            raise Unavailable(
+                f"node {row.node} takes no calls from others; start it with --listen", code="node.address"
+            )
+        link = await self._links.to(row.node, row.address, within_ms=timeout_ms)
+        call = PeerCall("", "", request, encode(args), encode({}), timeout_ms, caller=self._node.name)
+        reply = await link.ask(call, timeout_ms=timeout_ms)
+        if reply.failure is not None:
+            raise received(reply.failure)
+        return decode(reply.answer or b"")
+
     # in
+
+    async def _handle_request(self, call: PeerCall) -> bytes:
+        known = self.requests.get(call.method)
+        if known is None:
+            raise NotStarted(Unavailable(f"this node does not know {call.method!r}", code="request.unknown"))
+        found = known(*decode(call.args))
+        return encode(await found if inspect.isawaitable(found) else found)
 
     async def handle(self, call: PeerCall) -> bytes:
         """A call from another node: the answer, as bytes of the codec."""
         node = self._node
-        if not call.cls and call.method == "status":
-            return encode(status_of(node))
+        if not call.cls:
+            return await self._handle_request(call)
         self.received += 1
         target = ObjectId(check_class(call.cls), check_key(call.cls, call.key))
         chain = (*(ObjectId(cls, key) for cls, key in call.chain), target)

@@ -4,20 +4,22 @@ import asyncio
 import logging
 import traceback
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from wakeful.logic.retry import CRASHES_MAX, platform_delay_ms
 from wakeful.runtime.calls import Call
 from wakeful.runtime.committer import Failure
-from wakeful.runtime.deadlines import Deadlines
+from wakeful.runtime.deadlines import Deadlines, cancelled, too_long
+from wakeful.runtime.tracing import fired
 from wakeful.runtime.turn import CURRENT, Turn
 from wakeful.values.commits import Commit, Slot, Start
-from wakeful.values.errors import DeadlineExceeded, Fenced, TurnFailed, Unavailable
+from wakeful.values.errors import Fenced, Unavailable
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.occurrences import Occurrence
 from wakeful.values.runs import Entry, Verdict, run_id
 from wakeful.values.timers import Parked, Timer
+from wakeful.values.tracing import LINK, TRACE, UNSAMPLED, trace_in
 
 if TYPE_CHECKING:
     from wakeful.runtime.activation import Activation
@@ -239,17 +241,23 @@ class TimerRuns:
                 await activation.durable(activation.submit(note))
                 if len(note.starts) > 1 and activation.is_awake and not node.store.local:
                     await self._fetch_following(activation)
+            meter = node.meter
+            began = meter.ticks()
             slot = activation.take_slot(nested=False)
             try:
                 if slot is not None:
                     await slot
+                    began = meter.waited(began)
                 fired_at = node.clock.now()
-                error, turn = await self._fire(activation, owner, timer, fired_at)
+                error, turn = await self._fire_in_trace(activation, owner, timer, fired_at)
             finally:
                 node.slots.give_back(slot, activation.id)
+            meter.lateness.of(owner.prefix).add(fired_at - timer.due_at)
+            activation.meter.timers.add((meter.ticks() - began) // 1_000)
         finally:
             CURRENT.reset(token)
         if error is not None:
+            activation.meter.failed_timers += 1
             await self._failed(activation, owner, timer, error, fired_at, turn)
 
     def _note_following(self, activation: "Activation") -> list[Start]:
@@ -283,6 +291,20 @@ class TimerRuns:
 
         activation.each_waiting(NOTED_MAX, ask)
         await activation.rows.fetch(slots)
+
+    def _fire_in_trace(
+        self, activation: "Activation", owner: TimerOwner, timer: Timer, fired_at: int
+    ) -> Coroutine[Any, Any, tuple[BaseException | None, Turn | None]]:
+        """Run it; where someone makes spans, as part of the trace that it carries."""
+        tracer = self._node.tracer
+        trace = None
+        if timer.payload is not None:
+            reads = None if tracer is None else getattr(owner, "trace_of", None)
+            trace = trace_in(timer.payload) if reads is None else reads(timer)
+        TRACE.set(None if trace is None or trace.startswith(LINK) else trace)
+        if tracer is None or trace == UNSAMPLED:
+            return self._fire(activation, owner, timer, fired_at)
+        return fired(tracer, activation, timer, fired_at, trace, self._fire(activation, owner, timer, fired_at))
 
     async def _fire(
         self, activation: "Activation", owner: TimerOwner, timer: Timer, fired_at: int
@@ -329,13 +351,13 @@ class TimerRuns:
             if activation.is_failed:
                 raise
             if call.is_expired:
-                return _too_long(timer, owner), turn
+                return too_long(f"{timer.id}.{timer.name}", owner.deadline_ms), turn
             if task.cancelling():
                 raise
             if call.is_abandoned:
                 activation.fire(timer)
                 return None, turn
-            return _cancelled(timer), turn
+            return cancelled(f"{timer.id}.{timer.name}", traceback.format_exc()), turn
         except (Fenced, KeyboardInterrupt, SystemExit, GeneratorExit):
             activation.undo(turn)
             raise
@@ -344,7 +366,7 @@ class TimerRuns:
             if call.is_abandoned and not call.is_expired and not activation.is_failed:
                 activation.fire(timer)  # how its code says that it was asked to stop
                 return None, turn
-            return _too_long(timer, owner) if call.is_expired else error, turn
+            return too_long(f"{timer.id}.{timer.name}", owner.deadline_ms) if call.is_expired else error, turn
         finally:
             call.absorb()
             self._deadlines.remove(call)
@@ -459,19 +481,6 @@ class TimerRuns:
 
 def _by_time(entry: Entry) -> int:
     return entry.nominal_at
-
-
-def _cancelled(timer: Timer) -> TurnFailed:
-    return TurnFailed(
-        f"{timer.id}.{timer.name} was cancelled by its own code",
-        remote_type="asyncio.CancelledError",
-        remote_traceback=traceback.format_exc(),
-        code="turn.cancelled",
-    )
-
-
-def _too_long(timer: Timer, owner: TimerOwner) -> DeadlineExceeded:
-    return DeadlineExceeded(f"{timer.id}.{timer.name} ran longer than {owner.deadline_ms} ms; what it wrote was undone")
 
 
 def _storable(text: str) -> str:

@@ -12,6 +12,7 @@ from wakeful.runtime.turn import Turn
 from wakeful.schedules.counters import Counters
 from wakeful.values.commits import SYSTEM, Slot
 from wakeful.values.errors import Undecodable
+from wakeful.values.tracing import unmarked
 
 PREFIX = "schedule"  # of the timer that runs the occurrences one after the other
 LANE = "run"  # of timers that run occurrences beside it: triggered, backfilled, redriven, parallel ones
@@ -73,6 +74,7 @@ class Record(Struct, kw_only=True, array_like=True):
     untold: Untold | None = None  # missed ones that `on_missed` has not been told of yet
     seq: int = 0  # of the timer that is set for it: one of another setting has had its run
     latest_at: int = 0  # nominal time of the latest occurrence that ran or was given up
+    trace: str | None = None  # of whoever added it
 
     @property
     def is_used_up(self) -> bool:
@@ -156,7 +158,7 @@ def decode_meta(data: bytes | None) -> Meta:
 def decode_lane(data: bytes | None) -> Lane:
     if data is None:
         raise Undecodable("a schedule's run has no payload", code="schedule.damaged")
-    return _lanes.decode(data)
+    return _lanes.decode(unmarked(data))
 
 
 def encode_struct(value: Struct) -> bytes:

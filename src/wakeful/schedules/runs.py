@@ -49,6 +49,7 @@ from wakeful.values.occurrences import Occurrence
 from wakeful.values.runs import Entry, run_id
 from wakeful.values.timers import Timer
 from wakeful.values.times import to_datetime
+from wakeful.values.tracing import marked, trace_in
 
 if TYPE_CHECKING:
     from wakeful.runtime.activation import Activation
@@ -353,5 +354,5 @@ def _salt(payload: Lane, lane: str) -> str:
 
 def _to_redrive(timer: Timer, name: str, lane: str, due: Due, salt: str) -> Timer:
     """The failed occurrence as a timer of its own: redriving it leaves the schedule's next occurrence alone."""
-    payload = Lane("redrive", due, salt=salt)
-    return replace(timer, name=lane_name(name, lane), nominal_at=due.nominal_at, payload=encode_struct(payload))
+    payload = marked(encode_struct(Lane("redrive", due, salt=salt)), trace_in(timer.payload))
+    return replace(timer, name=lane_name(name, lane), nominal_at=due.nominal_at, payload=payload)

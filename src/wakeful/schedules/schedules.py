@@ -334,6 +334,7 @@ async def upsert(turn: Turn, name: str, asked: Spec, options: Options, *, is_dec
             record.judged_to = min(record.judged_to, now)
         _add_version(record, asked, turn, name, now)
         record.state, record.extra = "active", None
+        record.trace = None if is_declared else activation.node.trace()
     is_freed = record.waits_for is not None and record.waits_for not in options.depends_on
     if is_freed:
         record.waits_for = None

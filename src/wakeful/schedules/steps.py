@@ -6,13 +6,15 @@ from hashlib import blake2b
 from msgspec.structs import replace
 
 from wakeful.logic.plan import MISSED, Due, Left, overlapped, plan
+from wakeful.runtime.tracing import carried
 from wakeful.runtime.turn import Turn
 from wakeful.schedules.feature import feature_of
-from wakeful.schedules.records import Book, Lane, Record, Untold, encode_struct, lane_name, timer_name
+from wakeful.schedules.records import LANE, Book, Lane, Record, Untold, encode_struct, lane_name, timer_name
 from wakeful.values.ids import ObjectId
 from wakeful.values.occurrences import Occurrence
 from wakeful.values.runs import Entry
 from wakeful.values.timers import Timer
+from wakeful.values.tracing import linked, marked
 
 # An occurrence that waits for another schedule looks again this often, in case nobody tells it.
 LOOK_AGAIN_MS = 600_000
@@ -146,7 +148,10 @@ def aim(turn: Turn, name: str, record: Record, now: int) -> None:
     due_at = max(at, now) if record.waits_for is None else now + LOOK_AGAIN_MS
     record.seq = activation.node.next_seq(activation.shard)
     priority = record.options.priority
-    turn.set_timer(Timer(activation.id, timer_name(name), due_at, at, record.seq, priority=priority))
+    # The one run of an instant belongs to the trace of whoever asked for it; each of many has its own, linked to that.
+    trace = record.trace if record.version.asked.startswith(("at ", "after ")) else linked(record.trace)
+    payload = marked(None, trace)
+    turn.set_timer(Timer(activation.id, timer_name(name), due_at, at, record.seq, priority=priority, payload=payload))
 
 
 def drop(turn: Turn, name: str, record: Record, keep: int, now: int) -> None:
@@ -175,7 +180,7 @@ def start_lane(turn: Turn, name: str, record: Record, lane: str, payload: Lane, 
         payload.due.nominal_at,
         seq,
         priority=record.options.priority,
-        payload=encode_struct(payload),
+        payload=marked(encode_struct(payload), carried(turn, LANE)),
     )
     turn.set_timer(timer)
     if lane not in record.lanes:

@@ -7,7 +7,8 @@ store from answering is raised as `StoreDown`; a commit whose outcome can't be k
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, Protocol
+from contextvars import ContextVar
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
@@ -22,6 +23,9 @@ WHOLE_ROWS_MAX = 16
 WHOLE_BYTES_MAX = 16_384
 
 Outcome = None | Fenced | StoreError | BadInput
+
+# Set by whoever looks for people and can wait: a store whose reads run in the loop's thread takes wide ones beside it.
+ASIDE: ContextVar[bool] = ContextVar("wakeful.store.aside", default=False)
 
 
 class Range(Struct, frozen=True):
@@ -72,6 +76,34 @@ class Query(Struct, frozen=True, kw_only=True):
     name_prefix: str | None = None  # what the timer or ledger name begins with
     limit: int = 100
     after: tuple[object, ...] | None = None  # the `cursor` of the last row of the page before
+
+
+class Swap(Struct, frozen=True):
+    """Stored bytes, or text, that become others which mean the same: sealed with another key.
+
+    | table    | where                   | old and new              |
+    | storage  | cls, key, space, name   | value                    |
+    | timers   | cls, key, name          | payload                  |
+    | requests | cls, key, request       | fingerprint, answer      |
+    | ledger   | number                  | error                    |
+    | parked   | number                  | payload, error, traceback |
+    """
+
+    table: Literal["storage", "timers", "requests", "ledger", "parked"]
+    where: tuple[Any, ...]
+    old: tuple[Any, ...]
+    new: tuple[Any, ...]
+
+
+class Swapping(Protocol):
+    """What a store can do beside the verbs of `Store`, if its values may be sealed with other keys while nodes run."""
+
+    async def swap(self, swaps: Sequence[Swap]) -> int:
+        """Put the new in place of the old where the old is still there, whoever owns it; of how many it was.
+
+        Ledger and parked rows never change, so they are taken by their number alone.
+        """
+        ...
 
 
 class Store(Protocol):

@@ -31,7 +31,7 @@ class Beside:
             self._nodes[place] = (world.make_node(main.name, store, world.warp), store)
         self._homes = main.homes = Homes(main, {place: node for place, (node, _) in self._nodes.items()})
         for node, _ in self._nodes.values():
-            node.homes = self._homes
+            node.homes, node.events = self._homes, main.events
             world.app.equip(node)
             await node.start()
 
@@ -61,4 +61,4 @@ class Beside:
     def _plain(self, disk: Disk) -> Store:
         store = MemoryStore(disk)
         store._open = True  # looking needs no opening: nobody else is told of it
-        return store
+        return self._world.keyed(store)

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 from wakeful.store.memory import MemoryStore
-from wakeful.store.protocol import Hint, NodeRow, Outcome, Query, Range, ShardRow, Store
+from wakeful.store.protocol import Hint, NodeRow, Outcome, Query, Range, ShardRow, Store, Swap, Swapping
 from wakeful.testing.timewarp import Timewarp
 from wakeful.values.commits import Commit, Info, Loaded, Remembered
 from wakeful.values.errors import OutcomeUnknown, StoreDown
@@ -190,6 +190,9 @@ class FaultyStore:
             "prune",
             lambda: self.inner.prune(now=now, entries_before=entries_before, crowded=crowded, limit=limit),
         )
+
+    async def swap(self, swaps: Sequence[Swap]) -> int:
+        return await self._pass("swap", lambda: cast("Swapping", self.inner).swap(swaps))
 
     async def time(self) -> int | None:
         return await self._pass("time", self.inner.time)

@@ -62,6 +62,8 @@ class Member:
 
     async def stop(self) -> None:
         """End it cleanly."""
+        if self.node is not None:
+            await self._world.app.stopping(self.node)
         node, self.node = self.node, None
         if node is not None:
             self._world.choose_door()

@@ -9,10 +9,13 @@ from wakeful.runtime.links import Links
 from wakeful.runtime.node import Node
 from wakeful.store import Disk, MemoryStore, open_url
 from wakeful.store.protocol import Query, Range, Store
+from wakeful.store.sealed import beneath, with_keys
+from wakeful.system import key_ring
 from wakeful.testing.beside import Beside
 from wakeful.testing.faults import Faults, FaultyStore
 from wakeful.testing.members import Member
 from wakeful.testing.network import Network
+from wakeful.testing.sockets import Client
 from wakeful.testing.timewarp import Timewarp
 from wakeful.values.clock import Clock
 from wakeful.values.codec import decode
@@ -106,10 +109,10 @@ class World:
     @property
     def store(self) -> Store:
         """The store without the faults, for looking at what is on disk."""
-        stores = [self._store] if self._store is not None else [self.node.store]
+        stores = [self._store] if self._store is not None else [beneath(self.node.store)]
         if not isinstance(stores[0], FaultyStore):
             raise NotRunning("the world has not started")
-        return FaultyStore(stores[0].inner, Faults(), self._warp)
+        return self.keyed(FaultyStore(stores[0].inner, Faults(), self._warp))
 
     @property
     def warp(self) -> Timewarp:
@@ -123,6 +126,15 @@ class World:
     def get(self, cls: type[T], key: str, **options: Any) -> T:
         """A stub, as `app.get` gives it."""
         return self.app.get(cls, key, **options)
+
+    async def connect(self, cls: type, key: str, *, member: Member | None = None, **request: Any) -> Client:
+        """A client's socket to that object, held by the first node or by that member; `query={…}`, `headers={…}`, `caller=…`."""
+        node = self.node if member is None else member.node
+        if node is None:
+            raise NotRunning("that member is not up; start it first")
+        client = Client(node, ObjectId(self._name(cls), key), request)
+        await client.connect()
+        return client
 
     async def due(self, limit: int = 100) -> list[Timer]:
         """What fires next, in order."""
@@ -245,6 +257,7 @@ class World:
             await self.nodes(len(self.members))
             return
         if self._node is not None:
+            await self.app.stopping(self._node)
             self.app.detach(self._node)
             node, self._node = self._node, None
             await self._beside.stop()
@@ -280,7 +293,7 @@ class World:
         return Node(
             name=name,
             registry=self.app.registry,
-            store=store,
+            store=self.keyed(store),
             clock=clock,
             dice=self._dice,
             limits=self._limits or self.app.limits,
@@ -302,6 +315,10 @@ class World:
     def _open_disk(self) -> Store:
         """The store of the next process, on the disk that outlives them all."""
         return MemoryStore(self._disk) if self._url == "memory:" else open_url(self._url)
+
+    def keyed(self, store: Store) -> Store:
+        """The store as nodes of the app have it: under a seal, when the app has keys."""
+        return store if self.app.keys is None else with_keys(store, key_ring(self.app.keys))
 
     def _store_of(self, cls: type, key: str) -> Store:
         return self._beside.store_of(ObjectId(self._name(cls), key)) or self.store

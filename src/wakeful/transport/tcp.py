@@ -90,6 +90,7 @@ class SocketTransport:
         self._callers: dict[SocketWire, Caller] = {}
         self._leaving_because: str | None = None
         self.refused: Counter[str] = Counter()  # connections that were turned away, by the code of the reason
+        self.on_refused: Callable[[str, str, str], object] | None = None  # told of each: peer, code, why
 
     # being reached
 
@@ -206,6 +207,8 @@ class SocketTransport:
     def _turned_away(self, wire: SocketWire, code: str, because: str) -> None:
         self.refused[code] += 1
         log.warning("turned %s away: %s", wire.peer, because, extra={"code": code})
+        if self.on_refused is not None:
+            self.on_refused(wire.peer, code, because)
         wire.hang_up()
 
     def _forget(self, wire: SocketWire) -> None:

@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 
 from wakeful.values.errors import BadValue, Undecodable
+from wakeful.values.seals import MAGIC, why_not
 
 VERSION = b"\x01"
 
@@ -39,6 +40,8 @@ def encode(value: object) -> bytes:
 def decode(data: bytes) -> Any:
     """The value that `encode` was given, equal and of the same types."""
     if data[:1] != VERSION:
+        if data[:4] == MAGIC:
+            raise why_not(data)
         raise Undecodable(
             f"stored value has format {data[:1]!r}, this version reads {VERSION!r}; upgrade Wakeful",
             code="value.version",
@@ -74,8 +77,15 @@ def _lower(value: Any) -> Any:
     if kind in _FAST:
         return value
     if kind is list:
-        return [item if type(item) in _FAST else _lower(item) for item in value]
+        return [
+            item
+            if (inner := type(item)) in _FAST or (inner is int and _INT64_MIN <= item <= _UINT64_MAX)
+            else _lower(item)
+            for item in value
+        ]
     if kind is dict:
+        if not value:
+            return value
         pairs = [
             (key if type(key) in _FAST else _lower(key), item if type(item) in _FAST else _lower(item))
             for key, item in value.items()

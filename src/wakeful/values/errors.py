@@ -11,6 +11,8 @@ WakefulError
 │   ├── BadHandler              a lambda, a foreign function or an unknown method given as a handler
 │   ├── LimitExceeded           a named limit, and by how much it was passed
 │   │   └── QuotaExceeded       a tenant's quota, named
+│   ├── UnknownObject           there is no such object (looking never makes one)
+│   ├── UnknownParked           nothing is parked under that number
 │   ├── UnknownSchedule         the object has no schedule of that name (says which it has)
 │   ├── UnknownJob              no job of that id, or it ended so long ago that nothing is kept of it
 │   ├── UnknownClass            no class of that name is registered here
@@ -54,6 +56,7 @@ WakefulError
     ├── NotADatabase            the file is something else
     ├── SchemaTooNew            made by a newer Wakeful
     ├── SchemaTooOld            needs `wakeful migrate`
+    ├── NoKey                   values are sealed, and their key is not here (says which)
     └── Undecodable             stored bytes that can't become a value again
 
 BaseException
@@ -116,6 +119,14 @@ class LimitExceeded(BadInput, ValueError):
 
 class QuotaExceeded(LimitExceeded):
     default_code = "quota"
+
+
+class UnknownObject(BadInput, LookupError):
+    default_code = "object.unknown"
+
+
+class UnknownParked(BadInput, LookupError):
+    default_code = "parked.unknown"
 
 
 class UnknownSchedule(BadInput, LookupError):
@@ -310,6 +321,10 @@ class SchemaTooNew(StoreError):
 
 class SchemaTooOld(StoreError):
     default_code = "store.older"
+
+
+class NoKey(StoreError):
+    default_code = "store.key"
 
 
 class Undecodable(StoreError, ValueError):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from wakeful.cli.naming import name_words, timer_words
+from wakeful.looking.naming import name_words, timer_words
 from wakeful.values.codec import encode
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Timer

@@ -22,10 +22,11 @@ from wakeful.store.postgres.rows import (
 )
 from wakeful.store.postgres.session import LOCK_CLASS, Session
 from wakeful.store.postgres.statements import Statements
+from wakeful.store.postgres.swapping import values_of
 from wakeful.store.postgres.url import Target, parse_url
 from wakeful.store.postgres.wire import Invalid, Refused, Row, Wire
 from wakeful.store.postgres.writer import Writer
-from wakeful.store.protocol import WHOLE_BYTES_MAX, WHOLE_ROWS_MAX, Hint, NodeRow, Outcome, Query, Range, ShardRow
+from wakeful.store.protocol import WHOLE_BYTES_MAX, WHOLE_ROWS_MAX, Hint, NodeRow, Outcome, Query, Range, ShardRow, Swap
 from wakeful.values.commits import Commit, Info, Loaded, Remembered
 from wakeful.values.errors import BadValue, StoreDown
 from wakeful.values.ids import ObjectId
@@ -291,6 +292,9 @@ class PostgresStore:
         }
         [(gone,)] = await self._run("prune", values)
         return int(gone)
+
+    async def swap(self, swaps: Sequence[Swap]) -> int:
+        return sum([len(await self._run(*values_of(one))) for one in swaps])
 
     # between nodes
 

@@ -152,6 +152,18 @@ class Wire:
             raise
         await self.run(Statement("COMMIT", ()), writes=True, timeout_s=timeout_s)
 
+    @asynccontextmanager
+    async def attempt(self) -> AsyncIterator[None]:
+        """All statements in it or none, and the transaction around it goes on."""
+        await self.run(Statement("SAVEPOINT attempt", ()))
+        try:
+            yield
+        except BaseException:
+            if not self.is_closed:
+                await self._connection.execute("ROLLBACK TO SAVEPOINT attempt", timeout=self.timeout_s)
+            raise
+        await self.run(Statement("RELEASE SAVEPOINT attempt", ()))
+
     async def close(self) -> None:
         try:
             await self._connection.close(timeout=CLOSE_TIMEOUT_S)

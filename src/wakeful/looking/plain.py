@@ -10,6 +10,7 @@ import msgspec
 
 from wakeful.values.codec import decode_loosely, fields_of
 from wakeful.values.errors import Undecodable
+from wakeful.values.times import from_datetime, to_datetime
 
 
 def plain(value: Any) -> Any:
@@ -32,6 +33,16 @@ def plain(value: Any) -> Any:
         return sorted((plain(item) for item in value), key=str)
     fields = fields_of(value) if _has_fields(value) else None
     return str(value) if fields is None else {"$type": type(value).__qualname__, **plain(fields)}
+
+
+def iso(ms: int | None) -> str | None:
+    """An instant: ISO 8601, UTC."""
+    return None if ms is None else to_datetime(ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def iso_of(when: datetime | None) -> str | None:
+    """The same of a datetime."""
+    return None if when is None else iso(from_datetime(when))
 
 
 def text(value: Any) -> str:

@@ -1,0 +1,45 @@
+"""Layer 5. `wakeful audit`: who did what, and who was refused?"""
+
+import asyncio
+from typing import Any
+
+import click
+
+from wakeful.cli import options
+from wakeful.cli.failing import one_line
+
+
+@options.command("audit")
+@click.option("--acts", "is_acts", is_flag=True, help="Only what operators did, without those who were refused.")
+@click.option("--actor", metavar="NAME", help="Only of this one, like token:deploy or cli:ada.")
+@click.option("--after", "cursor", metavar="CURSOR", help="Where the last page ended: its `cursor`.")
+@options.limit_option(50)
+@options.store_option
+def audit(is_acts: bool, actor: str | None, cursor: str | None, limit: int, url: str, as_json: bool) -> None:
+    """What operators did and who was refused, newest first. An act that is still `begun` was cut off."""
+    asyncio.run(_audit(is_acts, actor, cursor, limit, url, as_json))
+
+
+async def _audit(is_acts: bool, actor: str | None, cursor: str | None, limit: int, url: str, as_json: bool) -> None:
+    from wakeful.cli.finding import reading
+    from wakeful.cli.printing import put_json, put_line, put_table
+    from wakeful.security.audit import page
+
+    async with reading(url) as store:
+        found = await page(store, limit=limit, cursor=cursor, has_refusals=not is_acts, actor=actor)
+    if as_json:
+        put_json({"rows": found.rows, "cursor": found.cursor})
+        return
+    if not found.rows:
+        put_line("nothing yet", "dim")
+        return
+    put_table(["when", "who", "what", "on", "outcome", "…detail"], [_shown(row) for row in found.rows])
+    if found.cursor is not None:
+        put_line(f"the newest {len(found.rows):,}; -n shows more", "dim")
+
+
+def _shown(row: dict[str, Any]) -> tuple[Any, ...]:
+    count = f" ×{row['count']:,}" if row["count"] > 1 else ""
+    detail = row["error"] or ", ".join(f"{name} {value}" for name, value in row["detail"].items() if value)
+    cells = (row["at"], row["actor"], row["act"], row["target"], f"{row['outcome']}{count}", detail)
+    return tuple(one_line(str(cell)) for cell in cells)

@@ -1,0 +1,103 @@
+"""Layer 5. `wakeful completion`: what makes a shell complete commands, and names from the store?
+
+The shell asks this very program at every TAB. It reads the store for at most a second, wakes nothing, makes no file,
+and answers with nothing when it can't.
+"""
+
+import os
+import shlex
+from typing import Any
+
+import click
+from click.shell_completion import BashComplete, CompletionItem, get_completion_class, split_arg_string
+
+from wakeful.cli import COMPLETE, options
+
+# Bash splits words at colons as well, which keys have: the words are taken from the line itself, and of what is
+# offered bash replaces only the part behind the last colon.
+_BASH = """\
+%(complete_func)s() {
+    local IFS=$'\\n' kind value
+    COMPREPLY=()
+    while IFS=',' read -r kind value; do
+        case "$kind" in
+            dir) compopt -o dirnames ;;
+            file) compopt -o default ;;
+            plain) COMPREPLY+=("$value") ;;
+        esac
+    done < <(COMP_LINE="${COMP_LINE:0:$COMP_POINT}" COMP_WORDBREAKS="$COMP_WORDBREAKS" %(complete_var)s=bash_complete "$1" 2>/dev/null)
+}
+complete -o nosort -F %(complete_func)s %(prog_name)s
+"""
+
+
+class _Bash(BashComplete):
+    """Bash, with colons and blanks in names."""
+
+    source_template = _BASH
+
+    @staticmethod
+    def _check_version() -> None:
+        """The script says nothing that bash 4 does not know, so there is nothing to ask it."""
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        line = os.environ.get("COMP_LINE", "")
+        words = split_arg_string(line)[1:]
+        is_new = not line or line[-1].isspace()
+        return (words, "") if is_new or not words else (words[:-1], words[-1])
+
+    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
+        found = super().get_completions(args, incomplete)
+        breaks = os.environ.get("COMP_WORDBREAKS", "")
+        cut = incomplete.rfind(":") + 1 if ":" in breaks else 0
+        for item in found:
+            if item.type == "plain":
+                item.value = shlex.quote(item.value[cut:])
+        return found
+
+
+@options.command("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]), required=False)
+def completion(shell: str | None, as_json: bool) -> None:
+    """Print the script that makes SHELL complete commands, options, classes, keys, schedules and nodes.
+
+    \b
+    bash: echo 'eval "$(wakeful completion bash)"' >> ~/.bashrc
+    zsh:  echo 'eval "$(wakeful completion zsh)"' >> ~/.zshrc
+    fish: wakeful completion fish > ~/.config/fish/completions/wakeful.fish
+    """
+    from wakeful.cli.failing import USAGE, CommandError
+    from wakeful.cli.printing import put_json
+
+    name = shell or os.path.basename(os.environ.get("SHELL", ""))
+    maker = maker_of(name)
+    if maker is None:
+        raise CommandError("which shell? wakeful completion bash, zsh or fish", code="usage", exit_code=USAGE)
+    script = maker(_root(), {}, "wakeful", COMPLETE).source()
+    if as_json:
+        put_json({"shell": name, "script": script})
+    else:
+        click.echo(script)
+
+
+def maker_of(shell: str) -> type[Any] | None:
+    """Who speaks with that shell."""
+    if shell == "bash":
+        return _Bash
+    return get_completion_class(shell) if shell in ("zsh", "fish") else None
+
+
+def answer(instruction: str) -> int:
+    """What a shell asks for with its variable, like `bash_complete`; an exit code."""
+    shell, _, what = instruction.partition("_")
+    maker = maker_of(shell)
+    if maker is None or what != "complete":
+        return 1
+    click.echo(maker(_root(), {}, "wakeful", COMPLETE).complete())
+    return 0
+
+
+def _root() -> click.Command:
+    from wakeful.cli import cli
+
+    return cli

@@ -1,0 +1,70 @@
+"""Layer 5. `wakeful export`: one object with all that it has and owes, in a file."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from wakeful.cli import offering, options
+from wakeful.cli.failing import USAGE, CommandError, one_line
+
+
+@options.command("export")
+@click.argument("cls", metavar="CLASS", shell_complete=offering.classes)
+@click.argument("key", shell_complete=offering.keys)
+@click.option(
+    "--output", "-o", metavar="FILE", type=click.Path(path_type=Path), help="Where to.  [default: stdout, into a pipe]"
+)
+@options.store_option
+def export(cls: str, key: str, output: Path | None, url: str, as_json: bool) -> None:
+    """Write the object CLASS/KEY: storage, state, schedules with versions, timers, jobs, ledger, parked, answers.
+
+    All of one moment, without waking it. `wakeful import FILE` puts it into another store. Don't let both live: each
+    would do what the object owes. What names other objects (a machine's children, jobs that wait for others) is refused.
+    """
+    if output is None and (as_json or sys.stdout.isatty()):
+        raise CommandError(
+            "say where to: -o FILE, or > FILE; --json is then what is printed about it", code="usage", exit_code=USAGE
+        )
+    asyncio.run(_export(cls, key, output, url, as_json))
+
+
+async def _export(cls: str, key: str, output: Path | None, url: str, as_json: bool) -> None:
+    from wakeful.cli.finding import viewing
+    from wakeful.cli.guessing import info_of
+    from wakeful.cli.printing import many, put_json, put_line, size
+    from wakeful.importing import carrying
+    from wakeful.values.ids import ObjectId
+
+    id = ObjectId(cls, key)
+    async with viewing(url) as view:
+        await info_of(view, id)
+        lines, left = await carrying.export(view.store_of(id), id, now=view.now())
+    if output is None:
+        sys.stdout.buffer.writelines(lines)
+        sys.stdout.buffer.flush()
+        return
+    _write(output, lines)
+    counts, count = carrying.read(b"".join(lines), str(output)).counts(), sum(map(len, lines))
+    notes = [one for one in left if one]
+    if as_json:
+        put_json({"class": cls, "key": key, "output": str(output), "bytes": count, "left": notes, **counts})
+        return
+    said = ", ".join(many(number, what.removesuffix("s")) for what, number in counts.items() if number)
+    put_line(one_line(f"{id} in {output}: {said or 'nothing but its name'} ({size(count)})"), "green")
+    for note in notes:
+        put_line(note, "yellow")
+
+
+def _write(output: Path, lines: list[bytes]) -> None:
+    """All of it or nothing: a file of that name is replaced when the new one is whole."""
+    draft = output.with_name(f".{output.name}.{os.getpid()}")
+    try:
+        with draft.open("wb") as file:
+            file.writelines(lines)
+        draft.replace(output)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise CommandError(f"{output} can't be written: {error.strerror}", code="export.file") from None

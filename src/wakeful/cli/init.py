@@ -1,0 +1,66 @@
+"""Layer 5. `wakeful init`: a folder with a small program that works, and its test."""
+
+import re
+from importlib.resources import files
+from pathlib import Path
+
+import click
+
+from wakeful.cli import options
+from wakeful.cli.failing import FAILED, USAGE, CommandError, one_line
+
+FOLDER = "template"
+SUFFIX = ".in"  # else tools would take them for parts of this program: obey the .gitignore, collect the test
+NAMES = {"gitignore": ".gitignore", "app_test.py": "test_app.py"}
+
+
+@options.command("init")
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
+def init(folder: Path, as_json: bool) -> None:
+    """Write a small project into DIR: app.py, a test in virtual time, README, pyproject.toml, .gitignore.
+
+    Nothing is overwritten: if one of these files is there, none is written.
+    """
+    from wakeful.cli.printing import put_json, put_line
+
+    texts = project(folder.resolve().name)
+    _write(folder, texts)
+    if as_json:
+        put_json({"folder": str(folder), "files": sorted(texts)})
+        return
+    for name in sorted(texts):
+        put_line(one_line(f"  {folder / name}"))
+    where = "" if folder.resolve() == Path.cwd() else f"cd {folder} && "
+    put_line()
+    put_line(one_line(f"{where}wakeful dev app.py"), "bold")
+    put_line(one_line(f"{where}python -m pytest    # the test; pip install pytest if need be"), "dim")
+
+
+def project(name: str) -> dict[str, str]:
+    """The files of a new project of that name, by their own names."""
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "wakeful-project"
+    found = {}
+    for file in files("wakeful.cli").joinpath(FOLDER).iterdir():
+        if file.name.endswith(SUFFIX):
+            own = file.name.removesuffix(SUFFIX)
+            found[NAMES.get(own, own)] = file.read_text(encoding="utf-8").replace("PROJECT", slug)
+    return found
+
+
+def _write(folder: Path, texts: dict[str, str]) -> None:
+    there = sorted(name for name in texts if (folder / name).exists())
+    if there:
+        raise CommandError(
+            f"{folder} has {', '.join(there)} already, and nothing is overwritten; name a new folder",
+            code="init.exists",
+            exit_code=USAGE,
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            with (folder / name).open("x", encoding="utf-8") as file:
+                file.write(text)
+    except OSError as error:
+        raise CommandError(
+            f"{error.filename or folder} can't be written: {error.strerror}", code="init.write", exit_code=FAILED
+        ) from None

@@ -1,0 +1,177 @@
+"""Layer 5. `wakeful keys`: with what are values sealed at rest, and is all of it under the newest key?"""
+
+import asyncio
+import secrets
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import click
+
+from wakeful.cli import options
+from wakeful.cli.failing import FAILED, OK
+
+Page = Callable[[list[Any] | None, bool], Awaitable[dict[str, Any]]]
+Finish = Callable[[], Awaitable[Any]]
+
+
+@click.group("keys")
+def keys() -> None:
+    """Seal everything at rest: make keys, change to a newer one, and see what is sealed with which.
+
+    Keys are in $WAKEFUL_KEYS or in the file $WAKEFUL_KEYS_FILE, the newest first.
+    """
+
+
+@options.command("new")
+def new(as_json: bool) -> None:
+    """Make a key and print it. Put it in front of those that are there; whoever loses all of them loses all values."""
+    from wakeful.cli.printing import put_json, put_line
+    from wakeful.values.seals import key_id, spelled_key
+
+    key = secrets.token_bytes(32)
+    if as_json:
+        put_json({"key": spelled_key(key), "id": key_id(key).hex()})
+    else:
+        put_line(spelled_key(key))
+
+
+@options.command("check")
+@options.store_option
+def check(url: str, as_json: bool) -> int:
+    """Is everything in the store sealed with the newest key, and does it open? Exit code 1 if not."""
+    return asyncio.run(_work(url, as_json, is_change=False))
+
+
+@options.command("rotate")
+@options.store_option
+def rotate(url: str, as_json: bool) -> int:
+    """Seal everything with the newest key, while the program runs; then the older ones can go.
+
+    The program must have been started with the newest key in front. It can be stopped at any time and run again: what is
+    done stays done. When all is sealed, values that are not are refused from then on.
+    """
+    return asyncio.run(_work(url, as_json, is_change=True))
+
+
+for _command in (new, check, rotate):
+    keys.add_command(_command)
+
+
+async def _work(url: str, as_json: bool, *, is_change: bool) -> int:
+    from wakeful.cli.asking import actor
+    from wakeful.cli.printing import put_json, put_line
+    from wakeful.operating.acts import Acts
+    from wakeful.system import key_ring
+
+    ring = key_ring()
+    ids = [] if ring is None else ring.ids
+    async with AsyncExitStack() as stack:
+        send, page, finish = await stack.enter_async_context(_reached(url))
+        if is_change:
+            await stack.enter_async_context(Acts(send, actor()).row("keys.rotate", url_words(url), {"newest": ids[:1]}))
+            done = await _pass(page, is_change=True, is_shown=not as_json, what="seal")
+            left = await _pass(page, is_change=False, is_shown=not as_json, what="check")
+            if not left["stale"]:
+                await finish()
+        else:
+            done = {"seen": 0, "stale": 0, "swapped": 0, "shut": 0}
+            left = await _pass(page, is_change=False, is_shown=not as_json, what="check")
+    answer = {"sealed": done["swapped"], "rows": left["seen"], "left": left["stale"], "shut": left["shut"], "keys": ids}
+    if as_json:
+        put_json(answer)
+    elif not left["stale"]:
+        sealed = f"{done['swapped']:,} values sealed anew; " if is_change else ""
+        put_line(f"{sealed}all of {left['seen']:,} rows are under the newest key", "green")
+    else:
+        why = f", and {left['shut']:,} of them don't open with these keys" if left["shut"] else ""
+        remedy = "is a program with other keys writing?" if is_change else "wakeful keys rotate"
+        put_line(f"{left['stale']:,} of {left['seen']:,} rows are not under the newest key{why}; {remedy}", "yellow")
+    return OK if not left["stale"] else FAILED
+
+
+def url_words(url: str) -> str:
+    """The store without its password."""
+    from wakeful.store import open_url
+
+    return open_url(url).url
+
+
+async def _pass(page: Page, *, is_change: bool, is_shown: bool, what: str) -> dict[str, int]:
+    """Once through everything; what was found."""
+    totals = {"seen": 0, "stale": 0, "swapped": 0, "shut": 0}
+    place: list[Any] | None = None
+    with _Line(is_shown=is_shown and sys.stderr.isatty(), what=what) as show:
+        while True:
+            found = await page(place, is_change)
+            totals = {name: count + found[name] for name, count in totals.items()}
+            show(totals)
+            place = found["place"]
+            if place is None:
+                return totals
+
+
+class _Line:
+    """How far it is; nothing where nobody watches."""
+
+    def __init__(self, *, is_shown: bool, what: str) -> None:
+        self._is_shown = is_shown
+        self._what = what
+        self._progress: Any = None
+        self._task: Any = None
+
+    def __enter__(self) -> Callable[[dict[str, int]], None]:
+        if self._is_shown:
+            from rich.console import Console
+            from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+            columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+            self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._progress.start()
+            self._task = self._progress.add_task(self._what, total=None)
+        return self._show
+
+    def __exit__(self, *exc: object) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def _show(self, totals: dict[str, int]) -> None:
+        if self._progress is not None:
+            text = f"{self._what}: {totals['seen']:,} rows, {totals['swapped']:,} sealed"
+            self._progress.update(self._task, description=text)
+
+
+@asynccontextmanager
+async def _reached(url: str) -> AsyncIterator[tuple[Any, Page, Finish]]:
+    """Who does it: the process that runs the store, or we on a store that nobody runs."""
+    from wakeful.cli.asking import live
+    from wakeful.cli.auditing import bare
+    from wakeful.cli.finding import reading
+    from wakeful.cli.printing import now_ms
+    from wakeful.cli.reaching import connected
+    from wakeful.security.keeping import page_words, sealed
+    from wakeful.store import resealing
+    from wakeful.store.sealed import CHECK
+    from wakeful.system import open_store
+
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(connected(await stack.enter_async_context(reading(url)), CHECK))
+        if client is not None:
+            send = live(client)
+            yield (
+                send,
+                lambda place, change: send(CHECK, "page", (place, change), {}),
+                lambda: send(CHECK, "finish", (), {}),
+            )
+            return
+        await stack.aclose()
+        store = sealed(open_store(url))
+        await store.open(now=now_ms())
+        stack.push_async_callback(store.close)
+
+        async def page(place: list[Any] | None, is_change: bool) -> dict[str, Any]:
+            found = await resealing.page(store, place, now=now_ms(), is_change=is_change)
+            return page_words(found, found.place)
+
+        yield bare(store), page, lambda: resealing.finish(store)

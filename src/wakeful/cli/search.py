@@ -1,0 +1,36 @@
+"""Layer 5. `wakeful search`: what is there of that name?"""
+
+import asyncio
+
+import click
+
+from wakeful.cli import options
+from wakeful.cli.failing import FAILED, OK
+
+
+@options.command("search")
+@click.argument("text")
+@options.limit_option(20)
+@options.store_option
+def search(text: str, limit: int, url: str, as_json: bool) -> int:
+    """Find classes, objects, schedules, jobs, parked timers and nodes by TEXT: a name, its beginning, or a part of it.
+
+    At most N of each kind. Exit code 1 if there is nothing.
+    """
+    return asyncio.run(_search(text, limit, url, as_json))
+
+
+async def _search(text: str, limit: int, url: str, as_json: bool) -> int:
+    from wakeful.cli.finding import viewing
+    from wakeful.cli.printing import put_json, put_line, put_table
+    from wakeful.looking.search import find
+
+    async with viewing(url) as view:
+        found = await find(view, text, limit)
+    if as_json:
+        put_json(found)
+    elif found:
+        put_table(["kind", "~name"], [(hit["kind"], hit["title"]) for hit in found])
+    else:
+        put_line("nothing is called like that", "dim")
+    return OK if found else FAILED

@@ -1,0 +1,206 @@
+"""Layer 5. `wakeful tokens`: who may talk to the server, and until when?"""
+
+import asyncio
+import secrets
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wakeful.cli import options
+from wakeful.cli.failing import FAILED, OK, USAGE, CommandError, one_line
+
+if TYPE_CHECKING:
+    from wakeful.security.tokens import Token
+
+
+@click.group("tokens")
+def tokens() -> None:
+    """Make, list and revoke the tokens that the HTTP server and the dashboard ask for.
+
+    Without any the server is open to this machine, and to nobody else. All take --store and --json.
+    """
+
+
+@options.command("create")
+@click.argument("name", metavar="NAME")
+@click.option(
+    "--scope",
+    "scope",
+    metavar="SCOPES",
+    default="call,read",
+    show_default=True,
+    help="call, read, operate, admin; several joined by commas. operate includes read, admin includes all.",
+)
+@click.option("--tenant", metavar="PREFIX", help="Only objects whose keys begin so, like eu/.")
+@click.option("--expires", metavar="LENGTH", help="When it ends by itself, like 90d; without it, never.")
+@click.option("--rate", type=click.FloatRange(0.01, 1_000_000), metavar="N", help="At most N requests a second.")
+@options.store_option
+def create(
+    name: str, scope: str, tenant: str | None, expires: str | None, rate: float | None, url: str, as_json: bool
+) -> None:
+    """Make a token and print it, once: only its hash is kept."""
+    asyncio.run(_create(name, scope, tenant, expires, rate, url, as_json))
+
+
+async def _create(
+    name: str, scope: str, tenant: str | None, expires: str | None, rate: float | None, url: str, as_json: bool
+) -> None:
+    from msgspec import to_builtins
+
+    from wakeful.cli.auditing import acting
+    from wakeful.cli.printing import iso, now_ms, put_json, put_line
+    from wakeful.security.scopes import check_tenant, parse_scopes
+    from wakeful.security.tokens import ALL, PREFIX, Token, check_name, new_secret
+    from wakeful.values.times import duration_ms
+
+    now = now_ms()
+    text, id, hashed = new_secret(PREFIX, secrets.token_bytes)
+    async with acting(url, makes=True) as acts:
+        token = Token(
+            id=id,
+            name=check_name(name),
+            hash=hashed,
+            scopes=parse_scopes(scope),
+            tenant=check_tenant(tenant),
+            rate=rate,
+            created_at=now,
+            created_by=acts.actor,
+            expires_at=None if expires is None else now + duration_ms(expires, what="--expires"),
+        )
+        detail = {"id": id, "scopes": list(token.scopes), "tenant": token.tenant, "expires_at": iso(token.expires_at)}
+        async with acts.row("token.create", name, detail):
+            await acts.send(ALL, "create", (to_builtins(token),), {})
+    if as_json:
+        put_json({"token": text, **_plain(token, now)})
+        return
+    put_line(text)
+    until = "for ever" if token.expires_at is None else f"until {iso(token.expires_at)}"
+    where = "" if token.tenant is None else f", objects whose keys begin with {token.tenant}"
+    click.echo(
+        f"{name}: {', '.join(token.scopes)}{where}, {until}. It is shown this once; keep it where secrets are kept.",
+        err=True,
+    )
+
+
+@options.command("list")
+@click.option("--all", "everything", is_flag=True, help="Also those that are revoked or expired.")
+@options.store_option
+def listing(everything: bool, url: str, as_json: bool) -> None:
+    """The tokens there are, by name; never what they are."""
+    asyncio.run(_list(everything, url, as_json))
+
+
+async def _list(everything: bool, url: str, as_json: bool) -> None:
+    from wakeful.cli.finding import reading
+    from wakeful.cli.printing import clock_time, now_ms, put_json, put_line, put_table, relative
+    from wakeful.security.tokens import tokens_of
+
+    async with reading(url) as store:
+        found = await tokens_of(store)
+    now = now_ms()
+    shown = [token for token in found if everything or token.state(now) == "active"]
+    if as_json:
+        put_json([_plain(token, now) for token in shown])
+        return
+    if not shown:
+        hint = "; --all shows those that are over" if found else ", so the server is open to this machine alone"
+        put_line(f"no tokens{hint}", "dim")
+        return
+    rows: list[tuple[Any, ...]] = [
+        (
+            token.name,
+            token.id,
+            ",".join(token.scopes),
+            token.tenant or "all",
+            token.state(now),
+            "never" if token.expires_at is None else relative(token.expires_at, now),
+            "never" if token.used_at is None else relative(token.used_at, now),
+            f"{clock_time(token.created_at)} by {token.created_by}",
+        )
+        for token in shown
+    ]
+    put_table(["name", "id", "scopes", "keys", "state", "expires", "used", "…created"], rows)
+
+
+@options.command("revoke")
+@click.argument("names", metavar="NAME|ID...", nargs=-1, required=True)
+@options.store_option
+def revoke(names: tuple[str, ...], url: str, as_json: bool) -> int:
+    """End tokens, and the dashboard's sessions with them; servers refuse them within a second or two.
+
+    Exit code 1 if there is no active token of one of the names.
+    """
+    return asyncio.run(_revoke(names, url, as_json))
+
+
+async def _revoke(names: tuple[str, ...], url: str, as_json: bool) -> int:
+    from wakeful.cli.auditing import acting
+    from wakeful.cli.printing import put_json, put_line
+    from wakeful.security.tokens import ALL
+
+    ended: dict[str, list[str]] = {}
+    async with acting(url) as acts:
+        for name in names:
+            async with acts.row("token.revoke", name):
+                ended[name] = await acts.send(ALL, "revoke", (name,), {})
+    if as_json:
+        put_json([{"name": name, "revoked": found} for name, found in ended.items()])
+    else:
+        for name, found in ended.items():
+            for one in found:
+                put_line(one_line(f"{one} is revoked"), "green")
+            if not found:
+                put_line(
+                    one_line(f"there is no active token {name}; wakeful tokens list shows those there are"), "yellow"
+                )
+    return OK if all(ended.values()) else FAILED
+
+
+@options.command("clear")
+@click.option("--yes", is_flag=True, help="Do it.")
+@options.store_option
+def clear(yes: bool, url: str, as_json: bool) -> None:
+    """Forget all tokens, also those that are over: the server is open to this machine again, without a token."""
+    if not yes:
+        raise CommandError(
+            "this ends every token and lets everybody on this machine in without one; say --yes if that is meant",
+            code="tokens.clear",
+            exit_code=USAGE,
+        )
+    asyncio.run(_clear(url, as_json))
+
+
+async def _clear(url: str, as_json: bool) -> None:
+    from wakeful.cli.auditing import acting
+    from wakeful.cli.printing import many, put_json, put_line
+    from wakeful.security.tokens import ALL
+
+    async with acting(url) as acts, acts.row("token.clear", "all tokens"):
+        count = await acts.send(ALL, "clear", (), {})
+    if as_json:
+        put_json({"cleared": count})
+    else:
+        put_line(f"{many(count, 'token')} forgotten; the server is open to this machine alone", "green")
+
+
+def _plain(token: "Token", now: int) -> dict[str, Any]:
+    """For programs: all but the hash."""
+    from wakeful.cli.printing import iso
+
+    return {
+        "id": token.id,
+        "name": token.name,
+        "scopes": list(token.scopes),
+        "tenant": token.tenant,
+        "rate": token.rate,
+        "state": token.state(now),
+        "created_at": iso(token.created_at),
+        "created_by": token.created_by,
+        "expires_at": iso(token.expires_at),
+        "revoked_at": iso(token.revoked_at),
+        "used_at": iso(token.used_at),
+    }
+
+
+for _command in (create, listing, revoke, clear):
+    tokens.add_command(_command)

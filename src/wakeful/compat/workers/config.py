@@ -1,0 +1,187 @@
+"""Layer 5. What does a wrangler file say about a Worker?"""
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from wakeful.values.errors import BadOption
+
+FILES = ("wrangler.json", "wrangler.jsonc", "wrangler.toml")
+DELETES_ALARM_FROM = "2026-02-24"  # compatibility date from which deleteAll() takes the alarm as well
+_DELETES_ALARM = "delete_all_deletes_alarm"
+_KEEPS_ALARM = "delete_all_preserves_alarm"
+# Kinds of bindings that nothing here stands behind, and what they are called.
+_ELSEWHERE = {
+    "kv_namespaces": "a KV namespace",
+    "r2_buckets": "an R2 bucket",
+    "d1_databases": "a D1 database",
+    "services": "a service binding",
+    "workflows": "a workflow",
+    "hyperdrive": "Hyperdrive",
+    "vectorize": "Vectorize",
+    "analytics_engine_datasets": "Analytics Engine",
+    "queues": "a queue",
+    "ai": "Workers AI",
+    "browser": "a browser",
+    "assets": "static assets",
+    "send_email": "e-mail",
+    "dispatch_namespaces": "a dispatch namespace",
+    "ratelimits": "a rate limit",
+    "secrets_store_secrets": "a secret of the secrets store",
+}
+_PART = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/|,(?=\s*(?:(?://[^\n]*|/\*.*?\*/)\s*)*[}\]])', re.S)
+
+
+class Binding(NamedTuple):
+    """A name in `env` that stands for a class of objects."""
+
+    name: str
+    class_name: str
+
+
+class Config(NamedTuple):
+    """What is taken from the file."""
+
+    path: Path
+    name: str
+    main: Path
+    compatibility_date: str
+    flags: tuple[str, ...]
+    bindings: tuple[Binding, ...]
+    elsewhere: dict[str, str]  # bindings that are not here, and what they are
+    vars: dict[str, Any]
+    crons: tuple[str, ...]
+    stored_as: dict[str, str]  # the name under which a class's objects are stored, where that is an older one
+    deleted: tuple[str, ...]
+
+    @property
+    def deletes_alarm(self) -> bool:
+        """Whether deleteAll() removes the alarm as well."""
+        if _KEEPS_ALARM in self.flags:
+            return False
+        return _DELETES_ALARM in self.flags or self.compatibility_date >= DELETES_ALARM_FROM
+
+
+def read(folder: str | Path, *, environment: str | None = None) -> Config:
+    """The wrangler file of a folder (`.json`, `.jsonc`, `.toml`, in this order), or the file itself."""
+    path = _found(Path(folder))
+    data = _parsed(path)
+    environment = environment or os.environ.get("CLOUDFLARE_ENV") or None
+    if environment is not None:
+        named = data.get("env", {})
+        if environment not in named:
+            raise _bad(path, f"there is no environment {environment!r}; it has {', '.join(named) or 'none'}")
+        # What is bound is not inherited; the rest is.
+        data = {key: value for key, value in data.items() if key not in _NOT_INHERITED} | named[environment]
+    main = data.get("main")
+    if not isinstance(main, str):
+        raise _bad(path, "it has no `main`, the file with the Worker's code")
+    bindings, elsewhere = _bindings(path, data)
+    stored_as, deleted = _migrated(path, data.get("migrations", []))
+    return Config(
+        path=path,
+        name=str(data.get("name", path.parent.name)),
+        main=(path.parent / main).resolve(),
+        compatibility_date=str(data.get("compatibility_date", "")),
+        flags=tuple(data.get("compatibility_flags", ())),
+        bindings=bindings,
+        elsewhere=elsewhere,
+        vars={**data.get("vars", {}), **_dev_vars(path.parent)},
+        crons=tuple(data.get("triggers", {}).get("crons") or ()),
+        stored_as=stored_as,
+        deleted=deleted,
+    )
+
+
+_NOT_INHERITED = frozenset({"durable_objects", "vars", "env", *_ELSEWHERE})
+
+
+def _found(where: Path) -> Path:
+    if where.is_file():
+        return where.resolve()
+    found = next((where / name for name in FILES if (where / name).is_file()), None)
+    if found is None:
+        raise BadOption(f"{where} has none of {', '.join(FILES)}; name the folder of a Worker", code="workers.config")
+    return found.resolve()
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    text = path.read_text(encoding="utf-8")
+    try:
+        data = tomllib.loads(text) if path.suffix == ".toml" else json.loads(uncommented(text))
+    except ValueError as error:
+        raise _bad(path, f"it can't be read: {error}") from None
+    if not isinstance(data, dict):
+        raise _bad(path, "it is no object")
+    return data
+
+
+def uncommented(text: str) -> str:
+    """JSON without comments and trailing commas; what is inside strings stays, and so do the lines."""
+
+    def kept(match: re.Match[str]) -> str:
+        part = match[0]
+        return part if part.startswith('"') else re.sub(r"[^\n]", " ", part)
+
+    return _PART.sub(kept, text)
+
+
+def _bindings(path: Path, data: Mapping[str, Any]) -> tuple[tuple[Binding, ...], dict[str, str]]:
+    here, elsewhere = [], {}
+    for binding in data.get("durable_objects", {}).get("bindings", []):
+        if "name" not in binding or "class_name" not in binding:
+            raise _bad(path, f"a binding of durable_objects has no name or no class_name: {binding!r}")
+        if binding.get("script_name") not in (None, data.get("name")):
+            elsewhere[binding["name"]] = f"a class of another Worker, {binding['script_name']}"
+        else:
+            here.append(Binding(binding["name"], binding["class_name"]))
+    for kind, what in _ELSEWHERE.items():
+        found = data.get(kind)
+        if kind == "queues" and isinstance(found, Mapping):
+            found = found.get("producers")
+        for one in found if isinstance(found, list) else [found] if isinstance(found, Mapping) else []:
+            name = one.get("binding") or one.get("name")
+            if name:
+                elsewhere[name] = what
+    return tuple(here), elsewhere
+
+
+def _migrated(path: Path, migrations: Any) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Under which name each class is stored, by the renames in order, and which classes were deleted."""
+    stored: dict[str, str] = {}
+    deleted: dict[str, None] = {}
+    for step in migrations:
+        for name in (*step.get("new_classes", ()), *step.get("new_sqlite_classes", ())):
+            stored[name] = name
+            deleted.pop(name, None)
+        for rename in step.get("renamed_classes", ()):
+            stored[rename["to"]] = stored.pop(rename["from"], rename["from"])
+        if step.get("transferred_classes"):
+            raise _bad(path, "transferred_classes takes objects from another Worker, which is not here")
+        for name in step.get("deleted_classes", ()):
+            stored.pop(name, None)
+            deleted[name] = None
+    return {new: old for new, old in stored.items() if new != old}, tuple(deleted)
+
+
+def _dev_vars(folder: Path) -> dict[str, str]:
+    """The secrets of `.dev.vars`, one `NAME=value` a line."""
+    path = folder / ".dev.vars"
+    found = {}
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+        name, sign, value = line.partition("=")
+        if not sign or name.strip().startswith("#"):
+            continue
+        value = value.strip()
+        if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
+            value = value[1:-1]
+        found[name.strip()] = value
+    return found
+
+
+def _bad(path: Path, what: str) -> BadOption:
+    return BadOption(f"{path}: {what}", code="workers.config")

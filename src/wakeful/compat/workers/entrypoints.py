@@ -1,0 +1,81 @@
+"""Layer 5. The base classes of a Worker's own classes, and what a request or a cron trigger brings along."""
+
+import functools
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from wakeful.compat.workers.failures import Unsupported
+from wakeful.compat.workers.promises import started
+
+if TYPE_CHECKING:
+    from asyncio import Task
+
+log = logging.getLogger("wakeful.workers")
+
+
+class DurableObject:
+    """Keeps `ctx` and `env`."""
+
+    def __init__(self, ctx: Any, env: Any) -> None:
+        self.ctx = ctx
+        self.env = env
+
+
+class WorkerEntrypoint:
+    """Keeps `ctx` and `env`; the class called `Default` answers requests with `fetch` and cron triggers with `scheduled`."""
+
+    def __init__(self, ctx: Any, env: Any) -> None:
+        self.ctx = ctx
+        self.env = env
+
+
+class WorkflowEntrypoint:
+    """Here so that its import works; workflows are not."""
+
+    def __init__(self, ctx: Any, env: Any) -> None:
+        raise Unsupported("workflows are not here; use schedules, jobs or a Dag of Wakeful's")
+
+
+class ExecutionContext:
+    """What an entrypoint has as `ctx`."""
+
+    def __init__(self, keep: "Callable[[Task[Any]], None]") -> None:
+        self._keep = keep
+        self.props: dict[str, Any] = {}
+
+    def waitUntil(self, work: Any) -> None:  # noqa: N802  the name there
+        """Let the work go on after the answer."""
+        if isinstance(work, Awaitable):
+            started(_done(work), self._keep, "waitUntil of the Worker")
+
+    def passThroughOnException(self) -> None:  # noqa: N802  the name there
+        """There is nothing behind the Worker to pass it on to."""
+
+
+class ScheduledController:
+    """What `scheduled` is told: which cron trigger, and for when."""
+
+    type = "scheduled"
+
+    def __init__(self, cron: str, scheduled_time: int) -> None:
+        self.cron = cron
+        self.scheduledTime = scheduled_time
+        self.scheduled_time = scheduled_time
+
+    def noRetry(self) -> None:  # noqa: N802  the name there
+        """A cron trigger is not tried again anyway."""
+
+
+def handler(function: Any) -> Any:
+    """Marks `on_fetch` and `on_scheduled`; they are given what they expect without it as well."""
+
+    @functools.wraps(function)
+    def marked(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return marked
+
+
+async def _done(work: Awaitable[Any]) -> None:
+    await work

@@ -1,0 +1,284 @@
+"""Layer 5. How does a class written for Cloudflare become a class of Wakeful's?
+
+For each there is a host: a plain class with a method for every method that can be called, which runs the object's own
+code inside Wakeful's turns and makes them behave as events do there: a raise keeps what was written before it.
+"""
+
+import inspect
+import logging
+from asyncio import Task
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from wakeful.compat.workers.failures import JsException, Reset
+from wakeful.compat.workers.ids import DurableObjectId, id_of_key
+from wakeful.compat.workers.promises import result_of
+from wakeful.compat.workers.sockets import WebSocket
+from wakeful.compat.workers.state import State
+from wakeful.compat.workers.values import dressed, sendable
+from wakeful.compat.workers.web import Response, request_of, response_data
+from wakeful.runtime.registry import LIFECYCLE
+from wakeful.runtime.turn import CURRENT
+from wakeful.sockets.socket import Socket
+from wakeful.values.codec import decode, encode
+from wakeful.values.commits import SYSTEM, Slot
+from wakeful.values.errors import BadName, BadOption
+from wakeful.values.ids import ObjectId, shard_of
+
+if TYPE_CHECKING:
+    from wakeful.runtime.activation import Activation
+    from wakeful.runtime.context import Context
+
+log = logging.getLogger("wakeful.workers")
+
+INSIDE = "\0workers"  # who asks for a socket of an object here; no token can have that name
+NAME = "wakeful.name"  # the argument in which a caller says the name behind a hashed id
+NAME_CHARS_MAX = 1_024  # a longer name is not told to the object, as there
+NAME_SLOT: Slot = (SYSTEM, "workers.name")
+# Called by the runtime there, never by callers.
+EVENTS = frozenset({"alarm", "webSocketMessage", "webSocketClose", "webSocketError"})
+
+
+class Beside:
+    """The tasks of `waitUntil`, which must not keep an object here when its shard goes elsewhere."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[Task[Any], ObjectId] = {}
+
+    def add(self, activation: "Activation", task: Task[Any]) -> None:
+        self._tasks[task] = activation.id
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+
+    def send_away(self, shards: Collection[int]) -> None:
+        for task in [task for task, id in self._tasks.items() if shard_of(id) in shards]:
+            task.cancel()
+
+
+class Hosted:
+    """A class of the Worker's that is hosted here."""
+
+    def __init__(self, cls: type, name: str, env: Any, beside: Beside, *, deletes_alarm: bool) -> None:
+        self.cls = cls
+        self.name = name  # under which its objects are stored
+        self.env = env
+        self.beside = beside
+        self.deletes_alarm = deletes_alarm  # whether deleteAll() does
+        self.has_alarm = callable(getattr(cls, "alarm", None))
+        self.has_sockets = callable(getattr(cls, "webSocketMessage", None))
+
+
+class Host:
+    """Stands between Wakeful and one object of a class of Cloudflare's.
+
+    All that is its own begins with an underscore: the other names belong to the hosted class.
+    """
+
+    _hosted: ClassVar[Hosted]
+
+    def __init__(self, ctx: "Context") -> None:
+        self._activation = ctx._activation
+        self._id: DurableObjectId | None = None
+        self._state: State | None = None
+        self._object: Any = None
+
+    async def on_wake(self) -> None:
+        """Make the object, before any event: its constructor and what that began."""
+        activation, name = self._activation, self._hosted.name
+        id = id_of_key(name, activation.id.key)
+        if id.key != activation.id.key:
+            raise BadName(
+                f"{activation.id}: names this long go by their id here; call {name}/{id}", code="workers.name"
+            )
+        if id.is_hashed:
+            kept = await activation.rows.read(NAME_SLOT)
+            id.name = None if kept is None else decode(kept)
+        self._id = id
+        if not id.is_hashed or id.name is not None:
+            await self._make()
+
+    async def _call(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A caller's event: the answer of one of its methods."""
+        name = kwargs.pop(NAME, None)
+        if self._object is None:
+            await self._learn(name)
+        found = getattr(self._object, method)
+        if method == "fetch":
+            return await self._event(lambda: self._fetched(found, *args))
+        return await self._event(lambda: self._answered(method, found, args, kwargs))
+
+    async def _ring(self, info: Any) -> None:
+        """The alarm's event."""
+        if self._object is None:
+            await self._learn(None)
+        handler = self._object.alarm
+        args = (info,) if _takes(handler, 1) else ()
+        await self._event(lambda: handler(*args))
+
+    async def _apart(self, token: int) -> None:
+        """A turn for something that a task of this object's does after its event."""
+        state = self._state
+        if state is None:
+            raise JsException("the object was reset; what its old copy began is over")
+        await self._event(lambda: state.run_apart(token))
+
+    async def _connected(self, socket: Socket, request: Any) -> str:
+        """The client of a pair that the object accepted is there."""
+        if request.caller != INSIDE:
+            raise BadOption(
+                f"{self._activation.id}: its sockets are asked for through the Worker's fetch", code="workers.socket"
+            )
+        if self._object is None:
+            await self._learn(None)
+        assert self._state is not None
+        self._state.sockets.connected(socket, decode(bytes.fromhex(request.headers["pair"])))
+        return ""
+
+    async def _messaged(self, socket: Socket, message: Any) -> None:
+        """A client said something; if the object's code raises, the socket stays open, as there."""
+        await self._told(lambda found, ws: found.webSocketMessage(ws, message), socket)
+
+    async def _parted(self, socket: Socket, code: int, reason: str, was_clean: bool) -> None:
+        """A client is gone."""
+        if hasattr(self._hosted.cls, "webSocketClose"):
+            await self._told(
+                lambda found, ws: found.webSocketClose(*_fitting(found.webSocketClose, ws, code, reason, was_clean)),
+                socket,
+            )
+        if self._state is not None:
+            self._state.sockets.forget(socket)
+
+    async def _told(self, tell: Callable[[Any, WebSocket], Any], socket: Socket) -> None:
+        if self._object is None:
+            await self._learn(None)
+        assert self._state is not None
+        ws = self._state.sockets.of(socket)
+        try:
+            await self._event(lambda: tell(self._object, ws))
+        except Exception:
+            log.exception("%s: the handler of a socket raised", self._activation.id, extra={"code": "workers.socket"})
+
+    async def _answered(self, method: str, found: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        given = [dressed(one) for one in args]
+        answer = await result_of(found(*given, **{key: dressed(value) for key, value in kwargs.items()}))
+        return sendable(answer, f"answer of {self._activation.id}.{method}()")
+
+    async def _fetched(self, found: Any, data: dict[str, Any]) -> dict[str, Any]:
+        answer = await result_of(found(*([request_of(data)] if _takes(found, 1) else [])))
+        if answer is None:
+            answer = Response(None)
+        if not isinstance(answer, Response):
+            raise JsException(f"{self._activation.id}.fetch() gave a {type(answer).__name__}, not a Response")
+        data = response_data(answer)
+        return data if answer.web_socket is None else {**data, "socket": answer.web_socket.data}
+
+    async def _event(self, run: Callable[[], Any]) -> Any:
+        """Run it as an event: what it wrote is kept, whether it raises or not, unless the object is reset."""
+        state = self._state
+        assert state is not None
+        state.begin()
+        if self._hosted.has_sockets and (turn := CURRENT.get()) is not None:
+            await state.sockets.look(turn)
+        try:
+            answer = await result_of(run())
+            await state.finish()
+            return answer
+        except Exception:
+            await state.finish()
+            await self._keep()
+            raise
+        except Reset as reset:
+            if reset.keeps:
+                await self._keep()
+            self._activation.instance = None  # the next event finds it asleep, and makes it anew
+            raise _said(reset) from reset.error.__cause__
+
+    async def _keep(self) -> None:
+        """Have on disk what the event wrote so far."""
+        turn = CURRENT.get()
+        if turn is not None and turn.activation is self._activation and not turn.is_over:
+            turn.refused = []
+            await self._activation.commit_now(turn)
+
+    async def _learn(self, name: str | None) -> None:
+        """The first event of an object with a long name: keep the name, then make the object."""
+        assert self._id is not None
+        if name is not None and len(name) <= NAME_CHARS_MAX:
+            self._id.name = name
+            turn = CURRENT.get()
+            assert turn is not None
+            turn.writes[NAME_SLOT] = encode(name)
+        try:
+            await self._make()
+        except BaseException:
+            self._activation.instance = None
+            raise
+
+    async def _make(self) -> None:
+        assert self._id is not None
+        state = State(self._activation, self._hosted, self._id)
+        try:
+            made = self._hosted.cls(state, self._hosted.env)
+            await state.finish()
+        except Reset as reset:
+            raise _said(reset) from reset.error.__cause__
+        self._state, self._object = state, made
+
+
+def host_of(hosted: Hosted) -> type[Host]:
+    """The class to register: a host with the methods of the hosted class."""
+    members: dict[str, Any] = {"_hosted": hosted, "__doc__": hosted.cls.__doc__, "__module__": hosted.cls.__module__}
+    for name in _methods(hosted.cls):
+        members[name] = _method(hosted.cls, name)
+    if hosted.has_alarm:
+        members["alarm"] = Host._ring
+    if hosted.has_sockets:
+        members |= {"on_connect": Host._connected, "on_message": Host._messaged, "on_close": Host._parted}
+    return type(hosted.cls.__name__, (Host,), members)
+
+
+def _methods(cls: type) -> list[str]:
+    """What callers may call: the public methods of the class and its bases, below `DurableObject`."""
+    found = []
+    for name in dir(cls):
+        if name.startswith("_") or name in EVENTS or name in LIFECYCLE or hasattr(object, name):
+            continue
+        attribute = inspect.getattr_static(cls, name)
+        if inspect.isfunction(attribute) or isinstance(attribute, staticmethod | classmethod):
+            found.append(name)
+    return found
+
+
+def _method(cls: type, name: str) -> Any:
+    async def method(self: Host, /, *args: Any, **kwargs: Any) -> Any:
+        return await self._call(name, args, kwargs)
+
+    theirs = inspect.getattr_static(cls, name)
+    method.__name__, method.__qualname__ = name, f"{cls.__name__}.{name}"
+    method.__doc__ = theirs.__doc__
+    if inspect.isfunction(theirs):
+        method.__signature__ = inspect.signature(theirs)  # type: ignore[attr-defined]
+    return method
+
+
+def _takes(handler: Any, count: int) -> bool:
+    """It can be called with so many arguments."""
+    try:
+        inspect.signature(handler).bind(*range(count))
+    except TypeError:
+        return False
+    return True
+
+
+def _fitting(handler: Any, *args: Any) -> tuple[Any, ...]:
+    """As many of the arguments as it takes."""
+    while args and not _takes(handler, len(args)):
+        args = args[:-1]
+    return args
+
+
+def _said(reset: Reset) -> Exception:
+    """The error for the caller of an object that was reset."""
+    error = reset.error
+    error.durableObjectReset = True  # type: ignore[attr-defined]
+    error.retryAlarm = reset.retries  # type: ignore[attr-defined]
+    return error

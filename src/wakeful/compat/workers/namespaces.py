@@ -1,0 +1,155 @@
+"""Layer 5. `env`: how does the Worker's code reach its objects and its variables?"""
+
+import secrets
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from wakeful.compat.workers.failures import JsTypeError, Unsupported
+from wakeful.compat.workers.hosting import NAME, Hosted
+from wakeful.compat.workers.ids import CONTENT_BYTES, DurableObjectId, named_id, parsed_id, unique_id
+from wakeful.compat.workers.promises import started
+from wakeful.compat.workers.values import dressed, option_of, sendable
+from wakeful.compat.workers.web import Request, Response, request_data, response_of
+from wakeful.values.errors import UnknownMethod
+from wakeful.values.ids import ObjectId
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from wakeful.app import App
+
+
+class Stub:
+    """Stands for an object: `fetch`, and its methods. A call is on its way when it returns, awaited or not."""
+
+    def __init__(self, namespace: "Namespace", id: DurableObjectId) -> None:
+        self._namespace = namespace
+        self.id = id
+
+    @property
+    def name(self) -> str | None:
+        return self.id.name
+
+    def fetch(self, input: Any, init: Any = None, **options: Any) -> "asyncio.Task[Response]":
+        """The object's answer to a request, or to a URL."""
+        is_whole = isinstance(input, Request) and not init and not options
+        request = input if is_whole else Request(input, init, **options)
+        return self._begin(self._fetch(request), "fetch")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+
+        def method(*args: Any, **kwargs: Any) -> "asyncio.Task[Any]":
+            return self._begin(self._call(name, args, kwargs), name)
+
+        method.__name__ = name
+        return method
+
+    def __repr__(self) -> str:
+        return f"<{self._namespace.hosted.name}/{self.id.key}>"
+
+    def _begin(self, call: Any, what: str) -> "asyncio.Task[Any]":
+        node = self._namespace.app.node
+        return started(call, node.keep if node is not None else _nobody, f"{self!r}.{what}()")
+
+    async def _fetch(self, request: Request) -> Response:
+        return response_of(await self._send("fetch", (request_data(request),), {}))
+
+    async def _call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        what = f"arguments of {self!r}.{name}()"
+        given = tuple(sendable(one, what) for one in args)
+        return dressed(await self._send(name, given, {key: sendable(one, what) for key, one in kwargs.items()}))
+
+    async def _send(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        namespace, id = self._namespace, self.id
+        if id.is_hashed and id.name is not None:
+            kwargs[NAME] = id.name
+        target = ObjectId(namespace.hosted.name, id.key)
+        try:
+            return await namespace.app.send(target, method, args, kwargs, deadline_ms=None, request_key=None)
+        except UnknownMethod as error:
+            raise JsTypeError(f"the object has no method {method!r} that can be called: {error.message}") from None
+        except Exception as error:
+            with suppress(AttributeError):
+                error.remote = True  # type: ignore[attr-defined]
+            raise
+
+
+class Namespace:
+    """The objects of one class: ids from names, from text and new ones, and stubs for them."""
+
+    def __init__(self, app: "App", hosted: Hosted) -> None:
+        self.app = app
+        self.hosted = hosted
+
+    def idFromName(self, name: Any) -> DurableObjectId:  # noqa: N802  the name there
+        return named_id(self.hosted.name, _name(name))
+
+    def idFromString(self, text: str) -> DurableObjectId:  # noqa: N802  the name there
+        return parsed_id(self.hosted.name, text)
+
+    def newUniqueId(self, options: Any = None, **named: Any) -> DurableObjectId:  # noqa: N802  the name there
+        _placed(option_of(options, named, "newUniqueId()"))
+        return unique_id(self.hosted.name, secrets.token_bytes(CONTENT_BYTES))
+
+    def get(self, id: Any, options: Any = None, **named: Any) -> Stub:
+        option_of(options, named, "get()")  # where to put it is the cluster's to decide
+        if not isinstance(id, DurableObjectId):
+            raise JsTypeError("get() takes an id: idFromName(…), idFromString(…) or newUniqueId()")
+        parsed_id(self.hosted.name, id.toString())
+        return Stub(self, id)
+
+    def getByName(self, name: Any, options: Any = None, **named: Any) -> Stub:  # noqa: N802  the name there
+        option_of(options, named, "getByName()")
+        return Stub(self, self.idFromName(name))
+
+    def jurisdiction(self, name: Any) -> "Namespace":
+        _placed({"jurisdiction": name})
+        return self
+
+
+class Env:
+    """The bindings and variables of the Worker, by name."""
+
+    def __init__(self, bindings: Mapping[str, Any], missing: Mapping[str, str]) -> None:
+        self._bindings = dict(bindings)
+        self._missing = dict(missing)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name in self._missing:
+            raise Unsupported(f"env.{name} is {self._missing[name]}, which is not here; see docs/cloudflare.md")
+        try:
+            return self._bindings[name]
+        except KeyError:
+            known = ", ".join(sorted(self._bindings)) or "nothing"
+            raise AttributeError(f"env has no {name!r}; the wrangler file binds {known}") from None
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self, name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._bindings
+
+    def __dir__(self) -> list[str]:
+        return sorted(self._bindings)
+
+
+def _name(name: Any) -> str:
+    if isinstance(name, str):
+        return name
+    if name is None or not isinstance(name, int | float | bool):
+        raise JsTypeError(f"an object's name is text, not {type(name).__name__}")
+    return str(name)
+
+
+def _placed(options: Mapping[str, Any]) -> None:
+    if options.get("jurisdiction") not in (None, "eu", "fedramp", "us"):
+        raise JsTypeError(f"there is no jurisdiction {options['jurisdiction']!r}")
+
+
+def _nobody(task: Any) -> None:
+    """There is no node to hold it; the call itself will say so."""

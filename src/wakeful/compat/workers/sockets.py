@@ -1,0 +1,268 @@
+"""Layer 5. `WebSocketPair` and hibernating sockets of Cloudflare's, on Wakeful's sockets.
+
+The object's `fetch` makes a pair, accepts one end and answers with the other. The connection itself is made when that
+answer arrives where the client is: what was sent to the pair before then waits in it.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from wakeful.compat.workers.ends import ClientEnd
+from wakeful.compat.workers.failures import JsException, JsRangeError, JsTypeError, Unsupported
+from wakeful.compat.workers.values import dressed, sendable
+from wakeful.runtime.turn import Refused
+from wakeful.sockets import kept as keeping
+from wakeful.sockets.socket import (
+    ATTACHMENT_BYTES_MAX,
+    AUTO_CHARS_MAX,
+    TAG_CHARS_MAX,
+    TAGS_MAX,
+    Socket,
+    auto_response,
+    sockets_of,
+)
+from wakeful.values.codec import decode, encode
+from wakeful.values.errors import BadInput, CallFailed, LimitExceeded
+
+if TYPE_CHECKING:
+    from wakeful.compat.workers.state import State
+    from wakeful.runtime.turn import Turn
+
+CONNECTING, OPEN, CLOSING, CLOSED = range(4)
+
+
+class WebSocket:
+    """A socket of an object: `send`, `close`, `serializeAttachment`, `deserializeAttachment`."""
+
+    CONNECTING, OPEN, CLOSING, CLOSED = CONNECTING, OPEN, CLOSING, CLOSED
+
+    def __init__(self, socket: Socket | None = None, state: "State | None" = None) -> None:
+        self._socket = socket  # None until the client is connected
+        self._state = state  # None until an object has accepted it
+        self._tags: tuple[str, ...] = ()
+        self._attachment: bytes | None = None
+        self._sent: list[Any] = []
+        self._closed: tuple[int, str] | None = None
+
+    def send(self, message: Any) -> None:
+        """Have the client get this, text or bytes, once what the event wrote is on disk."""
+        if isinstance(message, bytearray | memoryview):
+            message = bytes(message)
+        if not isinstance(message, str | bytes):
+            raise JsTypeError(f"send() takes text or bytes, not {type(message).__name__}")
+        if self._socket is None:
+            if self._closed is not None:
+                raise JsTypeError("send(): the socket was closed already")
+            self._sent.append(message)
+            return
+        socket = self._socket
+        self._do(lambda: socket.send(message))
+
+    def close(self, code: int = 1000, reason: str = "") -> None:
+        """Close it; of one that is closed or closing nothing comes."""
+        if self._socket is None:
+            self._closed = self._closed or (code, reason)
+            return
+        if self.readyState == OPEN:
+            socket = self._socket
+            self._do(lambda: socket.close(code, reason))
+
+    @property
+    def readyState(self) -> int:  # noqa: N802  the name there
+        if self._socket is None:
+            return OPEN if self._state is not None and self._closed is None else CONNECTING
+        if self._turn() is None:
+            return OPEN
+        return {"open": OPEN, "closing": CLOSING}.get(self._socket.state, CLOSED)
+
+    def serializeAttachment(self, value: Any) -> None:  # noqa: N802  the name there
+        """Keep a value with the socket, over sleep."""
+        made = sendable(value, "an attachment")
+        if len(encode(made)) > ATTACHMENT_BYTES_MAX:
+            raise JsRangeError(f"an attachment may have {ATTACHMENT_BYTES_MAX} bytes")
+        if self._socket is None:
+            self._attachment = encode(made)
+            return
+        socket = self._socket
+
+        async def attach() -> None:
+            socket.attachment = made
+
+        if self._turn() is not None:
+            socket.attachment = made
+        else:
+            self._object().apart(attach, "a socket")
+
+    def deserializeAttachment(self) -> Any:  # noqa: N802  the name there
+        """That value, None when there is none."""
+        if self._socket is None:
+            return None if self._attachment is None else dressed(decode(self._attachment))
+        try:
+            return dressed(self._socket.attachment)
+        except CallFailed as error:
+            raise JsException(error.message) from None
+
+    def accept(self) -> None:
+        raise Unsupported("accept() keeps the object awake and its clients with it; use ctx.acceptWebSocket(ws)")
+
+    def _do(self, act: Any) -> None:
+        """In the turn that runs; of a task that outlived its event in one of its own."""
+        if self._turn() is None:
+            self._object().apart(act, "a socket")
+            return
+        try:
+            done = act()
+        except CallFailed as error:
+            raise JsException(error.message) from None
+        if isinstance(done, Refused):
+            done.turn.refused = [other for other in done.turn.refused if other is not done]
+            kind = JsRangeError if isinstance(done.error, LimitExceeded) else JsTypeError
+            raise kind(done.error.message if isinstance(done.error, BadInput) else str(done.error))
+
+    def _turn(self) -> "Turn | None":
+        return self._object()._turn()
+
+    def _object(self) -> "State":
+        if self._state is None:
+            raise JsException("no object has accepted this socket")
+        return self._state
+
+    def _pending(self) -> dict[str, Any]:
+        """What has happened to it so far, before the client is connected."""
+        id = self._object()._activation.id
+        return {
+            "target": [id.cls, id.key],
+            "token": _token(self),
+            "tags": list(self._tags),
+            "attachment": self._attachment,
+            "sent": self._sent,
+            "closed": self._closed,
+        }
+
+
+def _token(server: WebSocket) -> int:
+    return id(server)
+
+
+class WebSocketPair:
+    """Two ends: `client, server = WebSocketPair.new().object_values()`."""
+
+    def __init__(self) -> None:
+        server = WebSocket()
+        self._ends = (ClientEnd(None, server), server)
+
+    @classmethod
+    def new(cls) -> "WebSocketPair":
+        return cls()
+
+    def object_values(self) -> list[Any]:
+        return list(self._ends)
+
+    values = object_values
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._ends[int(index)]
+
+    def __iter__(self) -> Any:
+        return iter(self._ends)
+
+
+class WebSocketRequestResponsePair:
+    """A text, and what is answered to it without waking the object."""
+
+    def __init__(self, request: str, response: str) -> None:
+        for text in (request, response):
+            if not isinstance(text, str) or len(text.encode()) > AUTO_CHARS_MAX:
+                raise JsRangeError(f"an automatic response takes texts of at most {AUTO_CHARS_MAX} bytes")
+        self.request = request
+        self.response = response
+
+    @classmethod
+    def new(cls, request: str, response: str) -> "WebSocketRequestResponsePair":
+        return cls(request, response)
+
+
+class Sockets:
+    """The sockets of one object, for as long as it is awake: the same socket is the same Python object."""
+
+    def __init__(self, state: "State") -> None:
+        self._state = state
+        self._known: dict[str, WebSocket] = {}
+        self._pending: dict[int, WebSocket] = {}
+        self.auto: WebSocketRequestResponsePair | None = None
+
+    async def look(self, turn: "Turn") -> None:
+        """An event begins: have at hand what its code asks for without waiting."""
+        await sockets_of(turn)
+        auto = (await keeping.summary_of(turn)).auto
+        self.auto = None if auto is None else WebSocketRequestResponsePair(*auto)
+
+    def accept(self, server: Any, tags: Iterable[str] | None) -> None:
+        if not isinstance(server, WebSocket):
+            raise JsTypeError("acceptWebSocket() takes the server's end of a WebSocketPair")
+        if server._state is not None:
+            raise JsException("acceptWebSocket(): this socket was accepted already")
+        found = tuple(dict.fromkeys(tags or ()))
+        if len(found) > TAGS_MAX:
+            raise JsException(f"a socket may have {TAGS_MAX} tags")
+        if any(not isinstance(tag, str) or len(tag) > TAG_CHARS_MAX for tag in found):
+            raise JsException(f"a tag is text of at most {TAG_CHARS_MAX} characters")
+        server._tags, server._state = found, self._state
+        self._pending[_token(server)] = server
+
+    def connected(self, socket: Socket, data: dict[str, Any]) -> None:
+        """The client of an accepted pair is there: what waited for it goes out."""
+        server = self._pending.pop(data["token"], None)
+        if server is None or server._state is not self._state:
+            server = WebSocket(None, self._state)
+            server._attachment, server._sent = data["attachment"], data["sent"]
+            server._closed = None if data["closed"] is None else tuple(data["closed"])
+            server._tags = tuple(data["tags"])
+        socket.tags = server._tags
+        if server._attachment is not None:
+            socket.attachment = decode(server._attachment)
+        server._socket = socket
+        self._known[socket.id] = server
+        for message in server._sent:
+            server.send(message)
+        if server._closed is not None:
+            server.close(*server._closed)
+        server._sent = []
+
+    def of(self, socket: Socket) -> WebSocket:
+        """The one that the object's code knows."""
+        found = self._known.get(socket.id)
+        if found is None:
+            found = self._known[socket.id] = WebSocket(socket, self._state)
+        found._socket = socket
+        return found
+
+    def forget(self, socket: Socket) -> None:
+        self._known.pop(socket.id, None)
+
+    def all(self, tag: str | None) -> list[WebSocket]:
+        turn = self._state._turn()
+        if turn is None:
+            raise JsException("getWebSockets() is for code that runs in an event of the object")
+        there = [self.of(one) for one in _at_once(sockets_of(turn, tag))]
+        return there + [one for one in self._pending.values() if tag is None or tag in one._tags]
+
+    def tags(self, socket: Any) -> list[str]:
+        if not isinstance(socket, WebSocket) or socket._state is not self._state:
+            raise JsException("getTags(): accept the socket with acceptWebSocket() first")
+        return list(socket._tags if socket._socket is None else socket._socket.tags)
+
+    async def set_auto(self, pair: WebSocketRequestResponsePair | None) -> None:
+        turn = self._state._turn()
+        assert turn is not None
+        await auto_response(turn, *((None, None) if pair is None else (pair.request, pair.response)))
+
+
+def _at_once(coroutine: Any) -> Any:
+    """The answer of something that has nothing to wait for any more."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        return done.value
+    coroutine.close()
+    raise JsException("the object's sockets are not at hand")

@@ -1,0 +1,182 @@
+"""Layer 5. `ctx`: what does an object of Cloudflare's know about itself, and what can it ask of its runtime?"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from wakeful.compat.workers.failures import JsException, JsTypeError, Reset, reset_error
+from wakeful.compat.workers.ids import DurableObjectId
+from wakeful.compat.workers.promises import Promise, Work, result_of, started
+from wakeful.compat.workers.sockets import Sockets, WebSocket, WebSocketRequestResponsePair
+from wakeful.compat.workers.storage import Storage
+from wakeful.compat.workers.values import option_of
+from wakeful.runtime.turn import CURRENT, Turn
+
+if TYPE_CHECKING:
+    from wakeful.compat.workers.hosting import Hosted
+    from wakeful.runtime.activation import Activation
+
+log = logging.getLogger("wakeful.workers")
+
+BLOCK_S = 30.0  # what blockConcurrencyWhile may take, as there
+APART = "workers.apart"  # the operation under which work of a task that outlived its event has a turn
+
+_tokens = count(1)
+
+
+class State:
+    """Handed to the constructor: `id`, `storage`, `blockConcurrencyWhile`, `waitUntil`, `abort` and the sockets."""
+
+    def __init__(self, activation: "Activation", hosted: "Hosted", id: DurableObjectId) -> None:
+        self._activation = activation
+        self.hosted = hosted
+        self.id = id
+        self.has_cleared_alarm = False  # in the event that runs
+        self._unbegun: list[Promise] = []
+        self._apart: dict[int, Work] = {}
+        self.storage = Storage(self)
+        self.sockets = Sockets(self)
+        self.props: dict[str, Any] = {}
+
+    def blockConcurrencyWhile(self, callback: Callable[[], Any]) -> Awaitable[Any]:  # noqa: N802  the name there
+        """Run the callback with no other event in between; if it raises, the object is reset."""
+        return self.doing(lambda: self._block(callback))
+
+    def waitUntil(self, work: Any) -> None:  # noqa: N802  the name there
+        """Let the work go on after the answer, and keep the object awake for it; its failure is nobody's."""
+        if not isinstance(work, Awaitable):
+            return
+        activation = self._activation
+        activation._readers += 1  # something beside its turns goes on: it must not sleep under it
+
+        async def waiting() -> None:
+            try:
+                await work
+            finally:
+                activation._readers -= 1
+                if not activation.is_busy:
+                    activation.node.became_idle(activation)
+
+        self.hosted.beside.add(activation, started(waiting(), activation.node.keep, f"waitUntil of {activation.id}"))
+
+    def abort(self, reason: Any = None, options: Any = None, **named: Any) -> None:
+        """Reset the object: its memory and what it has not stored are gone, and whoever waits is told the reason."""
+        given = option_of(options, named, "abort()")
+        retries = given.get("retryAlarm", True)
+        text = "the object reset itself with abort()" if reason is None else str(reason)
+        raise Reset(reset_error(text), retries=bool(retries))
+
+    # sockets
+
+    def acceptWebSocket(self, socket: Any, tags: Iterable[str] | None = None) -> None:  # noqa: N802  the name there
+        """Take one end of a pair, with tags to find it by; it outlives the object's sleep."""
+        self.sockets.accept(socket, tags)
+
+    def getWebSockets(self, tag: str | None = None) -> list[WebSocket]:  # noqa: N802  the name there
+        """The sockets that are there, or those with the tag."""
+        return self.sockets.all(tag)
+
+    def getTags(self, socket: WebSocket) -> list[str]:  # noqa: N802  the name there
+        return self.sockets.tags(socket)
+
+    def setWebSocketAutoResponse(self, pair: WebSocketRequestResponsePair | None = None) -> None:  # noqa: N802
+        """Have that text answered without waking the object; None ends it."""
+        if pair is not None and not isinstance(pair, WebSocketRequestResponsePair):
+            raise JsTypeError("setWebSocketAutoResponse() takes a WebSocketRequestResponsePair")
+        self.sockets.auto = pair
+        self.doing(lambda: self.sockets.set_auto(pair))
+
+    def getWebSocketAutoResponse(self) -> WebSocketRequestResponsePair | None:  # noqa: N802  the name there
+        return self.sockets.auto
+
+    # what the storage and the host ask
+
+    def doing(self, work: Work) -> Promise:
+        """Work that is done when it is awaited, and at the end of the event if nobody does."""
+        promise = Promise(lambda: self.in_turn(work))
+        if self._turn() is None:
+            started(_awaited(promise), self._activation.node.keep, f"work of {self._activation.id}")
+        else:
+            self._unbegun.append(promise)
+        return promise
+
+    async def finish(self) -> None:
+        """Do what the event began and nobody awaited."""
+        while self._unbegun:
+            promise = self._unbegun.pop(0)
+            if promise.is_begun:
+                continue
+            try:
+                await promise
+            except Exception as error:  # as with anything that nobody awaits
+                log.warning(
+                    "%s: not awaited, and failed: %s", self._activation.id, error, extra={"code": "workers.unawaited"}
+                )
+
+    def begin(self) -> None:
+        """An event begins."""
+        self.has_cleared_alarm = False
+        self._unbegun.clear()
+
+    async def in_turn(self, work: Work) -> Any:
+        """Do it in the turn that runs, or in one of its own."""
+        if self._turn() is not None:
+            return await work()
+        return await self._sent(work)
+
+    def apart(self, work: Work, what: str) -> asyncio.Task[Any]:
+        """Begin it in a turn of its own."""
+        return started(self._sent(work), self._activation.node.keep, f"{what} of {self._activation.id}")
+
+    async def run_apart(self, token: int) -> Any:
+        """In that turn: do what was left here for it."""
+        work = self._apart.pop(token, None)
+        if work is None:
+            raise JsException("the object was reset or has moved; what its old copy began is over")
+        return await work()
+
+    async def _sent(self, work: Work) -> Any:
+        token = next(_tokens)
+        self._apart[token] = work
+        answer: list[Any] = []
+
+        async def kept() -> None:  # the answer need not be data: it goes nowhere
+            answer.append(await work())
+
+        self._apart[token] = kept
+        try:
+            await self._activation.node.send(self._activation.id, APART, (token,), {})
+        finally:
+            self._apart.pop(token, None)
+        return answer[0]
+
+    def _turn(self) -> Turn | None:
+        turn = CURRENT.get()
+        return None if turn is None or turn.activation is not self._activation or turn.is_over else turn
+
+    async def _block(self, callback: Callable[[], Any]) -> Any:
+        if not callable(callback):
+            raise JsTypeError("blockConcurrencyWhile() takes a function")
+        turn = self._turn()
+        assert turn is not None
+        turn.save()
+        try:
+            async with asyncio.timeout(BLOCK_S) as limit:
+                result = await result_of(callback())
+        except Exception as error:
+            turn.restore()
+            if not limit.expired():
+                raise Reset(error, keeps=True) from None
+            late = reset_error(f"blockConcurrencyWhile() took longer than {BLOCK_S:.0f} s; the object was reset")
+            raise Reset(late, keeps=True) from None
+        except BaseException:
+            turn.restore()
+            raise
+        turn.saved.pop()
+        return result
+
+
+async def _awaited(promise: Promise) -> Any:
+    return await promise

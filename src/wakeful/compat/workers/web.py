@@ -1,0 +1,328 @@
+"""Layer 5. Requests and responses, as Cloudflare's Python code makes and reads them."""
+
+import json as jsonlib
+from collections.abc import Iterable, Iterator, Mapping
+from http import HTTPMethod, HTTPStatus
+from typing import Any
+
+from wakeful.compat.workers.ends import ClientEnd
+from wakeful.compat.workers.failures import JsTypeError
+from wakeful.compat.workers.forms import Blob, FormData, form_body, parsed_form
+from wakeful.compat.workers.values import plain
+
+Pairs = list[tuple[str, str]]
+Data = bytes  # inside a class with a method of that name
+_NO_BODY = frozenset({101, 204, 205, 304})
+
+
+class Headers:
+    """Headers in their order, by names in any case; a missing one is None."""
+
+    def __init__(self, given: Any = None) -> None:
+        self._pairs: Pairs = []
+        for name, value in _pairs(given):
+            self.append(name, value)
+
+    @classmethod
+    def new(cls, given: Any = None) -> "Headers":
+        return cls(given)
+
+    def get(self, name: str, default: str | None = None) -> str | None:
+        found = [value for known, value in self._pairs if known == name.lower()]
+        return ", ".join(found) if found else default
+
+    def get_all(self, name: str, default: list[str] | None = None) -> list[str] | None:
+        return [value for known, value in self._pairs if known == name.lower()] or default
+
+    def has(self, name: str) -> bool:
+        return any(known == name.lower() for known, _ in self._pairs)
+
+    def set(self, name: str, value: Any) -> None:
+        self.delete(name)
+        self.append(name, value)
+
+    def append(self, name: str, value: Any) -> None:
+        name, value = str(name).lower(), str(value).strip()
+        if not name or any(char in "\r\n\0" for char in name + value):
+            raise JsTypeError(f"{name!r}: {value!r} is no header")
+        self._pairs.append((name, value))
+
+    def delete(self, name: str) -> None:
+        self._pairs = [pair for pair in self._pairs if pair[0] != name.lower()]
+
+    def items(self) -> Pairs:
+        return list(self._pairs)
+
+    entries = items
+
+    def keys(self) -> list[str]:
+        return [name for name, _ in self._pairs]
+
+    def values(self) -> list[str]:
+        return [value for _, value in self._pairs]
+
+    def getSetCookie(self) -> list[str]:  # noqa: N802  the name there
+        return self.get_all("set-cookie") or []
+
+    def __getitem__(self, name: str) -> str | None:
+        return self.get(name)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.set(name, value)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.has(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys(self.keys()))
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def __repr__(self) -> str:
+        return f"Headers({self._pairs!r})"
+
+
+class _Body:
+    """Something with a body that can be read once."""
+
+    headers: Headers
+    _data: Data
+    body_used: bool
+
+    def _set_body(self, body: Any, *, allows: bool = True) -> None:
+        self.body_used = False
+        self._data, kind = _encoded(body)
+        if body is not None and not allows:
+            raise JsTypeError("this can have no body")
+        if kind is not None and not self.headers.has("content-type"):
+            self.headers.set("content-type", kind)
+
+    def _take(self) -> Data:
+        if self.body_used:
+            raise OSError("the body was read already; clone() before reading it twice")
+        self.body_used = True
+        return self._data
+
+    @property
+    def body(self) -> Data | None:
+        """All of it: nothing is streamed here."""
+        return self._data or None
+
+    @property
+    def bodyUsed(self) -> bool:  # noqa: N802  the name there
+        return self.body_used
+
+    async def bytes(self) -> Data:
+        return self._take()
+
+    async def buffer(self) -> Data:
+        return self._take()
+
+    arrayBuffer = buffer  # noqa: N815  the name there
+
+    async def text(self) -> str:
+        return self._take().decode(errors="replace")
+
+    string = text
+
+    async def blob(self) -> Blob:
+        return Blob(self._take(), content_type=self.headers.get("content-type") or "")
+
+    async def form_data(self) -> FormData:
+        return parsed_form(self._take(), self.headers.get("content-type") or "")
+
+    formData = form_data  # noqa: N815  the name there
+
+
+class Request(_Body):
+    """A request: `url`, `method`, `headers`, and the body by `text()`, `json()`, `bytes()` or `form_data()`."""
+
+    def __init__(self, input: Any, init: Any = None, **options: Any) -> None:
+        options = {**(init or {}), **options}
+        unknown = set(options) - {"method", "headers", "body", "redirect", "cf", "signal"}
+        if unknown:
+            raise JsTypeError(f"Request: there is no option {sorted(unknown)[0]!r}")
+        given = input if isinstance(input, Request) else None
+        self.url: str = given.url if given else str(input)
+        if "://" not in self.url:
+            raise JsTypeError(f"Request: {self.url!r} is no whole URL")
+        method = str(options.get("method") or (given.method if given else "GET"))
+        self.method: Any = HTTPMethod[method.upper()] if method.upper() in HTTPMethod.__members__ else method
+        self.redirect: str = options.get("redirect") or "follow"
+        self.cf: Any = options.get("cf") or (given.cf if given else None)
+        headers = options.get("headers")
+        self.headers = Headers(headers if headers is not None else given.headers if given else None)
+        body = options.get("body")
+        if body is None and given is not None:
+            body = given._take() or None
+        self._set_body(body, allows=self.method not in ("GET", "HEAD"))
+
+    @classmethod
+    def new(cls, input: Any, init: Any = None, **options: Any) -> "Request":
+        return cls(input, init, **options)
+
+    async def json(self, **options: Any) -> Any:
+        return jsonlib.loads(self._take() or b"", **options)
+
+    def clone(self) -> "Request":
+        if self.body_used:
+            raise OSError("the body was read already; clone() before reading it")
+        made = Request(self.url, method=str(self.method), headers=self.headers, cf=self.cf)
+        made._data = self._data
+        return made
+
+    @property
+    def js_object(self) -> "Request":
+        return self
+
+    def __repr__(self) -> str:
+        return f"Request(method={str(self.method)!r}, url={self.url!r})"
+
+
+class Response(_Body):
+    """A response: body, `status`, `headers`; `Response.json(data)` makes one of JSON."""
+
+    def __init__(
+        self,
+        body: Any = None,
+        status: Any = None,
+        status_text: str = "",
+        headers: Any = None,
+        web_socket: Any = None,
+        **options: Any,
+    ) -> None:
+        if isinstance(status, Mapping):  # as in JavaScript: Response.new(body, {"status": …})
+            options, status = {**status, **options}, None
+        unknown = set(options) - {"status", "statusText", "headers", "webSocket", "encodeBody", "cf"}
+        if unknown:
+            raise JsTypeError(f"Response: there is no option {sorted(unknown)[0]!r}")
+        status = status if status is not None else options.get("status")
+        self.status: int = 200 if status is None else int(status)
+        if self.status != 101 and not 200 <= self.status <= 599:
+            raise ValueError(f"Response: {self.status} is no status of a response")
+        self.web_socket = web_socket if web_socket is not None else options.get("webSocket")
+        self.status_text = status_text or options.get("statusText") or ""
+        self.headers = Headers(headers if headers is not None else options.get("headers"))
+        self.url = ""
+        if isinstance(body, Response):
+            self.status, self.headers, self.web_socket = body.status, Headers(body.headers), body.web_socket
+            self.status_text, body = body.status_text, body._take() or None
+        self._set_body(body, allows=self.status not in _NO_BODY)
+
+    @classmethod
+    def new(cls, body: Any = None, init: Any = None, **options: Any) -> "Response":
+        return cls(body, **{**(init or {}), **options})
+
+    @property
+    def ok(self) -> bool:
+        return 200 <= self.status < 300
+
+    @property
+    def statusText(self) -> str:  # noqa: N802  the name there
+        return self.status_text
+
+    @property
+    def webSocket(self) -> Any:  # noqa: N802  the name there
+        return self.web_socket
+
+    @property
+    def js_object(self) -> "Response":
+        return self
+
+    js_response = js_object
+
+    def json(self, *args: Any, **options: Any) -> Any:
+        """`await response.json()` reads one; `Response.json(data, …)` makes one."""
+        if isinstance(self, Response):
+            return self._read_json()
+        return Response.from_json(self, *args, **options)
+
+    async def _read_json(self) -> Any:
+        return jsonlib.loads(self._take() or b"")
+
+    @staticmethod
+    def from_json(
+        data: Any, status: Any = None, status_text: str = "", headers: Any = None, **options: Any
+    ) -> "Response":
+        made = Response(jsonlib.dumps(plain(data)), status, status_text, headers, **options)
+        if made.headers.get("content-type") in (None, TEXT):
+            made.headers.set("content-type", "application/json")
+        return made
+
+    @staticmethod
+    def redirect(url: str, status: Any = HTTPStatus.FOUND) -> "Response":
+        if int(status) not in (301, 302, 303, 307, 308):
+            raise ValueError(f"Response.redirect: {int(status)} is no redirection")
+        return Response(None, int(status), headers={"location": url})
+
+    def replace_body(self, body: Any) -> "Response":
+        return Response(body, self.status, self.status_text, self.headers, self.web_socket)
+
+    def clone(self) -> "Response":
+        if self.body_used:
+            raise OSError("the body was read already; clone() before reading it")
+        made = Response(None, self.status, self.status_text, self.headers, self.web_socket)
+        made._data = self._data
+        return made
+
+    def __repr__(self) -> str:
+        return f"Response(status={self.status})"
+
+
+def request_data(request: Request) -> dict[str, Any]:
+    """A request as plain data; its body is read by that."""
+    head = {"url": request.url, "method": str(request.method), "headers": request.headers.items(), "cf": request.cf}
+    return {**plain(head), "body": request._take()}
+
+
+def request_of(data: Mapping[str, Any]) -> Request:
+    made = Request(data["url"], method=data["method"], headers=data["headers"], cf=data.get("cf"))
+    made._data = data["body"]
+    return made
+
+
+def response_data(response: Response) -> dict[str, Any]:
+    """A response as plain data; its socket goes another way."""
+    return {
+        "status": response.status,
+        "status_text": response.status_text,
+        "headers": [list(pair) for pair in response.headers.items()],
+        "body": response._take(),
+    }
+
+
+def response_of(data: Mapping[str, Any]) -> Response:
+    made = Response(None, data["status"], data["status_text"], [tuple(pair) for pair in data["headers"]])
+    made._data = data["body"]
+    if "socket" in data:
+        made.web_socket = ClientEnd(data["socket"])
+    return made
+
+
+TEXT = "text/plain;charset=UTF-8"
+
+
+def _encoded(body: Any) -> tuple[bytes, str | None]:
+    """The bytes of a body, and the type that goes with them."""
+    if body is None:
+        return b"", None
+    if isinstance(body, str):
+        return body.encode(), TEXT
+    if isinstance(body, bytes | bytearray | memoryview):
+        return bytes(body), None
+    if isinstance(body, Blob):
+        return body._data, body.content_type or None
+    if isinstance(body, FormData):
+        return form_body(body)
+    raise TypeError(f"a body is text, bytes, Blob or FormData, not {type(body).__name__}")
+
+
+def _pairs(given: Any) -> Iterable[tuple[str, str]]:
+    if given is None:
+        return ()
+    if isinstance(given, Headers):
+        return given.items()
+    if isinstance(given, Mapping):
+        return given.items()
+    return (tuple(pair) for pair in given)

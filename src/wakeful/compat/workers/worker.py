@@ -1,0 +1,173 @@
+"""Layer 5. A Worker that is loaded: its classes as an App, its requests, its cron triggers."""
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from wakeful.app import App
+from wakeful.compat.workers import config as wrangler
+from wakeful.compat.workers.alarms import HostedAlarms
+from wakeful.compat.workers.entrypoints import ExecutionContext, ScheduledController
+from wakeful.compat.workers.failures import JsException
+from wakeful.compat.workers.hosting import Beside, Host, Hosted, host_of
+from wakeful.compat.workers.loading import Imports
+from wakeful.compat.workers.modules import modules
+from wakeful.compat.workers.namespaces import Env, Namespace
+from wakeful.compat.workers.promises import result_of
+from wakeful.compat.workers.state import APART
+from wakeful.compat.workers.web import Request, Response
+from wakeful.logic.limits import Limits
+from wakeful.logic.retry import RetryPolicy
+from wakeful.logic.specs.cron import cron
+from wakeful.values.errors import BadOption
+from wakeful.values.runs import Run
+from wakeful.values.times import from_datetime
+
+if TYPE_CHECKING:
+    from asyncio import Task
+
+    from wakeful.runtime.context import Context
+    from wakeful.runtime.node import Node
+
+MESSAGE_BYTES = 32 * 1_048_576  # what a call and its answer may carry, as there
+_WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+
+
+class WorkersApp(App):
+    """An App whose classes were written for Cloudflare; classes of Wakeful's own can live in it as well."""
+
+    def __init__(self, **options: Any) -> None:
+        options.setdefault("limits", Limits(arguments_bytes=MESSAGE_BYTES))
+        super().__init__(**options)
+        self.beside = Beside()
+
+    def equip(self, node: "Node") -> None:
+        super().equip(node)
+        node.alarms = HostedAlarms(node.limits.alarm_deadline_ms)
+        node.timer_runs.register(node.alarms)
+        node.operations[APART] = _apart
+        node.farewells.append(self.beside.send_away)
+
+
+class Worker:
+    """A Worker: `app` runs its objects, `fetch` answers a request, `scheduled` is a cron trigger."""
+
+    def __init__(self, config: wrangler.Config, app: WorkersApp) -> None:
+        self.config = config
+        self.app = app
+        self.classes: dict[str, type[Host]] = {}  # by the name in the Worker's code
+        self._bindings: dict[str, Any] = dict(config.vars)
+        self.env = Env(self._bindings, config.elsewhere)
+        self._imports = Imports(config.main, modules(self.env, ExecutionContext(self._keep)))
+        self.module: ModuleType = self._imports.load()
+        self._host()
+        self._entry = _entry_of(self.module)
+        for expression in config.crons:
+            self._add_trigger(expression)
+
+    async def fetch(self, request: Request) -> Response:
+        """The Worker's answer to a request."""
+        if self._entry is None:
+            raise JsException(f"{self.config.main.name} has neither `class Default(WorkerEntrypoint)` nor on_fetch")
+        answer = await result_of(self._called("fetch", request))
+        if not isinstance(answer, Response):
+            raise JsException(f"fetch() gave a {type(answer).__name__}, not a Response")
+        return answer
+
+    async def scheduled(self, expression: str, at_ms: int) -> None:
+        """What the Worker does for a cron trigger."""
+        await result_of(self._called("scheduled", ScheduledController(expression, at_ms)))
+
+    def unload(self) -> None:
+        """Take its modules out of the process again."""
+        self._imports.unload()
+
+    def _keep(self, task: "Task[Any]") -> None:
+        if self.app.node is not None:
+            self.app.node.keep(task)
+
+    def _host(self) -> None:
+        config = self.config
+        for binding in config.bindings:
+            cls = getattr(self.module, binding.class_name, None)
+            if not isinstance(cls, type):
+                raise BadOption(
+                    f"{config.path}: {binding.name} is bound to the class {binding.class_name}, which "
+                    f"{config.main.name} does not have",
+                    code="workers.class",
+                )
+            host = self.classes.get(binding.class_name)
+            if host is None:
+                stored = config.stored_as.get(binding.class_name, binding.class_name)
+                hosted = Hosted(cls, stored, self.env, self.app.beside, deletes_alarm=config.deletes_alarm)
+                host = self.classes[binding.class_name] = host_of(hosted)
+                self.app.object(host, name=stored)  # type: ignore[call-overload]
+            self.env._bindings[binding.name] = Namespace(self.app, host._hosted)
+
+    def _called(self, name: str, first: Any) -> Awaitable[Any]:
+        context = ExecutionContext(self._keep)
+        if isinstance(self._entry, type):
+            found = getattr(self._entry(context, self.env), name, None)
+        else:
+            found = getattr(self.module, f"on_{name}", None)
+        if found is None:
+            raise JsException(f"the Worker has no {name}()")
+        return found(*(first, self.env, context)[: _count(found)])  # type: ignore[no-any-return]
+
+    def _add_trigger(self, expression: str) -> None:
+        async def trigger(run: Run) -> None:
+            await self.scheduled(expression, from_datetime(run.nominal_at))
+
+        # As there: in UTC, not tried again, and what was missed is missed.
+        self.app._functions.add(
+            cron(translated(expression), "UTC"),
+            trigger,
+            name=f"cron.{expression}",
+            retry=RetryPolicy(max_attempts=1),
+            catch_up="skip",
+        )
+
+
+def translated(expression: str) -> str:
+    """A cron trigger of Cloudflare's as cron text: days of the week are counted from 1, Sunday, there."""
+    fields = expression.split()
+    if len(fields) != 5:
+        return expression  # whoever reads it says what is wrong
+
+    def named(match: re.Match[str]) -> str:
+        number = int(match[0])
+        return _WEEKDAYS[number - 1] if 1 <= number <= 7 else match[0]
+
+    # Not what follows `/` (a step) or `#` (which of the month).
+    fields[4] = re.sub(r"(?<![/#\d])\d+", named, fields[4])
+    return " ".join(fields)
+
+
+def load(folder: str | Path, *, environment: str | None = None, app: WorkersApp | None = None) -> Worker:
+    """The Worker of a folder with a wrangler file, ready to run: `async with load("…").app.run("sqlite:app.db")`."""
+    return Worker(wrangler.read(folder, environment=environment), app or WorkersApp())
+
+
+async def _apart(ctx: "Context", token: int) -> None:
+    host = ctx._activation.instance
+    if not isinstance(host, Host):
+        raise JsException(f"{ctx.id} is no object of a Worker")
+    await host._apart(token)
+
+
+def _entry_of(module: ModuleType) -> type | Callable[..., Any] | None:
+    found = getattr(module, "Default", None)
+    if isinstance(found, type):
+        return found
+    return getattr(module, "on_fetch", None) or getattr(module, "on_scheduled", None)
+
+
+def _count(handler: Any) -> int:
+    """How many of request, env and ctx it takes."""
+    parameters = inspect.signature(handler).parameters.values()
+    if any(one.kind is one.VAR_POSITIONAL for one in parameters):
+        return 3
+    return sum(one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) for one in parameters)

@@ -1,0 +1,52 @@
+"""Layer 5. The pages Jobs and Job: what is owed, what failed, what became of the rest."""
+
+from typing import TYPE_CHECKING
+
+from wakeful.dashboard.visits import Visit
+from wakeful.jobs.ids import parse_id
+from wakeful.looking import jobs
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+ROWS = 50
+STATES = ("scheduled", "waiting", "running", "failed", "done", "cancelled")
+
+
+async def listing(visit: Visit) -> "Response":
+    """Owed ones in firing order, then failed, then ended ones."""
+    cls, state = visit.asked("class"), visit.asked("state")
+    found = await jobs.page(
+        visit.view, cls, None, state, limit=ROWS, cursor=visit.asked("cursor"), prefix=visit.caller.prefix
+    )
+    return await visit.render(
+        "jobs.html",
+        "jobs",
+        rows=found.rows,
+        cursor=found.cursor,
+        classes=await visit.classes(),
+        states=STATES,
+        cls=cls,
+        state=state,
+    )
+
+
+async def one(visit: Visit) -> "Response":
+    """Everything that is known of one job."""
+    id = visit.asked("id") or ""
+    await _seen(visit, id)
+    return await visit.render("job.html", "jobs", one=await jobs.show(visit.view, id))
+
+
+async def cancel(visit: Visit) -> "Response":
+    id = visit.field("id")
+    await _seen(visit, id)
+    await jobs.show(visit.view, id)  # asking an object that is not there would make it
+    is_cancelled = await visit.acts.cancel_job(id)
+    return visit.go("/job", id=id, said="cancelled" if is_cancelled else "over")
+
+
+async def _seen(visit: Visit, id: str) -> None:
+    """The visitor may know of the object that the job is of."""
+    target, _ = parse_id(id)
+    await visit.desk.gate.named(visit.request, visit.caller, target.cls, target.key)

@@ -1,0 +1,88 @@
+"""Layer 5. Which pages has the dashboard, and what does each need of its visitor?"""
+
+from typing import TYPE_CHECKING
+
+from wakeful.values.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from starlette.routing import BaseRoute
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from wakeful.app import App
+    from wakeful.security.gate import Gate
+
+STATIC_HEADERS = [
+    (b"cache-control", b"public, max-age=86400"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'; sandbox"),
+]
+
+
+def routes(app: "App", gate: "Gate") -> list["BaseRoute"]:
+    """The dashboard, for a Starlette application under any prefix."""
+    try:
+        import jinja2  # noqa: F401
+        from starlette.routing import Mount, Route
+    except ImportError:
+        raise MissingExtra("the dashboard needs jinja2 and starlette: pip install 'wakeful[server]'") from None
+    from wakeful.dashboard import due, entering, finding, jobs, live, nodes, objects, parked, schedules
+    from wakeful.dashboard.visits import Desk
+
+    desk = Desk(app, gate)
+    door = entering.Door(desk)
+    read = {
+        "/": due.page,
+        "/objects": objects.listing,
+        "/object": objects.one,
+        "/chart.svg": objects.chart,
+        "/schedules": schedules.listing,
+        "/schedule": schedules.one,
+        "/jobs": jobs.listing,
+        "/job": jobs.one,
+        "/parked": parked.listing,
+        "/parked/one": parked.one,
+        "/search": finding.page,
+        "/live": live.live,
+    }
+    operate = {
+        "/schedule/pause": schedules.pause,
+        "/schedule/resume": schedules.resume,
+        "/schedule/trigger": schedules.trigger,
+        "/schedule/backfill": schedules.backfill,
+        "/job/cancel": jobs.cancel,
+        "/parked/redrive": parked.redrive,
+    }
+    wide = {"/node/drain": nodes.drain, "/node/undrain": nodes.undrain}
+    admin = {"/audit": entering.audit_page, "/tokens": entering.tokens_page}
+    found: list[BaseRoute] = [Route(path, desk.page(handler)) for path, handler in read.items()]
+    found += [Route(path, desk.page(handler, "operate"), methods=["POST"]) for path, handler in operate.items()]
+    found += [Route(path, desk.page(handler, "operate", wide=True), methods=["POST"]) for path, handler in wide.items()]
+    found += [Route(path, desk.page(handler, "admin", wide=True)) for path, handler in admin.items()]
+    found += [Route("/nodes", desk.page(nodes.page, wide=True)), Route("/history", desk.page(live.history, wide=True))]
+    found += [
+        Route("/login", door.show, methods=["GET"]),
+        Route("/login", door.enter, methods=["POST"]),
+        Route("/logout", door.leave, methods=["POST"]),
+        Mount("/static", static()),
+        Route("/{rest:path}", desk.missing),
+    ]
+    return found
+
+
+def static() -> "ASGIApp":
+    """The files of the pages, which a browser may keep: their addresses carry the version."""
+    from starlette.staticfiles import StaticFiles
+
+    from wakeful.dashboard.rendering import HERE
+
+    files = StaticFiles(directory=HERE / "static")
+
+    async def answer(scope: "Scope", receive: "Receive", send: "Send") -> None:
+        async def kept(message: "Message") -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), *STATIC_HEADERS]
+            await send(message)
+
+        await files(scope, receive, kept)
+
+    return answer

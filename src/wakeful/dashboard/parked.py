@@ -1,0 +1,64 @@
+"""Layer 5. The pages of what is parked: errors, tracebacks, and setting them due again."""
+
+from typing import TYPE_CHECKING, Any
+
+from wakeful.dashboard.visits import Visit
+from wakeful.looking import parked
+from wakeful.operating.acts import Which
+from wakeful.values.errors import BadOption
+from wakeful.values.ids import ObjectId
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+ROWS = 100
+
+
+async def listing(visit: Visit, outcome: dict[str, Any] | None = None) -> "Response":
+    """Parked timers, oldest first."""
+    found = await parked.page(visit.view, limit=ROWS, cursor=visit.asked("cursor"), prefix=visit.caller.prefix)
+    return await visit.render(
+        "parked.html",
+        "parked",
+        rows=found.rows,
+        cursor=found.cursor,
+        outcome=outcome,
+        count_is_known=visit.caller.tenant is None,
+    )
+
+
+async def one(visit: Visit) -> "Response":
+    """One of them, with its traceback."""
+    row = await parked.show(visit.view, _number(visit.asked("number")), await _object(visit))
+    await visit.desk.gate.named(visit.request, visit.caller, row["class"], row["key"])
+    return await visit.render("parked_one.html", "parked", lives=False, one=row)
+
+
+async def redrive(visit: Visit) -> "Response":
+    """Those that are ticked, or all that the visitor sees."""
+    prefix = visit.caller.prefix
+    if visit.field("do") == "all":
+        which = Which(is_all=True, prefix=prefix)
+    else:
+        numbers = [_number(text) for text in visit.form.get("number", ())]
+        if not numbers:
+            raise BadOption("nothing is ticked; tick the rows to redrive", code="option.redrive")
+        id = await _object(visit)
+        which = Which(numbers, cls=id and id.cls, key=id and id.key, prefix=prefix)
+    results = await visit.acts.redrive(which)
+    failed = [row for row in results if not row["ok"]]
+    if not failed:
+        return visit.go("/parked", said="redriven")
+    return await listing(visit, {"done": len(results) - len(failed), "failed": failed})
+
+
+async def _object(visit: Visit) -> ObjectId | None:
+    """The object, when it is named: in several stores there may be several of one number."""
+    named = visit.field("class") if visit.form else visit.asked("class")
+    return await visit.object() if named else None
+
+
+def _number(text: str | None) -> int:
+    if text is None or not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise BadOption(f"{text!r} is no number of a parked timer", code="parked.number")
+    return int(text)

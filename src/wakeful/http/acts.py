@@ -1,0 +1,192 @@
+"""Layer 6. What do operators do over HTTP? Each leaves an audit row with the name of their token."""
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from wakeful.http.asks import Answer, Ask, answered
+from wakeful.http.calls import signature_of, take_trace
+from wakeful.http.looks import object_of, schedule_name
+from wakeful.http.table import read_body
+from wakeful.logic.retry import RetryPolicy, exponential
+from wakeful.logic.specs.instants import after, at
+from wakeful.looking import schedules, verdicts
+from wakeful.operating.acts import Acts, Which
+from wakeful.schedules.options import parse_spec_options
+from wakeful.security.exposure import check_method_name, unknown_class
+from wakeful.values.errors import BadOption
+from wakeful.values.ids import RESERVED
+from wakeful.values.times import duration_ms, from_datetime, to_datetime
+
+Length = str | float
+
+
+class Waits(Struct, forbid_unknown_fields=True):
+    """How often a failing run is tried, and after what waits, each `factor` times the one before."""
+
+    max_attempts: int = 5
+    first: Length = "2s"
+    factor: float = 2.0
+    most: Length = "10m"
+
+    def policy(self) -> RetryPolicy:
+        return RetryPolicy(self.max_attempts, exponential(self.first, factor=self.factor, max=self.most))
+
+
+class Put(Struct, forbid_unknown_fields=True, kw_only=True):
+    """A schedule: its times by `spec` (cron text or a phrase), `at` or `after`, the method, and its options."""
+
+    handler: str
+    spec: str | None = None
+    at: datetime | None = None
+    after: Length | None = None
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    zone: str | UnsetType = UNSET
+    gap: str | UnsetType = UNSET
+    fold: str | UnsetType = UNSET
+    jitter: Length | UnsetType = UNSET
+    catch_up: str | UnsetType = UNSET
+    catch_up_window: Length | UnsetType = UNSET
+    max_catch_up: int | UnsetType = UNSET
+    grace: Length | UnsetType = UNSET
+    overlap: str | UnsetType = UNSET
+    parallel: int | UnsetType = UNSET
+    retry: Waits | UnsetType = UNSET
+    start_at: datetime | UnsetType = UNSET
+    end_at: datetime | UnsetType = UNSET
+    max_runs: int | UnsetType = UNSET
+    tags: list[str] | UnsetType = UNSET
+    metadata: Any | UnsetType = UNSET
+    priority: int | UnsetType = UNSET
+    depends_on: list[str] | UnsetType = UNSET
+    on_missed: str | UnsetType = UNSET
+
+    def when(self) -> Any:
+        given = [one for one in (self.spec, self.at, self.after) if one is not None]
+        if len(given) != 1:
+            raise BadOption("when? give spec, at or after, and one of them", code="schedule.when")
+        if self.at is not None:
+            return at(self.at)
+        return after(self.after) if self.after is not None else self.spec
+
+    def options(self) -> dict[str, Any]:
+        named = msgspec.structs.asdict(self)
+        own = ("handler", "spec", "at", "after", "args", "kwargs", "retry")
+        found = {name: value for name, value in named.items() if name not in own and value is not UNSET}
+        return found | ({} if isinstance(self.retry, UnsetType) else {"retry": self.retry.policy()})
+
+
+class Pause(Struct, forbid_unknown_fields=True):
+    """Why, and when it ends by itself: an instant, or a length of time from now."""
+
+    note: str = ""
+    until: datetime | None = None
+    lasts: Length | None = None
+
+
+class Backfill(Struct, forbid_unknown_fields=True):
+    """From when to when; with `dry_run` only what would run."""
+
+    start: datetime
+    end: datetime
+    dry_run: bool = False
+
+
+class Redrive(Struct, forbid_unknown_fields=True):
+    """Which parked timers: numbers, or all that class and key leave."""
+
+    numbers: list[int] = []
+    all: bool = False
+    cls: str | None = msgspec.field(default=None, name="class")
+    key: str | None = None
+
+
+def acts_of(ask: Ask) -> Acts:
+    take_trace(ask)
+    return Acts.of_node(ask.node, ask.who.name)
+
+
+async def put_schedule(ask: Ask) -> Answer:
+    """Make it, or change it: the same name with the same spec keeps its next occurrence."""
+    asked: Put = read_body(ask, Put, is_needed=True)
+    id, name, node = object_of(ask), schedule_name(ask), ask.node
+    if id.cls.startswith(RESERVED) or not node.registry.knows(id.cls):
+        raise unknown_class(node.registry, id.cls)
+    known = node.registry.named(id.cls)
+    known.check_method(check_method_name(asked.handler))
+    args, kwargs = signature_of(known, asked.handler, has_run=True).converted(asked.args, asked.kwargs)
+    options = asked.options()
+    spec = parse_spec_options(asked.when(), options)
+    if kwargs:
+        options["kwargs"] = kwargs
+    await acts_of(ask).add_schedule(id, spec.text, asked.handler, *args, name=name, **options)
+    return answered(await schedules.show(ask.view, id, name))
+
+
+async def delete_schedule(ask: Ask) -> Answer:
+    """End it: False when it was over already."""
+    id, name = object_of(ask), schedule_name(ask)
+    return answered({"cancelled": bool(await acts_of(ask).cancel(id, name))})
+
+
+async def pause_schedule(ask: Ask) -> Answer:
+    asked: Pause = read_body(ask, Pause, is_needed=False)
+    if asked.until is not None and asked.lasts is not None:
+        raise BadOption("until or lasts, not both", code="schedule.until")
+    until = asked.until
+    if asked.lasts is not None:
+        until = to_datetime(ask.node.clock.now() + duration_ms(asked.lasts, what="lasts"))
+    id, name = object_of(ask), schedule_name(ask)
+    await acts_of(ask).pause(id, name, note=asked.note, until=until)
+    return answered(await schedules.show(ask.view, id, name))
+
+
+async def resume_schedule(ask: Ask) -> Answer:
+    id, name = object_of(ask), schedule_name(ask)
+    await acts_of(ask).resume(id, name)
+    return answered(await schedules.show(ask.view, id, name))
+
+
+async def trigger_schedule(ask: Ask) -> Answer:
+    id, name = object_of(ask), schedule_name(ask)
+    return answered({"run_ids": list(await acts_of(ask).trigger(id, name))})
+
+
+async def backfill_schedule(ask: Ask) -> Answer:
+    asked: Backfill = read_body(ask, Backfill, is_needed=True)
+    id, name = object_of(ask), schedule_name(ask)
+    first, last = from_datetime(asked.start), from_datetime(asked.end)
+    if last <= first:
+        raise BadOption("end must be after start", code="schedule.backfill")
+    if asked.dry_run:
+        await ask.view.info(id)
+        return answered({"dry_run": True, "rows": await verdicts.preview(ask.view, id, name, first, last)})
+    await acts_of(ask).backfill(id, name, asked.start, asked.end)
+    rows = await verdicts.preview(ask.view, id, name, first, last)
+    return answered({"dry_run": False, "rows": rows})
+
+
+async def redrive(ask: Ask) -> Answer:
+    """Set parked timers due again; a row for each with what came of it."""
+    asked: Redrive = read_body(ask, Redrive, is_needed=True)
+    if any(not 0 < number < 2**63 for number in asked.numbers):
+        raise BadOption("numbers are those of parked timers, from 1", code="option.redrive")
+    if len(asked.numbers) > 10_000:
+        raise BadOption("at most 10000 numbers at once; `all` takes any number", code="option.redrive")
+    if asked.all and asked.numbers:
+        raise BadOption("numbers or all, not both", code="option.redrive")
+    which = Which(asked.numbers, asked.all, asked.cls, asked.key, ask.who.prefix)
+    return answered({"rows": await acts_of(ask).redrive(which)})
+
+
+async def drain(ask: Ask) -> Answer:
+    await acts_of(ask).drain(ask.params["node"])
+    return answered({"node": ask.params["node"], "is_draining": True})
+
+
+async def undrain(ask: Ask) -> Answer:
+    await acts_of(ask).undrain(ask.params["node"])
+    return answered({"node": ask.params["node"], "is_draining": False})

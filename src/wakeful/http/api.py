@@ -1,0 +1,220 @@
+"""Layer 6. The API as one ASGI application: from a request to its answer.
+
+Every request goes the same way: the table says what it asks for, the gate who asks, then what belongs to it is read and
+checked, and the handler answers. Whatever is raised on the way becomes a problem. How many are under way at once is
+bounded, and how many begin in one pass of the event loop: timers wait for a pass, never for a flood.
+"""
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import HTTPConnection
+from starlette.routing import Mount
+
+from wakeful.http import paths
+from wakeful.http.asks import Answer, Ask, Gone, Receive, Room, Scope, Send, json_bytes
+from wakeful.http.openapi import document
+from wakeful.http.problems import MEDIA, Problem, Told, told
+from wakeful.http.rows import TABLE
+from wakeful.http.table import Route, read_query
+
+if TYPE_CHECKING:
+    from wakeful.app import App
+    from wakeful.security.gate import Gate
+
+BODY_BYTES_MAX = 2 << 20  # arguments may have one mebibyte, and base64 or \\u escapes make more of them
+REQUESTS_MAX = 512  # half of the turns that a node runs at once: the other half is for timers and other nodes
+LOOKS_MAX = 256
+LOOKS_AT_ONCE = 2
+STREAMS_MAX = 1_000
+BODIES_BYTES_MAX = 256 << 20  # of bodies that are still coming in
+_HEADERS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
+_WRITES = frozenset({"POST", "PUT", "DELETE", "PATCH"})
+STARTS_MAX = 16  # requests that begin in one pass of the loop: some milliseconds
+
+
+class Pace:
+    """Lets requests begin a few at a time, so that a pass of the event loop stays short whatever comes in."""
+
+    def __init__(self, starts_max: int = STARTS_MAX) -> None:
+        self._most = starts_max
+        self._left = starts_max
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._is_counting = False
+
+    def take(self) -> asyncio.Future[None] | None:
+        """None: begin at once; else a future to await first."""
+        if not self._is_counting:
+            self._is_counting = True
+            asyncio.get_running_loop().call_soon(self._next_pass)
+        if self._left > 0:
+            self._left -= 1
+            return None
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        return future
+
+    def _next_pass(self) -> None:
+        self._left = self._most
+        while self._waiting and self._left:
+            future = self._waiting.popleft()
+            if not future.done():
+                future.set_result(None)
+                self._left -= 1
+        self._is_counting = bool(self._waiting) or self._left < self._most
+        if self._is_counting:
+            asyncio.get_running_loop().call_soon(self._next_pass)
+
+
+class Api:
+    """Answers HTTP requests to `/v1`, `/openapi.json`, `/healthz` and `/readyz`."""
+
+    def __init__(
+        self,
+        app: "App",
+        gate: "Gate",
+        *,
+        body_bytes_max: int = BODY_BYTES_MAX,
+        requests_max: int = REQUESTS_MAX,
+        looks_max: int = LOOKS_MAX,
+        streams_max: int = STREAMS_MAX,
+    ) -> None:
+        self.app = app
+        self.gate = gate
+        self._body_max = body_bytes_max
+        self._requests_max = requests_max
+        self._looks_max = looks_max
+        self._streams_max = streams_max
+        self.requests = 0  # under way
+        self._streams: set[asyncio.Task[Any]] = set()
+        self._room = Room(BODIES_BYTES_MAX)
+        self.looks = 0  # of requests that read lists, those under way or waiting
+        self.refused = 0  # because there were too many
+        self._look_turns = asyncio.Semaphore(LOOKS_AT_ONCE)
+        self._pace = Pace()
+        self._document: bytes | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        ask = Ask(self.app, self.gate, scope, receive, send, self._body_max)
+        try:
+            wait = self._pace.take()
+            if wait is not None:
+                await wait
+            answer = await self._answer(ask)
+        except Gone:
+            return
+        except Exception as error:
+            is_operator = ask.caller is not None and ask.caller.may("operate")
+            answer = _as_answer(told(error, ask.path, is_operator=is_operator))
+        if answer is not None:
+            # The client may have gone meanwhile, which servers say in one of these ways.
+            with suppress(OSError, RuntimeError):
+                await respond(scope, send, answer)
+
+    async def _answer(self, ask: Ask) -> Answer | None:
+        scope = ask.scope
+        paths.check_length(scope)
+        segments = paths.segments_of(paths.raw_of(scope))
+        method = scope["method"]
+        if segments == ["openapi.json"]:  # it names the program's classes, so it is not for everyone
+            await self.gate.admit(HTTPConnection(scope), None)
+            return self._openapi(method)
+        if method == "OPTIONS":
+            return _options(segments)
+        route, ask.params = TABLE.find("GET" if method == "HEAD" else method, segments)
+        if not route.scope:
+            ask.query = read_query(route, scope["query_string"])
+            return await route.handler(ask)
+        connection = HTTPConnection(scope)
+        needed: Any = route.scope
+        ask.caller = await self.gate.admit(connection, needed, wide=route.is_wide)
+        ask.query = read_query(route, scope["query_string"])
+        if route.names_object:
+            await self.gate.named(connection, ask.caller, ask.params["class"], ask.params["key"])
+        if method in _WRITES:
+            await ask.take_body(self._room)
+        if route.is_stream:
+            return await self._streamed(ask, route)
+        return await (self._looked(ask, route) if route.is_look else self._handled(ask, route))
+
+    async def _looked(self, ask: Ask, route: Route) -> Answer | None:
+        """A few at a time, first come, first served: a long list holds the loop for milliseconds again and again."""
+        if self.looks >= self._looks_max:
+            raise self._busy()
+        self.looks += 1
+        try:
+            async with self._look_turns:
+                return await route.handler(ask)
+        finally:
+            self.looks -= 1
+
+    async def _handled(self, ask: Ask, route: Route) -> Answer | None:
+        if self.requests >= self._requests_max:
+            raise self._busy()
+        self.requests += 1
+        try:
+            return await route.handler(ask)
+        finally:
+            self.requests -= 1
+
+    async def _streamed(self, ask: Ask, route: Route) -> Answer | None:
+        """Until the client or the server goes."""
+        if len(self._streams) >= self._streams_max:
+            raise self._busy()
+        task = asyncio.current_task()
+        assert task is not None
+        self._streams.add(task)
+        try:
+            return await route.handler(ask)
+        finally:
+            self._streams.discard(task)
+
+    def _busy(self) -> Problem:
+        self.refused += 1
+        return Problem(503, "server.busy", "more is under way than this server takes at once; try again")
+
+    def hang_up(self) -> None:
+        """The server stops: streams, which never end by themselves, end."""
+        for task in self._streams:
+            task.cancel()
+
+    def _openapi(self, method: str) -> Answer:
+        if method not in ("GET", "HEAD"):
+            raise Problem(405, "method.not_allowed", f"{method[:20]} is not for this", allow="GET, HEAD, OPTIONS")
+        if self._document is None:
+            self._document = json_bytes(document(self.app.registry))
+        return Answer(self._document)
+
+
+def routes(app: "App", gate: "Gate", **options: Any) -> list[Mount]:
+    """The API for a Starlette application of your own."""
+    return [Mount("", app=Api(app, gate, **options))]
+
+
+async def respond(scope: Scope, send: Send, answer: Answer) -> None:
+    """Send it; of an answer to HEAD only what stands above the body."""
+    headers = [*_HEADERS, *answer.headers]
+    if answer.status != 204:
+        headers += [(b"content-type", answer.media), (b"content-length", b"%d" % len(answer.body))]
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else answer.body})
+
+
+def _as_answer(found: Told) -> Answer:
+    return Answer(json_bytes(found.body), found.status, MEDIA, tuple(found.headers))
+
+
+def _options(segments: list[str]) -> Answer:
+    """Which methods there are for the path."""
+    allowed = ["OPTIONS"]
+    for method in ("GET", "PUT", "POST", "DELETE"):
+        try:
+            TABLE.find(method, segments)
+        except Problem as problem:
+            if problem.status == 404:
+                raise
+            continue
+        allowed += [method, "HEAD"] if method == "GET" else [method]
+    return Answer(b"", 204, b"application/json", ((b"allow", ", ".join(sorted(allowed)).encode()),))

@@ -1,0 +1,211 @@
+"""Layer 6. From what JSON can say to what a method takes: by its annotations, before any turn begins.
+
+A datetime is text of ISO 8601, a timedelta a number of seconds or text like "5m", bytes are base64, an enum its value,
+a dataclass or struct an object. Where an annotation can't be resolved, or is of a kind that no JSON can become, the
+value goes in as it came, and the method decides.
+"""
+
+import inspect
+import types
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from wakeful.values.errors import BadTime, BadValue
+from wakeful.values.runs import Run
+from wakeful.values.times import duration_ms
+
+Convert = Callable[[Any], Any]
+
+
+class Parameter(NamedTuple):
+    """One parameter of a method: what it is called, what it becomes, and whether it must be there."""
+
+    name: str
+    hint: Any  # `Any` when nothing is known
+    convert: Convert | None
+    is_needed: bool
+
+
+class Signature:
+    """What a method takes."""
+
+    def __init__(self, owner: str, name: str, function: Callable[..., Any], *, has_run: bool = False) -> None:
+        """`has_run` leaves out the parameter that a schedule fills with its run."""
+        self.what = f"{owner}.{name}"
+        function = getattr(function, "__func__", function)
+        hints = _hints(function)
+        found = list(inspect.signature(function).parameters.values())[1:]
+        left_out = _run_of(found, hints) if has_run else None
+        found = [one for one in found if one is not left_out]
+        self.by_place: list[Parameter] = []
+        self.by_name: dict[str, Parameter] = {}
+        self.rest: Parameter | None = None  # *args
+        self.others: Parameter | None = None  # **kwargs
+        self.only_place: set[str] = set()
+        for one in found:
+            made = _parameter(one, hints.get(one.name, Any))
+            if one.kind is one.VAR_POSITIONAL:
+                self.rest = made
+            elif one.kind is one.VAR_KEYWORD:
+                self.others = made
+            else:
+                if one.kind is not one.KEYWORD_ONLY:
+                    self.by_place.append(made)
+                if one.kind is one.POSITIONAL_ONLY:
+                    self.only_place.add(one.name)
+                else:
+                    self.by_name[one.name] = made
+        self.answer = hints.get("return", Any)
+        self.is_plain = not any(one.convert for one in (*self.by_place, self.rest) if one is not None)
+        self._least = sum(one.is_needed for one in self.by_place)
+        self._needs_names = any(one.is_needed for name, one in self.by_name.items() if one not in self.by_place)
+
+    def read(self, value: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Arguments of what a body says: a list by place, an object by name, nothing for none."""
+        if value is None:
+            return self.converted((), {})
+        if type(value) is list:
+            return self.converted(value, {})
+        if type(value) is dict:
+            return self.converted((), value)
+        raise BadValue(
+            f"{self.what}: the body must be a list of arguments, or an object of them by name, not {_kind(value)}",
+            code="arguments.body",
+        )
+
+    def converted(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Arguments as the method takes them; `BadValue` names the one that is wrong, missing or too much."""
+        if not kwargs and not self._needs_names and self.is_plain and self._least <= len(args) <= len(self.by_place):
+            return tuple(args), {}
+        self._check_count(args, kwargs)
+        placed = [
+            self._one(self.by_place[at] if at < len(self.by_place) else self.rest, at, value)
+            for at, value in enumerate(args)
+        ]
+        named = {}
+        for name, value in kwargs.items():
+            known = self.by_name.get(name) or self.others
+            named[name] = self._one(known, name, value)
+        return tuple(placed), named
+
+    def _check_count(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        if len(args) > len(self.by_place) and self.rest is None:
+            raise BadValue(
+                f"{self.what} takes {self._words()}, and {len(args)} were given by place", code="arguments.many"
+            )
+        given = {one.name for one in self.by_place[: len(args)]}
+        for name in kwargs:
+            if not isinstance(name, str) or (name not in self.by_name and self.others is None):
+                raise BadValue(
+                    f"{self.what} has no argument {str(name)[:60]!r}; it takes {self._words()}",
+                    code="arguments.unknown",
+                )
+            if name in given:
+                raise BadValue(f"{self.what}: {name!r} is given twice, by place and by name", code="arguments.twice")
+        missing = [
+            one.name
+            for one in self.by_place[len(args) :]
+            if one.is_needed and (one.name not in kwargs or one.name in self.only_place)
+        ]
+        missing += [
+            name
+            for name, one in self.by_name.items()
+            if one.is_needed and one not in self.by_place and name not in kwargs
+        ]
+        if missing:
+            raise BadValue(
+                f"{self.what}: {missing[0]!r} is missing; it takes {self._words()}", code="arguments.missing"
+            )
+
+    def _one(self, known: Parameter | None, place: int | str, value: Any) -> Any:
+        if known is None or known.convert is None:
+            return value
+        try:
+            return known.convert(value)
+        except (msgspec.ValidationError, BadTime, ValueError, TypeError, OverflowError, RecursionError) as error:
+            said = str(getattr(error, "message", error))
+            where = known.name if known.name in self.by_name or isinstance(place, int) else place
+            raise BadValue(f"{self.what}: argument {where!r}: {said}", code="arguments.type") from None
+
+    def _words(self) -> str:
+        names = [one.name for one in self.by_place] + [
+            name for name, one in self.by_name.items() if one not in self.by_place
+        ]
+        names += [f"*{self.rest.name}"] if self.rest else []
+        names += [f"**{self.others.name}"] if self.others else []
+        return ", ".join(names) or "no arguments"
+
+
+def _parameter(one: inspect.Parameter, hint: Any) -> Parameter:
+    is_needed = one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+    return Parameter(one.name, hint, converter(hint), is_needed)
+
+
+def _run_of(found: list[inspect.Parameter], hints: dict[str, Any]) -> inspect.Parameter | None:
+    """The parameter that takes the run: by its annotation, else by its name."""
+    annotated = [
+        one for one in found if hints.get(one.name) is Run or set(get_args(hints.get(one.name))) == {Run, type(None)}
+    ]
+    return next(iter(annotated or [one for one in found if one.name == "run"]), None)
+
+
+def converter(hint: Any) -> Convert | None:
+    """How JSON becomes that; None when nothing is to be done, or nothing is known."""
+    if hint is Any or hint is inspect.Parameter.empty or not is_known(hint):
+        return None
+    if hint is timedelta:
+        return _length
+    if get_origin(hint) in (Union, types.UnionType) and timedelta in get_args(hint):
+        rest: Any = Union.__getitem__(tuple(one for one in get_args(hint) if one is not timedelta))
+        return lambda value: _length_or(value, rest)
+    return lambda value: msgspec.convert(value, hint)
+
+
+def is_known(hint: Any) -> bool:
+    """Nothing in it is of a kind that only the program can make."""
+    try:
+        _, components = msgspec.json.schema_components([hint])
+    except (TypeError, RecursionError, ValueError):
+        return False
+    return components is not None
+
+
+def _length(value: Any) -> timedelta:
+    if isinstance(value, timedelta):
+        return value
+    if isinstance(value, str) and value[:2].lstrip("-").startswith("P"):
+        return msgspec.convert(value, timedelta)
+    try:
+        return timedelta(milliseconds=duration_ms(value))
+    except BadTime as error:
+        raise BadTime(error.message.replace("give a timedelta, seconds", "give seconds"), code=error.code) from None
+
+
+def _length_or(value: Any, rest: Any) -> Any:
+    try:
+        return msgspec.convert(value, rest)
+    except msgspec.ValidationError:
+        return _length(value)
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """The annotations that can be resolved, each by itself: one that can't must not hide the others."""
+    try:
+        return get_type_hints(function, include_extras=True)
+    except Exception:
+        pass
+    found = {}
+    for name, hint in getattr(function, "__annotations__", {}).items():
+        holder = types.SimpleNamespace(__annotations__={name: hint}, __module__=getattr(function, "__module__", None))
+        try:
+            found[name] = get_type_hints(holder, getattr(function, "__globals__", {}), include_extras=True)[name]
+        except Exception:
+            continue
+    return found
+
+
+def _kind(value: Any) -> str:
+    return {str: "text", bool: "a boolean", int: "a number", float: "a number"}.get(type(value), type(value).__name__)

@@ -1,0 +1,234 @@
+"""Layer 6. What came in, and what goes out?"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from wakeful.http.problems import Problem
+from wakeful.looking.plain import plain
+from wakeful.looking.view import View
+from wakeful.values.codec import decode_loosely, encode
+from wakeful.values.errors import NotRunning, Undecodable
+
+if TYPE_CHECKING:
+    from wakeful.app import App
+    from wakeful.runtime.node import Node
+    from wakeful.security.gate import Gate
+    from wakeful.security.scopes import Caller
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+JSON = b"application/json"
+MSGPACK = b"application/vnd.wakeful.msgpack"
+BODY_TIMEOUT_S = 30.0  # a client that takes longer to send a body of at most some megabytes is not sending it
+DEPTH_MAX = 100  # of lists and objects in a body: nobody writes more by hand, and every walk over it is bounded
+
+_ABSENT = b""
+_decoder = msgspec.json.Decoder()
+
+
+class Answer(NamedTuple):
+    """What goes out."""
+
+    body: bytes
+    status: int = 200
+    media: bytes = JSON
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+class Room:
+    """Bytes of bodies that have come in part: many clients that are slow must not fill the memory together."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._max = bytes_max
+        self._taken = 0
+
+    def take(self, count: int) -> None:
+        self._taken += count
+        if self._taken > self._max:
+            self._taken -= count
+            raise Problem(503, "server.bodies", "too much is being sent to this server at once; try again")
+
+    def give(self, count: int) -> None:
+        self._taken -= count
+
+
+class Ask:
+    """One request, on its way through."""
+
+    __slots__ = ("_headers", "app", "body", "body_max", "caller", "gate", "params", "query", "receive", "scope", "send")
+
+    def __init__(self, app: "App", gate: "Gate", scope: Scope, receive: Receive, send: Send, body_max: int) -> None:
+        self.app = app
+        self.gate = gate
+        self.scope = scope
+        self.receive = receive
+        self.send = send
+        self.body_max = body_max
+        self.body = b""
+        self.params: dict[str, str] = {}  # from the path
+        self.query: dict[str, Any] = {}
+        self.caller: Caller | None = None
+        self._headers: dict[bytes, bytes | None] | None = None  # None: it is there more than once
+
+    @property
+    def who(self) -> "Caller":
+        assert self.caller is not None  # the table lets nobody past who was not admitted
+        return self.caller
+
+    @property
+    def node(self) -> "Node":
+        node = self.app.node
+        if node is None:
+            raise NotRunning("the app is not running")
+        return node
+
+    @property
+    def view(self) -> View:
+        return View.of_node(self.node)
+
+    @property
+    def path(self) -> str:
+        """As it was sent, for people."""
+        raw = self.scope.get("raw_path") or self.scope["path"].encode(errors="replace")
+        return str(raw.partition(b"?")[0].decode("latin-1"))
+
+    def header(self, name: bytes) -> str | None:
+        """One header; `Problem` when it is there twice."""
+        if self._headers is None:
+            self._headers = {}
+            for key, value in self.scope["headers"]:
+                self._headers[key] = value if key not in self._headers else None
+        found = self._headers.get(name, _ABSENT)
+        if found is None:
+            raise Problem(400, "header.twice", f"the header {name.decode()} is there twice")
+        return None if found is _ABSENT else found.decode("latin-1")
+
+    async def take_body(self, room: "Room") -> None:
+        """Read all of the body; `Problem` when it is too large or does not come."""
+        length = self.header(b"content-length")
+        if length is not None and length.isdigit() and int(length) > self.body_max:
+            raise Problem(
+                413, "body.large", f"the body has {length} bytes, {self.body_max} at most", connection="close"
+            )
+        message = await self._part()
+        self.body = message.get("body", b"")
+        if message.get("more_body", False):
+            try:
+                async with asyncio.timeout(BODY_TIMEOUT_S):
+                    await self._take_rest(room)
+            except TimeoutError:
+                raise Problem(
+                    408, "body.slow", f"the body did not come within {BODY_TIMEOUT_S:.0f} s", connection="close"
+                ) from None
+        if len(self.body) > self.body_max:
+            raise Problem(413, "body.large", f"the body has more than {self.body_max} bytes", connection="close")
+
+    async def _take_rest(self, room: "Room") -> None:
+        parts, size, has_more = [self.body], len(self.body), True
+        room.take(size)
+        try:
+            while has_more and size <= self.body_max:
+                message = await self._part()
+                part: bytes = message.get("body", b"")
+                room.take(len(part))
+                size += len(part)
+                parts.append(part)
+                has_more = message.get("more_body", False)
+        finally:
+            room.give(size)
+        self.body = b"".join(parts)
+
+    async def _part(self) -> MutableMapping[str, Any]:
+        message = await self.receive()
+        if message["type"] == "http.disconnect":
+            raise Gone
+        return message
+
+    @property
+    def media(self) -> bytes:
+        """What the body is said to be; JSON when nothing is said."""
+        said = self.header(b"content-type")
+        if said == "application/json":
+            return JSON
+        return JSON if said is None else said.partition(";")[0].strip().lower().encode("latin-1")
+
+    def value(self) -> Any:
+        """The body as a value; None when it is empty. `Problem` for what it can't be."""
+        body, media = self.body, self.media
+        if media == MSGPACK:
+            return read_msgpack(body)
+        if media != JSON:
+            raise Problem(415, "body.media", f"send application/json, not {media.decode('latin-1')[:80]!r}")
+        return read_json(body) if body.strip() else None
+
+
+class Gone(Exception):
+    """The client has hung up: there is nobody to answer."""
+
+
+def read_json(body: bytes) -> Any:
+    """The value; `Problem` says where it is no JSON."""
+    try:
+        value = _decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        said = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise Problem(400, "body.json", f"the body is not JSON: {said}") from None
+    _check_depth(value)
+    return value
+
+
+def read_msgpack(body: bytes) -> Any:
+    """The value that a client of ours encoded. Types of the program are not made of it: annotations decide on those."""
+    try:
+        value = decode_loosely(body)
+    except (Undecodable, ValueError, TypeError, IndexError, OverflowError, RecursionError, ArithmeticError):
+        raise Problem(400, "body.msgpack", "the body is not what Wakeful's codec writes") from None
+    _check_depth(value)
+    return value
+
+
+def _check_depth(value: Any) -> None:
+    """Level by level, not by recursion."""
+    level = [value]
+    for _ in range(DEPTH_MAX):
+        deeper: list[Any] = []
+        for one in level:
+            if type(one) is dict:
+                deeper += [item for item in one.values() if type(item) in _DEEP]
+            elif type(one) in _DEEP:
+                deeper += [item for item in one if type(item) in _DEEP]
+        if not deeper:
+            return
+        level = deeper
+    raise Problem(400, "body.depth", f"the body is nested more than {DEPTH_MAX} deep")
+
+
+_DEEP = frozenset({dict, list, tuple, set, frozenset})
+_PLAIN = frozenset({type(None), bool, int, str})
+
+
+def json_bytes(value: Any) -> bytes:
+    """A plain value as JSON."""
+    try:
+        return msgspec.json.encode(value)
+    except (UnicodeEncodeError, OverflowError, RecursionError):
+        import json
+
+        return json.dumps(value).encode()  # escapes half characters
+
+
+def answered(value: Any, status: int = 200) -> Answer:
+    """Rows, which are plain already."""
+    return Answer(json_bytes(value), status)
+
+
+def result(value: Any, media: bytes, status: int = 200) -> Answer:
+    """The answer of an object: any value, for someone who reads JSON or our codec."""
+    if media == MSGPACK:
+        return Answer(encode({"result": value}), status, MSGPACK)
+    return Answer(json_bytes({"result": value if type(value) in _PLAIN else plain(value)}), status)

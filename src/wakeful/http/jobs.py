@@ -1,0 +1,131 @@
+"""Layer 6. Jobs over HTTP: schedule one or many, look at one, wait for it, cancel it."""
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from wakeful.http.acts import Length, Waits, acts_of
+from wakeful.http.asks import MSGPACK, Answer, Ask, answered, result
+from wakeful.http.calls import length_of, signature_of, take_trace
+from wakeful.http.looks import connection_of
+from wakeful.http.table import read_body
+from wakeful.jobs.feature import feature_of
+from wakeful.jobs.ids import parse_id
+from wakeful.jobs.job import JobSpec
+from wakeful.jobs.scheduling import Scheduling
+from wakeful.looking import jobs
+from wakeful.runtime.stubs import make_stub
+from wakeful.values.errors import BadValue
+
+WAIT_S = 30
+WAIT_MAX_MS = 300_000
+MANY_MAX = 10_000  # jobs of one request
+
+
+class Asked(Struct, forbid_unknown_fields=True, kw_only=True):
+    """One call, once: which method of which object, with what, when. `job_key` makes it repeatable."""
+
+    cls: str = msgspec.field(name="class")
+    key: str
+    method: str
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    at: datetime | None = None
+    after: Length | None = None
+    job_key: str | None = None
+    metadata: dict[str, str | int | float | bool] | None = None
+    tags: list[str] = []
+    retry: Waits | None = None
+    priority: int = 0
+    depends_on: list[str] = []
+
+
+class One(Asked, forbid_unknown_fields=True, kw_only=True):
+    """The same; `replace` puts it in the place of the job that has its `job_key`."""
+
+    replace: bool = False
+
+
+class Many(Struct, forbid_unknown_fields=True):
+    """All of them or none; with `then`, one more that runs when all have ended."""
+
+    jobs: list[Asked]
+    then: Asked | None = None
+
+
+async def schedule(ask: Ask) -> Answer:
+    """Schedule one; 201 with how it stands."""
+    asked: One = read_body(ask, One, is_needed=True)
+    spec = await _spec(ask, asked)
+    take_trace(ask)
+    # Not app.jobs.schedule(…, **kwargs): a method may have an argument that is called like one of its options.
+    scheduling = Scheduling(ask.node, feature_of(ask.node), None)
+    job = await scheduling.one(spec, is_newest=asked.replace)
+    return answered(jobs.plain_job(job), 201)
+
+
+async def schedule_many(ask: Ask) -> Answer:
+    """Schedule many, all of them or none."""
+    asked: Many = read_body(ask, Many, is_needed=True)
+    if not 1 <= len(asked.jobs) <= MANY_MAX:
+        raise BadValue(f"jobs: give 1 to {MANY_MAX} of them, not {len(asked.jobs)}", code="limit.count")
+    specs = [await _spec(ask, one, f"jobs[{place}]: ") for place, one in enumerate(asked.jobs)]
+    take_trace(ask)
+    if asked.then is None:
+        made = await ask.app.jobs.schedule_many(specs)
+        return answered({"rows": [jobs.plain_job(job) for job in made], "then": None}, 201)
+    batch = await ask.app.jobs.batch(specs, then=await _spec(ask, asked.then, "then: "))
+    rows = [jobs.plain_job(job) for job in batch.jobs]
+    return answered({"rows": rows, "then": jobs.plain_job(batch.then)}, 201)
+
+
+async def show(ask: Ask) -> Answer:
+    await _check(ask)
+    return answered(await jobs.show(ask.view, ask.params["id"]))
+
+
+async def cancel(ask: Ask) -> Answer:
+    """True: it has not run and never will."""
+    await _check(ask)
+    return answered({"id": ask.params["id"], "cancelled": await acts_of(ask).cancel_job(ask.params["id"])})
+
+
+async def wait(ask: Ask) -> Answer:
+    """The result once it is done; a problem when it failed, was cancelled, or is not done in time."""
+    await _check(ask)
+    ms = WAIT_S * 1000 if ask.query["timeout"] is None else length_of(ask.query["timeout"], "timeout", WAIT_MAX_MS)
+    accepts = (ask.header(b"accept") or "").encode("latin-1")
+    value = await ask.app.jobs.wait(ask.params["id"], timeout=ms / 1000)
+    return result(value, MSGPACK if MSGPACK in accepts else b"")
+
+
+async def _check(ask: Ask) -> None:
+    """The caller may know of the object whose job it is."""
+    target, _ = parse_id(ask.params["id"])
+    await ask.gate.named(connection_of(ask), ask.who, *target)
+
+
+async def _spec(ask: Ask, asked: Asked, where: str = "") -> JobSpec:
+    id = await ask.gate.exposed(connection_of(ask), ask.who, asked.cls, asked.key, asked.method)
+    for other in asked.depends_on:
+        await ask.gate.named(connection_of(ask), ask.who, *parse_id(other)[0])
+    known = ask.node.registry.named(id.cls)
+    try:
+        args, kwargs = signature_of(known, asked.method).converted(asked.args, asked.kwargs)
+    except BadValue as error:
+        raise BadValue(f"{where}{error.message}", code=error.code) from None
+    return JobSpec(
+        getattr(make_stub(ask.app, known, id.key, None, None), asked.method),
+        args,
+        kwargs,
+        asked.at,
+        asked.after,
+        asked.job_key,
+        asked.metadata,
+        asked.tags,
+        None if asked.retry is None else asked.retry.policy(),
+        asked.priority,
+        asked.depends_on,
+    )

@@ -1,0 +1,229 @@
+"""Layer 6. The OpenAPI 3.1 document, made of the table of resources and of the program's classes."""
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from wakeful.http.arguments import Parameter, Signature, is_known
+from wakeful.http.calls import signature_of
+from wakeful.http.rows import ROWS
+from wakeful.http.schemas import SCHEMAS, ref
+from wakeful.http.table import Route
+from wakeful.values.ids import KEY_BYTES_MAX, RESERVED
+
+if TYPE_CHECKING:
+    from wakeful.runtime.registry import ObjectClass, Registry
+
+REFS = "#/components/schemas/{name}"
+ALWAYS = {400: "The request makes no sense.", 422: "A value in it does not fit."}
+ADMITTED = {
+    401: "A token is needed, or this one is not known.",
+    403: "The token is not for this.",
+    429: "Too many requests; Retry-After says when again.",
+    503: "Nothing was done: the store or the node can't answer now, or too much is under way. Try again.",
+}
+SOMETIMES = {
+    404: "There is no such thing.",
+    409: "The present state does not allow it, or the key was used for something else.",
+    413: "The body is too large.",
+    415: "The body is of a kind that is not taken here.",
+    424: "The object was reached, and its own code failed; nothing of the turn is kept.",
+    429: "A quota is used up.",
+    503: "Not now.",
+    504: "It took longer than its deadline.",
+}
+HEADERS = {
+    "Idempotency-Key": (
+        "The first answer is remembered for a day and given again.",
+        {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
+    ),
+    "Wakeful-Deadline": (
+        "How long to wait: seconds, or text like 1m30s.",
+        {"type": "string", "enum": ["5s", "30", "1m30s"]},
+    ),
+    "Last-Event-ID": ("The id of the last event that was read, to go on from there.", {"type": "string"}),
+    "traceparent": ("W3C trace context.", {"type": "string"}),
+}
+SEGMENTS: dict[str, dict[str, Any]] = {
+    "class": {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_.-]{0,63}$"},
+    "key": {"type": "string", "minLength": 1, "maxLength": KEY_BYTES_MAX // 4, "pattern": "^[^\\x00-\\x1f\\x7f]+$"},
+    "method": {"type": "string", "pattern": "^[A-Za-z][A-Za-z0-9_]{0,127}$"},
+    "name": {"type": "string", "pattern": "^[!-~]{1,50}$"},
+    "id": {"type": "string", "minLength": 1, "maxLength": 1_000},
+    "number": {"type": "integer", "minimum": 1, "maximum": 2**53},
+    "node": {"type": "string", "pattern": "^[0-9A-Za-z-]{1,40}$"},
+}  # fmt: skip
+
+
+def document(registry: "Registry") -> dict[str, Any]:
+    """The whole document; classes that Wakeful keeps for itself are not in it."""
+    schemas = dict(SCHEMAS)
+    paths: dict[str, dict[str, Any]] = {}
+    for route in ROWS:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas)
+    for name in registry.names():
+        if not name.startswith(RESERVED):
+            _add_class(registry.named(name), paths, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Wakeful",
+            "version": "1",
+            "description": "Durable objects: call them, look at them without waking them, operate what they owe.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "operationId": route.name,
+        "summary": route.about,
+        "tags": [route.path.strip("/").split("/")[1] if route.path.startswith("/v1/") else "process"],
+        "parameters": [*_segments(route.path), *_queries(route), *_headers(route.headers)],
+        "responses": _responses(route, ref(route.answer)),
+    }
+    if route.body is not None:
+        found["requestBody"] = _body(_schema(route.body, schemas), is_needed=route.is_body_needed)
+    if route.scope:
+        found["security"] = [{"bearer": []}]
+        found["description"] = f"Needs the scope `{route.scope}`."
+    else:
+        found["security"] = []
+    return found
+
+
+def _segments(path: str) -> list[dict[str, Any]]:
+    names = [part.strip("{}") for part in path.split("/") if part.startswith("{")]
+    return [{"name": name, "in": "path", "required": True, "schema": SEGMENTS[name]} for name in names]
+
+
+def _queries(route: Route) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": one.name,
+            "in": "query",
+            "required": one.is_needed,
+            "schema": dict(one.schema),
+            "description": one.about,
+        }
+        for one in route.query
+    ]
+
+
+def _headers(names: tuple[str, ...]) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "header", "required": False, "schema": HEADERS[name][1], "description": HEADERS[name][0]}
+        for name in names
+    ]
+
+
+def _body(schema: dict[str, Any], *, is_needed: bool) -> dict[str, Any]:
+    return {"required": is_needed, "content": {"application/json": {"schema": schema}}}
+
+
+def _responses(route: Route, answer: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        str(route.status): {"description": "It is done.", "content": {route.media: {"schema": answer}}}
+    }
+    told = dict(ALWAYS) | (ADMITTED if route.scope else {})
+    if route.body is not None:
+        told |= {status: SOMETIMES[status] for status in (413, 415)}
+    told |= {status: SOMETIMES[status] for status in route.problems if status not in told}
+    for status in sorted(told):
+        media = {"application/problem+json": {"schema": ref("Problem")}}
+        if route.path == "/readyz" and status == 503:
+            media = {"application/json": {"schema": ref("Health")}}
+        found[str(status)] = {"description": told[status], "content": media}
+    return found
+
+
+def _schema(body: Any, schemas: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a body; what it names goes among the others."""
+    if body is object:
+        return {"description": "Arguments: a list by place, or an object by name.", "type": ["array", "object", "null"]}
+    [found], components = msgspec.json.schema_components([body], ref_template=REFS)
+    schemas.update(components)
+    return found
+
+
+# the program's own methods
+
+
+def _add_class(known: "ObjectClass", paths: dict[str, dict[str, Any]], schemas: dict[str, Any]) -> None:
+    base = next(route for route in ROWS if route.name == "call")
+    for method in sorted(known.methods):
+        signature = signature_of(known, method)
+        about = inspect.getdoc(getattr(known.cls, method)) or ""
+        made = {
+            "operationId": f"{known.name}.{method}",
+            "summary": about.partition("\n")[0] or f"{known.name}.{method}",
+            "tags": [known.name],
+            "parameters": [*_segments("/{key}"), *_queries(base), *_headers(base.headers)],
+            "requestBody": _arguments(signature, schemas),
+            "responses": _responses(base, _answer(signature, schemas)),
+            "security": [{"bearer": []}],
+            "description": "\n".join(part for part in (about.partition("\n")[2].strip(), _kind(known, method)) if part),
+        }
+        paths[f"/v1/objects/{known.name}/{{key}}/{method}"] = {"post": made}
+
+
+def _kind(known: "ObjectClass", method: str) -> str:
+    return "Only reads. Needs the scope `call`." if method in known.readers else "Needs the scope `call`."
+
+
+def _arguments(signature: Signature, schemas: dict[str, Any]) -> dict[str, Any]:
+    """Arguments by name, or by place where there are no others."""
+    named = {name: _of_parameter(one, schemas) for name, one in signature.by_name.items()}
+    needed = [name for name, one in signature.by_name.items() if one.is_needed]
+    by_name: dict[str, Any] = {"type": "object", "properties": named, "required": needed}
+    by_name["additionalProperties"] = _of_parameter(signature.others, schemas) if signature.others else False
+    placed = [_of_parameter(one, schemas) for one in signature.by_place]
+    least = sum(one.is_needed for one in signature.by_place)
+    by_place: dict[str, Any] = {"type": "array", "minItems": least}
+    if placed:
+        by_place["prefixItems"] = placed
+    if signature.rest:
+        by_place["items"] = _of_parameter(signature.rest, schemas)
+    else:
+        by_place |= {"items": False, "maxItems": len(placed)}
+    only_names = any(one.is_needed for name, one in signature.by_name.items() if one not in signature.by_place)
+    ways = [] if signature.only_place else [by_name]
+    ways += [] if only_names else [by_place]
+    schema = {"anyOf": ways} if len(ways) > 1 else (ways or [by_name])[0]
+    return _body(schema, is_needed=bool(needed or least))
+
+
+def _of_parameter(one: Parameter, schemas: dict[str, Any]) -> dict[str, Any]:
+    return {} if one.convert is None else _of_hint(one.hint, schemas)
+
+
+def _of_hint(hint: Any, schemas: dict[str, Any]) -> dict[str, Any]:
+    [found], components = msgspec.json.schema_components([hint], ref_template=REFS)
+    schemas.update(components)
+    shown: dict[str, Any] = _with_lengths(found)
+    return shown
+
+
+def _with_lengths(schema: Any) -> Any:
+    """A length of time may also be a number of seconds, or text like 5m."""
+    if isinstance(schema, dict):
+        if schema.get("format") == "duration":
+            return {"type": ["string", "number"], "description": "Seconds, text like 5m, or an ISO 8601 duration."}
+        return {name: _with_lengths(one) for name, one in schema.items()}
+    return [_with_lengths(one) for one in schema] if isinstance(schema, list) else schema
+
+
+def _answer(signature: Signature, schemas: dict[str, Any]) -> dict[str, Any]:
+    """What the method is said to return; as JSON, where that is said by nothing but plain types."""
+    hint = signature.answer
+    plain = _of_hint(hint, schemas) if hint in _PLAIN and is_known(hint) else {}
+    return {"type": "object", "properties": {"result": plain}, "required": ["result"]}
+
+
+_PLAIN = (None, type(None), bool, int, str, list[int], list[str], dict[str, int], dict[str, str])

@@ -1,0 +1,165 @@
+"""Layer 6. What does somebody on the other side of HTTP get to know of an error?
+
+A problem of RFC 9457: a status, a title, one line of detail and a code that never changes. Which status an error has
+is said by one table, in which the most special class decides; a few codes have one of their own.
+"""
+
+import logging
+import traceback
+from http import HTTPStatus
+from typing import Any, NamedTuple
+
+from wakeful.values import errors
+from wakeful.values.errors import TooMany, TurnFailed, WakefulError
+
+log = logging.getLogger("wakeful.http")
+
+MEDIA = b"application/problem+json"
+TYPE = "urn:wakeful:problem:"
+# The object's own code raised: it was reached and gave this answer. Not 500, which is kept for faults of Wakeful.
+FAILED = 424
+
+STATUS: dict[type[BaseException], int] = {
+    errors.WakefulError: 500,
+    errors.BadInput: 422,
+    errors.BadName: 400,
+    errors.BadTime: 422,
+    errors.BadValue: 422,
+    errors.BadOption: 422,
+    errors.BadSpec: 422,
+    errors.BadChart: 422,
+    errors.BadHandler: 422,
+    errors.LimitExceeded: 422,
+    errors.QuotaExceeded: 429,
+    errors.UnknownObject: 404,
+    errors.UnknownParked: 404,
+    errors.UnknownSchedule: 404,
+    errors.UnknownJob: 404,
+    errors.UnknownClass: 404,
+    errors.UnknownMethod: 404,
+    errors.NoAlarmHandler: 422,
+    errors.CallFailed: FAILED,
+    errors.TurnFailed: FAILED,
+    errors.DeadlineExceeded: 504,
+    errors.Reentrancy: FAILED,
+    errors.ReadOnly: FAILED,
+    errors.TurnOver: FAILED,
+    errors.JobFailed: FAILED,
+    errors.JobCancelled: 409,
+    errors.KeyTaken: 409,
+    errors.Conflict: 409,
+    errors.Denied: 403,
+    errors.NoToken: 401,
+    errors.BadToken: 401,
+    errors.WrongScope: 403,
+    errors.WrongTenant: 403,
+    errors.TooMany: 429,
+    errors.Unavailable: 503,
+    errors.StoreDown: 503,
+    errors.OutcomeUnknown: 503,
+    errors.LinkLost: 503,
+    errors.WrongNode: 503,
+    errors.NotRunning: 503,
+    errors.ClusterError: 503,
+    errors.NoSecret: 503,
+    errors.WrongSecret: 503,
+    errors.WrongCluster: 503,
+    errors.WrongVersion: 503,
+    errors.WrongCertificate: 503,
+    errors.BadAddress: 503,
+    errors.AddressInUse: 503,
+    errors.Unreachable: 503,
+    errors.StoreError: 503,
+    errors.BadUrl: 503,
+    errors.MissingExtra: 501,
+    errors.FileOwned: 503,
+    errors.NotADatabase: 503,
+    errors.SchemaTooNew: 503,
+    errors.SchemaTooOld: 503,
+    errors.Undecodable: FAILED,
+}
+
+BY_CODE = {"cursor": 400, "limit": 400, "limit.arguments": 413, "events.kind": 400, "request.key.form": 400}
+
+
+class Problem(Exception):
+    """Something about the request itself, before anything of Wakeful's was asked."""
+
+    def __init__(self, status: int, code: str, detail: str, **headers: str) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.headers = headers
+
+
+class Raised(Exception):
+    """What the object's own code raised, kept apart from what may go wrong on the way."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class Told(NamedTuple):
+    """An error as it goes out."""
+
+    status: int
+    body: dict[str, Any]
+    headers: list[tuple[bytes, bytes]]
+
+
+def told(error: BaseException, instance: str, *, is_operator: bool = False) -> Told:
+    """The problem that stands for the error; tracebacks are for operators only."""
+    trace: str | None = None
+    extra: dict[str, Any] = {}
+    headers: list[tuple[bytes, bytes]] = []
+    if isinstance(error, Problem):
+        status, code, detail = error.status, error.code, error.detail
+        headers = [(name.replace("_", "-").encode(), value.encode("latin-1")) for name, value in error.headers.items()]
+    elif isinstance(error, TurnFailed):
+        status, code, detail = status_of(error), error.code, error.message
+        extra, trace = {"error": "TurnFailed", "remote_type": error.remote_type}, error.remote_traceback
+    elif isinstance(error, WakefulError):
+        status, code, detail = status_of(error), error.code, error.message
+        extra = {"error": type(error).__name__}
+    elif isinstance(error, Raised):
+        raised = error.error
+        status, code, detail = FAILED, TurnFailed.default_code, f"{type(raised).__name__}: {raised}"
+        extra = {"error": "TurnFailed", "remote_type": f"{type(raised).__module__}.{type(raised).__qualname__}"}
+        trace = "".join(traceback.format_exception(raised)) if is_operator else None
+    else:
+        log.error("a request failed by a fault of ours: %s", instance, exc_info=error, extra={"code": "http.bug"})
+        status, code, detail = 500, "http.bug", "this is a fault of Wakeful's; its log says more"
+    if status == 401:
+        headers.append((b"www-authenticate", b'Bearer realm="wakeful"'))
+    if isinstance(error, TooMany):
+        headers.append((b"retry-after", str(max(1, round(error.retry_after_s + 0.5))).encode()))
+    elif status == 503:
+        headers.append((b"retry-after", b"1"))
+    body = {
+        "type": TYPE + code,
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": _one_line(detail),
+        "code": code,
+        "instance": instance,
+        **extra,
+    }
+    if is_operator and trace:
+        body["traceback"] = trace
+    return Told(status, body, headers)
+
+
+def status_of(error: WakefulError) -> int:
+    """By its code, else by the most special class of it that the table knows."""
+    found = BY_CODE.get(error.code)
+    if found is not None:
+        return found
+    return next(STATUS[cls] for cls in type(error).__mro__ if cls in STATUS)
+
+
+def _one_line(text: str) -> str:
+    """No line breaks, no half characters, not endless: whatever an exception may say."""
+    line = " ".join(text.split())
+    return line.encode(errors="replace").decode()[:2_000]

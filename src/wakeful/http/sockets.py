@@ -1,0 +1,170 @@
+"""Layer 6. A WebSocket to an object: who may have one, and how do its frames become messages?
+
+One ASGI application for `/v1/objects/{class}/{key}/socket`. A refusal is an HTTP answer, a problem like any other.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+
+from starlette.requests import HTTPConnection
+
+from wakeful.http import paths
+from wakeful.http.asks import Receive, Scope, Send, json_bytes
+from wakeful.http.problems import MEDIA, Problem, told
+from wakeful.sockets.feature import feature_of
+from wakeful.sockets.request import Request
+from wakeful.values.errors import NotRunning
+
+if TYPE_CHECKING:
+    from wakeful.app import App
+    from wakeful.security.gate import Gate
+    from wakeful.security.scopes import Caller
+    from wakeful.sockets.gateway import Gateway
+    from wakeful.sockets.held import Held
+    from wakeful.sockets.socket import Message
+
+# Browsers can't send an Authorization header with a WebSocket, so a token may come as an offered protocol.
+BEARER = "wakeful.bearer."
+PROTOCOL = "wakeful"  # to be offered beside it: a browser wants one of those that it offered
+ABORT = "wakeful.abort"  # in the scope: how to hang up at once, from a server that can
+
+
+async def answer(app: "App", gate: "Gate", scope: Scope, receive: Receive, send: Send) -> None:
+    """The whole life of one socket, from the request on."""
+    if (await receive())["type"] != "websocket.connect":
+        return
+    caller: Caller | None = None
+    wire = _Wire(scope, send)
+    try:
+        scope = _with_token(scope)
+        target_names = _object_in(scope)
+        connection = HTTPConnection(scope)
+        caller = await gate.admit(connection, "call")
+        target = await gate.named(connection, caller, *target_names)
+        gateway = _gateway(app)
+        held, chosen = await gateway.connect(target, _request(scope, caller), wire)
+    except Exception as error:
+        is_operator = caller is not None and caller.may("operate")
+        await _deny(scope, send, error, is_operator=is_operator)
+        return
+    await _carry(gateway, held, chosen or _own_protocol(scope), wire, receive, send)
+
+
+async def _carry(gateway: "Gateway", held: "Held", protocol: str, wire: "_Wire", receive: Receive, send: Send) -> None:
+    """Messages of the client, one after the other, until the connection ends."""
+    code, reason, was_clean = 1006, "", False
+    wire.task = asyncio.current_task()
+    try:
+        await send({"type": "websocket.accept", "subprotocol": protocol or None, "headers": []})
+        held.open()
+        while True:
+            event = await receive()
+            if event["type"] == "websocket.disconnect":
+                code, reason, was_clean = _ended(event)
+                break
+            await gateway.received(held, _message(event))
+    except asyncio.CancelledError:
+        if wire.task is None or not wire.is_cut:
+            raise  # the server goes down without waiting; who held this socket is known on disk
+        wire.task.uncancel()
+    except OSError:
+        pass  # how a server says that the client is gone
+    finally:
+        wire.task = None
+    await gateway.disconnected(held, code, reason, was_clean=was_clean)
+
+
+class _Wire:
+    """The server's end of one connection, for the gateway."""
+
+    __slots__ = ("_abort", "_send", "is_cut", "task")
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self._send = send
+        self._abort = scope.get(ABORT)
+        self.task: asyncio.Task[Any] | None = None
+        self.is_cut = False
+
+    async def send(self, message: "Message") -> None:
+        kind = "text" if isinstance(message, str) else "bytes"
+        await self._send({"type": "websocket.send", kind: message})
+
+    async def close(self, code: int, reason: str) -> None:
+        await self._send({"type": "websocket.close", "code": code, "reason": reason})
+
+    def abort(self) -> None:
+        if self._abort is not None:
+            self._abort()
+        elif self.task is not None:  # all that ASGI lets us do: end our part
+            self.is_cut = True
+            self.task.cancel()
+
+
+def _message(event: Mapping[str, Any]) -> "Message":
+    found: Message | None = event.get("text")
+    return event["bytes"] if found is None else found
+
+
+def _ended(event: Mapping[str, Any]) -> tuple[int, str, bool]:
+    """Code, reason, and whether both sides said goodbye."""
+    code = event.get("code")
+    if code is None or (code == 1005 and "reason" not in event):  # how servers tell of a connection that broke
+        code = 1006
+    return code, event.get("reason") or "", code != 1006
+
+
+def _object_in(scope: Scope) -> tuple[str, str]:
+    paths.check_length(scope)
+    segments = paths.segments_of(paths.raw_of(scope))
+    if len(segments) != 5 or segments[:2] != ["v1", "objects"] or segments[4] != "socket":
+        raise Problem(404, "path.unknown", "there is no socket here; /v1/objects/CLASS/KEY/socket has one")
+    return segments[2], segments[3]
+
+
+def _with_token(scope: Scope) -> Scope:
+    """The same request, with a token that came as an offered protocol where the gate looks for it."""
+    offered = scope.get("subprotocols") or []
+    tokens = [one for one in offered if one.startswith(BEARER)]
+    if not tokens or any(name == b"authorization" for name, _ in scope["headers"]):
+        return scope
+    header = (b"authorization", f"Bearer {tokens[0][len(BEARER) :]}".encode("latin-1"))
+    return {
+        **scope,
+        "headers": [*scope["headers"], header],
+        "subprotocols": [one for one in offered if one not in tokens],
+    }
+
+
+def _own_protocol(scope: Scope) -> str:
+    return PROTOCOL if PROTOCOL in (scope.get("subprotocols") or []) else ""
+
+
+def _request(scope: Scope, caller: "Caller") -> Request:
+    """What the object is told. Not the token: who has it is said."""
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+    for secret in ("authorization", "sec-websocket-protocol", "sec-websocket-key"):
+        headers.pop(secret, None)
+    query = dict(parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True))
+    client = scope.get("client")
+    protocols = tuple(scope.get("subprotocols") or ())
+    return Request(query, headers, protocols, client[0] if client else "", caller.name)
+
+
+def _gateway(app: "App") -> "Gateway":
+    if app.node is None:
+        raise NotRunning("the app is not running; try again")
+    return feature_of(app.node).gateway
+
+
+async def _deny(scope: Scope, send: Send, error: Exception, *, is_operator: bool) -> None:
+    """Answer the request with a problem; with a bare 403 where the server can't do that."""
+    if "websocket.http.response" not in (scope.get("extensions") or {}):
+        await send({"type": "websocket.close", "code": 1008, "reason": ""})
+        return
+    found = told(error, paths.raw_of(scope).decode("latin-1"), is_operator=is_operator)
+    body = json_bytes(found.body)
+    headers = [(b"content-type", MEDIA), (b"content-length", b"%d" % len(body)), *found.headers]
+    await send({"type": "websocket.http.response.start", "status": found.status, "headers": headers})
+    await send({"type": "websocket.http.response.body", "body": body})

@@ -1,0 +1,207 @@
+"""Layer 6. Which resources are there? One row for each: routing, admission, checks and the OpenAPI document read it."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from wakeful.http.asks import Answer, Ask
+from wakeful.http.problems import Problem
+from wakeful.values.times import from_datetime
+
+LIMIT_MAX = 1_000  # rows of one page
+QUERY_FIELDS_MAX = 20
+
+Handler = Callable[[Ask], Awaitable[Answer | None]]  # None: it has answered itself
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """One query parameter: its JSON Schema, and how its text becomes a value."""
+
+    name: str
+    schema: Mapping[str, Any]
+    read: Callable[[str], Any]
+    default: Any = None
+    is_needed: bool = False
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class Route:
+    """One thing that can be asked."""
+
+    method: str
+    path: str  # `{name}` is a segment; `{class}` and `{key}` together name an object
+    name: str  # operationId
+    scope: str  # what the caller needs: call, read, operate, admin; "" for everyone
+    about: str
+    handler: Handler
+    query: tuple[Param, ...] = ()
+    headers: tuple[str, ...] = ()
+    body: type | None = None  # what the body is read as, and its schema; None: there is none
+    is_body_needed: bool = True
+    answer: str = ""  # name of the schema of a 200
+    status: int = 200
+    media: str = "application/json"
+    is_wide: bool = False  # about the whole deployment: nobody who is bound to a tenant may
+    problems: tuple[int, ...] = ()  # statuses beyond those that every route has
+
+    @cached_property
+    def is_look(self) -> bool:
+        """It reads what is there, which may be much; it waits for nothing."""
+        return self.scope in ("read", "admin") and self.method == "GET"
+
+    @cached_property
+    def is_stream(self) -> bool:
+        return self.media == "text/event-stream"
+
+    @cached_property
+    def names_object(self) -> bool:
+        """An object that the gate has to look at; a call has a check of its own."""
+        return "{class}/{key}" in self.path and self.name != "call"
+
+
+class Table:
+    """The routes, found by method and segments."""
+
+    def __init__(self, routes: list[Route]) -> None:
+        self.routes = routes
+        self._call = next(route for route in routes if route.name == "call")
+        self._by_length: dict[int, list[tuple[list[str | None], list[str], Route]]] = {}
+        for route in routes:
+            parts = route.path.strip("/").split("/")
+            shape = [None if part.startswith("{") else part for part in parts]
+            names = [part.strip("{}") if part.startswith("{") else "" for part in parts]
+            self._by_length.setdefault(len(parts), []).append((shape, names, route))
+        for rows in self._by_length.values():  # words before names
+            rows.sort(key=lambda row: [part is None for part in row[0]])
+
+    def find(self, method: str, segments: list[str]) -> tuple[Route, dict[str, str]]:
+        """The route and what the path names; `Problem` 404 or 405 else."""
+        if method == "POST" and len(segments) == 5 and segments[1] == "objects" and segments[0] == "v1":
+            return self._call, {"class": segments[2], "key": segments[3], "method": segments[4]}  # most requests
+        allowed: set[str] = set()
+        for shape, names, route in self._by_length.get(len(segments), ()):
+            if all(part is None or part == segment for part, segment in zip(shape, segments, strict=True)):
+                if route.method == method:
+                    return route, {name: segment for name, segment in zip(names, segments, strict=True) if name}
+                allowed.add(route.method)
+        if not allowed:
+            raise Problem(404, "path.unknown", "there is nothing here; /openapi.json says what there is")
+        if "GET" in allowed:
+            allowed.add("HEAD")
+        raise Problem(
+            405, "method.not_allowed", f"{method[:20]} is not for this", allow=", ".join(sorted(allowed | {"OPTIONS"}))
+        )
+
+
+def read_query(route: Route, raw: bytes) -> dict[str, Any]:
+    """Every parameter of the route by name, defaults included; `Problem` names one that is unknown or wrong."""
+    given: dict[str, str] = {}
+    if raw:
+        try:
+            pairs = parse_qsl(
+                raw.decode("ascii"), keep_blank_values=True, max_num_fields=QUERY_FIELDS_MAX, errors="strict"
+            )
+        except ValueError:
+            raise Problem(400, "query.form", "the query is not name=value, percent-encoded UTF-8") from None
+        for name, text in pairs:
+            if name in given:
+                raise Problem(400, "query.twice", f"query parameter {name[:60]!r} is there twice")
+            given[name] = text
+    known = {param.name: param for param in route.query}
+    for name in given:
+        if name not in known:
+            names = ", ".join(known) or "none"
+            raise Problem(400, "query.unknown", f"there is no query parameter {name[:60]!r} here; known: {names}")
+    values: dict[str, Any] = {}
+    for name, param in known.items():
+        if name not in given:
+            if param.is_needed:
+                raise Problem(400, "query.missing", f"query parameter {name!r} is missing")
+            values[name] = param.default
+            continue
+        try:
+            values[name] = param.read(given[name])
+        except ValueError as error:
+            raise Problem(400, "query.value", f"query parameter {name}={given[name][:60]!r}: {error}") from None
+    return values
+
+
+def read_body(ask: Ask, shape: type, *, is_needed: bool) -> Any:
+    """The body as that struct; `Problem` says what is wrong where."""
+    value = ask.value()
+    if value is None:
+        if is_needed:
+            raise Problem(400, "body.missing", "a body of JSON is needed")
+        value = {}
+    try:
+        return msgspec.convert(value, shape)
+    except msgspec.ValidationError as error:
+        raise Problem(422, "body.fields", f"the body does not fit: {error}") from None
+
+
+# kinds of parameters
+
+
+def text(name: str, about: str, *, is_needed: bool = False, longest: int = 512) -> Param:
+    def read(given: str) -> str:
+        if not given or len(given) > longest or "\0" in given:
+            raise ValueError(f"give text of 1 to {longest} characters")
+        return given
+
+    schema = {"type": "string", "minLength": 1, "maxLength": longest, "pattern": "^[^\\x00]*$"}
+    return Param(name, schema, read, None, is_needed, about)
+
+
+def number(name: str, about: str, *, least: int, most: int, default: int | None) -> Param:
+    def read(given: str) -> int:
+        if not given.isascii() or not given.isdigit() or len(given) > 18 or not least <= int(given) <= most:
+            raise ValueError(f"give a whole number from {least} to {most}")
+        return int(given)
+
+    schema: dict[str, Any] = {"type": "integer", "minimum": least, "maximum": most}
+    if default is not None:
+        schema["default"] = default
+    return Param(name, schema, read, default, False, about)
+
+
+def choice(name: str, about: str, *choices: str) -> Param:
+    def read(given: str) -> str:
+        if given not in choices:
+            raise ValueError(f"it can be {', '.join(choices)}")
+        return given
+
+    return Param(name, {"type": "string", "enum": list(choices)}, read, None, False, about)
+
+
+def flag(name: str, about: str, *, default: bool) -> Param:
+    def read(given: str) -> bool:
+        if given not in ("true", "false"):
+            raise ValueError("it can be true or false")
+        return given == "true"
+
+    return Param(name, {"type": "boolean", "default": default}, read, default, False, about)
+
+
+def instant(name: str, about: str) -> Param:
+    def read(given: str) -> int:
+        try:
+            return from_datetime(datetime.fromisoformat(given.replace(" ", "+")))
+        except ValueError:
+            raise ValueError("give an instant with its offset, like 2026-03-28T12:00:00Z") from None
+
+    return Param(name, {"type": "string", "format": "date-time"}, read, None, False, about)
+
+
+LIMIT = number("limit", "Rows of a page.", least=1, most=LIMIT_MAX, default=50)
+CURSOR = text("cursor", "Where the page before ended: its `cursor`.", longest=8_192)
+CLASS = text("class", "Only of this class.", longest=64)
+KEY = text("key", "Only of the object of this key.")
+PREFIX = text("prefix", "Only of objects whose keys begin so.")
+PAGE = (LIMIT, CURSOR)

@@ -1,0 +1,281 @@
+"""Layer 5. How does one object travel in a file, with everything that it has and owes?
+
+JSON lines: a head that says what it is, a line for each row, an end that says how many there were and what they come to,
+so that half a file is known for what it is. Values are as the store has them, so nothing is lost on the way.
+"""
+
+import base64
+import json
+from collections.abc import AsyncIterator, Iterator
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from wakeful.importing.found import bad
+from wakeful.jobs.payload import shown
+from wakeful.machines.kept import ROW as MACHINE
+from wakeful.store.protocol import Query, Range, Store
+from wakeful.values.codec import decode_loosely
+from wakeful.values.commits import SYSTEM, USER, Info, Remembered, Slot
+from wakeful.values.errors import Conflict
+from wakeful.values.ids import ObjectId, check_class, check_key
+from wakeful.values.runs import Entry
+from wakeful.values.timers import Parked, Timer
+
+FORM = "wakeful"
+VERSION = 1
+PAGE = 500
+TRIES = 5
+# What Wakeful keeps beside an object's own rows and is the object's alone. The rest names other objects or connections.
+CARRIED = ("state", "schedules", "schedule:", "machine", "machine.gone", "workers.name", "jobs.watched")
+LEFT = ("sockets", "socket#")  # connections stay where they are
+TIMERS = ("alarm", "schedule", "run", "job", "machine", "machine-do")  # of its own; others are letters and errands
+
+Line = dict[str, Any]
+
+
+class Carried(msgspec.Struct):
+    """An object as the file has it."""
+
+    id: ObjectId
+    created_at: int
+    active_at: int
+    puts: dict[Slot, bytes]
+    timers: list[Timer]
+    entries: list[Entry]  # oldest first
+    parked: list[Parked]
+    answers: list[Remembered]
+
+    def counts(self) -> dict[str, int]:
+        """How much of each there is."""
+        return {
+            "storage": sum(space == USER for space, _ in self.puts),
+            "schedules": sum(name.startswith("schedule:") for _, name in self.puts),
+            "timers": len(self.timers),
+            "ledger": len(self.entries),
+            "parked": len(self.parked),
+            "answers": len(self.answers),
+        }
+
+
+# out
+
+
+async def export(store: Store, id: ObjectId, *, now: int) -> tuple[list[bytes], list[str]]:
+    """The lines of the file, all of one moment, and what is left behind; `Conflict` for what can't travel."""
+    before = None
+    for _ in range(TRIES):
+        lines, left = [], list[str]()
+        async for line in _lines(store, id, now, left):
+            lines.append(_encoded(line))
+        # The same rows twice: nothing was committed between the first read of a row and the last.
+        if lines == before:
+            return [*lines, _encoded(_end(lines))], left
+        before = lines
+    raise Conflict(f"{id} changes all the time; export it when it is at rest, or stop its process", code="export.busy")
+
+
+async def _lines(store: Store, id: ObjectId, now: int, left: list[str]) -> AsyncIterator[Line]:
+    [loaded] = await store.load([id])
+    info = loaded.info
+    assert info is not None, "whoever exports has seen that the object is there"
+    yield _head(info)
+    for space in (USER, SYSTEM):
+        first = ""
+        while rows := await store.scan(id, space, Range(first, limit=PAGE)):
+            for name, data in rows:
+                if _is_carried(id, space, name, data, left):
+                    yield {"row": [space, name, _text(data)]}
+            first = f"{rows[-1][0]}\0"
+    async for timer in _timers(store, id):
+        _check_timer(timer)
+        yield {"timer": _timer(timer)}
+    for parked in await _parked(store, id):
+        yield {"parked": {**_fields(parked), "timer": _timer(parked.timer), "number": None}}
+    for entry in await _entries(store, id):
+        yield {"ledger": {name: value for name, value in _fields(entry).items() if name != "id"}}
+    async for answer in _answers(store, id, now):
+        yield {"answer": {**_fields(answer), "fingerprint": _text(answer.fingerprint), "answer": _text(answer.answer)}}
+
+
+def _head(info: Info) -> Line:
+    return {
+        FORM: "object",
+        "version": VERSION,
+        "class": info.id.cls,
+        "key": info.id.key,
+        "created_at": info.created_at,
+        "active_at": info.active_at,
+    }
+
+
+def _end(lines: list[bytes]) -> Line:
+    return {"end": len(lines), "digest": _digest(lines)}
+
+
+def _digest(lines: list[bytes]) -> str:
+    total = blake2b(digest_size=16)
+    for line in lines:
+        total.update(line)
+    return total.hexdigest()
+
+
+def _encoded(line: Line) -> bytes:
+    return json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def _is_carried(id: ObjectId, space: int, name: str, data: bytes, left: list[str]) -> bool:
+    """Whether the row travels; `Conflict` when the object could not live without it and it can't."""
+    if space == USER:
+        return True
+    if name.startswith(LEFT):
+        left.append("its open sockets stay where they are" if name == LEFT[0] else "")
+        return False
+    if name not in CARRIED and not name.startswith("schedule:"):
+        raise Conflict(f"{id} has something that this version can't carry: {name!r}", code="export.row")
+    if name == "jobs.watched":
+        raise Conflict(f"jobs of other objects wait for jobs of {id}; export it when they have run", code="export.jobs")
+    if (space, name) == MACHINE:
+        kept = decode_loosely(data)
+        if isinstance(kept, dict) and (kept.get("parent") is not None or kept.get("actors")):
+            raise Conflict(f"{id} is a machine that others belong to; they would lose each other", code="export.actors")
+    return True
+
+
+def _check_timer(timer: Timer) -> None:
+    """`Conflict` when it is about another object as well."""
+    prefix = timer.name.partition(":")[0]
+    if prefix not in TIMERS:
+        raise Conflict(
+            f"{timer.id} is in the middle of something with another object ({timer.name}); export it when that is over",
+            code="export.timer",
+        )
+    if prefix == "job":
+        kept = shown(timer)
+        if kept.waits or kept.batch is not None:
+            raise Conflict(
+                f"{timer.id} has a job that waits for others or belongs to a batch; export it when they have run",
+                code="export.jobs",
+            )
+
+
+async def _timers(store: Store, id: ObjectId) -> AsyncIterator[Timer]:
+    query = Query(cls=id.cls, key=id.key, limit=PAGE)
+    while page := await store.find_timers(query):
+        for timer in page:
+            yield timer
+        query = msgspec.structs.replace(query, after=page[-1].sort_key)
+
+
+async def _parked(store: Store, id: ObjectId) -> list[Parked]:
+    found: list[Parked] = []
+    query = Query(cls=id.cls, key=id.key, limit=PAGE)
+    while page := await store.find_parked(query):
+        found += page
+        query = msgspec.structs.replace(query, after=(page[-1].number,))
+    return found
+
+
+async def _entries(store: Store, id: ObjectId) -> list[Entry]:
+    """Oldest first, which is the order in which they are written again."""
+    found: list[Entry] = []
+    query = Query(cls=id.cls, key=id.key, limit=PAGE)
+    while page := await store.find_entries(query):
+        found += [entry for _, entry in page]
+        query = msgspec.structs.replace(query, after=(page[-1][0],))
+    return found[::-1]
+
+
+async def _answers(store: Store, id: ObjectId, now: int) -> AsyncIterator[Remembered]:
+    query = Query(cls=id.cls, key=id.key, limit=PAGE)
+    while page := await store.find_answers(query, now=now):
+        for _, answer in page:
+            yield answer
+        query = msgspec.structs.replace(query, after=(id.cls, id.key, page[-1][1].key))
+
+
+def _fields(value: msgspec.Struct) -> Line:
+    return msgspec.structs.asdict(value)
+
+
+def _timer(timer: Timer) -> Line:
+    """`started` stays behind: who ran it is not there any more when it comes up elsewhere."""
+    found = {name: value for name, value in _fields(timer).items() if name not in ("id", "started")}
+    return found | {"payload": None if timer.payload is None else _text(timer.payload)}
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+# in
+
+
+def is_one(head: bytes) -> bool:
+    """Whether a file that begins so is one of these."""
+    return head.startswith(f'{{"{FORM}":'.encode())
+
+
+def read(data: bytes, name: str) -> Carried:
+    """The object in the file; errors name the line."""
+    lines = data.splitlines(keepends=True)
+    try:
+        head, *rows, end = [json.loads(line) for line in lines]
+        if not all(isinstance(one, dict) for one in (head, *rows, end)):
+            raise ValueError
+    except ValueError:
+        raise bad(name, "it is not whole, or not one of these files: each line is one JSON object") from None
+    if head.get(FORM) != "object" or head.get("version") != VERSION:
+        raise bad(name, f"it is of version {head.get('version')!r}, and this Wakeful reads version {VERSION}")
+    if end.get("end") != len(lines) - 1 or end.get("digest") != _digest(lines[:-1]):
+        raise bad(name, "it is not whole: its end does not fit the rest")
+    try:
+        return _carried(head, rows)
+    except (msgspec.ValidationError, KeyError, TypeError, ValueError) as error:
+        raise bad(name, f"it says what can't be: {error}") from None
+
+
+def _carried(head: Line, rows: list[Line]) -> Carried:
+    id = ObjectId(check_class(head["class"]), check_key(head["class"], head["key"]))
+    found = Carried(id, int(head["created_at"]), int(head["active_at"]), {}, [], [], [], [])
+    for line in rows:
+        [(kind, value)] = line.items()
+        if kind == "row":
+            space, name, text = value
+            found.puts[int(space), str(name)] = _bytes(text)
+        elif kind == "timer":
+            found.timers.append(_timer_of(id, value))
+        elif kind == "parked":
+            found.parked.append(_of(Parked, {**value, "timer": _timer_of(id, value["timer"]), "number": 0}))
+        elif kind == "ledger":
+            found.entries.append(_of(Entry, {**value, "id": id}))
+        elif kind == "answer":
+            plain = {**value, "fingerprint": _bytes(value["fingerprint"]), "answer": _bytes(value["answer"])}
+            found.answers.append(_of(Remembered, plain))
+        else:
+            raise ValueError(f"a line of the kind {kind!r}")
+    return found
+
+
+def _of(kind: type[Any], fields: Line) -> Any:
+    """Checked: a file is from outside."""
+    return msgspec.convert(fields, kind)
+
+
+def _timer_of(id: ObjectId, fields: Line) -> Timer:
+    payload = fields.get("payload")
+    timer: Timer = _of(Timer, {**fields, "id": id, "payload": None if payload is None else _bytes(payload)})
+    return timer
+
+
+def _bytes(text: object) -> bytes:
+    if not isinstance(text, str):
+        raise ValueError("a value that is not text")
+    return base64.b64decode(text, validate=True)
+
+
+def seqs(carried: Carried) -> Iterator[int]:
+    """The numbers that its timers were given by the owners of its shard."""
+    yield from (timer.seq for timer in carried.timers)
+    yield from (parked.timer.seq for parked in carried.parked)

@@ -1,0 +1,99 @@
+"""Layer 5. What fires next?"""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from wakeful.jobs.ids import PREFIX as JOB
+from wakeful.jobs.ids import job_id
+from wakeful.looking.naming import kind_of, schedule_named, timer_words
+from wakeful.looking.paging import TIMERS, Found, Page, find
+from wakeful.looking.plain import iso
+from wakeful.looking.view import View, is_shown
+from wakeful.schedules.records import PREFIX, decode_record, schedule_of, slot_of
+from wakeful.store.protocol import Query, Store
+from wakeful.values.commits import SYSTEM
+from wakeful.values.ids import ObjectId
+from wakeful.values.runs import run_id
+from wakeful.values.timers import Timer
+
+
+class Row(NamedTuple):
+    """A timer, and why it won't run what it is set for, if so: `paused`, or `waits for 'x'`."""
+
+    timer: Timer
+    held_by: str | None
+
+
+async def page(
+    view: View,
+    cls: str | None = None,
+    key: str | None = None,
+    limit: int = 50,
+    cursor: str | None = None,
+    *,
+    prefix: str | None = None,
+    name: str | None = None,
+    name_prefix: str | None = None,
+) -> Page:
+    """Timers in firing order, overdue ones first; `prefix` is of the object's key, `name` of the timer."""
+    query = Query(cls=cls, key=key, key_prefix=prefix, name=name, name_prefix=name_prefix)
+    found = await rows(view, query, limit, cursor)
+    return Page([plain_row(row) for row in found.rows], found.cursor)
+
+
+async def rows(view: View, query: Query, limit: int = 50, cursor: str | None = None) -> Found[Row]:
+    """The same before they are plain."""
+    found = await find(
+        view, TIMERS, query, limit=limit, cursor=cursor, keep=lambda timer: is_shown(timer.id.cls, query.cls)
+    )
+    held = await held_by(view, found.rows)
+    return Found([Row(timer, held.get(timer)) for timer in found.rows], found.cursor)
+
+
+async def held_by(view: View, timers: Iterable[Timer]) -> dict[Timer, str]:
+    """Of schedules' timers, those that won't run what they are set for, and why: `paused`, or `waits for 'x'`."""
+    by_object: dict[ObjectId, dict[str, Timer]] = {}
+    for timer in timers:
+        if timer.name.startswith(f"{PREFIX}:"):
+            by_object.setdefault(timer.id, {})[slot_of(schedule_of(timer.name)[0])[1]] = timer
+    held: dict[Timer, str] = {}
+    for place, (id, slots) in enumerate(by_object.items()):
+        if place % 100 == 99:
+            await view.breathe()
+        held |= await _held(view.store_of(id), id, slots, view.now())
+    return held
+
+
+async def _held(store: Store, id: ObjectId, slots: dict[str, Timer], now: int) -> dict[Timer, str]:
+    held = {}
+    for slot, data in (await store.read(id, SYSTEM, list(slots))).items():
+        timer, record = slots[slot], decode_record(data, f"{id} {slot}")
+        if record.timeline.is_paused(max(timer.nominal_at, now)):
+            held[timer] = "paused"
+        elif record.waits_for is not None:
+            held[timer] = f"waits for {record.waits_for!r}"
+    return held
+
+
+def plain_row(row: Row) -> dict[str, Any]:
+    """One timer of a list."""
+    return plain_timer(row.timer) | {"held_by": row.held_by}
+
+
+def plain_timer(timer: Timer) -> dict[str, Any]:
+    """A timer by itself."""
+    return {
+        "class": timer.id.cls,
+        "key": timer.id.key,
+        "timer": timer.name,
+        "words": timer_words(timer),
+        "schedule": schedule_named(timer.name),
+        "kind": kind_of(timer),
+        "job": job_id(timer.id, timer.name) if timer.name.startswith(f"{JOB}:") else None,
+        "due_at": iso(timer.due_at),
+        "nominal_at": iso(timer.nominal_at),
+        "attempt": timer.attempt,
+        "crashes": timer.crashes,
+        "is_running": bool(timer.started),
+        "run_id": run_id(timer),
+    }

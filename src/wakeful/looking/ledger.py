@@ -1,0 +1,52 @@
+"""Layer 5. What came of the timers: run, failed, left out?"""
+
+from typing import Any
+
+from wakeful.looking.naming import name_words, schedule_named
+from wakeful.looking.paging import ENTRIES, Page, find
+from wakeful.looking.plain import iso
+from wakeful.looking.view import View, is_shown
+from wakeful.store.protocol import Query
+from wakeful.values.ids import ObjectId
+from wakeful.values.runs import Entry
+
+
+async def page(
+    view: View,
+    id: ObjectId | None = None,
+    name: str | None = None,
+    limit: int = 50,
+    cursor: str | None = None,
+    *,
+    cls: str | None = None,
+    prefix: str | None = None,
+) -> Page:
+    """Rows of the ledger, newest first: all, or of an object, a class, keys that begin so, a timer of that name."""
+    cls, key = (cls, None) if id is None else id
+    query = Query(cls=cls, key=key, key_prefix=prefix, name=name)
+    found = await find(
+        view, ENTRIES, query, limit=limit, cursor=cursor, keep=lambda row: is_shown(row[1].id.cls, query.cls)
+    )
+    return Page([plain_entry(entry, number) for number, entry in found.rows], found.cursor)
+
+
+def plain_entry(entry: Entry, number: int) -> dict[str, Any]:
+    """What came of one attempt, or of several occurrences that did not run."""
+    return {
+        "number": number,
+        "class": entry.id.cls,
+        "key": entry.id.key,
+        "timer": entry.name,
+        "words": name_words(entry.name),
+        "schedule": schedule_named(entry.name),
+        "verdict": entry.verdict,
+        "covers": entry.covers,
+        "nominal_at": iso(entry.nominal_at),
+        "fired_at": iso(entry.fired_at),
+        "finished_at": iso(entry.finished_at),
+        "lateness_ms": entry.fired_at - entry.nominal_at,
+        "attempt": entry.attempt,
+        "error": entry.error,
+        "run_id": entry.run_id,
+        "node": entry.node,
+    }

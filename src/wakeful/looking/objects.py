@@ -1,0 +1,153 @@
+"""Layer 5. Which objects are there, and what does one of them hold? Seen from its rows, without waking it."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from wakeful.logic.ranges import past_prefix
+from wakeful.looking import due, ledger, machines, parked, schedules
+from wakeful.looking.paging import OBJECTS, Found, Page, check_limit, find, read_cursor, write_cursor
+from wakeful.looking.plain import iso, plain_of
+from wakeful.looking.view import View
+from wakeful.runtime.state import STATE_SLOT
+from wakeful.store.protocol import Query, Range, Store
+from wakeful.values.commits import USER, Info
+from wakeful.values.ids import RESERVED, ObjectId
+from wakeful.values.timers import Timer
+
+LEDGER_ROWS = 10
+_PAST_RESERVED = "wakeful/"  # in byte order right behind all of "wakeful.", and no class can be called so
+_STORAGE = "storage"
+
+
+class Row(NamedTuple):
+    """An object and what it does next."""
+
+    info: Info
+    timer: Timer | None
+
+
+async def page(
+    view: View,
+    cls: str | None = None,
+    prefix: str | None = None,
+    contains: str | None = None,
+    limit: int = 50,
+    cursor: str | None = None,
+    *,
+    reserved: bool = False,
+) -> Page:
+    """Objects by class and key; `prefix` and `contains` are of the key, `reserved` adds those that Wakeful keeps."""
+    found = await rows(view, cls, prefix, contains, limit, cursor, reserved=reserved)
+    return Page([plain_row(row) for row in found.rows], found.cursor)
+
+
+async def rows(
+    view: View,
+    cls: str | None = None,
+    prefix: str | None = None,
+    contains: str | None = None,
+    limit: int = 50,
+    cursor: str | None = None,
+    *,
+    reserved: bool = False,
+) -> Found[Row]:
+    """The same before they are plain."""
+    query = Query(cls=cls, key_prefix=prefix, key_contains=contains)
+    found = await find(view, OBJECTS if reserved or cls is not None else _OWN, query, limit=limit, cursor=cursor)
+    some: list[Row] = []
+    for place, info in enumerate(found.rows):
+        if place % 100 == 99:
+            await view.breathe()
+        timers = await view.store_of(info.id).find_timers(Query(cls=info.id.cls, key=info.id.key, limit=1))
+        some.append(Row(info, timers[0] if timers else None))
+    return Found(some, found.cursor)
+
+
+async def _own_objects(store: Store, query: Query) -> list[Info]:
+    """Those of the program's own classes, past the others in one step however many they are."""
+    found = await store.find_objects(query)
+    own = [info for info in found if not info.id.cls.startswith(RESERVED)]
+    if len(own) == len(found):
+        return own
+    rest = await store.find_objects(replace(query, after=(_PAST_RESERVED, "")))
+    before = [info for info in own if info.id.cls < RESERVED]
+    return [*before, *rest][: query.limit]
+
+
+_OWN = dataclasses.replace(OBJECTS, ask=_own_objects)
+
+
+async def count(view: View, cls: str | None = None, *, reserved: bool = False) -> int:
+    """How many objects there are, of the class or of the program's own; reads through an index of all of them."""
+    total = 0
+    with view.beside():
+        for store in view.stores:
+            total += await store.count("objects", cls=cls)
+            if cls is None and not reserved:
+                for name in await store.known_classes():
+                    total -= await store.count("objects", cls=name) if name.startswith(RESERVED) else 0
+    return total
+
+
+def plain_row(row: Row) -> dict[str, Any]:
+    """One object of a list."""
+    info, timer = row
+    return {
+        "class": info.id.cls,
+        "key": info.id.key,
+        "rows": info.rows,
+        "bytes": info.bytes,
+        "created_at": iso(info.created_at),
+        "active_at": iso(info.active_at),
+        "next": None if timer is None else {"timer": timer.name, "due_at": iso(timer.due_at)},
+    }
+
+
+async def show(view: View, id: ObjectId, limit: int = 50) -> dict[str, Any]:
+    """One object with everything that it has, at most `limit` of each; `UnknownObject` when there is none."""
+    check_limit(limit)
+    info, store = await view.info(id), view.store_of(id)
+    state = await store.read(id, STATE_SLOT[0], [STATE_SLOT[1]])
+    kept = await machines.kept_of(store, id)
+    stored = await storage(view, id, limit=limit)
+    timers = await due.page(view, id.cls, id.key, limit=limit)
+    parks = await parked.page(view, id.cls, id.key, limit=limit)
+    entries = await ledger.page(view, id, limit=LEDGER_ROWS)
+    found = await schedules.page(view, id.cls, id.key, limit=limit)
+    return {
+        "class": id.cls,
+        "key": id.key,
+        "created_at": iso(info.created_at),
+        "active_at": iso(info.active_at),
+        "rows": info.rows,
+        "bytes": info.bytes,
+        "timers": timers.rows,
+        "timers_are_cut": timers.cursor is not None,
+        "parked": parks.rows,
+        "ledger": entries.rows,
+        "ledger_is_cut": entries.cursor is not None,
+        "state": plain_of(state[STATE_SLOT[1]]) if state else None,
+        "storage": {row["key"]: row["value"] for row in stored.rows},
+        "storage_is_cut": stored.cursor is not None,
+        "machine": None if kept is None else machines.plain_machine(kept),
+        "schedules": found.rows,
+        "schedules_are_cut": found.cursor is not None,
+    }
+
+
+async def storage(
+    view: View, id: ObjectId, prefix: str | None = None, limit: int = 50, cursor: str | None = None
+) -> Page:
+    """What the object's own code stored, in the order of its keys: key, value, and how many bytes that is on disk."""
+    check_limit(limit)
+    [after] = read_cursor(cursor, _STORAGE, (str,), count=1)
+    first = prefix or ""
+    if after is not None:
+        first = max(first, f"{after[0]}\0", key=str.encode)  # the next text there is, in the order of bytes
+    last = past_prefix(prefix) if prefix else None
+    found = await view.store_of(id).scan(id, USER, Range(first, last, limit=limit + 1))
+    some = [{"key": name, "value": plain_of(data), "bytes": len(data)} for name, data in found[:limit]]
+    is_more = len(found) > limit
+    return Page(some, write_cursor(_STORAGE, [[found[limit - 1][0]]]) if is_more else None)

@@ -1,0 +1,90 @@
+"""Layer 5. What came of occurrences, each with its reason: of those that were, and of those that a backfill would run."""
+
+from typing import Any, NamedTuple
+
+from wakeful.logic.timeline import spec_of
+from wakeful.looking.plain import iso, iso_of
+from wakeful.looking.view import View
+from wakeful.schedules.nights import local_time, zone_name
+from wakeful.schedules.reading import parked_of, record_of, runs_since, verdicts_at
+from wakeful.schedules.schedules import backfill_times
+from wakeful.schedules.words import About, because, fate
+from wakeful.values.ids import ObjectId
+from wakeful.values.runs import Run
+from wakeful.values.times import from_datetime
+
+
+def plain_run(run: Run, about: About) -> dict[str, Any]:
+    """One verdict, and why."""
+    at = from_datetime(run.nominal_at)
+    return {
+        "nominal_at": iso(at),
+        "local": local_time(at, about.zone).isoformat(),
+        "fired_at": iso_of(run.fired_at),
+        "finished_at": iso_of(run.finished_at),
+        "lateness_ms": from_datetime(run.fired_at) - at,
+        "attempt": run.attempt,
+        "verdict": run.verdict,
+        "why": because(run, about),
+        "covers": run.covers,
+        "first_at": iso_of(run.first_at),
+        "missed": run.missed,
+        "is_backfill": run.is_backfill,
+        "error": run.error,
+        "run_id": run.id,
+    }
+
+
+class Stretch(NamedTuple):
+    """What a backfill means: which occurrences, and what the ledger knows of them."""
+
+    zone: str
+    first: int
+    last: int
+    times: list[int]
+    about: About
+
+
+async def stretch(view: View, id: ObjectId, name: str, first: int, last: int) -> Stretch:
+    """The schedule's occurrences from `first` up to but not at `last`; `UnknownSchedule` when there is none."""
+    store = view.store_of(id)
+    record = await record_of(store, id, name)
+    zone = zone_name(spec_of(record.version.spec))
+    times = backfill_times(name, record, first, last)
+    runs = await runs_since(store, id, name, first)
+    return Stretch(zone, first, last, times, About(record, runs, await parked_of(store, id, name)))
+
+
+async def preview(view: View, id: ObjectId, name: str, first: int, last: int) -> list[dict[str, Any]]:
+    """What a backfill would run, each occurrence with the verdict that it has already, if any; wakes nothing."""
+    found = await stretch(view, id, name, first, last)
+    return [plain_known(at, run, said, found.zone) for at, run, said in known(found, view.now())]
+
+
+def plain_known(at: int, run: Run | None, said: str, zone: str) -> dict[str, Any]:
+    """One occurrence that a backfill would run."""
+    return {
+        "nominal_at": iso(at),
+        "local": local_time(at, zone).isoformat(),
+        "verdict": None if run is None else run.verdict,
+        "why": said,
+    }
+
+
+def known(found: Stretch, now: int) -> list[tuple[int, Run | None, str]]:
+    """Each occurrence with the newest verdict about it, and why; or what there is to say when the ledger has none."""
+    record = found.about.record
+    assert record is not None
+    own = {from_datetime(run.nominal_at): run for run in reversed(found.about.runs)}
+    stretches = [run for run in found.about.runs if run.covers > 1]
+    rows: list[tuple[int, Run | None, str]] = []
+    for at in found.times:
+        run = own.get(at) or next(iter(verdicts_at(stretches, at)), None)
+        if run is not None:
+            said = because(run, found.about)
+        elif at <= record.versions[0].since:
+            said = "before the schedule was made"
+        else:
+            said = fate(record, at, now)
+        rows.append((at, run, said))
+    return rows

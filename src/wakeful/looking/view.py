@@ -1,0 +1,107 @@
+"""Layer 5. Through what does somebody look: the stores of a running program, or one that somebody else runs?"""
+
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from wakeful.store.protocol import ASIDE, Query, Store
+from wakeful.values.errors import UnknownObject
+from wakeful.values.ids import RESERVED, ObjectId
+
+if TYPE_CHECKING:
+    from wakeful.runtime.node import Node
+    from wakeful.values.commits import Info, Remembered
+
+T = TypeVar("T")
+
+# What keeps the functions on the app's clock: Wakeful's own, and yet what a person wrote. (A test holds it to be that;
+# importing it from there would bring in the whole runtime, and a command wants to answer at once.)
+FUNCTIONS = f"{RESERVED}Function"
+
+
+class Clock(Protocol):
+    """As much of a clock as looking needs."""
+
+    def now(self) -> int: ...
+
+    async def sleep(self, ms: int, /) -> None: ...
+
+
+class View:
+    """What to look at: `View.of_node(node)`, or `View.of_store(store, now)` for someone who runs none."""
+
+    def __init__(self, node: Any, running: "Node | None") -> None:
+        self.node: Any = node  # or an onlooker, which has as much of one as reading needs
+        self.running = running  # the node of this process, if there is one
+        self.stores: list[Store] = [home.store for home in node.all_homes]
+
+    @classmethod
+    def of_node(cls, node: "Node") -> "View":
+        """Every store of the process."""
+        return cls(node, node)
+
+    @classmethod
+    def of_store(cls, store: Store, now: int) -> "View":
+        """One store at that time, beside whoever runs it."""
+        return cls(Onlooker(store, now), None)
+
+    def now(self) -> int:
+        """The time there, in milliseconds."""
+        now: int = self.node.clock.now()
+        return now
+
+    def store_of(self, id: ObjectId) -> Store:
+        """The store that the object lives in."""
+        store: Store = self.node.home(id).store
+        return store
+
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        """Wide looks in here don't hold up the loop of a running node."""
+        token = ASIDE.set(self.running is not None)
+        try:
+            yield
+        finally:
+            ASIDE.reset(token)
+
+    async def breathe(self) -> None:
+        """Let others go on: a store in this process answers without ever waiting."""
+        await self.node.clock.sleep(0)
+
+    async def info(self, id: ObjectId) -> "Info":
+        """That the object is there, and how big; `UnknownObject` when it is not."""
+        found = await self.store_of(id).find_objects(Query(cls=id.cls, key=id.key, limit=1))
+        if not found:
+            raise UnknownObject(f"there is no object {id}; wakeful ls {id.cls} shows which there are")
+        return found[0]
+
+
+class Onlooker:
+    """As much of a node as reading needs, for someone who runs none."""
+
+    def __init__(self, store: Store, now: int) -> None:
+        self.store = store
+        self.epochs: dict[int, int] = {}
+        self.clock = self
+        self.all_homes = [self]
+        self._now = now
+
+    def home(self, id: ObjectId) -> "Onlooker":
+        return self
+
+    def now(self) -> int:
+        return self._now
+
+    async def sleep(self, ms: int) -> None:
+        """Nobody else wants to go on here."""
+
+    async def reading(self, read: Coroutine[Any, Any, T]) -> T:
+        return await read
+
+    async def recall(self, id: ObjectId, key: str) -> "Remembered | None":
+        return await self.store.recall(id, key, now=self._now)
+
+
+def is_shown(cls: str, asked: str | None = None) -> bool:
+    """Whether rows of the class are for people: the program's own, its functions, and what was asked for by name."""
+    return cls in (asked, FUNCTIONS) or not cls.startswith(RESERVED)

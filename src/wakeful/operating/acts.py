@@ -1,0 +1,219 @@
+"""Layer 5. What do operators do to a running deployment, and is there a row of each that says who did it?
+
+Every act is in the audit rows before it is done, or it is not done. How it ended is added after.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from wakeful.jobs.ids import parse_id
+from wakeful.runtime.redriving import REDRIVE
+from wakeful.security.audit import DONE, FAILED, LOG
+from wakeful.security.exposure import check_method_name
+from wakeful.store.protocol import Query, Store
+from wakeful.transport.control import redriven
+from wakeful.values.errors import BadOption, Conflict, WakefulError
+from wakeful.values.ids import ObjectId
+from wakeful.values.timers import Parked
+
+if TYPE_CHECKING:
+    from wakeful.runtime.node import Node
+    from wakeful.runtime.registry import Registry
+
+log = logging.getLogger("wakeful.operating")
+
+PARKED_PAGE = 500
+
+Send = Callable[[ObjectId, str, tuple[Any, ...], dict[str, Any]], Awaitable[Any]]
+
+
+class Which(NamedTuple):
+    """Which parked timers are meant: these numbers, or all that the filters leave."""
+
+    numbers: Collection[int] = ()
+    is_all: bool = False
+    cls: str | None = None
+    key: str | None = None
+    prefix: str | None = None  # how the keys begin
+
+    def check(self) -> None:
+        if not self.numbers and not self.is_all:
+            raise BadOption("redrive what? Give numbers, or all", code="option.redrive")
+
+
+class Acts:
+    """An operator's hand: each method does one thing and leaves one audit row."""
+
+    def __init__(
+        self, send: Send, actor: str, *, stores: Sequence[Store] = (), registry: "Registry | None" = None
+    ) -> None:
+        """`send` brings a call to an object; `stores` are for what is no object's: parked rows and nodes.
+
+        With a `registry`, only methods that are open to callers can be put on a schedule.
+        """
+        self.send = send
+        self.actor = actor
+        self._stores = list(stores)
+        self._registry = registry
+
+    @classmethod
+    def of_node(cls, node: "Node", actor: str) -> "Acts":
+        """Acts through a node of this process, for whichever store it is about."""
+        return cls(node.send, actor, stores=[home.store for home in node.all_homes], registry=node.registry)
+
+    # schedules
+
+    async def add_schedule(
+        self, id: ObjectId, spec: Any, handler: str, *args: Any, name: str | None = None, **options: Any
+    ) -> Any:
+        """Put a method of the object on a schedule."""
+        for method in (handler, options.get("on_missed")):
+            if self._registry is not None and method is not None:
+                self._registry.named(id.cls).check_method(check_method_name(method))
+        detail = {"spec": str(getattr(spec, "text", spec)), "handler": handler}
+        async with self.row("schedule.add", f"{id} {name or ''}".rstrip(), detail):
+            return await self.send(id, "schedules.add", (spec, handler, *args), {"name": name, **options})
+
+    async def reschedule(self, id: ObjectId, name: str, spec: Any, **options: Any) -> Any:
+        async with self.row("schedule.reschedule", f"{id} {name}", {"spec": str(getattr(spec, "text", spec))}):
+            return await self.send(id, "schedules.reschedule", (name, spec), options)
+
+    async def pause(
+        self,
+        id: ObjectId,
+        name: str | None = None,
+        *,
+        tag: str | None = None,
+        note: str = "",
+        until: datetime | None = None,
+    ) -> Any:
+        """Let no occurrence run until it is resumed, or until then; how many schedules that changed."""
+        detail = {"note": note, "until": None if until is None else until.isoformat()}
+        async with self.row("schedule.pause", _which(id, name, tag), detail):
+            kwargs = _named(name=name, tag=tag) | {"note": note, "until": until}
+            return await self.send(id, "schedules.pause", (), kwargs)
+
+    async def resume(self, id: ObjectId, name: str | None = None, *, tag: str | None = None) -> Any:
+        async with self.row("schedule.resume", _which(id, name, tag)):
+            return await self.send(id, "schedules.resume", (), _named(name=name, tag=tag))
+
+    async def trigger(self, id: ObjectId, name: str | None = None, *, tag: str | None = None) -> Any:
+        """Run it now, beside its own times; the ids of the runs."""
+        async with self.row("schedule.trigger", _which(id, name, tag)):
+            return await self.send(id, "schedules.trigger", (), _named(name=name, tag=tag))
+
+    async def cancel(self, id: ObjectId, name: str | None = None, *, tag: str | None = None) -> Any:
+        async with self.row("schedule.cancel", _which(id, name, tag)):
+            return await self.send(id, "schedules.cancel", (), _named(name=name, tag=tag))
+
+    async def backfill(self, id: ObjectId, name: str, start: datetime, end: datetime, *, dry_run: bool = False) -> Any:
+        """Run the occurrences of that stretch; with `dry_run` only list them, which is no act and leaves no row."""
+        if dry_run:
+            return await self.send(id, "schedules.backfill", (name, start, end), {"dry_run": True})
+        detail = {"start": start.isoformat(), "end": end.isoformat()}
+        async with self.row("schedule.backfill", f"{id} {name}", detail):
+            return await self.send(id, "schedules.backfill", (name, start, end), {})
+
+    # jobs
+
+    async def cancel_job(self, job_id: str) -> bool:
+        """Cancel a job; True means that it has not run and never will."""
+        target, name = parse_id(job_id)
+        async with self.row("job.cancel", job_id):
+            return bool(await self.send(target, "jobs.cancel", (name,), {}))
+
+    # parked timers
+
+    async def redrive(self, which: Which) -> list[dict[str, Any]]:
+        """Set parked timers due again; one row per timer with what came of it."""
+        which.check()
+        detail = {"numbers": sorted(which.numbers)} if which.numbers else {"all": True}
+        detail |= {name: value for name in ("cls", "key", "prefix") if (value := getattr(which, name)) is not None}
+        async with self.row("redrive", _parked_words(which), detail):
+            results: list[dict[str, Any]] = []
+            for store in self._stores:
+                for parked in await find_parked(store, which):
+                    results.append(redriven(parked.number, parked, await self._redrive(parked)))
+            missing = set(which.numbers) - {row["number"] for row in results}
+            return [redriven(number, None, "is not parked") for number in sorted(missing)] + results
+
+    async def _redrive(self, parked: Parked) -> str | None:
+        try:
+            await self.send(parked.timer.id, REDRIVE, (parked.timer.name, parked.number), {})
+        except WakefulError as error:
+            return str(error)
+        return None
+
+    # nodes
+
+    async def drain(self, node: str) -> None:
+        """Let the node own nothing."""
+        await self._drain(node, is_draining=True)
+
+    async def undrain(self, node: str) -> None:
+        """Let it own shards again."""
+        await self._drain(node, is_draining=False)
+
+    async def _drain(self, node: str, *, is_draining: bool) -> None:
+        async with self.row("node.drain" if is_draining else "node.undrain", node):
+            shared = [store for store in self._stores if store.shared]
+            if not shared:
+                raise Conflict(
+                    "this store has one process, so nobody could take what it owns; stop it instead",
+                    code="store.single",
+                )
+            if not any([await store.drain(node, is_draining) for store in shared]):
+                raise Conflict(f"there is no node {node}, or it has just left", code="node.left")
+            for store in shared:
+                await store.tell([])
+
+    # the rows
+
+    @asynccontextmanager
+    async def row(self, act: str, target: str, detail: dict[str, Any] | None = None) -> AsyncIterator[None]:
+        """An audit row around something: written before, completed after. If it can't be written nothing is done."""
+        number = await self.send(LOG, "begin", (self.actor, act, target, detail or {}), {})
+        try:
+            yield
+        except Exception as error:
+            await self._end(number, FAILED, str(error))
+            raise
+        await self._end(number, DONE, None)
+
+    async def _end(self, number: int, outcome: str, error: str | None) -> None:
+        try:
+            await self.send(LOG, "end", (number, outcome, error), {})
+        except WakefulError as problem:  # the act is done or undone already; the row stays `begun`, which says as much
+            log.warning("audit row %d was not completed: %s", number, problem, extra={"code": "audit.open"})
+
+
+async def find_parked(store: Store, which: Which) -> list[Parked]:
+    """What is meant, oldest first."""
+    wanted = set(which.numbers)
+    found: list[Parked] = []
+    after: tuple[object, ...] | None = (min(wanted) - 1,) if wanted else None
+    while True:
+        query = Query(cls=which.cls, key=which.key, key_prefix=which.prefix, after=after, limit=PARKED_PAGE)
+        page = await store.find_parked(query)
+        found += [parked for parked in page if not wanted or parked.number in wanted]
+        if len(page) < PARKED_PAGE or (wanted and len(found) == len(wanted)):
+            return found
+        after = (page[-1].number,)
+
+
+def _named(**given: Any) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _which(id: ObjectId, name: str | None, tag: str | None) -> str:
+    return f"{id} {name}" if name is not None else f"{id}, tag {tag}"
+
+
+def _parked_words(which: Which) -> str:
+    if which.numbers:
+        return "parked " + ", ".join(map(str, sorted(which.numbers)[:20]))
+    where = "/".join(part for part in (which.cls, which.key) if part)
+    return f"all parked {where}".rstrip()

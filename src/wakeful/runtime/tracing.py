@@ -1,0 +1,90 @@
+"""Layer 3. Which spans do calls and due timers become, on a node that has a tracer?
+
+A node without one never comes here. Each of these wraps what would happen anyway.
+"""
+
+from collections.abc import Awaitable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from wakeful.runtime.turn import Turn
+from wakeful.values.ids import ObjectId
+from wakeful.values.runs import run_id
+from wakeful.values.timers import Timer
+from wakeful.values.tracing import Span, Tracer, linked
+
+if TYPE_CHECKING:
+    from wakeful.runtime.activation import Activation
+    from wakeful.runtime.calls import Call
+    from wakeful.runtime.node import Node
+
+Fired = tuple[BaseException | None, Turn | None]
+
+
+async def within(span: Span | None, way: Awaitable[Any]) -> Any:
+    """What the way leads to; the span ends with it."""
+    if span is None:
+        return await way
+    try:
+        answer = await way
+    except BaseException as error:
+        span.end(error)
+        raise
+    span.end()
+    return answer
+
+
+def sent(node: "Node", tracer: Tracer, target: ObjectId, method: str, way: Awaitable[Any]) -> Coroutine[Any, Any, Any]:
+    """A call on its way to its object, as its caller sees it."""
+    return within(_begin(node, tracer, "call", target, method), way)
+
+
+def answered(activation: "Activation", tracer: Tracer, call: "Call") -> Coroutine[Any, Any, tuple[Any, int]]:
+    """The turn of a call."""
+    span = _begin(activation.node, tracer, "turn", activation.id, call.method)
+    return within(span, activation.run_call(call))
+
+
+async def fired(
+    tracer: Tracer, activation: "Activation", timer: Timer, fired_at: int, trace: str | None, way: Awaitable[Fired]
+) -> Fired:
+    """The run of a due timer: from when it was due, with its turn within."""
+    node, kind = activation.node, timer.name.partition(":")[0]
+    whole = tracer.enter("fire", timer.id, kind, parent=trace, since_ms=timer.due_at)
+    if whole is None or not whole.is_seen:
+        return await within(whole, way)  # type: ignore[no-any-return]
+    whole.set("wakeful.node", node.name)
+    whole.set("wakeful.timer", timer.name)
+    whole.set("wakeful.attempt", timer.attempt)
+    whole.set("wakeful.lateness_ms", max(0, fired_at - timer.due_at))
+    inner = _begin(node, tracer, "run", timer.id, kind)
+    error: BaseException | None = None
+    try:
+        error, turn = await way
+        occurrence = turn.occurrence if turn is not None else None
+        whole.set("wakeful.run_id", run_id(timer) if occurrence is None else occurrence.run_id)
+        return error, turn
+    except BaseException as raised:
+        error = raised
+        raise
+    finally:
+        if inner is not None:
+            inner.end(error)
+        whole.end(error)
+
+
+def carried(turn: Turn, kind: str) -> str | None:
+    """The trace for a timer of that kind which the turn sets for its own object.
+
+    One that a run of the same kind sets again begins a new trace, linked to this one: it may go on like that for ever.
+    """
+    trace = turn.activation.node.trace()
+    if trace is not None and turn.consumed is not None and turn.consumed.name.partition(":")[0] == kind:
+        return linked(trace)
+    return trace
+
+
+def _begin(node: "Node", tracer: Tracer, kind: str, id: ObjectId, name: str) -> Span | None:
+    span = tracer.enter(kind, id, name, parent=None)
+    if span is not None and span.is_seen:
+        span.set("wakeful.node", node.name)
+    return span

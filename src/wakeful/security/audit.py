@@ -1,0 +1,149 @@
+"""Layer 5. Who did what, when, to what, and how did it end?
+
+Rows of one reserved object, so that they are as durable as everything else and the same on all stores. An act is
+written before it is done and completed after: one that is still `begun` was cut off. Refusals have rows of their own
+number, so that a flood of them can't push out what operators did.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from wakeful.security.scopes import AUDIT
+from wakeful.store.protocol import Range, Store
+from wakeful.values.codec import decode
+from wakeful.values.commits import USER
+from wakeful.values.errors import BadOption
+from wakeful.values.ids import ObjectId
+from wakeful.values.times import from_datetime, to_datetime
+
+if TYPE_CHECKING:
+    from wakeful.runtime.context import Context
+
+LOG = ObjectId(AUDIT, "all")
+ACT, REFUSAL = "act:", "refusal:"
+HEAD = "head"
+TEXT_CHARS_MAX = 600  # of one field
+TRIM_MAX = 100  # rows dropped with one new one, when fewer are to be kept than before
+BEGUN, DONE, FAILED = "begun", "done", "failed"
+
+
+class Page(NamedTuple):
+    """Rows, newest first, and where the next page begins; None: there is none."""
+
+    rows: list[dict[str, Any]]
+    cursor: str | None
+
+
+def audit_class(rows_max: int) -> type:
+    """The class of the object that keeps the newest `rows_max` acts, and as many refusals."""
+
+    class Audit:
+        """Keeps the audit rows of the deployment; rows are added and completed, never changed. Not for callers."""
+
+        def __init__(self, ctx: "Context") -> None:
+            self._ctx = ctx
+
+        async def begin(self, actor: str, act: str, target: str, detail: dict[str, Any]) -> int:
+            """Write that somebody is about to do something; the row's number."""
+            return await self._add(
+                ACT, {"actor": actor, "act": act, "target": target, "detail": detail, "outcome": BEGUN}
+            )
+
+        async def end(self, number: int, outcome: str, error: str | None) -> None:
+            """Write how it ended; only once."""
+            key = _key(ACT, number)
+            row = await self._ctx.storage.get(key)
+            if row is not None and row["outcome"] == BEGUN:
+                row |= {"outcome": outcome, "error": _cut(error), "ended_at": from_datetime(self._ctx.now())}
+                await self._ctx.storage.put(key, row)
+
+        async def refuse(self, refusals: Sequence[dict[str, Any]]) -> None:
+            """Write that somebody was refused, so often."""
+            for refusal in refusals:
+                await self._add(REFUSAL, refusal)
+
+        async def _add(self, kind: str, row: dict[str, Any]) -> int:
+            storage = self._ctx.storage
+            head = await storage.get(HEAD, {"last": 0, ACT: 0, REFUSAL: 0})
+            number = head["last"] + 1
+            row = {name: _cut(value) for name, value in row.items()}
+            await storage.put(_key(kind, number), {"at": from_datetime(self._ctx.now()), **row})
+            head |= {"last": number, kind: head[kind] + 1}
+            if head[kind] > rows_max:
+                old = await storage.list(prefix=kind, limit=min(TRIM_MAX, head[kind] - rows_max))
+                await storage.delete_many(list(old))
+                head[kind] -= len(old)
+            await storage.put(HEAD, head)
+            return int(number)
+
+    return Audit
+
+
+async def page(
+    store: Store, *, limit: int = 50, cursor: str | None = None, has_refusals: bool = True, actor: str | None = None
+) -> Page:
+    """Audit rows, newest first, ready for JSON; wakes nothing."""
+    before = _number(cursor)
+    rows: list[dict[str, Any]] = []
+    while len(rows) <= limit:
+        found = await _rows(store, before, limit + 1, [ACT, REFUSAL] if has_refusals else [ACT])
+        rows += [row for row in found if actor is None or row["actor"] == actor]
+        if len(found) <= limit:
+            break
+        before = found[-1]["number"]
+    rows = rows[: limit + 1]
+    return Page(rows[:limit], str(rows[limit - 1]["number"]) if len(rows) > limit else None)
+
+
+async def _rows(store: Store, before: int | None, limit: int, kinds: list[str]) -> list[dict[str, Any]]:
+    found = []
+    for kind in kinds:
+        last = kind + "\U0010ffff" if before is None else _key(kind, before)
+        for key, data in await store.scan(LOG, USER, Range(kind, last, reverse=True, limit=limit)):
+            found.append(_plain(kind, int(key[len(kind) :]), decode(data)))
+    found.sort(key=lambda row: -row["number"])
+    return found[:limit]
+
+
+def _plain(kind: str, number: int, row: dict[str, Any]) -> dict[str, Any]:
+    ended_at = row.get("ended_at")
+    return {
+        "number": number,
+        "at": _iso(row["at"]),
+        "kind": kind.rstrip(":"),
+        "actor": row.get("actor"),
+        "act": row.get("act"),
+        "target": row.get("target"),
+        "detail": row.get("detail") or {},
+        "outcome": row.get("outcome"),
+        "error": row.get("error"),
+        "count": row.get("count", 1),
+        "ended_at": None if ended_at is None else _iso(ended_at),
+    }
+
+
+def _iso(ms: int) -> str:
+    return to_datetime(ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _key(kind: str, number: int) -> str:
+    return f"{kind}{number:015d}"
+
+
+def _number(cursor: str | None) -> int | None:
+    if cursor is None:
+        return None
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 15):
+        raise BadOption("this is no cursor of a page; take `cursor` of the page before", code="cursor")
+    return int(cursor)
+
+
+def _cut(value: Any) -> Any:
+    """Text that fits a row; what is cut off is said."""
+    if isinstance(value, str) and len(value) > TEXT_CHARS_MAX:
+        return f"{value[:TEXT_CHARS_MAX]}… ({len(value)} characters)"
+    if isinstance(value, dict):
+        return {str(_cut(name)): _cut(item) for name, item in list(value.items())[:50]}
+    if isinstance(value, list | tuple):
+        return [_cut(item) for item in value[:50]]
+    return value if value is None or isinstance(value, str | int | float | bool) else _cut(str(value))

@@ -1,0 +1,336 @@
+"""Layer 5. May this request pass, and who is behind it?
+
+Without tokens the server is open to the machine it runs on: the peer, the Host and the page that sent it must all be
+of this machine. Once a token was made every request needs one, in the Authorization header or, for the dashboard's
+pages, as the session that it was exchanged for. Who is refused leaves an audit row.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import to_builtins
+
+from wakeful.security.audit import DONE, LOG
+from wakeful.security.exposure import check_call, check_object
+from wakeful.security.hosts import SAFE, Headers, headers_of, is_loopback, why_cross_site, why_not_local
+from wakeful.security.known import Known
+from wakeful.security.rates import Buckets, Failures
+from wakeful.security.refusals import Refusals
+from wakeful.security.scopes import LOCAL, SECRET, Caller, Scope
+from wakeful.security.sessions import LENGTH_MS, cookie_of, csrf_of, is_csrf, set_cookie
+from wakeful.security.tokens import ALL, Session, Token, has_tokens, new_secret, redact
+from wakeful.values.errors import (
+    BadInput,
+    BadToken,
+    Denied,
+    NoToken,
+    NotRunning,
+    TooMany,
+    WakefulError,
+    WrongScope,
+    WrongTenant,
+)
+from wakeful.values.ids import ObjectId
+
+if TYPE_CHECKING:
+    from starlette.requests import HTTPConnection
+
+    from wakeful.app import App
+    from wakeful.runtime.node import Node
+
+BEARER = "bearer "
+
+
+class Login(NamedTuple):
+    """A browser that was let in: the Set-Cookie header to answer with, who it is, and what its forms carry."""
+
+    set_cookie: str
+    caller: Caller
+    csrf: str
+
+
+class Asking(NamedTuple):
+    """A request as the gate sees it."""
+
+    method: str
+    target: str
+    peer: str | None
+    headers: Headers
+    is_clean: bool
+    is_socket: bool
+
+    @classmethod
+    def of(cls, connection: "HTTPConnection") -> "Asking":
+        scope = connection.scope
+        headers, is_clean = headers_of(scope)
+        client = scope.get("client")
+        is_socket = scope.get("type") == "websocket"
+        method = "GET" if is_socket else str(scope.get("method", "GET"))
+        raw = scope.get("raw_path") or str(scope.get("path", "")).encode()
+        target = redact(raw.partition(b"?")[0].decode("latin-1"))
+        return cls(method, target, client[0] if client else None, headers, is_clean, is_socket)
+
+    @property
+    def words(self) -> str:
+        return f"{'WEBSOCKET' if self.is_socket else self.method} {self.target}"
+
+
+class Gate:
+    """Lets callers in, or says why not. One for each server."""
+
+    def __init__(
+        self,
+        app: "App",
+        *,
+        origins: Sequence[str] = (),
+        token_rate: float = 20_000,
+        address_rate: float = 20_000,
+        refused_rate: float = 20,
+        entropy: Callable[[int], bytes] | None = None,
+    ) -> None:
+        """`origins` are those of pages that may write although the server has another name (`https://ops.example.com`).
+
+        Rates are requests a second, of one token, of one address, and of those that are refused from one address.
+        """
+        self._app = app
+        self._origins = frozenset(origins)
+        self._known = Known()
+        self._tokens = Buckets(token_rate, token_rate)
+        self._addresses = Buckets(address_rate, address_rate)
+        self._refused = Buckets(refused_rate, 5 * refused_rate)
+        self._failures = Failures()
+        self._refusals = Refusals()
+        self._entropy = entropy or self._dice
+
+    # requests
+
+    async def admit(
+        self,
+        connection: "HTTPConnection",
+        scope: Scope | None,
+        id: ObjectId | None = None,
+        *,
+        csrf: str | None = None,
+        wide: bool = False,
+    ) -> Caller:
+        """Who asks, if they have the scope (None: whichever) and may know of the object; a `Denied` else, with an audit row.
+
+        `csrf` is the field of a form, which a session's writing requests need (or the header X-CSRF-Token).
+        `wide` is for what is about the whole deployment: nobody who is bound to a tenant may.
+        """
+        node = self._node()
+        asking = Asking.of(connection)
+        actor = f"address:{asking.peer}"
+        try:
+            self._check_address(node, asking)
+            caller = await self._caller(node, asking, csrf)
+            actor = caller.name
+            if scope is not None:
+                _check_scope(caller, scope)
+            _check_sight(caller, id, wide=wide)
+        except Denied as error:
+            await self._refuse(node, asking, actor, error)
+            self._check_refused(node, asking, error)
+            raise
+        return caller
+
+    async def exposed(self, connection: "HTTPConnection", caller: Caller, cls: str, key: str, method: str) -> ObjectId:
+        """The object whose method this caller may call; names that can't be, and methods that are not for callers, leave an audit row."""
+        try:
+            id = check_call(self._app.registry, cls, key, method)
+            _check_sight(caller, id, wide=False)
+        except (BadInput, Denied) as error:
+            await self.refuse(connection, caller, error)
+            raise
+        return id
+
+    async def named(self, connection: "HTTPConnection", caller: Caller, cls: str, key: str) -> ObjectId:
+        """The object of that name, if it can be one and this caller may know of it; an audit row else."""
+        try:
+            id = check_object(cls, key)
+            _check_sight(caller, id, wide=False)
+        except (BadInput, Denied) as error:
+            await self.refuse(connection, caller, error)
+            raise
+        return id
+
+    async def refuse(self, connection: "HTTPConnection", caller: Caller | None, error: WakefulError) -> None:
+        """Leave an audit row of a refusal that somebody else decided on."""
+        asking = Asking.of(connection)
+        actor = f"address:{asking.peer}" if caller is None else caller.name
+        await self._refuse(self._node(), asking, actor, error)
+
+    async def is_open(self) -> bool:
+        """Nobody ever made a token, so whoever is on this machine may do everything."""
+        return await self._known.is_open(self._node())
+
+    # sessions
+
+    async def login(self, connection: "HTTPConnection", text: str) -> Login:
+        """Exchange a token for a session of twelve hours that ends with its token; `Denied` and an audit row else."""
+        node = self._node()
+        asking = Asking.of(connection)
+        address = asking.peer or "unknown"
+        now = node.clock.now()
+        try:
+            wait_s = self._failures.wait_s(address, now)
+            if wait_s:
+                raise TooMany(
+                    "too many wrong tokens from this address; wait", retry_after_s=wait_s, code="denied.login"
+                )
+            self._check_address(node, asking)
+            self._check_same_site(asking)
+            try:
+                token = await self._known.token(node, text.strip())
+            except BadToken:
+                self._failures.failed(address, now)
+                raise
+        except Denied as error:
+            await self._refuse(node, asking, f"address:{asking.peer}", error)
+            raise
+        self._failures.succeeded(address)
+        value, id, hashed = new_secret("", self._entropy)
+        ends_at = min(now + LENGTH_MS, token.expires_at or now + LENGTH_MS)
+        session = Session(id=id, hash=hashed, token=token.id, expires_at=ends_at)
+        await self._note(node, _caller(token).name, "login", address)
+        await node.send(ALL, "login", (to_builtins(session),), {})
+        is_secure = connection.scope.get("scheme") == "https" or asking.headers.get(b"origin", b"").startswith(
+            b"https:"
+        )
+        header = set_cookie(value, connection.scope, is_secure=is_secure, age_s=(ends_at - now) // 1000)
+        return Login(header, _caller(token, is_session=True), csrf_of(value))
+
+    async def logout(self, connection: "HTTPConnection", *, csrf: str | None = None) -> str:
+        """End the session of this browser; the Set-Cookie header that takes its cookie away."""
+        node = self._node()
+        asking = Asking.of(connection)
+        value = cookie_of(asking.headers.get(b"cookie"))
+        if value is not None:
+            try:
+                caller = await self._caller(node, asking, csrf)
+                await self._note(node, caller.name, "logout", asking.peer or "unknown")
+                await node.send(ALL, "logout", (value.partition("_")[0],), {})
+                self._known.forget()
+            except Denied as error:
+                if error.code in ("denied.csrf", "denied.site"):  # else the session is over already
+                    await self._refuse(node, asking, f"address:{asking.peer}", error)
+                    raise
+        return set_cookie("", connection.scope, is_secure=connection.scope.get("scheme") == "https", age_s=0)
+
+    def csrf(self, connection: "HTTPConnection") -> str:
+        """What the forms of a page for this browser carry; empty when it has no session."""
+        value = cookie_of(Asking.of(connection).headers.get(b"cookie"))
+        return "" if value is None else csrf_of(value)
+
+    # where it may listen
+
+    async def check_bind(self, host: str) -> None:
+        """`NoToken` when a server without tokens would listen beyond this machine."""
+        node = self._node()
+        if not is_loopback(host.strip("[]")) and not await has_tokens(node.store):
+            raise NoToken(
+                f"no token was made yet, so the server only listens on this machine, not on {host or 'all addresses'}; "
+                "make one: wakeful tokens create NAME --scope admin",
+                code="denied.open",
+            )
+
+    # below
+
+    def _node(self) -> "Node":
+        node = self._app.node
+        if node is None:
+            raise NotRunning("the app is not running, so nobody can be let in")
+        return node
+
+    async def _caller(self, node: "Node", asking: Asking, csrf: str | None) -> Caller:
+        if not asking.is_clean:
+            raise BadToken("a header that must be there once is there twice", code="denied.headers")
+        if await self._known.is_open(node):
+            return self._local(asking)
+        text = asking.headers.get(b"authorization")
+        if text is not None:
+            token = await self._known.token(node, _bearer(text))
+            caller = _caller(token)
+        else:
+            value = cookie_of(asking.headers.get(b"cookie"))
+            if value is None:
+                raise NoToken("a token is needed: Authorization: Bearer wk_…, made by `wakeful tokens create`")
+            self._check_same_site(asking)
+            _, token = await self._known.session(node, value)
+            caller = _caller(token, is_session=True)
+            is_write = asking.method not in SAFE
+            if is_write and not is_csrf(value, csrf or asking.headers.get(b"x-csrf-token", b"").decode("latin-1")):
+                raise BadToken("the form is of another session; load the page again", code="denied.csrf")
+        wait_s = self._tokens.take(token.id, node.clock.now(), rate=token.rate)
+        if wait_s:
+            raise TooMany(f"token {token.name} asks too often; try again in {wait_s:.1f} s", retry_after_s=wait_s)
+        self._known.touch(node, token)
+        return caller
+
+    def _local(self, asking: Asking) -> Caller:
+        because = why_not_local(asking.peer, asking.headers)
+        if because is not None:
+            raise NoToken(
+                f"no token was made yet, so only this machine is let in, and {because}; wakeful tokens create NAME",
+                code="denied.remote",
+            )
+        self._check_same_site(asking)
+        return LOCAL
+
+    def _check_same_site(self, asking: Asking) -> None:
+        because = why_cross_site(
+            asking.headers, method=asking.method, is_socket=asking.is_socket, origins=self._origins
+        )
+        if because is not None:
+            raise Denied(f"this request is not of our own pages: {because}", code="denied.site")
+
+    def _check_address(self, node: "Node", asking: Asking) -> None:
+        wait_s = self._addresses.take(asking.peer or "unknown", node.clock.now())
+        if wait_s:
+            raise TooMany("too many requests from this address", retry_after_s=wait_s)
+
+    def _check_refused(self, node: "Node", asking: Asking, error: Denied) -> None:
+        """Those who are refused all the time are told to wait instead of why."""
+        wait_s = self._refused.take(asking.peer or "unknown", node.clock.now())
+        if wait_s and not isinstance(error, TooMany):
+            raise TooMany("refused too often; wait", retry_after_s=wait_s, code="denied.refused") from error
+
+    async def _refuse(self, node: "Node", asking: Asking, actor: str, error: WakefulError) -> None:
+        await self._refusals.add(
+            node, code=error.code, actor=actor, act="request", target=asking.words, why=redact(error.message)
+        )
+
+    async def _note(self, node: "Node", actor: str, act: str, target: str) -> None:
+        number = await node.send(LOG, "begin", (actor, act, target, {}), {})
+        await node.send(LOG, "end", (number, DONE, None), {})
+
+    def _dice(self, count: int) -> bytes:
+        """Random bytes of the node's own dice, which in production are the system's."""
+        dice = self._node().dice
+        return b"".join(int(dice.random() * (1 << 48)).to_bytes(6, "big") for _ in range(count // 6 + 1))[:count]
+
+
+def _caller(token: Token, *, is_session: bool = False) -> Caller:
+    return Caller(f"token:{token.name}", token.all_scopes, token.tenant, token.id, is_session)
+
+
+def _bearer(header: bytes) -> str:
+    text = header.decode("latin-1")
+    return text[len(BEARER) :].strip() if text[: len(BEARER)].lower() == BEARER else ""
+
+
+def _check_scope(caller: Caller, scope: str) -> None:
+    if not caller.may(scope):
+        raise WrongScope(
+            f"{caller.name} may not do this: it needs the scope {scope}, and has {', '.join(sorted(caller.scopes))}"
+        )
+
+
+def _check_sight(caller: Caller, id: ObjectId | None, *, wide: bool) -> None:
+    if wide and caller.tenant is not None:
+        raise WrongTenant(f"{caller.name} is bound to {caller.tenant}, and this is about the whole deployment")
+    if id is None or caller.sees(id):
+        return
+    if id.cls in SECRET:
+        raise WrongScope(f"{id.cls} is Wakeful's own and shown to nobody", code="denied.reserved")
+    raise WrongTenant(f"{caller.name} is bound to {caller.tenant}, and {id} is not of it")

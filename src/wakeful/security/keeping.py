@@ -1,0 +1,49 @@
+"""Layer 5. How does a running program bring everything in its stores under the newest key?"""
+
+from typing import TYPE_CHECKING, Any
+
+from wakeful.store import resealing
+from wakeful.store.sealed import KEYS as KEYS
+from wakeful.store.sealed import SealedStore
+from wakeful.values.errors import BadOption
+
+if TYPE_CHECKING:
+    from wakeful.runtime.context import Context
+
+
+class Keys:
+    """Does it for whichever process asks, a page at each call; `wakeful keys rotate` asks. Not for callers."""
+
+    def __init__(self, ctx: "Context") -> None:
+        self._ctx = ctx
+
+    async def page(self, place: list[Any] | None, is_change: bool) -> dict[str, Any]:
+        """One page of the stores of this program, from there on; where the next begins, and what was found."""
+        node = self._ctx._activation.node
+        stores = [sealed(home.store) for home in node.all_homes]
+        index, *inner = place or [0]
+        found = await resealing.page(stores[index], inner or None, now=node.clock.now(), is_change=is_change)
+        following = None if found.place is None else [index, *found.place]
+        if following is None and index + 1 < len(stores):
+            following = [index + 1]
+        return page_words(found, following)
+
+    async def finish(self) -> None:
+        """Everything is under a key: what is not, from now on, was not written by us."""
+        for home in self._ctx._activation.node.all_homes:
+            await resealing.finish(sealed(home.store))
+
+
+def sealed(store: Any) -> SealedStore:
+    """The store, which must have keys."""
+    if not isinstance(store, SealedStore):
+        raise BadOption(
+            f"{store.url} was opened without keys, so there is nothing to seal with; start the program with $WAKEFUL_KEYS",
+            code="keys.none",
+        )
+    return store
+
+
+def page_words(found: resealing.Page, place: list[Any] | None) -> dict[str, Any]:
+    ids = {"seen": found.seen, "stale": found.stale, "swapped": found.swapped, "shut": found.shut}
+    return {"place": place, **ids}

@@ -1,0 +1,109 @@
+"""Layer 5. Which token or session is behind this secret, as of at most a second ago?
+
+The server asks the store for each secret once a second, not once a request; so one that is revoked is refused within
+a second on every node. What is unknown is remembered as well, so that trying costs the store nothing.
+"""
+
+import asyncio
+import hmac
+from collections import OrderedDict
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from wakeful.security.tokens import ALL, TOUCH_MS, Session, Token, digest, has_tokens, id_of, session_of, token_of
+from wakeful.values.errors import BadToken, WakefulError
+
+if TYPE_CHECKING:
+    from wakeful.runtime.node import Node
+
+KEEP_MS = 1_000
+KNOWN_MAX = 4_096
+
+_NOTHING = digest("")  # what a secret of no record is compared with, so that it takes as long
+
+
+class Kept(NamedTuple):
+    """What the store said, and when."""
+
+    at: int
+    token: Token | None
+    session: Session | None
+
+
+class Known:
+    """What a server knows of the tokens and sessions in its store."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, Kept] = OrderedDict()
+        self._open: tuple[int, bool] | None = None  # when asked, whether there were none
+        self._touched: dict[str, int] = {}
+
+    async def is_open(self, node: "Node") -> bool:
+        """Nobody ever made a token here."""
+        now = node.clock.now()
+        if self._open is None or not 0 <= now - self._open[0] < KEEP_MS:
+            self._open = (now, not await node.reading(has_tokens(node.store)))
+        return self._open[1]
+
+    async def token(self, node: "Node", text: str) -> Token:
+        """The token of that text, which is active; `BadToken` else."""
+        id = id_of(text)
+        token = None if id is None else (await self._get(node, f"token:{id}")).token
+        is_same = hmac.compare_digest(_NOTHING if token is None else token.hash, digest(text))
+        if token is None or not is_same:
+            raise BadToken("this token is not known here; `wakeful tokens list` shows those that are")
+        return self._active(node, token)
+
+    async def session(self, node: "Node", text: str) -> tuple[Session, Token]:
+        """The session of that cookie and its token, both alive; `BadToken` else."""
+        id = text.partition("_")[0]
+        session = (await self._get(node, f"session:{id}")).session if id.isalnum() and len(id) == 8 else None
+        is_same = hmac.compare_digest(_NOTHING if session is None else session.hash, digest(text))
+        if session is None or not is_same or session.expires_at <= node.clock.now():
+            raise BadToken("this session is over; log in again", code="denied.session")
+        token = (await self._get(node, f"token:{session.token}")).token
+        if token is None:
+            raise BadToken("the token of this session is gone; log in again", code="denied.session")
+        return session, self._active(node, token)
+
+    def forget(self) -> None:
+        """Ask anew: something changed through this very process."""
+        self._kept.clear()
+        self._open = None
+
+    def touch(self, node: "Node", token: Token) -> None:
+        """Note that it is in use, now and then and behind the request's back."""
+        now = node.clock.now()
+        last = max(self._touched.get(token.id, 0), token.used_at or 0)
+        if now - last >= TOUCH_MS:
+            if len(self._touched) > KNOWN_MAX:
+                self._touched.clear()
+            self._touched[token.id] = now
+            node.keep(asyncio.get_running_loop().create_task(_touch(node, token.id)))
+
+    def _active(self, node: "Node", token: Token) -> Token:
+        state = token.state(node.clock.now())
+        if state != "active":
+            raise BadToken(
+                f"token {token.name} ({token.id}) is {state}; make another: wakeful tokens create {token.name}",
+                code=f"denied.{state}",
+            )
+        return token
+
+    async def _get(self, node: "Node", key: str) -> Kept:
+        now = node.clock.now()
+        kept = self._kept.get(key)
+        if kept is None or not 0 <= now - kept.at < KEEP_MS:
+            kind, _, id = key.partition(":")
+            token = await node.reading(token_of(node.store, id)) if kind == "token" else None
+            session = await node.reading(session_of(node.store, id)) if kind == "session" else None
+            kept = self._kept[key] = Kept(now, token, session)
+            self._kept.move_to_end(key)
+            if len(self._kept) > KNOWN_MAX:
+                self._kept.popitem(last=False)
+        return kept
+
+
+async def _touch(node: "Node", id: str) -> None:
+    with suppress(WakefulError):  # it is known to ten minutes at best; a request after as long tries again
+        await node.send(ALL, "touch", (id,), {})

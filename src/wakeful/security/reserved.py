@@ -1,0 +1,105 @@
+"""Layer 5. Which objects of Wakeful's own keep what security needs, and how are they reached when no program runs?
+
+With a process they are objects like any other. Without one a command does what the object would have done: it owns the
+shard for a moment, runs the very same code on the rows in the store, commits, and gives the shard back.
+"""
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any, cast
+
+from wakeful.logic.limits import Limits
+from wakeful.security.audit import audit_class
+from wakeful.security.keeping import KEYS, Keys
+from wakeful.security.scopes import AUDIT, TOKENS
+from wakeful.security.tokens import Tokens
+from wakeful.store.protocol import Range, Store
+from wakeful.values.codec import decode, encode
+from wakeful.values.commits import USER, Commit, Slot
+from wakeful.values.errors import Conflict, UnknownClass
+from wakeful.values.ids import ObjectId, shard_of
+from wakeful.values.times import to_datetime
+
+
+def security_classes(audit_rows: int) -> list[tuple[type, str]]:
+    """Classes that every app has."""
+    return [(Tokens, TOKENS), (audit_class(audit_rows), AUDIT), (Keys, KEYS)]
+
+
+class Bare:
+    """Brings calls to the reserved objects of a store that no process runs."""
+
+    def __init__(self, store: Store, name: str, now: Callable[[], int]) -> None:
+        """`name` is what the store knows us by while we own a shard."""
+        self._store = store
+        self._name = name
+        self._now = now
+        self._classes = {known: cls for cls, known in security_classes(Limits().audit_rows)}
+
+    async def send(self, id: ObjectId, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The answer of the object's method, whose writes are on disk when it comes."""
+        cls = self._classes.get(id.cls)
+        if cls is None:
+            raise UnknownClass(f"{id}: no process runs {self._store.url}, and this object needs one; start it")
+        shard = shard_of(id)
+        seen = {row.shard: row.epoch for row in await self._store.owners() if row.shard == shard}
+        epochs = await self._store.claim(self._name, [shard], now=self._now(), seen=seen)
+        if shard not in epochs:
+            raise Conflict("a process took the store over meanwhile; try again, through it", code="store.taken")
+        try:
+            ground = _Ground(self._store, id, self._now())
+            answer = await getattr(cls(ground), method)(*args, **kwargs)
+            commit = Commit(
+                id=id,
+                shard=shard,
+                epoch=epochs[shard],
+                now=self._now(),
+                puts={slot: data for slot, data in ground.writes.items() if data is not None},
+                deletes=[slot for slot, data in ground.writes.items() if data is None],
+            )
+            [outcome] = await self._store.commit(self._name, [commit])
+            if outcome is not None:
+                raise outcome
+            return answer
+        finally:
+            await self._store.release(self._name, epochs)
+
+
+class _Ground:
+    """As much of a context and its storage as the reserved objects need."""
+
+    def __init__(self, store: Store, id: ObjectId, now: int) -> None:
+        self._store = store
+        self._id = id
+        self._at = now
+        self.writes: dict[Slot, bytes | None] = {}
+        self.storage = self
+
+    def now(self) -> datetime:
+        return to_datetime(self._at)
+
+    async def get(self, key: str, default: Any = None) -> Any:
+        found = self.writes if (USER, key) in self.writes else await self._stored(key)
+        data = found.get((USER, key))
+        return default if data is None else decode(data)
+
+    async def _stored(self, key: str) -> dict[Slot, bytes | None]:
+        return {(USER, name): data for name, data in (await self._store.read(self._id, USER, [key])).items()}
+
+    async def put(self, key: str, value: Any) -> None:
+        self.writes[USER, key] = encode(value)
+
+    async def delete(self, key: str) -> None:
+        self.writes[USER, key] = None
+
+    async def delete_many(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self.writes[USER, key] = None
+
+    async def list(self, *, prefix: str = "", limit: int | None = None) -> dict[str, Any]:
+        rows = dict(cast("Any", await self._store.scan(self._id, USER, Range(prefix, prefix + "\U0010ffff"))))
+        for (_, key), data in self.writes.items():
+            if key.startswith(prefix):
+                rows[key] = data
+        found = {key: decode(data) for key, data in sorted(rows.items()) if data is not None}
+        return found if limit is None else dict(list(found.items())[:limit])

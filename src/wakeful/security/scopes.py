@@ -1,0 +1,80 @@
+"""Layer 5. Who is asking, and what may they do?
+
+Four scopes: `call` (methods of objects, jobs), `read` (look at everything, wake nothing), `operate` (pause, trigger,
+redrive, drain…; sees tracebacks) and `admin` (audit rows, and all the others). `operate` implies `read`, because nobody
+can operate what they can't see; it does not imply `call`.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from wakeful.values.errors import BadOption
+from wakeful.values.ids import RESERVED, ObjectId, check_key
+
+Scope = Literal["call", "read", "operate", "admin"]
+SCOPES: tuple[Scope, ...] = ("call", "read", "operate", "admin")
+IMPLIED: dict[str, frozenset[str]] = {
+    "call": frozenset({"call"}),
+    "read": frozenset({"read"}),
+    "operate": frozenset({"operate", "read"}),
+    "admin": frozenset(SCOPES),
+}
+TOKENS = "wakeful.Tokens"
+AUDIT = "wakeful.Audit"
+# What no door to the outside shows, not even to an admin: hashes of secrets, and rows that have a door of their own.
+SECRET = frozenset({TOKENS, AUDIT, "wakeful.Keys"})
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Someone who was let in: their name in audit rows, their scopes with all that these imply, and their tenant."""
+
+    name: str
+    scopes: frozenset[str]
+    tenant: str | None = None  # what the keys of all objects begin with that they may know of; None: all
+    token_id: str | None = None
+    is_session: bool = False  # came by a browser's cookie, so that forms need a CSRF token
+
+    def may(self, scope: str) -> bool:
+        return scope in self.scopes
+
+    @property
+    def prefix(self) -> str | None:
+        """How the keys begin that a list may show; None: all."""
+        return self.tenant
+
+    def sees(self, id: ObjectId) -> bool:
+        """May this caller know of the object at all?"""
+        if id.cls.startswith(RESERVED):
+            return self.tenant is None and id.cls not in SECRET
+        return self.tenant is None or id.key.startswith(self.tenant)
+
+
+LOCAL = Caller("local", frozenset(SCOPES))
+
+
+def parse_scopes(text: str) -> tuple[Scope, ...]:
+    """`call,read` as scopes in their order; `BadOption` for others, and for none."""
+    wanted = {part.strip() for part in text.split(",") if part.strip()}
+    unknown = sorted(wanted - set(SCOPES))
+    if unknown or not wanted:
+        raise BadOption(
+            f"scope {unknown[0] if unknown else text!r}: give one or more of {', '.join(SCOPES)}, joined by commas",
+            code="token.scope",
+        )
+    return tuple(scope for scope in SCOPES if scope in wanted)
+
+
+def implied(scopes: tuple[str, ...] | list[str]) -> frozenset[str]:
+    """These scopes and all that they imply."""
+    return frozenset().union(*(IMPLIED.get(scope, frozenset()) for scope in scopes))
+
+
+def check_tenant(tenant: str | None) -> str | None:
+    """How the keys of a tenant begin, always up to a slash: `eu/` must not be `europe` as well."""
+    if tenant is None:
+        return None
+    check_key("tenant", tenant)
+    if tenant.startswith("/"):
+        raise BadOption(f"tenant {tenant!r}: give the first part of the keys, like eu/", code="token.tenant")
+    return tenant if tenant.endswith("/") else f"{tenant}/"

@@ -1,0 +1,154 @@
+"""Layer 7. API, dashboard, metrics and sockets as one ASGI application."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+from wakeful.app import default_store
+from wakeful.http import paths, sockets
+from wakeful.http.api import Api, respond
+from wakeful.http.asks import Answer, Receive, Scope, Send, json_bytes
+from wakeful.http.problems import MEDIA, Problem, told
+from wakeful.security.gate import Gate
+
+if TYPE_CHECKING:
+    from wakeful.app import App
+
+OWN = frozenset({"v1", "openapi.json", "healthz", "readyz"})
+METRICS_MEDIA = b"text/plain; version=0.0.4; charset=utf-8"
+# What a page of another origin, which the server was told of, may send and read.
+CORS_HEADERS = ["authorization", "content-type", "idempotency-key", "wakeful-deadline", "traceparent", "last-event-id"]
+
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class Site:
+    """`app.asgi(…)`: everything that Wakeful serves, under whatever path it is mounted."""
+
+    def __init__(
+        self,
+        app: "App",
+        *,
+        gate: Gate | None = None,
+        dashboard: bool = True,
+        metrics: bool = True,
+        cors: Sequence[str] = (),
+        store: Any = None,
+        run: dict[str, Any] | None = None,
+        **limits: Any,
+    ) -> None:
+        """`cors` are origins whose pages may use the API; `limits` those of `http.api.Api`.
+
+        Where it is the whole application, a server's lifespan runs the program on `store`, with the options `run`.
+        """
+        self.app = app
+        self.gate = gate or Gate(app, origins=cors)
+        self.api = Api(app, self.gate, **limits)
+        self._has_metrics = metrics
+        self._store = store
+        self._run = run or {}
+        self._streams: set[asyncio.Task[Any]] = set()
+        self._pages = _pages(app, self.gate) if dashboard else None
+        self._api: Application = self.api
+        if cors:
+            from starlette.middleware.cors import CORSMiddleware
+
+            self._api = CORSMiddleware(
+                self.api,
+                allow_origins=list(cors),
+                allow_methods=["GET", "HEAD", "POST", "PUT", "DELETE"],
+                allow_headers=CORS_HEADERS,
+                expose_headers=["link", "retry-after"],
+            )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        kind = scope["type"]
+        if kind == "http":
+            await self._http(scope, receive, send)
+        elif kind == "websocket":
+            await self._socket(scope, receive, send)
+        elif kind == "lifespan":
+            await self._lifespan(receive, send)
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        first = paths.raw_of(scope)[1:].partition(b"/")[0]
+        if first == b"v1" or first.decode("latin-1") in OWN:
+            await self._api(scope, receive, send)
+        elif first == b"metrics" and self._has_metrics:
+            await self._metrics(scope, send)
+        elif self._pages is not None:
+            await self._page(self._pages, scope, receive, send)
+        else:
+            await self._api(scope, receive, send)  # which says that there is nothing
+
+    async def _page(self, pages: Application, scope: Scope, receive: Receive, send: Send) -> None:
+        """A page; one that never ends by itself is ended when the server stops."""
+        task = asyncio.current_task()
+
+        async def seen(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start" and task is not None:
+                kinds = [value for name, value in message.get("headers", ()) if name == b"content-type"]
+                if kinds and kinds[0].startswith(b"text/event-stream"):
+                    self._streams.add(task)
+            await send(message)
+
+        try:
+            await pages(scope, receive, seen)
+        except asyncio.CancelledError:
+            if task not in self._streams:
+                raise
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            if task is not None:
+                self._streams.discard(task)
+
+    async def _metrics(self, scope: Scope, send: Send) -> None:
+        """For Prometheus; needs the scope read."""
+        from starlette.requests import HTTPConnection
+
+        try:
+            if scope["method"] not in ("GET", "HEAD"):
+                raise Problem(405, "method.not_allowed", "this is only read", allow="GET, HEAD")
+            await self.gate.admit(HTTPConnection(scope), "read", wide=True)
+            from wakeful.telemetry import prometheus
+
+            answer = Answer(prometheus.page(self.app).encode(), 200, METRICS_MEDIA)
+        except Exception as error:
+            found = told(error, "/metrics")
+            answer = Answer(json_bytes(found.body), found.status, MEDIA, tuple(found.headers))
+        await respond(scope, send, answer)
+
+    async def _socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await sockets.answer(self.app, self.gate, scope, receive, send)
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        """Run the program from startup to shutdown, unless it runs already."""
+        async with AsyncExitStack() as stack:
+            await receive()
+            try:
+                if self.app.node is None:
+                    await stack.enter_async_context(self.app.run(self._store or default_store(), **self._run))
+            except BaseException as error:
+                await send({"type": "lifespan.startup.failed", "message": str(error)})
+                raise
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+            self.hang_up()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    def hang_up(self) -> None:
+        """The server stops: streams, which never end by themselves, end."""
+        self.api.hang_up()
+        for task in self._streams:
+            task.cancel()
+
+
+def _pages(app: "App", gate: Gate) -> Application:
+    from starlette.applications import Starlette
+
+    from wakeful.dashboard.pages import routes
+
+    made: Any = Starlette(routes=routes(app, gate))
+    found: Application = made
+    return found

@@ -1,0 +1,1 @@
+"""Layer 4. WebSockets of objects, which outlive their sleep."""

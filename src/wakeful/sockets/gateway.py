@@ -1,0 +1,266 @@
+"""Layer 4. The process that holds the connections: how do its sockets and their objects hear of each other?
+
+Messages go to the object one at a time for each socket. The object may live on another node, and may sleep; it is asked
+again while it can't be had, and knows what it has had already.
+"""
+
+import asyncio
+import logging
+from collections.abc import Generator
+from contextvars import Context
+from typing import TYPE_CHECKING, Any
+
+from wakeful.logic.retry import platform_delay_ms
+from wakeful.runtime.calls import Call
+from wakeful.sockets.effects import AUTO, CLOSE, Effect
+from wakeful.sockets.held import Held, Here, Wire
+from wakeful.sockets.register import Register
+from wakeful.sockets.request import Request
+from wakeful.sockets.socket import Message
+from wakeful.sockets.turns import CLOSED, CONNECT, FORGET, GONE, MESSAGE, TOO_MANY, check_takes_sockets, has_hook
+from wakeful.values.errors import (
+    DeadlineExceeded,
+    Denied,
+    LimitExceeded,
+    NotRunning,
+    Unavailable,
+    UnknownClass,
+    WakefulError,
+)
+from wakeful.values.ids import ObjectId
+
+if TYPE_CHECKING:
+    from wakeful.runtime.node import Node
+
+log = logging.getLogger("wakeful.sockets")
+
+SENDERS_MAX = 1_000  # nodes whose last batch is remembered
+PARTING_MAX = 200  # objects that are told at once when the process stops
+PARTING_S = 1.0  # what a client that reads slowly is given then
+
+
+class Gateway:
+    """The sockets of this process."""
+
+    def __init__(self, node: "Node", token: str) -> None:
+        self._node = node
+        self.sockets: dict[str, Held] = {}
+        self._objects: dict[ObjectId, Here] = {}
+        self._senders: dict[str, int] = {}
+        self._register = Register(node, token, self._expelled)
+
+    @property
+    def id(self) -> str:
+        return self._register.id
+
+    # what the client does
+
+    async def connect(self, target: ObjectId, request: Request, wire: Wire) -> tuple[Held, str]:
+        """Ask the object; the socket, to be opened, and the protocol that was chosen. Any error refuses it."""
+        node = self._node
+        if node.is_client:
+            raise NotRunning(
+                "this process owns nothing, so it holds no sockets; connect to a node", code="socket.client"
+            )
+        check_takes_sockets(node.home(target).registry.named(target.cls))
+        if len(self.sockets) >= node.limits.sockets_per_node:
+            raise LimitExceeded(
+                f"this process holds {len(self.sockets)} sockets, its limit; connect to another node",
+                code="limit.node_sockets",
+            )
+        here = self._objects.setdefault(target, Here())
+        id = f"{int(node.dice.random() * (1 << 53)):014x}{int(node.dice.random() * (1 << 24)):06x}"
+        held = self.sockets[id] = here.held[id] = Held(id, target, here, wire)
+        is_asked = False
+        try:
+            await self._register.add(target)
+            is_asked = True
+            here.auto, chosen = await self._ask(target, (id, self.id, request.plain()))
+            if self.sockets.get(id) is not held:
+                raise Unavailable("this process was thought to be dead; try again", code="socket.gateway")
+        except BaseException as error:
+            self._let_go(held)
+            if is_asked and isinstance(error, Unavailable | DeadlineExceeded | asyncio.CancelledError):
+                self._later(self._parted(held, 1006, "", was_clean=False))  # it may have happened all the same
+            else:
+                self._forgotten(target)
+            raise
+        return held, chosen
+
+    async def _ask(self, target: ObjectId, args: tuple[Any, ...]) -> Any:
+        try:
+            return await self._turn(target, CONNECT, args)
+        except (Unavailable, DeadlineExceeded, Denied):
+            raise
+        except Exception as error:
+            if isinstance(error, LimitExceeded) and error.code == TOO_MANY:
+                raise
+            raise Denied(f"{target} refuses the connection: {_words(error)}", code="socket.refused") from error
+
+    async def received(self, held: Held, message: Message) -> None:
+        """Bring a message to the object, or answer it here; returns when the next one may come."""
+        node, limits = self._node, self._node.limits
+        size = len(message) if isinstance(message, bytes) or message.isascii() else len(message.encode())
+        if size > limits.socket_message_bytes:
+            held.close(1009, f"a message may have {limits.socket_message_bytes} bytes")
+        wait_ms = held.pace(node.clock.now(), limits.socket_messages_per_s)
+        # A turn that waits for nothing would let a client that says much at once keep everyone else from theirs.
+        await (node.clock.sleep(wait_ms) if wait_ms else _Pass())
+        if held.closing is not None:
+            return
+        auto = held.here.auto
+        if auto is not None and message == auto[0]:
+            held.push(auto[1], limits.socket_queue_bytes)
+            return
+        held.number += 1
+        try:
+            answer = await self._again(held.target, MESSAGE, (held.id, held.number, message))
+        except (Unavailable, DeadlineExceeded) as error:
+            log.warning("a message for %s was not taken: %s", held.target, error, extra={"code": "socket.message"})
+            is_ours = isinstance(error, Unavailable) or error.code == "call.unrouted"
+            held.close(*((1013, "try again later") if is_ours else (1011, "it took too long")))
+        except Exception:
+            log.exception("%s.on_message failed; its socket is closed", held.target, extra={"code": "socket.failed"})
+            held.close(1011, "the object failed")
+        else:
+            if answer is not None:
+                held.close(*answer)
+
+    async def disconnected(self, held: Held, code: int, reason: str, *, was_clean: bool) -> None:
+        """The connection is gone; returns when the object knows, if it can."""
+        if self.sockets.get(held.id) is not held:
+            return
+        if held.closing is not None:
+            (code, reason), was_clean = held.closing, not held.is_aborted
+        self._let_go(held)
+        await self._parted(held, code, reason, was_clean=was_clean)
+
+    # what objects send
+
+    def apply(self, effect: Effect) -> None:
+        """Something for sockets of one object, in order."""
+        if effect.kind == AUTO:
+            here = self._objects.get(ObjectId(effect.cls, effect.key))
+            if here is not None:
+                here.auto = effect.auto
+            return
+        most = self._node.limits.socket_queue_bytes
+        for id in effect.ids:
+            held = self.sockets.get(id)
+            if held is None:
+                continue
+            if effect.epoch < held.epoch:  # an earlier owner's, which a later one has overtaken
+                held.close(1012, "the object has moved; connect again")
+                continue
+            held.epoch = effect.epoch
+            if effect.kind == CLOSE:
+                held.close(effect.code, effect.reason)
+            elif effect.message is not None:
+                held.push(effect.message, most)
+
+    def take(self, gateway: str, sender: str, number: int, effects: list[list[Any]]) -> bool:
+        """A batch of another node; each counts once. False: this is not the gateway that was meant."""
+        if gateway != self.id:
+            return False
+        if self._senders.get(sender, 0) < number:
+            self._senders.pop(sender, None)
+            self._senders[sender] = number
+            if len(self._senders) > SENDERS_MAX:
+                del self._senders[next(iter(self._senders))]
+            for one in effects:
+                self.apply(Effect(*one))
+        return True
+
+    # turns of the object
+
+    async def _turn(self, target: ObjectId, method: str, args: tuple[Any, ...]) -> Any:
+        """A turn of the object, wherever it lives. Messages are not copied on the way: nobody can change them."""
+        node = self._node.home(target)
+        if node.state != "up":
+            raise Unavailable(f"{target}: the node is {node.state}; try again", code="node.state")
+        deadline_at = node.clock.now() + node.limits.call_deadline_ms
+        call = Call(method, args, {}, deadline_at=deadline_at, request_key=None, chain=(target,))
+        way = node.routes.call(target, call) if node.is_clustered else node.deliver(target, call)
+        return await node.within_deadline(target, call, way)
+
+    async def _again(self, target: ObjectId, method: str, args: tuple[Any, ...]) -> Any:
+        """The same, asked again while it can't be had, for as long as a call may take: these may be repeated."""
+        node, tries = self._node, 0
+        until = node.clock.now() + node.limits.call_deadline_ms
+        while True:
+            try:
+                return await self._turn(target, method, args)
+            except Unavailable:
+                tries += 1
+                delay = platform_delay_ms(tries, node.dice.random())
+                if node.clock.now() + delay >= until or node.state in ("stopping", "stopped"):
+                    raise
+                await node.clock.sleep(delay)
+
+    async def _parted(self, held: Held, code: int, reason: str, *, was_clean: bool) -> None:
+        """Tell the object that the socket is gone, until it knows; if this process dies first, others do."""
+        target, id, node = held.target, held.id, self._node
+        hears = has_hook(node.home(target).registry.any(target.cls), "on_close")
+        while True:
+            try:
+                if hears:
+                    await self._again(target, CLOSED, (id, code, reason, was_clean))
+                else:
+                    await self._again(target, FORGET, (id,))
+                break
+            except (Unavailable, UnknownClass) as error:
+                if node.state not in ("up", "down") or isinstance(error, UnknownClass):
+                    return
+            except Exception:
+                log.exception("%s.on_close failed", target, extra={"code": "socket.failed"})
+                hears = False  # it was told, and is not told again
+        self._forgotten(target)
+
+    def _let_go(self, held: Held) -> None:
+        self.sockets.pop(held.id, None)
+        held.here.held.pop(held.id, None)
+        held.let_go()
+        if not held.here.held and self._objects.get(held.target) is held.here:
+            del self._objects[held.target]
+
+    def _forgotten(self, target: ObjectId) -> None:
+        if target not in self._objects:
+            self._register.remove(target)
+
+    def _expelled(self) -> None:
+        """The objects were told that these sockets are gone, so they are."""
+        log.warning("this process was thought to be dead; its %d sockets are closed", len(self.sockets))
+        held_all, self.sockets, self._objects = list(self.sockets.values()), {}, {}
+        for held in held_all:
+            held.close(*GONE)
+
+    async def leave(self) -> None:
+        """The process stops: close all sockets, and have the objects know."""
+        held_all = list(self.sockets.values())
+        for held in held_all:
+            held.close(1012, "the server is restarting")
+        room = asyncio.Semaphore(PARTING_MAX)
+
+        async def part(held: Held) -> None:
+            async with room:
+                if held.writer is not None:
+                    await asyncio.wait({held.writer}, timeout=PARTING_S)
+                await self.disconnected(held, 1012, "", was_clean=True)
+
+        await asyncio.gather(*map(part, held_all))
+        await self._register.leave()
+
+    def _later(self, coroutine: Any) -> None:
+        self._node.keep(asyncio.get_running_loop().create_task(coroutine, context=Context()))
+
+
+class _Pass:
+    """Awaited: lets whatever else is ready go first."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield
+
+
+def _words(error: Exception) -> str:
+    """What the client is told: what the object's code said."""
+    return error.message if isinstance(error, WakefulError) else f"{type(error).__name__}: {error}"

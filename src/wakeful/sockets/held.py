@@ -1,0 +1,142 @@
+"""Layer 4. One connection: what waits for its client, and what if that does not read?"""
+
+import asyncio
+import logging
+from collections import deque
+from contextvars import Context
+from typing import Protocol
+
+from wakeful.sockets.socket import Message
+from wakeful.values.ids import ObjectId
+
+log = logging.getLogger("wakeful.sockets")
+
+
+class Wire(Protocol):
+    """What carries one connection; the server's, or a test's."""
+
+    async def send(self, message: Message) -> None:
+        """Returns when there is room for more."""
+        ...
+
+    async def close(self, code: int, reason: str) -> None: ...
+
+    def abort(self) -> None:
+        """Hang up without a word: the client does not read."""
+        ...
+
+
+class Here:
+    """What this gateway knows of an object that has sockets here."""
+
+    __slots__ = ("auto", "held")
+
+    def __init__(self) -> None:
+        self.held: dict[str, Held] = {}
+        self.auto: tuple[str, str] | None = None
+
+
+class Held:
+    """A socket as its gateway holds it. No task, and no line, while there is nothing to say."""
+
+    __slots__ = (
+        "_bytes",
+        "_line",
+        "_quota",
+        "_quota_at",
+        "closing",
+        "epoch",
+        "here",
+        "id",
+        "is_aborted",
+        "is_open",
+        "number",
+        "target",
+        "wire",
+        "writer",
+    )
+
+    def __init__(self, id: str, target: ObjectId, here: Here, wire: Wire) -> None:
+        self.id = id
+        self.target = target
+        self.here = here
+        self.wire = wire
+        self.is_open = False  # the handshake is over
+        self.is_aborted = False
+        self.closing: tuple[int, str] | None = None  # this side has closed it, or will behind what waits
+        self.writer: asyncio.Task[None] | None = None
+        self.number = 0  # of its messages so far
+        self.epoch = 0  # of the owner that sent last
+        self._line: deque[Message] | None = None
+        self._bytes = 0
+        self._quota = -1.0  # messages that it may send now; below zero: not asked yet
+        self._quota_at = 0
+
+    def open(self) -> None:
+        """The handshake is over: what waits may go."""
+        self.is_open = True
+        self._write()
+
+    def push(self, message: Message, most: int) -> None:
+        """Send it behind what waits; a client that leaves more than so many bytes waiting is cut off."""
+        if self.closing is not None:
+            return
+        if self._line is None:
+            self._line = deque()
+        self._line.append(message)
+        self._bytes += len(message)
+        if self._bytes > most:
+            self.abort(1013, "the client reads too slowly")
+        elif self.writer is None:
+            self._write()
+
+    def close(self, code: int, reason: str) -> None:
+        """Close it from this side, behind what waits."""
+        if self.closing is None:
+            self.closing = (code, reason)
+            self._write()
+
+    def abort(self, code: int, reason: str) -> None:
+        """Close it from this side without regard for what waits, or for the client."""
+        self._line, self._bytes = None, 0
+        self.closing, self.is_aborted = (code, reason), True
+        self.let_go()
+        self.wire.abort()
+
+    def let_go(self) -> None:
+        """Nothing more is to be written."""
+        if self.writer is not None:
+            self.writer.cancel()
+
+    def pace(self, now: int, per_s: int) -> int:
+        """How long its next message has to wait, so that the client says no more than so many a second."""
+        if self._quota < 0:
+            self._quota, self._quota_at = float(per_s), now
+        self._quota = min(per_s, self._quota + max(0, now - self._quota_at) * per_s / 1000) - 1
+        self._quota_at = now
+        if self._quota >= 0:
+            return 0
+        wait_ms = max(1, int(-self._quota * 1000 / per_s))
+        self._quota, self._quota_at = 0.0, now + wait_ms
+        return wait_ms
+
+    def _write(self) -> None:
+        if self.is_open and self.writer is None and (self._line or self.closing is not None):
+            self.writer = asyncio.get_running_loop().create_task(self._drain(), context=Context())
+
+    async def _drain(self) -> None:
+        try:
+            while self._line:
+                message = self._line[0]
+                await self.wire.send(message)
+                if self._line:
+                    self._line.popleft()
+                    self._bytes -= len(message)
+            self._line = None
+            if self.closing is not None and not self.is_aborted:
+                await self.wire.close(*self.closing)
+        except Exception as error:  # whatever the server raises: the connection is over, and it will say so
+            log.debug("a socket of %s can't be written to: %s", self.target, error)
+            self._line = None
+        finally:
+            self.writer = None

@@ -1,0 +1,81 @@
+"""Layer 4. A gateway died with the sockets of an object: how does that hear of each of them, once?
+
+One letter says which gateway it was; its turn wakes nothing and makes a timer for each socket that this one held. Each
+of those is a turn that forgets the socket and runs `on_close` with 1006.
+"""
+
+from typing import TYPE_CHECKING
+
+from wakeful.logic.order import Order
+from wakeful.runtime.timer_runs import Failed
+from wakeful.runtime.turn import Turn
+from wakeful.sockets import kept as keeping
+from wakeful.sockets.gateways import LOST
+from wakeful.sockets.turns import has_hook, part
+from wakeful.values.commits import Slot
+from wakeful.values.timers import Timer
+
+if TYPE_CHECKING:
+    from wakeful.runtime.activation import Activation
+    from wakeful.runtime.registry import ObjectClass
+
+CLOSE = "socket-close"
+
+
+class _Owner:
+    """What both have in common."""
+
+    prefix = ""
+
+    def __init__(self, deadline_ms: int) -> None:
+        self.deadline_ms = deadline_ms
+
+    def reads(self, timer: Timer) -> Slot | None:
+        return None
+
+    def wants_wake(self, known: "ObjectClass") -> bool:
+        return False
+
+    async def wake(self, activation: "Activation", turn: Turn) -> None:
+        """Nothing to do."""
+
+
+class Lost(_Owner):
+    """`socket-lost:GATEWAY`."""
+
+    prefix = LOST
+
+    async def fire(self, activation: "Activation", turn: Turn, timer: Timer) -> bool:
+        gateway = timer.name.partition(":")[2]
+        now = activation.node.clock.now()
+        order = Order(activation.node.name)
+        hears = has_hook(activation.known, "on_close")
+        for id, kept in list((await keeping.load_all(turn)).items()):
+            if kept.gateway != gateway:
+                continue
+            if hears:
+                turn.set_timer(Timer(activation.id, f"{CLOSE}:{id}", now, now, order.next(now)))
+            else:
+                await keeping.remove(turn, id)
+        return False
+
+    async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> None:
+        """It only reads and writes rows, so what failed was the store, which is not counted."""
+
+
+class Closes(_Owner):
+    """`socket-close:SOCKET`."""
+
+    prefix = CLOSE
+
+    async def fire(self, activation: "Activation", turn: Turn, timer: Timer) -> bool:
+        id = timer.name.partition(":")[2]
+        if await keeping.load(turn, id) is not None:
+            await part(turn, id, 1006, "", was_clean=False)
+        return False
+
+    async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> None:
+        """The object was told, and failed: it is not told again."""
+        id = failure.timer.name.partition(":")[2]
+        if await keeping.load(turn, id) is not None:
+            await keeping.remove(turn, id)

@@ -1,0 +1,106 @@
+"""Layer 4. What happens at the object when a client connects, says something, or goes?
+
+Each is a turn like any other. Who holds the connection asks for them, one at a time for a socket, and may ask again
+when it could not hear the answer: what has happened does not happen twice.
+"""
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from wakeful.runtime.turn import Turn, running_turn
+from wakeful.sockets import kept as keeping
+from wakeful.sockets.kept import Kept
+from wakeful.sockets.request import request_of
+from wakeful.sockets.socket import Message, Socket
+from wakeful.values.errors import BadOption, LimitExceeded, UnknownMethod
+
+if TYPE_CHECKING:
+    from wakeful.runtime.context import Context
+    from wakeful.runtime.registry import ObjectClass
+
+CONNECT, MESSAGE, CLOSED, FORGET = "sockets.connect", "sockets.message", "sockets.closed", "sockets.forget"
+TOO_MANY = "limit.sockets"
+GONE = (1012, "the socket is not known any more; connect again")
+
+
+def has_hook(known: "ObjectClass", hook: str) -> bool:
+    return inspect.iscoroutinefunction(inspect.getattr_static(known.cls, hook, None))
+
+
+def check_takes_sockets(known: "ObjectClass") -> None:
+    """`UnknownMethod` unless clients may connect to objects of this class."""
+    if not has_hook(known, "on_message"):
+        raise UnknownMethod(
+            f"{known.name} takes no sockets; give it `async def on_message(self, socket, message)`",
+            code="socket.unknown",
+        )
+
+
+async def connect(ctx: "Context", id: str, gateway: str, given: dict[str, Any]) -> tuple[tuple[str, str] | None, str]:
+    """Somebody wants to connect: what gateways answer themselves, and the protocol that was chosen. A raise refuses."""
+    activation = ctx._activation
+    turn = running_turn(activation, CONNECT)
+    check_takes_sockets(activation.known)
+    summary = await keeping.summary_of(turn)
+    most = activation.node.limits.sockets_per_object
+    if summary.count >= most:
+        raise LimitExceeded(
+            f"{activation.id} has {summary.count} sockets, its limit; spread clients over several objects",
+            code=TOO_MANY,
+        )
+    await keeping.add(turn, id, Kept(gateway, activation.node.next_seq(activation.shard)))
+    chosen = ""
+    if has_hook(activation.known, "on_connect"):
+        request = request_of(given)
+        chosen = await activation.instance.on_connect(Socket(activation, id), request) or ""
+        if chosen and chosen not in request.protocols:
+            raise BadOption(
+                f"{activation.id}: on_connect chose the protocol {chosen!r}, which the client does not offer",
+                code="socket.protocol",
+            )
+    return (await keeping.summary_of(turn)).auto, chosen
+
+
+async def message(ctx: "Context", id: str, number: int, message: Message) -> tuple[int, str] | None:
+    """A client said something. With what to close its socket, when the object does not know it any more or closed it."""
+    activation = ctx._activation
+    turn = running_turn(activation, MESSAGE)
+    kept = await keeping.load(turn, id)
+    if kept is None:
+        return GONE
+    if kept.closing is not None:
+        return kept.closing
+    if await keeping.seen(turn, id) >= number:
+        return None
+    await activation.instance.on_message(Socket(activation, id), message)
+    if turn.state_used:
+        activation.state.collect(turn)
+    if not turn.is_clean or turn.commits:  # else there is nothing that could happen twice
+        keeping.set_seen(turn, id, number)
+    return None
+
+
+async def closed(ctx: "Context", id: str, code: int, reason: str, was_clean: bool) -> bool:
+    """A socket is no more; False when the object knew that already."""
+    activation = ctx._activation
+    turn = running_turn(activation, CLOSED)
+    if await keeping.load(turn, id) is None:
+        return False
+    await part(turn, id, code, reason, was_clean=was_clean)
+    return True
+
+
+async def part(turn: Turn, id: str, code: int, reason: str, *, was_clean: bool) -> None:
+    """Forget the socket and tell the object, in the same turn: so it is told once."""
+    activation = turn.activation
+    socket = Socket(activation, id, last=keeping.known(turn, id))
+    await keeping.remove(turn, id)
+    if has_hook(activation.known, "on_close"):
+        await activation.instance.on_close(socket, code, reason, was_clean)
+
+
+async def forget(ctx: "Context", id: str) -> None:
+    """A socket is no more, and its object need not know, or failed when it was told. Wakes nothing."""
+    turn = running_turn(ctx._activation, FORGET)
+    if await keeping.load(turn, id) is not None:
+        await keeping.remove(turn, id)

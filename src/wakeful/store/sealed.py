@@ -1,0 +1,223 @@
+"""Layer 2. A store whose values only the holders of a key can read: any other store, with a seal on what goes into it.
+
+The runtime knows nothing of it. One row of a reserved object says which key is needed, so that a wrong one, or none,
+is refused when the store is opened and not when an object wakes.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec.structs import replace
+
+from wakeful.store.protocol import Hint, Outcome, Query, Range, Store
+from wakeful.store.sealing import Sealing, about_row
+from wakeful.values.codec import decode, encode
+from wakeful.values.commits import SYSTEM, Commit, Info, Loaded, Remembered, Slot
+from wakeful.values.errors import Fenced, NoKey
+from wakeful.values.ids import ObjectId, shard_of
+from wakeful.values.runs import Entry
+from wakeful.values.seals import OVERHEAD, Ring, id_of
+from wakeful.values.timers import Parked, Timer, TimerKey
+
+KEYS = "wakeful.Keys"
+CHECK = ObjectId(KEYS, "all")
+CHECK_SLOT: Slot = (SYSTEM, "check")
+
+
+def with_keys(store: Store, ring: Ring | None) -> Store:
+    """The store with a seal on it; without keys one that says which it needs, if it needs any."""
+    return Unkeyed(store) if ring is None else SealedStore(store, ring)
+
+
+class Unkeyed:
+    """A store as it is, which is refused at opening when its values are sealed."""
+
+    def __init__(self, inner: Store) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.inner, name)
+        if callable(found):
+            self.__dict__[name] = found  # the next call goes there straight
+        return found
+
+    async def open(self, *, now: int, readonly: bool = False) -> None:
+        await self.inner.open(now=now, readonly=readonly)
+        data = await _check_row(self.inner)
+        if data is not None:
+            await self.inner.close()
+            raise NoKey(
+                f"{self.inner.url} is sealed with key {id_of(data)}; give it in $WAKEFUL_KEYS, $WAKEFUL_KEYS_FILE or App(keys=…)"
+            )
+
+
+class SealedStore:
+    """Every verb of the store beneath, with values sealed on their way in and opened on their way out."""
+
+    def __init__(self, inner: Store, ring: Ring) -> None:
+        self.inner = inner
+        self.url = inner.url
+        self.shared = inner.shared
+        self.local = inner.local
+        self.sealing = Sealing(ring)
+        self._has_check = False
+        # What has nothing sealed in it goes to the store beneath straight.
+        self.close = inner.close
+        self.migrate = inner.migrate
+        self.join = inner.join
+        self.leave = inner.leave
+        self.nodes = inner.nodes
+        self.drain = inner.drain
+        self.release = inner.release
+        self.owners = inner.owners
+        self.prune = inner.prune
+        self.time = inner.time
+        self.tell = inner.tell
+        self.watch: Callable[[Callable[[Sequence[Hint]], None]], None] = inner.watch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["inner"], name)  # what only one kind of store has, like its path
+
+    @property
+    def listens(self) -> bool:
+        return self.inner.listens
+
+    async def open(self, *, now: int, readonly: bool = False) -> None:
+        await self.inner.open(now=now, readonly=readonly)
+        try:
+            await self._look()
+        except BaseException:
+            await self.inner.close()
+            raise
+
+    async def _look(self) -> None:
+        """`NoKey` when the newest of the store's keys is not in the ring."""
+        data = await _check_row(self.inner)
+        self._has_check = data is not None
+        if data is None:
+            return
+        ring = self.sealing.ring
+        if id_of(data) not in ring.ids:
+            raise NoKey(
+                f"{self.url} is sealed with key {id_of(data)}, and the ring has {', '.join(ring.ids)}; add that key, after "
+                "the newest, in $WAKEFUL_KEYS, $WAKEFUL_KEYS_FILE or App(keys=…)"
+            )
+        self.sealing.is_whole = bool(decode(ring.open(data, about_row(CHECK, CHECK_SLOT)))["is_whole"])
+
+    async def claim(
+        self, node: str, shards: Sequence[int], *, now: int, seen: Mapping[int, int] | None = None
+    ) -> dict[int, int]:
+        epochs = await self.inner.claim(node, shards, now=now, seen=seen)
+        if not self._has_check:
+            await self._leave_check(node, epochs, now)
+        return epochs
+
+    async def _leave_check(self, node: str, epochs: Mapping[int, int], now: int) -> None:
+        """Say in the store which key it needs, before anything else is sealed; with the shard of that row, which
+        may be nobody's. When it is another's, whoever has it and has keys says it.
+        """
+        shard = shard_of(CHECK)
+        mine = {shard: epochs[shard]} if shard in epochs else {}
+        if not mine:
+            row = next(row for row in await self.inner.owners() if row.shard == shard)
+            if row.owner is not None and self.shared:
+                return
+            mine = await self.inner.claim(node, [shard], now=now, seen={shard: row.epoch})
+        if shard in mine:
+            data = self.check_value(is_whole=False)
+            commit = Commit(id=CHECK, shard=shard, epoch=mine[shard], now=now, puts={CHECK_SLOT: data})
+            [outcome] = await self.inner.commit(node, [commit])
+            self._has_check = outcome is None
+            if shard not in epochs:
+                await self.inner.release(node, mine)
+            if outcome is not None and not isinstance(outcome, Fenced):
+                raise outcome
+
+    def check_value(self, *, is_whole: bool) -> bytes:
+        """The row that says which key the store needs, and whether everything in it is sealed."""
+        return self.sealing.ring.seal(encode({"is_whole": is_whole}), about_row(CHECK, CHECK_SLOT))
+
+    # the one write
+
+    async def commit(self, node: str, commits: Sequence[Commit]) -> list[Outcome]:
+        return await self.inner.commit(node, [self.sealing.commit(commit) for commit in commits])
+
+    async def insert(self, timers: Sequence[Timer], *, now: int) -> list[Timer]:
+        taken = await self.inner.insert([self.sealing.timer(timer) for timer in timers], now=now)
+        return [self.sealing.opened_timer(timer) for timer in taken]
+
+    # an object's rows
+
+    async def load(self, ids: Sequence[ObjectId]) -> list[Loaded]:
+        found = await self.inner.load(ids)
+        return [
+            replace(self.sealing.opened_loaded(id, one), info=None if one.info is None else _plain_info(one.info))
+            for id, one in zip(ids, found, strict=True)
+        ]
+
+    async def read(self, id: ObjectId, space: int, keys: Sequence[str]) -> dict[str, bytes]:
+        found = await self.inner.read(id, space, keys)
+        return {key: self.sealing.open(data, about_row(id, (space, key))) for key, data in found.items()}
+
+    async def scan(self, id: ObjectId, space: int, range: Range) -> list[tuple[str, bytes]]:
+        found = await self.inner.scan(id, space, range)
+        return [(key, self.sealing.open(data, about_row(id, (space, key)))) for key, data in found]
+
+    async def recall(self, id: ObjectId, key: str, *, now: int) -> Remembered | None:
+        found = await self.inner.recall(id, key, now=now)
+        return None if found is None else self.sealing.opened_answer(id, found)
+
+    async def find_answers(self, query: Query, *, now: int) -> list[tuple[ObjectId, Remembered]]:
+        found = await self.inner.find_answers(query, now=now)
+        return [(id, self.sealing.opened_answer(id, answer)) for id, answer in found]
+
+    # timers
+
+    async def timers(
+        self, shards: Sequence[int], *, after: TimerKey | None, until: int, limit: int
+    ) -> tuple[list[Timer], bool]:
+        found, more = await self.inner.timers(shards, after=after, until=until, limit=limit)
+        return [self.sealing.opened_timer(timer) for timer in found], more
+
+    # for people
+
+    async def find_objects(self, query: Query) -> list[Info]:
+        found = await self.inner.find_objects(query)
+        mine = [info for info in found if info.id != CHECK]
+        if len(mine) < len(found) and query.limit == len(found):  # a short page would look like the last one
+            last = found[-1].id
+            more = await self.inner.find_objects(replace(query, after=(last.cls, last.key), limit=1))
+            mine += more
+        return [_plain_info(info) for info in mine]
+
+    async def find_timers(self, query: Query) -> list[Timer]:
+        return [self.sealing.opened_timer(timer) for timer in await self.inner.find_timers(query)]
+
+    async def find_entries(self, query: Query) -> list[tuple[int, Entry]]:
+        found = await self.inner.find_entries(query)
+        return [(number, self.sealing.opened_entry(entry)) for number, entry in found]
+
+    async def find_parked(self, query: Query) -> list[Parked]:
+        return [self.sealing.opened_parked(parked) for parked in await self.inner.find_parked(query)]
+
+    async def count(self, what: Literal["objects", "timers", "entries", "parked"], *, cls: str | None = None) -> int:
+        found = await self.inner.count(what, cls=cls)
+        return found - 1 if what == "objects" and cls in (None, KEYS) and await _check_row(self.inner) else found
+
+    async def known_classes(self) -> list[str]:
+        return [cls for cls in await self.inner.known_classes() if cls != KEYS]
+
+
+async def _check_row(store: Store) -> bytes | None:
+    space, name = CHECK_SLOT
+    return (await store.read(CHECK, space, [name])).get(name)
+
+
+def _plain_info(info: Info) -> Info:
+    """Bytes as the object's own: without what the seals add. While some rows are not sealed yet it says too little."""
+    return replace(info, bytes=max(0, info.bytes - info.rows * OVERHEAD))
+
+
+def beneath(store: Store) -> Store:
+    """The store under a seal, or the store itself."""
+    return store.inner if isinstance(store, SealedStore | Unkeyed) else store

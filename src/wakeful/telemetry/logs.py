@@ -1,0 +1,87 @@
+"""Layer 5. What does a log line say beside its words: of which object, run, node and trace it is?
+
+Read where the line is written, from the context of the code that writes it: nothing has to be handed around, and a
+program's own lines have it too. Every code that Wakeful itself logs is in docs/telemetry.md.
+"""
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import IO, Any
+
+from wakeful.runtime.turn import CURRENT
+from wakeful.values.errors import BadOption
+from wakeful.values.runs import run_id
+from wakeful.values.tracing import TRACE, received
+
+FORMS = ("text", "json")
+_PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def about(record: logging.LogRecord) -> dict[str, Any]:
+    """Where the line belongs: code, object, run, node, trace; and what else it was given as `extra`."""
+    found: dict[str, Any] = {key: value for key, value in vars(record).items() if key not in _PLAIN and key[:1] != "_"}
+    turn = CURRENT.get()
+    if turn is not None:
+        found.setdefault("object", str(turn.activation.id))
+        found.setdefault("node", turn.activation.node.name)
+        if turn.consumed is not None:
+            told = turn.occurrence
+            found.setdefault("run", run_id(turn.consumed) if told is None else told.run_id)
+            found.setdefault("timer", turn.consumed.name)
+    trace = received(TRACE.get())
+    if trace is not None:
+        found.setdefault("trace_id", trace[3:35])
+        found.setdefault("span_id", trace[36:52])
+    return found
+
+
+class JsonLines(logging.Formatter):
+    """One JSON document a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        found: dict[str, Any] = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **{key: value for key, value in about(record).items() if value is not None},
+        }
+        if record.exc_info and record.exc_info[1] is not None:
+            error = record.exc_info[1]
+            found["error"] = {
+                "type": type(error).__name__,
+                "message": str(error),
+                "traceback": self.formatException(record.exc_info),
+            }
+        return json.dumps(found, ensure_ascii=False, default=str)
+
+
+class TextLines(logging.Formatter):
+    """A line for people: time, level, words, and then where it belongs."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created).astimezone().isoformat(timespec="milliseconds")
+        rest = " ".join(f"{key}={value}" for key, value in about(record).items() if value is not None)
+        line = f"{at} {record.levelname:<7} {record.name}: {record.getMessage()}{'  ' + rest if rest else ''}"
+        if record.exc_info and record.exc_info[1] is not None:
+            line = f"{line}\n{self.formatException(record.exc_info)}"
+        return line
+
+
+def install(form: str = "json", *, level: int = logging.INFO, stream: IO[str] | None = None) -> logging.Handler:
+    """Write the process's log like that: warnings of everybody, and from that level on what objects and Wakeful say.
+
+    The handler, for whoever wants to take it away again.
+    """
+    if form not in FORMS:
+        raise BadOption(f"--log {form}: use {' or '.join(FORMS)}", code="log.form")
+    handler = logging.StreamHandler(sys.stderr if stream is None else stream)
+    handler.setFormatter(JsonLines() if form == "json" else TextLines())
+    root = logging.getLogger()
+    root.addHandler(handler)
+    if root.level == logging.NOTSET or root.level > logging.WARNING:
+        root.setLevel(logging.WARNING)
+    logging.getLogger("wakeful").setLevel(level)
+    return handler

@@ -1,0 +1,64 @@
+"""Layer 5. What has to be looked at now and then, because nothing happens when it changes?"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Literal
+
+from wakeful.values.errors import WakefulError
+
+if TYPE_CHECKING:
+    from wakeful.app import App
+    from wakeful.runtime.node import Node
+
+LAG_S = 0.5
+COUNT_S = 15.0
+COUNT_SHARE = 1_000  # counting rows takes one part in so many of the time: a large table is counted less often
+COUNTED: tuple[Literal["parked", "timers", "objects"], ...] = ("parked", "timers", "objects")
+
+
+@asynccontextmanager
+async def sampling(app: "App") -> AsyncIterator[None]:
+    """Measure how late the event loop is and how full the store, for as long as the block lasts; twice is once."""
+    if getattr(app, "_is_sampled", False):
+        yield
+        return
+    app._is_sampled = True  # type: ignore[attr-defined]
+    loop = asyncio.get_running_loop()
+    tasks = [loop.create_task(_measure_lag(app)), loop.create_task(_count_rows(app))]
+    try:
+        yield
+    finally:
+        app._is_sampled = False  # type: ignore[attr-defined]
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+async def _measure_lag(app: "App") -> None:
+    while True:
+        asked = time.monotonic()
+        await asyncio.sleep(LAG_S)
+        if app.node is not None:
+            app.node.meter.lag.add(round((time.monotonic() - asked - LAG_S) * 1000))
+
+
+async def _count_rows(app: "App") -> None:
+    while True:
+        used = time.monotonic()
+        for node in [] if app.node is None else app.node.all_homes:
+            with contextlib.suppress(WakefulError):  # the store is away: the numbers stay as they were
+                await count_rows(node)
+        used = time.monotonic() - used
+        await asyncio.sleep(max(COUNT_S, COUNT_SHARE * used))
+
+
+async def count_rows(node: "Node") -> None:
+    """Count what the store holds. Of several nodes the owner of the first shard does, so that sums are right."""
+    for what in COUNTED:
+        gauge = node.meter.stored.of(what)
+        gauge.set(await node.store.count(what) if 0 in node.epochs and node.state == "up" else 0)

@@ -1,0 +1,79 @@
+"""Layer 5. What do requests count, and to which trace do they belong?"""
+
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from wakeful.values.tracing import TRACE, received
+
+if TYPE_CHECKING:
+    from wakeful.app import App
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+ROUTE = "wakeful.route"  # in the scope: what a router inside says that it was; else the path says the part
+_PARTS = frozenset(
+    ("audit", "classes", "due", "events", "jobs", "ledger", "nodes", "objects", "parked", "schedules", "search")
+)
+_PLACES = frozenset(("healthz", "metrics", "openapi.json", "readyz", "static"))
+_METHODS = frozenset(("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"))
+
+
+class Measured:
+    """Another ASGI app, whose requests are counted and take part in the trace that they came with."""
+
+    def __init__(self, inner: Asgi, app: "App") -> None:
+        self._inner = inner
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._inner(scope, receive, send)
+            return
+        header = next((value for name, value in scope.get("headers", ()) if name == b"traceparent"), None)
+        token = TRACE.set(None if header is None else received(header.decode("latin-1")))
+        try:
+            if scope["type"] == "http":
+                await self._count(scope, receive, send)
+            else:
+                await self._inner(scope, receive, send)
+        finally:
+            TRACE.reset(token)
+
+    async def _count(self, scope: Scope, receive: Receive, send: Send) -> None:
+        node = self._app.node
+        if node is None:
+            await self._inner(scope, receive, send)
+            return
+        meter, began, status = node.meter, time.perf_counter_ns(), 0
+
+        async def noted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        meter.http_open.add()
+        try:
+            await self._inner(scope, receive, noted)
+        finally:
+            meter.http_open.add(-1)
+            route, method = route_of(scope), scope["method"]
+            meter.http.of(method if method in _METHODS else "other", route, str(status or 499)).add()
+            meter.http_durations.of(route).add((time.perf_counter_ns() - began) // 1_000)
+
+
+def route_of(scope: Scope) -> str:
+    """The part of the API that was asked for: few, whatever is asked."""
+    if ROUTE in scope:
+        return str(scope[ROUTE])
+    root = scope.get("root_path") or ""
+    first, _, rest = str(scope["path"]).removeprefix(root).lstrip("/").partition("/")
+    if first == "v1":
+        part = rest.partition("/")[0]
+        return f"/v1/{part}" if part in _PARTS else "other"
+    return f"/{first}" if first in _PLACES or not first else "other"

@@ -1,0 +1,144 @@
+"""What a person does on the dashboard, in a real browser, while the demo runs."""
+
+import re
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+playwright = pytest.importorskip("playwright.sync_api", reason="pip install 'wakeful[dev]' brings playwright")
+expect = playwright.expect
+SCHEDULE = "/schedule?class=Letter&key=ann&name=deliver"
+
+
+def past(page: Any) -> Any:
+    """The rows of what has just happened."""
+    return page.locator("section[aria-labelledby=past] tbody tr")
+
+
+def test_due_items_fire_live(town: Any, pages: Any) -> None:
+    page = pages.open(town.url)
+    expect(page.locator(".live")).to_have_attribute("data-is", "live")
+    page.evaluate("window.stays = true")
+    newest = past(page).first.get_attribute("data-id")
+    expect(past(page).first).not_to_have_attribute("data-id", newest)
+    second = past(page).first.get_attribute("data-id")
+    expect(past(page).first).not_to_have_attribute("data-id", second)
+    assert page.evaluate("window.stays") is True  # the page was never loaded again
+    time = page.locator("section[aria-labelledby=next] time").first
+    said = time.inner_text()
+    page.wait_for_function(
+        "([node, text]) => !node.isConnected || node.textContent !== text", arg=[time.element_handle(), said]
+    )
+    assert "UTC" in page.locator("section[aria-labelledby=next] time").first.get_attribute("title")
+    dots = page.locator(".strip circle")
+    assert dots.count() >= 5
+    page.wait_for_function("document.querySelectorAll('.plot canvas').length === 2")
+
+
+def test_a_schedule_is_paused_with_a_note_and_an_end_and_resumed(town: Any, pages: Any) -> None:
+    page = pages.open(town.url + SCHEDULE)
+    page.get_by_text("Pause…").click()
+    page.get_by_label("Why").fill("the post is on strike")
+    page.get_by_label("Until").fill("2h")
+    page.get_by_role("button", name="Pause it").click()
+    live = page.locator("#live")
+    expect(page.get_by_role("status")).to_contain_text("Paused.")
+    expect(live).to_contain_text("“the post is on strike”")
+    expect(live).to_contain_text("until in 2 h")
+    verdicts = page.locator("section[aria-labelledby=verdicts] tbody tr")
+    expect(verdicts.first).to_contain_text("paused")  # its next occurrence is judged, and shown without loading again
+    page.get_by_role("button", name="Resume").click()
+    expect(live.locator(".mark").first).to_have_text("active")
+    expect(verdicts.first.locator(".mark")).to_have_text("run")
+
+
+def test_a_wrong_end_is_explained_and_nothing_is_done(town: Any, pages: Any) -> None:
+    page = pages.open(town.url + SCHEDULE, expected=("status of 400",))
+    page.get_by_text("Pause…").click()
+    page.get_by_label("Until").fill("someday")
+    page.get_by_label("Until").press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("is no time")
+    expect(page.get_by_text("Pause…")).to_be_visible()
+
+
+def test_a_backfill_is_previewed_and_then_run(town: Any, pages: Any) -> None:
+    page = pages.open(f"{town.url}/schedule?class=Letter&key={quote('eu/bob')}&name=deliver")
+    page.get_by_text("Backfill…").click()
+    page.get_by_label("From").fill("1h")
+    page.get_by_label("To", exact=False).last.fill("1m")
+    page.get_by_role("button", name="Preview").click()
+    preview = page.locator("section[aria-labelledby=preview]")
+    expect(preview).to_contain_text(re.compile("Backfill would run \\d+ occurrence"))
+    verdicts = page.locator("section[aria-labelledby=verdicts]")
+    assert "backfill" not in verdicts.inner_text()
+    preview.get_by_role("button", name="Run").click()
+    expect(page.get_by_role("status")).to_contain_text("run now")
+    expect(verdicts).to_contain_text("backfill")
+
+
+def test_parked_alarms_are_redriven_one_and_many(town: Any, pages: Any) -> None:
+    page = pages.open(f"{town.url}/parked")
+    rows = page.locator("tbody tr", has_text="TimeoutError: lamp")
+    expect(rows).to_have_count(3)
+    rows.first.locator("td a").first.click()
+    expect(page.locator("pre")).to_contain_text("Traceback (most recent call last)")
+    page.get_by_role("button", name="Redrive it").click()
+    expect(page.get_by_role("status")).to_contain_text("due again")
+    expect(rows).to_have_count(2)
+    ticked = page.get_by_role("button", name="ticked")
+    expect(ticked).to_be_disabled()
+    for number in range(2):
+        rows.nth(number).get_by_role("checkbox").check()
+    expect(ticked).to_have_text(re.compile("Redrive\\s+2\\s+ticked"))
+    ticked.click()
+    expect(rows).to_have_count(0)
+    page.goto(f"{town.url}/object?class=Lamp&key=lane-0")
+    expect(page.locator("#live")).to_contain_text("retry 1")  # it runs, fails as before, and is tried again
+    page.goto(f"{town.url}/audit")
+    expect(page.locator("#live")).to_contain_text("redrive")
+
+
+def test_a_job_is_cancelled(town: Any, pages: Any) -> None:
+    page = pages.open(f"{town.url}/jobs?state=scheduled")
+    page.locator("tbody tr", has_text="parcel").get_by_role("link", name="charge").click()
+    page.get_by_text("Cancel…").click()
+    page.get_by_role("button", name="Cancel the job").click()
+    expect(page.get_by_role("status")).to_contain_text("never will")
+    expect(page.locator("#live")).to_contain_text("cancelled")
+
+
+def test_nobody_comes_in_without_a_token(guarded: Any, pages: Any) -> None:
+    page = pages.open(guarded.url + SCHEDULE, expected=("status of 403",))
+    expect(page).to_have_url(re.compile("/login\\?next="))
+    assert "deliver" not in page.locator("main").inner_text()
+    page.get_by_label("Token").fill("wk_00000000_" + "0" * 43)
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_role("alert")).to_contain_text("not known here")
+    page.get_by_label("Token").fill(guarded.tokens["boss"])
+    page.get_by_role("button", name="Log in").click()
+    expect(page).to_have_url(re.compile(re.escape(SCHEDULE)))  # where they wanted to go
+    expect(page.locator("footer")).to_contain_text("token:boss")
+    [cookie] = page.context.cookies()
+    assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
+    assert page.evaluate("document.cookie") == ""
+    page.get_by_role("button", name="Run now").click()  # a form of a session, with its CSRF token
+    expect(page.get_by_role("status")).to_contain_text("runs now")
+    page.get_by_role("button", name="log out").click()
+    expect(page).to_have_url(re.compile("/login$"))
+    page.goto(f"{guarded.url}/parked")
+    expect(page).to_have_url(re.compile("/login"))
+
+
+def test_a_reader_is_offered_nothing_that_it_may_not(guarded: Any, pages: Any) -> None:
+    page = pages.open(f"{guarded.url}/login")
+    page.get_by_label("Token").fill(guarded.tokens["eye"])
+    page.get_by_role("button", name="Log in").click()
+    page.goto(guarded.url + SCHEDULE)
+    expect(page.locator("main")).to_contain_text("scope operate")
+    assert page.get_by_role("button", name="Run now").count() == 0
+    assert page.locator("#nav-tokens").count() == 0
+    answer = page.context.request.post(
+        f"{guarded.url}/schedule/trigger", form={"class": "Letter", "key": "ann", "name": "deliver"}
+    )
+    assert answer.status == 403

@@ -1,0 +1,143 @@
+"""What is read from wrangler files."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from wakeful.compat.workers import config
+from wakeful.compat.workers.worker import translated
+from wakeful.values.errors import BadOption
+
+JSONC = """
+{
+  // the name, and a "quoted // comment"
+  "name": "shop", "main": "src/entry.py", /* of
+  several lines */ "compatibility_date": "2025-01-01",
+  "vars": { "URL": "https://example.com/*not a comment*/", "N": 3, },
+  "durable_objects": { "bindings": [ { "name": "CARTS", "class_name": "Cart" }, ], },
+  "triggers": { "crons": ["*/5 * * * *"] },
+}
+"""
+TOML = """
+name = "shop"
+main = "src/entry.py"
+compatibility_date = "2026-02-24"
+
+[vars]
+COLOUR = "blue"
+
+[[durable_objects.bindings]]
+name = "CARTS"
+class_name = "Cart"
+
+[[durable_objects.bindings]]
+name = "OTHER"
+class_name = "Thing"
+script_name = "another-worker"
+
+[[kv_namespaces]]
+binding = "CACHE"
+id = "x"
+
+[[migrations]]
+tag = "v1"
+new_classes = ["Basket", "Old"]
+
+[[migrations]]
+tag = "v2"
+renamed_classes = [{ from = "Basket", to = "Trolley" }]
+
+[[migrations]]
+tag = "v3"
+renamed_classes = [{ from = "Trolley", to = "Cart" }]
+deleted_classes = ["Old"]
+
+[env.staging.vars]
+COLOUR = "red"
+"""
+
+
+def test_jsonc_has_comments_and_trailing_commas(tmp_path: Path) -> None:
+    (tmp_path / "wrangler.jsonc").write_text(JSONC)
+    found = config.read(tmp_path)
+    assert found.vars == {"URL": "https://example.com/*not a comment*/", "N": 3}
+    assert found.bindings == (("CARTS", "Cart"),)
+    assert found.crons == ("*/5 * * * *",)
+    assert found.main == (tmp_path / "src/entry.py").resolve()
+    assert not found.deletes_alarm
+
+
+def test_an_error_in_jsonc_is_where_the_file_has_it(tmp_path: Path) -> None:
+    (tmp_path / "wrangler.jsonc").write_text('{\n // one\n "name": "x",\n "main" 1\n}')
+    with pytest.raises(BadOption, match="line 4"):
+        config.read(tmp_path)
+
+
+def test_toml_with_migrations(tmp_path: Path) -> None:
+    (tmp_path / "wrangler.toml").write_text(TOML)
+    found = config.read(tmp_path)
+    assert found.stored_as == {"Cart": "Basket"}
+    assert found.deleted == ("Old",)
+    assert found.elsewhere == {"OTHER": "a class of another Worker, another-worker", "CACHE": "a KV namespace"}
+    assert found.deletes_alarm
+
+
+def test_json_comes_before_toml(tmp_path: Path) -> None:
+    (tmp_path / "wrangler.toml").write_text(TOML)
+    (tmp_path / "wrangler.json").write_text(json.dumps({"name": "first", "main": "entry.py"}))
+    assert config.read(tmp_path).name == "first"
+    assert config.read(tmp_path / "wrangler.toml").name == "shop"
+
+
+def test_an_environment_inherits_what_is_not_bound(tmp_path: Path) -> None:
+    (tmp_path / "wrangler.toml").write_text(TOML)
+    found = config.read(tmp_path, environment="staging")
+    assert (found.vars, found.bindings, found.compatibility_date) == ({"COLOUR": "red"}, (), "2026-02-24")
+    with pytest.raises(BadOption, match="no environment 'production'; it has staging"):
+        config.read(tmp_path, environment="production")
+
+
+def test_secrets_come_from_dev_vars(tmp_path: Path) -> None:
+    (tmp_path / "wrangler.toml").write_text(TOML)
+    (tmp_path / ".dev.vars").write_text('# secrets\nTOKEN="a=b"\nCOLOUR=green\nnothing\n')
+    assert config.read(tmp_path).vars == {"COLOUR": "green", "TOKEN": "a=b"}
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("name = 'x'", "no `main`"),
+        ("main = ", "can't be read"),
+        ("main = 'x'\n[[durable_objects.bindings]]\nname = 'A'", "no class_name"),
+        ("main = 'x'\n[[migrations]]\ntransferred_classes = [{from='A', from_script='s', to='B'}]", "another Worker"),
+    ],
+)
+def test_what_is_wrong_is_said(tmp_path: Path, text: str, word: str) -> None:
+    (tmp_path / "wrangler.toml").write_text(text)
+    with pytest.raises(BadOption, match=word) as raised:
+        config.read(tmp_path)
+    assert str(tmp_path) in raised.value.message
+
+
+def test_a_folder_without_a_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadOption, match=r"wrangler\.json, wrangler\.jsonc, wrangler\.toml"):
+        config.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("0 17 * * 1", "0 17 * * sun"),
+        ("10 7 * * 2-6", "10 7 * * mon-fri"),
+        ("*/30 * * * *", "*/30 * * * *"),
+        ("0 15 1 * *", "0 15 1 * *"),
+        ("0 18 * * 6L", "0 18 * * friL"),
+        ("0 9 * * 2,4", "0 9 * * mon,wed"),
+        ("0 9 * * 2#1", "0 9 * * mon#1"),
+        ("0 9 * * mon-fri", "0 9 * * mon-fri"),
+        ("0 9 * * */2", "0 9 * * */2"),
+    ],
+)
+def test_days_of_the_week_are_counted_from_sunday_there(theirs: str, ours: str) -> None:
+    assert translated(theirs) == ours

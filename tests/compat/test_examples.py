@@ -1,0 +1,68 @@
+"""The examples written for Cloudflare run as they are."""
+
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parent))
+from workers_stage import played
+
+from wakeful.compat.workers import Request
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+async def test_the_counter_counts_by_name_and_keeps_its_value() -> None:
+    async with played(EXAMPLES / "cloudflare_counter") as (worker, world):
+
+        async def get(path: str) -> str:
+            return await (await worker.fetch(Request(f"http://localhost{path}"))).text()
+
+        assert await get("/") == "choose a counter with ?name=, for example ?name=a"
+        assert await get("/increment?name=a") == "a: 1"
+        assert await get("/increment?name=a") == "a: 2"
+        assert await get("/decrement?name=b") == "b: -1"
+        await world.advance("1h")
+        await world.crash()
+        await world.restart()
+        assert await get("/?name=a") == "a: 2"
+        assert (await worker.fetch(Request("http://localhost/nowhere?name=a"))).status == 404
+
+
+async def test_the_alarm_handles_together_what_came_within_ten_seconds() -> None:
+    async with played(EXAMPLES / "cloudflare_alarms") as (worker, world):
+
+        async def post(text: str) -> object:
+            return await (await worker.fetch(Request("http://localhost/", method="POST", body=text))).json()
+
+        async def batches() -> object:
+            return await (await worker.fetch(Request("http://localhost/"))).json()
+
+        assert await post("a") == {"waiting": 1}
+        await world.advance("9s")
+        assert await post("b") == {"waiting": 2}
+        assert await batches() == []
+        await world.advance("2s")
+        assert await batches() == [["a", "b"]]
+        assert await post("poison") == {"waiting": 1}
+        await world.advance("12s")
+        assert await batches() == [["a", "b"]]
+        await world.advance("10s")  # the second retry comes after 2 + 4 s and up to a quarter more
+        assert await batches() == [["a", "b"], ["poison"]]
+        verdicts = [run.verdict for run in await world.ledger(worker.classes["Batch"], "all")]
+        assert verdicts == ["run", "failed", "failed", "run"]
+
+
+async def test_many_events_share_one_alarm() -> None:
+    async with played(EXAMPLES / "cloudflare_events") as (worker, world):
+        agent = worker.env.AGENTS.getByName("bob")
+        now = round(world.now().timestamp() * 1000)
+        await agent.plan("once", now + 30_000)
+        await agent.plan("often", now + 10_000, 10_000)
+        await agent.plan("never", now + 15_000)
+        await agent.drop("never")
+        await world.advance("35s")
+        assert await agent.done() == ["often", "often", "often", "once"]
+        await world.crash()
+        await world.restart(after="1m")
+        await world.advance("15s")
+        assert await agent.done() == ["often", "often", "often", "once", "often", "often"]

@@ -1,0 +1,50 @@
+"""Ids of 64 digits, and the keys that they are here."""
+
+import pytest
+
+from wakeful.compat.workers.failures import JsTypeError
+from wakeful.compat.workers.ids import id_of_key, named_id, parsed_id, unique_id
+
+UUID = "0192f0c1-2b3c-7def-8123-456789abcdef"
+
+
+@pytest.mark.parametrize("name", ["a", "bob", "x" * 23, "ümlaut", "a/b c", UUID, "😀"])
+def test_a_short_name_is_the_key(name: str) -> None:
+    id = named_id("Room", name)
+    assert (id.key, id.name, len(str(id)), id.is_hashed) == (name, name, 64, False)
+    assert parsed_id("Room", str(id)) == id
+    assert parsed_id("Room", str(id)).key == name
+    assert parsed_id("Room", str(id)).name is None
+    assert id_of_key("Room", name) == id
+
+
+@pytest.mark.parametrize("name", ["x" * 24, "", "a\nb", "\0", "é" * 12, UUID.upper(), "\ud800"])
+def test_another_name_is_hashed_and_its_id_is_the_key(name: str) -> None:
+    id = named_id("Room", name)
+    assert (id.key, id.name, id.is_hashed) == (str(id), name, True)
+    assert parsed_id("Room", str(id)).key == id.key
+    assert id_of_key("Room", id.key) == id
+
+
+def test_ids_are_for_ever() -> None:
+    """They are in the databases of people: a change here loses their objects."""
+    assert str(named_id("Room", "bob")) == "03626f620000000000000000000000000000000000000000" + _check("Room", "bob")
+    assert str(named_id("Room", "x" * 24))[:12] == "fe05fa05a78d"
+    assert str(named_id("Room", "bob")) != str(named_id("Hall", "bob"))
+
+
+def _check(cls: str, name: str) -> str:
+    return {"Room": "e8b1ee4fb5c0c8f4"}[cls] if name == "bob" else ""
+
+
+def test_unique_ids_have_no_name() -> None:
+    one, two = unique_id("Room", b"\1" * 23), unique_id("Room", b"\2" * 23)
+    assert one != two
+    assert (one.name, one.key, one.is_hashed) == (None, str(one), False)
+    assert parsed_id("Room", str(one).upper()) == one
+
+
+@pytest.mark.parametrize("text", ["", "xyz", "0" * 63, "0" * 64, "g" * 64, str(named_id("Hall", "bob")), 5])
+def test_what_is_no_id_of_the_class_is_refused(text: str) -> None:
+    with pytest.raises(JsTypeError):
+        parsed_id("Room", text)
