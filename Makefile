@@ -11,7 +11,7 @@ WORKERS ?= 2
 export DO_NOT_TRACK = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types sim sim-cluster year live live-cluster xstate workerd bench bench-full clean
+.PHONY: help demo test lint types sim sim-cluster year live live-cluster browser town xstate workerd bench bench-full docs clean
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -27,6 +27,7 @@ $(STAMP): pyproject.toml
 
 demo: $(STAMP) ## Run the reminders example on a store under .demo, and say what to try
 	@mkdir -p $(DEMO)
+	@echo "Open the dashboard at the address that is said below (http://127.0.0.1:7420 unless that is taken)."
 	@echo "Watch: tea is said every 5 s, the oven overlaps with itself, the radio is paused, flaky recovers on its second"
 	@echo "retry, broken is parked after about 2.5 minutes. Meanwhile, in another terminal (export WAKEFUL_STORE=sqlite:$(DEMO)/reminders.db):"
 	@echo "  $(BIN)/wakeful why Oven home bake        # why most of it did not run"
@@ -62,6 +63,17 @@ live: $(STAMP) ## The long live tests: real processes killed a hundred times
 live-cluster: $(STAMP) ## The long live tests of a cluster: jobs under kills, freezes and restarts of nodes and database (45 minutes)
 	WAKEFUL_LIVE=full $(BIN)/python -m pytest -s --timeout 3600 $(sort $(wildcard tests/live/test_cluster*.py))
 
+town: $(STAMP) ## Run the town of examples/demo.py, with half an hour behind it, under its dashboard
+	@mkdir -p $(DEMO)
+	@test -f $(DEMO)/town.db || $(BIN)/python examples/demo.py $(DEMO)/town.db 2>/dev/null
+	@$(BIN)/wakeful dev examples/demo.py --store sqlite:$(DEMO)/town.db
+
+browser: $(STAMP) ## The dashboard in a real Chromium, which apt installs if it is missing and may be
+	@for name in chromium chromium-browser google-chrome; do command -v $$name >/dev/null && exit 0; done; \
+		{ test "$$(id -u)" = 0 || SUDO="sudo -n"; } && $$SUDO apt-get update -q && $$SUDO apt-get install -y -q chromium || \
+		{ echo "error: no Chromium here, and it can't be installed; as root: apt install chromium" >&2; exit 1; }
+	$(BIN)/python -m pytest tests/browser
+
 xstate: CASES = 5000
 xstate: RECORD = 1200
 xstate: $(STAMP) ## Compare CASES=5000 random charts with the real XState (needs Node), from seed FROM=0 on; record RECORD=1200 of them anew
@@ -78,6 +90,10 @@ bench-full: $(STAMP) ## Measure all of performance.md
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,bench]'
 	$(BIN)/python -m bench --full
 
+docs: $(STAMP) ## Build the documentation into site/, which needs no network to be read
+	$(BIN)/mkdocs build --quiet --clean
+	@echo "open site/index.html"
+
 clean: ## Remove what the targets made; the demo's data too
-	rm -rf .venv .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build
+	rm -rf .venv .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -7,6 +7,7 @@ from wakeful.values import errors
 
 if TYPE_CHECKING:
     from wakeful.app import App
+    from wakeful.client.client import Client
     from wakeful.jobs.job import Again, Job, JobSpec, Stop
     from wakeful.logic.limits import Limits
     from wakeful.logic.retry import RetryPolicy, exponential, fixed
@@ -39,6 +40,7 @@ __all__ = [
     "AlarmInfo",
     "AlarmSlot",
     "App",
+    "Client",
     "Context",
     "Dag",
     "DurableObject",
@@ -88,6 +90,7 @@ _HOMES = {
     "AlarmInfo": "wakeful.runtime.alarms",
     "AlarmSlot": "wakeful.runtime.alarms",
     "App": "wakeful.app",
+    "Client": "wakeful.client.client",
     "Context": "wakeful.runtime.context",
     "Dag": "wakeful.schedules.dag",
     "DurableObject": "wakeful.objects",

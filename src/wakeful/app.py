@@ -56,7 +56,20 @@ T = TypeVar("T")
 
 
 class App:
-    """Classes of durable objects. `async with app.run(url)` starts a node that runs them."""
+    """Classes of durable objects. `async with app.run(url)` starts a node that runs them.
+
+    >>> from wakeful import App, DurableObject
+    >>> app = App()
+    >>> @app.object
+    ... class Counter(DurableObject):
+    ...     async def add(self, n: int) -> int:
+    ...         total = await self.storage.get("total", 0) + n
+    ...         await self.storage.put("total", total)
+    ...         return total
+    >>> async with app.run("memory:"):
+    ...     print(await app.get(Counter, "visits").add(2))
+    2
+    """
 
     def __init__(
         self,
@@ -88,6 +101,7 @@ class App:
         self.limits = limits or Limits()
         self.idle_ms = duration_ms(idle, what="idle")
         self.node: Node | None = None
+        self.latest: Node | None = None  # the node that runs, or ran last: what it counted is still to be sent
         self.tracer: Tracer | None = None  # see `wakeful.telemetry.setup`
         self._functions = Functions()
         self.registry.add(self._functions.cls, FUNCTIONS)
@@ -238,8 +252,14 @@ class App:
         Options are those of `run`.
         """
         if where is None or isinstance(where, str) or hasattr(where, "commit"):
-            return lambda _app: self.run(where or default_store(), **options)
-        return self.run(default_store())
+            return lambda _app: self._living(where or default_store(), options)
+        return self._living(default_store(), {})
+
+    @asynccontextmanager
+    async def _living(self, store: str | Store, options: dict[str, Any]) -> AsyncIterator[None]:
+        """`run` without its node: frameworks take what is given here for the state of requests, which is a mapping."""
+        async with self.run(store, **options):
+            yield
 
     @property
     def jobs(self) -> Jobs:
@@ -282,7 +302,7 @@ class App:
         """Calls go to this node from here on."""
         if self.node is not None:
             raise NotRunning("this app is running already; one node per App in a process")
-        self.node = node
+        self.node = self.latest = node
 
     def detach(self, node: Node) -> None:
         if self.node is node:

@@ -28,6 +28,21 @@ class Machine(DurableObject):
 
     `chart` is XState v5's machine config as a dict, or the path of a .json or .yaml file beside the module. One event
     is one turn: the new snapshot, its timers, and what it does to the world commit together.
+
+    >>> from wakeful import App, Machine
+    >>> app = App()
+    >>> @app.object
+    ... class Order(Machine):
+    ...     chart = {
+    ...         "initial": "placed",
+    ...         "states": {"placed": {"on": {"PAY": "paid"}, "after": {"24h": "expired"}}, "paid": {}, "expired": {}},
+    ...     }
+    >>> async with app.world() as world:
+    ...     await world.get(Order, "1").send("PAY")
+    ...     await world.get(Order, "2").start()
+    ...     await world.advance(hours=24)
+    ...     print([(await world.get(Order, key).snapshot()).value for key in ("1", "2")])
+    ['paid', 'expired']
     """
 
     chart: ClassVar[Any] = None

@@ -16,6 +16,25 @@ class DurableObject:
 
     Declare `state: YourDataclass` to have a typed value saved with each turn that changed it.
     Attributes set on `self` live only as long as the object is awake.
+
+    >>> from dataclasses import dataclass
+    >>> from wakeful import App, DurableObject
+    >>> app = App()
+    >>> @dataclass
+    ... class Purse:
+    ...     coins: int = 0
+    >>> @app.object
+    ... class Wallet(DurableObject):
+    ...     state: Purse
+    ...     async def earn(self, coins: int) -> int:
+    ...         self.state.coins += coins
+    ...         return self.state.coins
+    >>> async with app.world() as world:
+    ...     await world.get(Wallet, "ann").earn(3)
+    ...     await world.crash()
+    ...     await world.restart()
+    ...     print(await world.get(Wallet, "ann").earn(4))
+    7
     """
 
     def __init__(self, ctx: Context) -> None:

@@ -44,11 +44,7 @@ def _town(file: Path, *tokens: str) -> Iterator[Town]:
         try:
             yield Town(**json.loads(run.stdout.readline() or '{"error": "the demo did not start"}'))
         finally:
-            run.stdin.close()
-            try:
-                run.wait(15)
-            except subprocess.TimeoutExpired:
-                run.kill()
+            run.kill()  # which it bears at any moment; a good end would wait for the bell
 
 
 @pytest.fixture(scope="session")
@@ -63,10 +59,11 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
     yield from _town(tmp_path_factory.mktemp("guarded") / "town.db", "boss=admin", "eye=read")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # while it is there no other test of the process can have an event loop
 def chromium() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=WAIT_MS)
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
         yield browser

@@ -4,7 +4,6 @@ It ends when its standard input does. Under /ops the same is served once more, a
 """
 
 import asyncio
-import contextlib
 import importlib.util
 import json
 import sys
@@ -17,7 +16,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from wakeful.security.tokens import ALL, PREFIX, new_secret
-from wakeful.server.serving import serving
+from wakeful.server.serving import bind, serving
 
 DEMO = Path(__file__).parents[2] / "examples" / "demo.py"
 PAST = timedelta(minutes=10)
@@ -50,18 +49,15 @@ async def main(file: str, tokens: list[str]) -> None:
         given = {name: await made(node, name, scopes) for name, scopes in (one.split("=") for one in tokens)}
         async with serving(demo.app, node, "127.0.0.1:0") as served:
             around = Starlette(routes=[Mount("/ops", app=demo.app.asgi(gate=served.site.gate))])
-            server = uvicorn.Server(uvicorn.Config(around, port=0, log_level="error", lifespan="off"))
-            with contextlib.suppress(asyncio.CancelledError):
-                outer = asyncio.ensure_future(server.serve())
-                while not server.started:
-                    await asyncio.sleep(0.05)
-                port = server.servers[0].sockets[0].getsockname()[1]
-                print(
-                    json.dumps({"url": served.url, "ops": f"http://127.0.0.1:{port}/ops", "tokens": given}), flush=True
-                )
-                await asyncio.to_thread(sys.stdin.read)
-                server.should_exit = server.force_exit = True
-                await outer
+            outer = uvicorn.Server(uvicorn.Config(around, log_level="error", lifespan="off"))
+            place = bind("127.0.0.1", 0)
+            place.listen()  # so that who is told of it below can come at once
+            ends = asyncio.ensure_future(outer.serve(sockets=[place]))
+            ops = f"http://127.0.0.1:{place.getsockname()[1]}/ops"
+            print(json.dumps({"url": served.url, "ops": ops, "tokens": given}), flush=True)
+            await asyncio.to_thread(sys.stdin.read)
+            outer.should_exit = outer.force_exit = True
+            await ends
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,11 @@ from wakeful.values.errors import Denied, NotRunning
 from wakeful.values.ids import ObjectId, shard_of
 
 sys.path.append(str(Path(__file__).parent))
-from socket_stage import Hall, key_at, rows
+from hall import Hall, key_at, rows
+
+
+async def _broadcast(message: str, room: Any) -> None:
+    await room.ctx.broadcast(message)
 
 
 def owner(world: World, id: ObjectId) -> Member:
@@ -236,7 +241,7 @@ async def test_when_the_link_is_cut_sends_arrive_later_in_order_and_once() -> No
         await world.advance(seconds=1)
         world.network.cut(gateway.name, owning.name)
         for number in range(30):
-            await hall.do(lambda room, number=number: room.ctx.broadcast(str(number)), key, at=owning)
+            await hall.do(partial(_broadcast, str(number)), key, at=owning)
             await world.advance(milliseconds=100)
         assert client.got == ["got 'hi'"]
         world.network.heal(gateway.name, owning.name)

@@ -12,7 +12,7 @@ from wakeful.sockets.socket import ATTACHMENT_BYTES_MAX, TAG_CHARS_MAX, TAGS_MAX
 from wakeful.values.errors import BadOption, BadValue, LimitExceeded, ReadOnly
 
 sys.path.append(str(Path(__file__).parent))
-from socket_stage import Hall, rows
+from hall import Hall, rows
 
 
 async def refused(hall: Hall, use: Any, *, key: str = "r") -> BaseException:

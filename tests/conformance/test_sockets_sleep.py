@@ -16,7 +16,7 @@ from wakeful.values.commits import SYSTEM, USER
 from wakeful.values.ids import ObjectId
 
 sys.path.append(str(Path(__file__).parent))
-from socket_stage import Hall, rows
+from hall import Hall, rows
 
 
 def is_awake(world: World, hall: Hall, key: str = "r") -> bool:
@@ -35,13 +35,14 @@ async def test_a_socket_outlives_the_sleep_of_its_object_and_a_message_wakes_it(
         await world.advance(minutes=1)
         assert not is_awake(world, hall)
         await clients[0].send("hi")
-        assert await clients[0].receive() == "got 'hi'"
+        await world.settle()
+        assert clients[0].got == ["got 'hi'"]
         assert hall.wakes == 2
         assert hall.heard == [("ann", "hi")]
         await world.advance(minutes=1)
         assert await hall.do(lambda room: room.ctx.broadcast("all", tag="t")) == 2
         await world.settle()
-        assert [client.got for client in clients] == [["all"], ["all"]]
+        assert [client.got for client in clients] == [["got 'hi'", "all"], ["all"]]
 
 
 async def test_after_a_crash_every_lost_socket_is_told_once(store_url: str) -> None:

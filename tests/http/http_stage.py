@@ -194,7 +194,13 @@ class Stage:
         text, id, hashed = new_secret(PREFIX, lambda count: f"{name}{count}".encode().ljust(count, b"."))
         now = self.world.warp.now()
         made = Token(
-            id=id, name=name, hash=hashed, scopes=scopes, tenant=tenant, created_at=now, created_by="test"  # type: ignore[arg-type]
+            id=id,
+            name=name,
+            hash=hashed,
+            scopes=scopes,
+            tenant=tenant,
+            created_at=now,
+            created_by="test",  # type: ignore[arg-type]
         )
         await self.world.node.send(ALL, "create", (to_builtins(made),), {})
         await self.world.advance(seconds=2)  # what the gate knows is at most a second old

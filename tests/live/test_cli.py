@@ -3,10 +3,12 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -197,6 +199,9 @@ def test_dev_reloads_on_change_and_keeps_the_data(shell: Shell) -> None:
     (shell.folder / "words.py").write_text('GREETING = "good evening"\n')
     shell.wait_for_log("ready", times=3)
     assert shell.json("call", "Greeter", "bob", "greet") == "good evening 3"
+    [dashboard] = set(re.findall(r"dashboard at (http://127\.0\.0\.1:\d+)", shell.log()))  # each time where it was
+    with urllib.request.urlopen(f"{dashboard}/readyz", timeout=LONG_S) as answer:
+        assert answer.status == 200
     assert shell.json("show", "Greeter", "seed")["storage"] == {"count": 1}  # on_start ran thrice, its seed once
     shell.run("call", "Greeter", "bob", "later", "20")
     shell.wait_for_log("ran       Greeter/bob alarm")

@@ -25,9 +25,9 @@ def _bytes(count: int) -> bytes:
     return (next(_count) * 0x9E3779B97F4A7C15).to_bytes(count + 16, "big")[-count:]
 
 
-def program() -> App:
+def program(**options: Any) -> App:
     """A class with all that callers may and may not do."""
-    app = App()
+    app = App(**options)
 
     @app.object
     class Box(DurableObject):

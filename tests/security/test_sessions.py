@@ -53,13 +53,15 @@ async def test_a_token_is_exchanged_for_a_cookie_that_scripts_and_other_sites_ne
         token = await door.token("operate")
         assert (await door.ask("GET", "/")).status == 303  # to the login page
         cookie, found = await login(door, token)
-        assert found.status == 303 and token not in str(found)
+        assert found.status == 303
+        assert token not in str(found)
         flags = found.cookies[0].split("; ")[1:]
         assert {"HttpOnly", "SameSite=Strict", "Path=/", "Max-Age=43200"} == set(flags)
         assert (await door.ask("GET", "/", headers={"cookie": cookie})).status == 200
         rows = await door.audit(has_refusals=False)
         assert (rows[0]["act"], rows[0]["outcome"]) == ("login", "done")
-        assert token not in str(rows) and cookie not in str(rows)
+        assert token not in str(rows)
+        assert cookie not in str(rows)
 
 
 async def test_over_https_the_cookie_is_for_https_and_for_our_path_only() -> None:
@@ -92,7 +94,8 @@ async def test_a_form_needs_the_session_s_own_csrf_token() -> None:
             assert (await door.refusals())[0][0] == "denied.csrf"
             assert not await is_paused(door)
         found = await sent(door, PAUSE, fields | {"csrf": await csrf_of(door, mine)}, mine)
-        assert found.status == 303 and await is_paused(door)
+        assert found.status == 303
+        assert await is_paused(door)
 
 
 async def test_a_form_of_another_site_is_refused_even_with_everything_in_it() -> None:
@@ -102,7 +105,8 @@ async def test_a_form_of_another_site_is_refused_even_with_everything_in_it() ->
         for headers in ({"origin": "http://evil.example"}, {"origin": "null"}):
             await door.world.advance(seconds=61)
             found = await sent(door, PAUSE, fields, mine, headers=headers)
-            assert found.status == 403 and not await is_paused(door)
+            assert found.status == 403
+            assert not await is_paused(door)
             assert (await door.refusals())[0][0] == "denied.site"
         found = await sent(door, "/login", {"token": "x"}, headers={"origin": "http://evil.example"})
         assert found.status == 403
@@ -135,7 +139,8 @@ async def test_a_session_ends_after_twelve_hours_or_at_logout() -> None:
         stays = await sent(door, "/logout", {}, cookie)
         assert stays.status in (401, 403)
         gone = await sent(door, "/logout", {"csrf": csrf}, cookie)
-        assert gone.status == 303 and "Max-Age=0" in gone.cookies[0]
+        assert gone.status == 303
+        assert "Max-Age=0" in gone.cookies[0]
         assert (await door.ask("GET", "/v1/objects", headers={"cookie": cookie})).code == "denied.session"
         assert {row["act"] for row in await door.audit(has_refusals=False)} == {"login", "logout"}
 
@@ -147,7 +152,8 @@ async def test_what_is_at_rest_makes_no_session() -> None:
         cookie, _ = await login(door, token)
         value = cookie.partition("=")[2]
         disk = str(door.world.store.inner.disk.rows)  # type: ignore[attr-defined]
-        assert token[12:] not in disk and value[9:] not in disk
+        assert token[12:] not in disk
+        assert value[9:] not in disk
         from wakeful.security.tokens import session_of
 
         session = await session_of(door.world.store, value[:8])

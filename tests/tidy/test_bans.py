@@ -41,7 +41,7 @@ EDGES = (
     "wakeful.testing",
     "wakeful.http",
 )
-EDGES += ("wakeful.dashboard", "wakeful.telemetry", "wakeful.compat")
+EDGES += ("wakeful.client", "wakeful.dashboard", "wakeful.telemetry", "wakeful.compat")
 
 
 def banned(text: str) -> list[tuple[int, str, str]]:

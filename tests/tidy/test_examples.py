@@ -16,6 +16,12 @@ import tidy_source as source
 EXAMPLES = sorted((source.ROOT / "examples").glob("*.py"))
 # Of each example that runs by itself, lines that it prints.
 PROMISED = {
+    "chat": [
+        'bob reads {"number": 1, "from": "ann", "text": "anybody here?"}',
+        "awake after an hour: 0 connected: ['ann', 'bob']",
+        'bob missed {"number": 2, "from": "ann", "text": "bob?"}',
+        "refused: Room/lobby refuses the connection: ValueError: say who you are: ?name=… [socket.refused]",
+    ],
     "catch_up": [
         "    17:00 run       at 17:00, answers for 4 since 13:00",
         "    16:00 run       at 16:30, answers for 4 since 13:00",
@@ -45,6 +51,8 @@ PROMISED = {
     ],
 }
 
+WEB = ("web_django", "web_fastapi", "web_flask", "web_starlette")  # tests/http/test_frameworks.py sends them requests
+
 
 def loaded(path: Path) -> Any:
     spec = importlib.util.spec_from_file_location(f"example_{path.stem}", path)
@@ -58,7 +66,7 @@ def loaded(path: Path) -> Any:
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_examples_are_short_and_tested(path: Path) -> None:
     assert 30 <= path.read_text(encoding="utf-8").count("\n") <= 80
-    assert path.stem in PROMISED or path.stem == "reminders", "say here what it prints"
+    assert path.stem in PROMISED or path.stem in ("reminders", "demo", *WEB), "say here what it prints"
 
 
 @pytest.mark.parametrize("name", PROMISED)
@@ -92,5 +100,24 @@ def test_the_demo_shows_what_its_first_lines_say() -> None:
             assert (parked.timer.id.key, parked.attempts) == ("broken", 7)
             holiday = await demo.app.schedules(demo.Reminder, "holiday").get("say")
             assert holiday.next_at == datetime(2026, 3, 30, 12, tzinfo=UTC)
+
+    asyncio.run(body())
+
+
+def test_the_town_has_something_for_every_page() -> None:
+    demo = loaded(source.ROOT / "examples" / "demo.py")
+
+    async def body() -> None:
+        async with demo.app.world(start="2026-03-27T12:00:00+00:00") as world:
+            await demo.on_start(demo.app)
+            await world.advance("10m")
+            parked = sorted(row.timer.id.key for row in await world.parked())
+            assert parked == ["ann", "lane-0", "lane-1", "lane-2"]
+            bells = [run.verdict for run in await world.ledger(demo.Tower, "hall", "bell")]
+            assert {"run", "overlap"} <= set(bells)
+            assert {job.state for job in await demo.app.jobs.list()} == {"done", "failed", "scheduled", "waiting"}
+            assert (await world.get(demo.Parcel, "eu/7").snapshot()).value == {"sent": "waiting"}
+            await demo.on_start(demo.app)  # a restart sows nothing twice
+            assert len(await demo.app.jobs.list()) == 5
 
     asyncio.run(body())

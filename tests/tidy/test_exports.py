@@ -17,6 +17,7 @@ EXPORTS = {
         "AlarmInfo",
         "AlarmSlot",
         "App",
+        "Client",
         "Context",
         "Dag",
         "DurableObject",
@@ -59,7 +60,7 @@ EXPORTS = {
     ],
     "wakeful.store": ["Disk", "MemoryStore", "NodeRow", "Query", "Range", "ShardRow", "Store", "open_url"],
 }
-NAMES_MAX = 43  # "about 30 names", says surface.md
+NAMES_MAX = 44  # "about 30 names", says surface.md
 
 
 def problems(module: types.ModuleType, expected: list[str]) -> list[str]:

@@ -25,7 +25,9 @@ PAGES = (
     "cluster.md",
     "machines.md",
     "machines-resume.md",
+    "sockets.md",
     "standalone.md",
+    "cloudflare.md",
 )
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _ROW = re.compile(r"^\| `(.+?)` \| `(.+?)` \| (.+?) \|$", re.MULTILINE)

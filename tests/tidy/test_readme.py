@@ -45,6 +45,8 @@ def unknown_commands(text: str) -> list[str]:
                 if command is None:
                     found.append(line)
                     continue
+                if isinstance(command, click.Group):
+                    command = command.commands.get(arguments[1] if len(arguments) > 1 else "", command)
                 known = {option for parameter in command.params for option in parameter.opts}
                 found += [line for word in arguments if re.match(r"--?[a-z]", word) and word.split("=")[0] not in known]
     return found

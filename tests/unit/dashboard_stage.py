@@ -87,13 +87,13 @@ class Stage(NamedTuple):
 
 
 @asynccontextmanager
-async def staged(*, is_seeded: bool = True, prefix: str = "") -> AsyncIterator[Stage]:
+async def staged(*, is_seeded: bool = True, prefix: str = "", nodes: int = 1) -> AsyncIterator[Stage]:
     """The town an hour after it was founded."""
     app, note, lamp, door = town()
     gate = Gate(app)
     site = app.asgi(gate=gate)
     web = Starlette(routes=[Mount(prefix, app=site)]) if prefix else site
-    async with app.world(start=START) as world:
+    async with app.world(start=START, nodes=nodes) as world:
         if is_seeded:
             await seed(app, note, lamp, door)
             await world.advance(hours=1)

@@ -32,6 +32,8 @@ class Told:
         self.membership: Any = self
         self.clock: Any = self
         self.limits: Any = self
+        self.events: Any = self
+        self.is_heard = False
         self.near_horizon_ms = HORIZON_MS
         self.store: Any = self
         self.listens = listens
@@ -84,6 +86,21 @@ async def test_a_page_that_sees_an_expected_one_first_leaves_it_to_us() -> None:
     assert len(node.queue) == 0
     here.added([mine], mark)
     assert len(node.queue) == 1
+
+
+async def test_what_a_turn_cleared_or_changed_before_we_heard_of_it_is_asked_of_the_disk() -> None:
+    """Else a job that was cancelled, or replaced, between its insert and the answer to that would run from memory."""
+    node = Told(["a", "b", "c"])
+    arrivals = Arrivals(node)  # type: ignore[arg-type]
+    ones = [timer("a"), timer("b"), timer("c")]
+    mark = arrivals.expect(ones)
+    node.queue.clear(ones[0].id, ones[0].name, 1)
+    node.queue.set(timer("b", NOW + 5, seq=2))
+    arrivals.added(ones, mark)
+    handed_out = {one.id.key: one.seq for one in node.queue.due(NOW + 10, share=10)}
+    assert handed_out == {"b": 2, "c": 1}
+    assert [shard for shard, *_ in node.looks] == [shard_of(ones[0].id), shard_of(ones[1].id)]
+    assert not node.queue.expected
 
 
 async def test_when_a_shard_came_meanwhile_the_disk_is_asked() -> None:

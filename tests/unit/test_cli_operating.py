@@ -12,6 +12,8 @@ import pytest
 sys.path.append(str(Path(__file__).parent))
 from cli_stage import Stage, make_stage
 
+from wakeful.cli.asking import actor
+
 wakeful = pytest.fixture(make_stage)
 
 START = "2024-05-01T12:30:00+00:00"
@@ -211,3 +213,52 @@ def test_without_a_process_the_remedy_is_said(stage: Stage, args: tuple[str, ...
     assert "no process runs sqlite:wakeful.db; start it (wakeful run …), or give --app" in answer.err
     assert stage(*args, "--json").json["error"]["code"] == "owner.none"
     assert stage(*args, "--app", "app.py").code == 0
+
+
+# who did it
+
+
+def acts(stage: Stage) -> list[tuple[str, str, str]]:
+    """What the audit rows say, oldest first."""
+    rows = stage("audit", "--json").json["rows"]
+    assert {row["actor"] for row in rows} <= {actor()}
+    return [(row["act"], row["target"], row["outcome"]) for row in reversed(rows)]
+
+
+def test_every_act_through_a_node_leaves_an_audit_row_with_who_did_it(stage: Stage) -> None:
+    assert actor().startswith("cli:")
+    assert "@" in actor()
+    with stage.running():
+        stage("pause", "Report", "eu", "nightly", "--note", "dust")
+        stage("resume", "Report", "eu", "nightly")
+        stage("fire", "Report", "eu", "weekly")
+        assert stage("pause", "Report", "eu", "nope").code == 2
+        stage("backfill", "Report", "eu", "nightly", "--from", "2024-05-02", "--to", "2024-05-03", "--yes")
+        stage("backfill", "Report", "eu", "nightly", "--from", "2024-05-02", "--to", "2024-05-03", "--dry-run")
+        [parked] = stage("parked", "--json").json
+        assert stage("redrive", "--all").code == 0
+        assert stage("jobs", "cancel", "Report/eu/tick%3Aabc").code == 1
+        stage("ls")
+        stage("show", "Report", "eu")
+    assert acts(stage) == [
+        ("schedule.pause", "Report/eu nightly", "done"),
+        ("schedule.resume", "Report/eu nightly", "done"),
+        ("schedule.trigger", "Report/eu weekly", "done"),
+        ("schedule.pause", "Report/eu nope", "failed"),
+        ("schedule.backfill", "Report/eu nightly", "done"),
+        ("redrive", "all parked", "done"),
+        ("job.cancel", "Report/eu/tick%3Aabc", "done"),
+    ]
+    assert parked["number"] == 1
+
+
+def test_a_redrive_without_a_process_leaves_its_row_too(stage: Stage) -> None:
+    assert stage("redrive", "1").code == 0
+    assert acts(stage) == [("redrive", "parked 1", "done")]
+    assert stage("redrive", "--all", "--json").json == []
+    assert len(acts(stage)) == 1, "nothing was done, so nothing is to be said"
+
+
+def test_a_program_that_is_run_for_a_command_writes_the_row(stage: Stage) -> None:
+    assert stage("pause", "Report", "eu", "nightly", "--app", "app.py").code == 0
+    assert acts(stage) == [("schedule.pause", "Report/eu nightly", "done")]

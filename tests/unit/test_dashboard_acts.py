@@ -240,6 +240,24 @@ async def test_a_tenant_sees_only_its_own() -> None:
         assert len(await stage.world.parked()) == 4
 
 
+async def test_a_node_of_a_cluster_is_drained_and_let_back() -> None:
+    async with staged(nodes=3) as stage:
+        page = await stage.text("/nodes")
+        names = [member.node.name for member in stage.world.members if member.node is not None]
+        assert all(name in page for name in names)
+        assert page.count("Drain…") == 3
+        assert len(set(re.findall(r'rect class="(hue-.)"', page))) == 3
+        other = next(name for name in names if name != stage.world.node.name)
+        answer = await stage.post("/node/drain", node=other)
+        assert "hands its shards over" in await stage.text(answer.headers["location"])
+        await stage.world.advance(seconds=30)
+        assert "Let it own again" in await stage.text("/nodes")
+        await stage.post("/node/undrain", node=other)
+        await stage.world.advance(seconds=30)
+        assert "Let it own again" not in await stage.text("/nodes")
+        assert [act for act, _, _ in await acts(stage)] == ["node.drain", "node.undrain"]
+
+
 @pytest.mark.parametrize(
     ("text", "where"),
     [

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parent
-sys.path.append(str(HERE))
+sys.path.append(str(Path(__file__).parent))
 import ours
 from differences import DIFFERENCES
 from scenarios import SCENARIOS
 
+HERE = Path(__file__).parent
 RECORDED = json.loads((HERE / "recorded.json").read_text(encoding="utf-8"))
 PAGE = HERE.parents[1] / "docs" / "cloudflare.md"
 

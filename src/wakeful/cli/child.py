@@ -15,6 +15,7 @@ from wakeful.cli.loading import LoadError, load, own_files
 from wakeful.cli.saying import Say, listen_to_logs
 from wakeful.cli.serving import serve
 from wakeful.cli.telling import HUSHED
+from wakeful.cli.web import ADDRESS, wished
 from wakeful.cli.workers import load_worker
 from wakeful.looking.naming import own_classes
 
@@ -33,6 +34,8 @@ UNLOADABLE = 9  # exit code between child and supervisor: wait for the next chan
 @click.option("--again", is_flag=True)
 @click.option("--name-store", is_flag=True)
 @click.option("--workers", is_flag=True)
+@click.option("--http")
+@click.option("--http-again")
 @options.store_option
 def child(
     target: str,
@@ -43,6 +46,8 @@ def child(
     again: bool,
     name_store: bool,
     workers: bool,
+    http: str | None,
+    http_again: str | None,
     url: str,
     as_json: bool,
 ) -> int:
@@ -59,28 +64,35 @@ def child(
         return UNLOADABLE
     _report(report, own_files())
 
-    async def ready(node: "Node") -> None:
+    async def ready(node: "Node", seen: str | None) -> None:
         _report(report, own_files())
+        if seen is not None:
+            _report(report, {"http": seen.partition("://")[2]})
         classes = ", ".join(own_classes(node.registry.names())) or "no classes (put @app.object on one)"
-        say.event("ready", f"{classes} on {node.store.url}", store=node.store.url, pid=os.getpid(), node=node.name)
+        where = f", dashboard at {seen}" if seen is not None else ""
+        about = {"store": node.store.url, "pid": os.getpid(), "node": node.name, "http": seen}
+        say.event("ready", f"{classes} on {node.store.url}{where}", **about)
         if not again:
-            say.lines(await _what_next(node, program, name_store=name_store))
+            say.lines(await _what_next(node, program, seen, name_store=name_store))
 
-    serve(loaded, url, say, paranoid=paranoid, is_dev=True, ready=ready, lifeline=lifeline)
+    wish = wished(http, default=http_again or ADDRESS)
+    serve(loaded, url, say, paranoid=paranoid, is_dev=True, ready=ready, lifeline=lifeline, http=wish)
     return 0
 
 
-def _report(descriptor: int, paths: list[str]) -> None:
-    os.write(descriptor, json.dumps(paths).encode() + b"\n")
+def _report(descriptor: int, news: list[str] | dict[str, str]) -> None:
+    """To the supervisor: the files that the program is made of, or where it serves."""
+    os.write(descriptor, json.dumps(news).encode() + b"\n")
 
 
-async def _what_next(node: "Node", program: str, *, name_store: bool) -> str:
+async def _what_next(node: "Node", program: str, seen: str | None, *, name_store: bool) -> str:
     """Commands that work as they stand, for what is in the store now."""
     from wakeful.store.protocol import Query
 
     url = node.store.url  # without its password
+    head = "" if seen is None else f"\n  Open {seen} to watch it.\n"
     if url == "memory:":
-        return "\n  The store is in memory: it is gone when this stops, and other commands can't see it.\n"
+        return f"{head}\n  The store is in memory: it is gone when this stops, and other commands can't see it.\n"
     where = f" --store {shlex.quote(url)}" if name_store else ""
     cls, method = _method(node)
     timers = await node.store.find_timers(Query(cls=cls, limit=1))
@@ -97,7 +109,7 @@ async def _what_next(node: "Node", program: str, *, name_store: bool) -> str:
     width = max(len(command) for _, command in commands)
     lines = [f"    {program} {command}{where}{' ' * (width - len(command))}   # {text}" for text, command in commands]
     return "\n".join(
-        ["", "  Try in another terminal:", *lines, "  Save a file to reload; Ctrl-C stops. The data stays.", ""]
+        [head, "  Try in another terminal:", *lines, "  Save a file to reload; Ctrl-C stops. The data stays.", ""]
     )
 
 

@@ -93,7 +93,8 @@ def answer(instruction: str) -> int:
     maker = maker_of(shell)
     if maker is None or what != "complete":
         return 1
-    click.echo(maker(_root(), {}, "wakeful", COMPLETE).complete())
+    if offered := maker(_root(), {}, "wakeful", COMPLETE).complete():
+        click.echo(offered)
     return 0
 
 

@@ -16,9 +16,20 @@ from wakeful.cli import offering, options
 @click.option(
     "--paranoid", is_flag=True, help="Every object sleeps after each turn: what relies on memory fails early."
 )
+@click.option(
+    "--http",
+    metavar="HOST:PORT|off",
+    help="Where API and dashboard are.  [$WAKEFUL_HTTP, 127.0.0.1:7420 or a free port behind it]",
+)
 @options.store_option
 def dev(
-    target: str | None, workers: str | None, workers_http: str | None, paranoid: bool, url: str, as_json: bool
+    target: str | None,
+    workers: str | None,
+    workers_http: str | None,
+    paranoid: bool,
+    http: str | None,
+    url: str,
+    as_json: bool,
 ) -> int:
     """Run the App of APP.PY, reload it when a file changes, and say what happens.
 
@@ -43,6 +54,7 @@ def dev(
     if workers is None and not where.endswith(".py"):
         raise CommandError(f"{where!r} is not a .py file; wakeful run takes modules", code="app.file", exit_code=USAGE)
     extra = ["--program", program_name()] + ["--name-store"] * (url != options.default_store())
+    extra += ["--http", http] if http is not None else []
     extra += ["--paranoid"] * paranoid + ["--json"] * as_json + ["--workers"] * (workers is not None)
     # Not as an argument, which every user of the machine could read: it may hold a password.
     os.environ["WAKEFUL_STORE"] = url

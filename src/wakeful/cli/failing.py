@@ -12,6 +12,7 @@ from wakeful.values.errors import (
     BadInput,
     BadUrl,
     ClusterError,
+    Denied,
     MissingExtra,
     NoSecret,
     StoreError,
@@ -51,7 +52,7 @@ def exit_code_of(error: BaseException) -> int:
     if isinstance(error, UnknownObject | UnknownParked | Undecodable):
         return FAILED
     if isinstance(
-        error, click.UsageError | BadInput | BadUrl | MissingExtra | BadAddress | NoSecret | WrongCertificate
+        error, click.UsageError | BadInput | Denied | BadUrl | MissingExtra | BadAddress | NoSecret | WrongCertificate
     ):
         return USAGE
     if isinstance(error, Unavailable | StoreError | ClusterError):

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from difflib import get_close_matches
+from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,13 +12,14 @@ if TYPE_CHECKING:
 
 KEYS_LOOKED_AT = 500
 MEANT_MAX = 3
+ALIKE_MIN = 0.6
 
 
 def meant(word: str, words: Iterable[str]) -> str:
     """`, did you mean 'x' or 'y'?`, or nothing when nothing is like it."""
-    known = list(words)
-    by_folded = {one.casefold(): one for one in known}
-    found = [by_folded[close] for close in get_close_matches(word.casefold(), by_folded, n=MEANT_MAX, cutoff=0.6)]
+    known, folded = list(words), word.casefold()
+    alike = {one: SequenceMatcher(None, folded, one.casefold()).ratio() for one in known}
+    found = sorted((one for one in known if alike[one] >= ALIKE_MIN), key=lambda one: -alike[one])
     found += [one for one in known if len(word) > 1 and one.startswith(word) and one not in found]
     return f", did you mean {' or '.join(map(repr, found[:MEANT_MAX]))}?" if found else ""
 

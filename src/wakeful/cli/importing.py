@@ -12,8 +12,11 @@ from wakeful.cli import options
 from wakeful.cli.failing import FAILED, USAGE, CommandError
 
 if TYPE_CHECKING:
+    from wakeful.cli.progress import Step
     from wakeful.importing.found import Found
     from wakeful.values.ids import ObjectId
+
+BAR_FROM = 10  # fewer are done before one has looked
 
 Ask = Callable[["ObjectId", tuple[Any, ...], dict[str, Any]], Awaitable[dict[str, Any]]]
 
@@ -101,20 +104,26 @@ async def _import(
 ) -> None:
     import msgspec
 
+    from wakeful.cli.progress import bar
     from wakeful.importing.reading import read
 
     found = [(_id_of(one, cls, key, file), one) for one in read(file, form)]
     _check_twice([id for id, _ in found], file)
     wishes = [(id, (msgspec.to_builtins(one),)) for id, one in found]
     async with _asked(url, target, [id for id, _ in found]) as ask:
-        reports = [await ask(id, args, {**settings, "is_dry": True}) for id, args in wishes]
+        with bar("check", len(wishes), is_shown=not as_json and len(wishes) > BAR_FROM) as step:
+            reports = []
+            for id, args in wishes:
+                reports.append(await ask(id, args, {**settings, "is_dry": True}))
+                step(1)
         if not is_dry:
-            reports = await _all(ask, wishes, settings)
+            with bar("import", len(wishes), is_shown=not as_json and len(wishes) > BAR_FROM) as step:
+                reports = await _all(ask, wishes, settings, step)
     _put(reports, is_dry=is_dry, as_json=as_json)
 
 
 async def _all(
-    ask: Ask, wishes: list[tuple["ObjectId", tuple[Any, ...]]], settings: dict[str, Any]
+    ask: Ask, wishes: list[tuple["ObjectId", tuple[Any, ...]]], settings: dict[str, Any], step: "Step"
 ) -> list[dict[str, Any]]:
     from wakeful.values.errors import WakefulError
 
@@ -122,6 +131,7 @@ async def _all(
     for id, args in wishes:
         try:
             done.append(await ask(id, args, {**settings, "is_dry": False}))
+            step(1)
         except WakefulError as error:
             if not done:
                 raise

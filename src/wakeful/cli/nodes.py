@@ -30,14 +30,14 @@ async def _nodes(url: str, as_json: bool) -> None:
         [store] = view.stores
         found = await members(store, view.now())
         said = await statuses(store, [member.row for member in found.nodes])
-        if as_json:
-            shown = await page(view, said)
-            put_json({"nodes": shown.rows, "unowned": shown.unowned, "lost": shown.lost})
-            return
-    _put(found, said)
+        shown = await page(view, said)
+    if as_json:
+        put_json({"nodes": shown.rows, "unowned": shown.unowned, "lost": shown.lost})
+    else:
+        _put(found, said, {row["node"]: row["state"] for row in shown.rows}, is_shared=store.shared)
 
 
-def _put(found: "Members", said: dict[str, dict[str, Any]]) -> None:
+def _put(found: "Members", said: dict[str, dict[str, Any]], states: dict[str, str], *, is_shared: bool) -> None:
     from wakeful.cli.printing import length, many, put_line, put_table
     from wakeful.looking.nodes import ranges
 
@@ -48,9 +48,10 @@ def _put(found: "Members", said: dict[str, dict[str, Any]]) -> None:
         for member in found.nodes:
             row = member.row
             lease = length(member.lease_ms) if member.lease_ms > 0 else f"over for {length(-member.lease_ms)}"
+            lease = lease if is_shared else ""  # a file has a lock instead
             load = load_words(said.get(row.node))
             address = row.address.removeprefix("tcp:")
-            rows.append((row.node, member.state, len(member.shards), lease, load, address, row.cluster, row.about))
+            rows.append((row.node, states[row.node], len(member.shards), lease, load, address, row.cluster, row.about))
         has_cluster = any(row[6] for row in rows)
         columns = ["node", "state", ">shards", "lease", "load", "…address", "cluster", "…about"]
         if not has_cluster:

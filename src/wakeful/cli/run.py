@@ -2,10 +2,11 @@
 
 import os
 import sys
+from typing import Any
 
 import click
 
-from wakeful.cli import joining, offering, options
+from wakeful.cli import joining, observing, offering, options
 
 
 @options.command("run")
@@ -14,7 +15,11 @@ from wakeful.cli import joining, offering, options
 @click.option("--listen", metavar="HOST:PORT", help="Take calls of other nodes there.  [$WAKEFUL_LISTEN]")
 @click.option("--advertise", metavar="HOST:PORT", help="What others dial, if not that.  [$WAKEFUL_ADVERTISE]")
 @click.option("--cluster", metavar="NAME", help="Nodes of other names are refused.  [$WAKEFUL_CLUSTER]")
+@click.option("--http", metavar="HOST:PORT", help="Serve API and dashboard there.  [$WAKEFUL_HTTP]")
+@click.option("--http-cert", metavar="FILE", help="By HTTPS, with this certificate.  [$WAKEFUL_HTTP_CERT]")
+@click.option("--http-key", metavar="FILE", help="The key of that certificate.  [$WAKEFUL_HTTP_KEY]")
 @joining.options
+@observing.options
 @options.store_option
 def run(
     target: str,
@@ -22,10 +27,15 @@ def run(
     listen: str | None,
     advertise: str | None,
     cluster: str | None,
+    http: str | None,
+    http_cert: str | None,
+    http_key: str | None,
     secret_file: str | None,
     tls_cert: str | None,
     tls_key: str | None,
     tls_ca: str | None,
+    log_form: str | None,
+    telemetry: str | None,
     url: str,
     as_json: bool,
 ) -> None:
@@ -36,8 +46,9 @@ def run(
     Nodes on one PostgreSQL database are a cluster: give each --listen, and all the same secret.
     """
     from wakeful.cli.loading import load
-    from wakeful.cli.saying import Say, listen_to_logs
+    from wakeful.cli.saying import Say
     from wakeful.cli.serving import serve
+    from wakeful.cli.web import wished
     from wakeful.looking.naming import own_classes
     from wakeful.runtime.node import Node
 
@@ -45,13 +56,17 @@ def run(
     say = Say(as_json=as_json)
     joined = joining.joined(url, listen, advertise, cluster, joining.pass_of(secret_file, tls_cert, tls_key, tls_ca))
     program = load(target)
-    listen_to_logs(say)
 
-    async def ready(node: Node) -> None:
+    wish = wished(http, cert=http_cert, key=http_key)
+
+    async def ready(node: Node, seen: str | None) -> None:
         classes = ", ".join(own_classes(node.registry.names())) or "no classes"
-        data = {"node": node.name, "pid": os.getpid(), "store": node.store.url, "address": node.address}
+        data: dict[str, Any] = {"node": node.name, "pid": os.getpid(), "store": node.store.url, "address": node.address}
+        data |= {"http": seen} if seen is not None else {}
         where = f", {node.address.removeprefix('tcp:')}" if "listen" in joined else ""
+        where += f", {seen}" if seen is not None else ""
         say.event("ready", f"{classes} on {node.store.url} (node {node.name}, pid {os.getpid()}{where})", **data)
 
-    serve(program, url, say, paranoid=paranoid, ready=ready, joined=joined)
+    with observing.observed(program.app, say, log_form, telemetry):
+        serve(program, url, say, paranoid=paranoid, ready=ready, joined=joined, http=wish)
     say.event("stopped", "cleanly")

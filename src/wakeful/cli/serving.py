@@ -14,13 +14,15 @@ from wakeful.cli.failing import CommandError
 from wakeful.cli.loading import Program
 from wakeful.cli.saying import Say
 from wakeful.cli.telling import TellingStore
-from wakeful.store import open_url
+from wakeful.cli.web import Http, web
+from wakeful.system import open_store
+from wakeful.telemetry.sampling import sampling
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
     from wakeful.store.protocol import Store
 
-Ready = Callable[["Node"], Awaitable[None]]
+Ready = Callable[["Node", str | None], Awaitable[None]]  # with the URL of the dashboard, None without one
 COLLECT_EVERY = 20_000  # new containers that are still there; a few milliseconds each time
 
 
@@ -34,22 +36,24 @@ def serve(
     ready: Ready | None = None,
     lifeline: int | None = None,
     joined: Mapping[str, Any] = MappingProxyType({}),
+    http: Http | None = None,
 ) -> None:
     """Run the program until a signal, or until whoever holds the other end of `lifeline` is gone.
 
-    `joined` are the options of `App.run` that make it a node among others.
+    `joined` are the options of `App.run` that make it a node among others; `http` is where it serves its dashboard.
     """
     stop = Stop(say, signals=(signal.SIGTERM,) if lifeline is not None else (signal.SIGTERM, signal.SIGINT))
 
     async def main() -> None:
         stop.listen(lifeline)
-        store = open_url(url)
+        store = open_store(url, program.app.keys)
         if is_dev:
             store = cast("Store", TellingStore(store, say))
-        async with program.app.run(store, paranoid=paranoid, **joined) as node, _beside(program, say):
+        ran = program.app.run(store, paranoid=paranoid, **joined)
+        async with ran as node, sampling(program.app), _beside(program, say), web(program.app, node, http, say) as seen:
             await _on_start(program, say, stop, is_dev=is_dev)
             if ready is not None and not stop.is_asked:
-                await ready(node)
+                await ready(node, seen)
             await stop.wait()
 
     # What is loaded by now stays: leaving it out of full collections shortens their pauses, which are latenesses.

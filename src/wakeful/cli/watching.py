@@ -36,6 +36,7 @@ class Supervisor:
         self._prints: dict[str, Print] = {}
         self._signals = 0
         self._starts = 0
+        self._http = ""
         self._started_at = 0.0
         self._lifeline = -1
         self._report = -1
@@ -78,6 +79,7 @@ class Supervisor:
         os.set_blocking(self._report, False)
         self._unread = b""
         again = ["--again"] * (self._starts > 0)
+        again += ["--http-again", self._http] if self._http else []  # browsers find it where it was
         command = [sys.executable, "-m", "wakeful.cli", "_child", self._target, *self._extra, *again]
         command += ["--lifeline", str(theirs_life), "--report", str(theirs_report)]
         self._prints = self._look()
@@ -131,7 +133,11 @@ class Supervisor:
             return
         *lines, self._unread = self._unread.split(b"\n")
         for line in lines:
-            self._files |= set(json.loads(line))
+            news = json.loads(line)
+            if isinstance(news, dict):
+                self._http = news["http"]
+            else:
+                self._files |= set(news)
         for path, print_ in self._look().items():
             self._prints.setdefault(path, print_)
 

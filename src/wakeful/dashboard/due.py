@@ -34,7 +34,7 @@ async def page(visit: Visit) -> "Response":
         ahead = found.rows + more.rows
     total = len(ahead)
     if found.cursor is not None and prefix is None:
-        total = max(total, sum([await store.count("timers", cls=cls) for store in view.stores]))
+        total = max(total, await visit.count("timers", cls))
     past = await ledger.page(view, cls=cls, limit=PAST, prefix=prefix)
     return await visit.render(
         "due.html",

@@ -65,7 +65,10 @@ class Door:
         except (Denied, BadInput, Unavailable) as error:
             status = 429 if isinstance(error, TooMany) else 503 if isinstance(error, Unavailable) else 403
             problem = error.message if not isinstance(error, Denied) or isinstance(error, TooMany) else _refused(error)
-            return self._desk.bare(request, "login.html", status=status, next=target, problem=problem)
+            again = self._desk.bare(request, "login.html", status=status, next=target, problem=problem)
+            if isinstance(error, TooMany):
+                again.headers["retry-after"] = str(max(1, round(error.retry_after_s)))
+            return again
         answer = RedirectResponse(address(request, "") + target, status_code=303)
         answer.headers["set-cookie"] = found.set_cookie
         answer.headers["cache-control"] = "no-store"

@@ -1,13 +1,21 @@
 """Layer 5. The pages Objects and Object: which are there, and what does one of them hold?"""
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from wakeful.dashboard.rendering import HEADERS
 from wakeful.dashboard.visits import Visit
+from wakeful.logic.ranges import past_prefix
 from wakeful.looking import jobs, ledger, machines, objects
+from wakeful.looking.plain import plain_of
 from wakeful.machines.binding import Bound
 from wakeful.picture.drawing import draw
+from wakeful.sockets.gateways import name_of
+from wakeful.sockets.kept import PREFIX, Kept
+from wakeful.store.protocol import Range
+from wakeful.values.commits import SYSTEM
 from wakeful.values.errors import Conflict, UnknownObject
 from wakeful.values.ids import ObjectId
 
@@ -50,7 +58,7 @@ async def one(visit: Visit) -> "Response":
         has_chart=found["machine"] is not None and _bound(visit, id) is not None,
         is_awake=id in visit.node.home(id).awake,
         is_cluster=view.store_of(id).shared,
-        sockets=[],
+        sockets=await _sockets(visit, id),
         with_object=False,
     )
 
@@ -74,6 +82,18 @@ async def chart(visit: Visit) -> "Response":
     svg = await asyncio.to_thread(draw, bound.chart.config, kept["snapshot"], now=visit.now, theme=theme)
     headers = HEADERS | {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
     return Response(svg, media_type="image/svg+xml", headers=headers)
+
+
+async def _sockets(visit: Visit, id: ObjectId) -> list[dict[str, Any]]:
+    """The sockets that the object has, as they are kept; it need not be awake to have some."""
+    rows = await visit.view.store_of(id).scan(id, SYSTEM, Range(PREFIX, past_prefix(PREFIX), limit=ROWS))
+    found = []
+    for name, data in rows:
+        kept = msgspec.msgpack.decode(data, type=Kept)
+        attachment = None if kept.attachment is None else plain_of(kept.attachment)
+        about = {"tags": kept.tags, "gateway": name_of(kept.gateway), "attachment": attachment}
+        found.append({"id": name.removeprefix(PREFIX), "is_closing": kept.closing is not None, **about})
+    return found
 
 
 def _bound(visit: Visit, id: ObjectId) -> Bound | None:

@@ -1,1 +1,1 @@
-"""Layer 6. How do programs in any language call, watch and operate a deployment?"""
+"""Layer 5. How do programs in any language call, watch and operate a deployment?"""

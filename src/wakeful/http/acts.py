@@ -1,4 +1,4 @@
-"""Layer 6. What do operators do over HTTP? Each leaves an audit row with the name of their token."""
+"""Layer 5. What do operators do over HTTP? Each leaves an audit row with the name of their token."""
 
 from datetime import datetime
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from wakeful.http.asks import Answer, Ask, answered
-from wakeful.http.calls import signature_of, take_trace
+from wakeful.http.asks import MSGPACK, Answer, Ask, answered, result
+from wakeful.http.calls import signature_of
 from wakeful.http.looks import object_of, schedule_name
 from wakeful.http.table import read_body
 from wakeful.logic.retry import RetryPolicy, exponential
@@ -16,9 +16,9 @@ from wakeful.looking import schedules, verdicts
 from wakeful.operating.acts import Acts, Which
 from wakeful.schedules.options import parse_spec_options
 from wakeful.security.exposure import check_method_name, unknown_class
-from wakeful.values.errors import BadOption
+from wakeful.values.errors import BadOption, BadTime
 from wakeful.values.ids import RESERVED
-from wakeful.values.times import duration_ms, from_datetime, to_datetime
+from wakeful.values.times import LATEST_MS, duration_ms, from_datetime, to_datetime
 
 Length = str | float
 
@@ -30,20 +30,20 @@ class Waits(Struct, forbid_unknown_fields=True):
     first: Length = "2s"
     factor: float = 2.0
     most: Length = "10m"
+    on: list[str] = []  # types of errors, by their full names; all when there is none
 
     def policy(self) -> RetryPolicy:
-        return RetryPolicy(self.max_attempts, exponential(self.first, factor=self.factor, max=self.most))
+        return RetryPolicy(
+            self.max_attempts, exponential(self.first, factor=self.factor, max=self.most), tuple(self.on)
+        )
 
 
-class Put(Struct, forbid_unknown_fields=True, kw_only=True):
-    """A schedule: its times by `spec` (cron text or a phrase), `at` or `after`, the method, and its options."""
+class Reschedule(Struct, forbid_unknown_fields=True, kw_only=True):
+    """Other times by `spec` (cron text or a phrase), `at` or `after`, and the options that are to change."""
 
-    handler: str
     spec: str | None = None
     at: datetime | None = None
     after: Length | None = None
-    args: list[Any] = []
-    kwargs: dict[str, Any] = {}
     zone: str | UnsetType = UNSET
     gap: str | UnsetType = UNSET
     fold: str | UnsetType = UNSET
@@ -74,9 +74,21 @@ class Put(Struct, forbid_unknown_fields=True, kw_only=True):
 
     def options(self) -> dict[str, Any]:
         named = msgspec.structs.asdict(self)
-        own = ("handler", "spec", "at", "after", "args", "kwargs", "retry")
+        own = ("handler", "spec", "at", "after", "args", "kwargs", "retry", "is_named")
         found = {name: value for name, value in named.items() if name not in own and value is not UNSET}
         return found | ({} if isinstance(self.retry, UnsetType) else {"retry": self.retry.policy()})
+
+
+class Put(Reschedule, forbid_unknown_fields=True, kw_only=True):
+    """A schedule: its times by `spec` (cron text or a phrase), `at` or `after`, the method, and its options.
+
+    One whose name was only made up (`is_named` false) goes when it is done.
+    """
+
+    handler: str
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    is_named: bool = True
 
 
 class Pause(Struct, forbid_unknown_fields=True):
@@ -105,7 +117,6 @@ class Redrive(Struct, forbid_unknown_fields=True):
 
 
 def acts_of(ask: Ask) -> Acts:
-    take_trace(ask)
     return Acts.of_node(ask.node, ask.who.name)
 
 
@@ -122,8 +133,23 @@ async def put_schedule(ask: Ask) -> Answer:
     spec = parse_spec_options(asked.when(), options)
     if kwargs:
         options["kwargs"] = kwargs
-    await acts_of(ask).add_schedule(id, spec.text, asked.handler, *args, name=name, **options)
-    return answered(await schedules.show(ask.view, id, name))
+    if not asked.is_named:
+        options["is_named"] = False
+    made = await acts_of(ask).add_schedule(id, spec.text, asked.handler, *args, name=name, **options)
+    return result(made, MSGPACK) if ask.wants_types else answered(await schedules.show(ask.view, id, name))
+
+
+async def reschedule(ask: Ask) -> Answer:
+    """Give it other times, as a new version; everything else stays, but for options named here."""
+    asked: Reschedule = read_body(ask, Reschedule, is_needed=True)
+    id, name = object_of(ask), schedule_name(ask)
+    await ask.view.info(id)
+    options = asked.options()
+    spec = parse_spec_options(asked.when(), options)
+    if options.get("on_missed") is not None:
+        ask.node.registry.named(id.cls).check_method(check_method_name(options["on_missed"]))
+    made = await acts_of(ask).reschedule(id, name, spec.text, **options)
+    return result(made, MSGPACK) if ask.wants_types else answered(await schedules.show(ask.view, id, name))
 
 
 async def delete_schedule(ask: Ask) -> Answer:
@@ -138,7 +164,10 @@ async def pause_schedule(ask: Ask) -> Answer:
         raise BadOption("until or lasts, not both", code="schedule.until")
     until = asked.until
     if asked.lasts is not None:
-        until = to_datetime(ask.node.clock.now() + duration_ms(asked.lasts, what="lasts"))
+        until_ms = ask.node.clock.now() + duration_ms(asked.lasts, what="lasts")
+        if until_ms > LATEST_MS:
+            raise BadTime(f"lasts {asked.lasts!r} is past the latest time; leave it out for no end", code="time.late")
+        until = to_datetime(until_ms)
     id, name = object_of(ask), schedule_name(ask)
     await acts_of(ask).pause(id, name, note=asked.note, until=until)
     return answered(await schedules.show(ask.view, id, name))

@@ -1,4 +1,4 @@
-"""Layer 6. The API as one ASGI application: from a request to its answer.
+"""Layer 5. The API as one ASGI application: from a request to its answer.
 
 Every request goes the same way: the table says what it asks for, the gate who asks, then what belongs to it is read and
 checked, and the handler answers. Whatever is raised on the way becomes a problem. How many are under way at once is
@@ -19,6 +19,7 @@ from wakeful.http.openapi import document
 from wakeful.http.problems import MEDIA, Problem, Told, told
 from wakeful.http.rows import TABLE
 from wakeful.http.table import Route, read_query
+from wakeful.values.tracing import TRACE, received
 
 if TYPE_CHECKING:
     from wakeful.app import App
@@ -55,6 +56,11 @@ class Pace:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
         return future
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Nothing of it is left in the loop."""
+        return not self._is_counting
 
     def _next_pass(self) -> None:
         self._left = self._most
@@ -94,7 +100,7 @@ class Api:
         self.refused = 0  # because there were too many
         self._look_turns = asyncio.Semaphore(LOOKS_AT_ONCE)
         self._pace = Pace()
-        self._document: bytes | None = None
+        self._document: tuple[list[str], bytes] | None = None  # for which classes it was made
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         ask = Ask(self.app, self.gate, scope, receive, send, self._body_max)
@@ -154,10 +160,15 @@ class Api:
         if self.requests >= self._requests_max:
             raise self._busy()
         self.requests += 1
+        # What runs because of this request belongs to the caller's trace.
+        trace = received(ask.header(b"traceparent"))
+        token = None if trace is None else TRACE.set(trace)
         try:
             return await route.handler(ask)
         finally:
             self.requests -= 1
+            if token is not None:
+                TRACE.reset(token)
 
     async def _streamed(self, ask: Ask, route: Route) -> Answer | None:
         """Until the client or the server goes."""
@@ -183,9 +194,10 @@ class Api:
     def _openapi(self, method: str) -> Answer:
         if method not in ("GET", "HEAD"):
             raise Problem(405, "method.not_allowed", f"{method[:20]} is not for this", allow="GET, HEAD, OPTIONS")
-        if self._document is None:
-            self._document = json_bytes(document(self.app.registry))
-        return Answer(self._document)
+        names = self.app.registry.names()
+        if self._document is None or self._document[0] != names:
+            self._document = names, json_bytes(document(self.app.registry))
+        return Answer(self._document[1])
 
 
 def routes(app: "App", gate: "Gate", **options: Any) -> list[Mount]:

@@ -1,4 +1,4 @@
-"""Layer 6. From what JSON can say to what a method takes: by its annotations, before any turn begins.
+"""Layer 5. From what JSON can say to what a method takes: by its annotations, before any turn begins.
 
 A datetime is text of ISO 8601, a timedelta a number of seconds or text like "5m", bytes are base64, an enum its value,
 a dataclass or struct an object. Where an annotation can't be resolved, or is of a kind that no JSON can become, the

@@ -1,4 +1,4 @@
-"""Layer 6. What came in, and what goes out?"""
+"""Layer 5. What came in, and what goes out?"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -27,7 +27,6 @@ MSGPACK = b"application/vnd.wakeful.msgpack"
 BODY_TIMEOUT_S = 30.0  # a client that takes longer to send a body of at most some megabytes is not sending it
 DEPTH_MAX = 100  # of lists and objects in a body: nobody writes more by hand, and every walk over it is bounded
 
-_ABSENT = b""
 _decoder = msgspec.json.Decoder()
 
 
@@ -103,10 +102,12 @@ class Ask:
             self._headers = {}
             for key, value in self.scope["headers"]:
                 self._headers[key] = value if key not in self._headers else None
-        found = self._headers.get(name, _ABSENT)
+        if name not in self._headers:
+            return None
+        found = self._headers[name]
         if found is None:
             raise Problem(400, "header.twice", f"the header {name.decode()} is there twice")
-        return None if found is _ABSENT else found.decode("latin-1")
+        return found.decode("latin-1")
 
     async def take_body(self, room: "Room") -> None:
         """Read all of the body; `Problem` when it is too large or does not come."""
@@ -156,6 +157,11 @@ class Ask:
         if said == "application/json":
             return JSON
         return JSON if said is None else said.partition(";")[0].strip().lower().encode("latin-1")
+
+    @property
+    def wants_types(self) -> bool:
+        """The answer is for a client of ours, which keeps the types of values."""
+        return MSGPACK.decode() in (self.header(b"accept") or "")
 
     def value(self) -> Any:
         """The body as a value; None when it is empty. `Problem` for what it can't be."""

@@ -1,4 +1,4 @@
-"""Layer 6. How is a method of an object called from outside?
+"""Layer 5. How is a method of an object called from outside?
 
 The body is JSON: a list of arguments by place, an object of them by name, nothing for none. Our own client sends the
 codec's bytes instead, as `[args, kwargs]`. Nothing of an argument that does not fit its annotation reaches the object.
@@ -11,17 +11,14 @@ from typing import TYPE_CHECKING, Any
 from wakeful.http.arguments import Signature
 from wakeful.http.asks import MSGPACK, Answer, Ask, result
 from wakeful.http.problems import Problem, Raised
-from wakeful.runtime.requests import check_request_key
-from wakeful.values.errors import BadTime, WakefulError
-from wakeful.values.times import duration_ms
-from wakeful.values.tracing import TRACE
+from wakeful.http.table import length_ms
+from wakeful.values.errors import WakefulError
 
 if TYPE_CHECKING:
     from wakeful.runtime.registry import ObjectClass
 
+KEY = r"[!-~]{1,255}"
 DEADLINE_MAX_MS = 900_000  # a quarter of an hour, as long as an alarm may run
-
-_TRACE = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 async def call(ask: Ask) -> Answer:
@@ -35,7 +32,6 @@ async def call(ask: Ask) -> Answer:
     args, kwargs = arguments_of(signature_of(node.registry.named(id.cls), method), value, media)
     key = request_key(ask)
     deadline_ms = deadline_of(ask)
-    take_trace(ask)
     try:
         answer = await node.send(id, method, args, kwargs, deadline_ms=deadline_ms, request_key=key)
     except WakefulError:
@@ -72,37 +68,17 @@ def request_key(ask: Ask) -> str | None:
     text = ask.header(b"idempotency-key")
     if text is None:
         return None
-    text = text.strip()
-    if len(text) > 2 and text[0] == text[-1] == '"':
-        text = text[1:-1]
-    return check_request_key(text)
+    if not re.fullmatch(KEY, text):
+        raise Problem(400, "request.key.form", "Idempotency-Key: 1 to 255 characters of ASCII without spaces")
+    return text[1:-1] if len(text) > 2 and text[0] == text[-1] == '"' else text
 
 
 def deadline_of(ask: Ask) -> int | None:
-    """How long the caller is ready to wait, by header or query: seconds, or text like `1m30s`."""
-    text = ask.header(b"wakeful-deadline") or ask.query.get("deadline")
-    if text is None:
-        return None
-    return length_of(text, "deadline", DEADLINE_MAX_MS)
-
-
-def length_of(text: str, what: str, most_ms: int) -> int:
-    """A length of time in a URL or header."""
-    text = text.strip()
-    try:
-        ms = duration_ms(float(text) if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text) else text[:40], what=what)
-    except BadTime as error:
-        raise Problem(400, f"{what}.form", error.message) from None
-    if not 1 <= ms <= most_ms:
-        raise Problem(400, f"{what}.range", f"{what} {text[:40]!r}: from a millisecond to {most_ms // 1000} s")
-    return ms
-
-
-def take_trace(ask: Ask) -> None:
-    """What runs because of this request belongs to the caller's trace; one that can't be read is left alone."""
-    text = None
-    for name, value in ask.scope["headers"]:
-        if name == b"traceparent":
-            text = value.decode("latin-1").strip()
-    if text is not None and _TRACE.fullmatch(text):
-        TRACE.set(text)
+    """How long the caller is ready to wait, by header or query; one that is too long is cut."""
+    asked: int | None = ask.query.get("deadline")
+    text = ask.header(b"wakeful-deadline")
+    if text is not None:
+        asked = length_ms(text)
+        if asked is None:
+            raise Problem(400, "deadline.form", f"Wakeful-Deadline {text[:40]!r}: write it like 30, 30s, 250ms or 5m")
+    return None if asked is None else min(asked, DEADLINE_MAX_MS)

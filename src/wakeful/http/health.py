@@ -1,4 +1,4 @@
-"""Layer 6. Is the process up, and may it be sent requests?"""
+"""Layer 5. Is the process up, and may it be sent requests?"""
 
 from wakeful.http.asks import Answer, Ask, answered
 

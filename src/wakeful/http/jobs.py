@@ -1,4 +1,4 @@
-"""Layer 6. Jobs over HTTP: schedule one or many, look at one, wait for it, cancel it."""
+"""Layer 5. Jobs over HTTP: schedule one or many, look at one, wait for it, cancel it."""
 
 from datetime import datetime
 from typing import Any
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from wakeful.http.acts import Length, Waits, acts_of
 from wakeful.http.asks import MSGPACK, Answer, Ask, answered, result
-from wakeful.http.calls import length_of, signature_of, take_trace
+from wakeful.http.calls import signature_of
 from wakeful.http.looks import connection_of
 from wakeful.http.table import read_body
 from wakeful.jobs.feature import feature_of
@@ -19,7 +19,7 @@ from wakeful.looking import jobs
 from wakeful.runtime.stubs import make_stub
 from wakeful.values.errors import BadValue
 
-WAIT_S = 30
+WAIT_MS = 30_000
 WAIT_MAX_MS = 300_000
 MANY_MAX = 10_000  # jobs of one request
 
@@ -59,7 +59,6 @@ async def schedule(ask: Ask) -> Answer:
     """Schedule one; 201 with how it stands."""
     asked: One = read_body(ask, One, is_needed=True)
     spec = await _spec(ask, asked)
-    take_trace(ask)
     # Not app.jobs.schedule(…, **kwargs): a method may have an argument that is called like one of its options.
     scheduling = Scheduling(ask.node, feature_of(ask.node), None)
     job = await scheduling.one(spec, is_newest=asked.replace)
@@ -72,7 +71,6 @@ async def schedule_many(ask: Ask) -> Answer:
     if not 1 <= len(asked.jobs) <= MANY_MAX:
         raise BadValue(f"jobs: give 1 to {MANY_MAX} of them, not {len(asked.jobs)}", code="limit.count")
     specs = [await _spec(ask, one, f"jobs[{place}]: ") for place, one in enumerate(asked.jobs)]
-    take_trace(ask)
     if asked.then is None:
         made = await ask.app.jobs.schedule_many(specs)
         return answered({"rows": [jobs.plain_job(job) for job in made], "then": None}, 201)
@@ -83,6 +81,8 @@ async def schedule_many(ask: Ask) -> Answer:
 
 async def show(ask: Ask) -> Answer:
     await _check(ask)
+    if ask.wants_types:
+        return result(await ask.app.jobs.get(ask.params["id"]), MSGPACK)
     return answered(await jobs.show(ask.view, ask.params["id"]))
 
 
@@ -95,10 +95,9 @@ async def cancel(ask: Ask) -> Answer:
 async def wait(ask: Ask) -> Answer:
     """The result once it is done; a problem when it failed, was cancelled, or is not done in time."""
     await _check(ask)
-    ms = WAIT_S * 1000 if ask.query["timeout"] is None else length_of(ask.query["timeout"], "timeout", WAIT_MAX_MS)
-    accepts = (ask.header(b"accept") or "").encode("latin-1")
+    ms = min(ask.query["timeout"] or WAIT_MS, WAIT_MAX_MS)
     value = await ask.app.jobs.wait(ask.params["id"], timeout=ms / 1000)
-    return result(value, MSGPACK if MSGPACK in accepts else b"")
+    return result(value, MSGPACK if ask.wants_types else b"")
 
 
 async def _check(ask: Ask) -> None:

@@ -1,15 +1,15 @@
-"""Layer 6. What is there to see: objects, timers, schedules, jobs, parked timers, nodes? Nothing of it wakes an object."""
+"""Layer 5. What is there to see: objects, timers, schedules, jobs, parked timers, nodes? Nothing of it wakes an object."""
 
 from datetime import UTC
 from typing import Any
 from urllib.parse import quote
 
-from wakeful.http.asks import Answer, Ask, answered
+from wakeful.http.asks import MSGPACK, Answer, Ask, answered, result
 from wakeful.http.problems import Problem
 from wakeful.looking import classes, due, jobs, ledger, machines, nodes, objects, parked, schedules, search
 from wakeful.machines.feature import feature_of
 from wakeful.schedules.options import check_schedule_name
-from wakeful.schedules.reading import record_of
+from wakeful.schedules.reading import record_of, seen
 from wakeful.schedules.schedules import next_times
 from wakeful.security import audit
 from wakeful.values.errors import BadOption, UnknownParked
@@ -191,6 +191,10 @@ async def show_ledger(ask: Ask) -> Answer:
 
 async def show_schedules(ask: Ask) -> Answer:
     id, asked = object_of(ask), ask.query
+    if ask.wants_types:
+        wanted = schedules.Wanted(id.cls, id.key, asked["tag"], asked["state"], asked["contains"])
+        typed = await schedules.rows(ask.view, wanted, asked["limit"], asked["cursor"])
+        return result({"rows": [row.schedule for row in typed.rows], "cursor": typed.cursor}, MSGPACK)
     named = [asked[name] for name in ("tag", "state", "contains", "limit", "cursor")]
     found = await schedules.page(ask.view, id.cls, id.key, *named)
     return paged(ask, found.rows, found.cursor)
@@ -219,12 +223,19 @@ async def show_chart(ask: Ask) -> Answer:
 
 
 async def show_schedule(ask: Ask) -> Answer:
+    if ask.wants_types:
+        id, name, view = object_of(ask), schedule_name(ask), ask.view
+        await view.info(id)
+        return result(seen(name, await record_of(view.store_of(id), id, name), view.now()), MSGPACK)
     return answered(await schedules.show(ask.view, object_of(ask), schedule_name(ask)))
 
 
 async def show_history(ask: Ask) -> Answer:
     """The latest verdicts with their reasons."""
     id, name = object_of(ask), schedule_name(ask)
+    if ask.wants_types:
+        about = await schedules.about_of(ask.view.store_of(id), id, name, limit=ask.query["limit"])
+        return result(about.runs[: ask.query["limit"]], MSGPACK)
     shown = await schedules.show(ask.view, id, name, limit=ask.query["limit"], upcoming=1)
     return answered({"class": id.cls, "key": id.key, "schedule": name, "rows": shown["verdicts"], "cursor": None})
 

@@ -1,4 +1,4 @@
-"""Layer 6. The OpenAPI 3.1 document, made of the table of resources and of the program's classes."""
+"""Layer 5. The OpenAPI 3.1 document, made of the table of resources and of the program's classes."""
 
 import inspect
 from typing import TYPE_CHECKING, Any
@@ -9,14 +9,14 @@ from wakeful.http.arguments import Parameter, Signature, is_known
 from wakeful.http.calls import signature_of
 from wakeful.http.rows import ROWS
 from wakeful.http.schemas import SCHEMAS, ref
-from wakeful.http.table import Route
+from wakeful.http.table import LENGTH, Route
 from wakeful.values.ids import KEY_BYTES_MAX, RESERVED
 
 if TYPE_CHECKING:
     from wakeful.runtime.registry import ObjectClass, Registry
 
 REFS = "#/components/schemas/{name}"
-ALWAYS = {400: "The request makes no sense.", 422: "A value in it does not fit."}
+ALWAYS = {400: "The request makes no sense.", 414: "The URL is too long.", 422: "A value in it does not fit."}
 ADMITTED = {
     401: "A token is needed, or this one is not known.",
     403: "The token is not for this.",
@@ -39,8 +39,8 @@ HEADERS = {
         {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
     ),
     "Wakeful-Deadline": (
-        "How long to wait: seconds, or text like 1m30s.",
-        {"type": "string", "enum": ["5s", "30", "1m30s"]},
+        "How long to wait: 30, 30s, 250ms or 5m; at most 15m.",
+        {"type": "string", "pattern": f"^{LENGTH}$"},
     ),
     "Last-Event-ID": ("The id of the last event that was read, to go on from there.", {"type": "string"}),
     "traceparent": ("W3C trace context.", {"type": "string"}),

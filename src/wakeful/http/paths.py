@@ -1,4 +1,4 @@
-"""Layer 6, pure. Which resource does a URL name?
+"""Layer 5, pure. Which resource does a URL name?
 
 A key may hold anything, a slash included, so the path is cut into segments before it is decoded, and each segment is
 decoded once. What a proxy or a surrounding application has put before it (`root_path`) is taken off.

@@ -1,4 +1,4 @@
-"""Layer 6. What does somebody on the other side of HTTP get to know of an error?
+"""Layer 5. What does somebody on the other side of HTTP get to know of an error?
 
 A problem of RFC 9457: a status, a title, one line of detail and a code that never changes. Which status an error has
 is said by one table, in which the most special class decides; a few codes have one of their own.
@@ -77,9 +77,10 @@ STATUS: dict[type[BaseException], int] = {
     errors.SchemaTooNew: 503,
     errors.SchemaTooOld: 503,
     errors.Undecodable: FAILED,
+    errors.NoKey: 503,
 }
 
-BY_CODE = {"cursor": 400, "limit": 400, "limit.arguments": 413, "events.kind": 400, "request.key.form": 400}
+BY_CODE = {"cursor": 400, "limit.arguments": 413, "events.kind": 400, "request.key.form": 400}
 
 
 class Problem(Exception):

@@ -1,4 +1,4 @@
-"""Layer 6. The rows of the table of resources: everything that can be asked over HTTP."""
+"""Layer 5. The rows of the table of resources: everything that can be asked over HTTP."""
 
 from dataclasses import replace
 
@@ -15,6 +15,7 @@ from wakeful.http.table import (
     choice,
     flag,
     instant,
+    length,
     number,
     text,
 )
@@ -243,7 +244,7 @@ ROWS = [
         "call",
         "Call a method of an object; the answer is durable when it comes.",
         calls.call,
-        query=(text("deadline", "How long to wait: seconds, or text like 1m30s.", longest=40),),
+        query=(length("deadline", "How long to wait: 30, 30s, 250ms or 5m; at most 15m."),),
         headers=("Idempotency-Key", "Wakeful-Deadline", "traceparent"),
         body=object,
         is_body_needed=False,
@@ -302,6 +303,17 @@ ROWS = [
         "Make or change a schedule.",
         acts.put_schedule,
         body=acts.Put,
+        answer="Standing",
+        problems=(404, 409, 424, 504),
+    ),
+    Route(
+        "POST",
+        f"{SCHEDULE}/reschedule",
+        "rescheduleSchedule",
+        "operate",
+        "Give it other times, as a new version.",
+        acts.reschedule,
+        body=acts.Reschedule,
         answer="Standing",
         problems=(404, 409, 424, 504),
     ),
@@ -431,7 +443,7 @@ ROWS = [
         "call",
         "Its result, once it is done.",
         jobs.wait,
-        query=(text("timeout", "How long to wait: seconds, or text like 30s; at most 5m.", longest=40),),
+        query=(length("timeout", "How long to wait: 30, 30s, 250ms or 5m; at most 5m."),),
         answer="Result",
         problems=(404, 409, 424, 504),
     ),

@@ -1,4 +1,4 @@
-"""Layer 6. What do answers look like, in the words of JSON Schema? The tests hold every answer against this."""
+"""Layer 5. What do answers look like, in the words of JSON Schema? The tests hold every answer against this."""
 
 from typing import Any
 

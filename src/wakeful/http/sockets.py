@@ -1,4 +1,4 @@
-"""Layer 6. A WebSocket to an object: who may have one, and how do its frames become messages?
+"""Layer 5. A WebSocket to an object: who may have one, and how do its frames become messages?
 
 One ASGI application for `/v1/objects/{class}/{key}/socket`. A refusal is an HTTP answer, a problem like any other.
 """

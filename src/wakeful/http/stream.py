@@ -1,4 +1,4 @@
-"""Layer 6. Events as they happen, as server-sent events.
+"""Layer 5. Events as they happen, as server-sent events.
 
 A reader holds a place in the node's ring of events and nothing else, so one that is slow costs no memory: it loses the
 oldest and is told how many. What it is sent waits in the socket, and while that is full nothing more is read.

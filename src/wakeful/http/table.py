@@ -1,5 +1,6 @@
-"""Layer 6. Which resources are there? One row for each: routing, admission, checks and the OpenAPI document read it."""
+"""Layer 5. Which resources are there? One row for each: routing, admission, checks and the OpenAPI document read it."""
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,6 +16,7 @@ from wakeful.values.times import from_datetime
 
 LIMIT_MAX = 1_000  # rows of one page
 QUERY_FIELDS_MAX = 20
+LENGTH = r"([1-9][0-9]{0,5})(ms|s|m)?"  # 30, 30s, 250ms, 5m
 
 Handler = Callable[[Ask], Awaitable[Answer | None]]  # None: it has answered itself
 
@@ -157,6 +159,24 @@ def text(name: str, about: str, *, is_needed: bool = False, longest: int = 512) 
 
     schema = {"type": "string", "minLength": 1, "maxLength": longest, "pattern": "^[^\\x00]*$"}
     return Param(name, schema, read, None, is_needed, about)
+
+
+def length(name: str, about: str) -> Param:
+    """A length of time, in milliseconds."""
+
+    def read(given: str) -> int:
+        found = length_ms(given)
+        if found is None:
+            raise ValueError("write it like 30, 30s, 250ms or 5m")
+        return found
+
+    return Param(name, {"type": "string", "pattern": f"^{LENGTH}$"}, read, None, False, about)
+
+
+def length_ms(text: str) -> int | None:
+    """`30`, `30s`, `250ms` and `5m` in milliseconds; None for anything else."""
+    found = re.fullmatch(LENGTH, text)
+    return None if found is None else int(found[1]) * {"ms": 1, "m": 60_000}.get(found[2], 1_000)
 
 
 def number(name: str, about: str, *, least: int, most: int, default: int | None) -> Param:

@@ -18,7 +18,7 @@ from wakeful.machines.kept import ROW as MACHINE
 from wakeful.store.protocol import Query, Range, Store
 from wakeful.values.codec import decode_loosely
 from wakeful.values.commits import SYSTEM, USER, Info, Remembered, Slot
-from wakeful.values.errors import Conflict
+from wakeful.values.errors import BadInput, Conflict
 from wakeful.values.ids import ObjectId, check_class, check_key
 from wakeful.values.runs import Entry
 from wakeful.values.timers import Parked, Timer
@@ -28,7 +28,8 @@ VERSION = 1
 PAGE = 500
 TRIES = 5
 # What Wakeful keeps beside an object's own rows and is the object's alone. The rest names other objects or connections.
-CARRIED = ("state", "schedules", "schedule:", "machine", "machine.gone", "workers.name", "jobs.watched")
+CARRIED = ("state", "schedules", "machine", "machine.gone", "workers.name")
+CARRIED_PREFIXES = ("schedule:", "run:")
 LEFT = ("sockets", "socket#")  # connections stay where they are
 TIMERS = ("alarm", "schedule", "run", "job", "machine", "machine-do")  # of its own; others are letters and errands
 
@@ -132,10 +133,10 @@ def _is_carried(id: ObjectId, space: int, name: str, data: bytes, left: list[str
     if name.startswith(LEFT):
         left.append("its open sockets stay where they are" if name == LEFT[0] else "")
         return False
-    if name not in CARRIED and not name.startswith("schedule:"):
+    if name.startswith("jobs."):
+        raise Conflict(f"other jobs wait for jobs of {id}; export it when they have run", code="export.jobs")
+    if name not in CARRIED and not name.startswith(CARRIED_PREFIXES):
         raise Conflict(f"{id} has something that this version can't carry: {name!r}", code="export.row")
-    if name == "jobs.watched":
-        raise Conflict(f"jobs of other objects wait for jobs of {id}; export it when they have run", code="export.jobs")
     if (space, name) == MACHINE:
         kept = decode_loosely(data)
         if isinstance(kept, dict) and (kept.get("parent") is not None or kept.get("actors")):
@@ -230,32 +231,35 @@ def read(data: bytes, name: str) -> Carried:
         raise bad(name, f"it is of version {head.get('version')!r}, and this Wakeful reads version {VERSION}")
     if end.get("end") != len(lines) - 1 or end.get("digest") != _digest(lines[:-1]):
         raise bad(name, "it is not whole: its end does not fit the rest")
+    number = 1
     try:
-        return _carried(head, rows)
-    except (msgspec.ValidationError, KeyError, TypeError, ValueError) as error:
-        raise bad(name, f"it says what can't be: {error}") from None
-
-
-def _carried(head: Line, rows: list[Line]) -> Carried:
-    id = ObjectId(check_class(head["class"]), check_key(head["class"], head["key"]))
-    found = Carried(id, int(head["created_at"]), int(head["active_at"]), {}, [], [], [], [])
-    for line in rows:
-        [(kind, value)] = line.items()
-        if kind == "row":
-            space, name, text = value
-            found.puts[int(space), str(name)] = _bytes(text)
-        elif kind == "timer":
-            found.timers.append(_timer_of(id, value))
-        elif kind == "parked":
-            found.parked.append(_of(Parked, {**value, "timer": _timer_of(id, value["timer"]), "number": 0}))
-        elif kind == "ledger":
-            found.entries.append(_of(Entry, {**value, "id": id}))
-        elif kind == "answer":
-            plain = {**value, "fingerprint": _bytes(value["fingerprint"]), "answer": _bytes(value["answer"])}
-            found.answers.append(_of(Remembered, plain))
-        else:
-            raise ValueError(f"a line of the kind {kind!r}")
+        id = ObjectId(check_class(head["class"]), check_key(head["class"], head["key"]))
+        found = Carried(id, int(head["created_at"]), int(head["active_at"]), {}, [], [], [], [])
+        for number, line in enumerate(rows, 2):  # noqa: B007, the error says how far it came
+            _take(found, line)
+    except (BadInput, msgspec.ValidationError, KeyError, TypeError, ValueError) as error:
+        raise bad(f"{name}, line {number}", f"it says what can't be: {error}") from None
     return found
+
+
+def _take(found: Carried, line: Line) -> None:
+    """One line after the head."""
+    id = found.id
+    [(kind, value)] = line.items()
+    if kind == "row":
+        space, name, text = value
+        found.puts[int(space), str(name)] = _bytes(text)
+    elif kind == "timer":
+        found.timers.append(_timer_of(id, value))
+    elif kind == "parked":
+        found.parked.append(_of(Parked, {**value, "timer": _timer_of(id, value["timer"]), "number": 0}))
+    elif kind == "ledger":
+        found.entries.append(_of(Entry, {**value, "id": id}))
+    elif kind == "answer":
+        plain = {**value, "fingerprint": _bytes(value["fingerprint"]), "answer": _bytes(value["answer"])}
+        found.answers.append(_of(Remembered, plain))
+    else:
+        raise ValueError(f"a line of the kind {kind!r}")
 
 
 def _of(kind: type[Any], fields: Line) -> Any:

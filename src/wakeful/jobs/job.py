@@ -18,7 +18,23 @@ ENDED = frozenset({"done", "failed", "cancelled"})
 
 
 class Job(Struct, frozen=True):
-    """One call that is owed, as it stood when it was looked at."""
+    """One call that is owed, as it stood when it was looked at.
+
+    >>> from wakeful import App, DurableObject
+    >>> app = App()
+    >>> @app.object
+    ... class Order(DurableObject):
+    ...     async def charge(self, amount: int) -> str:
+    ...         return f"charged {amount}"
+    >>> async with app.world() as world:
+    ...     job = await app.jobs.schedule(app.get(Order, "17").charge, 40, after="10m", key="charge")
+    ...     print(job.state, job.target)
+    ...     await world.advance(minutes=10)
+    ...     job = await app.jobs.get(job.id)
+    ...     print(job.state, job.result, job.attempt)
+    scheduled Order/17
+    done charged 40 1
+    """
 
     id: str
     key: str | None  # the caller's own, unique per target
@@ -48,7 +64,20 @@ class Job(Struct, frozen=True):
 
 
 class JobSpec(Struct, frozen=True):
-    """One job of many, for `schedule_many` and `batch`."""
+    """One job of many, for `schedule_many` and `batch`.
+
+    >>> from wakeful import App, DurableObject, JobSpec
+    >>> app = App()
+    >>> @app.object
+    ... class Mail(DurableObject):
+    ...     async def send(self, text: str) -> str:
+    ...         return f"{text} to {self.ctx.key}"
+    >>> async with app.world() as world:
+    ...     specs = [JobSpec(app.get(Mail, name).send, ["hi"], after="5s") for name in ("ann", "bob")]
+    ...     jobs = await app.jobs.schedule_many(specs)
+    ...     print(await app.jobs.wait(jobs[1].id))
+    hi to bob
+    """
 
     method: Any
     args: Sequence[Any] = ()
@@ -77,7 +106,22 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Returned by a job: run me once more, that much later. No failure; attempts start again."""
+    """Returned by a job: run me once more, that much later. No failure; attempts start again.
+
+    >>> from wakeful import Again, App, DurableObject
+    >>> app = App()
+    >>> @app.object
+    ... class Poll(DurableObject):
+    ...     async def look(self) -> Again | str:
+    ...         seen = await self.storage.get("seen", 0) + 1
+    ...         await self.storage.put("seen", seen)
+    ...         return "there" if seen == 3 else Again(after="1m")
+    >>> async with app.world() as world:
+    ...     job = await app.jobs.schedule(app.get(Poll, "mail").look)
+    ...     await world.advance(minutes=5)
+    ...     print((await app.jobs.get(job.id)).result)
+    there
+    """
 
     after: Duration
 
@@ -91,7 +135,21 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Returned by a job: it is over for good and did not do what it was for. What it wrote is kept."""
+    """Returned by a job: it is over for good and did not do what it was for. What it wrote is kept.
+
+    >>> from wakeful import App, DurableObject, Stop
+    >>> app = App()
+    >>> @app.object
+    ... class Order(DurableObject):
+    ...     async def charge(self) -> Stop:
+    ...         return Stop("the card was stolen")  # not tried again, and not parked
+    >>> async with app.world() as world:
+    ...     job = await app.jobs.schedule(app.get(Order, "17").charge)
+    ...     await world.advance("1s")
+    ...     job = await app.jobs.get(job.id)
+    ...     print(job.state, "/", job.error)
+    cancelled / the card was stolen
+    """
 
     reason: str = ""
 

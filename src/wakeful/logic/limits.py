@@ -15,7 +15,13 @@ VALUE_BYTES_MAX = 2 * 1_048_576
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bounds of one node; every one is an option of `App(limits=Limits(…))` and is listed in docs/limits.md."""
+    """Bounds of one node; every one is an option of `App(limits=Limits(…))` and is listed in docs/limits.md.
+
+    >>> from wakeful import App, Limits
+    >>> app = App(limits=Limits(concurrent_turns=50, turns_of={"Mailer": 3}))
+    >>> Limits().call_deadline_ms
+    60000
+    """
 
     keys_per_call: int = 10_000  # one `put_many`/`get_many`/`delete_many` is one message to the store
     arguments_bytes: int = 1_048_576  # a call's arguments, and its answer, travel in one message

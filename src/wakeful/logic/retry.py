@@ -41,7 +41,13 @@ class Backoff(Struct, frozen=True, array_like=True):
 
 
 def exponential(first: Duration = "2s", *, factor: float = 2.0, max: Duration = "10m") -> Backoff:
-    """Each wait is `factor` times the one before, never longer than `max`."""
+    """Each wait is `factor` times the one before, never longer than `max`.
+
+    >>> from wakeful import RetryPolicy, exponential
+    >>> policy = RetryPolicy(max_attempts=10, backoff=exponential("1s", factor=3, max="1m"))
+    >>> [policy.delay_ms(failures, OSError(), 0.0) for failures in (1, 2, 3, 4, 5)]
+    [1000, 3000, 9000, 27000, 60000]
+    """
     if isinstance(factor, bool) or not isinstance(factor, int | float) or not 1 <= factor <= 100:
         raise BadOption(f"factor must be a number from 1 to 100, not {factor!r}", code="retry.factor")
     first_ms = duration_ms(first, what="first wait")
@@ -49,7 +55,13 @@ def exponential(first: Duration = "2s", *, factor: float = 2.0, max: Duration = 
 
 
 def fixed(wait: Duration) -> Backoff:
-    """The same wait before every attempt."""
+    """The same wait before every attempt.
+
+    >>> from wakeful import RetryPolicy, fixed
+    >>> policy = RetryPolicy(max_attempts=3, backoff=fixed("30s"))
+    >>> [policy.delay_ms(failures, OSError(), 0.0) for failures in (1, 2, 3)]
+    [30000, 30000, None]
+    """
     wait_ms = duration_ms(wait, what="wait")
     return Backoff(wait_ms, 1.0, wait_ms)
 
@@ -76,7 +88,13 @@ class Retry(Struct, frozen=True, array_like=True):
 
 
 class RetryPolicy(Retry, frozen=True):
-    """How often a failing run is tried, after what waits, and for which errors (all of them when none is named)."""
+    """How often a failing run is tried, after what waits, and for which errors (all of them when none is named).
+
+    >>> from wakeful import RetryPolicy, exponential
+    >>> policy = RetryPolicy(max_attempts=3, backoff=exponential("10s", max="5m"), on=(ConnectionError,))
+    >>> policy.max_attempts
+    3
+    """
 
     def __post_init__(self) -> None:
         count = self.max_attempts

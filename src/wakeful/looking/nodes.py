@@ -96,7 +96,7 @@ async def _statuses(view: View, place: int, found: Members) -> dict[str, dict[st
             return None
         return answer
 
-    rows = [member.row for member in found.alive]
+    rows = [member.row for member in found.nodes if member.state in ALIVE or member.row.node == home.name]
     answers = await asyncio.gather(*map(ask, rows))
     return {row.node: answer for row, answer in zip(rows, answers, strict=True) if answer is not None}
 
@@ -146,7 +146,8 @@ def plain_member(member: Member, status: dict[str, Any] | None, store: Store) ->
     row = member.row
     return {
         "node": row.node,
-        "state": member.state,
+        # A store of one process has no lease that others would go by: who answers is there.
+        "state": member.state if store.shared or status is None else status["state"],
         "store": store.url,
         "address": row.address,
         "cluster": row.cluster,

@@ -75,7 +75,8 @@ class Actors:
                 await node.clock.sleep(platform_delay_ms(tries, node.dice.random()))
             except Exception:
                 if method == KEEP:
-                    log.exception("the answer of %s %s is lost until it runs again", timer.id, timer.name)
+                    words = "the answer of %s %s is lost until it runs again"
+                    log.exception(words, timer.id, timer.name, extra={"code": "machine.answer"})
                     return
                 # The chart can't take it now. As a timer it is tried again by the rules of timers, or parked.
                 method, args = KEEP, (id, call, is_good, value)  # type: ignore[assignment]

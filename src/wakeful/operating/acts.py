@@ -4,6 +4,7 @@ Every act is in the audit rows before it is done, or it is not done. How it ende
 """
 
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -133,10 +134,16 @@ class Acts:
         detail = {"numbers": sorted(which.numbers)} if which.numbers else {"all": True}
         detail |= {name: value for name in ("cls", "key", "prefix") if (value := getattr(which, name)) is not None}
         async with self.row("redrive", _parked_words(which), detail):
-            results: list[dict[str, Any]] = []
-            for store in self._stores:
-                for parked in await find_parked(store, which):
-                    results.append(redriven(parked.number, parked, await self._redrive(parked)))
+            found = [parked for store in self._stores for parked in await find_parked(store, which)]
+            # Every store numbers its own: one number may be several timers, of which only one was meant.
+            often = Counter(parked.number for parked in found) if which.numbers else Counter[int]()
+            results = []
+            for parked in found:
+                is_clear = often[parked.number] <= 1
+                problem = (
+                    await self._redrive(parked) if is_clear else "is of several stores; give class and key as well"
+                )
+                results.append(redriven(parked.number, parked, problem))
             missing = set(which.numbers) - {row["number"] for row in results}
             return [redriven(number, None, "is not parked") for number in sorted(missing)] + results
 

@@ -101,6 +101,12 @@ class Activation:
         return self._submitted > self._durable
 
     @property
+    def task(self) -> "asyncio.Task[Any]":
+        """The task in which the running turn runs."""
+        assert self._running is not None
+        return self._running
+
+    @property
     def is_failed(self) -> bool:
         return self._failure is not None
 
@@ -257,7 +263,7 @@ class Activation:
         if self._waiters:
             self._release(number)
         if not self.is_busy:
-            self.node.became_idle(self)
+            self.node.hibernation.became_idle(self)
 
     def _release(self, number: int) -> None:
         """That much is on disk: let the answers go that rest on no more."""
@@ -286,7 +292,7 @@ class Activation:
         self._mailbox = None
         self._is_hurried = False
         if not self.is_busy:
-            self.node.became_idle(self)
+            self.node.hibernation.became_idle(self)
 
     def _begin_draining(self) -> None:
         # A context of its own: the caller that happens to be first must not be seen by the turns of all others.
@@ -357,7 +363,7 @@ class Activation:
                 await slot
                 began = self.node.meter.waited(began)
             if self.instance is None and call.method not in self.node.quiet_operations:
-                await self.wake(call.chain, call.deadline_at)
+                await wake(self, call.chain, call.deadline_at)
             key = call.request_key
             if key is not None:
                 print_ = fingerprint(call)
@@ -450,11 +456,7 @@ class Activation:
             self.meter.readers.add((ticks() - began) // 1_000)
             self._readers -= 1
             if not self.is_busy:
-                self.node.became_idle(self)
-
-    def wake(self, chain: tuple[ObjectId, ...], deadline_at: int) -> Awaitable[None]:
-        """Asleep → awake; on a raise it stays asleep as if nobody had called."""
-        return wake(self, chain, deadline_at)
+                self.node.hibernation.became_idle(self)
 
     def finish(self, turn: Turn) -> int:
         """The turn ended well: its writes become one commit on its way; the number its answer rests on."""
@@ -463,7 +465,8 @@ class Activation:
         if turn.state_used:
             self.state.collect(turn)
         turn.is_over = True
-        if not turn.is_clean and (commit := turn.take_commit(final=True)) is not None:
+        commit = turn.take_commit(final=True)
+        if commit is not None:
             self.submit(commit)
         if turn.then:
             self._follow(turn)

@@ -23,7 +23,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AlarmInfo:
-    """What the handler is told: which attempt this is, for which time, and an id for outside effects."""
+    """What the handler is told: which attempt this is, for which time, and an id for outside effects.
+
+    >>> from wakeful import AlarmInfo, App, DurableObject
+    >>> app = App()
+    >>> @app.object
+    ... class Egg(DurableObject):
+    ...     async def boil(self) -> None:
+    ...         await self.storage.set_alarm(timedelta(minutes=6))
+    ...     async def alarm(self, info: AlarmInfo) -> None:
+    ...         print("retry", info.retry_count, "for", info.scheduled_at.time())
+    >>> from datetime import timedelta
+    >>> async with app.world(start="2026-03-28T07:00Z") as world:
+    ...     await world.get(Egg, "soft").boil()
+    ...     await world.advance(minutes=6)
+    retry 0 for 07:06:00
+    """
 
     retry_count: int
     scheduled_at: datetime
@@ -35,7 +50,24 @@ class AlarmInfo:
 
 
 class AlarmSlot:
-    """The alarm of one object, for a class of your own: `AlarmSlot(ctx)`. `async def alarm` runs when it is due."""
+    """The alarm of one object, for a class of your own: `AlarmSlot(ctx)`. `async def alarm` runs when it is due.
+
+    >>> from datetime import timedelta
+    >>> from wakeful import AlarmSlot, App, Context
+    >>> app = App()
+    >>> @app.object
+    ... class Egg:
+    ...     def __init__(self, ctx: Context) -> None:
+    ...         self.slot = AlarmSlot(ctx)
+    ...     async def boil(self) -> None:
+    ...         await self.slot.set(timedelta(minutes=6))
+    ...     async def alarm(self) -> None:
+    ...         print("done")
+    >>> async with app.world() as world:
+    ...     await world.get(Egg, "soft").boil()
+    ...     await world.advance(minutes=6)
+    done
+    """
 
     __slots__ = ("_ctx",)
 
@@ -95,7 +127,8 @@ class Alarms(Rows):
     async def fire(self, activation: "Activation", turn: Turn, timer: Timer) -> bool:
         handler = activation.instance.alarm
         if activation.known.takes_info:
-            await handler(AlarmInfo(timer.attempt, to_datetime(timer.nominal_at), run_id(timer)))
+            turn.run_id = run_id(timer)
+            await handler(AlarmInfo(timer.attempt, to_datetime(timer.nominal_at), turn.run_id))
         else:
             await handler()
         return True

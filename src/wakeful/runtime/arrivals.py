@@ -40,12 +40,17 @@ class Arrivals:
         if self._node.events.is_heard:
             self._node.events.timers(timers)
         timers = self._near(timers)
+        expected = self._node.queue.expected
+        # A turn may have seen one on disk before we heard of it, and cleared or changed it; and when a shard came
+        # meanwhile, its owner before us may have run one already: then the disk is asked.
+        is_same = mark == self._node.ownership.takes
+        sure = [timer for timer in timers if is_same and (timer.id, timer.name) in expected]
         self._no_longer_expected(timers)
-        if mark == self._node.ownership.takes:
-            self._place(timers)
-        else:
-            # A shard came meanwhile, whose owner before us may have run one of them already: ask the disk.
-            self._tell([timer for timer in timers if not self._look(timer)])
+        if sure:
+            self._place(sure)
+        if len(sure) < len(timers):
+            known = {id(timer) for timer in sure}
+            self._tell([timer for timer in timers if id(timer) not in known and not self._look(timer)])
 
     def unsure(self, timers: Sequence[Timer]) -> None:
         """Nothing was added, or nobody knows."""

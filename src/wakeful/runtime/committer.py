@@ -106,7 +106,8 @@ class Committer:
         """How many of those that wait make the next group: as many as may, but not more bytes than one trip should carry."""
         size = 0
         for index, commit in enumerate(self._waiting[: self._group_max]):
-            size += sum(map(len, commit.puts.values()))
+            if commit.puts:
+                size += sum(map(len, commit.puts.values()))
             if commit.sends:
                 size += sum(len(timer.payload or b"") for timer in commit.sends)
             if commit.records:
@@ -154,20 +155,27 @@ class Committer:
 class Loader:
     """Gathers wakes that come together into one read, where a read is a round trip."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, on_down: Callable[[Unavailable], None]) -> None:
         self._store = store
+        self._is_local = store.local
+        self._on_down = on_down
         self._waiting: list[tuple[ObjectId, asyncio.Future[Loaded]]] = []
         self._task: asyncio.Task[None] | None = None
 
     async def load(self, id: ObjectId) -> Loaded:
-        if self._store.local:
-            return (await self._store.load([id]))[0]
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Loaded] = loop.create_future()
-        self._waiting.append((id, future))
-        if self._task is None:
-            self._task = loop.create_task(self._flush())
-        return await future
+        """What the object needs to wake; a store that can't answer is down."""
+        try:
+            if self._is_local:
+                return (await self._store.load([id]))[0]
+            loop = asyncio.get_running_loop()
+            future: asyncio.Future[Loaded] = loop.create_future()
+            self._waiting.append((id, future))
+            if self._task is None:
+                self._task = loop.create_task(self._flush())
+            return await future
+        except Unavailable as error:
+            self._on_down(error)
+            raise
 
     async def _flush(self) -> None:
         try:

@@ -19,7 +19,20 @@ T = TypeVar("T")
 
 
 class Context:
-    """Handed to the constructor; the object's way to its storage, the clock and other objects."""
+    """Handed to the constructor; the object's way to its storage, the clock and other objects.
+
+    >>> from wakeful import App, Context
+    >>> app = App()
+    >>> @app.object
+    ... class Plain:
+    ...     def __init__(self, ctx: Context) -> None:
+    ...         self.ctx = ctx
+    ...     async def about(self) -> str:
+    ...         return f"{self.ctx.id} at {self.ctx.now():%H:%M}"
+    >>> async with app.world(start="2026-03-28T12:00Z") as world:
+    ...     print(await world.get(Plain, "a").about())
+    Plain/a at 12:00
+    """
 
     __slots__ = ("_activation",)
 

@@ -11,9 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from wakeful.runtime.committer import Failure
+from wakeful.runtime.notes import start_note
 from wakeful.runtime.overload import BACKLOG_MAX
 from wakeful.runtime.queue import PAST_ALL
-from wakeful.runtime.timer_runs import start_note
 from wakeful.runtime.wakeup import Wakeup
 from wakeful.values.errors import Unavailable
 from wakeful.values.ids import shard_of

@@ -107,6 +107,7 @@ class Listener:
             lost, self.number = start - self.number - 1, start + len(found) - 1
             chosen = [(start + index, event) for index, event in enumerate(found) if self._wants(event)]
             if lost:
+                events.dropped += lost
                 chosen.insert(0, (start - 1, {"kind": "lost", "at": events.clock.now(), "count": lost}))
             if chosen:
                 return chosen
@@ -139,6 +140,7 @@ class Events:
         self.ring = Ring(KEPT)  # of the deployment
         self._own = Ring(KEPT)  # of this process, for other nodes
         self._listeners: set[Listener] = set()
+        self.dropped = 0  # by listeners that were too slow
         self._heard_until = 0
         self._asked_until = 0
         self._looking: asyncio.Task[None] | None = None
@@ -170,6 +172,10 @@ class Events:
         if after is None or not 0 <= after < self.ring.next:
             after = self.ring.next - 1
         return Listener(self, kinds=kinds, sees=sees if reserved else partial(_is_users, sees), after=after)
+
+    @property
+    def readers(self) -> int:
+        return len(self._listeners)
 
     def enter(self, listener: Listener) -> None:
         self._listeners.add(listener)

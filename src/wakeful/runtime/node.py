@@ -102,7 +102,7 @@ class Node:
         self.slow_start = SlowStart(self.slots, limits, clock, on_wider=lambda: self.dispatcher.poke())
         self.overload = Overload(self)
         self.deadlines = Deadlines(clock)
-        self.loader = Loader(store)
+        self.loader = Loader(store, self.store_failed)
         self.committer = Committer(
             store,
             name,
@@ -289,8 +289,7 @@ class Node:
         request_key: str | None = None,
     ) -> Any:
         """Call a method of an object and wait for its answer, which is durable when it comes."""
-        home = self.home(target)
-        if home is not self:
+        if self.homes is not None and (home := self.homes.of(target)) is not self:
             return await home.send(target, method, args, kwargs, deadline_ms=deadline_ms, request_key=request_key)
         known = self.registry.any(target.cls) if method in self.quiet_operations else self.registry.named(target.cls)
         if method not in known.methods and method not in self.operations:

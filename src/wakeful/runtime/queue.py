@@ -29,7 +29,9 @@ class TimerQueue:
         self.lines = Lines(bound)  # due ones that wait because their tenant has its share
         self._changed: dict[Name, Timer | None] | None = None  # what changed since a page was asked for
         self._is_void = False  # the page being read no longer joins on to the edge
-        self.expected: set[Name] = set()  # on their way to disk by this process, which will say when they are there
+        self.expected: set[Name] = (
+            set()
+        )  # on their way to disk by this process, which will say when they are there; not those that changed since
         self._pushes = 0  # breaks ties of equal keys (timers of different objects set at once)
         self.edge: TimerKey = (-1, 0, 0)
 
@@ -52,11 +54,9 @@ class TimerQueue:
         lines, out = self.lines, self._out
         lines.look(out)
         while True:
-            head = self._head()
-            if head is not None and head.due_at > now:
-                head = None
             if not lines.is_used:  # nearly always
-                if head is None:
+                head = self._head()
+                if head is None or head.due_at > now:
                     return
                 if out.get(tenant_of(head.id.key), 0) < share:
                     yield self._hand_out(self._take_out())
@@ -130,6 +130,8 @@ class TimerQueue:
         name = (timer.id, timer.name)
         if self._changed is not None:
             self._changed[name] = timer
+        if self.expected:
+            self.expected.discard(name)  # whoever hears now that it was added may know an older setting
         out = self.running.pop(name, None)
         if out is not None and (out.seq, out.attempt, out.due_at) == (timer.seq, timer.attempt, timer.due_at):
             self.running[name] = out  # a page told of it before its commit was heard of: it was handed out already
@@ -150,6 +152,8 @@ class TimerQueue:
         """A timer is gone from disk (seq 0: whatever setting it was)."""
         if self._changed is not None:
             self._changed[id, name] = None
+        if self.expected:
+            self.expected.discard((id, name))
         held = self._current.get((id, name))
         if held is not None and seq in (0, held.seq):
             del self._current[id, name]

@@ -4,6 +4,7 @@ import dataclasses
 import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar, get_type_hints
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -18,13 +19,39 @@ LIFECYCLE = frozenset({"alarm", "on_wake", "on_connect", "on_message", "on_close
 
 
 def reader(method: F) -> F:
-    """Mark a method that only reads: it runs beside other readers and beside a turn that is waiting."""
+    """Mark a method that only reads: it runs beside other readers and beside a turn that is waiting.
+
+    >>> from wakeful import App, DurableObject, reader
+    >>> app = App()
+    >>> @app.object
+    ... class Counter(DurableObject):
+    ...     @reader
+    ...     async def total(self) -> int:
+    ...         return await self.storage.get("total", 0)
+    >>> async with app.world() as world:
+    ...     print(await app.get(Counter, "a").total())
+    0
+    """
     method.__wakeful_reader__ = True  # type: ignore[attr-defined]
     return method
 
 
 def internal(method: F) -> F:
-    """Mark a public-looking method that callers outside the object may not call."""
+    """Mark a public-looking method that callers outside the object may not call.
+
+    >>> from wakeful import App, DurableObject, errors, internal
+    >>> app = App()
+    >>> @app.object
+    ... class Safe(DurableObject):
+    ...     @internal
+    ...     async def unlock(self) -> None: ...
+    >>> async with app.world() as world:
+    ...     try:
+    ...         await app.get(Safe, "a").unlock()
+    ...     except errors.UnknownMethod as error:
+    ...         print(error.code)
+    method.unknown
+    """
     method.__wakeful_internal__ = True  # type: ignore[attr-defined]
     return method
 
@@ -82,6 +109,7 @@ class Registry:
                 code="name.taken",
             )
         self._by_name[found.name] = self._by_class[cls] = found
+        _names[cls] = found.name
         look_in(cls.__module__)
         return found
 
@@ -114,6 +142,19 @@ class Registry:
 
     def names(self) -> list[str]:
         return sorted(self._by_name)
+
+
+_names: WeakKeyDictionary[type, str] = WeakKeyDictionary()  # under which a class was registered last
+
+
+def name_of(cls: type | str) -> str:
+    """The name of a class for those who reach its objects over a wire: the one it is registered under, else its own."""
+    return cls if isinstance(cls, str) else _names.get(cls, cls.__name__)
+
+
+def looked_at(cls: type) -> ObjectClass:
+    """A class that is registered elsewhere, for a stub of its objects."""
+    return _inspect(cls, check_class(name_of(cls)))
 
 
 class _Unknown:

@@ -52,8 +52,9 @@ class Rows:
         self._cache.clear()
         self.bytes = 0
         self._complete = (loaded.complete, loaded.complete)
-        for slot, value in loaded.rows.items():
-            self._keep(slot, value)
+        if loaded.rows:
+            self._cache.update(loaded.rows)
+            self.bytes = sum([len(slot[1]) + len(value) for slot, value in loaded.rows.items()])
 
     async def read(self, slot: Slot) -> bytes | None:
         """One row, None when there is none."""
@@ -139,7 +140,8 @@ class Rows:
         return await self._node.reading(self._node.store.read(self._id, space, keys))
 
     def _keep(self, slot: Slot, value: bytes | None) -> None:
-        self._drop(slot)
+        if slot in self._cache:
+            self._drop(slot)
         if value is None and self._complete[slot[0]]:
             return
         self._cache[slot] = value

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.logic.limits import check_count, check_storage_key, check_value_size
 from wakeful.logic.ranges import bounds, merged, within
-from wakeful.runtime.turn import Done, Refused, Turn, running_turn
+from wakeful.runtime.turn import CURRENT, DONE, Refused, Turn, running_turn
 from wakeful.store.protocol import Range
 from wakeful.values.codec import decode, encode
 from wakeful.values.commits import USER, Slot
@@ -24,7 +24,19 @@ COUNT_PAGE = 1_000
 
 
 class Storage:
-    """The rows of one object, ordered by key, seen through the running turn."""
+    """The rows of one object, ordered by key, seen through the running turn.
+
+    >>> from wakeful import App, DurableObject
+    >>> app = App()
+    >>> @app.object
+    ... class Shelf(DurableObject):
+    ...     async def fill(self) -> list[str]:
+    ...         await self.storage.put_many({"book:b": 2, "book:a": 1, "cup": 3})
+    ...         return list(await self.storage.list(prefix="book:"))
+    >>> async with app.world() as world:
+    ...     print(await world.get(Shelf, "oak").fill())
+    ['book:a', 'book:b']
+    """
 
     __slots__ = ("_activation",)
 
@@ -51,7 +63,7 @@ class Storage:
             turn.writes[USER, check_storage_key(key)] = _encoded(key, value)
         except BadInput as error:
             return Refused(turn, error)
-        return _DONE
+        return DONE
 
     def put_many(self, entries: Mapping[str, Any]) -> Awaitable[None]:
         """Store all the entries, or none when one of them can't be."""
@@ -62,7 +74,7 @@ class Storage:
         except BadInput as error:
             return Refused(turn, error)
         turn.writes.update(encoded)
-        return _DONE
+        return DONE
 
     def delete(self, key: str) -> Awaitable[bool]:
         """Remove the key; True when it was there."""
@@ -78,7 +90,7 @@ class Storage:
         turn.wipe()
         if not keep_alarm:
             self._activation.node.alarms.delete(self._activation, turn)
-        return _DONE
+        return DONE
 
     async def list(
         self,
@@ -127,7 +139,7 @@ class Storage:
             self._activation.node.alarms.set(self._activation, turn, when)
         except BadInput as error:
             return Refused(turn, error)
-        return _DONE
+        return DONE
 
     async def get_alarm(self) -> datetime | None:
         """The time that was set, None when none is pending (or its handler is running)."""
@@ -137,16 +149,21 @@ class Storage:
         """No alarm any more; fine when there was none."""
         turn = self._writing_turn()
         self._activation.node.alarms.delete(self._activation, turn)
-        return _DONE
+        return DONE
 
     # below the public methods
 
     def _turn(self) -> Turn:
-        return running_turn(self._activation, "storage")
+        turn = CURRENT.get()
+        if turn is None or turn.activation is not self._activation or turn.is_over:
+            return running_turn(self._activation, "storage")  # raises, with the reason
+        return turn
 
     def _writing_turn(self) -> Turn:
-        turn = self._turn()
-        turn.check_writable()
+        turn = CURRENT.get()
+        if turn is None or turn.activation is not self._activation or turn.is_over or turn.is_reader:
+            turn = running_turn(self._activation, "storage")
+            turn.check_writable()
         return turn
 
     async def _read(self, turn: Turn, slot: Slot) -> bytes | None:
@@ -248,4 +265,3 @@ def _encoded(key: str, value: Any) -> bytes:
 
 
 _UNKNOWN: Any = object()
-_DONE: Done[None] = Done(None)

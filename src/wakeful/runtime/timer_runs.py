@@ -4,16 +4,19 @@ import asyncio
 import logging
 import traceback
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from wakeful.logic.retry import CRASHES_MAX, platform_delay_ms
 from wakeful.runtime.calls import Call
 from wakeful.runtime.committer import Failure
 from wakeful.runtime.deadlines import Deadlines, cancelled, too_long
+from wakeful.runtime.notes import start_note, storable
 from wakeful.runtime.tracing import fired
-from wakeful.runtime.turn import CURRENT, Turn
-from wakeful.values.commits import Commit, Slot, Start
+from wakeful.runtime.turn import CURRENT, DONE, Turn
+from wakeful.runtime.waking import wake
+from wakeful.values.commits import Slot, Start
 from wakeful.values.errors import Fenced, Unavailable
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.occurrences import Occurrence
@@ -163,21 +166,20 @@ class TimerRuns:
         died = timer.started != 0 and not self._node.ownership.has_held(shard_of(timer.id), timer.started)
         return timer.crashes + died
 
-    async def run(self, activation: "Activation", timer: Timer) -> None:
+    def run(self, activation: "Activation", timer: Timer) -> Awaitable[None]:
         """One attempt of a due timer, to its commit on its way."""
         is_out = self._node.queue.running.get((timer.id, timer.name)) is timer  # not cleared or replaced on disk
         if not is_out or not _is_current(activation, timer):
             self._node.skip_timer(timer)
             self.go_on()
-            return
+            return DONE
         # Nearly always the dispatcher has just written the note, and then nobody died of it.
         crashes = timer.crashes if timer.started == activation.epoch else self.crashes_of(timer)
         if crashes >= CRASHES_MAX:
-            await self._park_crashed(activation, timer, crashes)
-        elif crashes > timer.crashes:
-            await self._try_suspect(activation, timer, crashes)
-        else:
-            await self._attempt(activation, timer, crashes)
+            return self._park_crashed(activation, timer, crashes)
+        if crashes > timer.crashes:
+            return self._try_suspect(activation, timer, crashes)
+        return self._attempt(activation, timer, crashes)
 
     async def _try_suspect(self, activation: "Activation", timer: Timer, crashes: int) -> None:
         """Run it when other suspects leave it room; until then its object is free, for one that runs may call it."""
@@ -314,8 +316,7 @@ class TimerRuns:
         if self._stopping and self._stopping.pop((timer.id, timer.name), None) is not None:
             activation.fire(timer)  # behind the call that is to stop it
             return None, None
-        task = asyncio.current_task()
-        assert task is not None
+        task = activation.task
         chain = (activation.id,)
         call = Call(timer.name, (), {}, deadline_at=fired_at + owner.deadline_ms, request_key=None, chain=chain)
         call.task = task
@@ -324,7 +325,7 @@ class TimerRuns:
         turn: Turn | None = None
         try:
             if not activation.is_awake and owner.prefix not in self._quiet:
-                await activation.wake(chain, call.deadline_at)
+                await wake(activation, chain, call.deadline_at)
                 if not _is_current(activation, timer):
                     node.skip_timer(timer)
                     return None, None
@@ -334,8 +335,8 @@ class TimerRuns:
             if call.cancels and call.is_expired:
                 raise asyncio.CancelledError  # its code swallowed the cancellation
             if ran:
-                entry = self._entry(timer, turn.occurrence, fired_at, "run", None)
-                turn.entries = sorted([*turn.entries, entry], key=_by_time) if turn.entries else [entry]
+                entry = self._entry(timer, turn.occurrence, fired_at, "run", None, turn.run_id)
+                turn.entries = sorted([*turn.entries, entry], key=attrgetter("nominal_at")) if turn.entries else [entry]
             activation.finish(turn)
             if self._uncounted:
                 self._uncounted.pop((*timer.id, timer.name), None)
@@ -389,7 +390,7 @@ class TimerRuns:
         now = node.clock.now()
         turn = Turn(activation, (activation.id,), now, consumed=timer)
         occurrence = tried.occurrence if tried is not None else None
-        text = _storable("".join(traceback.format_exception_only(error)).strip()[:ERROR_CHARS_MAX])
+        text = storable("".join(traceback.format_exception_only(error)).strip()[:ERROR_CHARS_MAX])
         key = (*timer.id, timer.name)
         is_counted, verdict = not isinstance(error, Unavailable), None
         if is_counted:
@@ -400,9 +401,10 @@ class TimerRuns:
             except Exception as second:  # as if it had not been tried: forgotten it must not be
                 if activation.is_failed:
                     return
-                log.exception("%s %s failed, and so did deciding what comes of it", timer.id, timer.name)
+                words = "%s %s failed, and so did deciding what comes of it"
+                log.exception(words, timer.id, timer.name, extra={"code": "timer.undecided"})
                 turn, is_counted = Turn(activation, (activation.id,), now, consumed=timer), False
-                text = f"{text}; {_storable(f'{type(second).__name__}: {second}')}"[:ERROR_CHARS_MAX]
+                text = f"{text}; {storable(f'{type(second).__name__}: {second}')}"[:ERROR_CHARS_MAX]
         if not is_counted:
             self._uncounted[key] += 1
             delay = platform_delay_ms(self._uncounted[key], node.dice.random())
@@ -414,11 +416,12 @@ class TimerRuns:
             if isinstance(verdict, Again):
                 turn.set_timer(verdict.timer)
             elif verdict is not None:
-                text = f"{text}; {_storable(verdict.also)}"[:ERROR_CHARS_MAX] if verdict.also else text
-                trace = _storable("".join(traceback.format_exception(error))[-TRACEBACK_CHARS_MAX:])
+                text = f"{text}; {storable(verdict.also)}"[:ERROR_CHARS_MAX] if verdict.also else text
+                trace = storable("".join(traceback.format_exception(error))[-TRACEBACK_CHARS_MAX:])
                 self._park(turn, verdict.timer, occurrence, "failed", text, trace)
             if verdict is None and occurrence is None:  # nothing was to run, so the failure is no occurrence's verdict
-                log.warning("%s %s had nothing to run, and failed: %s", timer.id, timer.name, text)
+                words = "%s %s had nothing to run, and failed: %s"
+                log.warning(words, timer.id, timer.name, text, extra={"code": "timer.nothing"})
                 activation.finish(turn)
                 return
         turn.entries = [*turn.entries, self._entry(timer, occurrence, fired_at, "failed", text)]
@@ -457,11 +460,17 @@ class TimerRuns:
         ]
 
     def _entry(
-        self, timer: Timer, occurrence: Occurrence | None, fired_at: int, verdict: Verdict, error: str | None
+        self,
+        timer: Timer,
+        occurrence: Occurrence | None,
+        fired_at: int,
+        verdict: Verdict,
+        error: str | None,
+        known_id: str | None = None,
     ) -> Entry:
         node = self._node
         if occurrence is None:
-            occurrence = Occurrence(timer.name, run_id(timer), timer.nominal_at)
+            occurrence = Occurrence(timer.name, known_id or run_id(timer), timer.nominal_at)
         return Entry(
             id=timer.id,
             name=occurrence.name,
@@ -479,23 +488,9 @@ class TimerRuns:
         )
 
 
-def _by_time(entry: Entry) -> int:
-    return entry.nominal_at
-
-
-def _storable(text: str) -> str:
-    """Text that every store can hold: a handler may raise with anything, and its failure must still be written."""
-    return text.replace("\0", "\\0").encode(errors="backslashreplace").decode()
-
-
 def _is_current(activation: "Activation", timer: Timer) -> bool:
     """No turn before it, finished or on its way to disk, replaced or cleared the timer."""
     if timer.name not in activation.timers:
         return True
     current = activation.timers[timer.name]
     return current is not None and (current.seq, current.attempt) == (timer.seq, timer.attempt)
-
-
-def start_note(timer: Timer, shard: int, epoch: int, crashes: int, now: int) -> Commit:
-    """The note on disk that the timer is about to run, so that a crash can be laid at its door."""
-    return Commit(id=timer.id, shard=shard, epoch=epoch, now=now, starts=[Start(timer.name, timer.seq, crashes)])

@@ -55,6 +55,9 @@ class Done(Generic[T]):
         yield  # pragma: no cover  (makes this a generator)
 
 
+DONE: Done[None] = Done(None)
+
+
 class Refused(Done[Any]):
     """A write that could not be taken: raises where it is awaited, and fails the turn if nobody awaits it."""
 
@@ -93,6 +96,7 @@ class Turn:
         "records",
         "refused",
         "remember",
+        "run_id",
         "saved",
         "sends",
         "state_copy",
@@ -138,6 +142,7 @@ class Turn:
         self.state_used = False
         self.state_copy: Any = None
         self.occurrence: Occurrence | None = None  # what the timer's owner says that this turn is
+        self.run_id: str | None = None  # of the timer that this turn is, once somebody has computed it
         self.note: Any = None  # the owner's own, for when the turn fails
         self.job: Any = None  # the job that this turn is, for the object's code; or how to make it, when that asks
         if consumed is not None:
@@ -228,6 +233,21 @@ class Turn:
         rest = self.entries or self.parks or self.unparks or self.sends or self.remember or self.records
         if not (self.writes or self.wiped or timers or rest):
             return None
+        # Loops, not comprehensions: each of those is a call, and there is a commit for every turn.
+        puts: dict[Slot, bytes] = {}
+        deletes: list[Slot] = []
+        for slot, value in self.writes.items():
+            if value is None:
+                deletes.append(slot)
+            else:
+                puts[slot] = value
+        sets: list[Timer] = []
+        clears: list[tuple[str, int]] = []
+        for name, timer in timers.items():
+            if timer is not None:
+                sets.append(timer)
+            else:
+                clears.append((name, self._seq_of(name)))
         activation = self.activation
         commit = Commit(
             id=activation.id,
@@ -235,10 +255,10 @@ class Turn:
             epoch=activation.epoch,
             now=activation.node.clock.now(),
             wipe=self.wiped,
-            puts={slot: value for slot, value in self.writes.items() if value is not None} if self.writes else {},
-            deletes=[slot for slot, value in self.writes.items() if value is None] if self.writes else [],
-            sets=[timer for timer in timers.values() if timer is not None] if timers else [],
-            clears=[(name, self._seq_of(name)) for name, timer in timers.items() if timer is None] if timers else [],
+            puts=puts,
+            deletes=deletes,
+            sets=sets,
+            clears=clears,
             sends=self.sends and activation.node.routed(activation.id, self.sends),
             entries=self.entries,
             parks=self.parks,

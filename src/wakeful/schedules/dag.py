@@ -49,15 +49,20 @@ class DagRun:
 class Dag:
     """Tasks and what each comes after. Register it with `app.dag(dag)`, then start runs of it by name.
 
-    ```
-    report = Dag("Report")
-
-    @report.task
-    async def extract(): ...
-
-    @report.task(after=[extract])
-    async def load(extract): ...      # a parameter named like a task gets its result
-    ```
+    >>> from wakeful import App, Dag
+    >>> app, report = App(), Dag("Report")
+    >>> @report.task
+    ... async def extract() -> list[int]:
+    ...     return [3, 1, 2]
+    >>> @report.task(after=[extract])
+    ... async def load(extract: list[int]) -> str:  # a parameter named like a task gets its result
+    ...     return f"loaded {sorted(extract)}"
+    >>> Report = app.dag(report)
+    >>> async with app.world() as world:
+    ...     await world.get(Report, "monday").start()
+    ...     await world.advance("1s")
+    ...     print(await world.get(Report, "monday").result("load"))
+    loaded [1, 2, 3]
     """
 
     def __init__(self, name: str) -> None:

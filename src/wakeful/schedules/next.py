@@ -9,7 +9,24 @@ from wakeful.values.times import Duration, duration_ms, from_datetime
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """Returned by a handler: the next occurrence is then, whatever the spec says; after it the spec goes on."""
+    """Returned by a handler: the next occurrence is then, whatever the spec says; after it the spec goes on.
+
+    >>> from wakeful import App, DurableObject, Next, Run, every
+    >>> app = App()
+    >>> @app.object
+    ... class Feed(DurableObject):
+    ...     @every.hour
+    ...     async def poll(self, run: Run) -> Next | None:
+    ...         print(run.nominal_at.time())
+    ...         return Next(after="5m") if run.nominal_at.hour == 12 and run.nominal_at.minute == 0 else None
+    ...     async def begin(self) -> None: ...
+    >>> async with app.world(start="2026-03-28T11:30Z") as world:
+    ...     await world.get(Feed, "news").begin()
+    ...     await world.advance(hours=2)
+    12:00:00
+    12:05:00
+    13:00:00
+    """
 
     at: datetime | None = None
     after: Duration | None = None

@@ -27,7 +27,18 @@ class SpecVersion:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """What a schedule was at the moment of asking; it does not change when the schedule does."""
+    """What a schedule was at the moment of asking; it does not change when the schedule does.
+
+    >>> from wakeful import App, DurableObject
+    >>> app = App()
+    >>> @app.object
+    ... class Report(DurableObject):
+    ...     async def send(self) -> None: ...
+    >>> async with app.world(start="2026-03-28T12:00Z") as world:
+    ...     schedule = await app.schedules(Report, "eu").add("every monday at 9am", Report.send, name="weekly")
+    ...     print(schedule.name, schedule.state, schedule.next_at)
+    weekly active 2026-03-30 09:00:00+00:00
+    """
 
     name: str
     handler: str

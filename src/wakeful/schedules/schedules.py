@@ -47,7 +47,23 @@ NEXT_MAX = 10_000
 
 
 class Schedules:
-    """The schedules of one object: `self.schedules` in a `DurableObject`, or `Schedules(ctx)` in a class of your own."""
+    """The schedules of one object: `self.schedules` in a `DurableObject`, or `Schedules(ctx)` in a class of your own.
+
+    >>> from wakeful import App, Context, Schedules
+    >>> app = App()
+    >>> @app.object
+    ... class Report:
+    ...     def __init__(self, ctx: Context) -> None:
+    ...         self.schedules = Schedules(ctx)
+    ...     async def begin(self) -> None:
+    ...         await self.schedules.add("0 9 * * 1-5", self.send, name="daily")
+    ...     async def send(self) -> None:
+    ...         print("sent")
+    >>> async with app.world(start="2026-03-28T12:00Z") as world:  # a Saturday
+    ...     await world.get(Report, "eu").begin()
+    ...     await world.advance(days=2)
+    sent
+    """
 
     __slots__ = ("_activation",)
 
@@ -66,12 +82,14 @@ class Schedules:
         *args: Any,
         name: str | None = None,
         kwargs: dict[str, Any] | None = None,
+        is_named: bool = True,
         **options: Any,
     ) -> Schedule:
         """Have a method of the object run at the times of the spec, with these arguments.
 
         The spec is a datetime, a timedelta or number of seconds from now, cron text, a phrase, or a spec. A name that
         exists with the same spec keeps its next occurrence and takes the options; with another spec it gets a new version.
+        Without a name, or with one that `is_named=False` calls made up, it goes when it is done.
         """
         turn = self._writing_turn()
         asked = parse_spec_options(spec, options)
@@ -86,7 +104,7 @@ class Schedules:
                     f"limit of {limit}; keep large data in storage",
                     code="limit.arguments",
                 )
-        is_named = name is not None
+        is_named = is_named and name is not None
         if name is None:
             name = f"{method}-{self._activation.node.next_seq(self._activation.shard):x}"
         record = await upsert(turn, check_schedule_name(name), asked, parsed, is_declared=False, is_named=is_named)

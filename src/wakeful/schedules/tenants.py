@@ -26,7 +26,22 @@ MINUTE_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """What one tenant may have at most; `tenants` says otherwise for single ones."""
+    """What one tenant may have at most; `tenants` says otherwise for single ones.
+
+    >>> from wakeful import App, DurableObject, Quotas, errors
+    >>> app = App(quotas=Quotas(schedules=100, tenants={"free": Quotas(schedules=1)}))
+    >>> @app.object
+    ... class Cron(DurableObject):
+    ...     async def ring(self) -> None: ...
+    >>> async with app.world() as world:
+    ...     free = app.schedules(Cron, "free/a")
+    ...     await free.add("@daily", "ring", name="one")
+    ...     try:
+    ...         await free.add("@daily", "ring", name="two")
+    ...     except errors.QuotaExceeded as error:
+    ...         print(error.code)
+    quota.schedules
+    """
 
     schedules: int | None = None
     rate: int | None = None  # schedules made a minute
@@ -158,7 +173,20 @@ class Sharded:
 
 
 def sharded(key: str, count: int) -> Sharded:
-    """Spread one tenant's schedules over that many objects by name: for more than about 10,000 of them."""
+    """Spread one tenant's schedules over that many objects by name: for more than about 10,000 of them.
+
+    >>> from wakeful import App, DurableObject, sharded
+    >>> app = App()
+    >>> @app.object
+    ... class Cron(DurableObject):
+    ...     async def ring(self) -> None: ...
+    >>> async with app.world() as world:
+    ...     acme = app.schedules(Cron, sharded("acme", 10))  # ten objects, one view
+    ...     for n in range(30):
+    ...         await acme.add("@daily", Cron.ring, name=f"job-{n}")
+    ...     print(len(await acme.list()))
+    30
+    """
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= SHARDS_MAX:
         raise BadOption(
             f"sharded: count must be a whole number from 1 to {SHARDS_MAX}, not {count!r}", code="sharded.count"

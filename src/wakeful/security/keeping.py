@@ -36,12 +36,13 @@ class Keys:
 
 def sealed(store: Any) -> SealedStore:
     """The store, which must have keys."""
-    if not isinstance(store, SealedStore):
+    found = getattr(store, "sealed", None)
+    if not isinstance(found, SealedStore):
         raise BadOption(
             f"{store.url} was opened without keys, so there is nothing to seal with; start the program with $WAKEFUL_KEYS",
             code="keys.none",
         )
-    return store
+    return found
 
 
 def page_words(found: resealing.Page, place: list[Any] | None) -> dict[str, Any]:

@@ -33,6 +33,7 @@ class Refusals:
 
     async def add(self, node: "Node", *, code: str, actor: str, act: str, target: str, why: str) -> None:
         """Somebody was refused just now. Whatever becomes of the row, they stay refused."""
+        node.meter.denied.of(code).add()
         if node is not self._node or self._flush is None:
             self._begin(node)
         kind = (code, actor)

@@ -1,4 +1,4 @@
-"""Layer 7. The server: API, dashboard, metrics and sockets as one, for this process or for one of yours."""
+"""Layer 5. The server: API, dashboard, metrics and sockets as one, for this process or for one of yours."""
 
 from wakeful.server.serving import Served as Served
 from wakeful.server.serving import serving as serving

@@ -1,4 +1,4 @@
-"""Layer 7. Connections that ask for too much before they have said anything: what does the server bear?
+"""Layer 5. Connections that ask for too much before they have said anything: what does the server bear?
 
 A client has half a minute for a request, whose head has a bound; one that does not take what it asked for is cut
 off after a minute; and there is a bound on how many are connected. uvicorn itself waits for ever in each of these.

@@ -1,4 +1,4 @@
-"""Layer 7. How does the server run inside a process that is running already, and end with it?
+"""Layer 5. How does the server run inside a process that is running already, and end with it?
 
 uvicorn in the loop that there is. It takes no signals: those are the program's. At the end no new connections are
 taken, requests that are under way are finished, streams are told, and only then the node stops.

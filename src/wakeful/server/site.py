@@ -1,4 +1,4 @@
-"""Layer 7. API, dashboard, metrics and sockets as one ASGI application."""
+"""Layer 5. API, dashboard, metrics and sockets as one ASGI application."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
@@ -11,6 +11,8 @@ from wakeful.http.api import Api, respond
 from wakeful.http.asks import Answer, Receive, Scope, Send, json_bytes
 from wakeful.http.problems import MEDIA, Problem, told
 from wakeful.security.gate import Gate
+from wakeful.telemetry.sampling import sampling
+from wakeful.telemetry.web import Measured
 
 if TYPE_CHECKING:
     from wakeful.app import App
@@ -51,6 +53,7 @@ class Site:
         self._streams: set[asyncio.Task[Any]] = set()
         self._pages = _pages(app, self.gate) if dashboard else None
         self._api: Application = self.api
+        self._measured = Measured(self._answer, app)
         if cors:
             from starlette.middleware.cors import CORSMiddleware
 
@@ -63,13 +66,16 @@ class Site:
             )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        kind = scope["type"]
-        if kind == "http":
-            await self._http(scope, receive, send)
-        elif kind == "websocket":
-            await self._socket(scope, receive, send)
-        elif kind == "lifespan":
+        if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
+        else:
+            await self._measured(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._http(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await self._socket(scope, receive, send)
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         first = paths.raw_of(scope)[1:].partition(b"/")[0]
@@ -129,6 +135,7 @@ class Site:
             try:
                 if self.app.node is None:
                     await stack.enter_async_context(self.app.run(self._store or default_store(), **self._run))
+                await stack.enter_async_context(sampling(self.app))
             except BaseException as error:
                 await send({"type": "lifespan.startup.failed", "message": str(error)})
                 raise

@@ -25,9 +25,8 @@ class SocketFeature:
 
     def __init__(self, node: "Node") -> None:
         self._node = node
-        token = f"{int(node.dice.random() * (1 << 32)):08x}"
-        self._gateway = Gateway(node, token)
-        self._outbox = Outbox(node, f"{node.name}~{token}", self._row_of)
+        self._gateway = Gateway(node)
+        self._outbox = Outbox(node, lambda: self._gateway.id, self._row_of)
         self.sweep = Sweep(node, lambda gateway: gateway == self.gateway.id)
 
     @property

@@ -42,12 +42,12 @@ PARTING_S = 1.0  # what a client that reads slowly is given then
 class Gateway:
     """The sockets of this process."""
 
-    def __init__(self, node: "Node", token: str) -> None:
+    def __init__(self, node: "Node") -> None:
         self._node = node
         self.sockets: dict[str, Held] = {}
         self._objects: dict[ObjectId, Here] = {}
         self._senders: dict[str, int] = {}
-        self._register = Register(node, token, self._expelled)
+        self._register = Register(node, self._expelled)
 
     @property
     def id(self) -> str:
@@ -113,10 +113,12 @@ class Gateway:
             held.push(auto[1], limits.socket_queue_bytes)
             return
         held.number += 1
+        node.meter.socket_messages.of("in").add()
         try:
             answer = await self._again(held.target, MESSAGE, (held.id, held.number, message))
         except (Unavailable, DeadlineExceeded) as error:
             log.warning("a message for %s was not taken: %s", held.target, error, extra={"code": "socket.message"})
+            node.meter.socket_drops.of("message").add()
             is_ours = isinstance(error, Unavailable) or error.code == "call.unrouted"
             held.close(*((1013, "try again later") if is_ours else (1011, "it took too long")))
         except Exception:
@@ -157,6 +159,9 @@ class Gateway:
                 held.close(effect.code, effect.reason)
             elif effect.message is not None:
                 held.push(effect.message, most)
+                self._node.meter.socket_messages.of("out").add()
+                if held.is_aborted:
+                    self._node.meter.socket_drops.of("slow").add()
 
     def take(self, gateway: str, sender: str, number: int, effects: list[list[Any]]) -> bool:
         """A batch of another node; each counts once. False: this is not the gateway that was meant."""
@@ -229,7 +234,8 @@ class Gateway:
 
     def _expelled(self) -> None:
         """The objects were told that these sockets are gone, so they are."""
-        log.warning("this process was thought to be dead; its %d sockets are closed", len(self.sockets))
+        words = "this process was thought to be dead; its %d sockets are closed"
+        log.warning(words, len(self.sockets), extra={"code": "socket.expelled"})
         held_all, self.sockets, self._objects = list(self.sockets.values()), {}, {}
         for held in held_all:
             held.close(*GONE)

@@ -28,7 +28,7 @@ ASK_MS = 5_000
 class Outbox:
     """What the objects of this process send to sockets that others hold."""
 
-    def __init__(self, node: "Node", sender: str, row_of: Callable[[str], NodeRow | None]) -> None:
+    def __init__(self, node: "Node", sender: Callable[[], str], row_of: Callable[[str], NodeRow | None]) -> None:
         self._node = node
         self._sender = sender
         self._row_of = row_of
@@ -62,14 +62,14 @@ class Outbox:
 
     async def _deliver(self, gateway: str, number: int, batch: list[Effect], line: "_Line") -> bool:
         """Until the gateway has it; False when that is no more."""
-        node, tries = self._node, 0
+        node, sender, tries = self._node, self._sender(), 0
         while not node.is_dead:
             row = self._row_of(name_of(gateway))
             if row is None:
                 return False
             try:
                 plain: list[Any] = [list(one) for one in map(_plain, batch)]
-                await node.routes.ask(row, REQUEST, gateway, self._sender, number, plain, timeout_ms=ASK_MS)
+                await node.routes.ask(row, REQUEST, gateway, sender, number, plain, timeout_ms=ASK_MS)
                 return True
             except LimitExceeded:
                 line.close_first(batch, 1009, "a message is too large to be sent between nodes")

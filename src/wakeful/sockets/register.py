@@ -24,9 +24,9 @@ VERIFY_MS = 100  # between looks at whether the store is back
 class Register:
     """This gateway's entries on the list."""
 
-    def __init__(self, node: "Node", token: str, expelled: Callable[[], None]) -> None:
+    def __init__(self, node: "Node", expelled: Callable[[], None]) -> None:
         self._node = node
-        self._token = token
+        self._token = ""
         self._life = 1
         self._expelled = expelled
         self._noted: set[ObjectId] = set()
@@ -38,12 +38,10 @@ class Register:
 
     @property
     def id(self) -> str:
-        """Of this gateway; another one after it was thought to be dead."""
+        """Of this gateway; another one after it was thought to be dead, and in the next process of the same name."""
+        if not self._token:
+            self._token = f"{int(self._node.dice.random() * (1 << 32)):08x}"
         return f"{self._node.name}~{self._token}.{self._life}"
-
-    @property
-    def is_used(self) -> bool:
-        return bool(self._noted)
 
     async def add(self, target: ObjectId) -> None:
         """Returns when that object is on the list."""

@@ -27,7 +27,21 @@ _DONE: Done[None] = Done(None)
 
 
 class Socket:
-    """A client's connection to this object. It stays while the object sleeps; hold it no longer than the turn."""
+    """A client's connection to this object. It stays while the object sleeps; hold it no longer than the turn.
+
+    >>> from wakeful import App, DurableObject, Socket
+    >>> app = App()
+    >>> @app.object
+    ... class Echo(DurableObject):
+    ...     async def on_message(self, socket: Socket, message: str | bytes) -> None:
+    ...         await socket.send(f"you said {message}")
+    >>> async with app.world() as world:
+    ...     client = await world.connect(Echo, "cave")
+    ...     await client.send("hello")
+    ...     await world.settle()
+    ...     print(client.got)
+    ['you said hello']
+    """
 
     __slots__ = ("_activation", "_last", "id")
 

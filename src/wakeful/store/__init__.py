@@ -10,7 +10,15 @@ __all__ = ["Disk", "MemoryStore", "NodeRow", "Query", "Range", "ShardRow", "Stor
 
 
 def open_url(url: str) -> Store:
-    """The store that the URL names, not opened yet: `memory:`, `sqlite:PATH`, `postgresql://…`."""
+    """The store that the URL names, not opened yet: `memory:`, `sqlite:PATH`, `postgresql://…`.
+
+    >>> from wakeful.store import open_url
+    >>> open_url("sqlite:app.db").url
+    'sqlite:app.db'
+    >>> open_url("mysql://db")
+    Traceback (most recent call last):
+    wakeful.values.errors.BadUrl: 'mysql://db' is not a store; write memory:, sqlite:PATH or postgresql://user@host/database [store.url]
+    """
     scheme = urlsplit(url).scheme if isinstance(url, str) else ""
     if url == "memory:":
         return MemoryStore()

@@ -27,7 +27,14 @@ from wakeful.values.timers import ALARM, Parked, Timer, TimerKey
 
 @dataclass
 class Disk:
-    """What survives a crash: hand the same one to the next `MemoryStore`."""
+    """What survives a crash: hand the same one to the next `MemoryStore`.
+
+    >>> from wakeful.store import Disk, MemoryStore
+    >>> disk = Disk()
+    >>> first, second = MemoryStore(disk), MemoryStore(disk)  # one after the other, as before and after a crash
+    >>> len(disk.shards)
+    256
+    """
 
     objects: dict[ObjectId, tuple[int, int]] = field(default_factory=dict)  # created_at, active_at
     rows: dict[ObjectId, dict[Slot, bytes]] = field(default_factory=dict)
@@ -51,6 +58,20 @@ class MemoryStore:
 
     `shared` lets several nodes of one process be a cluster on one disk: each has a store of its own, whose `clock`
     is the one that they follow. `listens` and `sees` make it one that tells of changes, and of nodes that are gone.
+
+    >>> from wakeful import App, DurableObject
+    >>> from wakeful.store import Disk, MemoryStore
+    >>> app, disk = App(), Disk()
+    >>> @app.object
+    ... class Counter(DurableObject):
+    ...     async def add(self) -> int:
+    ...         await self.storage.put("total", total := await self.storage.get("total", 0) + 1)
+    ...         return total
+    >>> for _ in range(2):
+    ...     async with app.run(MemoryStore(disk)):
+    ...         print(await app.get(Counter, "a").add())
+    1
+    2
     """
 
     local = True

@@ -29,7 +29,16 @@ ASIDE: ContextVar[bool] = ContextVar("wakeful.store.aside", default=False)
 
 
 class Range(Struct, frozen=True):
-    """A slice of an object's keys in UTF-8 byte order, already normalised: `first` inclusive, `last` exclusive."""
+    """A slice of an object's keys in UTF-8 byte order, already normalised: `first` inclusive, `last` exclusive.
+
+    >>> from wakeful import ObjectId
+    >>> from wakeful.store import Range, open_url
+    >>> store = open_url("memory:")
+    >>> await store.open(now=0)
+    >>> await store.scan(ObjectId("Order", "17"), 0, Range(first="item:", last="item;", limit=10))
+    []
+    >>> await store.close()
+    """
 
     first: str = ""
     last: str | None = None
@@ -38,7 +47,15 @@ class Range(Struct, frozen=True):
 
 
 class NodeRow(Struct, frozen=True):
-    """A node as the store knows it. `address` is where it takes calls, empty if nowhere."""
+    """A node as the store knows it. `address` is where it takes calls, empty if nowhere.
+
+    >>> from wakeful.store import open_url
+    >>> store = open_url("memory:")
+    >>> await store.open(now=0)
+    >>> await store.nodes()  # a NodeRow for each
+    []
+    >>> await store.close()
+    """
 
     node: str
     address: str
@@ -52,6 +69,16 @@ class NodeRow(Struct, frozen=True):
 
 
 class ShardRow(Struct, frozen=True):
+    """Who owns a shard, and how often it has changed hands.
+
+    >>> from wakeful.store import open_url
+    >>> store = open_url("memory:")
+    >>> await store.open(now=0)
+    >>> (await store.owners())[255]
+    ShardRow(shard=255, owner=None, epoch=0)
+    >>> await store.close()
+    """
+
     shard: int
     owner: str | None
     epoch: int
@@ -66,7 +93,15 @@ class Hint(Struct, frozen=True, array_like=True):
 
 
 class Query(Struct, frozen=True, kw_only=True):
-    """A page of what people look for. Fields that are None don't filter."""
+    """A page of what people look for. Fields that are None don't filter.
+
+    >>> from wakeful.store import Query, open_url
+    >>> store = open_url("memory:")
+    >>> await store.open(now=0)
+    >>> await store.find_objects(Query(cls="Order", key_prefix="acme/", limit=10))
+    []
+    >>> await store.close()
+    """
 
     cls: str | None = None
     key: str | None = None
@@ -107,7 +142,15 @@ class Swapping(Protocol):
 
 
 class Store(Protocol):
-    """Rows of objects, timers, ledger, nodes and shards, in one place that survives."""
+    """Rows of objects, timers, ledger, nodes and shards, in one place that survives.
+
+    >>> from wakeful.store import Store, open_url
+    >>> store: Store = open_url("memory:")
+    >>> await store.open(now=0)
+    >>> await store.known_classes(), len(await store.owners())
+    ([], 256)
+    >>> await store.close()
+    """
 
     url: str  # as given by the user, without a password
     shared: bool  # several processes may own shards of it at once

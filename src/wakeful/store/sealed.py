@@ -26,14 +26,20 @@ CHECK_SLOT: Slot = (SYSTEM, "check")
 
 def with_keys(store: Store, ring: Ring | None) -> Store:
     """The store with a seal on it; without keys one that says which it needs, if it needs any."""
+    if getattr(store, "is_keyed", False):
+        return store  # somebody put something around a store that has them already
     return Unkeyed(store) if ring is None else SealedStore(store, ring)
 
 
 class Unkeyed:
     """A store as it is, which is refused at opening when its values are sealed."""
 
+    is_keyed = True
+
     def __init__(self, inner: Store) -> None:
         self.inner = inner
+        self.shared = inner.shared
+        self.local = inner.local
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.inner, name)
@@ -53,6 +59,8 @@ class Unkeyed:
 
 class SealedStore:
     """Every verb of the store beneath, with values sealed on their way in and opened on their way out."""
+
+    is_keyed = True
 
     def __init__(self, inner: Store, ring: Ring) -> None:
         self.inner = inner
@@ -81,6 +89,11 @@ class SealedStore:
     @property
     def listens(self) -> bool:
         return self.inner.listens
+
+    @property
+    def sealed(self) -> "SealedStore":
+        """This store, also for someone who has only what was put around it."""
+        return self
 
     async def open(self, *, now: int, readonly: bool = False) -> None:
         await self.inner.open(now=now, readonly=readonly)

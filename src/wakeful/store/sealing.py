@@ -59,6 +59,9 @@ class Sealing:
 
     def commit(self, commit: Commit) -> Commit:
         """The same step with nothing readable in it."""
+        written = commit.puts or commit.sets or commit.sends or commit.entries or commit.parks or commit.records
+        if not written and commit.remember is None:
+            return commit  # there is nothing to hide in it: a start note, a clear
         id, seal = commit.id, self.seal
         return Commit(
             id=id,

@@ -87,6 +87,11 @@ def _jobs(node: "Node") -> Iterable[Sample]:
         yield (name,), getattr(counts, name, 0)
 
 
+def _sockets(node: "Node") -> int:
+    gateway = getattr(node.features.get("sockets"), "gateway", None)
+    return len(gateway.sockets) if gateway is not None else 0
+
+
 def _traces(node: "Node") -> Iterable[Sample]:
     for name in ("sampled", "unsampled"):
         found = getattr(node.tracer, name, None)
@@ -206,13 +211,13 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("wakeful.http.duration", "histogram", "s", ("route",), "How long answers took.", _family(lambda n: n.meter.http_durations), _US),
     Metric("wakeful.http.open", "gauge", "{request}", (), "Requests being answered, streams included.", _one(lambda n: n.meter.http_open.value)),
     Metric("wakeful.denied", "counter", "{request}", ("code",), "Requests of those who may not.", _family(lambda n: n.meter.denied)),
-    Metric("wakeful.sockets.open", "gauge", "{socket}", (), "WebSockets that this process holds.", _one(lambda n: n.meter.sockets.value)),
+    Metric("wakeful.sockets.open", "gauge", "{socket}", (), "WebSockets that this process holds.", _one(_sockets), 1.0, True),
     Metric("wakeful.sockets.messages", "counter", "{message}", ("direction",), "Messages on WebSockets.",
            _family(lambda n: n.meter.socket_messages)),
     Metric("wakeful.sockets.dropped", "counter", "{message}", ("reason",), "Messages and sockets that were given up.",
            _family(lambda n: n.meter.socket_drops)),
-    Metric("wakeful.events.readers", "gauge", "{reader}", (), "Streams of events that are being read.", _one(lambda n: n.meter.event_readers.value)),
-    Metric("wakeful.events.dropped", "counter", "{event}", (), "Events that a slow reader lost.", _one(lambda n: n.meter.event_drops.value)),
+    Metric("wakeful.events.readers", "gauge", "{reader}", (), "Streams of events that are being read.", _one(lambda n: n.events.readers), 1.0, True),
+    Metric("wakeful.events.dropped", "counter", "{event}", (), "Events that a slow reader lost.", _one(lambda n: n.events.dropped), 1.0, True),
     Metric("wakeful.traces", "counter", "{trace}", ("outcome",), "Traces that began here, by whether they are recorded.", _traces, 1.0, True),
     # the process
     Metric("wakeful.build.info", "gauge", "1", ("version", "python"), "Always 1; the labels say what runs.", process.build, 1.0, True),

@@ -21,7 +21,6 @@ from opentelemetry.sdk.metrics.export import (
 )
 from opentelemetry.sdk.metrics.export import Histogram as HistogramData
 from opentelemetry.sdk.metrics.export import Metric as SdkMetric
-from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 import wakeful
 from wakeful.telemetry.catalogue import CATALOGUE, Labels, Metric, Number, read
@@ -35,7 +34,7 @@ SCOPE = "wakeful"
 
 def values(app: "App", metric: Metric) -> list[tuple[Labels, "Number | Histogram"]]:
     """What a metric has now; read in the exporter's thread, while the program goes on."""
-    return list(read(metric, [] if app.node is None else app.node.all_homes).items())
+    return list(read(metric, [] if app.latest is None else app.latest.all_homes).items())
 
 
 def attributes(metric: Metric, labels: Labels) -> dict[str, str]:
@@ -97,6 +96,13 @@ def _sums(app: "App", metric: Metric) -> Observe:
     return lambda options: [Observation(value.sum * metric.scale, labels) for labels, value in _histograms(app, metric)]
 
 
+def _with(scope: ScopeMetrics, ours: list[SdkMetric]) -> ScopeMetrics:
+    """In our own scope what is ours beside the rest: a second one of the same name would hide the first."""
+    if scope.scope.name != SCOPE:
+        return scope
+    return ScopeMetrics(scope.scope, [*scope.metrics, *ours], scope.schema_url)
+
+
 class HistogramExporter(MetricExporter):
     """Another exporter, with the program's histograms beside what it is given."""
 
@@ -114,10 +120,10 @@ class HistogramExporter(MetricExporter):
         found = [self._metric(metric, now_ns) for metric in CATALOGUE if metric.kind == "histogram"]
         if self._is_delta:
             self._began_ns = now_ns
-        scope = ScopeMetrics(InstrumentationScope(SCOPE, wakeful.__version__), [one for one in found if one], "")
+        ours = [one for one in found if one is not None]
         resources = [
-            ResourceMetrics(one.resource, [*one.scope_metrics, *([scope] if not number else [])], one.schema_url)
-            for number, one in enumerate(metrics_data.resource_metrics)
+            ResourceMetrics(one.resource, [_with(scope, ours) for scope in one.scope_metrics], one.schema_url)
+            for one in metrics_data.resource_metrics
         ]
         return self._exporter.export(MetricsData(resources), timeout_millis=timeout_millis, **more)
 

@@ -83,6 +83,8 @@ class Tracing:
 
     def enter(self, kind: str, id: ObjectId, name: str, *, parent: str | None, since_ms: int = 0) -> Span | None:
         here = otel.get_current_span().get_span_context()
+        if parent is None and TRACE.get() == UNSAMPLED and not here.is_valid and self._sampler.follows:
+            return None  # most often, and all that a turn pays that nobody looks at
         trace = parent if parent is not None else _text(here) if here.is_valid else TRACE.get()
         links: list[Link] = []
         if trace is not None and trace != UNSAMPLED:

@@ -35,14 +35,16 @@ class Measured:
             await self._inner(scope, receive, send)
             return
         header = next((value for name, value in scope.get("headers", ()) if name == b"traceparent"), None)
-        token = TRACE.set(None if header is None else received(header.decode("latin-1")))
+        trace = None if header is None else received(header.decode("latin-1"))
+        token = None if trace is None else TRACE.set(trace)
         try:
             if scope["type"] == "http":
                 await self._count(scope, receive, send)
             else:
                 await self._inner(scope, receive, send)
         finally:
-            TRACE.reset(token)
+            if token is not None:
+                TRACE.reset(token)
 
     async def _count(self, scope: Scope, receive: Receive, send: Send) -> None:
         node = self._app.node

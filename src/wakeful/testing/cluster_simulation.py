@@ -12,6 +12,7 @@ import random
 import sys
 import time
 from collections.abc import Coroutine, Sequence
+from contextvars import Context
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Literal
@@ -198,7 +199,8 @@ class ClusterSimulation:
             member.node.hibernation.sleep_all()
 
     def _later(self, healing: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(healing)
+        # A context of its own: a turn that kills its node is no caller of the process that comes up after it.
+        task = asyncio.get_running_loop().create_task(healing, context=Context())
         self._healing[task] = None
         task.add_done_callback(lambda done: self._healing.pop(done, None))
 

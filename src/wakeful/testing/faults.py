@@ -17,7 +17,27 @@ T = TypeVar("T")
 
 
 class Faults:
-    """What shall go wrong. Probes are the points where a process can die: before and after each trip to the store."""
+    """What shall go wrong. Probes are the points where a process can die: before and after each trip to the store.
+
+    >>> from wakeful import App, DurableObject, errors
+    >>> app = App()
+    >>> @app.object
+    ... class Counter(DurableObject):
+    ...     async def add(self) -> int:
+    ...         total = await self.storage.get("total", 0) + 1
+    ...         await self.storage.put("total", total)
+    ...         return total
+    >>> async with app.world() as world:
+    ...     world.faults.fail_commit(0, when="before")
+    ...     try:
+    ...         await world.get(Counter, "a").add()
+    ...     except errors.Unavailable as error:
+    ...         print(error.code)
+    ...     await world.advance("10s")
+    ...     print(await world.get(Counter, "a").add())
+    store.down
+    1
+    """
 
     def __init__(self) -> None:
         self.is_down = False  # every verb raises StoreDown

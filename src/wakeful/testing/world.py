@@ -35,7 +35,25 @@ START = "2026-01-01T00:00:00+00:00"
 
 
 class World:
-    """`async with app.world() as world:` — time moves only when everything waits, or by `advance`."""
+    """`async with app.world() as world:` — time moves only when everything waits, or by `advance`.
+
+    >>> from datetime import timedelta
+    >>> from wakeful import App, DurableObject
+    >>> app = App()
+    >>> @app.object
+    ... class Trial(DurableObject):
+    ...     async def begin(self) -> None:
+    ...         await self.storage.set_alarm(timedelta(days=14))
+    ...     async def alarm(self) -> None:
+    ...         await self.storage.put("ended", True)
+    >>> async with app.world(start="2026-03-28T12:00Z") as world:
+    ...     await world.get(Trial, "acme").begin()
+    ...     await world.crash()
+    ...     await world.restart(after="3h")
+    ...     await world.advance(days=14)
+    ...     print(await world.rows(Trial, "acme"), world.now().date())
+    {'ended': True} 2026-04-11
+    """
 
     def __init__(
         self,

@@ -41,7 +41,7 @@ def received(failure: Failure) -> Exception:
 
 
 def _rebuilt(failure: Failure) -> Exception | None:
-    kind = _loaded(failure.type) if failure.body is not None else None
+    kind = loaded(failure.type) if failure.body is not None else None
     if kind is None or failure.body is None:
         return None
     try:
@@ -57,7 +57,7 @@ def _rebuilt(failure: Failure) -> Exception | None:
     return error
 
 
-def _loaded(name: str) -> type[Exception] | None:
+def loaded(name: str) -> type[Exception] | None:
     """The error class of that full name, if this process has it already."""
     module, _, rest = name.rpartition(".")
     while module:

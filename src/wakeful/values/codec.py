@@ -8,7 +8,7 @@ of their type and are rebuilt only from a type this process has already loaded.
 import dataclasses
 import sys
 from collections.abc import Callable
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -28,7 +28,7 @@ _BIGINT, _DATETIME, _DATE, _TIME, _TIMEDELTA, _UUID, _DECIMAL, _TUPLE, _SET, _FR
 def encode(value: object) -> bytes:
     """The value as bytes; `BadValue` names the part that can't be."""
     try:
-        return VERSION + _encoder.encode(_lower(value))
+        return VERSION + _encoder.encode(value if type(value) in _FAST else _lower(value))
     except BadValue as error:
         raise BadValue(f"{_blame(value)} {error.message}", code=error.code) from None
     except (OverflowError, UnicodeEncodeError) as error:
@@ -146,7 +146,18 @@ def _lower_datetime(value: datetime) -> Any:
         return _ext(_DATETIME, [value.replace(tzinfo=None, fold=0).isoformat(), zone.key, value.fold])
     if zone is None or isinstance(zone, timezone):
         return _ext(_DATETIME, [value.replace(fold=0).isoformat(), None, value.fold])
+    offset = _constant(zone)
+    if offset is not None:
+        return _lower_datetime(value.replace(tzinfo=timezone(offset)))
     raise BadValue(f"has the time zone {zone!r}; use zoneinfo.ZoneInfo or datetime.timezone", code="value.zone")
+
+
+def _constant(zone: tzinfo) -> timedelta | None:
+    """The offset of a zone that has only one, as parsers make them (pydantic's, dateutil's): what it says of no time at all."""
+    try:
+        return zone.utcoffset(None)
+    except Exception:  # somebody else's code
+        return None
 
 
 def _raise_datetime(inner: list[Any]) -> datetime:

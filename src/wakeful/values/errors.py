@@ -61,13 +61,25 @@ WakefulError
 
 BaseException
 └── Fenced                      this node lost the object's shard; user code must not catch it
+
+>>> from wakeful import errors
+>>> issubclass(errors.StoreDown, errors.Unavailable), issubclass(errors.BadName, errors.BadInput)
+(True, True)
 """
 
 from typing import ClassVar
 
 
 class WakefulError(Exception):
-    """Root of all errors; `code` is stable and made for programs, the message for people."""
+    """Root of all errors; `code` is stable and made for programs, the message for people.
+
+    >>> from wakeful import WakefulError, cron
+    >>> try:
+    ...     cron("61 * * * *")
+    ... except WakefulError as error:
+    ...     print(error.code)
+    spec.field
+    """
 
     code: str = "error"
     default_code: ClassVar[str] = "error"
@@ -227,6 +239,24 @@ class TooMany(Denied):
 
 
 class Unavailable(WakefulError):
+    """The store or the object can't be had now: nothing is wrong with the call, try it again.
+
+    >>> from wakeful import App, DurableObject, Unavailable
+    >>> app = App()
+    >>> @app.object
+    ... class Counter(DurableObject):
+    ...     async def add(self) -> None:
+    ...         await self.storage.put("total", 1)
+    >>> async with app.world() as world:
+    ...     world.faults.is_down = True
+    ...     try:
+    ...         await app.get(Counter, "a", deadline="1s").add()
+    ...     except Unavailable as error:
+    ...         print(error.code)
+    ...     world.faults.is_down = False
+    store.down
+    """
+
     default_code = "unavailable"
 
 

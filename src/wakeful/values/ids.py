@@ -17,7 +17,13 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class ObjectId(NamedTuple):
-    """A class name and a key: the identity of one object in the whole deployment."""
+    """A class name and a key: the identity of one object in the whole deployment.
+
+    >>> from wakeful import ObjectId
+    >>> id = ObjectId("Order", "acme/17")
+    >>> print(id, id.cls, id.key)
+    Order/acme/17 Order acme/17
+    """
 
     cls: str
     key: str

@@ -162,11 +162,8 @@ class Meter:
         self.http_durations = durations("route")
         self.http_open = Gauge()
         self.denied = counters("code")
-        self.sockets = Gauge()
         self.socket_messages = counters("direction")
         self.socket_drops = counters("reason")
-        self.event_readers = Gauge()
-        self.event_drops = Counter()
         # looked at now and then
         self.lag = Histogram(LATENESS_MS)
         self.stored: Family[Gauge] = Family(Gauge, "what")
@@ -180,8 +177,9 @@ class Meter:
     def wrote(self, commit: Commit) -> None:
         """A commit with ledger rows is on disk."""
         for entry in commit.entries:
-            self.runs.of(entry.name.partition(":")[0], entry.verdict).value += entry.covers
-            if entry.verdict == "failed":
+            verdict = entry.verdict
+            self.runs.of(entry.name.partition(":")[0], verdict).value += entry.covers
+            if verdict == "failed":
                 self.retries.value += 1
         parked = len(commit.parks)
         if parked:

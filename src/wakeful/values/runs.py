@@ -35,7 +35,24 @@ class Entry(Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One attempt as people see it. `id` is the same for every attempt and redelivery of one occurrence, so it makes outside effects idempotent."""
+    """One attempt as people see it. `id` is the same for every attempt and redelivery of one occurrence, so it makes outside effects idempotent.
+
+    >>> from wakeful import App, DurableObject, Run, every
+    >>> app = App()
+    >>> @app.object
+    ... class Report(DurableObject):
+    ...     @every.day.at("09:00", catch_up="latest")
+    ...     async def send(self, run: Run) -> None:
+    ...         print(f"{run.nominal_at.date()} late by {run.lateness}, for {run.missed} of them")
+    ...     async def begin(self) -> None: ...
+    >>> async with app.world(start="2026-03-26T08:00Z") as world:
+    ...     await world.get(Report, "eu").begin()
+    ...     await world.crash()
+    ...     await world.restart(after="50h")
+    ...     print([run.verdict for run in await world.ledger(Report, "eu")])
+    2026-03-28 late by 1:00:00, for 3 of them
+    ['too_late', 'too_late', 'run']
+    """
 
     id: str
     name: str

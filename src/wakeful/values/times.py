@@ -40,6 +40,8 @@ def from_datetime(when: datetime) -> int:
 
 def instant_ms(when: object, now: int) -> int:
     """An instant given as epoch milliseconds, aware datetime or timedelta from now; the past means now."""
+    if type(when) is int and 0 < when <= LATEST_MS:
+        return when if when > now else now
     if isinstance(when, bool) or not isinstance(when, (int, float, datetime, timedelta)):
         raise BadTime(
             f"{when!r} is not a time; give epoch milliseconds, an aware datetime or a timedelta from now",

@@ -68,6 +68,9 @@ class State:
         text = "the object reset itself with abort()" if reason is None else str(reason)
         raise Reset(reset_error(text), retries=bool(retries))
 
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"ctx.{name} is not here; docs/cloudflare.md says what is, and what to use instead")
+
     # sockets
 
     def acceptWebSocket(self, socket: Any, tags: Iterable[str] | None = None) -> None:  # noqa: N802  the name there

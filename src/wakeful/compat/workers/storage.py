@@ -105,6 +105,9 @@ class Storage:
     def kv(self) -> Any:
         raise Unsupported("storage.kv is not here: rows may be on another machine; use the awaitable put, get and list")
 
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"storage.{name} is not here; docs/cloudflare.md says what is, and what to use instead")
+
     # how each is done inside a turn
 
     async def _get(self, key: Any, options: dict[str, Any]) -> Any:

@@ -26,6 +26,8 @@
     return unit === "ms" ? `${text} ms` : `${text}/s`;
   }
 
+  const minutes = (seconds) => (seconds > -30 ? "now" : `${Math.round(seconds / 60)} min`);
+
   function draw() {
     while (plots.length) plots.pop().destroy();
     for (const figure of figures) {
@@ -37,14 +39,14 @@
         height: 96,
         legend: { show: false },
         cursor: { y: false, points: { size: 5 } },
-        padding: [6, 2, 0, 0],
+        padding: [6, 14, 0, 0],
         scales: {
           x: { range: () => [rows.t[rows.t.length - 1] - SHOWN_S, rows.t[rows.t.length - 1]] },
           // Lateness goes from one millisecond to hours: only powers of ten show both.
           y: kind.unit === "ms" ? { distr: 3, log: 10, range: (plot, low, high) => [1, Math.max(100, 100 ** Math.ceil(Math.log10(high) / 2))] } : { range: (plot, low, high) => [0, Math.max(1, high * 1.15)] },
         },
         axes: [
-          { ...axis, size: 22, space: 60, incrs: [60, 120, 300], values: (plot, ticks) => ticks.map((at) => `${Math.round((at - rows.t[rows.t.length - 1]) / 60)} min`) },
+          { ...axis, size: 22, splits: (plot, at, low, high) => [8, 6, 4, 2, 0].map((ago) => high - ago * 60), values: (plot, ticks) => ticks.map((at) => minutes(at - rows.t[rows.t.length - 1])) },
           { ...axis, size: 46, space: 26, gap: 4, ...(kind.unit === "ms" ? { splits: (plot, at, low, high) => POWERS.filter((value) => value >= low && value <= high), filter: (plot, ticks) => ticks } : {}), values: (plot, ticks) => ticks.map((value) => (kind.unit !== "ms" ? `${value}` : value >= 1_000 ? `${value / 1_000} s` : `${value} ms`)) },
         ],
         series: [{}, ...kind.series.map(([name, token, is_filled]) => ({ label: name, stroke: colour(token), width: 1.5, points: { show: false }, spanGaps: false, fill: is_filled ? `${colour(token)}1f` : undefined }))],
@@ -94,10 +96,16 @@
   });
   document.addEventListener("wk:theme", draw);
   new ResizeObserver(() => plots.forEach((plot, number) => plot.setSize({ width: figures[number].querySelector(".plot").clientWidth, height: 96 }))).observe(figures[0]);
-  fetch(`${base}/history`, { headers: { accept: "application/json" } })
-    .then((answer) => (answer.ok ? answer.json() : []))
-    .then((samples) => {
-      samples.forEach(add);
-      draw();
-    });
+  // What was missed while nobody saw the page is asked for.
+  function load() {
+    if (document.hidden) return;
+    fetch(`${base}/history`, { headers: { accept: "application/json" } })
+      .then((answer) => (answer.ok ? answer.json() : []))
+      .then((samples) => {
+        samples.forEach(add);
+        draw();
+      });
+  }
+  document.addEventListener("visibilitychange", load);
+  load();
 })();

@@ -123,23 +123,40 @@
     light.firstElementChild.textContent = words[state];
   }
 
+  // A browser has few connections for one server, so a page that nobody sees gives its own back.
+  let source = null;
+
   function listen() {
-    if (light === null) return;
-    const source = new EventSource(`${base}/live`);
+    if (light === null || source !== null || document.hidden) return;
+    source = new EventSource(`${base}/live`);
     source.onopen = () => say("live");
     source.onerror = () => say(navigator.onLine && source.readyState !== EventSource.CLOSED ? "polling" : "off");
     source.addEventListener("fresh", () => {
       light.classList.remove("beat");
-      void light.offsetWidth;
+      void light.offsetWidth; // so that the beat begins anew
       light.classList.add("beat");
       freshen();
     });
-    source.addEventListener("sample", (event) => document.dispatchEvent(new CustomEvent("wk:sample", { detail: JSON.parse(event.data) })));
-    source.addEventListener("gone", () => source.close());
-    addEventListener("pagehide", () => source.close());
+    source.addEventListener("sample", (event) => {
+      document.dispatchEvent(new CustomEvent("wk:sample", { detail: JSON.parse(event.data) }));
+    });
+    source.addEventListener("gone", hush);
   }
 
-  document.addEventListener("visibilitychange", () => document.hidden || freshen());
+  function hush() {
+    source?.close();
+    source = null;
+    say("off");
+  }
+
+  function look() {
+    if (document.hidden) return hush();
+    listen();
+    freshen();
+  }
+  document.addEventListener("visibilitychange", look);
+  addEventListener("pagehide", hush);
+  addEventListener("pageshow", (event) => event.persisted && look());
 
   // Theme.
 
@@ -289,5 +306,5 @@
   listen();
   setInterval(tick, 1_000);
   // Events say when something happened; this shows what merely passed.
-  setInterval(() => freshen(), 15_000);
+  setInterval(look, 15_000);
 })();

@@ -29,6 +29,10 @@ def business_hours(
     """Hours of the week: days such as `mon-fri` or `sat,sun`, hours such as `09:00-12:00,13:00-17:00` (the default is
     09:00-17:00), or several groups as a mapping of days to hours. `22:00-06:00` ends the next day. Without a zone it is
     the schedule's. Holidays are closed all day long, the end of a night that began the day before included.
+
+    >>> from wakeful import business_hours, cron, within
+    >>> within(cron("*/30 * * * *"), business_hours("mon-fri", "08:00-18:00", "Europe/Paris")).describe()
+    'every 30 minutes, within Monday to Friday 08:00 to 18:00, Europe/Paris time'
     """
     if isinstance(days, Mapping):
         if hours is not None:
@@ -42,7 +46,13 @@ def business_hours(
 
 
 def holidays(*dates: date | tuple[int, int] | str, name: str = "", zone: str | None = None) -> "Holidays":
-    """Whole days: one-off dates, and (month, day) pairs that recur each year; as text 2026-04-03 and 12-25."""
+    """Whole days: one-off dates, and (month, day) pairs that recur each year; as text 2026-04-03 and 12-25.
+
+    >>> from wakeful import every, except_for, holidays
+    >>> closed = holidays("2026-04-03", "12-25", (1, 1), name="closed")
+    >>> except_for(every.weekday.at("09:00"), closed).describe()
+    'at 09:00 from Monday to Friday, except on closed'
+    """
     return Holidays(recurring(dates), name, zone)
 
 

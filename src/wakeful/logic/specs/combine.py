@@ -23,7 +23,14 @@ DEPTH_MAX = 20  # combinations within combinations; nobody reads more, and the r
 
 
 def any_of(*specs: object) -> Spec:
-    """Whatever any of them names; an instant that several name is one occurrence, and one spec alone is itself."""
+    """Whatever any of them names; an instant that several name is one occurrence, and one spec alone is itself.
+
+    >>> from datetime import UTC, datetime
+    >>> from wakeful import any_of, every
+    >>> spec = any_of(every.monday.at("09:00"), every.friday.at("17:00"))
+    >>> [f"{time:%a %H:%M}" for time in spec.between(datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 3, 8, tzinfo=UTC))]
+    ['Mon 09:00', 'Fri 17:00']
+    """
     parts: dict[str, Spec] = {}
     for spec in map(_spec, specs):
         for part in spec.parts if isinstance(spec, AnyOf) else (spec,):
@@ -34,7 +41,14 @@ def any_of(*specs: object) -> Spec:
 
 
 def except_for(spec: object, *excluded: object) -> "ExceptFor":
-    """What the spec names, but not at the exact instants of another spec, nor while a calendar is open."""
+    """What the spec names, but not at the exact instants of another spec, nor while a calendar is open.
+
+    >>> from datetime import UTC, datetime
+    >>> from wakeful import every, except_for, holidays
+    >>> spec = except_for(every.day.at("09:00"), holidays("12-25", zone="UTC"))
+    >>> print(spec.next_after(datetime(2026, 12, 24, 12, tzinfo=UTC)))
+    2026-12-26 09:00:00+00:00
+    """
     if not excluded:
         raise BadSpec("except_for: give what to leave out, a spec or a calendar", code="spec.empty")
     out = tuple(one if isinstance(one, Calendar) else _spec(one) for one in excluded)
@@ -42,7 +56,14 @@ def except_for(spec: object, *excluded: object) -> "ExceptFor":
 
 
 def within(spec: object, *calendars: Calendar) -> "Within":
-    """What the spec names while every one of the calendars is open."""
+    """What the spec names while every one of the calendars is open.
+
+    >>> from datetime import UTC, datetime
+    >>> from wakeful import business_hours, every, within
+    >>> spec = within(every(2).hours, business_hours("mon-fri", "09:00-13:00", "UTC"))
+    >>> spec.next_after(datetime(2026, 3, 28, 12, tzinfo=UTC)).strftime("%a %H:%M")
+    'Mon 10:00'
+    """
     if not calendars:
         raise BadSpec("within: give a calendar, such as business_hours()", code="spec.empty")
     for one in calendars:

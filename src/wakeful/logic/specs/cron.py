@@ -25,6 +25,12 @@ def cron(text: str, zone: str | None = None, gap: Gap = "shift", fold: Fold = "f
     """A cron expression of 5 fields, or 6 with seconds first, or a macro such as `@daily`; without a zone it is UTC.
 
     `gap` and `fold` say what becomes of a time that the clocks jump over, or show twice, for jobs that name their time.
+
+    >>> from datetime import UTC, datetime
+    >>> from wakeful import cron
+    >>> spec = cron("0 9 * * 1", "Europe/Paris")
+    >>> print(spec.describe(), "/", spec.next_after(datetime(2026, 3, 28, tzinfo=UTC)))
+    at 09:00 on Monday, Europe/Paris time / 2026-03-30 07:00:00+00:00
     """
     if not isinstance(text, str):
         raise BadSpec(f"cron {text!r}: give text such as '0 9 * * mon'", code="spec.cron")

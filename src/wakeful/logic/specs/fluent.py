@@ -47,7 +47,14 @@ _LENGTH = re.compile(r"(?:\s*\d+(?:\.\d+)?\s*(?:ms|s|m|h|d|w))+\s*", re.ASCII)
 
 
 class Every(Weekdays[R]):
-    """Where every chain begins. `Every(add)` calls `add(spec, handler, *args, **options)`; `Every()` marks the function."""
+    """Where every chain begins. `Every(add)` calls `add(spec, handler, *args, **options)`; `Every()` marks the function.
+
+    >>> from wakeful import every
+    >>> every.weekday.at("09:00", zone="Europe/Paris").describe()
+    'at 09:00 from Monday to Friday, Europe/Paris time'
+    >>> every(15).minutes.describe()
+    'every 15 minutes'
+    """
 
     __slots__ = ()
 

@@ -9,14 +9,26 @@ from wakeful.values.times import LATEST_MS, Duration, duration_ms, from_datetime
 
 
 def at(when: datetime) -> "At":
-    """Once, at that instant; a naive datetime is an error that says how to fix it."""
+    """Once, at that instant; a naive datetime is an error that says how to fix it.
+
+    >>> from datetime import UTC, datetime
+    >>> from wakeful import at
+    >>> spec = at(datetime(2026, 12, 24, 18, tzinfo=UTC))
+    >>> print(spec.next_after(datetime(2026, 1, 1, tzinfo=UTC)), spec.next_after(datetime(2027, 1, 1, tzinfo=UTC)))
+    2026-12-24 18:00:00+00:00 None
+    """
     if not isinstance(when, datetime):
         raise BadTime(f"at {when!r}: give an aware datetime, such as datetime.now(UTC) + …", code="time.type")
     return At(checked_ms(from_datetime(when), f"at {when.isoformat()}"))
 
 
 def after(delay: Duration) -> "After":
-    """Once, that long after the schedule is added."""
+    """Once, that long after the schedule is added.
+
+    >>> from wakeful import after
+    >>> after("90m").describe()
+    'once, 1 hour and 30 minutes after it is added'
+    """
     ms = duration_ms(delay, what="after")
     if ms == 0:
         raise BadSpec(

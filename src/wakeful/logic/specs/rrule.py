@@ -31,6 +31,12 @@ def rrule(
 
     Without DTSTART and `start`, it starts when the schedule is added: the first second after that. Asked before, it
     answers as if it started at the beginning of 1970. Without a zone it is the schedule's, and UTC before that is known.
+
+    >>> from datetime import UTC, datetime
+    >>> from wakeful import rrule
+    >>> spec = rrule("FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17;BYMINUTE=0;BYSECOND=0")
+    >>> print(spec.next_after(datetime(2026, 3, 28, tzinfo=UTC)))
+    2026-04-24 17:00:00+00:00
     """
     lines = parse_lines(text, zone)
     if start is not None:

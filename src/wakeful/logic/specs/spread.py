@@ -19,6 +19,10 @@ def spread(spec: object, window: Duration) -> "Spread":
 
     The part follows from the schedule's identity alone, so it is the same after a restart and on every node; until the
     spec is bound to a schedule it is 0.
+
+    >>> from wakeful import every, spread
+    >>> spread(every.hour, "10m").describe()
+    'every hour, spread over 10 minutes'
     """
     from wakeful.logic.specs.text import to_spec  # it knows all kinds, this one among them
 

@@ -208,7 +208,8 @@ def _folded(commit: Commit) -> Fold:
 
 def _is_plain(commit: Commit) -> bool:
     """Nothing in it bears on anything else in it, so that it needs no folding: most commits are like that."""
-    return not (commit.wipe or commit.deletes or commit.clears) and len(commit.sets) + len(commit.starts) <= 1
+    timers = len(commit.sets) + len(commit.starts) + len(commit.clears)
+    return timers <= 1 and not (commit.wipe or commit.deletes)
 
 
 def _append_plain(commit: Commit, rows: Rows, sent: Sent) -> None:
@@ -216,6 +217,8 @@ def _append_plain(commit: Commit, rows: Rows, sent: Sent) -> None:
     if commit.must_sync:
         created_at = sent.made.pop(id, commit.now) if sent.made else commit.now
         rows["objects"].append((*id, created_at, commit.now, len(commit.puts), _append_puts(id, commit.puts, rows)))
+    for name, seq in commit.clears:
+        rows["overs" if sent.takes_over(id, name) else "clears"].append((*id, name, seq))
     for timer in commit.sets:
         rows["sets"].append((*timer_row(id, timer), commit.shard))
     for start in commit.starts:
@@ -265,7 +268,7 @@ def _append_logs(commits: Sequence[Commit], rows: Rows) -> None:
         for p in commit.parks:
             texts = (printable(p.reason), printable(p.error), printable(p.traceback))
             parks.append((*timer_row(p.timer.id, p.timer), p.run_id, p.parked_at, p.attempts, *texts))
-        for r in (commit.remember, *commit.records):
+        for r in (commit.remember, *commit.records) if commit.remember or commit.records else ():
             if r is not None:
                 row = (*commit.id, r.key.encode(), r.fingerprint, r.answer, r.expires_at)
                 remembers[commit.id, r.key] = row

@@ -181,8 +181,8 @@ class PostgresStore:
 
     async def load(self, ids: Sequence[ObjectId]) -> list[Loaded]:
         values = {
-            "cls": [id.cls for id in ids],
-            "key": [id.key for id in ids],
+            "cls": "\n".join([id.cls for id in ids]),
+            "key": "\n".join([id.key for id in ids]),
             "alarm": ALARM,
             "rows_max": WHOLE_ROWS_MAX,
             "bytes_max": WHOLE_BYTES_MAX,

@@ -72,7 +72,7 @@ class Group:
             self.parks.append(parked_row(parked))
         for number in commit.unparks:
             self.unparks.append((number,))
-        for answer in (commit.remember, *commit.records):
+        for answer in (commit.remember, *commit.records) if commit.remember or commit.records else ():
             if answer is not None:
                 row = (*id, answer.key, answer.fingerprint, answer.answer, answer.expires_at)
                 self.answers[*id, answer.key] = row

@@ -69,13 +69,15 @@ class Reader:
         found = self.ask(SQL["load_object"], (*id, WHOLE_ROWS_MAX, WHOLE_BYTES_MAX))
         if not found:
             return _NEVER
-        created_at, active_at, rows, size, *timer = found[0][3:]
+        first = found[0]
+        created_at, active_at, rows, size = first[3:7]
+        alarm, due_at, nominal_at, seq, attempt, crashes, started, rank, payload = first[7:]
         whole = rows <= WHOLE_ROWS_MAX and size <= WHOLE_BYTES_MAX
-        kept = (row[:3] for row in found) if whole else self.ask(SQL["load_state"], id)
+        kept = found if whole else self.ask(SQL["load_state"], id)
         return Loaded(
             Info(id, created_at, active_at, rows, size),
-            timer_of((*id, *timer)) if timer[0] is not None else None,
-            {(space, name): value for space, name, value in kept if space is not None},
+            Timer(id, alarm, due_at, nominal_at, seq, attempt, crashes, started, -rank, payload) if alarm else None,
+            {(row[0], row[1]): row[2] for row in kept if row[0] is not None},
             whole,
         )
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 sys.path.append(str(Path(__file__).parent))
-from socket_stage import BINARY, CLOSE, PING, PONG, TEXT, WAIT_S, Client, Place, Refused, connect, frame
+from served_stage import BINARY, CLOSE, PING, PONG, TEXT, WAIT_S, Client, Place, Refused, connect, frame
 
 
 async def until(condition: Any) -> None:
@@ -80,7 +80,7 @@ async def test_the_protocol_that_the_object_chooses_is_spoken() -> None:
         ("/v1/objects/Room/%00/socket", 400, "name.key"),
         ("/v1/objects/Ro%20om/r/socket", 400, "name.class"),
         ("/v1/objects/wakeful.Gateways/all/socket", None, None),
-        ("/v1/objects/Room/" + "k" * 9_000 + "/socket", 414, "path.long"),
+        ("/v1/objects/Room/" + "k" * 9_000 + "/socket", 400, "socket.handshake"),
     ],
 )
 async def test_what_is_refused_is_told_as_a_problem(path: str, status: int | None, code: str | None) -> None:
@@ -184,10 +184,9 @@ async def test_a_client_that_does_not_read_is_cut_off_and_nothing_of_it_stays() 
         slow.reader._transport.pause_reading()  # type: ignore[attr-defined]
         fast = await connect(place)
         assert await fast.text() == "welcome"
-        for _ in range(3):
+        for _ in range(200):
             await fast.send("flood")
-            for _ in range(64):
-                await fast.receive()
+            await fast.receive()
         assert await place.over() == ("r", 1013, "the client reads too slowly", False)
         assert place.held == 1
         await fast.send("still here")
@@ -261,10 +260,9 @@ async def test_any_server_will_do(ws: str) -> None:
         fast = await connect(place)
         await fast.send("hello")
         assert [await fast.text(), await fast.text()] == ["welcome", "hello"]
-        for _ in range(3):
+        for _ in range(200):
             await fast.send("flood")
-            for _ in range(64):
-                await fast.receive()
+            await fast.receive()
         assert (await place.over())[:2] == ("r", 1013)
         assert place.held == 1
         for client in (slow, fast):

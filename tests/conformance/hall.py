@@ -17,7 +17,7 @@ class Hall:
     def __init__(self, **options: Any) -> None:
         self.app = App(**options)
         self.heard: list[tuple[str, Any]] = []  # by which socket's name, what
-        self.closed: list[tuple[str, int, str, bool]] = []
+        self.closed: list[tuple[Any, int, str, bool]] = []  # by which socket's name
         self.wakes = 0
         self.message: Callable[[Any, Socket, str | bytes], Awaitable[Any]] | None = None
         self.connect: Callable[[Any, Socket, Request], Awaitable[Any]] | None = None

@@ -1,0 +1,101 @@
+"""Layer 5. Where does a program that runs answer to browsers and HTTP clients, if at all?"""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from wakeful.cli.failing import USAGE, CommandError
+from wakeful.values.errors import AddressInUse, MissingExtra
+
+if TYPE_CHECKING:
+    from wakeful.app import App
+    from wakeful.cli.saying import Say
+    from wakeful.runtime.node import Node
+
+HTTP = "WAKEFUL_HTTP"
+CERTIFICATE, KEY = "WAKEFUL_HTTP_CERT", "WAKEFUL_HTTP_KEY"
+OFF = "off"
+ADDRESS = "127.0.0.1:7420"
+
+
+class Http(NamedTuple):
+    """What was wished: an address, and whether it must be that one."""
+
+    address: str
+    is_asked: bool = True
+    certificate: str | None = None
+    key: str | None = None
+
+
+def wished(
+    given: str | None, *, default: str | None = None, cert: str | None = None, key: str | None = None
+) -> Http | None:
+    """From the options and the environment; None: nothing is served."""
+    address = given or os.environ.get(HTTP) or None
+    cert, key = cert or os.environ.get(CERTIFICATE), key or os.environ.get(KEY)
+    if bool(cert) != bool(key):
+        missing = "--http-key" if cert else "--http-cert"
+        raise CommandError(
+            f"HTTPS needs a certificate and its key, and {missing} is missing", code="http.tls", exit_code=USAGE
+        )
+    if address == OFF or (address is None and default is None):
+        return None
+    return Http(address or str(default), address is not None, cert, key)
+
+
+@asynccontextmanager
+async def web(app: "App", node: "Node", http: Http | None, say: "Say") -> AsyncIterator[str | None]:
+    """API and dashboard for as long as the block lasts; their URL, None when there are none."""
+    if http is None:
+        yield None
+        return
+    serving = _server(http, say)
+    if serving is None:
+        yield None
+        return
+    _check_files(http)
+    given = {"certificate": http.certificate, "key": http.key}
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        try:
+            served = await enter(serving(app, node, http.address, next_port=not http.is_asked, **given))
+        except AddressInUse:
+            if http.is_asked:
+                raise
+            served = await enter(serving(app, node, f"{http.address.rpartition(':')[0]}:0", **given))
+        if not http.is_asked and http.address.rpartition(":")[2] != str(served.port):
+            say.event("http", f"{http.address} is taken, so the dashboard is at {served.url}", url=served.url)
+        yield served.url
+
+
+def _server(http: Http, say: "Say") -> Any:
+    """`server.serving`; None when it is not installed and nobody asked for it by name."""
+    try:
+        from wakeful.server import serving
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("wakeful"):
+            raise
+        remedy = "pip install 'wakeful[server]'"
+        if http.is_asked:
+            raise MissingExtra(f"{error.name} is not installed; --http needs it: {remedy}") from None
+        say.event("http", f"no dashboard, {error.name} is not installed: {remedy} adds it")
+        return None
+    return serving
+
+
+def _check_files(http: Http) -> None:
+    """`CommandError` unless the certificate and its key can be used."""
+    if http.certificate is None:
+        return
+    import ssl
+
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(http.certificate, http.key)
+    except (OSError, ssl.SSLError) as error:
+        because = error.strerror or str(error)
+        raise CommandError(
+            f"{http.certificate} and {http.key} can't be used for HTTPS: {because}; both are PEM files",
+            code="http.tls",
+            exit_code=USAGE,
+        ) from None

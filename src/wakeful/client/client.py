@@ -1,0 +1,200 @@
+"""Layer 5. How does a program somewhere else call durable objects? As if it had them.
+
+async with Client("http://127.0.0.1:7420", token=…) as client:
+    await client.get(Reminders, "bob").add("call home", at)
+"""
+
+import os
+import ssl
+from collections.abc import Container, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from wakeful.client.jobs import ClientJobs
+from wakeful.client.looks import Looks, object_path
+from wakeful.client.schedules import ClientSchedules
+from wakeful.client.wire import Wire, check_extra, segment
+from wakeful.runtime.registry import ObjectClass, looked_at, name_of
+from wakeful.runtime.stubs import make_stub
+from wakeful.values.errors import BadOption, UnknownMethod
+from wakeful.values.ids import ObjectId, check_class, check_key
+from wakeful.values.times import Duration, duration_ms
+
+if TYPE_CHECKING:
+    from wakeful.client.blocking import SyncClient
+
+DEADLINE_MAX_MS = 900_000  # what a server grants
+CONNECTIONS = 100
+
+T = TypeVar("T")
+
+
+class Client(Looks):
+    """Calls, jobs, schedules and looks at a server's objects. Inside `async with`, or with `close()` at the end.
+
+    >>> from wakeful import App, Client, DurableObject
+    >>> from wakeful.server import serving
+    >>> app = App()
+    >>> @app.object
+    ... class Greeter(DurableObject):
+    ...     async def greet(self, name: str) -> str:
+    ...         return f"hello {name}"
+    >>> async with app.run("memory:") as node, serving(app, node, "127.0.0.1:0") as server:
+    ...     async with Client(server.url) as client:
+    ...         print(await client.get(Greeter, "door").greet("ann"))
+    hello ann
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        timeout: Duration = "60s",
+        retries: bool = True,
+        connections: int = CONNECTIONS,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """`url` is where the server is, with the path under which it is mounted; `token` what `wakeful tokens` made.
+
+        `timeout` is what a call without a `deadline` has, repeats and all. Without `retries` nothing is sent twice and
+        no request keys are made. `connections` are open at most. `tls` is for a certificate of your own.
+        """
+        check_extra()
+        self._timeout_ms = _checked(timeout, "timeout")
+        if isinstance(connections, bool) or not isinstance(connections, int) or connections < 1:
+            raise BadOption(
+                f"connections must be a whole number from 1, not {connections!r}", code="client.connections"
+            )
+        self._has_retries = retries
+        self._wire = Wire(url, token, is_retrying=retries, connections_max=connections, tls=tls)
+        self._known: dict[str, ObjectClass] = {}
+
+    @staticmethod
+    def sync(url: str, **options: Any) -> "SyncClient":
+        """The same for code that does not await: `with Client.sync("http://…", token=…) as client`."""
+        from wakeful.client.blocking import SyncClient
+
+        return SyncClient(url, **options)
+
+    async def __aenter__(self) -> "Client":
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Hang up; the client can't be used again."""
+        await self._wire.close()
+
+    def __repr__(self) -> str:
+        return f"<Client of {self._wire.url}>"
+
+    @overload
+    def get(self, cls: type[T], key: str, *, deadline: Duration | None = None, request_key: str | None = None) -> T: ...
+
+    @overload
+    def get(self, cls: str, key: str, *, deadline: Duration | None = None, request_key: str | None = None) -> Any: ...
+
+    def get(
+        self, cls: type[T] | str, key: str, *, deadline: Duration | None = None, request_key: str | None = None
+    ) -> Any:
+        """A stub of the object: its methods are calls. Given the class, type checkers see it; its name will do, too.
+
+        `request_key` makes a call repeatable: the first answer is remembered and given again.
+        """
+        if deadline is not None:
+            _checked(deadline, "deadline")
+        return make_stub(self, self.known(cls), key, deadline, request_key)
+
+    @property
+    def jobs(self) -> ClientJobs:
+        """`await client.jobs.schedule(stub.method, …)`: one call, once, at a time."""
+        return ClientJobs(self, new_key)
+
+    def schedules(self, cls: type | str, key: str) -> ClientSchedules:
+        """The schedules of an object: add, pause, trigger, backfill and so on, each a turn there."""
+        name = check_class(name_of(cls))
+        return ClientSchedules(self, cls, ObjectId(name, check_key(name, key)), new_key)
+
+    async def chart(self, cls: type | str, key: str) -> str:
+        """The picture of a machine as it stands, as SVG."""
+        return str(await self._look(f"{object_path(cls, key)}/chart.svg"))
+
+    def known(self, cls: type | str) -> Any:
+        """What is known of the class: everything when it is here, else only its name."""
+        if isinstance(cls, str):
+            return self._known.get(cls) or Anything(check_class(cls))
+        name = name_of(cls)
+        found = self._known.get(name)
+        if found is None or found.cls is not cls:
+            found = self._known[name] = looked_at(cls)
+        return found
+
+    def send(
+        self,
+        target: ObjectId,
+        method: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        deadline_ms: int | None,
+        request_key: str | None,
+    ) -> Coroutine[Any, Any, Any]:
+        """Router of the stubs. What only reads needs no request key in order to be repeated."""
+        known = self._known.get(target.cls)
+        is_reader = known is not None and method in known.readers
+        key = request_key or (None if is_reader or not self._has_retries else new_key())
+        return self._call(target, method, args, kwargs, deadline_ms, key, is_reader=is_reader)
+
+    async def _call(
+        self,
+        target: ObjectId,
+        method: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        deadline_ms: int | None,
+        key: str | None,
+        *,
+        is_reader: bool,
+    ) -> Any:
+        found = await self._wire.ask(
+            "POST",
+            f"{object_path(target.cls, target.key)}/{segment(method)}",
+            body=[list(args), kwargs],
+            headers={} if key is None else {"idempotency-key": _header(key)},
+            limit_ms=deadline_ms or self._timeout_ms,
+            is_repeatable=is_reader or key is not None,
+            has_deadline=True,
+        )
+        return found["result"]
+
+
+class Anything:
+    """A class that is only on the server: whatever is asked for may be a method."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.methods: Container[str] = ()
+
+    def check_method(self, name: str) -> None:
+        if name.startswith("_"):
+            raise UnknownMethod(f"{self.name}.{name} is private (leading underscore)")
+
+
+def new_key() -> str:
+    """A key that nobody else has."""
+    return os.urandom(12).hex()
+
+
+def _header(key: str) -> str:
+    """A request key as a header; in quotes only where it would be taken for one that is."""
+    if not key.isascii() or " " in key:
+        raise BadOption(f"request key {key!r}: over HTTP it is ASCII without spaces", code="request.key.form")
+    return f'"{key}"' if key[0] == '"' else key
+
+
+def _checked(length: Duration, what: str) -> int:
+    ms = duration_ms(length, what=what)
+    if not 1 <= ms <= DEADLINE_MAX_MS:
+        raise BadOption(f"{what} {length!r}: from a millisecond to {DEADLINE_MAX_MS // 1000} s", code=f"client.{what}")
+    return ms

@@ -1,0 +1,196 @@
+"""Layer 5. What is there to see on a server, from another process? Nothing of it wakes an object."""
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from wakeful.client.wire import NOTHING, Wire, segment
+from wakeful.runtime.registry import name_of
+from wakeful.values.errors import Unavailable
+from wakeful.values.ids import check_class, check_key
+
+EVENT_BYTES_MAX = 1 << 20
+AGAIN_S = 2.0  # after which a stream that broke is asked for again
+
+Row = dict[str, Any]
+Class = type | str
+
+
+class Rows(list[Row]):
+    """Some of the rows that there are; `next` is where the following page begins (`cursor=page.next`), None at the end."""
+
+    def __init__(self, rows: Sequence[Row] = (), next: str | None = None) -> None:
+        super().__init__(rows)
+        self.next = next
+
+
+class Looks:
+    """Lists and single things, as the rows that the HTTP API gives (docs/http.md)."""
+
+    _wire: Wire
+    _timeout_ms: int
+
+    async def classes(self) -> Rows:
+        """The classes that the program has, with how many objects, timers and parked timers each."""
+        return await self._rows("/v1/classes")
+
+    async def objects(
+        self,
+        cls: Class | None = None,
+        *,
+        prefix: str | None = None,
+        contains: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Rows:
+        """Objects by name."""
+        given = {"class": _name(cls), "prefix": prefix, "contains": contains, "limit": limit, "cursor": cursor}
+        return await self._rows("/v1/objects", given)
+
+    async def object(self, cls: Class, key: str, *, limit: int = 50) -> Row:
+        """State, storage, timers, schedules, ledger and parked timers of one; `UnknownObject` when there is none."""
+        found: Row = await self._look(object_path(cls, key), {"limit": limit})
+        return found
+
+    async def storage(
+        self, cls: Class, key: str, *, prefix: str | None = None, limit: int = 50, cursor: str | None = None
+    ) -> Rows:
+        """What an object keeps, by key."""
+        given = {"prefix": prefix, "limit": limit, "cursor": cursor}
+        return await self._rows(f"{object_path(cls, key)}/storage", given)
+
+    async def due(
+        self,
+        cls: Class | None = None,
+        key: str | None = None,
+        *,
+        prefix: str | None = None,
+        timer: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Rows:
+        """What fires next."""
+        given = {"class": _name(cls), "key": key, "prefix": prefix, "timer": timer, "limit": limit, "cursor": cursor}
+        return await self._rows("/v1/due", given)
+
+    async def ledger(
+        self,
+        cls: Class | None = None,
+        key: str | None = None,
+        *,
+        timer: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Rows:
+        """What ran, newest first, with its verdict."""
+        given = {"class": _name(cls), "key": key, "timer": timer, "limit": limit, "cursor": cursor}
+        return await self._rows("/v1/ledger", given)
+
+    async def parked(
+        self, cls: Class | None = None, key: str | None = None, *, limit: int = 50, cursor: str | None = None
+    ) -> Rows:
+        """Timers that failed for good and wait for somebody."""
+        given = {"class": _name(cls), "key": key, "limit": limit, "cursor": cursor}
+        return await self._rows("/v1/parked", given)
+
+    async def redrive(self, *numbers: int, all: bool = False, cls: Class | None = None, key: str | None = None) -> Rows:
+        """Set parked timers due again: those of these numbers, or all; a row for each with what came of it."""
+        body = {"numbers": list(numbers), "all": all, "class": _name(cls), "key": key}
+        found = await self._do("POST", "/v1/parked/redrive", body, is_repeatable=False)
+        return Rows(found["rows"])
+
+    async def nodes(self) -> Rows:
+        """The nodes: shards, lease, load."""
+        return await self._rows("/v1/nodes")
+
+    async def drain(self, node: str) -> None:
+        """Let the node own nothing."""
+        await self._do("POST", f"/v1/nodes/{segment(node)}/drain")
+
+    async def undrain(self, node: str) -> None:
+        """Let it own shards again."""
+        await self._do("POST", f"/v1/nodes/{segment(node)}/undrain")
+
+    async def search(self, text: str, *, limit: int = 20) -> Rows:
+        """Whatever has that in its name."""
+        return await self._rows("/v1/search", {"q": text, "limit": limit})
+
+    async def audit(self, *, actor: str | None = None, limit: int = 50, cursor: str | None = None) -> Rows:
+        """Who did what, newest first."""
+        return await self._rows("/v1/audit", {"actor": actor, "limit": limit, "cursor": cursor})
+
+    async def events(self, *kinds: str, since: datetime | None = None) -> AsyncIterator[Row]:
+        """What happens in the deployment, as it does, without an end; of these kinds only, if any are named.
+
+        A connection that breaks is made again, and goes on after the last event that came, as far as the server still
+        has them; `{"kind": "lost", …}` says how many it has not.
+        """
+        import asyncio
+
+        import aiohttp
+
+        last, query = None, {"kinds": ",".join(kinds) or None, "since": None if since is None else since.isoformat()}
+        while True:
+            try:
+                headers = {"accept": "text/event-stream"} | ({} if last is None else {"last-event-id": last})
+                async with self._wire.stream("/v1/events", query, headers) as content:
+                    async for id, event in _read(content):
+                        last = id or last
+                        if event is not None:
+                            yield event
+            except (aiohttp.ClientError, OSError):
+                pass
+            except Unavailable as error:
+                if error.code.startswith("client."):
+                    raise
+            query["since"] = None if last is not None else query["since"]
+            await asyncio.sleep(AGAIN_S)
+
+    # how
+
+    async def _look(self, path: str, query: dict[str, Any] | None = None, *, has_types: bool = False) -> Any:
+        return await self._wire.ask(
+            "GET", path, query=query, limit_ms=self._timeout_ms, is_repeatable=True, has_types=has_types
+        )
+
+    async def _rows(self, path: str, query: dict[str, Any] | None = None) -> Rows:
+        found = await self._look(path, query)
+        return Rows(found["rows"], found.get("cursor"))
+
+    async def _do(
+        self, method: str, path: str, body: Any = NOTHING, *, is_repeatable: bool = True, has_types: bool = False
+    ) -> Any:
+        """Something that changes what is there; by default what has the same effect however often it is done."""
+        return await self._wire.ask(
+            method, path, body=body, limit_ms=self._timeout_ms, is_repeatable=is_repeatable, has_types=has_types
+        )
+
+
+def object_path(cls: Class, key: str) -> str:
+    """Where an object is."""
+    name = check_class(name_of(cls))
+    return f"/v1/objects/{segment(name)}/{segment(check_key(name, key))}"
+
+
+def _name(cls: Class | None) -> str | None:
+    return None if cls is None else name_of(cls)
+
+
+async def _read(content: Any) -> AsyncIterator[tuple[str | None, Row | None]]:
+    """The events of a stream, each with its id."""
+    id: str | None = None
+    data: list[bytes] = []
+    async for line in content:
+        line = line.rstrip(b"\r\n")
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if name == b"id":
+            id = value.decode(errors="replace")
+        elif name == b"data":
+            data.append(value)
+        elif not line:
+            event = msgspec.json.decode(b"\n".join(data)) if data else None
+            yield id, event if event else None  # `gone` has nothing in it
+            data = []

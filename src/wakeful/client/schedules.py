@@ -1,0 +1,159 @@
+"""Layer 5. How does another process work with the schedules of an object? The same operations as in `app.schedules`."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from wakeful.client.jobs import waits
+from wakeful.client.looks import object_path
+from wakeful.client.wire import segment
+from wakeful.runtime.calls import Method
+from wakeful.schedules.handlers import method_name
+from wakeful.schedules.options import check_schedule_name, parse_spec_options
+from wakeful.schedules.schedule import Found, Names, Runs, Schedule, Times
+from wakeful.values.errors import BadHandler, BadOption
+from wakeful.values.ids import ObjectId
+from wakeful.values.times import duration_ms
+
+if TYPE_CHECKING:
+    from wakeful.client.client import Client
+
+PAGE = 500
+_LENGTHS = ("catch_up_window", "grace")  # options that are lengths of time
+
+
+class ClientSchedules:
+    """`client.schedules(Class, key)`."""
+
+    def __init__(self, client: "Client", cls: type | str, target: ObjectId, new_key: Callable[[], str]) -> None:
+        self._client = client
+        self._cls = cls
+        self._target = target
+        self._new_key = new_key
+        self._path = f"{object_path(target.cls, target.key)}/schedules"
+
+    async def add(
+        self,
+        spec: Any,
+        handler: Any,
+        *args: Any,
+        name: str | None = None,
+        kwargs: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> Schedule:
+        """Have a method of the object run at the times of the spec, with these arguments."""
+        method = self._named(handler)
+        body = self._asked(spec, options) | {"handler": method, "args": list(args), "kwargs": kwargs or {}}
+        if name is None:
+            name = f"{method}-{self._new_key()}"
+            body["is_named"] = False
+        return self._typed(await self._client._do("PUT", self._of(name), body, has_types=True))
+
+    async def get(self, name: str) -> Schedule:
+        """One as it stands; `UnknownSchedule` when there is none of that name."""
+        return self._typed(await self._client._look(self._of(name), has_types=True))
+
+    async def list(self, *, tag: str | None = None, state: str | None = None) -> Found:
+        """All of them in the order of their names."""
+        found: Found = []
+        cursor = None
+        while True:
+            given = {"tag": tag, "state": state, "limit": PAGE, "cursor": cursor}
+            page = (await self._client._look(self._path, given, has_types=True))["result"]
+            found += page["rows"]
+            cursor = page["cursor"]
+            if cursor is None:
+                return found
+
+    async def pause(
+        self, name: str | None = None, *, tag: str | None = None, note: str = "", until: datetime | None = None
+    ) -> int:
+        """No occurrence runs until `resume` or the end time; how many schedules that holds.
+
+        Of those with a tag one after the other, here and in `resume`, `trigger` and `cancel`.
+        """
+        names = await self._chosen(name, tag)
+        for one in names:
+            await self._client._do("POST", f"{self._of(one)}/pause", {"note": note, "until": until})
+        return len(names)
+
+    async def resume(self, name: str | None = None, *, tag: str | None = None) -> int:
+        """Occurrences run again from now on; how many schedules were paused."""
+        count = 0
+        for one in await self._chosen(name, tag):
+            count += (await self.get(one)).state == "paused"
+            await self._client._do("POST", f"{self._of(one)}/resume")
+        return count
+
+    async def trigger(self, name: str | None = None, *, tag: str | None = None) -> Names:
+        """Run it now, beside its own times; the ids of the runs to come. Not sent again when the answer is lost."""
+        ids: Names = []
+        for one in await self._chosen(name, tag):
+            found = await self._client._do("POST", f"{self._of(one)}/trigger", is_repeatable=False)
+            ids += found["run_ids"]
+        return ids
+
+    async def cancel(self, name: str | None = None, *, tag: str | None = None) -> bool:
+        """It never runs again; False when there is none of that name."""
+        is_any = False
+        for one in await self._chosen(name, tag):
+            found = await self._client._do("DELETE", self._of(one), is_repeatable=False)
+            is_any = is_any or bool(found["cancelled"])
+        return is_any
+
+    async def reschedule(self, name: str, spec: Any, **options: Any) -> Schedule:
+        """Give it another spec, as a new version; everything else stays, but for options named here."""
+        body = self._asked(spec, options)
+        return self._typed(await self._client._do("POST", f"{self._of(name)}/reschedule", body, has_types=True))
+
+    async def backfill(self, name: str, start: datetime, end: datetime, *, dry_run: bool = False) -> Times:
+        """Run the occurrences of that stretch; with `dry_run` only list them."""
+        body = {"start": start, "end": end, "dry_run": dry_run}
+        found = await self._client._do("POST", f"{self._of(name)}/backfill", body, is_repeatable=dry_run)
+        return [datetime.fromisoformat(row["nominal_at"]) for row in found["rows"]]
+
+    async def history(self, name: str, limit: int = 100) -> Runs:
+        """Its latest runs, newest first."""
+        found = await self._client._look(f"{self._of(name)}/history", {"limit": limit}, has_types=True)
+        runs: Runs = found["result"]
+        return runs
+
+    async def next(self, name: str, n: int = 10) -> Times:
+        """Its next n times."""
+        found = await self._client._look(f"{self._of(name)}/next", {"limit": n})
+        return [datetime.fromisoformat(text) for text in found["times"]]
+
+    # how
+
+    def _of(self, name: str) -> str:
+        return f"{self._path}/{segment(check_schedule_name(name))}"
+
+    async def _chosen(self, name: str | None, tag: str | None) -> Names:
+        if (name is None) == (tag is None):
+            raise BadOption("which schedules? give a name, or tag='…'", code="schedule.which")
+        return [name] if name is not None else [one.name for one in await self.list(tag=tag)]
+
+    def _named(self, handler: Any, what: str = "handler") -> str:
+        """The name of the method: that of a stub, or of the class where there is one."""
+        if isinstance(handler, str | Method) or isinstance(self._cls, type):
+            owner = self._cls if isinstance(self._cls, type) else object
+            return method_name(owner, self._target, handler, what=what)
+        raise BadHandler(f"{handler!r} can't be a {what} here; give a method's name", code="handler.type")
+
+    def _asked(self, spec: Any, options: dict[str, Any]) -> dict[str, Any]:
+        """Times and options as the server reads them; what is wrong with the spec is said here."""
+        asked = parse_spec_options(spec, options)
+        for name, value in options.items():
+            if name in _LENGTHS:
+                options[name] = duration_ms(value, what=name) / 1000
+            elif name in ("tags", "depends_on"):
+                options[name] = [getattr(one, "name", one) for one in value]
+        if options.get("retry") is not None:
+            options["retry"] = waits(options["retry"])
+        if options.get("on_missed") is not None:
+            options["on_missed"] = self._named(options["on_missed"], what="on_missed")
+        return {name: value for name, value in options.items() if value is not None} | {"spec": asked.text}
+
+    def _typed(self, found: Any) -> Schedule:
+        answer: Schedule = found["result"]
+        return answer

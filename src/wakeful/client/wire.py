@@ -1,0 +1,271 @@
+"""Layer 5. How does a request get to the server and its answer back, over connections that break and servers that are busy?
+
+What may be repeated is sent again until the time that there is has passed, after waits that double and are never quite
+the same. What may not be is sent again only if it is known that nothing was done.
+"""
+
+import asyncio
+import io
+import random
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode, urlsplit
+
+import msgspec
+
+from wakeful.client.raising import error_of, is_passing, is_unharmed, retry_after_s
+from wakeful.values.codec import decode, decode_loosely, encode
+from wakeful.values.errors import (
+    BadOption,
+    BadUrl,
+    DeadlineExceeded,
+    MissingExtra,
+    NotRunning,
+    OutcomeUnknown,
+    Unavailable,
+    Undecodable,
+)
+from wakeful.values.tracing import TRACE, received
+
+if TYPE_CHECKING:
+    import aiohttp
+
+MSGPACK = "application/vnd.wakeful.msgpack"
+CONNECT_S = 10.0
+KEEP_ALIVE_S = 15.0  # half of what the server grants, so that it rarely hangs up on a request that is on its way
+LARGE_BYTES = 1 << 19
+GRACE_S = 2.0  # for the server's own word that the deadline has passed, which says more than ours
+FIRST_WAIT_S, MOST_WAIT_S = 0.05, 5.0
+_HOPELESS = ("client.closed", "client.loop", "client.answer")  # the next time is no better
+NOTHING: Any = object()  # no body, as None is one
+
+
+class Wire:
+    """Connections to one server."""
+
+    def __init__(
+        self, url: str, token: str | None, *, is_retrying: bool, connections_max: int, tls: ssl.SSLContext | None
+    ) -> None:
+        self.url = check_url(url)
+        self._headers = {"user-agent": "wakeful-client"}
+        if token is not None:
+            self._headers["authorization"] = f"Bearer {_check_token(token)}"
+        self._is_retrying = is_retrying
+        self._connections_max = connections_max
+        self._tls = tls
+        self._session: aiohttp.ClientSession | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_closed = False
+        self._dice = random.Random()
+        self.repeats = 0  # requests that were sent again
+
+    def __repr__(self) -> str:
+        return f"<Wire to {self.url}>"  # the token is nobody's business
+
+    async def close(self) -> None:
+        """Hang up; it can't be used again."""
+        self._is_closed = True
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, Any] | None = None,
+        body: Any = NOTHING,
+        headers: Mapping[str, str] | None = None,
+        limit_ms: int,
+        is_repeatable: bool,
+        has_deadline: bool = False,
+        has_types: bool = False,
+    ) -> Any:
+        """The answer, of a request that has so long, repeats and all; `has_deadline` lets the server know how long."""
+        target = self.url + path + _query(query)
+        given = dict(headers or {})
+        data = None
+        if body is not NOTHING:
+            data = encode(body)
+            given["content-type"] = MSGPACK
+        if has_types:
+            given["accept"] = MSGPACK
+        trace = received(TRACE.get())
+        if trace is not None:
+            given["traceparent"] = trace
+        loop = asyncio.get_running_loop()
+        until, wait_s = loop.time() + limit_ms / 1000, FIRST_WAIT_S
+        while True:
+            left_s = until - loop.time()
+            if left_s <= 0:
+                raise DeadlineExceeded(f"{method} {path}: the time for it has passed", code="client.deadline")
+            if has_deadline:
+                given["wakeful-deadline"] = f"{max(1, int(left_s * 1000))}ms"
+            try:
+                return await self._once(method, target, data, given, left_s + (GRACE_S if has_deadline else 0))
+            except Exception as error:
+                asked_s = getattr(error, "wait_s", None)
+                pause_s = (asked_s or wait_s) * self._dice.uniform(0.75, 1.25)
+                is_over = loop.time() + pause_s >= until
+                if not self._is_retrying or is_over or not _is_worth(error, is_repeatable=is_repeatable):
+                    raise
+            self.repeats += 1
+            await asyncio.sleep(pause_s)
+            wait_s = min(2 * wait_s, MOST_WAIT_S)
+
+    async def _once(self, method: str, target: str, data: bytes | None, headers: dict[str, str], left_s: float) -> Any:
+        import aiohttp
+
+        limits = aiohttp.ClientTimeout(total=left_s, sock_connect=min(CONNECT_S, left_s))
+        try:
+            async with self._opened(method, target, data, headers, limits) as answer:
+                body = await answer.read()
+        except aiohttp.ClientConnectorError as error:  # which nothing was sent over
+            raise _Unsent(f"nobody answers at {self.url}: {error.os_error}", code="client.connect") from None
+        except aiohttp.ConnectionTimeoutError:
+            raise _Unsent(f"nobody answers at {self.url} in time", code="client.connect") from None
+        except TimeoutError:
+            raise DeadlineExceeded(
+                f"{method} {_shown(target)} was not answered in time; whether it was done is unknown",
+                code="client.deadline",
+            ) from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise OutcomeUnknown(
+                f"the connection to {self.url} broke before the answer ({type(error).__name__}); whether it was done "
+                "is unknown",
+                code="client.lost",
+            ) from None
+        media = answer.content_type
+        if answer.status >= 400:
+            failure = error_of(answer.status, media, answer.headers, body, self.url)
+            failure.wait_s = retry_after_s(answer.headers)  # type: ignore[attr-defined]
+            raise failure
+        return _value(answer.status, media, body, self.url)
+
+    @asynccontextmanager
+    async def _opened(
+        self, method: str, target: str, data: bytes | None, headers: dict[str, str], limits: "aiohttp.ClientTimeout"
+    ) -> AsyncIterator["aiohttp.ClientResponse"]:
+        from yarl import URL
+
+        session = self._ready()
+        # A large one goes out in parts, or it would hold the loop.
+        sent = data if data is None or len(data) < LARGE_BYTES else io.BytesIO(data)
+        # Not where it is told to go: the token is for this server.
+        async with session.request(
+            method, URL(target, encoded=True), data=sent, headers=headers, timeout=limits, allow_redirects=False
+        ) as answer:
+            yield answer
+
+    @asynccontextmanager
+    async def stream(self, path: str, query: Mapping[str, Any], headers: dict[str, str]) -> AsyncIterator[Any]:
+        """An answer without an end, as what can be read of it; errors as those of `ask`."""
+        import aiohttp
+
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
+        target = self.url + path + _query(query)
+        async with self._opened("GET", target, None, headers, limits) as answer:
+            if answer.status >= 400:
+                raise error_of(answer.status, answer.content_type, answer.headers, await answer.read(), self.url)
+            yield answer.content
+
+    def _ready(self) -> "aiohttp.ClientSession":
+        """The session, made when it is first used, in the loop in which it is used."""
+        if self._is_closed:
+            raise NotRunning("this client is closed; make another", code="client.closed")
+        loop = asyncio.get_running_loop()
+        if self._session is None:
+            self._session, self._loop = self._made(), loop
+        elif self._loop is not loop:
+            raise NotRunning("this client belongs to another event loop; make one for each", code="client.loop")
+        return self._session
+
+    def _made(self) -> "aiohttp.ClientSession":
+        check_extra()
+        import aiohttp
+
+        connector = aiohttp.TCPConnector(
+            limit=self._connections_max, keepalive_timeout=KEEP_ALIVE_S, ssl=True if self._tls is None else self._tls
+        )
+        return aiohttp.ClientSession(
+            connector=connector, headers=self._headers, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=True
+        )
+
+
+class _Unsent(Unavailable):
+    """The server was not reached."""
+
+
+def check_extra() -> None:
+    """`MissingExtra` when what the client needs is not installed."""
+    try:
+        import aiohttp  # noqa: F401
+    except ImportError:
+        raise MissingExtra("the client needs aiohttp: pip install 'wakeful[client]'", code="extra.client") from None
+
+
+def check_url(url: str) -> str:
+    """The address of a server without the slash at its end, or `BadUrl`."""
+    try:
+        parts = urlsplit(url if isinstance(url, str) else "")
+        is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        is_one = False
+    if not is_one or parts.query or parts.fragment:
+        raise BadUrl(f"{url!r} is no server's address; write http://HOST:PORT or https://HOST", code="client.url")
+    if "@" in parts.netloc:
+        raise BadUrl("a server's address takes no user and password; give token=…", code="client.url")
+    return url.rstrip("/")
+
+
+def segment(text: str) -> str:
+    """Text as one part of a path, whatever is in it: dots too, or `..` would lead elsewhere."""
+    return quote(text, safe="").replace(".", "%2E")
+
+
+def _is_worth(error: Exception, *, is_repeatable: bool) -> bool:
+    """Sending it again may help, and does no harm."""
+    if isinstance(error, _Unsent) or is_unharmed(error):
+        return True
+    return is_repeatable and is_passing(error) and getattr(error, "code", "") not in _HOPELESS
+
+
+def _check_token(token: str) -> str:
+    if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable() or " " in token:
+        raise BadOption("token must be the text that `wakeful tokens create` printed", code="client.token")
+    return token
+
+
+def _query(given: Mapping[str, Any] | None) -> str:
+    named = {name: _text(value) for name, value in (given or {}).items() if value is not None}
+    return f"?{urlencode(named, quote_via=quote)}" if named else ""
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _shown(target: str) -> str:
+    return target.partition("?")[0]
+
+
+def _value(status: int, media: str, body: bytes, where: str) -> Any:
+    """What a good answer says."""
+    if media == MSGPACK:
+        try:
+            return decode(body)
+        except Undecodable as error:
+            if error.code != "value.type":
+                raise
+            return decode_loosely(body)  # it has types that are not loaded here: their fields then
+    if status == 204:
+        return None
+    if media == "application/json":
+        return msgspec.json.decode(body)
+    if 200 <= status < 300 and media == "image/svg+xml":
+        return body.decode()
+    what = f"{where} answered {status} with {media or 'nothing'}"
+    raise Unavailable(f"{what}; is this the address of Wakeful's server?", code="client.answer")

@@ -1,0 +1,191 @@
+"""Hibernating WebSockets of a Worker's objects."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.append(str(Path(__file__).parent))
+from workers_stage import played, write_worker
+
+from wakeful.compat.workers import Worker
+from wakeful.compat.workers.site import WorkerSite
+from wakeful.sockets.feature import feature_of
+from wakeful.sockets.request import Request as SocketRequest
+from wakeful.values.ids import ObjectId
+
+CODE = """
+    import asyncio, json
+    from js import Object, WebSocketPair, WebSocketRequestResponsePair
+    from workers import DurableObject, Response, WorkerEntrypoint
+
+    class Sample(DurableObject):
+        def __init__(self, ctx, env):
+            super().__init__(ctx, env)
+            self.count = 0
+            ctx.setWebSocketAutoResponse(WebSocketRequestResponsePair.new("ping", "pong"))
+
+        async def fetch(self, request):
+            if request.headers.get("Upgrade") != "websocket":
+                return Response("a socket, please", status=426)
+            client, server = Object.values(WebSocketPair.new())
+            self.ctx.acceptWebSocket(server, ["all", request.url[-1]])
+            server.serializeAttachment({"name": request.url[-1]})
+            server.send(f"welcome, {len(self.ctx.getWebSockets())} here")
+            return Response(None, status=101, web_socket=client)
+
+        async def webSocketMessage(self, ws, message):
+            self.count += 1
+            name = ws.deserializeAttachment().name
+            if message == "raise":
+                self.ctx.storage.put("raised", 1)
+                raise ValueError("stays open")
+            if message == "state":
+                found = [await self.ctx.storage.list(), ws.deserializeAttachment(), self.ctx.getTags(ws), self.count]
+                ws.send(json.dumps([*found, self.ctx.getWebSocketAutoResponse().request]))
+            elif message == "leave":
+                ws.close(4000, "as you wish")
+            elif message == "later":
+                self.ctx.waitUntil(self.later(ws))
+            else:
+                for other in self.ctx.getWebSockets("all"):
+                    other.send(message if isinstance(message, bytes) else f"{name}: {message}")
+
+        async def later(self, ws):
+            await asyncio.sleep(20)
+            ws.send("later")
+
+        async def webSocketClose(self, ws, code, reason, was_clean):
+            ws.close(code, reason)
+            await self.ctx.storage.put("left", [code, reason, was_clean, ws.deserializeAttachment()])
+
+        async def alarm(self):
+            for ws in self.ctx.getWebSockets():
+                ws.send("ring")
+
+        async def ring(self):
+            await self.ctx.storage.setAlarm(1)
+
+        async def names(self):
+            return [ws.deserializeAttachment().name for ws in self.ctx.getWebSockets()]
+
+    class Default(WorkerEntrypoint):
+        async def fetch(self, request):
+            if "forbidden" in request.url:
+                return Response("no", status=403)
+            return await self.env.SAMPLE.getByName("room").fetch(request)
+"""
+
+
+class Client:
+    """A client of the Worker, on the other side of ASGI."""
+
+    def __init__(self, worker: Worker, path: str) -> None:
+        self._incoming: asyncio.Queue[Any] = asyncio.Queue()
+        self._outgoing: asyncio.Queue[Any] = asyncio.Queue()
+        self._incoming.put_nowait({"type": "websocket.connect"})
+        scope = {"type": "websocket", "scheme": "ws", "path": path, "headers": [(b"host", b"there")]}
+        scope |= {"extensions": {"websocket.http.response": {}}, "query_string": b"", "subprotocols": []}
+        site = WorkerSite(worker)
+        self.task = asyncio.get_running_loop().create_task(
+            site(scope, self._incoming.get, self._outgoing.put)  # type: ignore[arg-type]
+        )
+
+    def say(self, message: str | bytes) -> None:
+        kind = "text" if isinstance(message, str) else "bytes"
+        self._incoming.put_nowait({"type": "websocket.receive", kind: message})
+
+    def leave(self, code: int, reason: str) -> None:
+        self._incoming.put_nowait({"type": "websocket.disconnect", "code": code, "reason": reason})
+
+    async def hear(self) -> Any:
+        event = await asyncio.wait_for(self._outgoing.get(), 60)
+        kind = event["type"].removeprefix("websocket.")
+        return event.get("text", event.get("bytes")) if kind == "send" else {**event, "type": kind}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_worker(tmp_path, CODE)
+
+
+async def test_sockets_of_an_object_talk_to_each_other_over_its_sleep(folder: Path) -> None:
+    async with played(folder) as (worker, world):
+        one, two = Client(worker, "/a"), None
+        assert (await one.hear())["type"] == "accept"
+        assert await one.hear() == "welcome, 1 here"
+        two = Client(worker, "/b")
+        assert (await two.hear())["type"] == "accept"
+        assert await two.hear() == "welcome, 2 here"
+        one.say("hello")
+        assert [await one.hear(), await two.hear()] == ["a: hello"] * 2
+        two.say(b"\0\1")
+        assert [await one.hear(), await two.hear()] == [b"\0\1"] * 2
+        await world.advance("1m")  # it sleeps, the sockets stay
+        one.say("state")
+        assert json.loads(await one.hear()) == [{}, {"name": "a"}, ["all", "a"], 1, "ping"]
+        assert await worker.env.SAMPLE.getByName("room").names() == ["a", "b"]
+        one.leave(4001, "bye")
+        await one.task
+        two.say("state")
+        rows = json.loads(await two.hear())[0]
+        assert rows == {"left": [4001, "bye", True, {"name": "a"}]}
+        two.leave(1000, "")
+        await two.task
+
+
+async def test_a_text_is_answered_without_waking_the_object(folder: Path) -> None:
+    async with played(folder) as (worker, world):
+        client = Client(worker, "/a")
+        assert [(await client.hear())["type"], await client.hear()] == ["accept", "welcome, 1 here"]
+        await world.advance("1m")
+        client.say("ping")
+        assert await client.hear() == "pong"
+        client.say("state")
+        assert json.loads(await client.hear())[3] == 1, "the first message that it has seen"
+        client.leave(1000, "")
+        await client.task
+
+
+async def test_a_handler_that_raises_leaves_the_socket_open_and_its_writes(folder: Path) -> None:
+    async with played(folder) as (worker, _):
+        client = Client(worker, "/a")
+        assert [(await client.hear())["type"], await client.hear()] == ["accept", "welcome, 1 here"]
+        client.say("raise")
+        client.say("state")
+        assert json.loads(await client.hear())[0] == {"raised": 1}
+        client.say("leave")
+        assert await client.hear() == {"type": "close", "code": 4000, "reason": "as you wish"}
+        client.leave(4000, "as you wish")
+        await client.task
+
+
+async def test_an_alarm_and_work_after_the_answer_reach_the_client(folder: Path) -> None:
+    async with played(folder) as (worker, world):
+        client = Client(worker, "/a")
+        assert [(await client.hear())["type"], await client.hear()] == ["accept", "welcome, 1 here"]
+        client.say("later")
+        assert await client.hear() == "later"
+        await world.advance("1m")
+        await worker.env.SAMPLE.getByName("room").ring()
+        assert await client.hear() == "ring"
+        client.leave(1001, "")
+        await client.task
+
+
+async def test_what_the_worker_refuses_is_refused(folder: Path) -> None:
+    async with played(folder) as (worker, _):
+        client = Client(worker, "/forbidden")
+        start, body = await client.hear(), await client.hear()
+        assert (start["status"], body["body"]) == (403, b"no")
+        await client.task
+
+
+async def test_nobody_comes_past_the_workers_fetch(folder: Path) -> None:
+    async with played(folder) as (_, world):
+        gateway = feature_of(world.node).gateway
+        with pytest.raises(Exception, match="through the Worker's fetch"):
+            await gateway.connect(ObjectId("Sample", "room"), SocketRequest(headers={"pair": ""}), None)  # type: ignore[arg-type]

@@ -1,0 +1,114 @@
+"""Requests, responses, headers and forms as Cloudflare's Python code uses them."""
+
+import pytest
+
+from wakeful.compat.workers import Headers, Request, Response
+from wakeful.compat.workers.forms import Blob, File, FormData
+from wakeful.compat.workers.modules import URL, Date
+from wakeful.compat.workers.web import request_data, request_of, response_data, response_of
+
+
+async def test_a_response_is_read_once_and_says_its_type() -> None:
+    response = Response("hi", status=201, headers={"X-A": "1"})
+    assert (response.status, response.ok, response.headers["x-a"]) == (201, True, "1")
+    assert response.headers.get("Content-Type") == "text/plain;charset=UTF-8"
+    copy = response.clone()
+    assert await response.text() == "hi"
+    with pytest.raises(OSError, match="read already"):
+        await response.text()
+    assert await copy.bytes() == b"hi"
+
+
+async def test_json_is_made_and_read_by_one_name() -> None:
+    made = Response.json({"a": [1, None]}, status=202)
+    assert (made.status, made.headers.get("content-type")) == (202, "application/json")
+    assert await made.json() == {"a": [1, None]}
+    assert Response.json([], headers={"content-type": "text/x"}).headers.get("content-type") == "text/x"
+
+
+async def test_javascripts_ways_to_make_one() -> None:
+    made = Response.new("x", {"status": 404, "headers": {"a": "b"}})
+    assert (made.status, made.headers.get("a"), await made.text()) == (404, "b", "x")
+    assert Response.new("x", status=418).status == 418
+    moved = Response.redirect("https://example.com/", 301)
+    assert (moved.status, moved.headers.get("location")) == (301, "https://example.com/")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Response("x", status=204),
+        lambda: Response({"not": "a body"}),
+        lambda: Response("x", status=99),
+        lambda: Response("x", colour="red"),
+        lambda: Response.redirect("/", 200),
+        lambda: Request("/not/whole"),
+        lambda: Request("http://x/", body="x"),
+        lambda: Headers({"a": "b\r\nc: d"}),
+        lambda: URL.new("not whole"),
+    ],
+)
+def test_what_can_not_be_is_refused(make: object) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        make()  # type: ignore[operator]
+
+
+def test_headers_are_by_name_in_any_case_and_missing_ones_are_none() -> None:
+    headers = Headers([("Set-Cookie", "a=1"), ("set-cookie", "b=2"), ("X", "1")])
+    assert headers.getSetCookie() == ["a=1", "b=2"]
+    assert (headers["x"], headers["none"], headers.get("none", "d"), "X" in headers) == ("1", None, "d", True)
+    headers.set("x", 2)
+    headers.delete("set-cookie")
+    assert (headers.items(), list(headers), len(headers)) == ([("x", "2")], ["x"], 1)
+
+
+async def test_they_travel_whole() -> None:
+    request = Request("http://x/é?q=1", method="POST", headers={"a": "b"}, body=b"\0\xff")
+    got = request_of(request_data(request))
+    assert (got.url, got.method, got.headers.get("a"), await got.bytes()) == ("http://x/é?q=1", "POST", "b", b"\0\xff")
+    response = response_of(response_data(Response(b"\1", 203, "Fine", [("a", "1"), ("a", "2")])))
+    assert (response.status, response.status_text, response.headers.get("a")) == (203, "Fine", "1, 2")
+    assert await response.bytes() == b"\1"
+
+
+async def test_a_request_from_another_takes_its_body() -> None:
+    first = Request("http://x/", method="PUT", body="hello", headers={"a": "b"})
+    second = Request(first, headers={"c": "d"})
+    assert (second.method, second.headers.get("a"), second.headers.get("c")) == ("PUT", None, "d")
+    assert await second.text() == "hello"
+    assert first.bodyUsed
+
+
+async def test_forms_come_and_go_in_both_encodings() -> None:
+    plain = Request(
+        "http://x/", method="POST", body="a=1&a=2&b=%20", headers={"content-type": "application/x-www-form-urlencoded"}
+    )
+    found = await plain.form_data()
+    assert (found.getAll("a"), found["b"], "c" in found) == (["1", "2"], " ", False)
+    form = FormData({"text": "ünï", "many": ["1", "2"]})
+    form.append("file", File(b"\0data\r\n", "a.bin", content_type="application/x-thing"))
+    sent = Request("http://x/", method="POST", body=form)
+    got = await sent.formData()
+    file = got["file"]
+    assert (got["text"], got.get_all("many"), file.name, file.content_type) == (
+        "ünï", ["1", "2"], "a.bin", "application/x-thing",
+    )  # fmt: skip
+    assert await file.bytes() == b"\0data\r\n"
+    with pytest.raises(TypeError, match="no form"):
+        await Request("http://x/", method="POST", body="x").form_data()
+
+
+async def test_a_blob_is_bytes_with_a_type() -> None:
+    blob = Blob(["a", b"b", Blob("c")], content_type="text/x")
+    assert (blob.size, await blob.text(), Response(blob).headers.get("content-type")) == (3, "abc", "text/x")
+
+
+def test_urls_and_dates() -> None:
+    url = URL.new("https://user@example.com:8443/a%20b?x=1&x=2&y=#end")
+    assert (url.pathname, url.host, url.port, url.hash) == ("/a%20b", "example.com:8443", "8443", "#end")
+    assert (url.searchParams.getAll("x"), url.searchParams.get("y"), url.searchParams.has("z")) == (
+        ["1", "2"],
+        "",
+        False,
+    )
+    assert Date.new(1_000).isoformat() == "1970-01-01T00:00:01+00:00"

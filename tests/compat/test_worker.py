@@ -1,0 +1,157 @@
+"""A Worker's fetch, its cron triggers, and what its env has."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+sys.path.append(str(Path(__file__).parent))
+from workers_stage import WRANGLER, played, write_worker
+
+from wakeful.compat.workers import Request
+from wakeful.compat.workers.site import BODY_BYTES_MAX, WorkerSite
+
+CODE = """
+    import asyncio
+    from urllib.parse import urlparse
+    from workers import DurableObject, Response, WorkerEntrypoint
+
+    class Sample(DurableObject):
+        async def note(self, text):
+            await self.ctx.storage.put("notes", [*await self.notes(), text])
+        async def notes(self):
+            return await self.ctx.storage.get("notes") or []
+        def fetch(self, request):
+            return Response(f"{request.method} {urlparse(request.url).path}", headers={"x-by": self.ctx.id.name})
+
+    class Default(WorkerEntrypoint):
+        async def fetch(self, request):
+            match urlparse(request.url).path:
+                case "/echo":
+                    return Response(await request.bytes(), headers=[("a", "1"), ("a", "2")])
+                case "/raise":
+                    raise ValueError("a secret")
+                case "/nothing":
+                    return "not a response"
+                case "/later":
+                    self.ctx.waitUntil(self.later())
+                    return Response("soon")
+                case "/cache":
+                    return Response(str(self.env.CACHE))
+                case "/unbound":
+                    return Response(str(self.env.NOTHING))
+            return await self.env.SAMPLE.getByName("o").fetch(request)
+
+        async def later(self):
+            await asyncio.sleep(5)
+            await self.env.SAMPLE.getByName("o").note("later")
+
+        async def scheduled(self, controller, env, ctx):
+            at = controller.scheduledTime
+            await env.SAMPLE.getByName("o").note(f"{controller.cron} {at // 60_000 % 60}")
+            if controller.cron.startswith("*/7"):
+                raise ValueError("nobody tries this again")
+"""
+CRONS = WRANGLER + '\n[[kv_namespaces]]\nbinding = "CACHE"\n\n[triggers]\ncrons = ["*/20 * * * *", "*/7 * * * *"]\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_worker(tmp_path, CODE, CRONS)
+
+
+async def test_requests_reach_the_worker_over_asgi(folder: Path) -> None:
+    async with played(folder) as (worker, world):
+        transport = httpx.ASGITransport(WorkerSite(worker))
+        async with httpx.AsyncClient(transport=transport, base_url="http://there") as client:
+            answer = await client.post("/echo?x=1", content=b"\0\1")
+            assert (answer.content, answer.headers.get_list("a")) == (b"\0\1", ["1", "2"])
+            answer = await client.get("/a%20b")
+            assert (answer.text, answer.headers["x-by"]) == ("GET /a%20b", "o")
+            assert (await client.head("/x")).headers["content-length"] == "7"
+            for path in ("/raise", "/nothing"):
+                answer = await client.get(path)
+                assert answer.status_code == 500
+                assert "secret" not in answer.text
+            assert (await client.get("/later")).text == "soon"
+            await world.advance("10s")
+            assert await worker.env.SAMPLE.getByName("o").notes() == ["later"]
+
+
+async def test_too_large_a_body_is_refused(folder: Path) -> None:
+    async with played(folder) as (worker, _):
+        sent: list[Any] = []
+        chunk = {"type": "http.request", "body": b"x" * (BODY_BYTES_MAX // 2 + 1), "more_body": True}
+
+        async def receive() -> Any:
+            return chunk
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {"type": "http", "method": "POST", "path": "/echo", "headers": []}
+        await WorkerSite(worker)(scope, receive, send)
+        assert sent[0]["status"] == 413
+
+
+async def test_cron_triggers_fire_once_each_and_are_not_tried_again(folder: Path) -> None:
+    async with played(folder, start="2026-03-01T11:58:00+00:00") as (worker, world):
+        await world.advance("15m")
+        notes = await worker.env.SAMPLE.getByName("o").notes()
+        assert sorted(notes) == ["*/20 * * * * 0", "*/7 * * * * 0", "*/7 * * * * 7"]
+        await world.crash()
+        await world.restart(after="2h")  # what was missed is missed
+        await world.advance("30s")
+        assert len(await worker.env.SAMPLE.getByName("o").notes()) == 3
+
+
+async def test_what_is_bound_and_not_here_says_so(folder: Path) -> None:
+    async with played(folder) as (worker, _):
+        with pytest.raises(NotImplementedError, match=r"env.CACHE is a KV namespace"):
+            await worker.fetch(Request("http://x/cache"))
+        with pytest.raises(AttributeError, match=r"env has no 'NOTHING'; the wrangler file binds SAMPLE"):
+            await worker.fetch(Request("http://x/unbound"))
+
+
+async def test_the_older_form_with_functions_works(tmp_path: Path) -> None:
+    code = """
+        from js import Response
+        from workers import DurableObject, handler
+
+        class Sample(DurableObject):
+            async def hello(self, to):
+                return f"hello {to}"
+
+        @handler
+        async def on_fetch(request, env):
+            return Response.new(await env.SAMPLE.getByName("x").hello(request.url[-1]))
+    """
+    async with played(write_worker(tmp_path, code)) as (worker, _):
+        assert await (await worker.fetch(Request("http://x/y"))).text() == "hello y"
+
+
+async def test_an_asgi_app_answers_for_a_worker(tmp_path: Path) -> None:
+    code = """
+        from starlette.applications import Starlette
+        from starlette.responses import JSONResponse
+        from starlette.routing import Route
+        from workers import DurableObject, asgi
+
+        class Sample(DurableObject):
+            async def add(self, n):
+                total = (await self.ctx.storage.get("n") or 0) + n
+                await self.ctx.storage.put("n", total)
+                return total
+
+        async def add(request):
+            sample = request.scope["env"].SAMPLE.getByName(request.path_params["name"])
+            return JSONResponse({"total": await sample.add(len(await request.body()))}, status_code=202)
+
+        Default = asgi.entrypoint(Starlette(routes=[Route("/{name}", add, methods=["POST"])]))
+    """
+    async with played(write_worker(tmp_path, code)) as (worker, _):
+        answer = await worker.fetch(Request("http://x/bob", method="POST", body="four"))
+        assert (answer.status, await answer.json()) == (202, {"total": 4})
+        assert (await worker.fetch(Request("http://x/bob"))).status == 405

@@ -1,0 +1,222 @@
+"""Schedules, jobs, parked timers and nodes from outside; each act with its audit row."""
+
+from urllib.parse import quote
+
+import pytest
+from http_stage import Stage, later, opened, problem
+
+NIGHTLY = "/v1/objects/Shop/a/schedules/nightly"
+
+
+async def acts(stage: Stage) -> list[tuple[str, str]]:
+    """What the audit rows say was done, oldest first."""
+    rows = (await stage.get("/v1/audit?refusals=false"))["rows"]
+    return [(row["act"], row["outcome"]) for row in reversed(rows)]
+
+
+async def test_the_life_of_a_schedule() -> None:
+    async with opened() as stage:
+        body = {"spec": "0 3 * * *", "handler": "nightly", "args": [7], "zone": "Europe/Paris", "tags": ["x"]}
+        made = (await stage.ask("PUT", NIGHTLY, json=body)).json()
+        assert (made["spec"], made["state"], made["tags"]) == ("cron 0 3 * * * in Europe/Paris", "active", ["x"])
+        assert made["next"][0] == "2026-01-01T02:00:00.000Z"
+        again = (await stage.ask("PUT", NIGHTLY, json=body)).json()
+        assert again["version"] == 1
+        paused = (await stage.ask("POST", f"{NIGHTLY}/pause", json={"note": "stock", "lasts": "2d"})).json()
+        assert (paused["state"], paused["note"], paused["paused_until"]) == (
+            "paused",
+            "stock",
+            "2026-01-03T00:00:00.000Z",
+        )
+        assert (await stage.ask("POST", f"{NIGHTLY}/resume")).json()["state"] == "active"
+        [run_id] = (await stage.ask("POST", f"{NIGHTLY}/trigger")).json()["run_ids"]
+        await stage.world.advance(hours=3)
+        shown = await stage.get("/v1/objects/Shop/a")
+        assert shown["storage"] == {"night": 7}
+        rows = (await stage.get(f"{NIGHTLY}/history"))["rows"]
+        assert [row["verdict"] for row in rows] == ["run", "run"]
+        assert run_id in {row["run_id"] for row in rows}
+        assert (await stage.get(f"{NIGHTLY}/why?limit=1"))["verdicts"][0]["why"]
+        assert (await stage.ask("DELETE", NIGHTLY)).json() == {"cancelled": True}
+        problem(await stage.ask("POST", f"{NIGHTLY}/pause"), 404, "schedule.unknown")
+        assert [act for act, outcome in await acts(stage) if outcome == "done"] == [
+            "schedule.add",
+            "schedule.add",
+            "schedule.pause",
+            "schedule.resume",
+            "schedule.trigger",
+            "schedule.cancel",
+        ]
+
+
+async def test_a_backfill_can_be_seen_before_it_is_done() -> None:
+    async with opened() as stage:
+        await stage.ask("PUT", NIGHTLY, json={"spec": "0 3 * * *", "handler": "nightly"})
+        stretch = {"start": "2025-12-01T00:00:00Z", "end": "2025-12-03T12:00:00Z"}
+        seen = (await stage.ask("POST", f"{NIGHTLY}/backfill", json=stretch | {"dry_run": True})).json()
+        assert [row["nominal_at"] for row in seen["rows"]] == [f"2025-12-0{day}T03:00:00.000Z" for day in (1, 2, 3)]
+        assert "schedule.backfill" not in [act for act, _ in await acts(stage)]
+        done = (await stage.ask("POST", f"{NIGHTLY}/backfill", json=stretch)).json()
+        assert (done["dry_run"], len(done["rows"])) == (False, 3)
+        await stage.world.advance(minutes=1)
+        rows = (await stage.get(f"{NIGHTLY}/history"))["rows"]
+        assert [row["is_backfill"] for row in rows] == [True] * 3
+
+
+async def test_at_after_and_options_of_a_schedule() -> None:
+    async with opened() as stage:
+        base = "/v1/objects/Shop/a/schedules"
+        retry = {"max_attempts": 2, "first": "1s", "factor": 3, "most": 60}
+        once = await stage.ask("PUT", f"{base}/once", json={"at": later(hours=5), "handler": "add", "retry": retry})
+        assert once.json()["next"] == ["2026-01-01T05:00:00.000Z"]
+        assert once.json()["max_attempts"] == 2
+        soon = await stage.ask("PUT", f"{base}/soon", json={"after": "90s", "handler": "add", "kwargs": {"amount": 4}})
+        assert soon.json()["next"] == ["2026-01-01T00:01:30.000Z"]
+        await stage.world.advance(minutes=2)
+        assert await stage.result("a", "total") == 4
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        ({"handler": "add"}, 422, "schedule.when"),
+        ({"handler": "add", "spec": "0 3 * * *", "after": 1}, 422, "schedule.when"),
+        ({"handler": "add", "spec": "99 * * * *"}, 422, None),
+        ({"handler": "inside", "spec": "0 3 * * *"}, 404, "method.unknown"),
+        ({"handler": "_private", "spec": "0 3 * * *"}, 400, "name.method"),
+        ({"handler": "add", "spec": "0 3 * * *", "args": ["x"]}, 422, "arguments.type"),
+        ({"handler": "add", "spec": "0 3 * * *", "args": [1, 2]}, 422, "arguments.many"),
+        ({"handler": "add", "spec": "0 3 * * *", "odd": 1}, 422, "body.fields"),
+        ({"handler": "add", "spec": "0 3 * * *", "tags": "x"}, 422, "body.fields"),
+        ({"handler": "add", "spec": "0 3 * * *", "overlap": "odd"}, 422, None),
+        ({"handler": "add", "spec": "0 3 * * *", "start_at": "2026-01-01T00:00:00"}, 422, "time.naive"),
+        ([], 422, "body.fields"),
+        (None, 400, "body.missing"),
+    ],
+)
+async def test_a_schedule_that_makes_no_sense_wakes_nothing(body: object, status: int, code: str | None) -> None:
+    async with opened() as stage:
+        answer = await stage.ask("PUT", NIGHTLY, **({} if body is None else {"json": body}))
+        assert answer.status_code == status, answer.text
+        problem(answer, status, code or answer.json()["code"])
+        problem(await stage.ask("GET", "/v1/objects/Shop/a"), 404, "object.unknown")
+
+
+async def test_the_life_of_a_job() -> None:
+    async with opened() as stage:
+        body = {"class": "Shop", "key": "a/b", "method": "add", "args": [2], "after": "10m", "job_key": "welcome"}
+        answer = await stage.ask("POST", "/v1/jobs", json=body)
+        assert answer.status_code == 201, answer.text
+        job = answer.json()
+        assert (job["state"], job["due_at"], job["job_key"]) == ("scheduled", "2026-01-01T00:10:00.000Z", "welcome")
+        assert (await stage.ask("POST", "/v1/jobs", json=body)).json()["id"] == job["id"]
+        problem(await stage.ask("POST", "/v1/jobs", json=body | {"args": [3]}), 409, "job.key")
+        path = f"/v1/jobs/{quote(job['id'], safe='')}"
+        assert (await stage.get(path))["id"] == job["id"]
+        assert (await stage.get("/v1/objects/Shop/a%2Fb/jobs"))["rows"][0]["id"] == job["id"]
+        problem(await stage.ask("GET", f"{path}/wait?timeout=1"), 504, "job.wait")
+        await stage.world.advance(minutes=11)
+        assert await stage.get(f"{path}/wait") == {"result": 2}
+        assert (await stage.get(path))["state"] == "done"
+        assert (await stage.ask("POST", f"{path}/cancel")).json()["cancelled"] is False
+
+
+async def test_a_cancelled_and_a_failed_job() -> None:
+    async with opened() as stage:
+        body = {"class": "Shop", "key": "a", "method": "add", "after": "10m"}
+        path = f"/v1/jobs/{quote((await stage.ask('POST', '/v1/jobs', json=body)).json()['id'], safe='')}"
+        assert (await stage.ask("POST", f"{path}/cancel")).json()["cancelled"] is True
+        problem(await stage.ask("GET", f"{path}/wait"), 409, "job.cancelled")
+        body = {"class": "Shop", "key": "a", "method": "fails", "retry": {"max_attempts": 1}}
+        path = f"/v1/jobs/{quote((await stage.ask('POST', '/v1/jobs', json=body)).json()['id'], safe='')}"
+        await stage.world.advance(minutes=1)
+        problem(await stage.ask("GET", f"{path}/wait"), 424, "job.failed")
+        [number] = [row["number"] for row in (await stage.get("/v1/parked"))["rows"]]
+        rows = (await stage.ask("POST", "/v1/parked/redrive", json={"numbers": [number, 999]})).json()["rows"]
+        assert {row["number"]: row["ok"] for row in rows} == {number: True, 999: False}
+        await stage.world.advance(minutes=1)
+        assert number not in [row["number"] for row in (await stage.get("/v1/parked"))["rows"]]
+        rows = (await stage.ask("POST", "/v1/parked/redrive", json={"all": True, "class": "Shop"})).json()["rows"]
+        assert [row["ok"] for row in rows] == [True]
+
+
+async def test_many_jobs_all_or_none_and_one_when_all_have_ended() -> None:
+    async with opened() as stage:
+        one = {"class": "Shop", "key": "a", "method": "add", "args": [1], "after": 5}
+        answer = await stage.ask("POST", "/v1/jobs/batch", json={"jobs": [one, one | {"args": ["x"]}]})
+        assert "jobs[1]" in problem(answer, 422, "arguments.type")["detail"]
+        assert (await stage.get("/v1/jobs"))["rows"] == []
+        then = {"class": "Shop", "key": "b", "method": "add", "args": [10]}
+        made = (await stage.ask("POST", "/v1/jobs/batch", json={"jobs": [one, one], "then": then})).json()
+        assert len(made["rows"]) == 2
+        await stage.world.advance(minutes=1)
+        assert (await stage.result("a", "total"), await stage.result("b", "total")) == (2, 10)
+        made = (await stage.ask("POST", "/v1/jobs/batch", json={"jobs": [one]})).json()
+        assert made["then"] is None
+        problem(await stage.ask("POST", "/v1/jobs/batch", json={"jobs": []}), 422, "limit.count")
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "code"),
+    [
+        ({"method": "inside"}, 404, "method.unknown"),
+        ({"class": "wakeful.Tokens"}, 404, "class.unknown"),
+        ({"key": ""}, 400, "name.key"),
+        ({"args": ["x"]}, 422, "arguments.type"),
+        ({"at": "2026-01-01T00:00:00"}, 422, "time.naive"),
+        ({"at": "2026-01-01T00:00:00Z", "after": 1}, 422, "job.when"),
+        ({"after": "soon"}, 422, "time.text"),
+        ({"depends_on": ["x"]}, 404, "job.unknown"),
+        ({"replace": True}, 422, "job.replace"),
+        ({"metadata": {"a": [1]}}, 422, "body.fields"),
+        ({"priority": 5_000}, 422, "job.priority"),
+    ],
+)
+async def test_a_job_that_makes_no_sense(change: dict[str, object], status: int, code: str) -> None:
+    async with opened() as stage:
+        body = {"class": "Shop", "key": "a", "method": "add"} | change
+        problem(await stage.ask("POST", "/v1/jobs", json=body), status, code)
+        assert (await stage.get("/v1/jobs"))["rows"] == []
+
+
+async def test_an_argument_may_be_called_like_an_option_of_a_job() -> None:
+    async with opened() as stage:
+        body = {"class": "Shop", "key": "a", "method": "typed", "kwargs": {"at": "x", "key": "y", "method": "z"}}
+        job = (await stage.ask("POST", "/v1/jobs", json=body)).json()
+        await stage.world.advance(seconds=1)
+        path = f"/v1/jobs/{quote(job['id'], safe='')}/wait"
+        assert await stage.get(path) == {"result": [[], {"at": "x", "key": "y", "method": "z"}]}
+
+
+async def test_a_tenant_acts_on_its_own_only() -> None:
+    async with opened() as stage:
+        for key in ("eu/1", "us/1"):
+            await stage.result(key, "doomed")
+        await stage.world.advance(minutes=1)
+        others = [row["number"] for row in (await stage.get("/v1/parked"))["rows"] if row["key"] == "us/1"]
+        eu = await stage.token("eu", "operate", "call", tenant="eu/")
+        body = {"class": "Shop", "key": "us/1", "method": "add"}
+        problem(await stage.ask("POST", "/v1/jobs", json=body, token=eu), 403, "denied.tenant")
+        other = [{"class": "Shop", "key": "eu/1", "method": "add"}, body]
+        problem(await stage.ask("POST", "/v1/jobs/batch", json={"jobs": other}, token=eu), 403, "denied.tenant")
+        problem(await stage.ask("POST", "/v1/jobs/Shop%2Fus%252F1%2Fx/cancel", token=eu), 403, "denied.tenant")
+        path = "/v1/objects/Shop/us%2F1/schedules/doomed/trigger"
+        problem(await stage.ask("POST", path, token=eu), 403, "denied.tenant")
+        problem(await stage.ask("POST", "/v1/nodes/x/drain", token=eu), 403, "denied.tenant")
+        rows = (await stage.ask("POST", "/v1/parked/redrive", json={"all": True}, token=eu)).json()["rows"]
+        assert [row["key"] for row in rows] == ["eu/1"]
+        rows = (await stage.ask("POST", "/v1/parked/redrive", json={"numbers": others}, token=eu)).json()["rows"]
+        assert [row["ok"] for row in rows] == [False]
+
+
+async def test_draining_a_node() -> None:
+    async with opened() as stage:
+        problem(await stage.ask("POST", "/v1/nodes/node-1/drain"), 409, "store.single")
+    async with opened(nodes=2) as stage:
+        problem(await stage.ask("POST", "/v1/nodes/nobody/drain"), 409, "node.left")
+        name = stage.world.members[1].node.name  # type: ignore[union-attr]
+        assert (await stage.ask("POST", f"/v1/nodes/{name}/drain")).json() == {"node": name, "is_draining": True}
+        await stage.world.advance(seconds=20)
+        rows = {row["node"]: row for row in (await stage.get("/v1/nodes"))["rows"]}
+        assert (rows[name]["state"], rows[name]["shards"]) == ("draining", [])
+        assert (await stage.ask("POST", f"/v1/nodes/{name}/undrain")).json()["is_draining"] is False

@@ -1,0 +1,97 @@
+"""`wakeful dev --workers`: a Worker served by a real process, which reloads and keeps its data."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+WRANGLER = """
+{ // of a test
+  "name": "live", "main": "entry.py", "compatibility_date": "2026-03-01",
+  "durable_objects": { "bindings": [{ "name": "COUNTERS", "class_name": "Counter" }] },
+}
+"""
+CODE = """
+import time
+from workers import DurableObject, Response, WorkerEntrypoint
+
+class Counter(DurableObject):
+    async def fetch(self, request):
+        value = (await self.ctx.storage.get("value") or 0) + STEP
+        self.ctx.storage.put("value", value)
+        self.ctx.storage.setAlarm(int(time.time() * 1000) + 100)
+        return Response.json([value, await self.ctx.storage.get("rung") or 0])
+
+    async def alarm(self):
+        self.ctx.storage.put("rung", (await self.ctx.storage.get("rung") or 0) + 1)
+
+class Default(WorkerEntrypoint):
+    async def fetch(self, request):
+        return await self.env.COUNTERS.getByName("one").fetch(request)
+"""
+
+
+class Served:
+    """The command, and what it says."""
+
+    def __init__(self, folder: Path) -> None:
+        command = [sys.executable, "-m", "wakeful.cli", "dev", "--workers", str(folder), "--json"]
+        command += ["--workers-http", "127.0.0.1:0", "--store", f"sqlite:{folder}/objects.db"]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def told(self, event: str) -> dict[str, str]:
+        """The next event of that kind."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            found = json.loads(line) if line.startswith("{") else {}
+            if found.get("event") == event:
+                return found
+        raise AssertionError(f"it ended without {event!r}")
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    (tmp_path / "wrangler.jsonc").write_text(WRANGLER)
+    (tmp_path / "entry.py").write_text(CODE.replace("STEP", "1"))
+    found = Served(tmp_path)
+    yield found
+    if found.process.poll() is None:
+        os.kill(found.process.pid, signal.SIGTERM)
+    found.process.wait(30)
+    assert found.process.stdout is not None
+    found.process.stdout.close()
+
+
+def asked(url: str) -> list[int]:
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        found: list[int] = json.loads(answer.read())
+        return found
+
+
+def test_a_worker_is_served_reloaded_and_keeps_its_data(served: Served, tmp_path: Path) -> None:
+    url = served.told("worker")["url"]
+    assert asked(url) == [1, 0]
+    give_up_at = time.monotonic() + 30
+    while asked(url)[1] == 0:  # an alarm of a real clock
+        assert time.monotonic() < give_up_at
+        time.sleep(0.3)
+    before = asked(url)[0]
+    (tmp_path / "entry.py").write_text(CODE.replace("STEP", "1000"))
+    served.told("reload")
+    url = served.told("worker")["url"]
+    assert asked(url)[0] == before + 1000
+    (tmp_path / "entry.py").write_text("this is no Python")
+    served.told("error")
+    (tmp_path / "entry.py").write_text(CODE.replace("STEP", "1"))
+    url = served.told("worker")["url"]
+    assert asked(url)[0] == before + 1001
+    os.kill(served.process.pid, signal.SIGTERM)
+    assert served.process.wait(30) == 0

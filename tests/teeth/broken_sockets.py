@@ -1,0 +1,183 @@
+"""Sockets, broken on purpose: each of these is a mistake that somebody could make, applied while its block lasts."""
+
+from typing import Any
+
+from broken import swapped
+
+from wakeful.runtime.turn import Turn
+from wakeful.sockets import gateways, kept, lost, socket
+from wakeful.sockets.effects import Effect, Outgoing
+from wakeful.sockets.gateway import Gateway
+from wakeful.sockets.gateways import Sweep
+from wakeful.sockets.held import Held
+from wakeful.sockets.register import Register
+from wakeful.store import Range
+from wakeful.values.commits import USER
+
+
+def what_a_turn_sends_leaves_at_once() -> Any:
+    """Not when the turn is on disk."""
+
+    def make(put: Any) -> Any:
+        def broken(turn: Turn, feature: Any, gateway: str, effect: Effect) -> None:
+            feature.release([(gateway, effect)])
+
+        return broken
+
+    return swapped(socket, "put", make)
+
+
+def a_rolled_back_transaction_keeps_its_sends() -> Any:
+    """One list for the whole turn."""
+
+    def make(put: Any) -> Any:
+        def broken(turn: Turn, feature: Any, gateway: str, effect: Effect) -> None:
+            for one in turn.then:
+                if isinstance(one, Outgoing):
+                    one.append((gateway, effect))
+                    return
+            put(turn, feature, gateway, effect)
+
+        return broken
+
+    return swapped(socket, "put", make)
+
+
+def a_message_that_is_sent_again_runs_again() -> Any:
+    """Nobody counts them."""
+
+    def make(set_seen: Any) -> Any:
+        def broken(turn: Turn, id: str, number: int) -> None: ...
+
+        return broken
+
+    return swapped(kept, "set_seen", make)
+
+
+def on_close_in_a_turn_of_its_own() -> Any:
+    """The row stays until the object was told: it may be told twice."""
+
+    def make(part: Any) -> Any:
+        async def broken(turn: Turn, id: str, code: int, reason: str, *, was_clean: bool) -> None:
+            await part(turn, id, code, reason, was_clean=was_clean)
+            for slot in [slot for slot in turn.writes if slot[1].startswith(kept.PREFIX)]:
+                del turn.writes[slot]
+
+        return broken
+
+    return swapped(lost, "part", make)
+
+
+def sockets_are_kept_in_memory_only() -> Any:
+    """The gateway knows them anyway."""
+
+    def make(save: Any) -> Any:
+        def broken(turn: Turn, id: str, found: kept.Kept) -> None:
+            kept.table_of(turn.activation).known[id] = found
+
+        return broken
+
+    return swapped(kept, "save", make)
+
+
+def an_object_is_listed_after_it_has_sockets() -> Any:
+    """It saves the client a wait."""
+
+    def make(add: Any) -> Any:
+        async def broken(self: Register, target: Any) -> None: ...
+
+        return broken
+
+    return swapped(Register, "add", make)
+
+
+def nobody_looks_for_dead_gateways() -> Any:
+    def make(look: Any) -> Any:
+        def broken(self: Sweep) -> None: ...
+
+        return broken
+
+    return swapped(Sweep, "look", make)
+
+
+def a_gateway_is_dead_when_the_owner_has_not_heard_of_it() -> Any:
+    """By what the last round of membership saw, not by what the store says."""
+
+    def make(dead: Any) -> Any:
+        async def broken(self: Sweep) -> list[str]:
+            node = self._node
+            rows = await node.store.scan(gateways.ALL, USER, Range("gate/", "gate0"))
+            found = [key.partition("/")[2] for key, _ in rows]
+            old = sorted(node.membership.nodes)[:2]
+            return [one for one in found if gateways.name_of(one) not in old and not self._is_ours(one)]
+
+        return broken
+
+    return swapped(Sweep, "_dead", make)
+
+
+def a_gateway_that_was_buried_goes_on() -> Any:
+    """It does not ask whether it is thought to be dead."""
+
+    def make(doubt: Any) -> Any:
+        def broken(self: Register, shards: Any) -> None: ...
+
+        return broken
+
+    return swapped(Register, "_doubt", make)
+
+
+def batches_are_not_counted() -> Any:
+    """What is sent again is taken again."""
+
+    def make(take: Any) -> Any:
+        def broken(self: Gateway, gateway: str, sender: str, number: int, batch: Any) -> bool:
+            self._senders.clear()
+            return bool(take(self, gateway, sender, number, batch))
+
+        return broken
+
+    return swapped(Gateway, "take", make)
+
+
+def a_slow_client_may_be_as_slow_as_it_likes() -> Any:
+    def make(push: Any) -> Any:
+        def broken(self: Held, message: Any, most: int) -> None:
+            push(self, message, 1 << 40)
+
+        return broken
+
+    return swapped(Held, "push", make)
+
+
+def a_late_owner_is_believed() -> Any:
+    """Sends come in the order of their arrival, whoever sent them."""
+
+    def make(apply: Any) -> Any:
+        def broken(self: Gateway, effect: Effect) -> None:
+            for id in effect.ids:
+                if id in self.sockets:
+                    self.sockets[id].epoch = 0
+            apply(self, effect)
+
+        return broken
+
+    return swapped(Gateway, "apply", make)
+
+
+def a_closed_socket_hears_on() -> Any:
+    """What the client said before it knew goes to the object all the same."""
+
+    def make(load: Any) -> Any:
+        async def broken(turn: Turn, id: str) -> Any:
+            found = await load(turn, id)
+            return None if found is None else effects_free(found)
+
+        return broken
+
+    return swapped(kept, "load", make)
+
+
+def effects_free(found: kept.Kept) -> kept.Kept:
+    """The same socket, as if nobody had closed it."""
+    return kept.Kept(found.gateway, found.seq, found.tags, found.attachment)

@@ -1,0 +1,127 @@
+"""Tables fit the terminal: long keys, wide characters, forty columns."""
+
+import io
+import re
+from collections.abc import Sequence
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from wakeful.cli import failing, printing, progress, tables
+from wakeful.cli.saying import Say
+
+ROWS = [
+    ("Tab", "ada", 4, "500 B", "3 s ago", "schedule cool in 27 s"),
+    ("Tab", "eu/7:" + "x" * 70, 4, "500 B", "3 s ago", "schedule close in 9 h"),
+    ("Tab", "日本語の鍵/とても長い名前です", 12_000, "1.2 MB", "3 s ago", ""),
+]
+COLUMNS = ["class", "key", ">rows", ">size", "last active", "…next timer"]
+
+
+def drawn(columns: list[str], rows: Sequence[Sequence[object]], width: int, *, indent: int = 0) -> list[str]:
+    out = io.StringIO()
+    tables.put_table(Console(file=out, width=width, markup=False, emoji=False), columns, rows, indent=indent)
+    return out.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("indent", [0, 2])
+@pytest.mark.parametrize("width", [30, 40, 60, 80, 120, 240])
+def test_no_line_is_wider_than_the_terminal_and_nothing_but_the_cut_column_is_lost(width: int, indent: int) -> None:
+    lines = drawn(COLUMNS, ROWS, width, indent=indent)
+    assert max(map(cell_len, lines)) <= width
+    assert all(line == line.rstrip() for line in lines)
+    text = re.sub(r"\s", "", "".join(lines))
+    assert text.count("x") >= 70
+    assert "ada" in text
+    assert "日本" in text
+
+
+def test_a_table_that_fits_is_a_table_and_one_that_can_t_is_blocks() -> None:
+    assert drawn(["a", ">b"], [("x", 1), ("yy", 22)], 40) == ["a     b", "───────", "x     1", "yy   22"]
+    wide = drawn(COLUMNS, ROWS[:1], 40)
+    assert wide[:3] == ["class        Tab", "key          ada", "rows         4"]
+    assert wide[-1] == "next timer   schedule cool in 27 s"
+
+
+def test_in_blocks_empty_cells_are_left_out_and_a_column_without_a_name_joins_the_one_before() -> None:
+    rows = [("14:09", "in 1 h", "a" * 30, ""), ("14:10", "in 2 h", "b" * 30, "late")]
+    assert drawn(["at", "", ">object", "note"], rows, 40) == [
+        "at      14:09, in 1 h",
+        "object  " + "a" * 30,
+        "",
+        "at      14:10, in 2 h",
+        "object  " + "b" * 30,
+        "note    late",
+    ]
+
+
+def test_a_column_that_says_nothing_goes_before_the_table_does() -> None:
+    columns = [">one", ">two", "…error"]
+    assert drawn(columns, [("1" * 12, "2" * 12, "")], 30)[0] == " " * 9 + "one" + " " * 12 + "two"
+    assert drawn(columns, [("1" * 12, "2" * 12, "")], 60)[0].endswith("error")
+
+
+def test_what_may_be_cut_gives_way_first_and_what_reads_badly_in_pieces_last() -> None:
+    widths = tables.fitted(["key", "~why", "…error"], [["k" * 30, "w " * 30, "e" * 60]], 100)
+    assert widths is not None
+    assert widths[0] == 30
+    assert widths[1] == 52
+    assert widths[2] == tables.CUT_MIN
+    cut = drawn(["a", "…b"], [("a", "b" * 50)], 20)
+    assert cut[-1] == "a   " + "b" * 15 + "…"
+
+
+def test_words_of_a_wrapping_column_stay_whole() -> None:
+    lines = drawn(["verdict", "~why"], [("skipped", "it was paused by a person who went home")], 34)
+    assert [line[10:] for line in lines[2:]] == ["it was paused by a", "person who went home"]
+
+
+def test_a_table_without_rows_is_its_head() -> None:
+    assert drawn(["a", "b"], [], 40) == ["a   b", "─────"]
+
+
+def test_control_characters_never_reach_the_terminal() -> None:
+    text = "\n".join(drawn(["a"], [("\x1b[31mred\x07",)], 40))
+    assert "\x1b" not in text
+    assert "\\x1b[31mred\\x07" in text
+
+
+def test_colours_are_for_terminals_and_never_with_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    def said() -> tuple[str, str]:
+        out, err = Terminal(), Terminal()
+        monkeypatch.setattr("sys.stdout", out)
+        monkeypatch.setattr("sys.stderr", err)
+        Say(as_json=False).event("ready", "up")
+        printing.put_line("green", "green")
+        failing.report(ValueError("no"))
+        monkeypatch.undo()
+        return out.getvalue(), err.getvalue()
+
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert all("\x1b[3" in text for text in said())
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not any("\x1b[3" in text for text in said())
+
+
+def test_a_bar_is_for_those_who_watch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.bar("redrive", 3) as step:
+        step(1)
+    assert capsys.readouterr() == ("", "")
+    monkeypatch.setattr(progress, "is_watched", lambda: True)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    with progress.bar("redrive", 3) as step:
+        step(1)
+        step(2)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "3/3" in err
+    with progress.bar("redrive", 3, is_shown=False) as step:
+        step(3)
+    assert capsys.readouterr() == ("", "")

@@ -1,0 +1,122 @@
+"""Where `wakeful dev` and `run` serve, and what when they can't."""
+
+import asyncio
+import json
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wakeful import App, DurableObject
+from wakeful.cli.failing import CommandError, exit_code_of
+from wakeful.cli.saying import Say
+from wakeful.cli.web import ADDRESS, Http, web, wished
+from wakeful.values.errors import AddressInUse, BadAddress, Denied, MissingExtra
+
+
+@pytest.fixture(autouse=True)
+def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("WAKEFUL_HTTP", "WAKEFUL_HTTP_CERT", "WAKEFUL_HTTP_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def the_app() -> App:
+    app = App()
+
+    @app.object
+    class Counter(DurableObject):
+        async def add(self, n: int) -> int:
+            total: int = await self.storage.get("n", 0) + n
+            await self.storage.put("n", total)
+            return total
+
+    return app
+
+
+def test_what_is_wished_comes_from_the_option_then_the_environment_then_the_default(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert wished(None) is None
+    assert wished(None, default=ADDRESS) == Http(ADDRESS, is_asked=False)
+    assert wished("h:1", default=ADDRESS) == Http("h:1")
+    assert wished("off", default=ADDRESS) is None
+    monkeypatch.setenv("WAKEFUL_HTTP", "e:2")
+    assert wished(None, default=ADDRESS) == Http("e:2")
+    assert wished("h:1") == Http("h:1")
+    monkeypatch.setenv("WAKEFUL_HTTP", "off")
+    assert wished(None, default=ADDRESS) is None
+    assert wished("h:1") == Http("h:1")
+    assert wished("h:1", cert="c", key="k") == Http("h:1", certificate="c", key="k")
+    for given in ({"cert": "c"}, {"key": "k"}):
+        with pytest.raises(CommandError, match="is missing") as raised:
+            wished("h:1", **given)
+        assert exit_code_of(raised.value) == 2
+
+
+async def served(http: Http | None, say: Say) -> tuple[str | None, Any]:
+    """The URL, and what a call by HTTP answers there."""
+    app = the_app()
+    async with app.run("memory:") as node, web(app, node, http, say) as url:
+        if url is None:
+            return None, None
+
+        def call() -> Any:
+            request = urllib.request.Request(
+                f"{url}/v1/objects/Counter/a/add", b"[3]", {"content-type": "application/json"}
+            )
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                return json.load(answer)
+
+        return url, await asyncio.to_thread(call)
+
+
+async def test_a_program_answers_where_it_says() -> None:
+    url, answer = await served(Http("127.0.0.1:0"), Say(as_json=False))
+    assert url is not None
+    assert url.startswith("http://127.0.0.1:")
+    assert answer == {"result": 3}
+    assert await served(None, Say(as_json=False)) == (None, None)
+
+
+async def test_a_port_that_is_taken_is_said_or_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
+    async with server:
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        with pytest.raises(AddressInUse):
+            await served(Http(address), Say(as_json=False))
+        url, answer = await served(Http(address, is_asked=False), Say(as_json=False))
+    assert answer == {"result": 3}
+    said = capsys.readouterr().out
+    assert f"{address} is taken, so the dashboard is at {url}" in said
+
+
+async def test_beyond_this_machine_only_with_a_token_and_only_at_an_address() -> None:
+    with pytest.raises(Denied, match="wakeful tokens create") as raised:
+        await served(Http("0.0.0.0:0"), Say(as_json=False))
+    assert exit_code_of(raised.value) == 2
+    with pytest.raises(BadAddress) as bad:
+        await served(Http("nonsense"), Say(as_json=False))
+    assert exit_code_of(bad.value) == 2
+
+
+async def test_files_for_https_that_can_t_be_used(tmp_path: Path) -> None:
+    (tmp_path / "x.pem").write_text("no")
+    for file in (tmp_path / "x.pem", tmp_path / "missing.pem"):
+        with pytest.raises(CommandError, match="can't be used for HTTPS") as raised:
+            await served(Http("127.0.0.1:0", certificate=str(file), key=str(file)), Say(as_json=False))
+        assert (raised.value.code, raised.value.exit_code) == ("http.tls", 2)
+
+
+async def test_without_the_extra_dev_goes_on_and_run_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("wakeful.server")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert await served(Http(ADDRESS, is_asked=False), Say(as_json=False)) == (None, None)
+    assert "no dashboard, uvicorn is not installed: pip install 'wakeful[server]' adds it" in capsys.readouterr().out
+    with pytest.raises(MissingExtra, match=r"pip install 'wakeful\[server\]'") as raised:
+        await served(Http(ADDRESS), Say(as_json=False))
+    assert exit_code_of(raised.value) == 2
