@@ -91,7 +91,7 @@ bench-full: $(STAMP) ## Measure all of performance.md
 	$(BIN)/python -m bench --full
 
 docs: $(STAMP) ## Build the documentation into site/, which needs no network to be read
-	$(BIN)/mkdocs build --quiet --clean
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --clean
 	@echo "open site/index.html"
 
 clean: ## Remove what the targets made; the demo's data too

@@ -1,7 +1,9 @@
 """How does a bare group commit look from asyncio? What a store can be measured against."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
+
+import msgspec
 
 from bench.measures import Measure, rate
 from bench.program import CLASS, DAY_MS, now_ms
@@ -10,7 +12,7 @@ from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.timers import ALARM
 
 ObjectRow = tuple[str, str, int, int]  # class, key, shard, now
-TimerRow = tuple[str, str, str, int, int, int]  # class, key, name, shard, due_at, seq
+TimerRow = tuple[str, str, str, int, int, int, bytes | None]  # class, key, name, shard, due_at, seq, payload
 Pair = tuple[ObjectRow, TimerRow]
 
 
@@ -19,11 +21,19 @@ def pair(prefix: str, number: int) -> Pair:
     key = f"{prefix}-{number}"
     shard = shard_of(ObjectId(CLASS, key))
     now = now_ms()
-    return (CLASS, key, shard, now), (CLASS, key, ALARM, shard, now + DAY_MS, number + 1)
+    return (CLASS, key, shard, now), (CLASS, key, ALARM, shard, now + DAY_MS, number + 1, None)
 
 
-def pairs(prefix: str, count: int) -> Iterator[Pair]:
-    return (pair(prefix, number) for number in range(count))
+def job_pair(prefix: str, number: int) -> Pair:
+    """The two rows of one job: its name and what it carries are as long as those of a job without options."""
+    made, (cls, key, _, shard, due_at, seq, _) = pair(prefix, number)
+    token = f"{number * 0x9E3779B97F4A7C15 % (1 << 80):020x}"
+    kept = ["job", b"\1\x92\x91\0\x80", token, None, due_at, None, 365 * DAY_MS, due_at, *[None] * 9]
+    return made, (cls, key, f"job:job:{token}", shard, due_at, seq, msgspec.msgpack.encode(kept))
+
+
+# Rows of one transaction: as alarms, and as jobs.
+BULKS: dict[str, Callable[[str, int], Pair]] = {"schedule.bulk": pair, "jobs.schedule.bulk": job_pair}
 
 
 class Group:

@@ -5,7 +5,7 @@ from typing import Any
 
 from bench.measures import Measure
 from bench.program import now_ms
-from bench.raw import Group, Pair, pairs, schedule
+from bench.raw import BULKS, Group, Pair, schedule
 from bench.sizes import Sizes
 from wakeful.store import open_url
 from wakeful.store.postgres.url import parse_url
@@ -14,6 +14,7 @@ NODE = "raw"
 OBJECT_COLUMNS = ("cls", "key", "created_at", "active_at", "rows", "bytes")
 TIMER_COLUMNS = (
     "cls", "key", "name", "shard", "due_at", "nominal_at", "seq", "attempt", "crashes", "started", "priority",
+    "payload",
 )  # fmt: skip
 
 # The epoch check, the object rows and the timer rows in one statement, hence one transaction and one round trip.
@@ -53,15 +54,16 @@ async def run(url: str, sizes: Sizes) -> list[Measure]:
 
     async def write(rows: list[Pair]) -> None:
         cls, key, shard, now = zip(*(row for row, _ in rows), strict=True)
-        timers = zip(*(row for _, row in rows), strict=True)
+        timers = zip(*(row[:-1] for _, row in rows), strict=True)
         await commit.fetch(list(set(shard)), NODE, cls, key, now, *timers)
 
     try:
         measures = await schedule(Group(write), sizes)
-        some = list(pairs("bulk", sizes.bulk_count))
-        began = time.perf_counter()
-        await _copy(connection, some)
-        measures.append(Measure("schedule.bulk", len(some) / (time.perf_counter() - began), "/s", "COPY"))
+        for name, make in BULKS.items():
+            some = [make(name, number) for number in range(sizes.bulk_count)]
+            began = time.perf_counter()
+            await _copy(connection, some)
+            measures.append(Measure(name, len(some) / (time.perf_counter() - began), "/s", "COPY"))
     finally:
         await connection.close()
     return measures
@@ -69,7 +71,10 @@ async def run(url: str, sizes: Sizes) -> list[Measure]:
 
 async def _copy(connection: Any, rows: list[Pair]) -> None:
     objects = [(cls, key, now, now, 0, 0) for (cls, key, _, now), _ in rows]
-    timers = [(cls, key, name, shard, due, due, seq, 0, 0, 0, 0) for _, (cls, key, name, shard, due, seq) in rows]
+    timers = [
+        (cls, key, name, shard, due, due, seq, 0, 0, 0, 0, payload)
+        for _, (cls, key, name, shard, due, seq, payload) in rows
+    ]
     async with connection.transaction():
         await connection.copy_records_to_table(
             "objects", schema_name="wakeful", columns=OBJECT_COLUMNS, records=objects

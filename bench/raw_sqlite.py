@@ -7,14 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 from bench.measures import Measure
 from bench.program import now_ms
-from bench.raw import Group, Pair, pairs, schedule
+from bench.raw import BULKS, Group, Pair, schedule
 from bench.sizes import Sizes
 from wakeful.store import open_url
 
 OBJECT = "INSERT INTO objects (class, key, shard, created_at, active_at) VALUES (?1, ?2, ?3, ?4, ?4)"
 TIMER = (
     "REPLACE INTO timers (class, key, name, shard, due_at, nominal_at, seq, attempt, crashes, started, rank, payload)"
-    " VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6, 0, 0, 0, 0, NULL)"
+    " VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6, 0, 0, 0, 0, ?7)"
 )
 
 
@@ -39,9 +39,10 @@ async def run(url: str, sizes: Sizes) -> list[Measure]:
             await loop.run_in_executor(thread, write, rows)
 
         measures = await schedule(Group(write_in_thread), sizes)
-        some = list(pairs("bulk", sizes.bulk_count))
-        began = time.perf_counter()
-        await write_in_thread(some)
-        measures.append(Measure("schedule.bulk", len(some) / (time.perf_counter() - began), "/s", "executemany"))
+        for name, make in BULKS.items():
+            some = [make(name, number) for number in range(sizes.bulk_count)]
+            began = time.perf_counter()
+            await write_in_thread(some)
+            measures.append(Measure(name, len(some) / (time.perf_counter() - began), "/s", "executemany"))
     db.close()
     return measures

@@ -9,10 +9,11 @@ from django.urls import path
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from wakeful import App, Machine, assign, guard
+from wakeful import App, Machine, assign, errors, guard
 
 # A real project has these in settings.py and urls.py.
-settings.configure(ALLOWED_HOSTS=["*"], ROOT_URLCONF=__name__, SECRET_KEY="of an example", MIDDLEWARE=[])
+if not settings.configured:
+    settings.configure(ALLOWED_HOSTS=["*"], ROOT_URLCONF=__name__, SECRET_KEY="of an example", MIDDLEWARE=[])
 app = App()
 
 
@@ -43,7 +44,10 @@ class Order(Machine):
 
 
 async def place(request: HttpRequest, order: str) -> JsonResponse:
-    await app.get(Order, order).start()
+    try:
+        await app.get(Order, order).start()
+    except errors.Conflict as error:
+        return JsonResponse({"error": str(error)}, status=409)
     return await show(request, order)
 
 

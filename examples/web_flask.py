@@ -22,14 +22,14 @@ class Agent(DurableObject):
 
     async def start(self, goal: str, wait: float = 60.0) -> None:
         await self.storage.put_many({"goal": goal, "wait": wait, "notes": [], "state": "watching"})
-        await self.set_alarm(timedelta(0))
+        await self.storage.set_alarm(timedelta(0))
 
     async def alarm(self) -> None:
         notes: list[str] = await self.storage.get("notes")
         seen = await self.look(len(notes))
         state = "found" if seen == "yes" else "gave up" if len(notes) + 1 == GIVE_UP else "watching"
         if state == "watching":  # less and less often; a crash between here and the end of the turn changes nothing
-            await self.set_alarm(timedelta(seconds=await self.storage.get("wait")) * 2 ** len(notes))
+            await self.storage.set_alarm(timedelta(seconds=await self.storage.get("wait")) * 2 ** len(notes))
         await self.storage.put_many({"notes": [*notes, f"{self.ctx.now():%H:%M:%S} {seen}"], "state": state})
 
     async def look(self, times: int) -> str:

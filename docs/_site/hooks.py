@@ -1,4 +1,4 @@
-"""What mkdocs does not do by itself: stars in the navigation, and files beside docs/ that pages link to."""
+"""What mkdocs does not do by itself: stars in the navigation, files beside docs/ that pages link to, no script from elsewhere."""
 
 import re
 from pathlib import Path
@@ -9,6 +9,8 @@ from mkdocs.structure.files import File
 
 _LINK = re.compile(r"(\]\()([^)#:\s]+)((?:#[^)]*)?\))")
 _FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
+_SHIM = re.compile(r"<script src=\"?https://unpkg\.com/iframe-worker/shim\"?></script>")
+_WORKER = "assets/worker.js"
 _COPIES = "source"  # where files of the repository are in the site
 
 
@@ -40,6 +42,8 @@ def on_config(config: Any) -> Any:
 def on_files(files: Any, config: Any) -> Any:
     """Take what pages link to outside docs/ along, so that the site is whole without a network."""
     root = Path(config.docs_dir).parent
+    worker = Path(__file__).with_name("worker.js").read_text(encoding="utf-8")
+    files.append(File.generated(config, _WORKER, content=worker))
     for page in list(files.documentation_pages()):
         for _, link, _ in _LINK.findall(_FENCE.sub("", page.content_string)):
             name = _outside(page.src_uri, link)
@@ -60,6 +64,16 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
     parts = _FENCE.split(markdown)
     return "".join(part if part.startswith("```") else _LINK.sub(moved, part) for part in parts)
+
+
+def on_post_page(output: str, page: Any, config: Any) -> str:
+    """The theme would fetch from elsewhere what lets the search work from a disk; ours is taken along."""
+    here = relpath(_WORKER, Path(page.file.dest_uri).parent.as_posix())
+    return _SHIM.sub(f'<script src="{here}"></script>', output)
+
+
+def on_post_template(output: str, template_name: str, config: Any) -> str:
+    return _SHIM.sub(f'<script src="{_WORKER}"></script>', output)
 
 
 def _outside(page: str, link: str) -> str | None:

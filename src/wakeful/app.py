@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from wakeful.importing.arriving import equip as equip_importing
+from wakeful.importing.settling import equip as equip_settling
 from wakeful.jobs.jobs import Jobs
 from wakeful.jobs.jobs import equip as equip_jobs
 from wakeful.logic.limits import Limits
@@ -277,6 +278,7 @@ class App:
         quotas = self._feature.quotas
         equip_machines(node, self._machines)
         equip_importing(node)
+        equip_settling(node)
         equip_sockets(node)
         equip_jobs(node, None if quotas is None else quotas.of_jobs)
         node.features[FEATURE] = self._feature

@@ -5,7 +5,7 @@ import json
 import os
 import struct
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from typing import Any, NamedTuple
 
 import uvicorn
@@ -15,7 +15,6 @@ from wakeful import App, DurableObject, Limits, Socket
 from wakeful.http.protocol import SocketProtocol
 from wakeful.security.tokens import ALL, PREFIX, Token, new_secret
 from wakeful.server.guarded import Guarded
-from wakeful.server.serving import Quiet
 from wakeful.server.site import Site
 from wakeful.sockets.feature import feature_of
 from wakeful.sockets.request import Request
@@ -84,7 +83,7 @@ class Place:
             **options,
         )
         async with self.app.run("memory:"):
-            server = Quiet(config)
+            server = _Server(config)
             serving = asyncio.ensure_future(server.serve())
             while not server.started:
                 await asyncio.wait({serving}, timeout=0.01)
@@ -107,6 +106,12 @@ class Place:
 
     async def over(self) -> tuple[str, int, str, bool]:
         return await asyncio.wait_for(self.closed.get(), WAIT_S)
+
+
+class _Server(uvicorn.Server):
+    def capture_signals(self) -> Any:
+        """Signals are pytest's."""
+        return nullcontext()
 
 
 class Refused(Exception):

@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 from client_stage import in_thread
+from django.urls import clear_url_caches
 
 from wakeful.server import serving
 from wakeful.testing import World
@@ -25,19 +26,30 @@ def loaded(name: str) -> Any:
     assert spec is not None
     assert spec.loader is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    clear_url_caches()
     spec.loader.exec_module(module)
     return module
+
+
+class Patient(httpx.ASGITransport):
+    """Lets no virtual time pass during a request: frameworks do part of it on threads, which take real time."""
+
+    world: World
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        with self.world.warp.outside():
+            return await super().handle_async_request(request)
 
 
 @asynccontextmanager
 async def opened(module: Any) -> AsyncIterator[tuple[World, httpx.AsyncClient]]:
     """The application in virtual time."""
-    transport = httpx.ASGITransport(module.web)
+    transport = Patient(module.web)
     async with (
-        module.app.world(start=START) as world,
+        module.app.world(start=START) as transport.world,
         httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
     ):
-        yield world, client
+        yield transport.world, client
 
 
 async def test_fastapi_reminders() -> None:
@@ -69,7 +81,7 @@ async def test_starlette_cron_per_tenant() -> None:
         assert (await client.post("/tenants/globex/jobs/sweep/pause")).status_code == 200
         before = (await client.get("/tenants/globex/jobs")).json()[0]["runs"]
         await world.advance(days=2)
-        assert (await client.get("/tenants/acme/jobs")).json() == [{"name": "report", "state": "active", "runs": 2}]
+        assert (await client.get("/tenants/acme/jobs")).json() == [{"name": "report", "state": "active", "runs": 3}]
         [swept] = (await client.get("/tenants/globex/jobs")).json()
         assert swept == {"name": "sweep", "state": "paused", "runs": before}
         assert before == 144
@@ -114,14 +126,11 @@ async def test_flask_agent_that_wakes_itself(monkeypatch: pytest.MonkeyPatch) ->
             assert (refused.status_code, "[name.key]" in refused.json["error"]) == (422, True)
         assert pages.get("/agents/ann").status_code == 503  # the client is closed
 
-    def import_and_work() -> None:
-        work(module)
-
     scratch = loaded("web_flask")
     async with scratch.app.run("memory:") as node, serving(scratch.app, node, "127.0.0.1:0") as place:
         monkeypatch.setenv("WAKEFUL_URL", place.url)
         module = loaded("web_flask")  # another process in real life: it runs no objects itself
-        await in_thread(import_and_work)
+        await in_thread(lambda: work(module))
 
 
 @pytest.mark.parametrize("name", ["web_fastapi", "web_starlette", "web_django"])
@@ -133,7 +142,7 @@ async def test_the_one_line_is_enough(name: str, monkeypatch: pytest.MonkeyPatch
         "web_starlette": ("PUT", "/tenants/a/jobs/b", {"when": "@daily", "zone": "UTC", "url": "u"}),
         "web_django": ("POST", "/orders/o/place", {}),
     }
-    for _ in range(2):
+    for count in range(2):
         module = loaded(name)
         inbox: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         said: asyncio.Queue[Any] = asyncio.Queue()
@@ -142,9 +151,10 @@ async def test_the_one_line_is_enough(name: str, monkeypatch: pytest.MonkeyPatch
         assert (await asyncio.wait_for(said.get(), 20))["type"] == "lifespan.startup.complete"
         async with httpx.AsyncClient(transport=httpx.ASGITransport(module.web), base_url="http://localhost") as client:
             rows = (await client.get("/durable/v1/objects")).json()["rows"]
-            assert len(rows) == _
+            assert len(rows) == count
             method, path, body = paths[name]
-            assert (await client.request(method, path, json=body)).status_code in (200, 201)
+            expected = (409,) if count and name == "web_django" else (200, 201)  # an order is placed once
+            assert (await client.request(method, path, json=body)).status_code in expected
         await inbox.put({"type": "lifespan.shutdown"})
         assert (await asyncio.wait_for(said.get(), 20))["type"] == "lifespan.shutdown.complete"
         await life

@@ -1,9 +1,9 @@
 """What leaves the process by OpenTelemetry: what was counted, in its own form, by what the environment says."""
 
-import gzip
-import http.server
-import threading
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +16,9 @@ from opentelemetry.sdk.metrics.export import (
     MetricsData,
     PeriodicExportingMetricReader,
 )
+
+sys.path.append(str(Path(__file__).parent))
+from collector import collecting
 
 from wakeful import App, DurableObject
 from wakeful.telemetry import otel
@@ -138,42 +141,19 @@ async def test_a_program_s_own_provider_gets_histograms_as_counters(closing: lis
     assert list(buckets.values()) == sorted(buckets.values())
 
 
-class Collector(http.server.BaseHTTPRequestHandler):
-    """Takes what is sent, as a real one would."""
-
-    got: list[tuple[str, bytes]] = []
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["content-length"]))
-        body = gzip.decompress(body) if self.headers.get("content-encoding") == "gzip" else body
-        self.got.append((self.path, body))
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, *args: Any) -> None:
-        pass
-
-
 async def test_what_the_exporter_sends_can_be_read_by_a_collector(closing: list[Any]) -> None:
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with collecting() as (url, got):
         app, cls = program()
-        exporter = OTLPMetricExporter(endpoint=f"http://127.0.0.1:{server.server_port}/v1/metrics")
+        exporter = OTLPMetricExporter(endpoint=f"{url}/v1/metrics")
         reader = PeriodicExportingMetricReader(HistogramExporter(app, exporter), export_interval_millis=3_600_000)
         provider = MeterProvider([reader], shutdown_on_exit=False)
         instrument(app, provider, with_buckets=False)
         async with app.world() as world:
             await world.get(cls, "a").work()
         provider.shutdown()  # the program is over: what it counted is still sent
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-    path, body = Collector.got.pop()
+    path, body = got.pop()
     assert path == "/v1/metrics"
     (resource,) = ExportMetricsServiceRequest.FromString(body).resource_metrics
     (scope,) = resource.scope_metrics
@@ -243,3 +223,28 @@ def test_telemetry_that_is_switched_off_does_nothing(monkeypatch: pytest.MonkeyP
     app, _ = program()
     otel.setup(app).close()
     assert app.tracer is None
+
+
+# what is not installed
+
+
+def _python(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_counting_and_logging_need_nothing_that_is_not_installed() -> None:
+    code = (
+        "import sys, wakeful.app, wakeful.telemetry.prometheus, wakeful.telemetry.logs, wakeful.telemetry.sampling\n"
+        "print([name for name in sys.modules if name.startswith('opentelemetry')])"
+    )
+    assert _python(code) == "[]"
+
+
+def test_without_the_extra_setup_says_what_to_install() -> None:
+    code = (
+        "import sys\nsys.modules['opentelemetry'] = None\nfrom wakeful.values.errors import MissingExtra\n"
+        "try:\n    from wakeful.telemetry import setup\nexcept MissingExtra as error:\n    print(error)"
+    )
+    assert _python(code).endswith("pip install 'wakeful[telemetry]' [extra.telemetry]")

@@ -28,6 +28,7 @@ PAGES = (
     "sockets.md",
     "standalone.md",
     "cloudflare.md",
+    "client.md",
 )
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _ROW = re.compile(r"^\| `(.+?)` \| `(.+?)` \| (.+?) \|$", re.MULTILINE)

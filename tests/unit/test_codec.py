@@ -119,11 +119,27 @@ def test_what_can_not_be_stored_is_named_with_its_place(value: object, where: st
 
 def test_a_foreign_time_zone_is_refused_with_the_remedy() -> None:
     class Odd(timezone.__base__):  # type: ignore[misc,name-defined]
-        def utcoffset(self, when: datetime | None) -> timedelta:
-            return timedelta(hours=1)
+        def utcoffset(self, when: datetime | None) -> timedelta | None:
+            return None if when is None else timedelta(hours=1)
 
-    with pytest.raises(BadValue, match="use zoneinfo"):
-        encode({"at": datetime(2026, 1, 1, tzinfo=Odd())})
+    class Broken(timezone.__base__):  # type: ignore[misc,name-defined]
+        def utcoffset(self, when: datetime | None) -> timedelta:
+            return timedelta(hours=when.hour)  # type: ignore[union-attr]
+
+    for zone in (Odd(), Broken()):
+        with pytest.raises(BadValue, match="use zoneinfo"):
+            encode({"at": datetime(2026, 1, 1, tzinfo=zone)})
+
+
+def test_a_zone_of_a_single_offset_is_that_offset_whoever_made_it() -> None:
+    class Parsed(timezone.__base__):  # type: ignore[misc,name-defined]
+        def utcoffset(self, when: datetime | None) -> timedelta:
+            return timedelta(hours=5, minutes=45)
+
+    at = datetime(2026, 10, 25, 2, 30, tzinfo=Parsed(), fold=1)
+    found = decode(encode({"at": at}))["at"]
+    assert (found, found.isoformat(), found.fold) == (at, at.isoformat(), 1)
+    assert type(found.tzinfo) is timezone
 
 
 def test_a_value_that_contains_itself_is_refused() -> None:

@@ -1,11 +1,13 @@
-"""Does the real clock notice that it was set?"""
+"""Does the real clock notice that it was set, and is real chance real?"""
 
 import asyncio
+import subprocess
+import sys
 import time
 
 import pytest
 
-from wakeful.system import STEP_MS, SteadyClock, SystemClock
+from wakeful.system import STEP_MS, SteadyClock, SystemClock, SystemDice
 
 
 async def test_a_clock_that_is_set_says_by_how_much_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,3 +46,28 @@ async def test_a_steady_clock_is_not_moved_by_setting_the_wall_clock(monkeypatch
     clock.call_at(at, lambda: rang.set_result(clock.now()))
     assert at <= await rang < at + STEP_MS
     clock.watch(lambda by_ms: None).cancel()
+
+
+def test_dice_roll_anew_each_time() -> None:
+    dice = SystemDice()
+    rolls = [dice.random() for _ in range(2_000)]  # drawn several hundred at a time
+    assert len(set(rolls)) == len(rolls)
+    assert 0 <= min(rolls) < 0.01 < 0.99 < max(rolls) < 1
+
+
+FORKED = """
+import os
+from wakeful.system import SystemDice
+dice = SystemDice()
+dice.random()
+child = os.fork()
+print(dice.random(), flush=True)
+if child:
+    os.waitpid(child, 0)
+"""
+
+
+def test_parent_and_forked_child_roll_differently() -> None:
+    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=60, check=True)
+    first, second = done.stdout.split()
+    assert first != second

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from wakeful.values.errors import BadTime
@@ -14,9 +14,15 @@ from wakeful.values.times import LATEST_MS, duration_ms, from_datetime, instant_
 NOW = 1_767_225_600_000
 
 
-@given(st.integers(min_value=-62_000_000_000_000, max_value=LATEST_MS))
+IN_2106 = (1 << 32) * 1000
+
+
+@given(st.integers(min_value=-62_000_000_000_000, max_value=LATEST_MS) | st.integers(0, 2 * IN_2106))
+@example(IN_2106 - 1)
+@example(IN_2106 + 1)
 def test_milliseconds_and_datetimes_are_the_same_instant(ms: int) -> None:
     assert from_datetime(to_datetime(ms)) == ms
+    assert to_datetime(ms) == datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
 
 
 @pytest.mark.parametrize(

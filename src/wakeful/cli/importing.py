@@ -23,8 +23,13 @@ Ask = Callable[["ObjectId", tuple[Any, ...], dict[str, Any]], Awaitable[dict[str
 
 @options.command("import")
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
-@click.option("--as", "form", metavar="FORM", help="What it is: wakeful (what export wrote), xstate or actor-kit.")
-@click.option("--class", "cls", metavar="CLASS", help="The Machine it becomes.  [default: what the file says]")
+@click.option(
+    "--as",
+    "form",
+    metavar="FORM",
+    help="What it is: wakeful (what export wrote), xstate, actor-kit, apscheduler or celery.",
+)
+@click.option("--class", "cls", metavar="CLASS", help="The class of the object.  [default: what the file says]")
 @click.option("--key", metavar="KEY", help="The key of the object.  [default: what the file says]")
 @click.option("--dry-run", is_flag=True, help="Only say what would be taken and what not.")
 @click.option("--replace", is_flag=True, help="Put it in the place of a machine that has been started.")
@@ -33,6 +38,14 @@ Ask = Callable[["ObjectId", tuple[Any, ...], dict[str, Any]], Awaitable[dict[str
     is_flag=True,
     help="When the file says nothing of delays: set none, instead of counting those of active states anew.",
 )
+@click.option(
+    "--map",
+    "maps",
+    multiple=True,
+    metavar="TASK=METHOD",
+    help="Of a scheduler: which method does what the task did.  [default: the one that is called like it]",
+)
+@click.option("--table", metavar="NAME", help="Of APScheduler: its table.  [default: apscheduler_jobs]")
 @click.option("--from-version", type=click.IntRange(1), metavar="N", help="The chart's version it was written by.")
 @options.app_option("When no process runs the store: run this program for the length of the import.")
 @options.store_option
@@ -44,19 +57,46 @@ def import_(
     dry_run: bool,
     replace: bool,
     no_delays: bool,
+    maps: tuple[str, ...],
+    table: str | None,
     from_version: int | None,
     target: str | None,
     url: str,
     as_json: bool,
 ) -> None:
-    """Bring in what `wakeful export` wrote, or the machines in FILE: snapshots of XState, storage of actor-kit.
+    """Bring in what `wakeful export` wrote, or the machines in FILE: snapshots of XState, storage of actor-kit; or the
+    schedules of APScheduler (its SQLite job store) or of Celery beat (celerybeat-schedule, or the .py that has it).
 
     An exported object goes into a store that no process runs, where there is no object of that name; all or nothing.
 
     Of machines first everything is read and tried: if one machine does not fit its chart, none is imported. Then each becomes an
     object in one commit. The report says what was taken of each and what was not.
+
+    Schedules all go to the object of --class and --key, in one commit; nothing of the file is run.
     """
     form = form or _form_of(file)
+    if form in ("apscheduler", "celery"):
+        from wakeful.cli.settling import settle
+
+        _refuse(form, {"--no-delays": no_delays, "--from-version": from_version})
+        asyncio.run(
+            settle(
+                file,
+                form,
+                cls,
+                key,
+                maps=maps,
+                table=table,
+                target=target,
+                url=url,
+                is_dry=dry_run,
+                replaces=replace,
+                as_json=as_json,
+            )
+        )
+        return
+    if maps or table:
+        raise CommandError("--map and --table are for --as apscheduler and celery", code="usage", exit_code=USAGE)
     if form == "wakeful":
         from wakeful.cli.unpacking import unpack
 
@@ -71,6 +111,12 @@ def import_(
         return
     settings = {"replaces": replace, "restarts": not no_delays, "from_version": from_version}
     asyncio.run(_import(file, form, cls, key, settings, target, url, is_dry=dry_run, as_json=as_json))
+
+
+def _refuse(form: str, given: dict[str, Any]) -> None:
+    for option, value in given.items():
+        if value:
+            raise CommandError(f"{option} is for machines, not for --as {form}", code="usage", exit_code=USAGE)
 
 
 def _form_of(file: Path) -> str:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from wakeful.dashboard.visits import Visit
 from wakeful.looking import parked
 from wakeful.operating.acts import Which
-from wakeful.values.errors import BadOption
+from wakeful.values.errors import BadOption, UnknownParked
 from wakeful.values.ids import ObjectId
 
 if TYPE_CHECKING:
@@ -29,7 +29,13 @@ async def listing(visit: Visit, outcome: dict[str, Any] | None = None) -> "Respo
 
 async def one(visit: Visit) -> "Response":
     """One of them, with its traceback."""
-    row = await parked.show(visit.view, _number(visit.asked("number")), await _object(visit))
+    number, id = _number(visit.asked("number")), await _object(visit)
+    try:
+        row = await parked.show(visit.view, number, id, prefix=visit.caller.prefix)
+    except UnknownParked as error:  # whose it is, if there is one, is not said; that somebody tried is written down
+        if visit.caller.tenant is not None:
+            await visit.desk.gate.refuse(visit.request, visit.caller, error)
+        raise
     await visit.desk.gate.named(visit.request, visit.caller, row["class"], row["key"])
     return await visit.render("parked_one.html", "parked", lives=False, one=row)
 

@@ -65,7 +65,7 @@ def base_of(request: "Request") -> str:
     return quote(str(request.scope.get("root_path", "")).rstrip("/"), safe="/~:@!$&'()*+,;=-._")
 
 
-def address(request: "Request", path: str, **query: Any) -> str:
+def address(request: "Request", path: str, /, **query: Any) -> str:
     """A page of the dashboard, with what is not None as its query.
 
     Names go into the query and not into the path: browsers and proxies rewrite paths (`..`, `%2F`), and a key may be anything.
@@ -78,7 +78,7 @@ def render(request: "Request", template: str, *, status: int = 200, now: int, **
     """The page; of one that htmx asks for again only the part that lives."""
     from starlette.responses import HTMLResponse
 
-    def url(path: str, **query: Any) -> str:
+    def url(path: str, /, **query: Any) -> str:
         return address(request, path, **query)
 
     def here(**query: Any) -> str:

@@ -200,6 +200,8 @@ class Desk:
             self.history.follow(node)
             form = await read_form(request)
             caller = await self.gate.admit(request, scope, csrf=form.get("csrf", [None])[0], wide=wide)
+            if any("\0" in value for value in request.query_params.values()):  # not every store can be asked for it
+                raise BadOption("the address has a NUL in it; leave it out", code="query.value")
             visit = Visit(self, request, caller, node, form)
             return await handler(visit)
         except (NoToken, BadToken) as error:
@@ -268,6 +270,8 @@ async def read_form(request: "Request") -> dict[str, list[str]]:
         pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX, errors="strict")
     except ValueError:
         raise BadOption("the form can't be read", code="form.text") from None
+    if any("\0" in value for _, value in pairs):
+        raise BadOption("the form has a NUL in it; leave it out", code="form.text")
     for name, value in pairs:
         fields.setdefault(name, []).append(value)
     return fields

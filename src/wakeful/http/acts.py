@@ -8,16 +8,15 @@ from msgspec import UNSET, Struct, UnsetType
 
 from wakeful.http.asks import MSGPACK, Answer, Ask, answered, result
 from wakeful.http.calls import signature_of
-from wakeful.http.looks import object_of, schedule_name
+from wakeful.http.looks import connection_of, object_of, schedule_name
 from wakeful.http.table import read_body
 from wakeful.logic.retry import RetryPolicy, exponential
 from wakeful.logic.specs.instants import after, at
 from wakeful.looking import schedules, verdicts
 from wakeful.operating.acts import Acts, Which
 from wakeful.schedules.options import parse_spec_options
-from wakeful.security.exposure import check_method_name, unknown_class
 from wakeful.values.errors import BadOption, BadTime
-from wakeful.values.ids import RESERVED
+from wakeful.values.ids import ObjectId
 from wakeful.values.times import LATEST_MS, duration_ms, from_datetime, to_datetime
 
 Length = str | float
@@ -120,14 +119,19 @@ def acts_of(ask: Ask) -> Acts:
     return Acts.of_node(ask.node, ask.who.name)
 
 
+async def _check_exposed(ask: Ask, id: ObjectId, *methods: str | UnsetType) -> None:
+    """Only what callers reach can be put on a schedule from outside; who tries more leaves an audit row."""
+    for method in methods:
+        if not isinstance(method, UnsetType):
+            await ask.gate.exposed(connection_of(ask), ask.who, id.cls, id.key, method)
+
+
 async def put_schedule(ask: Ask) -> Answer:
     """Make it, or change it: the same name with the same spec keeps its next occurrence."""
     asked: Put = read_body(ask, Put, is_needed=True)
-    id, name, node = object_of(ask), schedule_name(ask), ask.node
-    if id.cls.startswith(RESERVED) or not node.registry.knows(id.cls):
-        raise unknown_class(node.registry, id.cls)
-    known = node.registry.named(id.cls)
-    known.check_method(check_method_name(asked.handler))
+    id, name = object_of(ask), schedule_name(ask)
+    await _check_exposed(ask, id, asked.handler, asked.on_missed)
+    known = ask.node.registry.named(id.cls)
     args, kwargs = signature_of(known, asked.handler, has_run=True).converted(asked.args, asked.kwargs)
     options = asked.options()
     spec = parse_spec_options(asked.when(), options)
@@ -146,8 +150,7 @@ async def reschedule(ask: Ask) -> Answer:
     await ask.view.info(id)
     options = asked.options()
     spec = parse_spec_options(asked.when(), options)
-    if options.get("on_missed") is not None:
-        ask.node.registry.named(id.cls).check_method(check_method_name(options["on_missed"]))
+    await _check_exposed(ask, id, asked.on_missed)
     made = await acts_of(ask).reschedule(id, name, spec.text, **options)
     return result(made, MSGPACK) if ask.wants_types else answered(await schedules.show(ask.view, id, name))
 

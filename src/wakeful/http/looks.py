@@ -258,9 +258,13 @@ async def show_parked(ask: Ask) -> Answer:
     number = ask.params["number"]
     if not (number.isascii() and number.isdigit() and len(number) < 19):
         raise UnknownParked(f"nothing is parked under {number[:40]!r}, which is no number")
-    row = await parked.show(ask.view, int(number))
-    id = ObjectId(row["class"], row["key"])
-    await ask.gate.named(connection_of(ask), ask.who, *id)
+    try:
+        row = await parked.show(ask.view, int(number), prefix=ask.who.prefix)
+    except UnknownParked as error:  # whose it is, if there is one, is not said; that somebody tried is written down
+        if ask.who.tenant is not None:
+            await ask.gate.refuse(connection_of(ask), ask.who, error)
+        raise
+    await ask.gate.named(connection_of(ask), ask.who, row["class"], row["key"])
     return answered(_without_trace(ask, row))
 
 

@@ -13,6 +13,7 @@ from starlette.requests import HTTPConnection
 from wakeful.http import paths
 from wakeful.http.asks import Receive, Scope, Send, json_bytes
 from wakeful.http.problems import MEDIA, Problem, told
+from wakeful.security.sessions import COOKIE
 from wakeful.sockets.feature import feature_of
 from wakeful.sockets.request import Request
 from wakeful.values.errors import NotRunning
@@ -49,7 +50,8 @@ async def answer(app: "App", gate: "Gate", scope: Scope, receive: Receive, send:
         is_operator = caller is not None and caller.may("operate")
         await _deny(scope, send, error, is_operator=is_operator)
         return
-    await _carry(gateway, held, chosen or _own_protocol(scope), wire, receive, send)
+    with gate.lasting(caller, lambda: held.close(1008, "the token is over; connect with another")):
+        await _carry(gateway, held, chosen or _own_protocol(scope), wire, receive, send)
 
 
 async def _carry(gateway: "Gateway", held: "Held", protocol: str, wire: "_Wire", receive: Receive, send: Send) -> None:
@@ -144,8 +146,12 @@ def _own_protocol(scope: Scope) -> str:
 def _request(scope: Scope, caller: "Caller") -> Request:
     """What the object is told. Not the token: who has it is said."""
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-    for secret in ("authorization", "sec-websocket-protocol", "sec-websocket-key"):
+    for secret in ("authorization", "sec-websocket-protocol", "sec-websocket-key", "x-csrf-token"):
         headers.pop(secret, None)
+    # A session's cookie is as good as its token; the program's own cookies are for the program.
+    own = [part.strip() for part in headers.pop("cookie", "").split(";") if part.partition("=")[0].strip() != COOKIE]
+    if any(own):
+        headers["cookie"] = "; ".join(filter(None, own))
     query = dict(parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True))
     client = scope.get("client")
     protocols = tuple(scope.get("subprotocols") or ())

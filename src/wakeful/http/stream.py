@@ -20,7 +20,7 @@ BATCH = 200
 
 
 async def events(ask: Ask) -> Answer | None:
-    """The stream: each event with its id, a comment when nothing happens, until the client or the node goes."""
+    """The stream: each event with its id, a comment when nothing happens, until client, token or node go."""
     node = ask.node
     listener = _listener(ask)
     headers = [
@@ -32,26 +32,22 @@ async def events(ask: Ask) -> Answer | None:
         await ask.send({"type": "http.response.start", "status": 200, "headers": headers})
         await ask.send({"type": "http.response.body"})
         return None
+    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def end() -> None:
+        if not over.done():
+            over.set_result(None)
+
     async with listener:
         await ask.send({"type": "http.response.start", "status": 200, "headers": headers})
         last = f"id: {node.name}-{listener.number}\n"
         await _send(ask, f"retry: {RETRY_MS}\n{last}: events of {', '.join(KINDS)}\n\n".encode())
         hangup = asyncio.ensure_future(_hangup(ask))
         try:
-            while not node.events.is_over and not hangup.done():
-                some = asyncio.ensure_future(listener.some(limit=BATCH, wait_ms=HEARTBEAT_MS))
-                await asyncio.wait({some, hangup}, return_when=asyncio.FIRST_COMPLETED)
-                if not some.done():
-                    some.cancel()
-                    with suppress(asyncio.CancelledError):
-                        await some
-                    break
-                found = some.result()
-                if node.events.is_over:
-                    break
-                await _send(ask, b"".join(_frame(node.name, *one) for one in found) or b": still here\n\n")
+            with ask.gate.lasting(ask.who, end):
+                await _tell(ask, listener, {hangup, over})
             with suppress(OSError):
-                await _send(ask, b"", is_last=True)
+                await _send(ask, b"event: gone\ndata: {}\n\n" if over.done() else b"", is_last=True)
         except TimeoutError:
             pass  # it takes nothing any more; the server closes the connection
         except asyncio.CancelledError:  # the server stops: the client hears that it is over, and comes back elsewhere
@@ -59,6 +55,26 @@ async def events(ask: Ask) -> Answer | None:
         finally:
             hangup.cancel()
     return None
+
+
+async def _tell(ask: Ask, listener: Listener, ends: "set[asyncio.Future[Any]]") -> None:
+    """Events as they come, until one of these ends it, or the node stops."""
+    events = ask.node.events
+    while not events.is_over and not any(end.done() for end in ends):
+        some: asyncio.Future[Any] = asyncio.ensure_future(listener.some(limit=BATCH, wait_ms=HEARTBEAT_MS))
+        try:
+            await asyncio.wait({some, *ends}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not some.done():
+                some.cancel()
+        if not some.done():
+            with suppress(asyncio.CancelledError):
+                await some
+            return
+        found = some.result()
+        if events.is_over or any(end.done() for end in ends):
+            return
+        await _send(ask, b"".join(_frame(ask.node.name, *one) for one in found) or b": still here\n\n")
 
 
 def _listener(ask: Ask) -> Listener:

@@ -1,6 +1,7 @@
 """Layer 4. What happens when a job is due, and when it has failed?"""
 
 import logging
+from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -51,11 +52,11 @@ class JobRuns(Rows):
 
     async def fire(self, activation: "Activation", turn: Turn, timer: Timer) -> bool:
         kept = decode_kept(timer)
-        if await self._is_duplicate(activation, timer, kept):
+        if kept.key is not None and await self._is_duplicate(activation, timer, kept):
             return False
         turn.occurrence = Occurrence(timer.name, attempt_id(timer), timer.nominal_at)
         turn.job = partial(job_of_timer, timer, kept, is_running=True)  # few ask, and making it is a tenth of a run
-        answer = await self._call(activation, timer, kept)
+        answer = await self._call(activation, kept)
         counters, now = self._feature.counts, activation.node.clock.now()
         counters.lateness.add(turn.fired_at - timer.due_at)
         counters.duration.add(now - turn.fired_at)
@@ -114,13 +115,13 @@ class JobRuns(Rows):
         log.info("%s %s came twice at once; it ran once", timer.id, timer.name, extra={"code": "job.duplicate"})
         return True
 
-    async def _call(self, activation: "Activation", timer: Timer, kept: Kept) -> Any:
+    def _call(self, activation: "Activation", kept: Kept) -> Awaitable[Any]:
         instance = activation.instance
         check_own(instance.__class__, kept.method)  # it was there when the job was made, but programs change
         args, kwargs = arguments_of(kept)
         if activation.node.tracer is None and kept.trace is not None:
             TRACE.set(kept.trace.partition(LINK)[0] or None)  # else the span of this turn is what runs here
-        return await getattr(instance, kept.method)(*args, **kwargs)
+        return getattr(instance, kept.method)(*args, **kwargs)  # type: ignore[no-any-return]
 
     def _again(self, turn: Turn, timer: Timer, kept: Kept, due_at: int) -> None:
         """The same job once more: a new setting of its timer, with a fresh count."""

@@ -34,19 +34,23 @@ async def rows(view: View, query: Query, limit: int = 50, cursor: str | None = N
     return await find(view, PARKED, query, limit=limit, cursor=cursor, keep=keep)
 
 
-async def show(view: View, number: int, id: ObjectId | None = None) -> dict[str, Any]:
+async def show(view: View, number: int, id: ObjectId | None = None, *, prefix: str | None = None) -> dict[str, Any]:
     """One parked timer with its traceback; `id` says in which store, where several have their own numbers."""
-    row = await one(view, number, id)
+    row = await one(view, number, id, prefix=prefix)
     return plain_parked(row)
 
 
-async def one(view: View, number: int, id: ObjectId | None = None) -> Parked:
-    """The parked timer of that number, or `UnknownParked`."""
+async def one(view: View, number: int, id: ObjectId | None = None, *, prefix: str | None = None) -> Parked:
+    """The parked timer of that number, or `UnknownParked`; `prefix` is of the keys of objects that may be known of."""
     found = []
     for store in view.stores if id is None else [view.store_of(id)]:
         if 0 < number <= _NUMBER_MAX:
             rows = await store.find_parked(Query(after=(number - 1,), limit=1))
-            found += [row for row in rows if row.number == number and id in (None, row.timer.id)]
+            found += [
+                row
+                for row in rows
+                if row.number == number and id in (None, row.timer.id) and row.timer.id.key.startswith(prefix or "")
+            ]
     if not found:
         raise UnknownParked(f"nothing is parked under the number {number}; it was redriven, or never there")
     if len(found) > 1:

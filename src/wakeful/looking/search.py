@@ -125,9 +125,8 @@ async def _parked(view: View, text: str, prefix: str | None, limit: int) -> list
     found: dict[tuple[ObjectId, int], Parked] = {}
     if number.isascii() and number.isdigit() and len(number) < 19:
         try:
-            row = await parked.one(view, int(number))
-            if _is_within(row.timer.id, prefix):
-                found[row.timer.id, row.number] = row
+            row = await parked.one(view, int(number), prefix=prefix)
+            found[row.timer.id, row.number] = row
         except BadInput:
             pass
     wanted = text.casefold()

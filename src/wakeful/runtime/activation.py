@@ -355,8 +355,7 @@ class Activation:
         turn: Turn | None = None
         call.task = asyncio.current_task()
         token = CURRENT.set(None)
-        ticks = self.node.meter.ticks
-        began = ticks()
+        began = self.node.meter.ticks()
         slot = self.take_slot(nested=len(call.chain) > 1)
         try:
             if slot is not None:
@@ -416,7 +415,7 @@ class Activation:
         finally:
             call.absorb()
             CURRENT.reset(token)
-            self.meter.calls.add((ticks() - began) // 1_000)
+            self.meter.calls.add((self.node.meter.ticks() - began) // 1_000)
             self.node.slots.give_back(slot, self.id)
 
     def _invoke(self, call: Call) -> Awaitable[Any]:
@@ -434,8 +433,7 @@ class Activation:
 
     async def _call_reader(self, call: Call) -> Any:
         self._readers += 1
-        ticks = self.node.meter.ticks
-        began = ticks()
+        began = self.node.meter.ticks()
         token = CURRENT.set(None)
         call.task = asyncio.current_task()
         try:
@@ -453,7 +451,7 @@ class Activation:
             return result
         finally:
             CURRENT.reset(token)
-            self.meter.readers.add((ticks() - began) // 1_000)
+            self.meter.readers.add((self.node.meter.ticks() - began) // 1_000)
             self._readers -= 1
             if not self.is_busy:
                 self.node.hibernation.became_idle(self)

@@ -27,14 +27,13 @@ class Committer:
         group_max: int,
         on_down: Callable[[Unavailable], None],
         on_group: Callable[[], None],
-        meter: Meter | None = None,
     ) -> None:
         self._store = store
         self._node = node
         self._group_max = group_max
         self._on_down = on_down
         self._on_group = on_group
-        self._meter = meter or Meter(lambda: 0)
+        self.meter = Meter(lambda: 0)  # its node gives it its own
         self._waiting: list[Commit] = []
         self._listeners: list[OnDone] = []  # of those that wait, in the same order
         self._under_way = 0
@@ -123,7 +122,7 @@ class Committer:
         listeners, self._listeners = self._listeners[:most], self._listeners[most:]
         self._under_way = len(group)
         self.sent += 1
-        meter = self._meter
+        meter = self.meter
         began = meter.ticks()
         try:
             outcomes: Sequence[Outcome] = await self._store.commit(self._node, group)
@@ -145,7 +144,7 @@ class Committer:
 
     def _fail(self, listeners: list[OnDone], error: Unavailable) -> None:
         self._under_way = 0
-        self._meter.commit_failures.add(len(listeners))
+        self.meter.commit_failures.add(len(listeners))
         self._on_down(error)
         for on_done in listeners:
             on_done(error)

@@ -42,10 +42,9 @@ class Inserter:
         *,
         arrivals: Arrivals,
         on_down: Callable[[Unavailable], None],
-        meter: Meter | None = None,
     ) -> None:
         self._store = store
-        self._meter = meter or Meter(lambda: 0)
+        self.meter = Meter(lambda: 0)  # its node gives it its own
         self._clock = clock
         self._dice = dice
         self._arrivals = arrivals
@@ -147,7 +146,7 @@ class Inserter:
         tries = 0
         while True:
             mark = self._arrivals.expect(timers)
-            began = self._meter.ticks()
+            began = self.meter.ticks()
             try:
                 taken = await self._store.insert(timers, now=self._clock.now())
             except BaseException as error:
@@ -161,7 +160,7 @@ class Inserter:
                 self._arrivals.unsure(timers)
                 return [] if tries and _are_same(taken, timers) else taken
             self._arrivals.added(timers, mark)
-            self._meter.inserts.add((self._meter.ticks() - began) // 1_000)
+            self.meter.inserts.add((self.meter.ticks() - began) // 1_000)
             self.groups += 1
             self.timers += len(timers)
             return []

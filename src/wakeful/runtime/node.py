@@ -62,6 +62,12 @@ LEASE_MS = 5_000  # of the only node of a store, for people to see
 class Node:
     """Owns shards, keeps the near future of their timers, and runs the turns of their objects."""
 
+    tracer: Tracer | None = None  # set by whoever wants spans
+    homes: Homes | None = None  # when the program has several stores
+    down_because: Unavailable | None = None
+    _has_news = False  # the group that just went to disk changed timers
+    _clock_watch: Handle | None = None
+
     def __init__(
         self,
         *,
@@ -83,7 +89,6 @@ class Node:
     ) -> None:
         self.name = name
         self.meter = Meter(ticks or (lambda: clock.now() * 1_000_000))
-        self.tracer: Tracer | None = None  # set by whoever wants spans
         # Others may own shards of the same store; `is_alone` is for a test that knows better.
         self.is_clustered = store.shared and not is_alone
         self.is_client = is_client  # owns nothing and is no member: only calls, schedules and looks
@@ -104,12 +109,7 @@ class Node:
         self.deadlines = Deadlines(clock)
         self.loader = Loader(store, self.store_failed)
         self.committer = Committer(
-            store,
-            name,
-            group_max=limits.group_commits,
-            on_down=self.store_failed,
-            on_group=self._group_done,
-            meter=self.meter,
+            store, name, group_max=limits.group_commits, on_down=self.store_failed, on_group=self._group_done
         )
         self.alarms = Alarms(limits.alarm_deadline_ms)
         self.timer_runs = TimerRuns(self)
@@ -127,18 +127,14 @@ class Node:
         self.ownership = Ownership(self)
         self.membership = Membership(self, cluster=cluster)
         self.routes = Routes(self, links)
-        self.homes: Homes | None = None  # when the program has several stores
         self.events = Events(self)
         self.arrivals = Arrivals(self)
-        on_down = self.store_failed
-        self.inserter = Inserter(store, clock, dice, arrivals=self.arrivals, on_down=on_down, meter=self.meter)
+        self.inserter = Inserter(store, clock, dice, arrivals=self.arrivals, on_down=self.store_failed)
+        self.committer.meter = self.inserter.meter = self.meter
         self.outage = Outage(self)
         self.state = "new"  # new → up ⇄ down → stopping → stopped
-        self.down_because: Unavailable | None = None
-        self._has_news = False  # the group that just went to disk changed timers
         self._refused: Counter[ObjectId] = Counter()  # commits in a row that the store refused
         self._kept: set[asyncio.Task[Any]] = set()
-        self._clock_watch: Handle | None = None
         self.clock_steps: Counter[str] = Counter()  # how often the wall clock was set "ahead" or "back"
 
     # life

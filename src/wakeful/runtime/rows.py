@@ -120,7 +120,9 @@ class Rows:
         """The disk has everything up to that commit number; drop the oldest rows when the cache is past its bound."""
         if self._wiped_by <= number:
             self._wiped_by = 0
-        if self._dirty:
+        if self._dirty and self._dirty[next(reversed(self._dirty))] <= number:
+            self._dirty.clear()  # nearly always
+        elif self._dirty:
             agreed = []
             for slot, by in self._dirty.items():
                 if by > number:

@@ -1,8 +1,8 @@
 """Layer 5. Who did what, when, to what, and how did it end?
 
 Rows of one reserved object, so that they are as durable as everything else and the same on all stores. An act is
-written before it is done and completed after: one that is still `begun` was cut off. Refusals have rows of their own
-number, so that a flood of them can't push out what operators did.
+written before it is done and completed after: one that is still `begun` was cut off. Refusals, and who logged in and
+out, have rows of their own number, so that a flood of them can't push out what operators did.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from wakeful.runtime.context import Context
 
 LOG = ObjectId(AUDIT, "all")
-ACT, REFUSAL = "act:", "refusal:"
+ACT, REFUSAL, VISIT = "act:", "refusal:", "visit:"
 HEAD = "head"
 TEXT_CHARS_MAX = 600  # of one field
 TRIM_MAX = 100  # rows dropped with one new one, when fewer are to be kept than before
@@ -35,7 +35,7 @@ class Page(NamedTuple):
 
 
 def audit_class(rows_max: int) -> type:
-    """The class of the object that keeps the newest `rows_max` acts, and as many refusals."""
+    """The class of the object that keeps the newest `rows_max` acts, and as many refusals and logins."""
 
     class Audit:
         """Keeps the audit rows of the deployment; rows are added and completed, never changed. Not for callers."""
@@ -62,9 +62,13 @@ def audit_class(rows_max: int) -> type:
             for refusal in refusals:
                 await self._add(REFUSAL, refusal)
 
+        async def visit(self, actor: str, act: str, target: str) -> None:
+            """Write that somebody logs in or out, which whoever has any token can do as often as they like."""
+            await self._add(VISIT, {"actor": actor, "act": act, "target": target, "outcome": DONE})
+
         async def _add(self, kind: str, row: dict[str, Any]) -> int:
             storage = self._ctx.storage
-            head = await storage.get(HEAD, {"last": 0, ACT: 0, REFUSAL: 0})
+            head = {ACT: 0, REFUSAL: 0, VISIT: 0} | await storage.get(HEAD, {"last": 0})
             number = head["last"] + 1
             row = {name: _cut(value) for name, value in row.items()}
             await storage.put(_key(kind, number), {"at": from_datetime(self._ctx.now()), **row})
@@ -86,7 +90,7 @@ async def page(
     before = _number(cursor)
     rows: list[dict[str, Any]] = []
     while len(rows) <= limit:
-        found = await _rows(store, before, limit + 1, [ACT, REFUSAL] if has_refusals else [ACT])
+        found = await _rows(store, before, limit + 1, [ACT, VISIT, REFUSAL] if has_refusals else [ACT, VISIT])
         rows += [row for row in found if actor is None or row["actor"] == actor]
         if len(found) <= limit:
             break

@@ -6,14 +6,16 @@ pages, as the session that it was exchanged for. Who is refused leaves an audit 
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import to_builtins
 
-from wakeful.security.audit import DONE, LOG
+from wakeful.security.audit import LOG
 from wakeful.security.exposure import check_call, check_object
 from wakeful.security.hosts import SAFE, Headers, headers_of, is_loopback, why_cross_site, why_not_local
 from wakeful.security.known import Known
+from wakeful.security.lasting import End, Lasting
 from wakeful.security.rates import Buckets, Failures
 from wakeful.security.refusals import Refusals
 from wakeful.security.scopes import LOCAL, SECRET, Caller, Scope
@@ -100,6 +102,7 @@ class Gate:
         self._refused = Buckets(refused_rate, 5 * refused_rate)
         self._failures = Failures()
         self._refusals = Refusals()
+        self._lasting = Lasting(self._is_still)
         self._entropy = entropy or self._dice
 
     # requests
@@ -164,6 +167,10 @@ class Gate:
         """Nobody ever made a token, so whoever is on this machine may do everything."""
         return await self._known.is_open(self._node())
 
+    def lasting(self, caller: Caller, end: End) -> AbstractContextManager[None]:
+        """Around what lasts longer than a request: `end` is called within seconds once the caller is let in no more."""
+        return self._lasting.open(self._node(), caller, end)
+
     # sessions
 
     async def login(self, connection: "HTTPConnection", text: str) -> Login:
@@ -192,13 +199,13 @@ class Gate:
         value, id, hashed = new_secret("", self._entropy)
         ends_at = min(now + LENGTH_MS, token.expires_at or now + LENGTH_MS)
         session = Session(id=id, hash=hashed, token=token.id, expires_at=ends_at)
-        await self._note(node, _caller(token).name, "login", address)
+        await node.send(LOG, "visit", (_caller(token).name, "login", address), {})
         await node.send(ALL, "login", (to_builtins(session),), {})
         is_secure = connection.scope.get("scheme") == "https" or asking.headers.get(b"origin", b"").startswith(
             b"https:"
         )
         header = set_cookie(value, connection.scope, is_secure=is_secure, age_s=(ends_at - now) // 1000)
-        return Login(header, _caller(token, is_session=True), csrf_of(value))
+        return Login(header, _caller(token, session), csrf_of(value))
 
     async def logout(self, connection: "HTTPConnection", *, csrf: str | None = None) -> str:
         """End the session of this browser; the Set-Cookie header that takes its cookie away."""
@@ -208,7 +215,7 @@ class Gate:
         if value is not None:
             try:
                 caller = await self._caller(node, asking, csrf)
-                await self._note(node, caller.name, "logout", asking.peer or "unknown")
+                await node.send(LOG, "visit", (caller.name, "logout", asking.peer or "unknown"), {})
                 await node.send(ALL, "logout", (value.partition("_")[0],), {})
                 self._known.forget()
             except Denied as error:
@@ -256,8 +263,8 @@ class Gate:
             if value is None:
                 raise NoToken("a token is needed: Authorization: Bearer wk_…, made by `wakeful tokens create`")
             self._check_same_site(asking)
-            _, token = await self._known.session(node, value)
-            caller = _caller(token, is_session=True)
+            session, token = await self._known.session(node, value)
+            caller = _caller(token, session)
             is_write = asking.method not in SAFE
             if is_write and not is_csrf(value, csrf or asking.headers.get(b"x-csrf-token", b"").decode("latin-1")):
                 raise BadToken("the form is of another session; load the page again", code="denied.csrf")
@@ -266,6 +273,11 @@ class Gate:
             raise TooMany(f"token {token.name} asks too often; try again in {wait_s:.1f} s", retry_after_s=wait_s)
         self._known.touch(node, token)
         return caller
+
+    async def _is_still(self, node: "Node", caller: Caller) -> bool:
+        if caller.token_id is None:
+            return await self._known.is_open(node)
+        return await self._known.is_alive(node, caller.token_id, caller.session_id)
 
     def _local(self, asking: Asking) -> Caller:
         because = why_not_local(asking.peer, asking.headers)
@@ -300,18 +312,15 @@ class Gate:
             node, code=error.code, actor=actor, act="request", target=asking.words, why=redact(error.message)
         )
 
-    async def _note(self, node: "Node", actor: str, act: str, target: str) -> None:
-        number = await node.send(LOG, "begin", (actor, act, target, {}), {})
-        await node.send(LOG, "end", (number, DONE, None), {})
-
     def _dice(self, count: int) -> bytes:
         """Random bytes of the node's own dice, which in production are the system's."""
         dice = self._node().dice
         return b"".join(int(dice.random() * (1 << 48)).to_bytes(6, "big") for _ in range(count // 6 + 1))[:count]
 
 
-def _caller(token: Token, *, is_session: bool = False) -> Caller:
-    return Caller(f"token:{token.name}", token.all_scopes, token.tenant, token.id, is_session)
+def _caller(token: Token, session: Session | None = None) -> Caller:
+    about = (token.all_scopes, token.tenant, token.id)
+    return Caller(f"token:{token.name}", *about, session is not None, None if session is None else session.id)
 
 
 def _bearer(header: bytes) -> str:

@@ -66,6 +66,16 @@ class Known:
             raise BadToken("the token of this session is gone; log in again", code="denied.session")
         return session, self._active(node, token)
 
+    async def is_alive(self, node: "Node", token_id: str, session_id: str | None) -> bool:
+        """The token is active, and so is the session, if there is one."""
+        now = node.clock.now()
+        if session_id is not None:
+            session = (await self._get(node, f"session:{session_id}")).session
+            if session is None or session.expires_at <= now:
+                return False
+        token = (await self._get(node, f"token:{token_id}")).token
+        return token is not None and token.state(now) == "active"
+
     def forget(self) -> None:
         """Ask anew: something changed through this very process."""
         self._kept.clear()

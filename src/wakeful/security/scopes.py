@@ -34,6 +34,7 @@ class Caller:
     tenant: str | None = None  # what the keys of all objects begin with that they may know of; None: all
     token_id: str | None = None
     is_session: bool = False  # came by a browser's cookie, so that forms need a CSRF token
+    session_id: str | None = None
 
     def may(self, scope: str) -> bool:
         return scope in self.scopes

@@ -17,7 +17,7 @@ import uvicorn
 from wakeful.http.protocol import SocketProtocol
 from wakeful.server.guarded import Guarded
 from wakeful.server.site import Site
-from wakeful.values.errors import AddressInUse, BadAddress
+from wakeful.values.errors import AddressInUse, BadAddress, WrongCertificate
 
 if TYPE_CHECKING:
     from wakeful.app import App
@@ -39,7 +39,17 @@ class Served(NamedTuple):
 
 
 class Quiet(uvicorn.Server):
-    """One that leaves signals to the program."""
+    """One that leaves signals to the program, and ends streams when it ends."""
+
+    def __init__(self, config: uvicorn.Config, site: Site) -> None:
+        super().__init__(config)
+        self._site = site
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()  # before the streams, whose clients come back at once
+        self._site.hang_up()
+        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -84,7 +94,12 @@ async def serving(
         ssl_certfile=certificate,
         ssl_keyfile=key,
     )
-    server = Quiet(config)
+    try:
+        config.load()
+    except OSError as error:
+        made.close()
+        raise WrongCertificate(f"TLS: {certificate} and {key} can't be used: {error}") from None
+    server = Quiet(config, site)
     serve = asyncio.ensure_future(server.serve(sockets=[made]))
     try:
         while not server.started:
@@ -96,7 +111,6 @@ async def serving(
         yield Served(f"{'https' if certificate else 'http'}://{shown}:{port}", host, port, site)
     finally:
         server.should_exit = True
-        site.hang_up()
         await serve
         made.close()
 

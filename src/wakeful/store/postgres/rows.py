@@ -1,5 +1,7 @@
 """Layer 2. How do rows become values again?"""
 
+from collections.abc import Sequence
+
 from wakeful.store.postgres.session import lock_key
 from wakeful.store.postgres.wire import Row
 from wakeful.store.protocol import WHOLE_BYTES_MAX, WHOLE_ROWS_MAX, NodeRow
@@ -51,6 +53,16 @@ def parked_of(row: Row) -> Parked:
     number, *rest = row
     run_id, parked_at, attempts, reason, error, traceback = rest[11:]
     return Parked(timer_of(rest), run_id, parked_at, attempts, reason, error, traceback, number)
+
+
+def joined_ids(ids: Sequence[ObjectId]) -> dict[str, str]:
+    """Their names as load.sql takes them: in two texts, with something between them that is in none."""
+    between = "\n"
+    while True:
+        classes, keys = between.join([id.cls for id in ids]), between.join([id.key for id in ids])
+        if classes.count(between) == keys.count(between) == len(ids) - 1:
+            return {"cls": classes, "key": keys, "between": between}
+        between += "\1"  # no object's name has a line break, but whoever asks may not know that
 
 
 def loaded_of(id: ObjectId, row: Row) -> Loaded:

@@ -15,6 +15,7 @@ from wakeful.store.postgres.rows import (
     entry_of,
     info_of,
     is_here,
+    joined_ids,
     loaded_of,
     node_of,
     parked_of,
@@ -181,8 +182,7 @@ class PostgresStore:
 
     async def load(self, ids: Sequence[ObjectId]) -> list[Loaded]:
         values = {
-            "cls": "\n".join([id.cls for id in ids]),
-            "key": "\n".join([id.key for id in ids]),
+            **joined_ids(ids),
             "alarm": ALARM,
             "rows_max": WHOLE_ROWS_MAX,
             "bytes_max": WHOLE_BYTES_MAX,

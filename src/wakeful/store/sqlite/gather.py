@@ -57,9 +57,11 @@ class Group:
     def _add(self, commit: Commit) -> None:
         id = commit.id
         self.fences.add((commit.shard, commit.epoch))
+        if not commit.must_sync:
+            self._add_timers(commit)  # a bare start note has nothing else
+            return
         known = self.objects.get(id)
-        if commit.must_sync:
-            self.objects[id] = (*id, commit.shard, known[3] if known else commit.now, commit.now)
+        self.objects[id] = (*id, commit.shard, known[3] if known else commit.now, commit.now)
         if commit.wipe or commit.deletes or commit.puts:
             self._add_rows(commit, again=known is not None)
         if commit.clears or commit.sets or commit.starts:

@@ -1,9 +1,9 @@
 -- What each object needs to wake: its row, its alarm, and its storage when that is small, else its state.
--- Names come as lines of one text: as an array each of them would cost a connection that also reads arrays a microsecond.
+-- Names come in one text: in an array each of them would cost a connection that also reads arrays a microsecond.
 SELECT i.n, o.created_at, o.active_at, o.rows, o.bytes,
     t.due_at, t.nominal_at, t.seq, t.attempt, t.crashes, t.started, t.priority, t.payload,
     s.spaces, s.names, s.vals
-FROM unnest(string_to_array($cls::text, E'\n'), string_to_array($key::text, E'\n')) WITH ORDINALITY AS i (cls, key, n)
+FROM unnest(string_to_array($cls::text, $between::text), string_to_array($key::text, $between::text)) WITH ORDINALITY AS i (cls, key, n)
 JOIN wakeful.objects AS o ON o.cls = i.cls AND o.key = i.key
 LEFT JOIN wakeful.timers AS t ON t.cls = i.cls AND t.key = i.key AND t.name = $alarm::text
 CROSS JOIN LATERAL (

@@ -1,0 +1,83 @@
+"""Many at once on PostgreSQL: objects that are new and objects that are not, and names that are hard to put in a list."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from wakeful.store.postgres import PostgresStore
+from wakeful.store.postgres.inserter import INSERT_ROWS, SAMPLE
+from wakeful.store.postgres.rows import joined_ids
+from wakeful.store.protocol import Query
+from wakeful.values.commits import USER, Commit
+from wakeful.values.ids import ObjectId, shard_of
+from wakeful.values.timers import Timer
+
+NOW = 1_700_000_000_000
+MANY = INSERT_ROWS + 1  # so that they go by COPY
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[PostgresStore]:
+    found = PostgresStore.of_url(url)
+    await found.open(now=NOW)
+    try:
+        yield found
+    finally:
+        await found.close()
+
+
+def timers(name: str) -> list[Timer]:
+    return [Timer(ObjectId("Customer", f"{n:06}"), name, NOW, NOW, n) for n in range(MANY)]
+
+
+@pytest.mark.parametrize("there", [1, MANY // SAMPLE + 1, MANY - 1], ids=["unseen", "unseen too", "last"])
+async def test_one_object_that_is_there_already_is_left_as_it_is(postgres_schema_url: str, there: int) -> None:
+    async with opened(postgres_schema_url) as store:
+        one = ObjectId("Customer", f"{there:06}")
+        await store.insert([Timer(one, "before", NOW, NOW, 1)], now=NOW)
+        assert await store.insert(timers("after"), now=NOW + 5) == []
+        assert (await store.count("timers"), await store.count("objects")) == (MANY + 1, MANY)
+        [info] = await store.find_objects(Query(key=one.key, limit=2))
+        assert (info.id, info.created_at) == (one, NOW)
+
+
+async def test_objects_that_are_all_there_get_more(postgres_schema_url: str) -> None:
+    async with opened(postgres_schema_url) as store:
+        assert await store.insert(timers("one"), now=NOW) == []
+        assert await store.insert(timers("two"), now=NOW + 5) == []
+        assert (await store.count("timers"), await store.count("objects")) == (2 * MANY, MANY)
+        found = await store.find_objects(Query(limit=1))
+        assert found[0].created_at == NOW
+
+
+async def test_a_name_that_is_taken_leaves_neither_timers_nor_objects(postgres_schema_url: str) -> None:
+    async with opened(postgres_schema_url) as store:
+        taken = Timer(ObjectId("Customer", "000007"), "same", NOW, NOW, 99)
+        await store.insert([taken], now=NOW)
+        assert await store.insert(timers("same"), now=NOW + 5) == [taken]
+        assert (await store.count("timers"), await store.count("objects")) == (1, 1)
+
+
+HARD = [ObjectId("Customer", key) for key in ("a\nb\n", "a\n\1b", "\1", "NULL", '{"x",\\}', "ü", " ")]
+
+
+async def test_objects_with_hard_names_are_loaded_each_as_itself(postgres_schema_url: str) -> None:
+    async with opened(postgres_schema_url) as store:
+        epochs = await store.claim("me", range(256), now=NOW)
+        commits = [
+            Commit(id=id, shard=shard_of(id), epoch=epochs[shard_of(id)], now=NOW, puts={(USER, "k"): id.key.encode()})
+            for id in HARD
+        ]
+        assert await store.commit("me", commits) == [None] * len(HARD)
+        nobody = ObjectId("Customer", "b\n")
+        loaded = await store.load([nobody, *HARD])
+        assert [found.info and found.info.id for found in loaded] == [None, *HARD]
+        assert [found.rows for found in loaded[1:]] == [{(USER, "k"): id.key.encode()} for id in HARD]
+
+
+def test_what_is_put_between_names_is_in_none_of_them() -> None:
+    for ids in (HARD, HARD[:1], [ObjectId("A", "x")]):
+        joined = joined_ids(ids)
+        assert joined["key"].split(joined["between"]) == [id.key for id in ids]
+        assert joined["cls"].split(joined["between"]) == [id.cls for id in ids]
