@@ -5,10 +5,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from wakeful.jobs.jobs import Jobs
 from wakeful.runtime.following import FollowedClock
 from wakeful.runtime.membership import RENEW_MS
+from wakeful.store.protocol import Store
 from wakeful.testing import World
 from wakeful.testing.cluster_clients import Door
 from wakeful.testing.members import Member
@@ -215,3 +217,33 @@ async def test_a_clock_that_is_set_while_a_node_stops_changes_no_timer_of_its_la
         node._stop_chores()
         member.clock.step(HOUR_MS)
         assert node.clock.now() == world.warp.now()
+
+
+async def test_a_node_that_joined_by_a_wrong_clock_gets_its_share_all_the_same() -> None:
+    """Seed 12700: its clock was set ahead while it started, so it seemed too young for an hour, and shards had no owner."""
+    _, world = stage()
+    async with world:
+        wrong, dying = world.members[1], world.members[0]
+        row = world._disk.nodes[wrong.name]
+        world._disk.nodes[wrong.name] = replace(row, joined_at=row.joined_at + HOUR_MS)
+        dying.kill()
+        await world.advance(seconds=20)
+        held = [len(member.node.epochs) for member in world.members if member.node is not None]
+        assert sorted(held) == [128, 128]
+
+
+async def test_a_clock_that_is_set_while_a_node_starts_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, world = stage()
+    async with world:
+        member = world.members[1]
+        await member.stop()
+        start = FollowedClock.start
+
+        async def and_then(clock: FollowedClock, store: Store) -> None:
+            await start(clock, store)
+            member.clock.step(HOUR_MS)
+
+        monkeypatch.setattr(FollowedClock, "start", and_then)
+        await member.start()
+        assert member.node is not None
+        assert member.node.membership.joined_at <= world.warp.now()

@@ -190,3 +190,33 @@ async def test_an_object_is_not_told_the_session_of_who_connects() -> None:
         assert headers["cookie"] == "theme=dark; a=b"
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    "field", ['"at": "{}"', '"spec": "every 1h", "start_at": "{}"', '"spec": "every 1h", "end_at": "{}"']
+)
+async def test_a_time_before_all_times_is_refused_in_words(field: str) -> None:
+    async with doors() as door:
+        await door.object("eu/1")
+        body = '{"handler": "fails", ' + field.format("0001-01-01T00:00:00+14:00") + "}"
+        found = await door.ask("PUT", "/v1/objects/Box/eu%2F1/schedules/mine", body=body.encode())
+        assert (found.status, found.code) == (422, "time.early")
+        path = "/v1/objects/Box/eu%2F1/schedules/daily/backfill"
+        body = '{"start": "0001-01-01T00:00:00+14:00", "end": "2026-01-01T00:00:00Z", "dry_run": true}'
+        assert (await door.ask("POST", path, body=body.encode())).code == "time.early"
+
+
+async def test_the_loop_goes_on_while_a_long_backfill_is_looked_at() -> None:
+    """Whoever previews thousands of years must not keep timers waiting for it."""
+    async with doors() as door:
+        await door.object("eu/1")
+        body = b'{"start": "0001-01-01T00:00:00Z", "end": "9999-01-01T00:00:00Z", "dry_run": true}'
+        asked = asyncio.ensure_future(
+            door.ask("POST", "/v1/objects/Box/eu%2F1/schedules/daily/backfill", body=body),
+        )
+        passes = 0
+        while not asked.done():
+            await asyncio.sleep(0)
+            passes += 1
+        assert asked.result().code == "limit.backfill"
+        assert passes > 200

@@ -5,12 +5,9 @@ Python block is what it prints. Shell blocks are run by tests/live/test_new_user
 commands of `wakeful` that need neither store nor program (`wakeful cron`) are run here.
 """
 
-import ast
 import asyncio
-import io
 import shlex
 import sys
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -69,24 +66,6 @@ def _is_alone(block: tidy.Block) -> bool:
     return block.body.startswith("$ wakeful cron ")
 
 
-async def untrue(text: str) -> list[str]:
-    """Run the Python blocks of a page as one program: what they print against what the page says."""
-    space: dict[str, Any] = {"__name__": "page"}
-    wrong = []
-    found = tidy.blocks(text)
-    for block, after in zip(found, [*found[1:], None], strict=True):
-        if block.language != "python" or block.mark == "not run":
-            continue
-        out = io.StringIO()
-        with redirect_stdout(out):
-            done = eval(compile(block.body, "page", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), space)
-            if done is not None:
-                await done
-        if after is not None and after.language == "text" and out.getvalue() != after.body:
-            wrong.append(f"line {block.line} prints\n{out.getvalue()}not\n{after.body}")
-    return wrong
-
-
 def has_code(path: Path) -> bool:
     blocks = tidy.blocks(path.read_text(encoding="utf-8"))
     return any(block.language == "python" and block.mark != "not run" for block in blocks)
@@ -104,7 +83,7 @@ CONSOLES = [
 @pytest.mark.parametrize("path", PAGES, ids=tidy.name_of)
 def test_the_code_of_a_page_runs_and_prints_what_it_says(path: Path, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
-    assert asyncio.run(untrue(path.read_text(encoding="utf-8"))) == []
+    assert asyncio.run(tidy.untrue(path.read_text(encoding="utf-8"))) == []
 
 
 @pytest.mark.parametrize("path", tidy.pages(), ids=tidy.name_of)
@@ -121,11 +100,11 @@ def test_a_command_prints_what_the_page_says(block: tidy.Block) -> None:
 
 
 def test_what_is_not_true_is_found() -> None:
-    assert asyncio.run(untrue("```python\nprint(1)\n```\n\n```text\n2\n```\n"))
-    assert asyncio.run(untrue("```python\nprint(1)\n```\n\n```text\n1\n```\n")) == []
-    assert asyncio.run(untrue("<!-- not run: it can't be -->\n```python\n1 / 0\n```\n")) == []
+    assert asyncio.run(tidy.untrue("```python\nprint(1)\n```\n\n```text\n2\n```\n"))
+    assert asyncio.run(tidy.untrue("```python\nprint(1)\n```\n\n```text\n1\n```\n")) == []
+    assert asyncio.run(tidy.untrue("<!-- not run: it can't be -->\n```python\n1 / 0\n```\n")) == []
     with pytest.raises(ZeroDivisionError):
-        asyncio.run(untrue("<!-- not run: of another block -->\n\n```python\n1 / 0\n```\n"))
+        asyncio.run(tidy.untrue("<!-- not run: of another block -->\n\n```python\n1 / 0\n```\n"))
 
 
 def test_what_nothing_runs_is_found() -> None:

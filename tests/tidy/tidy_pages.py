@@ -1,8 +1,11 @@
 """What the tests of the documentation read: pages, their blocks with the marks above them, their links and anchors."""
 
+import ast
+import io
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,6 +50,24 @@ def blocks(text: str) -> list[Block]:
         mark, why = (marked["mark"], marked["why"] or "") if marked else ("", "")
         found.append(Block(match["language"], match["body"], mark, why, above.count("\n") + 1))
     return found
+
+
+async def untrue(text: str) -> list[str]:
+    """Run the Python blocks of a page as one program: what they print against what the page says."""
+    space: dict[str, Any] = {"__name__": "page"}
+    wrong = []
+    found = blocks(text)
+    for block, after in zip(found, [*found[1:], None], strict=True):
+        if block.language != "python" or block.mark == "not run":
+            continue
+        out = io.StringIO()
+        with redirect_stdout(out):
+            done = eval(compile(block.body, "page", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), space)
+            if done is not None:
+                await done
+        if after is not None and after.language == "text" and out.getvalue() != after.body:
+            wrong.append(f"line {block.line} prints\n{out.getvalue()}not\n{after.body}")
+    return wrong
 
 
 def prose(text: str) -> str:

@@ -1,6 +1,7 @@
 """Layer 5. `wakeful init`: a folder with a small program that works, and its test."""
 
 import re
+import shlex
 from importlib.resources import files
 from pathlib import Path
 
@@ -30,7 +31,7 @@ def init(folder: Path, as_json: bool) -> None:
         return
     for name in sorted(texts):
         put_line(one_line(f"  {folder / name}"))
-    where = "" if folder.resolve() == Path.cwd() else f"cd {folder} && "
+    where = "" if folder.resolve() == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
     put_line()
     put_line(one_line(f"{where}wakeful dev app.py"), "bold")
     put_line(one_line(f"{where}python -m pytest    # the test; pip install pytest if need be"), "dim")

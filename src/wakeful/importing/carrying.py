@@ -14,6 +14,7 @@ import msgspec
 
 from wakeful.importing.found import bad
 from wakeful.jobs.payload import shown
+from wakeful.logic.order import INSERTED
 from wakeful.machines.kept import ROW as MACHINE
 from wakeful.store.protocol import Query, Range, Store
 from wakeful.values.codec import decode_loosely
@@ -280,6 +281,6 @@ def _bytes(text: object) -> bytes:
 
 
 def seqs(carried: Carried) -> Iterator[int]:
-    """The numbers that its timers were given by the owners of its shard."""
-    yield from (timer.seq for timer in carried.timers)
-    yield from (parked.timer.seq for parked in carried.parked)
+    """The numbers that its timers were given by the owners of its shard; jobs from outside have numbers of their own."""
+    given = [timer.seq for timer in carried.timers] + [parked.timer.seq for parked in carried.parked]
+    yield from (seq for seq in given if seq < INSERTED)

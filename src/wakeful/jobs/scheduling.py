@@ -49,7 +49,8 @@ class Scheduling:
         span = tracer.enter("schedule", method.target, method.name, parent=None)
         if span is not None:
             span.set("wakeful.jobs", len(specs))
-        return within(span, way)
+            return within(span, way)
+        return way
 
     async def one(self, spec: JobSpec, *, is_newest: bool) -> Job:
         if is_newest and spec.key is None:

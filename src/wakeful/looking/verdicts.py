@@ -1,5 +1,6 @@
 """Layer 5. What came of occurrences, each with its reason: of those that were, and of those that a backfill would run."""
 
+import asyncio
 from typing import Any, NamedTuple
 
 from wakeful.logic.timeline import spec_of
@@ -50,7 +51,8 @@ async def stretch(view: View, id: ObjectId, name: str, first: int, last: int) ->
     store = view.store_of(id)
     record = await record_of(store, id, name)
     zone = zone_name(spec_of(record.version.spec))
-    times = backfill_times(name, record, first, last)
+    # Thousands of times take longer than timers may wait; the loop goes on meanwhile.
+    times = await asyncio.to_thread(backfill_times, name, record, first, last)
     runs = await runs_since(store, id, name, first)
     return Stretch(zone, first, last, times, About(record, runs, await parked_of(store, id, name)))
 
@@ -58,7 +60,10 @@ async def stretch(view: View, id: ObjectId, name: str, first: int, last: int) ->
 async def preview(view: View, id: ObjectId, name: str, first: int, last: int) -> list[dict[str, Any]]:
     """What a backfill would run, each occurrence with the verdict that it has already, if any; wakes nothing."""
     found = await stretch(view, id, name, first, last)
-    return [plain_known(at, run, said, found.zone) for at, run, said in known(found, view.now())]
+    now = view.now()
+    return await asyncio.to_thread(
+        lambda: [plain_known(at, run, said, found.zone) for at, run, said in known(found, now)]
+    )
 
 
 def plain_known(at: int, run: Run | None, said: str, zone: str) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from wakeful.values.commits import Commit, Remembered, Slot
 from wakeful.values.errors import Fenced, Reentrancy, TurnFailed, Unavailable
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import ALARM, Timer
-from wakeful.values.tracing import TRACE
+from wakeful.values.tracing import TRACE, UNSAMPLED
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
@@ -217,7 +217,9 @@ class Activation:
         self._submitted = number = self._submitted + 1
         done: Callable[[Failure | None], None] = partial(self._committed, number, commit)
         tracer = self.node.tracer
-        self.node.committer.submit(commit, done if tracer is None else tracer.follow("commit", self.id, done))
+        if tracer is not None and TRACE.get() != UNSAMPLED:
+            done = tracer.follow("commit", self.id, done)
+        self.node.committer.submit(commit, done)
         return number
 
     async def durable(self, number: int) -> None:
@@ -348,7 +350,9 @@ class Activation:
 
     def _take_turn(self, call: Call) -> Coroutine[Any, Any, tuple[Any, int]]:
         tracer = self.node.tracer
-        return self.run_call(call) if tracer is None else tracing.answered(self, tracer, call)
+        if tracer is None or TRACE.get() == UNSAMPLED:
+            return self.run_call(call)
+        return tracing.answered(self, tracer, call)
 
     async def run_call(self, call: Call) -> tuple[Any, int]:
         """One turn: the answer, and the commit number it rests on."""

@@ -299,9 +299,9 @@ class Membership:
 
     def _allowed(self, name: str, live: dict[str, NodeRow], now: int) -> int:
         """How many shards that node may have by now; all of them when there is nobody else to have them."""
-        if len(live) == 1:
-            return SHARDS
         age_ms = now - live[name].joined_at
+        if len(live) == 1 or age_ms < -LEASE_MS:  # it joined by a clock that was wrong, and may be as old as any
+            return SHARDS
         return shards_allowed(age_ms, first=RAMP_FIRST, double_every_ms=RAMP_DOUBLE_MS, total=SHARDS)
 
     async def _forget_the_gone(self, live: dict[str, NodeRow], owners: Sequence[ShardRow], now: int) -> None:

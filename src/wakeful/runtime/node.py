@@ -145,6 +145,7 @@ class Node:
 
     async def start(self) -> None:
         """Open the store, become a member or own everything, and begin to fire."""
+        self._clock_watch = self.clock.watch(self._clock_stepped)  # what is measured while it starts counts too
         try:
             if self.is_client:
                 await self.store.open(now=self.clock.now(), readonly=True)  # refuses what nobody has set up
@@ -160,11 +161,11 @@ class Node:
                     await self.store.release(self.name, self.epochs)
                     await self.store.leave(self.name)
             await self.store.close()
+            self._clock_watch.cancel()
             raise
         self.go_up()
         if not self.is_client:
             self.upkeep.start()
-        self._clock_watch = self.clock.watch(self._clock_stepped)
 
     def go_up(self) -> None:
         """The store is there, and what is ours in it is known."""

@@ -3,8 +3,8 @@
 A node without one never comes here. Each of these wraps what would happen anyway.
 """
 
-from collections.abc import Awaitable, Coroutine
-from typing import TYPE_CHECKING, Any
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from wakeful.runtime.turn import Turn
 from wakeful.values.ids import ObjectId
@@ -17,13 +17,12 @@ if TYPE_CHECKING:
     from wakeful.runtime.calls import Call
     from wakeful.runtime.node import Node
 
+T = TypeVar("T")
 Fired = tuple[BaseException | None, Turn | None]
 
 
-async def within(span: Span | None, way: Awaitable[Any]) -> Any:
+async def within(span: Span, way: Coroutine[Any, Any, T]) -> T:
     """What the way leads to; the span ends with it."""
-    if span is None:
-        return await way
     try:
         answer = await way
     except BaseException as error:
@@ -33,25 +32,36 @@ async def within(span: Span | None, way: Awaitable[Any]) -> Any:
     return answer
 
 
-def sent(node: "Node", tracer: Tracer, target: ObjectId, method: str, way: Awaitable[Any]) -> Coroutine[Any, Any, Any]:
+def sent(
+    node: "Node", tracer: Tracer, target: ObjectId, method: str, way: Coroutine[Any, Any, T]
+) -> Coroutine[Any, Any, T]:
     """A call on its way to its object, as its caller sees it."""
-    return within(_begin(node, tracer, "call", target, method), way)
+    span = _begin(node, tracer, "call", target, method)
+    return way if span is None else within(span, way)
 
 
 def answered(activation: "Activation", tracer: Tracer, call: "Call") -> Coroutine[Any, Any, tuple[Any, int]]:
     """The turn of a call."""
     span = _begin(activation.node, tracer, "turn", activation.id, call.method)
-    return within(span, activation.run_call(call))
+    way = activation.run_call(call)
+    return way if span is None else within(span, way)
 
 
 async def fired(
-    tracer: Tracer, activation: "Activation", timer: Timer, fired_at: int, trace: str | None, way: Awaitable[Fired]
+    tracer: Tracer,
+    activation: "Activation",
+    timer: Timer,
+    fired_at: int,
+    trace: str | None,
+    way: Coroutine[Any, Any, Fired],
 ) -> Fired:
     """The run of a due timer: from when it was due, with its turn within."""
     node, kind = activation.node, timer.name.partition(":")[0]
     whole = tracer.enter("fire", timer.id, kind, parent=trace, since_ms=timer.due_at)
-    if whole is None or not whole.is_seen:
-        return await within(whole, way)  # type: ignore[no-any-return]
+    if whole is None:
+        return await way
+    if not whole.is_seen:
+        return await within(whole, way)
     whole.set("wakeful.node", node.name)
     whole.set("wakeful.timer", timer.name)
     whole.set("wakeful.attempt", timer.attempt)

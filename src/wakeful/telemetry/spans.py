@@ -78,13 +78,19 @@ class Tracing:
 
     def current(self) -> str | None:
         """The span of the program's own, if it is in one; else ours."""
+        if not otel_context.get_current():
+            return TRACE.get()
         context = otel.get_current_span().get_span_context()
         return _text(context) if context.is_valid else TRACE.get()
 
     def enter(self, kind: str, id: ObjectId, name: str, *, parent: str | None, since_ms: int = 0) -> Span | None:
+        if parent is None and not otel_context.get_current():  # most often, so quickly
+            trace, sampler = TRACE.get(), self._sampler
+            if trace == UNSAMPLED and sampler.follows:
+                return None
+            if trace is None:
+                return self._begin(kind, id, name, otel_context.Context(), [], 0) if self._begins() else _muted()
         here = otel.get_current_span().get_span_context()
-        if parent is None and TRACE.get() == UNSAMPLED and not here.is_valid and self._sampler.follows:
-            return None  # most often, and all that a turn pays that nobody looks at
         trace = parent if parent is not None else _text(here) if here.is_valid else TRACE.get()
         links: list[Link] = []
         if trace is not None and trace != UNSAMPLED:
@@ -93,10 +99,8 @@ class Tracing:
             else:
                 trace = received(trace)  # what was stored may be anything, and must not stop a timer
         if trace is None:
-            if not self._sampler.begins():
-                self.unsampled.value += 1
-                return _Muted(TRACE.set(UNSAMPLED))
-            self.sampled.value += 1
+            if not self._begins():
+                return _muted()
         elif not self._sampler.goes_on(is_sampled=_is_sampled(trace)):
             if TRACE.get() == trace:
                 return None
@@ -106,6 +110,23 @@ class Tracing:
             context: otel_context.Context | None = otel_context.Context()
         else:
             context = None if parent is None and here.is_valid else _after(trace)
+        return self._begin(kind, id, name, context, links, since_ms)
+
+    def _begins(self) -> bool:
+        """A trace that begins here is recorded."""
+        is_sampled = self._sampler.begins()
+        (self.sampled if is_sampled else self.unsampled).value += 1
+        return is_sampled
+
+    def _begin(
+        self,
+        kind: str,
+        id: ObjectId,
+        name: str,
+        context: otel_context.Context | None,
+        links: list[Link],
+        since_ms: int,
+    ) -> Span:
         span = self._tracer.start_span(
             f"{'turn' if kind == 'run' else kind} {id.cls}.{name}",
             context=context,
@@ -167,6 +188,10 @@ class _Live:
         if _reset(self._token):
             otel_context.detach(self._outer)
         _finish(self._span, error)
+
+
+def _muted() -> _Muted:
+    return _Muted(TRACE.set(UNSAMPLED))
 
 
 def _reset(token: "Token[str | None]") -> bool:

@@ -9,6 +9,7 @@ from wakeful.values.errors import BadTime
 
 # 9999-01-01: past it `datetime` can't hold the answer. (workerd stops in 2189.)
 LATEST_MS = 253_370_764_800_000
+_EARLIEST_MS = -62_135_596_800_000  # 0001-01-01 UTC, for the same reason
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Until 2106: so far the seconds, as a float, are within half a microsecond of the milliseconds that they stand for.
@@ -35,7 +36,10 @@ def from_datetime(when: datetime) -> int:
             f"{when.isoformat()} has no time zone; use datetime.now(UTC), .astimezone() or tzinfo=ZoneInfo('…')",
             code="time.naive",
         )
-    return (when - _EPOCH) // timedelta(milliseconds=1)
+    ms = (when - _EPOCH) // timedelta(milliseconds=1)
+    if ms < _EARLIEST_MS:  # by its offset
+        raise BadTime(f"{when.isoformat()} is before the year 1 in UTC", code="time.early")
+    return ms
 
 
 def instant_ms(when: object, now: int) -> int:

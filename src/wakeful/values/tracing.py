@@ -21,6 +21,7 @@ TRACE: ContextVar[str | None] = ContextVar("wakeful_trace", default=None)
 _PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _MARK = 0xC1  # begins no MessagePack, and no value of the codec
 _TEXT_MAX = 64
+_QUIET = bytes((_MARK, 1)) + UNSAMPLED.encode()  # all that most timers carry, where most traces are not recorded
 
 
 def received(header: str | None) -> str | None:
@@ -39,6 +40,8 @@ def marked(payload: bytes | None, trace: str | None) -> bytes | None:
     """What a timer carries, with the trace before it."""
     if trace is None or len(trace) > _TEXT_MAX:
         return payload
+    if trace == UNSAMPLED and payload is None:
+        return _QUIET
     text = trace.encode()
     return bytes((_MARK, len(text))) + text + (payload or b"")
 
@@ -52,6 +55,8 @@ def unmarked(payload: bytes | None) -> bytes:
 
 def trace_in(payload: bytes | None) -> str | None:
     """The trace that a timer carries."""
+    if payload == _QUIET:
+        return UNSAMPLED
     if not payload or payload[0] != _MARK or len(payload) < 2:
         return None
     return payload[2 : 2 + payload[1]].decode("ascii", "replace")
