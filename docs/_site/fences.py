@@ -1,4 +1,4 @@
-"""Examples and drawings in docstrings are code: fence them, so that Markdown leaves them as they are."""
+"""What docstrings need for a page: fences around examples and drawings, and the comments behind fields as their text."""
 
 import re
 from typing import Any
@@ -17,9 +17,18 @@ def fenced(text: str) -> str:
     return _EXAMPLE.sub(lambda match: f"```pycon\n{match[0].rstrip()}\n```", text)
 
 
+def remark(obj: griffe.Object) -> str:
+    """What the comment behind a field says of it."""
+    line = "".join(obj.lines[:1])
+    _, mark, said = line.partition("  # ")
+    return said[:1].upper() + said[1:] + "." * (not said.endswith((".", ";", ":"))) if mark else ""
+
+
 class Fences(griffe.Extension):
     """Asked for each object that has a page."""
 
     def on_object(self, *, obj: griffe.Object, **kwargs: Any) -> None:
+        if obj.is_attribute and obj.docstring is None and remark(obj):
+            obj.docstring = griffe.Docstring(remark(obj), parent=obj)
         if obj.docstring is not None:
             obj.docstring.value = fenced(obj.docstring.value)

@@ -237,6 +237,9 @@ async def test_events_as_they_happen() -> None:
         event = await asyncio.wait_for(first, 20)
         assert (event["kind"], event["class"], event["key"]) == ("run", "Shop", "a")
         await events.aclose()
+    async with Client("http://127.0.0.1:1") as nobody:
+        with pytest.raises(errors.Unavailable):
+            await anext(nobody.events())
 
 
 async def test_a_token_is_needed_once_there_is_one_and_is_never_shown() -> None:

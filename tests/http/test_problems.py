@@ -1,5 +1,8 @@
 """What callers hear of errors: one table, complete over the tree; nothing internal."""
 
+import re
+from pathlib import Path
+
 import pytest
 from http_stage import make_app, opened, problem
 
@@ -30,6 +33,13 @@ def test_only_what_is_ours_or_late_is_a_5xx() -> None:
         if status >= 500 and cls is not WakefulError:
             ours = (errors.Unavailable, errors.ClusterError, errors.StoreError, errors.DeadlineExceeded)
             assert issubclass(cls, ours), cls
+
+
+def test_the_page_has_the_same_table() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "http.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d{3}) \| ((?:`\w+`(?:, )?)+) \|$", page, re.MULTILINE)
+    said = {name: int(status) for status, names in rows for name in re.findall(r"\w+", names)}
+    assert said == {cls.__name__: status for cls, status in STATUS.items() if cls is not WakefulError}
 
 
 def test_a_code_may_decide_instead_of_the_class() -> None:

@@ -220,3 +220,51 @@ async def test_the_loop_goes_on_while_a_long_backfill_is_looked_at() -> None:
             passes += 1
         assert asked.result().code == "limit.backfill"
         assert passes > 200
+
+
+async def test_nobody_ends_the_sessions_of_others_by_logging_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    from wakeful.security import tokens
+
+    monkeypatch.setattr(tokens, "SESSIONS_EACH_MAX", 3)
+    monkeypatch.setattr(tokens, "SESSIONS_MAX", 5)
+    async with doors() as door:
+        cookies = []
+        ops, flood = await door.token("read"), await door.token("read")
+        for token in [ops] + [flood] * 6:
+            await door.world.advance(seconds=1)
+            form = {"content-type": "application/x-www-form-urlencoded"}
+            found = await door.ask("POST", "/login", headers=form, body=f"token={token}".encode())
+            cookies.append(found.cookies[0].partition(";")[0])
+        alive = [(await door.ask("GET", "/", headers={"cookie": cookie})).status for cookie in cookies]
+        assert alive == [200, 303, 303, 303, 200, 200, 200]
+
+
+async def test_a_tenant_is_not_told_where_the_store_is() -> None:
+    async with doors() as door:
+        url = door.world.node.store.url
+        bound, whole = await door.token("read", tenant="eu/"), await door.token("read")
+        assert url in (await door.ask("GET", "/", token=whole)).body.decode()
+        assert url not in (await door.ask("GET", "/", token=bound)).body.decode()
+
+
+async def test_a_tenant_finds_its_own_behind_any_number_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a search looks at is bounded, and what may not be shown must not use that up."""
+    from wakeful.looking import paging
+
+    monkeypatch.setattr(paging, "LOOKS_MAX", 5)
+    async with doors() as door:
+        for key in [f"eu/{number}" for number in range(40)] + ["us/25", "us/needle-25"]:
+            await door.app.get(door.app.box, key).put("x")  # type: ignore[attr-defined]
+        bound = await door.token("read", tenant="us/")
+        for text, wanted in {
+            "needle": ["us/needle-25"],
+            "25": ["us/25", "us/needle-25"],
+            "us/2": ["us/25"],
+            "u": ["us/25", "us/needle-25"],
+            "Box/us/2": ["us/25"],
+            "Box/": ["us/25", "us/needle-25"],
+            "eu/2": [],
+            "Box/eu/25": [],
+        }.items():
+            found = await door.ask("GET", f"/v1/search?limit=3&q={quote(text, safe='')}", token=bound)
+            assert [row["key"] for row in found.json["rows"]] == wanted, text

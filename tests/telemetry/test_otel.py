@@ -190,7 +190,7 @@ def test_the_environment_chooses_the_sampler(
 
 def test_without_a_word_the_first_of_each_second_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OTEL_TRACES_SAMPLER", raising=False)
-    assert (otel.sampler().ratio, otel.sampler().budget) == (0.01, 10)
+    assert (otel.sampler().ratio, otel.sampler().budget) == (0.001, 10)
     assert (otel.sampler(0.5).ratio, otel.sampler(0.5).budget) == (0.5, 0)
 
 

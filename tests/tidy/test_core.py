@@ -63,8 +63,13 @@ def test_the_core_pulls_in_nothing_heavy(code: str) -> None:
 def test_the_core_is_imported_in_a_moment(code: str, tmp_path: Path) -> None:
     """The best of some, once compiled: what is slow for other reasons is slow by chance."""
     loaded(code, tmp_path)
-    tries = [loaded(code, tmp_path)[:2] for _ in range(5)]
-    assert any(took < max(IMPORT_MS_MAX, base * ASYNCIO_TIMES_MAX) for base, took in tries), tries
+    tries = []
+    for _ in range(8):
+        base, took, _names = loaded(code, tmp_path)
+        tries.append((base, took))
+        if took < max(IMPORT_MS_MAX, base * ASYNCIO_TIMES_MAX):
+            return
+    pytest.fail(f"asyncio and then {code!r} took, in milliseconds: {tries}")
 
 
 def test_what_is_heavy_is_found() -> None:

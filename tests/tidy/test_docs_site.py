@@ -27,9 +27,7 @@ def fetched(page: str) -> list[str]:
     return [address for address in found if re.match(r"(?:[a-z]+:)?//", address)]
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("site")
+def built(folder: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
         cwd=source.ROOT,
@@ -40,22 +38,23 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     warnings = [line for line in done.stderr.splitlines() if "WARNING" in line or "ERROR" in line]
     assert (warnings, done.returncode) == ([], 0), done.stderr
-    return folder
 
 
-@pytest.mark.xdist_group("docs")
-def test_the_site_builds_and_is_whole_without_a_network(site: Path) -> None:
+def test_the_site_builds_and_is_whole_without_a_network(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    built(site)
     pages = {path.relative_to(site).as_posix(): path for path in site.rglob("*.html")}
     for page in tidy.pages()[1:]:
         assert page.relative_to(tidy.DOCS).with_suffix(".html").as_posix() in pages
     for name, path in pages.items():
         assert (name, fetched(path.read_text(encoding="utf-8"))) == (name, [])
     assert ">>>" not in re.sub(r"&gt;", ">", _prose(pages["reference/objects.html"])), "an example that is no code"
+    if CHROMIUM is not None:  # where there is none, `make browser` installs it
+        assert "operations" in search(site, "parked")
 
 
-@pytest.mark.xdist_group("docs")
-@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here; `make browser` installs it with apt")
-def test_the_search_works_from_a_disk(site: Path) -> None:
+def search(site: Path, text: str) -> str:
+    """Where the first thing that the search finds is, on a page that was opened from a disk; nothing else is asked."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as play:
@@ -65,11 +64,12 @@ def test_the_search_works_from_a_disk(site: Path) -> None:
         page.on("request", lambda request: asked.append(request.url))
         page.goto((site / "concepts.html").as_uri())
         page.locator("input[name=query]").first.click()
-        page.keyboard.type("parked")
+        page.keyboard.type(text)
         page.locator(".md-search-result__item").first.wait_for(timeout=60_000)
-        assert "operations" in (page.locator(".md-search-result__link").first.get_attribute("href") or "")
+        found = page.locator(".md-search-result__link").first.get_attribute("href") or ""
         assert [url for url in asked if not url.startswith("file:")] == []
         browser.close()
+    return found
 
 
 def _prose(path: Path) -> str:

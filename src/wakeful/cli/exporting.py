@@ -52,7 +52,8 @@ async def _export(cls: str, key: str, output: Path | None, url: str, as_json: bo
     if as_json:
         put_json({"class": cls, "key": key, "output": str(output), "bytes": count, "left": notes, **counts})
         return
-    said = ", ".join(many(number, what.removesuffix("s")) for what, number in counts.items() if number)
+    nouns = {"storage": "row", "ledger": "verdict", "parked": "parked timer"}
+    said = ", ".join(many(number, nouns.get(what, what.removesuffix("s"))) for what, number in counts.items() if number)
     put_line(one_line(f"{id} in {output}: {said or 'nothing but its name'} ({size(count)})"), "green")
     for note in notes:
         put_line(note, "yellow")

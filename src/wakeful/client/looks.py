@@ -11,7 +11,6 @@ from wakeful.runtime.registry import name_of
 from wakeful.values.errors import Unavailable
 from wakeful.values.ids import check_class, check_key
 
-EVENT_BYTES_MAX = 1 << 20
 AGAIN_S = 2.0  # after which a stream that broke is asked for again
 
 Row = dict[str, Any]
@@ -131,17 +130,20 @@ class Looks:
 
         import aiohttp
 
-        last, query = None, {"kinds": ",".join(kinds) or None, "since": None if since is None else since.isoformat()}
+        last, is_known = None, False
+        query = {"kinds": ",".join(kinds) or None, "since": None if since is None else since.isoformat()}
         while True:
             try:
                 headers = {"accept": "text/event-stream"} | ({} if last is None else {"last-event-id": last})
                 async with self._wire.stream("/v1/events", query, headers) as content:
+                    is_known = True
                     async for id, event in _read(content):
                         last = id or last
                         if event is not None:
                             yield event
-            except (aiohttp.ClientError, OSError):
-                pass
+            except (aiohttp.ClientError, OSError) as error:
+                if not is_known:  # it may never have been there
+                    raise Unavailable(f"nobody answers at {self._wire.url}: {error}", code="client.connect") from None
             except Unavailable as error:
                 if error.code.startswith("client."):
                     raise

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 MSGPACK = "application/vnd.wakeful.msgpack"
 CONNECT_S = 10.0
 KEEP_ALIVE_S = 15.0  # half of what the server grants, so that it rarely hangs up on a request that is on its way
+SILENT_S = 60.0  # a stream says something each quarter of a minute; one that does not is dead
 LARGE_BYTES = 1 << 19
 GRACE_S = 2.0  # for the server's own word that the deadline has passed, which says more than ours
 FIRST_WAIT_S, MOST_WAIT_S = 0.05, 5.0
@@ -165,7 +166,7 @@ class Wire:
         """An answer without an end, as what can be read of it; errors as those of `ask`."""
         import aiohttp
 
-        limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=SILENT_S)
         target = self.url + path + _query(query)
         async with self._opened("GET", target, None, headers, limits) as answer:
             if answer.status >= 400:

@@ -118,7 +118,7 @@ class Visit:
             "caller": self.caller,
             "page": page,
             "pages": self._pages(),
-            "stores": [store.url for store in self.view.stores],
+            "stores": [store.url for store in self.view.stores] if self.caller.tenant is None else [],
             "csrf": self.csrf,
             "said": self.desk.said(self.asked("said")),
             "problem": problem,

@@ -4,6 +4,7 @@ import base64
 import json
 import math
 from datetime import date, datetime, time, timedelta
+from enum import Enum
 from typing import Any
 
 import msgspec
@@ -31,6 +32,8 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if isinstance(value, set | frozenset):
         return sorted((plain(item) for item in value), key=str)
+    if isinstance(value, Enum):
+        return plain(value.value)
     fields = fields_of(value) if _has_fields(value) else None
     return str(value) if fields is None else {"$type": type(value).__qualname__, **plain(fields)}
 

@@ -61,8 +61,8 @@ async def _objects(view: View, text: str, known: list[str], prefix: str | None, 
     cls, slash, rest = text.partition("/")
     queries = []
     if slash and cls in known:
-        queries += [Query(cls=cls, key=rest)] * bool(rest) + [Query(cls=cls, key_prefix=rest or None)]
-    queries += [Query(key=text), Query(key_prefix=text), Query(key_contains=text)]
+        queries += [Query(cls=cls, key=rest, key_prefix=prefix)] * bool(rest) + _begin(rest, prefix, cls)
+    queries += [Query(key=text, key_prefix=prefix), *_begin(text, prefix), Query(key_contains=text, key_prefix=prefix)]
     found: dict[ObjectId, Hit] = {}
     for query in queries:
         if len(found) >= limit:
@@ -78,6 +78,12 @@ async def _objects(view: View, text: str, known: list[str], prefix: str | None, 
         for info in page.rows:
             found.setdefault(info.id, _hit("object", str(info.id), info.id))
     return list(found.values())[:limit]
+
+
+def _begin(text: str, prefix: str | None, cls: str | None = None) -> list[Query]:
+    """For keys that begin with both, if any can: the store is not asked for what may not be shown."""
+    longer, shorter = sorted((text, prefix or ""), key=len, reverse=True)
+    return [Query(cls=cls, key_prefix=longer or None)] if longer.startswith(shorter) else []
 
 
 async def _schedules(view: View, text: str, prefix: str | None, limit: int) -> list[Hit]:

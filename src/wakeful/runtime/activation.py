@@ -8,7 +8,7 @@ a commit fails, everything built on it fails with it and the activation is dropp
 import asyncio
 import contextvars
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -125,7 +125,7 @@ class Activation:
             self._running = asyncio.current_task()
             raised: Exception | None = None
             try:
-                result, number = await self._take_turn(call)
+                result, number = await tracing.turn(self, call)
             except Exception as error:
                 if call.is_expired:
                     raise
@@ -328,7 +328,7 @@ class Activation:
         if call.trace is not TRACE.get():
             TRACE.set(call.trace)
         try:
-            result, number = await self._take_turn(call)
+            result, number = await tracing.turn(self, call)
             call.is_finished = True
         except asyncio.CancelledError:
             if not call.is_abandoned:
@@ -347,12 +347,6 @@ class Activation:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         future.add_done_callback(lambda done: resolve(answer, result, done.exception() or raised))
         self._waiters.append((number, future))
-
-    def _take_turn(self, call: Call) -> Coroutine[Any, Any, tuple[Any, int]]:
-        tracer = self.node.tracer
-        if tracer is None or TRACE.get() == UNSAMPLED:
-            return self.run_call(call)
-        return tracing.answered(self, tracer, call)
 
     async def run_call(self, call: Call) -> tuple[Any, int]:
         """One turn: the answer, and the commit number it rests on."""

@@ -316,8 +316,9 @@ class Node:
             chain=chain,
         )
         way = self.routes.call(target, call) if self.is_clustered else self.deliver(target, call)
-        answer = self.within_deadline(target, call, way)
-        return await (answer if self.tracer is None else sent(self, self.tracer, target, method, answer))
+        if self.tracer is not None:
+            return await sent(self, self.tracer, target, call, way)
+        return await self.within_deadline(target, call, way)
 
     def trace(self) -> str | None:
         """The trace that what is scheduled now belongs to."""

@@ -3,14 +3,14 @@
 A node without one never comes here. Each of these wraps what would happen anyway.
 """
 
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wakeful.runtime.turn import Turn
 from wakeful.values.ids import ObjectId
 from wakeful.values.runs import run_id
 from wakeful.values.timers import Timer
-from wakeful.values.tracing import Span, Tracer, linked
+from wakeful.values.tracing import TRACE, UNSAMPLED, Span, Tracer, linked
 
 if TYPE_CHECKING:
     from wakeful.runtime.activation import Activation
@@ -32,16 +32,26 @@ async def within(span: Span, way: Coroutine[Any, Any, T]) -> T:
     return answer
 
 
-def sent(
-    node: "Node", tracer: Tracer, target: ObjectId, method: str, way: Coroutine[Any, Any, T]
-) -> Coroutine[Any, Any, T]:
+async def sent(node: "Node", tracer: Tracer, target: ObjectId, call: "Call", way: Awaitable[Any]) -> Any:
     """A call on its way to its object, as its caller sees it."""
-    span = _begin(node, tracer, "call", target, method)
-    return way if span is None else within(span, way)
+    span = _begin(node, tracer, "call", target, call.method)
+    if span is None:
+        return await node.within_deadline(target, call, way)
+    error: BaseException | None = None
+    try:
+        return await node.within_deadline(target, call, way)
+    except BaseException as raised:
+        error = raised
+        raise
+    finally:
+        span.end(error)
 
 
-def answered(activation: "Activation", tracer: Tracer, call: "Call") -> Coroutine[Any, Any, tuple[Any, int]]:
+def turn(activation: "Activation", call: "Call") -> Coroutine[Any, Any, tuple[Any, int]]:
     """The turn of a call."""
+    tracer = activation.node.tracer
+    if tracer is None or TRACE.get() == UNSAMPLED:
+        return activation.run_call(call)
     span = _begin(activation.node, tracer, "turn", activation.id, call.method)
     way = activation.run_call(call)
     return way if span is None else within(span, way)

@@ -27,6 +27,7 @@ PREFIX = "wk_"
 TOKEN, SESSION = "token:", "session:"
 TOKENS_MAX = 10_000
 SESSIONS_MAX = 1_000  # the oldest ends when there would be more
+SESSIONS_EACH_MAX = 50  # of one token, so that nobody can end the sessions of others by logging in
 PAGE = 500
 TOUCH_MS = 600_000  # `used_at` is known to ten minutes: a row per request would be a write per request
 
@@ -176,6 +177,9 @@ class Tokens:
         rows = await self._ctx.storage.list(prefix=SESSION)
         over = [key for key, row in rows.items() if row["expires_at"] <= now]
         left = sorted((row["expires_at"], key) for key, row in rows.items() if row["expires_at"] > now)
+        own = [key for _, key in left if rows[key]["token"] == session.token]
+        over += own[: max(0, len(own) - SESSIONS_EACH_MAX + 1)]
+        left = [one for one in left if one[1] not in over]
         over += [key for _, key in left[: max(0, len(left) - SESSIONS_MAX + 1)]]
         await self._ctx.storage.delete_many(over)
         await self._ctx.storage.put(SESSION + session.id, to_builtins(session))

@@ -41,14 +41,15 @@ class Served(NamedTuple):
 class Quiet(uvicorn.Server):
     """One that leaves signals to the program, and ends streams when it ends."""
 
-    def __init__(self, config: uvicorn.Config, site: Site) -> None:
+    def __init__(self, config: uvicorn.Config, site: Site | None = None) -> None:
         super().__init__(config)
         self._site = site
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for server in self.servers:
             server.close()  # before the streams, whose clients come back at once
-        self._site.hang_up()
+        if self._site is not None:
+            self._site.hang_up()
         await super().shutdown(sockets)
 
     @contextlib.contextmanager

@@ -31,8 +31,8 @@ except ImportError as error:
 if TYPE_CHECKING:
     from wakeful.app import App
 
-BUDGET = 10  # traces a second that are recorded before one in a hundred is
-RATIO = 0.01
+BUDGET = 10  # traces a second that are recorded before one in a thousand is
+RATIO = 0.001
 
 
 class Telemetry:
@@ -60,7 +60,7 @@ def setup(
 ) -> Telemetry:
     """Send metrics and traces of this program from now on, by OTLP over HTTP unless the environment says otherwise.
 
-    `ratio` of the traces that begin here are recorded; without it each second's first ten and one in a hundred of the
+    `ratio` of the traces that begin here are recorded; without it each second's first ten and one in a thousand of the
     others, or what `OTEL_TRACES_SAMPLER` says. Providers that are given, or that the program has made global, are used
     as they are and not shut down by `close`.
     """

@@ -2,8 +2,8 @@
 
 While a warp is in force on the running loop, its clock stands still and moves only by jumping to
 the next thing that waits, when nothing else is left to do. Everything on the loop obeys: alarms,
-leases, deadlines, `asyncio.sleep` and timeouts in user code. Real work outside the loop (a thread,
-a socket to PostgreSQL) is announced with `outside()`, and time stands still until it is back.
+leases, deadlines, `asyncio.sleep` and timeouts in user code. Real work outside the loop (a socket
+to PostgreSQL) is announced with `outside()`, work in a thread by itself, and time stands still until it is back.
 """
 
 import asyncio
@@ -63,12 +63,24 @@ class Timewarp:
         # 2^24 seconds, so after 194 days nothing due exactly now would ever run.
         self._resolution, loop._clock_resolution = loop._clock_resolution, RESOLUTION_S
         loop._selector = _JumpingSelector(selector, self)
+        loop.run_in_executor = self._beside
 
     def remove(self) -> None:
+        del self._loop.run_in_executor
         self._loop._selector = self._selector
         self._loop._clock_resolution = self._resolution
         del self._loop.time
         self._shift(self._loop.time() - self._time)
+
+    def _beside(self, executor: Any, work: Callable[..., Any], *args: Any) -> Any:
+        """The loop's own, but work in a thread (`asyncio.to_thread`) is real: time stands still until it is back."""
+        future = type(self._loop).run_in_executor(self._loop, executor, work, *args)
+        self.outside_count += 1
+        future.add_done_callback(self._is_back)
+        return future
+
+    def _is_back(self, future: Any) -> None:
+        self.outside_count -= 1
 
     def _shift(self, seconds: float) -> None:
         """What waits on the loop already waits as long as before on its other clock."""

@@ -2,7 +2,7 @@
 
 MessagePack behind one version byte. What MessagePack lacks travels as extension types, so that any
 language can read it; nothing is ever executed on the way in. Dataclasses and structs carry the name
-of their type and are rebuilt only from a type this process has already loaded.
+of their type, as members of an Enum do, and are rebuilt only from a type this process has already loaded.
 """
 
 import dataclasses
@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
+from enum import Enum
 from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -23,6 +24,7 @@ VERSION = b"\x01"
 
 # Extension numbers are for ever: add, never renumber.
 _BIGINT, _DATETIME, _DATE, _TIME, _TIMEDELTA, _UUID, _DECIMAL, _TUPLE, _SET, _FROZENSET, _TYPED, _MAP = range(1, 13)
+_ENUM = 13
 
 
 def encode(value: object) -> bytes:
@@ -53,7 +55,7 @@ def decode(data: bytes) -> Any:
 
 
 def decode_loosely(data: bytes) -> Any:
-    """The value for someone who does not have the program's types: a dataclass or struct as its fields, with `$type`."""
+    """The value for someone who does not have the program's types: a dataclass or struct as its fields, with `$type`, a member of an Enum as its value."""
     if data[:1] != VERSION:
         return decode(data)  # raises with the right words
     try:
@@ -96,11 +98,13 @@ def _lower(value: Any) -> Any:
     lower = _LOWER.get(kind)
     if lower is not None:
         return lower(value)
+    if issubclass(kind, Enum):
+        return _ext(_ENUM, [f"{kind.__module__}:{kind.__qualname__}", _lower(value.value)])
     names = _field_names(kind)
     if names is None:
         raise BadValue(
             f"is a {kind.__module__}.{kind.__qualname__}, which is not plain data; store None, bool, int, float, str, "
-            "bytes, datetime, date, time, timedelta, UUID, Decimal, list, tuple, set, dict, dataclass or msgspec.Struct",
+            "bytes, datetime, date, time, timedelta, UUID, Decimal, list, tuple, set, dict, Enum, dataclass or msgspec.Struct",
             code="value.type",
         )
     fields = {name: _lower(getattr(value, name)) for name in names}
@@ -209,15 +213,24 @@ def rebuild(kind: Any, fields: dict[str, Any]) -> Any:
         ) from None
 
 
+def _member(name: str, value: Any) -> Any:
+    """The member of an Enum that has this value."""
+    kind = _find_type(name)
+    try:
+        return kind(value)
+    except (ValueError, TypeError) as error:
+        raise Undecodable(f"a stored {name} is not one of its members any more: {error}", code="value.type") from None
+
+
 def _find_type(name: str) -> Any:
-    """A dataclass or struct of that name among what is already imported; never imports, never takes anything else."""
+    """A dataclass, struct or Enum of that name among what is already imported; never imports, never takes anything else."""
     module, _, path = name.partition(":")
     # A program started as a script calls its own module __main__, and the same file imported does not.
     for candidate in (module, "__main__", *_homes):
         found: Any = sys.modules.get(candidate)
         for part in path.split("."):
             found = getattr(found, part, None)
-        if isinstance(found, type) and (dataclasses.is_dataclass(found) or issubclass(found, msgspec.Struct)):
+        if isinstance(found, type) and (dataclasses.is_dataclass(found) or issubclass(found, msgspec.Struct | Enum)):
             return found
     raise Undecodable(f"stored value is a {name}, which is not loaded here; import its module first", code="value.type")
 
@@ -259,6 +272,7 @@ _RAISE: dict[int, Callable[[Any], Any]] = {
     _FROZENSET: frozenset,
     _TYPED: lambda inner: rebuild(_find_type(inner[0]), inner[1]),
     _MAP: dict,
+    _ENUM: lambda inner: _member(*inner),
 }
 
 
@@ -275,6 +289,8 @@ def _raise_loosely(number: int, data: memoryview) -> Any:
     if number not in _RAISE:
         return _raise_ext(number, data)  # raises with the right words
     inner = _loose_decoder.decode(data)
+    if number == _ENUM:
+        return inner[1]
     return {"$type": inner[0].partition(":")[2], **inner[1]} if number == _TYPED else _RAISE[number](inner)
 
 

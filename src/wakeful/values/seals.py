@@ -76,7 +76,7 @@ class Ring:
         start = HEAD - NONCE
         try:
             plain: bytes = opener.decrypt(data[start:HEAD], data[HEAD:], about)
-        except self._invalid:
+        except (self._invalid, ValueError):  # ValueError: too little is left of it to be tried
             raise Undecodable(
                 "a sealed value was changed, or moved here from another place; restore it from a backup",
                 code="seal.broken",

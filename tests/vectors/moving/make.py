@@ -37,7 +37,13 @@ def apscheduler() -> None:
     add = scheduler.add_job
     weekdays = CronTrigger.from_crontab("30 7 * * mon-fri", berlin)
     add(report, weekdays, id="cron", args=[1], kwargs={"to": "x"}, coalesce=True, misfire_grace_time=3600)
-    add(report, CronTrigger(hour="*/3", second="15", month="1-6/2", timezone="UTC"), id="seconds", max_instances=3, misfire_grace_time=None)
+    add(
+        report,
+        CronTrigger(hour="*/3", second="15", month="1-6/2", timezone="UTC"),
+        id="seconds",
+        max_instances=3,
+        misfire_grace_time=None,
+    )
     add(report, CronTrigger(day="2nd fri,last mon", hour=9, timezone="UTC"), id="positions")
     add(report, CronTrigger(day="last", hour=9, jitter=120, timezone="UTC"), id="last-day")
     add(report, CronTrigger(day_of_week="*/2", timezone=berlin), id="every-other")
