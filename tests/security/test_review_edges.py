@@ -268,3 +268,42 @@ async def test_a_tenant_finds_its_own_behind_any_number_of_others(monkeypatch: p
         }.items():
             found = await door.ask("GET", f"/v1/search?limit=3&q={quote(text, safe='')}", token=bound)
             assert [row["key"] for row in found.json["rows"]] == wanted, text
+
+
+async def test_pages_are_shown_a_few_at_a_time_and_what_is_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each holds the loop for milliseconds, and a flood of them must not keep timers waiting."""
+    from starlette.responses import Response
+
+    from wakeful.dashboard import due, visits
+
+    active, most = 0, 0
+
+    async def page(visit: Any) -> Response:
+        nonlocal active, most
+        active += 1
+        most = max(most, active)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        active -= 1
+        return Response("shown")
+
+    monkeypatch.setattr(due, "page", page)
+    monkeypatch.setattr(visits, "WAITING_MAX", 6)
+    async with doors() as door:
+        await door.ask("GET", "/")
+        found = await asyncio.gather(*[door.ask("GET", "/") for _ in range(8)])
+        assert sorted(one.status for one in found) == [200] * 6 + [503] * 2
+        assert most == visits.PAGES_AT_ONCE
+        assert (await door.ask("GET", "/")).status == 200
+
+
+async def test_what_this_machine_opened_without_a_token_ends_with_the_first_token() -> None:
+    async with doors() as door:
+        line = Line("http", "/v1/events", None)
+        task = line.begin(door)
+        await door.world.advance(seconds=10)
+        assert not task.done()
+        await door.token("read")
+        await door.world.advance(seconds=5)
+        await asyncio.wait_for(task, 5)
+        assert line.came[-1]["more_body"] is False

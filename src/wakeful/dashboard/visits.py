@@ -1,5 +1,6 @@
 """Layer 5. Who looks at a page or sends a form, what may they, and what do they see when it goes wrong?"""
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -15,7 +16,7 @@ from wakeful.looking import classes
 from wakeful.looking.view import View
 from wakeful.operating import Acts
 from wakeful.values import errors
-from wakeful.values.errors import BadOption, BadToken, NoToken, NotRunning, TooMany, WakefulError
+from wakeful.values.errors import BadOption, BadToken, NoToken, NotRunning, TooMany, Unavailable, WakefulError
 from wakeful.values.ids import ObjectId
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ FORM_BYTES_MAX = 65_536  # a form with every parked number of a page in it is sm
 FIELDS_MAX = 2_000
 SPARING = 50
 KEPT_MAX = 1_000
+# A page holds the loop for milliseconds: a few at a time, first come, first served, so that timers wait for few of them.
+PAGES_AT_ONCE = 2
+WAITING_MAX = 256
 # The most special class decides.
 STATUS: dict[type[WakefulError], tuple[int, str]] = {
     errors.UnknownObject: (404, "Not there"),
@@ -171,6 +175,8 @@ class Desk:
         self.gate = gate
         self.history = History()
         self._kept: dict[str, tuple[float, Any]] = {}  # until when, and what
+        self._turns = asyncio.Semaphore(PAGES_AT_ONCE)
+        self._waiting = 0
 
     async def sparing(self, name: str, ask: Callable[[], Awaitable[Any]]) -> Any:
         """The answer, or the one of a moment ago: what takes long in a big store is asked so seldom that it is a fiftieth of all time."""
@@ -203,13 +209,23 @@ class Desk:
             if any("\0" in value for value in request.query_params.values()):  # not every store can be asked for it
                 raise BadOption("the address has a NUL in it; leave it out", code="query.value")
             visit = Visit(self, request, caller, node, form)
-            return await handler(visit)
+            return await (self._in_turn(handler, visit) if scope != "operate" else handler(visit))
         except (NoToken, BadToken) as error:
             if error.code in TO_LOGIN:
                 return self._to_login(request)
             return await self._problem(request, visit, error)
         except WakefulError as error:
             return await self._problem(request, visit, error)
+
+    async def _in_turn(self, handler: Handler, visit: Visit) -> "Response":
+        if self._waiting >= WAITING_MAX:
+            raise Unavailable("more pages are asked for than are shown at once; try again", code="server.busy")
+        self._waiting += 1
+        try:
+            async with self._turns:
+                return await handler(visit)
+        finally:
+            self._waiting -= 1
 
     def _to_login(self, request: "Request") -> "Response":
         """To the login page, and from there back; htmx has to be told to take the whole page there."""

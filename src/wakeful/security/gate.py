@@ -55,7 +55,7 @@ class Asking(NamedTuple):
     """A request as the gate sees it."""
 
     method: str
-    target: str
+    raw: bytes  # the path as it was sent
     peer: str | None
     headers: Headers
     is_clean: bool
@@ -69,12 +69,12 @@ class Asking(NamedTuple):
         is_socket = scope.get("type") == "websocket"
         method = "GET" if is_socket else str(scope.get("method", "GET"))
         raw = scope.get("raw_path") or str(scope.get("path", "")).encode()
-        target = redact(raw.partition(b"?")[0].decode("latin-1"))
-        return cls(method, target, client[0] if client else None, headers, is_clean, is_socket)
+        return cls(method, raw, client[0] if client else None, headers, is_clean, is_socket)
 
     @property
     def words(self) -> str:
-        return f"{'WEBSOCKET' if self.is_socket else self.method} {self.target}"
+        target = redact(self.raw.partition(b"?")[0].decode("latin-1"))
+        return f"{'WEBSOCKET' if self.is_socket else self.method} {target}"
 
 
 class Gate:
