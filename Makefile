@@ -11,7 +11,7 @@ WORKERS ?= 2
 export DO_NOT_TRACK = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types sim sim-cluster year live live-cluster browser town xstate workerd bench bench-full docs clean
+.PHONY: help demo test lint types sim sim-cluster year live live-cluster browser chromium xstate workerd bench bench-full docs clean
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -25,19 +25,18 @@ $(STAMP): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@
 
-demo: $(STAMP) ## Run the reminders example on a store under .demo, and say what to try
+demo: $(STAMP) ## Run the town of examples/demo.py, with half an hour behind it, on a store under .demo, with its dashboard
 	@mkdir -p $(DEMO)
+	@test -f $(DEMO)/town.db || $(BIN)/python examples/demo.py $(DEMO)/town.db 2>/dev/null
 	@echo "Open the dashboard at the address that is said below (http://127.0.0.1:7420 unless that is taken)."
-	@echo "Watch: tea is said every 5 s, the oven overlaps with itself, the radio is paused, flaky recovers on its second"
-	@echo "retry, broken is parked after about 2.5 minutes. Meanwhile, in another terminal (export WAKEFUL_STORE=sqlite:$(DEMO)/reminders.db):"
-	@echo "  $(BIN)/wakeful why Oven home bake        # why most of it did not run"
-	@echo "  $(BIN)/wakeful resume Kitchen home radio # then: $(BIN)/wakeful why Kitchen home radio"
-	@echo "  $(BIN)/wakeful call Reminder bob remind 'call home' 'after 10s'"
-	@echo "  $(BIN)/wakeful call Errand broken repair # once it is parked; then: $(BIN)/wakeful redrive --all"
+	@echo "Meanwhile, in another terminal (export WAKEFUL_STORE=sqlite:$(DEMO)/town.db):"
+	@echo "  $(BIN)/wakeful due                     # what fires next"
+	@echo "  $(BIN)/wakeful why Tower hall bell     # why it ran, and why it did not"
+	@echo "  $(BIN)/wakeful parked                  # what failed for good, until: $(BIN)/wakeful redrive --all"
 	@echo
-	@$(BIN)/wakeful dev examples/reminders.py --store sqlite:$(DEMO)/reminders.db
+	@$(BIN)/wakeful dev examples/demo.py --store sqlite:$(DEMO)/town.db
 
-test: lint types $(STAMP) ## Everything that must hold before a merge (under ten minutes)
+test: lint types $(STAMP) ## Everything that must hold before a merge (a quarter of an hour on two cores)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup tests
 
 lint: $(STAMP) ## Check style and formatting
@@ -63,15 +62,12 @@ live: $(STAMP) ## The long live tests: real processes killed a hundred times
 live-cluster: $(STAMP) ## The long live tests of a cluster: jobs under kills, freezes and restarts of nodes and database (45 minutes)
 	WAKEFUL_LIVE=full $(BIN)/python -m pytest -s --timeout 3600 $(sort $(wildcard tests/live/test_cluster*.py))
 
-town: $(STAMP) ## Run the town of examples/demo.py, with half an hour behind it, under its dashboard
-	@mkdir -p $(DEMO)
-	@test -f $(DEMO)/town.db || $(BIN)/python examples/demo.py $(DEMO)/town.db 2>/dev/null
-	@$(BIN)/wakeful dev examples/demo.py --store sqlite:$(DEMO)/town.db
-
-browser: $(STAMP) ## The dashboard in a real Chromium, which apt installs if it is missing and may be
+chromium: ## Install Chromium with apt, if it is missing and may be
 	@for name in chromium chromium-browser google-chrome; do command -v $$name >/dev/null && exit 0; done; \
 		{ test "$$(id -u)" = 0 || SUDO="sudo -n"; } && $$SUDO apt-get update -q && $$SUDO apt-get install -y -q chromium || \
 		{ echo "error: no Chromium here, and it can't be installed; as root: apt install chromium" >&2; exit 1; }
+
+browser: $(STAMP) chromium ## The dashboard in a real Chromium
 	$(BIN)/python -m pytest tests/browser
 
 xstate: CASES = 5000

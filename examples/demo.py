@@ -1,4 +1,4 @@
-"""A small town for the dashboard, with lamps that break and a bell that overlaps with itself. Run it: `make town`.
+"""A small town for the dashboard, with lamps that break and a bell that overlaps with itself. Run it: `make demo`.
 
 `python examples/demo.py FILE.db` lives half an hour in a moment; `wakeful dev` then goes on from there in real time."""
 

@@ -1,4 +1,4 @@
-"""Reminders, schedules and failures to watch. Run it: `make demo`.
+"""Reminders, schedules and failures to watch. Run it: `wakeful dev examples/reminders.py`.
 
 Watch the log: `tea` is due every 5 s, `flaky` fails twice and recovers on its second retry, `broken` fails seven
 times (2, 4, … 64 s apart) and is parked after about two and a half minutes. The oven bakes for 7 s every 3 s, so

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from wakeful.http.api import Pace
 from wakeful.http.asks import Room
+from wakeful.http.pace import YOUNG_S, Pace
 from wakeful.http.problems import Problem
 
 
@@ -51,11 +51,61 @@ async def test_one_that_gives_up_does_not_hold_up_the_others() -> None:
     await asyncio.wait_for(second, 1)
 
 
+async def test_no_more_are_young_than_may_go_on_together() -> None:
+    pace, under_way, most = Pace(50, young_max=10), 0, 0
+
+    async def request() -> None:
+        nonlocal under_way, most
+        wait = pace.take()
+        if wait is not None:
+            await wait
+        mark = pace.began()
+        under_way += 1
+        most = max(most, under_way)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        under_way -= 1
+        pace.ended(mark)
+
+    await asyncio.gather(*(request() for _ in range(100)))
+    assert most <= 10
+    assert under_way == 0
+
+
+async def test_those_that_take_long_do_not_hold_up_the_others() -> None:
+    pace, over = Pace(50, young_max=2), asyncio.Event()
+
+    async def slow() -> None:
+        wait = pace.take()
+        if wait is not None:
+            await wait
+        mark = pace.began()
+        await over.wait()
+        pace.ended(mark)
+
+    tasks = [asyncio.ensure_future(slow()) for _ in range(8)]
+    async with asyncio.timeout(60 * YOUNG_S):
+        while sum(pace._young.values()) or pace._waiting:  # until all have begun, and none is young
+            await asyncio.sleep(YOUNG_S)
+            pace._room()
+    over.set()
+    await asyncio.gather(*tasks)
+    assert pace.is_at_rest
+
+
+async def test_too_many_that_wait_are_refused() -> None:
+    pace = Pace(1, waiting_max=1)
+    assert pace.take() is None
+    assert pace.take() is not None
+    with pytest.raises(Problem, match="more requests wait"):
+        pace.take()
+
+
 async def test_a_quiet_server_does_nothing() -> None:
     pace = Pace(2)
     pace.take()
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
+    for _ in range(4):
+        await asyncio.sleep(0)
     assert pace.is_at_rest
 
 

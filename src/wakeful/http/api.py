@@ -6,7 +6,6 @@ bounded, and how many begin in one pass of the event loop: timers wait for a pas
 """
 
 import asyncio
-from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from starlette.routing import Mount
 from wakeful.http import paths
 from wakeful.http.asks import Answer, Ask, Gone, Receive, Room, Scope, Send, json_bytes
 from wakeful.http.openapi import document
+from wakeful.http.pace import Pace
 from wakeful.http.problems import MEDIA, Problem, Told, told
 from wakeful.http.rows import TABLE
 from wakeful.http.table import Route, read_query
@@ -33,45 +33,6 @@ STREAMS_MAX = 1_000
 BODIES_BYTES_MAX = 256 << 20  # of bodies that are still coming in
 _HEADERS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 _WRITES = frozenset({"POST", "PUT", "DELETE", "PATCH"})
-STARTS_MAX = 16  # requests that begin in one pass of the loop: some milliseconds
-
-
-class Pace:
-    """Lets requests begin a few at a time, so that a pass of the event loop stays short whatever comes in."""
-
-    def __init__(self, starts_max: int = STARTS_MAX) -> None:
-        self._most = starts_max
-        self._left = starts_max
-        self._waiting: deque[asyncio.Future[None]] = deque()
-        self._is_counting = False
-
-    def take(self) -> asyncio.Future[None] | None:
-        """None: begin at once; else a future to await first."""
-        if not self._is_counting:
-            self._is_counting = True
-            asyncio.get_running_loop().call_soon(self._next_pass)
-        if self._left > 0:
-            self._left -= 1
-            return None
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(future)
-        return future
-
-    @property
-    def is_at_rest(self) -> bool:
-        """Nothing of it is left in the loop."""
-        return not self._is_counting
-
-    def _next_pass(self) -> None:
-        self._left = self._most
-        while self._waiting and self._left:
-            future = self._waiting.popleft()
-            if not future.done():
-                future.set_result(None)
-                self._left -= 1
-        self._is_counting = bool(self._waiting) or self._left < self._most
-        if self._is_counting:
-            asyncio.get_running_loop().call_soon(self._next_pass)
 
 
 class Api:
@@ -108,7 +69,11 @@ class Api:
             wait = self._pace.take()
             if wait is not None:
                 await wait
-            answer = await self._answer(ask)
+            began = self._pace.began()
+            try:
+                answer = await self._answer(ask)
+            finally:
+                self._pace.ended(began)
         except Gone:
             return
         except Exception as error:
