@@ -9,6 +9,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from wakeful.looking.plain import iso as iso
+from wakeful.looking.words import length as length
+from wakeful.looking.words import many as many
+from wakeful.looking.words import size as size
 from wakeful.values.times import to_datetime
 
 if TYPE_CHECKING:
@@ -62,38 +65,3 @@ def relative(ms: int, now: int) -> str:
     if abs(ms - now) < 500:
         return "now"
     return f"in {length(ms - now)}" if ms > now else f"{length(now - ms)} ago"
-
-
-def length(ms: int) -> str:
-    """A length of time in the two digits that matter."""
-    for unit, size, up_to in (
-        ("ms", 1, 1_000),
-        ("s", 1_000, 90_000),
-        ("min", 60_000, 5_400_000),
-        ("h", 3_600_000, 172_800_000),
-    ):
-        if ms < up_to:
-            value = ms / size
-            return f"{value:.1f} {unit}" if unit == "s" and value < 10 else f"{value:.0f} {unit}"
-    return f"{ms / 86_400_000:.0f} days"
-
-
-def size(count: int) -> str:
-    """Bytes for people."""
-    if count < 1_000:
-        return f"{count} B"
-    return f"{count / 1_000:.1f} kB" if count < 1_000_000 else f"{count / 1_000_000:.1f} MB"
-
-
-def many(count: int, noun: str) -> str:
-    """`1 timer`, `2,000 timers`."""
-    plural = (
-        noun
-        if count == 1
-        else f"{noun[:-1]}ies"
-        if noun.endswith("y")
-        else f"{noun}es"
-        if noun.endswith("s")
-        else f"{noun}s"
-    )
-    return f"{count:,} {plural}"

@@ -6,6 +6,9 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
+from wakeful.looking.words import length as length
+from wakeful.looking.words import many as many
+from wakeful.looking.words import size as size
 from wakeful.values.times import LATEST_MS, from_datetime, to_datetime
 
 # Each verdict and state: its colour, and a shape for those who don't see the colour.
@@ -35,7 +38,6 @@ MARKS = {
     "begun": "half",
 }
 WORDS = {"too_late": "too late"}
-_UNITS = (("ms", 1, 1_000), ("s", 1_000, 90_000), ("min", 60_000, 5_400_000), ("h", 3_600_000, 172_800_000))
 
 
 def instant(value: object) -> int | None:
@@ -43,15 +45,6 @@ def instant(value: object) -> int | None:
     if value is None or isinstance(value, int):
         return value
     return from_datetime(datetime.fromisoformat(str(value)))
-
-
-def length(ms: float) -> str:
-    """A length of time in the two digits that matter."""
-    for unit, size, up_to in _UNITS:
-        if ms < up_to:
-            value = ms / size
-            return f"{value:.1f} {unit}" if unit == "s" and value < 10 else f"{value:.0f} {unit}"
-    return f"{ms / 86_400_000:.0f} days"
 
 
 def relative(at: int, now: int) -> str:
@@ -100,18 +93,6 @@ def mark(word: object) -> Markup:
     """A verdict or state: shape, word, colour."""
     text = str(word)
     return Markup('<span class="mark {}">{}</span>').format(MARKS.get(text, "ring"), WORDS.get(text, text))
-
-
-def size(count: int) -> str:
-    """Bytes for people."""
-    if count < 1_000:
-        return f"{count} B"
-    return f"{count / 1_000:.1f} kB" if count < 1_000_000 else f"{count / 1_000_000:.1f} MB"
-
-
-def many(count: int, noun: str, plural: str = "") -> str:
-    """`1 timer`, `2,000 timers`."""
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
 def one_line(value: Any) -> str:

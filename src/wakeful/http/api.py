@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 BODY_BYTES_MAX = 2 << 20  # arguments may have one mebibyte, and base64 or \\u escapes make more of them
 REQUESTS_MAX = 512  # half of the turns that a node runs at once: the other half is for timers and other nodes
 LOOKS_MAX = 256
-LOOKS_AT_ONCE = 2
+LOOKS_AT_ONCE = 1  # on a store in this process, whose reads hold the loop; see `_looked`
 STREAMS_MAX = 1_000
 BODIES_BYTES_MAX = 256 << 20  # of bodies that are still coming in
 _HEADERS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))

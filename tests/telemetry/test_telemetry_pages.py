@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,7 @@ def logged(path: Path, text: str) -> list[tuple[str, str | None]]:
     return found
 
 
+@lru_cache(maxsize=1)
 def all_logged() -> list[tuple[str, str | None]]:
     found = []
     for path in sorted(SOURCE.rglob("*.py")):
