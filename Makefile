@@ -32,6 +32,7 @@ demo: $(STAMP) ## Run the town of examples/demo.py, with half an hour behind it,
 	@echo "Meanwhile, in another terminal (export WAKEFUL_STORE=sqlite:$(DEMO)/town.db):"
 	@echo "  $(BIN)/wakeful due                     # what fires next"
 	@echo "  $(BIN)/wakeful why Tower hall bell     # why it ran, and why it did not"
+	@echo "  $(BIN)/wakeful show Parcel eu/7        # one object with all it has, without waking it"
 	@echo "  $(BIN)/wakeful parked                  # what failed for good, until: $(BIN)/wakeful redrive --all"
 	@echo
 	@$(BIN)/wakeful dev examples/demo.py --store sqlite:$(DEMO)/town.db

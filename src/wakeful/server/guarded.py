@@ -1,6 +1,6 @@
 """Layer 5. Connections that ask for too much before they have said anything: what does the server bear?
 
-A client has half a minute for a request, whose head has a bound; one that does not take what it asked for is cut
+A client has half a minute for a request, whose head has a bound, and few may come before their answers; one that does not take what it asked for is cut
 off after a minute; and there is a bound on how many are connected. uvicorn itself waits for ever in each of these.
 """
 
@@ -13,6 +13,8 @@ REQUEST_S = 30.0  # from the first byte of a request to its last, and from the c
 HEAD_BYTES_MAX = 32_768
 STALL_S = 60.0
 CONNECTIONS_MAX = 12_000
+SLICE = 512  # bytes that are read at once between bodies: a few requests
+PIPELINED_MAX = 4  # requests that wait behind the one that is being answered
 
 _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 _LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
@@ -64,6 +66,8 @@ class Guarded(HttpToolsProtocol):
         self._head_bytes = 0
         self._in_head = True
         self._is_whole = False
+        self._in_body = False
+        self._rest = b""  # what has come and is not read yet
         self._timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
 
@@ -76,6 +80,27 @@ class Guarded(HttpToolsProtocol):
         self._timer = self.loop.call_later(self.request_s, self._cut)
 
     def data_received(self, data: bytes) -> None:
+        if self._rest:
+            self._rest += data
+        elif len(data) > SLICE and not self._in_body:
+            self._rest = data
+            self._feed_on()
+        else:
+            self._feed(data)
+
+    def _feed_on(self) -> None:
+        """Read of what has come no further than to the next few requests: thousands may be in one packet."""
+        while self._rest and len(self.pipeline) < PIPELINED_MAX and not self.transport.is_closing():
+            size = len(self._rest) if self._in_body else SLICE
+            data, self._rest = self._rest[:size], self._rest[size:]
+            self._feed(data)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._rest:
+            self.loop.call_soon(self._feed_on)
+
+    def _feed(self, data: bytes) -> None:
         if self._in_head:
             self._head_bytes += len(data)
         super().data_received(data)
@@ -92,11 +117,11 @@ class Guarded(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        self._in_head, self._head_bytes = False, 0
+        self._in_head, self._head_bytes, self._in_body = False, 0, True
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        self._in_head, self._is_whole = True, True  # what comes next is the head of the next one
+        self._in_head, self._is_whole, self._in_body = True, True, False  # next comes the head of another
         super().on_message_complete()
 
     def handle_websocket_upgrade(self) -> None:

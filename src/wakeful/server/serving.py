@@ -9,6 +9,7 @@ import contextlib
 import errno
 import ipaddress
 import socket
+import sys
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 KEEP_ALIVE_S = 30
 FINISH_S = 10  # what requests that are under way are given at the end
 BACKLOG = 2_048
+SWITCH_S = 0.0005
 NEXT_PORTS = 20  # looked at when the first is taken
 
 
@@ -101,6 +103,9 @@ async def serving(
         made.close()
         raise WrongCertificate(f"TLS: {certificate} and {key} can't be used: {error}") from None
     server = Quiet(config, site)
+    # Lists are read in a thread beside the loop, which must not wait five milliseconds for it again and again.
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(min(interval_s, SWITCH_S))
     serve = asyncio.ensure_future(server.serve(sockets=[made]))
     try:
         while not server.started:
@@ -111,6 +116,7 @@ async def serving(
         shown = f"[{host}]" if ":" in host else host
         yield Served(f"{'https' if certificate else 'http'}://{shown}:{port}", host, port, site)
     finally:
+        sys.setswitchinterval(interval_s)
         server.should_exit = True
         await serve
         made.close()
