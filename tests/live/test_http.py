@@ -76,9 +76,13 @@ async def test_calls_over_a_connection_that_stays_open() -> None:
 
 async def test_requests_that_come_before_the_answer_are_answered_in_order() -> None:
     async with served() as server, Wire(server) as wire:
-        for _ in range(20):
+        for _ in range(300):  # far more than are read ahead
             wire.send("POST", "/v1/objects/Shop/a/add")
-        assert [(await wire.answer())[1]["result"] for _ in range(20)] == list(range(1, 21))
+        assert [(await wire.answer())[1]["result"] for _ in range(300)] == list(range(1, 301))
+        texts = [str(number) * 2_000 for number in range(30)]
+        for text in texts:
+            wire.send("POST", "/v1/objects/Shop/a/echo", json.dumps([text]).encode())
+        assert [(await wire.answer())[1]["result"] for _ in texts] == texts
 
 
 async def test_a_body_may_come_in_pieces_and_has_a_bound() -> None:

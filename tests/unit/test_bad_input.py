@@ -100,8 +100,8 @@ def _odd_time() -> datetime:
     from datetime import tzinfo
 
     class Odd(tzinfo):
-        def utcoffset(self, when: datetime | None) -> timedelta:
-            return timedelta(hours=1)
+        def utcoffset(self, when: datetime | None) -> timedelta | None:
+            return None if when is None else timedelta(hours=1)  # it may have summers, for all that one can know
 
     return datetime(2030, 1, 1, tzinfo=Odd())
 

@@ -61,9 +61,9 @@ from wakeful.system import SystemDice
 dice = SystemDice()
 dice.random()
 child = os.fork()
-print(dice.random(), flush=True)
 if child:
-    os.waitpid(child, 0)
+    os.waitpid(child, 0)  # one after the other, or their lines may meet
+print(dice.random(), flush=True)
 """
 
 

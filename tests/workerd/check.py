@@ -19,7 +19,7 @@ sys.path.append(str(HERE))
 import ours  # noqa: E402
 import stages  # noqa: E402
 from differences import DIFFERENCES  # noqa: E402
-from scenarios import RESTARTS, SCENARIOS  # noqa: E402
+from workerd_scenarios import RESTARTS, SCENARIOS  # noqa: E402
 
 RECORDED = HERE / "recorded.json"
 

@@ -11,7 +11,7 @@ import pytest
 sys.path.append(str(Path(__file__).parent))
 import ours
 from differences import DIFFERENCES
-from scenarios import SCENARIOS
+from workerd_scenarios import SCENARIOS
 
 HERE = Path(__file__).parent
 RECORDED = json.loads((HERE / "recorded.json").read_text(encoding="utf-8"))

@@ -178,7 +178,7 @@ class Routes:
         known = self.requests.get(call.method)
         if known is None:
             raise NotStarted(Unavailable(f"this node does not know {call.method!r}", code="request.unknown"))
-        found = known(*decode(call.args))
+        found = known(*(decode(call.args) if call.args else ()))
         return encode(await found if inspect.isawaitable(found) else found)
 
     async def handle(self, call: PeerCall) -> bytes:

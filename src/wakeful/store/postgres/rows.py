@@ -56,7 +56,7 @@ def parked_of(row: Row) -> Parked:
 
 
 def joined_ids(ids: Sequence[ObjectId]) -> dict[str, str]:
-    """Their names as load.sql takes them: in two texts, with something between them that is in none."""
+    """Their names, of which there is one at least, as load.sql takes them: in two texts, with something between that is in none."""
     between = "\n"
     while True:
         classes, keys = between.join([id.cls for id in ids]), between.join([id.key for id in ids])

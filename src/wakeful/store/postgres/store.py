@@ -181,6 +181,8 @@ class PostgresStore:
     # an object's rows
 
     async def load(self, ids: Sequence[ObjectId]) -> list[Loaded]:
+        if not ids:
+            return []
         values = {
             **joined_ids(ids),
             "alarm": ALARM,
