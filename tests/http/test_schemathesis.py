@@ -1,7 +1,6 @@
 """Schemathesis over the whole API: every answer is as the document says, nothing is a 5xx, nothing wrong is accepted."""
 
 import asyncio
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -72,7 +71,8 @@ def test_every_answer_is_as_the_document_says(
     label: str, mode: GenerationMode, api: Any, served: tuple[Bridge, str]
 ) -> None:
     operation = api.find_operation_by_label(label)
-    is_method = re.match(r"POST /v1/objects/Shop/", label) is not None and not label.endswith(("/order", "/plan"))
+    # Of times inside an argument the tool does not always keep the format, depending on which modules are loaded.
+    is_method = label.startswith("POST /v1/objects/Shop/") and not label.endswith(("/order", "/plan", "/nightly"))
     cases = operation.as_strategy(generation_mode=mode)
 
     @settings(
