@@ -1,4 +1,4 @@
-"""Layer 6. The rows of the table of resources: everything that can be asked over HTTP."""
+"""Layer 5. The rows of the table of resources: everything that can be asked over HTTP."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Layer 6. The rows of the table of resources that only look."""
+"""Layer 5. The rows of the table of resources that only look."""
 
 from wakeful.http import looks, stream
 from wakeful.http.table import CLASS, KEY, LIMIT, PAGE, PREFIX, Param, Route, choice, flag, instant, number, text
