@@ -153,17 +153,21 @@ async def test_the_owner_file_says_who_and_where(tmp_path: Path) -> None:
 async def test_a_forked_child_does_not_keep_the_file(tmp_path: Path) -> None:
     store = await opened(tmp_path / "app.db")
     held, release = os.pipe()
+    heard, tell = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(release)
+        os.write(tell, b"!")  # it lets go before `fork` returns, but not before it has been given a turn
         os.read(held, 1)
         os._exit(0)
+    os.read(heard, 1)
     await store.close()
     again = await opened(tmp_path / "app.db")
     await again.close()
     os.close(release)
     os.waitpid(child, 0)  # noqa: ASYNC222
-    os.close(held)
+    for end in (held, heard, tell):
+        os.close(end)
 
 
 async def test_a_failed_open_leaves_nothing_owned(tmp_path: Path) -> None:
