@@ -8,6 +8,7 @@ from typing import Any
 
 from wakeful.store import Disk, MemoryStore
 from wakeful.store.protocol import Hint, NodeRow, Outcome, Range, ShardRow
+from wakeful.testing.slowdisk import Glimpse
 from wakeful.testing.timewarp import Timewarp
 from wakeful.testing.world import World
 from wakeful.values.commits import Commit, Loaded
@@ -151,13 +152,6 @@ class SharedDisk(MemoryStore):
             length_ms = self._slow.choice((0, 0, 0, 1, 3, 12))
             if length_ms:
                 await self._warp.sleep(length_ms)
-
-
-class Glimpse(MemoryStore):
-    """A look at the disk that takes no time and needs no opening."""
-
-    def _check(self) -> None:
-        pass
 
 
 class ClusterWorld(World):

@@ -67,7 +67,7 @@ class SlowDisk(MemoryStore):
             self._apply(node, commit)
 
 
-class _Glimpse(MemoryStore):
+class Glimpse(MemoryStore):
     """A look at the disk that takes no time and needs no opening."""
 
     def _check(self) -> None:
@@ -90,7 +90,7 @@ class SimulatedWorld(World):
     @property
     def store(self) -> Store:
         """What is on disk, in one instant if it is a memory disk, however slow it is for the node."""
-        return _Glimpse(self._disk) if self._url == "memory:" else super().store
+        return Glimpse(self._disk) if self._url == "memory:" else super().store
 
     def now_ms(self) -> int:
         return self._warp.now()
