@@ -1,20 +1,24 @@
-"""A real Chromium before a real process: what every test of the dashboard has, and what none may leave behind."""
+"""A real Chromium before what `make demo` starts: what every test of the dashboard has, and what none may leave behind."""
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
 
 import pytest
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 WHY = "chromium is not installed here; `make browser` installs it with apt"
 WAIT_MS = 20_000  # for anything; a slow machine takes its time
-TOWN = Path(__file__).parent / "town.py"
+ROOT = Path(__file__).parents[2]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -30,33 +34,80 @@ class Town(NamedTuple):
     """Where the demo is, and who may come in."""
 
     url: str
-    ops: str  # the same, mounted in an application of somebody's own
-    tokens: dict[str, str]
+    store: str
 
 
-def _town(file: Path, *tokens: str) -> Iterator[Town]:
-    command = [sys.executable, str(TOWN), str(file), *tokens]
+def _town(folder: Path) -> Iterator[Town]:
+    """`make demo` as it stands in the Makefile, but for its folder and for which Python it is run by."""
+    stamp = folder / "stamp"
+    stamp.touch()  # newer than pyproject.toml: what runs this test is what there is
+    where = [f"DEMO={folder}", f"BIN={Path(sys.executable).parent}", f"STAMP={stamp}"]
+    yield from _started(
+        ["make", "--silent", "demo", *where], ", dashboard at ", lambda url: Town(url, f"sqlite:{folder}/town.db")
+    )
+
+
+def _started(command: list[str], words: str, make: Callable[[str], Any], **settings: Any) -> Iterator[Any]:
+    """A program of which one line says `words` and then where it answers; at the end it and all of its children are killed."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("WAKEFUL_")}
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=ROOT,
+        env=env | settings,
+        start_new_session=True,
     ) as run:
-        assert run.stdin is not None
         assert run.stdout is not None
+        said: list[str] = []
         try:
-            yield Town(**json.loads(run.stdout.readline() or '{"error": "the demo did not start"}'))
+            for line in run.stdout:
+                said.append(line)
+                if words in line:
+                    break
+            else:
+                raise AssertionError("".join(["it did not start:\n", *said]))
+            # What it goes on to say must be read, or it would wait for that one day.
+            Thread(target=lambda lines: list(lines), args=(run.stdout,), daemon=True).start()
+            yield make(said[-1].partition(words)[2].split()[0])
         finally:
-            run.kill()  # which it bears at any moment; a good end would wait for the bell
+            os.killpg(run.pid, signal.SIGKILL)  # which it bears at any moment; a good end would wait for the bell
 
 
 @pytest.fixture(scope="session")
 def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
     """Open to this machine: nobody ever made a token."""
-    yield from _town(tmp_path_factory.mktemp("town") / "town.db")
+    yield from _town(tmp_path_factory.mktemp("town"))
 
 
 @pytest.fixture(scope="session")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
-    """Closed: an admin and a reader have tokens."""
-    yield from _town(tmp_path_factory.mktemp("guarded") / "town.db", "boss=admin", "eye=read")
+    """Closed by its first token."""
+    yield from _town(tmp_path_factory.mktemp("guarded"))
+
+
+@pytest.fixture(scope="session")
+def tokens(guarded: Town) -> dict[str, str]:
+    """Of an admin and of a reader, made while it runs, on the command line as anybody makes them."""
+    found = {}
+    for name, scope in (("boss", "admin"), ("eye", "read")):
+        command = [sys.executable, "-m", "wakeful.cli", "tokens", "create", name, "--scope", scope, "--json"]
+        made = subprocess.run([*command, "--store", guarded.store], capture_output=True, text=True, check=True)
+        found[name] = json.loads(made.stdout)["token"]
+    return found
+
+
+@pytest.fixture(scope="session")
+def mounted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The dashboard as a part of somebody's own application: that of examples/web_starlette.py, with a schedule put in."""
+    store = f"sqlite:{tmp_path_factory.mktemp('mounted')}/wakeful.db"
+    command = [sys.executable, "-m", "uvicorn", "--app-dir", "examples", "--port", "0", "web_starlette:web"]
+    for url in _started(command, "running on ", str, WAKEFUL_STORE=store):
+        job = json.dumps({"when": "every weekday at 9am", "zone": "Asia/Tokyo", "url": "https://localhost"}).encode()
+        asked = Request(f"{url}/tenants/zoe/jobs/report", job, {"content-type": "application/json"}, method="PUT")
+        urlopen(asked, timeout=WAIT_MS / 1000).close()
+        yield f"{url}/durable"
 
 
 @pytest.fixture(scope="module")  # while it is there no other test of the process can have an event loop

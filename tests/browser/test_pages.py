@@ -33,7 +33,7 @@ FINDINGS = """async (rules) => (await axe.run(document, {resultTypes: ["violatio
 
 # By night the same page has other colours, and nothing else.
 @pytest.mark.parametrize(("theme", "rules"), [("light", {}), ("dark", {"runOnly": ["color-contrast"]})])
-def test_everyone_can_use_every_page(theme: str, rules: Any, town: Any, guarded: Any, pages: Any) -> None:
+def test_everyone_can_use_every_page(theme: str, rules: Any, town: Any, guarded: Any, tokens: Any, pages: Any) -> None:
     axe = AXE.read_text(encoding="utf-8")
     page = pages.open(town.url, theme=theme)
     found = []
@@ -107,15 +107,15 @@ def test_the_search_finds_every_kind(town: Any, pages: Any) -> None:
     expect(page.locator("#found")).to_contain_text("Nothing is called that")
 
 
-def test_it_works_as_a_part_of_another_application(town: Any, pages: Any) -> None:
-    page = pages.open(f"{town.ops}/")
+def test_it_works_as_a_part_of_another_application(mounted: str, pages: Any) -> None:
+    page = pages.open(f"{mounted}/")
     expect(page.locator(".live")).to_have_attribute("data-is", "live")
     page.locator("#nav-schedules").click()
-    expect(page).to_have_url(f"{town.ops}/schedules")
+    expect(page).to_have_url(f"{mounted}/schedules")
     page.locator("tr[data-href]", has_text="zoe").get_by_role("link").first.click()
     page.get_by_role("button", name="Run now").click()
     expect(page.get_by_role("status")).to_contain_text("runs now")
-    assert page.url.startswith(town.ops)
+    assert page.url.startswith(mounted)
 
 
 def test_what_is_open_and_ticked_survives_being_fresh(town: Any, pages: Any) -> None:

@@ -104,6 +104,43 @@ def test_secrets_come_from_dev_vars(tmp_path: Path) -> None:
     assert config.read(tmp_path).vars == {"COLOUR": "green", "TOKEN": "a=b"}
 
 
+def test_secrets_are_written_as_in_other_programs(tmp_path: Path) -> None:
+    (tmp_path / "wrangler.toml").write_text(TOML)
+    written = 'export A = plain # not this\n#B=no\nC="two\\nlines # kept" # not this\nD=\'it\\n\'\nE="1\n2"\nF=`"`\nG=\n'
+    (tmp_path / ".dev.vars").write_text(written)
+    expected = {"A": "plain", "C": "two\nlines # kept", "D": "it\\n", "E": "1\n2", "F": '"', "G": ""}
+    assert config.read(tmp_path).vars == {"COLOUR": "blue"} | expected
+
+
+def test_an_environment_has_secrets_of_its_own_and_dot_env_is_second(tmp_path: Path) -> None:
+    (tmp_path / "wrangler.toml").write_text(TOML)
+    (tmp_path / ".env").write_text("A=env\nB=env")
+    (tmp_path / ".env.staging").write_text("A=env.staging")
+    assert config.read(tmp_path, environment="staging").vars == {"COLOUR": "red", "A": "env.staging", "B": "env"}
+    (tmp_path / ".dev.vars").write_text("A=secret")
+    assert config.read(tmp_path, environment="staging").vars == {"COLOUR": "red", "A": "secret"}
+    (tmp_path / ".dev.vars.staging").write_text("B=staged")
+    assert config.read(tmp_path, environment="staging").vars == {"COLOUR": "red", "B": "staged"}
+
+
+@pytest.mark.parametrize(
+    ("steps", "stored_as", "deleted"),
+    [
+        ([{"new_classes": ["A"]}, {"renamed_classes": [{"from": "A", "to": "B"}]}, {"new_classes": ["A"]}],
+         {"B": "A", "A": "A.2"}, ()),
+        ([{"new_classes": ["A"]}, {"deleted_classes": ["A"]}, {"new_sqlite_classes": ["A"]}], {"A": "A.2"}, ("A",)),
+        ([{"new_classes": ["A"]}, {"renamed_classes": [{"from": "A", "to": "B"}]}, {"deleted_classes": ["B"]}],
+         {}, ("A",)),
+    ],
+)  # fmt: skip
+def test_a_new_class_does_not_find_the_objects_of_an_older_one(
+    tmp_path: Path, steps: list[object], stored_as: dict[str, str], deleted: tuple[str, ...]
+) -> None:
+    (tmp_path / "wrangler.json").write_text(json.dumps({"main": "entry.py", "migrations": steps}))
+    found = config.read(tmp_path)
+    assert (found.stored_as, found.deleted) == (stored_as, deleted)
+
+
 @pytest.mark.parametrize(
     ("text", "word"),
     [

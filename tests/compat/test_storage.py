@@ -73,6 +73,20 @@ CODE = """
                 await failing(storage.get("k" * 3000)),
             ]
 
+        async def itself(self):
+            value = []
+            value.append(value)
+            self.ctx.storage.put("unawaited", value)
+            return await failing(self.ctx.storage.put("k", value))
+
+        async def loosely(self):
+            storage = self.ctx.storage
+            await storage.put({"a": 1, 2.0: memoryview(b"m")})
+            return [
+                dict(await storage.get({"a": 1, "b": 2}.keys())), list(await storage.list(limit=None, prefix=None)),
+                await storage.get("2"), await failing(storage.delete(b"a")), await failing(storage.list({"limit": None})),
+            ]
+
         async def too_large(self):
             try:
                 await self.ctx.storage.put("k", "x" * 3_000_000)
@@ -145,6 +159,15 @@ async def test_errors_are_those_of_javascript_and_of_python(tmp_path: Path) -> N
         ["DataCloneError", "DataCloneError", True],
         *[["JsRangeError", "RangeError", True]] * 2,
     ]
+
+
+async def test_a_value_that_contains_itself_is_no_data(tmp_path: Path) -> None:
+    assert await asked(tmp_path, "itself") == ["DataCloneError", "DataCloneError", True]
+
+
+async def test_keys_and_options_may_be_of_many_kinds(tmp_path: Path) -> None:
+    refused = ["JsTypeError", "TypeError", True]
+    assert await asked(tmp_path, "loosely") == [{"a": 1}, ["2", "a"], b"m", refused, refused]
 
 
 async def test_too_large_a_value_is_a_range_error(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from wakeful.compat.workers import Headers, Request, Response
-from wakeful.compat.workers.forms import Blob, File, FormData
+from wakeful.compat.workers.forms import Blob, File, FormData, URLSearchParams
 from wakeful.compat.workers.modules import URL, Date
 from wakeful.compat.workers.web import request_data, request_of, response_data, response_of
 
@@ -32,6 +32,7 @@ async def test_javascripts_ways_to_make_one() -> None:
     assert Response.new("x", status=418).status == 418
     moved = Response.redirect("https://example.com/", 301)
     assert (moved.status, moved.headers.get("location")) == (301, "https://example.com/")
+    assert Response.redirect("https://example.com/é?a=%20").headers.get("location") == "https://example.com/%C3%A9?a=%20"
 
 
 @pytest.mark.parametrize(
@@ -45,6 +46,9 @@ async def test_javascripts_ways_to_make_one() -> None:
         lambda: Request("/not/whole"),
         lambda: Request("http://x/", body="x"),
         lambda: Headers({"a": "b\r\nc: d"}),
+        lambda: Headers({"a b": "c"}),
+        lambda: Headers({"a": "日本"}),
+        lambda: Response(iter([b"nothing is streamed"])),
         lambda: URL.new("not whole"),
     ],
 )
@@ -77,6 +81,29 @@ async def test_a_request_from_another_takes_its_body() -> None:
     assert (second.method, second.headers.get("a"), second.headers.get("c")) == ("PUT", None, "d")
     assert await second.text() == "hello"
     assert first.bodyUsed
+
+
+async def test_a_request_at_another_place_is_the_same_otherwise() -> None:
+    first = Request("http://x?q", method="PUT", body="hello", headers={"a": "b"}, redirect="manual")
+    second = Request("http://y", first)
+    assert (first.url, second.url, second.method, second.headers.get("a")) == ("http://x/?q", "http://y/", "PUT", "b")
+    assert (second.redirect, second.clone().redirect, await second.text()) == ("manual", "manual", "hello")
+    assert request_of(request_data(Request(first.url, redirect="error"))).redirect == "error"
+
+
+async def test_a_query_is_a_body_too() -> None:
+    query = URLSearchParams.new({"a": 1, "b": "x y"})
+    query.append("a", "é")
+    sent = Request("http://x/", method="POST", body=query)
+    assert (query.toString(), (await sent.form_data()).get_all("a")) == ("a=1&b=x+y&a=%C3%A9", ["1", "é"])
+
+
+def test_a_form_is_a_mapping() -> None:
+    form = FormData({"a": "1"})
+    form["b"] = Blob("x", "text/x")
+    form["b"] = "2"
+    del form["a"]
+    assert (len(form), form.values(), dict(form.items())) == (1, ["2"], {"b": "2"})
 
 
 async def test_forms_come_and_go_in_both_encodings() -> None:

@@ -1,5 +1,6 @@
 """A Worker's fetch, its cron triggers, and what its env has."""
 
+import gzip
 import sys
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,16 @@ CODE = """
             match urlparse(request.url).path:
                 case "/echo":
                     return Response(await request.bytes(), headers=[("a", "1"), ("a", "2")])
+                case "/said":
+                    return Response("hello", headers={"content-length": "3", "transfer-encoding": "chunked", "date": "x"})
+                case "/packed":
+                    return Response("hello", headers={"content-encoding": "gzip"})
+                case "/packed/here":
+                    return Response(b"\\0packed", {"headers": {"content-encoding": "gzip"}, "encodeBody": "manual"})
+                case "/unknown":
+                    return Response("hello", headers={"content-encoding": "br"})
+                case "/unchanged":
+                    return Response(None, status=304)
                 case "/raise":
                     raise ValueError("a secret")
                 case "/nothing":
@@ -78,6 +89,52 @@ async def test_requests_reach_the_worker_over_asgi(folder: Path) -> None:
             assert (await client.get("/later")).text == "soon"
             await world.advance("10s")
             assert await worker.env.SAMPLE.getByName("o").notes() == ["later"]
+
+
+async def sent(folder: Path, path: str, *, method: str = "GET", events: list[Any] | None = None) -> list[Any]:
+    """What the server is told to send."""
+    told: list[Any] = []
+    incoming = events or [{"type": "http.request", "body": b"", "more_body": False}]
+
+    async def receive() -> Any:
+        return incoming.pop(0)
+
+    async def send(message: Any) -> None:
+        told.append(message)
+
+    async with played(folder) as (worker, _):
+        await WorkerSite(worker)({"type": "http", "method": method, "path": path, "headers": []}, receive, send)
+    return told
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "body"),
+    [
+        ("/said", {b"content-length": b"5"}, b"hello"),
+        ("/packed/here", {b"content-encoding": b"gzip", b"content-length": b"7"}, b"\0packed"),
+        ("/unknown", {b"content-length": b"5"}, b"hello"),
+        ("/unchanged", {}, b""),
+    ],
+)
+async def test_what_the_server_says_itself_is_not_said_by_the_worker(
+    folder: Path, path: str, headers: dict[bytes, bytes], body: bytes
+) -> None:
+    start, end = await sent(folder, path)
+    assert {name: value for name, value in start["headers"] if name != b"content-type"} == headers
+    assert end["body"] == body
+
+
+async def test_a_body_is_packed_as_its_headers_promise(folder: Path) -> None:
+    start, end = await sent(folder, "/packed")
+    assert gzip.decompress(end["body"]) == b"hello"
+    assert dict(start["headers"])[b"content-length"] == b"%d" % len(end["body"])
+    start, end = await sent(folder, "/said", method="HEAD")
+    assert (dict(start["headers"])[b"content-length"], end["body"]) == (b"5", b"")
+
+
+async def test_a_part_of_a_body_is_not_taken_for_all_of_it(folder: Path) -> None:
+    events = [{"type": "http.request", "body": b"transfer 1", "more_body": True}, {"type": "http.disconnect"}]
+    assert await sent(folder, "/echo", method="POST", events=events) == []
 
 
 async def test_too_large_a_body_is_refused(folder: Path) -> None:

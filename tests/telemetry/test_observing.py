@@ -1,4 +1,4 @@
-"""`wakeful run --log json --telemetry otlp`: what a collector gets of a real process, and what it logs."""
+"""`wakeful run` and `dev` with `--log json --telemetry otlp`: what a collector gets of a real process, and what it logs."""
 
 import json
 import os
@@ -35,12 +35,13 @@ async def on_start(app: App) -> None:
 """
 
 
-def test_a_real_process_sends_and_logs(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["run", "dev --http off"])
+def test_a_real_process_sends_and_logs(command: str, tmp_path: Path) -> None:
     (tmp_path / "bell.py").write_text(PROGRAM)
-    command = [sys.executable, "-m", "wakeful.cli", "run", "bell.py", "--store", "memory:", "--telemetry", "otlp"]
+    started = [sys.executable, "-m", "wakeful.cli", *command.split(), "bell.py", "--store", "memory:"]
     with collecting() as (url, got):
         process = subprocess.Popen(
-            [*command, "--log", "json", "--json"],
+            [*started, "--telemetry", "otlp", "--log", "json", "--json"],
             cwd=tmp_path,
             env=os.environ | {"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_SERVICE_NAME": "bells"},
             stdout=subprocess.PIPE,

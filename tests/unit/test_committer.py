@@ -11,8 +11,8 @@ from wakeful.runtime import committer
 from wakeful.runtime.committer import Committer
 from wakeful.store import MemoryStore
 from wakeful.store.protocol import Outcome
-from wakeful.values.commits import USER, Commit
-from wakeful.values.errors import StoreDown
+from wakeful.values.commits import USER, Commit, Start
+from wakeful.values.errors import StoreDown, StoreError
 from wakeful.values.ids import ObjectId, shard_of
 
 ONE = ObjectId("C", "one")
@@ -31,12 +31,18 @@ class Watched(MemoryStore):
         self.groups: list[int] = []
         self.callers: list[str] = []
         self.is_away = False
+        self.refuses: bytes | None = None  # a value that it does not take, nor what comes after it in its group
 
     async def commit(self, node: str, commits: Sequence[Commit]) -> list[Outcome]:
         self.groups.append(len(commits))
         self.callers.append(CALLER.get())
         if self.is_away:
             raise StoreDown("away")
+        values = [commit.puts.get((USER, "k")) for commit in commits]
+        if self.refuses is not None and self.refuses in values:
+            good = values.index(self.refuses)
+            refused: list[Outcome] = [StoreError("no")] * (len(commits) - good)
+            return [*await super().commit(node, commits[:good]), *refused]
         return await super().commit(node, commits)
 
 
@@ -58,6 +64,10 @@ class Stage:
 
     def submit(self, value: bytes) -> None:
         self.committer.submit(put(value), lambda failure: self.heard.append((value, failure and str(failure))))
+
+    def note(self, name: str) -> None:
+        note = Commit(id=ONE, shard=shard_of(ONE), epoch=1, now=1, starts=[Start(name, 1, 0)])
+        self.committer.note(note, lambda failure: self.heard.append((name, failure and str(failure))))
 
     def _group(self) -> None:
         self.heard.append("group")
@@ -84,6 +94,45 @@ async def test_a_group_carries_no_more_bytes_than_one_trip_should(monkeypatch: p
         stage.submit(b"x" * size)
     await stage.committer.drained()
     assert stage.store.groups == [2, 1, 1, 1]
+
+
+async def test_start_notes_go_before_what_waits_in_a_group_of_their_own_and_let_one_group_pass_between() -> None:
+    stage = await Stage().open()
+    for n in range(4):
+        stage.submit(b"%d" % n)
+    for name in ("p", "q", "r", "s"):
+        stage.note(name)
+    assert stage.committer.backlog == 8
+    await stage.committer.drained()
+    notes = [[(name, None) for name in names] for names in ("pqr", "s")]
+    first, second = [(b"0", None), (b"1", None), (b"2", None)], [(b"3", None)]
+    assert stage.heard == [*notes[0], "group", *first, "group", *notes[1], "group", *second, "group"]
+    assert stage.committer.backlog == 0
+
+
+async def test_where_a_commit_is_a_round_trip_start_notes_share_it_with_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage = await Stage().open()
+    monkeypatch.setattr(stage.store, "local", False)
+    stage.submit(b"0")
+    stage.note("p")
+    await stage.committer.drained()
+    assert stage.store.groups == [2]
+
+
+async def test_start_notes_hear_of_a_store_that_is_away_and_are_dropped_without_a_word_when_killed() -> None:
+    stage = await Stage().open()
+    stage.store.is_away = True
+    stage.submit(b"0")
+    stage.note("p")
+    await stage.committer.drained()
+    assert stage.heard == ["down", ("p", "away [store.down]"), (b"0", "away [store.down]")]
+    stage.store.is_away = False
+    stage.note("q")
+    stage.committer.kill()
+    await asyncio.sleep(0)
+    assert (stage.committer.backlog, len(stage.heard)) == (0, 3)
 
 
 async def test_what_the_end_of_a_group_submits_needs_no_further_pass() -> None:
@@ -149,3 +198,22 @@ async def test_killed_it_says_nothing_and_leaves_nothing_behind() -> None:
         assert stage.heard == heard
         assert stage.committer.backlog == 0
         assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_what_was_built_on_a_refused_commit_fails_with_it_in_the_next_group_too() -> None:
+    """It was written: the next turn's rows without those of the turn before, which its caller was told had failed."""
+    stage = await Stage().open()
+    stage.store.refuses = b"1"
+    other = ObjectId("C", "other")
+    await stage.store.claim("a", [shard_of(other)], now=0)
+    for n in range(5):
+        stage.submit(b"%d" % n)
+    apart = Commit(id=other, shard=shard_of(other), epoch=1, now=1, puts={(USER, "k"): b"apart"})
+    stage.committer.submit(apart, lambda failure: stage.heard.append(("apart", failure)))
+    await stage.committer.drained()
+    told = "no [store]"
+    assert stage.heard == [
+        (b"0", None), (b"1", told), (b"2", told), (b"3", told), (b"4", told), "group", ("apart", None), "group",
+    ]  # fmt: skip
+    assert stage.store.groups == [3, 1]
+    assert await stage.store.read(ONE, USER, ["k"]) == {"k": b"0"}

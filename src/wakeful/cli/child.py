@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wakeful.cli import options
+from wakeful.cli import observing, options
 from wakeful.cli.loading import LoadError, load, own_files
-from wakeful.cli.saying import Say, listen_to_logs
+from wakeful.cli.saying import Say
 from wakeful.cli.serving import serve
 from wakeful.cli.telling import HUSHED
 from wakeful.cli.web import ADDRESS, wished
@@ -36,6 +36,7 @@ UNLOADABLE = 9  # exit code between child and supervisor: wait for the next chan
 @click.option("--workers", is_flag=True)
 @click.option("--http")
 @click.option("--http-again")
+@observing.options
 @options.store_option
 def child(
     target: str,
@@ -48,13 +49,14 @@ def child(
     workers: bool,
     http: str | None,
     http_again: str | None,
+    log_form: str | None,
+    telemetry: str | None,
     url: str,
     as_json: bool,
 ) -> int:
     """Run the program and tell the supervisor which files it is made of."""
     sys.argv = [f"wakeful dev {'--workers ' * workers}{target}"]  # what the store tells others about its owner
     say = Say(as_json=as_json)
-    listen_to_logs(say, hushed=HUSHED)
     try:
         loaded = load_worker(target) if workers else load(target)
     except LoadError as error:
@@ -76,7 +78,8 @@ def child(
             say.lines(await _what_next(node, program, seen, name_store=name_store))
 
     wish = wished(http, default=http_again or ADDRESS)
-    serve(loaded, url, say, paranoid=paranoid, is_dev=True, ready=ready, lifeline=lifeline, http=wish)
+    with observing.observed(loaded.app, say, log_form, telemetry, hushed=HUSHED):
+        serve(loaded, url, say, paranoid=paranoid, is_dev=True, ready=ready, lifeline=lifeline, http=wish)
     return 0
 
 

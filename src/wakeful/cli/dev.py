@@ -4,7 +4,7 @@ import os
 
 import click
 
-from wakeful.cli import offering, options
+from wakeful.cli import observing, offering, options
 
 
 @options.command("dev")
@@ -21,6 +21,7 @@ from wakeful.cli import offering, options
     metavar="HOST:PORT|off",
     help="Where API and dashboard are.  [$WAKEFUL_HTTP, 127.0.0.1:7420 or a free port behind it]",
 )
+@observing.options
 @options.store_option
 def dev(
     target: str | None,
@@ -28,6 +29,8 @@ def dev(
     workers_http: str | None,
     paranoid: bool,
     http: str | None,
+    log_form: str | None,
+    telemetry: str | None,
     url: str,
     as_json: bool,
 ) -> int:
@@ -54,7 +57,8 @@ def dev(
     if workers is None and not where.endswith(".py"):
         raise CommandError(f"{where!r} is not a .py file; wakeful run takes modules", code="app.file", exit_code=USAGE)
     extra = ["--program", program_name()] + ["--name-store"] * (url != options.default_store())
-    extra += ["--http", http] if http is not None else []
+    for option, value in (("--http", http), ("--log", log_form), ("--telemetry", telemetry)):
+        extra += [option, value] if value is not None else []
     extra += ["--paranoid"] * paranoid + ["--json"] * as_json + ["--workers"] * (workers is not None)
     # Not as an argument, which every user of the machine could read: it may hold a password.
     os.environ["WAKEFUL_STORE"] = url

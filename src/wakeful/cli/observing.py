@@ -1,4 +1,4 @@
-"""Layer 5. How does a program that is run in earnest tell those who watch over it?"""
+"""Layer 5. How does a program that runs tell those who watch over it?"""
 
 import os
 from collections.abc import Callable, Iterator
@@ -30,14 +30,19 @@ def options(function: F) -> F:
 
 
 @contextmanager
-def observed(app: "App", say: Say, log_form: str | None, telemetry: str | None) -> Iterator[None]:
-    """Log and send like that for as long as the block lasts; what is left is sent at its end."""
+def observed(
+    app: "App", say: Say, log_form: str | None, telemetry: str | None, *, hushed: frozenset[str] = frozenset()
+) -> Iterator[None]:
+    """Log and send like that for as long as the block lasts; what is left is sent at its end.
+
+    Lines for people leave out the codes that are `hushed`: somebody else says them.
+    """
     if _chosen(log_form, "WAKEFUL_LOG", LOGS) == "json":
         from wakeful.telemetry.logs import install
 
         install("json")
     else:
-        listen_to_logs(say)
+        listen_to_logs(say, hushed=hushed)
     if _chosen(telemetry, "WAKEFUL_TELEMETRY", TELEMETRY) == "off":
         yield
         return

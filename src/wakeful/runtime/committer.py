@@ -36,6 +36,8 @@ class Committer:
         self.meter = Meter(lambda: 0)  # its node gives it its own
         self._waiting: list[Commit] = []
         self._listeners: list[OnDone] = []  # of those that wait, in the same order
+        # Start notes, where they go before the rest; with who hears of each.
+        self._notes: list[tuple[Commit, OnDone]] = []
         self._under_way = 0
         # One task for all groups: a task for each is a tenth of the cost of a small turn.
         self._worker: asyncio.Task[None] | None = None
@@ -48,12 +50,27 @@ class Committer:
     @property
     def backlog(self) -> int:
         """Commits that are not on disk yet."""
-        return len(self._waiting) + self._under_way
+        return len(self._waiting) + len(self._notes) + self._under_way
 
     def submit(self, commit: Commit, on_done: OnDone) -> None:
         """Take the commit into the next group; `on_done` hears what became of it, in order of submission."""
         self._waiting.append(commit)
         self._listeners.append(on_done)
+        self._go()
+
+    def note(self, note: Commit, on_done: OnDone) -> None:
+        """The same for the start note of a timer whose object has nothing on its way; it goes before all that waits.
+
+        A due timer waits for it. Where a commit needs no trip to a server it is on its way alone, and then it does not
+        wait for the disk either; behind the calls of a flood it would wait for two of their groups.
+        """
+        if not self._store.local:
+            self.submit(note, on_done)
+            return
+        self._notes.append((note, on_done))
+        self._go()
+
+    def _go(self) -> None:
         # The worker begins one pass of the event loop later, so turns that end in this pass share its group.
         if self._rest is not None:
             self._wake()
@@ -63,13 +80,14 @@ class Committer:
 
     def abandon(self, error: Unavailable) -> None:
         """Fail whatever has not been sent: what it was built on is gone."""
-        dropped, self._waiting, self._listeners = self._listeners, [], []
+        dropped = [on_done for _, on_done in self._notes] + self._listeners
+        self._waiting, self._listeners, self._notes = [], [], []
         for on_done in dropped:
             on_done(error)
 
     def kill(self) -> None:
         """Drop everything without a word, as a crash would."""
-        self._waiting, self._listeners, self._under_way = [], [], 0
+        self._waiting, self._listeners, self._notes, self._under_way = [], [], [], 0
         if self._worker is not None:
             self._worker.cancel()
             self._worker = self._rest = None  # cancelled before its first step it would never say so itself
@@ -91,7 +109,7 @@ class Committer:
         loop = asyncio.get_running_loop()
         try:
             while True:
-                while self._waiting:
+                while self._waiting or self._notes:
                     await self._flush()
                 if self._is_ending or self._worker is not me:
                     break
@@ -116,10 +134,19 @@ class Committer:
         return self._group_max
 
     async def _flush(self) -> None:
-        """Bring the next group to disk and tell everyone in it."""
-        most = self._next_size()
-        group, self._waiting = self._waiting[:most], self._waiting[most:]
-        listeners, self._listeners = self._listeners[:most], self._listeners[most:]
+        """Bring what waits to disk: notes, then the next group."""
+        if self._notes:
+            most = self._group_max
+            taken, self._notes = self._notes[:most], self._notes[most:]
+            await self._send([note for note, _ in taken], [on_done for _, on_done in taken])
+        if self._waiting:
+            most = self._next_size()
+            group, self._waiting = self._waiting[:most], self._waiting[most:]
+            listeners, self._listeners = self._listeners[:most], self._listeners[most:]
+            await self._send(group, listeners)
+
+    async def _send(self, group: list[Commit], listeners: list[OnDone]) -> None:
+        """Bring a group to disk and tell everyone in it."""
         self._under_way = len(group)
         self.sent += 1
         meter = self.meter
@@ -138,9 +165,26 @@ class Committer:
         self.groups += 1
         self.commits += len(group)
         self._under_way = 0
+        built_on = [] if outcomes.count(None) == len(group) else self._take_built_on(group, outcomes)
         for on_done, outcome in zip(listeners, outcomes, strict=True):
             on_done(outcome)
+        for on_done, failure in built_on:
+            on_done(failure)
         self._on_group()
+
+    def _take_built_on(self, group: list[Commit], outcomes: Sequence[Outcome]) -> list[tuple[OnDone, Failure]]:
+        """Those that wait and were built on one that was refused: the next turn of its object had begun by then."""
+        refused = {commit.id: outcome for commit, outcome in zip(group, outcomes, strict=True) if outcome is not None}
+        waiting, self._waiting = self._waiting, []
+        listeners, self._listeners = self._listeners, []
+        taken: list[tuple[OnDone, Failure]] = []
+        for commit, on_done in zip(waiting, listeners, strict=True):
+            if commit.id in refused:
+                taken.append((on_done, refused[commit.id]))
+            else:
+                self._waiting.append(commit)
+                self._listeners.append(on_done)
+        return taken
 
     def _fail(self, listeners: list[OnDone], error: Unavailable) -> None:
         self._under_way = 0

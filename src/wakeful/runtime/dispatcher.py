@@ -193,7 +193,7 @@ class Dispatcher:
         else:
             noted = node.queue.note(timer, epoch)
             note = start_note(noted, shard, epoch, timer.crashes, node.clock.now())
-            node.committer.submit(note, partial(self._noted, noted))
+            node.committer.note(note, partial(self._noted, noted))
         return True
 
     def _noted(self, timer: Timer, failure: Failure | None) -> None:

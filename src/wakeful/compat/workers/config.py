@@ -1,10 +1,11 @@
 """Layer 5. What does a wrangler file say about a Worker?"""
 
+import itertools
 import json
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,7 +57,7 @@ class Config(NamedTuple):
     vars: dict[str, Any]
     crons: tuple[str, ...]
     stored_as: dict[str, str]  # the name under which a class's objects are stored, where that is an older one
-    deleted: tuple[str, ...]
+    deleted: tuple[str, ...]  # what the objects of deleted classes are stored under
 
     @property
     def deletes_alarm(self) -> bool:
@@ -81,7 +82,7 @@ def read(folder: str | Path, *, environment: str | None = None) -> Config:
     if not isinstance(main, str):
         raise _bad(path, "it has no `main`, the file with the Worker's code")
     bindings, elsewhere = _bindings(path, data)
-    stored_as, deleted = _migrated(path, data.get("migrations", []))
+    stored_as, deleted = _migrated(path, data.get("migrations") or ())
     return Config(
         path=path,
         name=str(data.get("name", path.parent.name)),
@@ -90,7 +91,7 @@ def read(folder: str | Path, *, environment: str | None = None) -> Config:
         flags=tuple(data.get("compatibility_flags", ())),
         bindings=bindings,
         elsewhere=elsewhere,
-        vars={**data.get("vars", {}), **_dev_vars(path.parent)},
+        vars={**data.get("vars", {}), **_dev_vars(path.parent, environment)},
         crons=tuple(data.get("triggers", {}).get("crons") or ()),
         stored_as=stored_as,
         deleted=deleted,
@@ -151,36 +152,59 @@ def _bindings(path: Path, data: Mapping[str, Any]) -> tuple[tuple[Binding, ...],
 
 
 def _migrated(path: Path, migrations: Any) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Under which name each class is stored, by the renames in order, and which classes were deleted."""
+    """Under which name each class is stored, by the migrations in order, and what deleted classes were stored under.
+
+    A name that another class had before means that one's objects: a new class is stored under a name of its own.
+    """
     stored: dict[str, str] = {}
-    deleted: dict[str, None] = {}
+    taken: set[str] = set()
+    deleted: list[str] = []
     for step in migrations:
         for name in (*step.get("new_classes", ()), *step.get("new_sqlite_classes", ())):
-            stored[name] = name
-            deleted.pop(name, None)
+            stored[name] = next(one for one in _names(name) if one not in taken)
+            taken.add(stored[name])
         for rename in step.get("renamed_classes", ()):
             stored[rename["to"]] = stored.pop(rename["from"], rename["from"])
+            taken.add(stored[rename["to"]])
         if step.get("transferred_classes"):
             raise _bad(path, "transferred_classes takes objects from another Worker, which is not here")
         for name in step.get("deleted_classes", ()):
-            stored.pop(name, None)
-            deleted[name] = None
+            deleted.append(stored.pop(name, name))
+            taken.add(deleted[-1])
     return {new: old for new, old in stored.items() if new != old}, tuple(deleted)
 
 
-def _dev_vars(folder: Path) -> dict[str, str]:
-    """The secrets of `.dev.vars`, one `NAME=value` a line."""
-    path = folder / ".dev.vars"
-    found = {}
-    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
-        name, sign, value = line.partition("=")
-        if not sign or name.strip().startswith("#"):
-            continue
-        value = value.strip()
-        if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
-            value = value[1:-1]
-        found[name.strip()] = value
-    return found
+def _names(name: str) -> Iterator[str]:
+    return itertools.chain([name], (f"{name}.{number}" for number in itertools.count(2)))
+
+
+_VARIABLE = re.compile(
+    r"""^[ \t]*(?:export[ \t]+)?([\w.-]+)[ \t]*=[ \t]*("(?:\\.|[^"\\])*"|'[^']*'|`[^`]*`|[^#\n]*)""", re.M
+)
+
+
+def _dev_vars(folder: Path, environment: str | None) -> dict[str, str]:
+    """The secrets of `.dev.vars`, or of that of the environment; where there is neither, those of `.env`."""
+    kinds = ("",) if environment is None else ("", f".{environment}")
+    secrets = [folder / f".dev.vars{kind}" for kind in reversed(kinds)]
+    found = next(([one] for one in secrets if one.is_file()), None) or [folder / f".env{kind}" for kind in kinds]
+    named = {}
+    for file in found:
+        text = file.read_text(encoding="utf-8") if file.is_file() else ""
+        for name, value in _VARIABLE.findall(text):
+            named[name] = _unquoted(value.strip())
+    return named
+
+
+def _unquoted(value: str) -> str:
+    quote = value[:1]
+    if len(value) < 2 or quote not in "\"'`" or value[-1] != quote:
+        return value
+    value = value[1:-1]
+    return re.sub(r"\\(.)", lambda found: _ESCAPED.get(found[1], found[0]), value) if quote == '"' else value
+
+
+_ESCAPED = {"n": "\n", "r": "\r", '"': '"'}
 
 
 def _bad(path: Path, what: str) -> BadOption:

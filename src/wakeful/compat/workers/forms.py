@@ -1,10 +1,10 @@
 """Layer 5. Blobs and forms, as far as requests and responses carry them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from email.parser import BytesParser
 from email.policy import HTTP
 from typing import Any
-from urllib.parse import parse_qsl, quote
+from urllib.parse import parse_qsl, quote, urlencode
 
 from wakeful.compat.workers.failures import JsTypeError
 
@@ -15,7 +15,7 @@ _BOUNDARY = "wakeful-form-boundary-"
 class Blob:
     """Bytes with a type."""
 
-    def __init__(self, data: Any = b"", *, content_type: str = "") -> None:
+    def __init__(self, data: Any = b"", content_type: str = "") -> None:
         parts = data if isinstance(data, list | tuple) else [data]
         self._data: Data = b"".join(
             part._data if isinstance(part, Blob) else part.encode() if isinstance(part, str) else bytes(part)
@@ -37,8 +37,8 @@ class Blob:
 class File(Blob):
     """A blob with a name."""
 
-    def __init__(self, data: Any = b"", filename: str = "", *, content_type: str = "") -> None:
-        super().__init__(data, content_type=content_type)
+    def __init__(self, data: Any = b"", filename: str = "", content_type: str = "") -> None:
+        super().__init__(data, content_type)
         self.name = filename
 
 
@@ -79,17 +79,70 @@ class FormData:
     def keys(self) -> list[str]:
         return [name for name, _ in self._pairs]
 
+    def values(self) -> list[Any]:
+        return [value for _, value in self._pairs]
+
     def __getitem__(self, name: str) -> Any:
         found = self.get_all(name)
         if not found:
             raise KeyError(name)
         return found[0]
 
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.set(name, value)
+
+    def __delitem__(self, name: str) -> None:
+        self.delete(name)
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
     def __contains__(self, name: object) -> bool:
         return any(known == name for known, _ in self._pairs)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.keys())
+
+
+class URLSearchParams:
+    """The query of a URL."""
+
+    def __init__(self, given: Any = "") -> None:
+        pairs = given.items() if isinstance(given, Mapping) else given
+        if isinstance(pairs, str):
+            pairs = parse_qsl(pairs.removeprefix("?"), keep_blank_values=True)
+        self._pairs: list[tuple[str, str]] = [(str(name), str(value)) for name, value in pairs]
+
+    @classmethod
+    def new(cls, given: Any = "") -> "URLSearchParams":
+        return cls(given)
+
+    def get(self, name: str) -> str | None:
+        return next((value for known, value in self._pairs if known == name), None)
+
+    def getAll(self, name: str) -> list[str]:  # noqa: N802  the name there
+        return [value for known, value in self._pairs if known == name]
+
+    def has(self, name: str) -> bool:
+        return any(known == name for known, _ in self._pairs)
+
+    def append(self, name: str, value: Any) -> None:
+        self._pairs.append((str(name), str(value)))
+
+    def set(self, name: str, value: Any) -> None:
+        self.delete(name)
+        self.append(name, value)
+
+    def delete(self, name: str) -> None:
+        self._pairs = [pair for pair in self._pairs if pair[0] != name]
+
+    def entries(self) -> list[tuple[str, str]]:
+        return list(self._pairs)
+
+    def toString(self) -> str:  # noqa: N802  the name there
+        return urlencode(self._pairs)
+
+    __str__ = toString
 
 
 def parsed_form(data: bytes, content_type: str) -> FormData:

@@ -64,7 +64,6 @@ class Hosted:
         self.beside = beside
         self.deletes_alarm = deletes_alarm  # whether deleteAll() does
         self.has_alarm = callable(getattr(cls, "alarm", None))
-        self.has_sockets = callable(getattr(cls, "webSocketMessage", None))
 
 
 class Host:
@@ -135,6 +134,8 @@ class Host:
 
     async def _messaged(self, socket: Socket, message: Any) -> None:
         """A client said something; if the object's code raises, the socket stays open, as there."""
+        if not hasattr(self._hosted.cls, "webSocketMessage"):
+            return  # nobody listens
         await self._told(lambda found, ws: found.webSocketMessage(ws, message), socket)
 
     async def _parted(self, socket: Socket, code: int, reason: str, was_clean: bool) -> None:
@@ -176,7 +177,7 @@ class Host:
         state = self._state
         assert state is not None
         state.begin()
-        if self._hosted.has_sockets and (turn := CURRENT.get()) is not None:
+        if (turn := CURRENT.get()) is not None:
             await state.sockets.look(turn)
         try:
             answer = await result_of(run())
@@ -216,6 +217,8 @@ class Host:
     async def _make(self) -> None:
         assert self._id is not None
         state = State(self._activation, self._hosted, self._id)
+        if (turn := CURRENT.get()) is not None:
+            await state.sockets.look(turn)
         try:
             made = self._hosted.cls(state, self._hosted.env)
             await state.finish()
@@ -231,8 +234,8 @@ def host_of(hosted: Hosted) -> type[Host]:
         members[name] = _method(hosted.cls, name)
     if hosted.has_alarm:
         members["alarm"] = Host._ring
-    if hosted.has_sockets:
-        members |= {"on_connect": Host._connected, "on_message": Host._messaged, "on_close": Host._parted}
+    # Any of them may accept sockets: one that only sends has no handler to tell by.
+    members |= {"on_connect": Host._connected, "on_message": Host._messaged, "on_close": Host._parted}
     return type(hosted.cls.__name__, (Host,), members)
 
 

@@ -57,7 +57,11 @@ class Imports(MetaPathFinder):
     ) -> Any:
         """`__import__` of the Worker's modules."""
         if level == 0 and name in self._theirs:
-            return self._theirs[name if fromlist else name.partition(".")[0]]
+            found = self._theirs[name if fromlist else name.partition(".")[0]]
+            missing = next((one for one in fromlist or () if one != "*" and not hasattr(found, one)), None)
+            if missing is not None:
+                raise ImportError(f"{name}.{missing} is not here; docs/cloudflare.md says what is", name=name)
+            return found
         with self._first():
             return builtins.__import__(name, globals, locals, fromlist or (), level)
 

@@ -9,15 +9,13 @@ from collections.abc import Awaitable, Mapping
 from datetime import UTC, datetime
 from types import ModuleType, SimpleNamespace
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 from wakeful.compat.workers import bridge, entrypoints, failures, forms, sockets, web
 from wakeful.compat.workers.outbound import fetch
 from wakeful.compat.workers.values import Array, Map, Record, dressed, plain
 
 log = logging.getLogger("wakeful.workers.console")
-
-NAMES = ("workers", "js", "pyodide", "pyodide.ffi", "asgi", "cloudflare.workers")
 
 
 def modules(env: Any, context: Any) -> dict[str, ModuleType]:
@@ -69,32 +67,12 @@ def modules(env: Any, context: Any) -> dict[str, ModuleType]:
 
 
 def _module(name: str, **members: Any) -> ModuleType:
+    def missing(member: str) -> Any:
+        raise AttributeError(f"{name}.{member} is not here; docs/cloudflare.md says what is")
+
     made = ModuleType(name, "Stands for the module of that name on Cloudflare.")
-    vars(made).update(members)
+    vars(made).update(members, __getattr__=missing)
     return made
-
-
-class URLSearchParams:
-    """The query of a URL."""
-
-    def __init__(self, query: str = "") -> None:
-        self._pairs = parse_qsl(query.removeprefix("?"), keep_blank_values=True)
-
-    @classmethod
-    def new(cls, query: str = "") -> "URLSearchParams":
-        return cls(query)
-
-    def get(self, name: str) -> str | None:
-        return next((value for known, value in self._pairs if known == name), None)
-
-    def getAll(self, name: str) -> list[str]:  # noqa: N802  the name there
-        return [value for known, value in self._pairs if known == name]
-
-    def has(self, name: str) -> bool:
-        return any(known == name for known, _ in self._pairs)
-
-    def entries(self) -> list[tuple[str, str]]:
-        return list(self._pairs)
 
 
 class URL:
@@ -110,7 +88,7 @@ class URL:
         self.pathname, self.hash = parts.path or "/", f"#{parts.fragment}" if parts.fragment else ""
         self.search = f"?{parts.query}" if parts.query else ""
         self.origin = f"{parts.scheme}://{self.host}"
-        self.searchParams = URLSearchParams(parts.query)
+        self.searchParams = forms.URLSearchParams(parts.query)
 
     @classmethod
     def new(cls, url: str) -> "URL":
@@ -198,7 +176,7 @@ def _js(env: Any) -> ModuleType:
         Request=web.Request,
         Headers=web.Headers,
         URL=URL,
-        URLSearchParams=URLSearchParams,
+        URLSearchParams=forms.URLSearchParams,
         Date=Date,
         JSON=_Json(),
         Object=_Object(),

@@ -9,7 +9,7 @@ from wakeful.compat.workers.failures import JsTypeError, Unsupported
 from wakeful.compat.workers.hosting import NAME, Hosted
 from wakeful.compat.workers.ids import CONTENT_BYTES, DurableObjectId, named_id, parsed_id, unique_id
 from wakeful.compat.workers.promises import started
-from wakeful.compat.workers.values import dressed, option_of, sendable
+from wakeful.compat.workers.values import dressed, option_of, sendable, text_of
 from wakeful.compat.workers.web import Request, Response, request_data, response_of
 from wakeful.values.errors import UnknownMethod
 from wakeful.values.ids import ObjectId
@@ -85,7 +85,7 @@ class Namespace:
         self.hosted = hosted
 
     def idFromName(self, name: Any) -> DurableObjectId:  # noqa: N802  the name there
-        return named_id(self.hosted.name, _name(name))
+        return named_id(self.hosted.name, text_of(name, "an object's name"))
 
     def idFromString(self, text: str) -> DurableObjectId:  # noqa: N802  the name there
         return parsed_id(self.hosted.name, text)
@@ -136,14 +136,6 @@ class Env:
 
     def __dir__(self) -> list[str]:
         return sorted(self._bindings)
-
-
-def _name(name: Any) -> str:
-    if isinstance(name, str):
-        return name
-    if name is None or not isinstance(name, int | float | bool):
-        raise JsTypeError(f"an object's name is text, not {type(name).__name__}")
-    return str(name)
 
 
 def _placed(options: Mapping[str, Any]) -> None:

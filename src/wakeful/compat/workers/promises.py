@@ -30,7 +30,7 @@ class Promise:
 
     def __await__(self) -> Generator[Any, Any, Any]:
         if self._ended is not None:
-            return self._ended.__await__()
+            return asyncio.shield(self._ended).__await__()  # who stops waiting must not stop it for the others
         self._ended = asyncio.get_running_loop().create_future()
         return self._do(self._ended).__await__()
 

@@ -1,11 +1,12 @@
 """Layer 5. How does a Worker answer HTTP: as an ASGI application, for any server?"""
 
+import gzip
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
-from wakeful.compat.workers.web import Request, Response
+from wakeful.compat.workers.web import Headers, Request, Response
 
 if TYPE_CHECKING:
     from wakeful.compat.workers.worker import Worker
@@ -14,6 +15,9 @@ log = logging.getLogger("wakeful.workers")
 
 BODY_BYTES_MAX = 100 * 1_048_576  # of a request, as on Cloudflare's smallest plan
 _TOO_LARGE = Response(f"a request may have {BODY_BYTES_MAX} bytes\n", 413)
+
+# Said by the server itself for each answer; said twice, or falsely, they would break it.
+_SERVERS_OWN = frozenset({"content-length", "transfer-encoding", "connection", "keep-alive", "date"})
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -38,14 +42,25 @@ class WorkerSite:
             await self._live(receive, send)
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = await _body(receive)
+        try:
+            body = await _body(receive)
+        except ConnectionError:
+            return  # it went away before it had said all; a part is not what it asked for
         response = _TOO_LARGE.clone() if body is None else await answer(self.worker, request_in(scope, body))
-        data = b"" if scope["method"] == "HEAD" else response._take()
-        headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in response.headers.items()]
-        if not response.headers.has("content-length"):
-            headers.append((b"content-length", b"%d" % len(response._data)))
+        data = response._take()
+        if response.headers.has("content-encoding") and response.encode_body != "manual":
+            data = _packed(response.headers, data)
+        headers = [
+            (name.encode("latin-1"), value.encode("latin-1"))
+            for name, value in response.headers.items()
+            if name not in _SERVERS_OWN
+        ]
+        is_head, told = scope["method"] == "HEAD", response.headers.get("content-length")
+        if response.status not in (204, 304):
+            size = told.encode("latin-1") if is_head and told and not data else b"%d" % len(data)
+            headers.append((b"content-length", size))
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
-        await send({"type": "http.response.body", "body": data})
+        await send({"type": "http.response.body", "body": b"" if is_head else data})
 
     async def _live(self, receive: Receive, send: Send) -> None:
         async with AsyncExitStack() as stack:
@@ -83,16 +98,27 @@ def request_in(scope: Scope, body: bytes) -> Request:
     path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1").partition("?")[0]
     query = scope.get("query_string", b"").decode("latin-1")
     url = f"{scheme}://{host}{path}{'?' if query else ''}{query}"
-    request = Request(url, method=scope.get("method", "GET"), headers=headers)
+    # Not followed: whoever passes it on passes on the answer as well.
+    request = Request(url, method=scope.get("method", "GET"), headers=headers, redirect="manual")
     request._data = body
     return request
 
 
+def _packed(headers: Headers, data: bytes) -> bytes:
+    """The body in the encoding that the headers promise; they promise none if it is not known here."""
+    if (headers.get("content-encoding") or "").strip().lower() == "gzip":
+        return gzip.compress(data, 6)
+    headers.delete("content-encoding")
+    return data
+
+
 async def _body(receive: Receive) -> bytes | None:
-    """All of it; None when it is too large."""
+    """All of it; None when it is too large, `ConnectionError` when its end never came."""
     parts, size = [], 0
     while True:
         event = await receive()
+        if event["type"] == "http.disconnect":
+            raise ConnectionError("the client is gone")
         parts.append(event.get("body", b""))
         size += len(parts[-1])
         if size > BODY_BYTES_MAX:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from wakeful.compat.workers.ends import ClientEnd
 from wakeful.compat.workers.failures import JsException, JsRangeError, JsTypeError, Unsupported
 from wakeful.compat.workers.values import dressed, sendable
-from wakeful.runtime.turn import Refused
+from wakeful.runtime.turn import Refused, Turn
 from wakeful.sockets import kept as keeping
 from wakeful.sockets.socket import (
     ATTACHMENT_BYTES_MAX,
@@ -26,7 +26,6 @@ from wakeful.values.errors import BadInput, CallFailed, LimitExceeded
 
 if TYPE_CHECKING:
     from wakeful.compat.workers.state import State
-    from wakeful.runtime.turn import Turn
 
 CONNECTING, OPEN, CLOSING, CLOSED = range(4)
 
@@ -119,7 +118,7 @@ class WebSocket:
             kind = JsRangeError if isinstance(done.error, LimitExceeded) else JsTypeError
             raise kind(done.error.message if isinstance(done.error, BadInput) else str(done.error))
 
-    def _turn(self) -> "Turn | None":
+    def _turn(self) -> Turn | None:
         return self._object()._turn()
 
     def _object(self) -> "State":
@@ -191,9 +190,16 @@ class Sockets:
         self._pending: dict[int, WebSocket] = {}
         self.auto: WebSocketRequestResponsePair | None = None
 
-    async def look(self, turn: "Turn") -> None:
-        """An event begins: have at hand what its code asks for without waiting."""
-        await sockets_of(turn)
+    async def look(self, turn: Turn) -> None:
+        """An event or the constructor begins: have at hand what its code asks for without waiting."""
+        table = keeping.table_of(turn.activation)
+        if not table.is_complete:
+            # As finished turns left it: that there are none takes one row to know, and what there is a scan.
+            before = await keeping.summary_of(Turn(turn.activation, turn.chain, turn.deadline_at))
+            if before.count:
+                await sockets_of(turn)
+            else:
+                table.is_complete = True
         auto = (await keeping.summary_of(turn)).auto
         self.auto = None if auto is None else WebSocketRequestResponsePair(*auto)
 

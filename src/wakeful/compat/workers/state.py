@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from wakeful.compat.workers.failures import JsException, JsTypeError, Reset, reset_error
 from wakeful.compat.workers.ids import DurableObjectId
 from wakeful.compat.workers.promises import Promise, Work, result_of, started
+from wakeful.compat.workers.scopes import Scope
 from wakeful.compat.workers.sockets import Sockets, WebSocket, WebSocketRequestResponsePair
 from wakeful.compat.workers.storage import Storage
 from wakeful.compat.workers.values import option_of
@@ -35,6 +36,7 @@ class State:
         self.id = id
         self.has_cleared_alarm = False  # in the event that runs
         self._unbegun: list[Promise] = []
+        self._scope: Scope | None = None
         self._apart: dict[int, Work] = {}
         self.storage = Storage(self)
         self.sockets = Sockets(self)
@@ -123,6 +125,12 @@ class State:
         self.has_cleared_alarm = False
         self._unbegun.clear()
 
+    def scope(self, turn: Turn) -> Scope:
+        """What the transactions of this turn are in."""
+        if self._scope is None or self._scope.turn is not turn:
+            self._scope = Scope(turn)
+        return self._scope
+
     async def in_turn(self, work: Work) -> Any:
         """Do it in the turn that runs, or in one of its own."""
         if self._turn() is not None:
@@ -164,21 +172,25 @@ class State:
             raise JsTypeError("blockConcurrencyWhile() takes a function")
         turn = self._turn()
         assert turn is not None
-        turn.save()
-        try:
-            async with asyncio.timeout(BLOCK_S) as limit:
-                result = await result_of(callback())
-        except Exception as error:
-            turn.restore()
-            if not limit.expired():
-                raise Reset(error, keeps=True) from None
-            late = reset_error(f"blockConcurrencyWhile() took longer than {BLOCK_S:.0f} s; the object was reset")
-            raise Reset(late, keeps=True) from None
-        except BaseException:
-            turn.restore()
-            raise
-        turn.saved.pop()
-        return result
+        async with self.scope(turn).entered() as scope:
+            turn.save()
+            try:
+                try:
+                    async with asyncio.timeout(BLOCK_S) as limit:
+                        result = await result_of(callback())
+                finally:
+                    await scope.close()
+            except Exception as error:
+                turn.restore()
+                if not limit.expired():
+                    raise Reset(error, keeps=True) from None
+                late = reset_error(f"blockConcurrencyWhile() took longer than {BLOCK_S:.0f} s; the object was reset")
+                raise Reset(late, keeps=True) from None
+            except BaseException:
+                turn.restore()
+                raise
+            turn.saved.pop()
+            return result
 
 
 async def _awaited(promise: Promise) -> Any:

@@ -111,7 +111,7 @@ class Storage:
     # how each is done inside a turn
 
     async def _get(self, key: Any, options: dict[str, Any]) -> Any:
-        if isinstance(key, list | tuple | set | frozenset):
+        if _is_many(key):
             found = await self._rows.get_many([key_of(one, "get()") for one in key])
             return Map({name: dressed(value) for name, value in found.items()})
         return dressed(await self._rows.get(key_of(key, "get()")))
@@ -121,7 +121,7 @@ class Storage:
         return self._taken(self._rows.put_many(made))
 
     def _delete(self, key: Any, options: dict[str, Any]) -> Awaitable[Any]:
-        if isinstance(key, Iterable) and not isinstance(key, str):
+        if _is_many(key):
             return self._taken(self._rows.delete_many([key_of(one, "delete()") for one in key]))
         return self._taken(self._rows.delete(key_of(key, "delete()")))
 
@@ -150,14 +150,18 @@ class Storage:
     async def _transaction(self, closure: Callable[["Transaction"], Any]) -> Any:
         turn = self._turn()
         assert turn is not None
-        txn = Transaction(self, turn)
-        try:
-            result = await result_of(closure(txn))
-        except BaseException:
-            txn.end(keeps=False)
-            raise
-        txn.end(keeps=True)
-        return result
+        async with self._state.scope(turn).entered() as scope:
+            txn = Transaction(self, turn)
+            try:
+                try:
+                    result = await result_of(closure(txn))
+                finally:
+                    await scope.close()
+            except BaseException:
+                txn.end(keeps=False)
+                raise
+            txn.end(keeps=True)
+            return result
 
     async def _get_alarm(self, options: dict[str, Any]) -> int | None:
         turn = self._turn()
@@ -253,6 +257,10 @@ class Transaction(Storage):
 
 
 _BOUNDS = {"start": "start", "start_after": "startAfter", "end": "end"}
+
+
+def _is_many(key: Any) -> bool:
+    return isinstance(key, Iterable) and not isinstance(key, str | bytes | bytearray)
 
 
 def alarm_time(time: Any) -> int:

@@ -78,13 +78,20 @@ def dressed(value: Any) -> Any:
 
 def plain(value: Any) -> Any:
     """A value without what `dressed` put around it, at any depth; the same object where there was nothing."""
+    try:
+        return _plain(value)
+    except RecursionError:
+        raise DataCloneError("a value that contains itself, or is nested too deeply, is not data") from None
+
+
+def _plain(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
+        return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [plain(item) for item in value]
+        return [_plain(item) for item in value]
     if type(value) is tuple:
-        return tuple(plain(item) for item in value)
-    return value
+        return tuple(_plain(item) for item in value)
+    return bytes(value) if isinstance(value, memoryview) else value
 
 
 def sendable(value: Any, what: str) -> Any:
@@ -98,22 +105,28 @@ def sendable(value: Any, what: str) -> Any:
 
 
 def option_of(given: Any, named: Mapping[str, Any], what: str) -> dict[str, Any]:
-    """Options as JavaScript's code gives them, in one mapping, or as Python's, by keyword."""
+    """Options as JavaScript's code gives them, in one mapping, or as Python's, by keyword, where None is not given."""
+    named = {name: value for name, value in named.items() if value is not None}
     if given is None:
-        return dict(named)
+        return named
     if not isinstance(given, Mapping):
         raise JsTypeError(f"{what}: options must be a mapping or keywords, not {type(given).__name__}")
     return {**given, **named}
 
 
 def key_of(key: Any, what: str) -> str:
-    """A storage key; numbers and truth values become the text that JavaScript makes of them."""
-    if isinstance(key, str):
-        return key
-    if isinstance(key, bool):
-        return "true" if key else "false"
-    if isinstance(key, int):
-        return str(key)
-    if isinstance(key, float) and math.isfinite(key):
-        return str(int(key)) if key.is_integer() and abs(key) < 1e21 else repr(key)
-    raise JsTypeError(f"{what}: a key is text, not {type(key).__name__}")
+    """A storage key."""
+    return text_of(key, f"{what}: a key")
+
+
+def text_of(value: Any, what: str) -> str:
+    """A text; numbers and truth values become the one that JavaScript makes of them."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float) and math.isfinite(value):
+        return str(int(value)) if value.is_integer() and abs(value) < 1e21 else repr(value)
+    raise JsTypeError(f"{what} is text, not {type(value).__name__}")

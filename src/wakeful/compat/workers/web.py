@@ -1,18 +1,22 @@
 """Layer 5. Requests and responses, as Cloudflare's Python code makes and reads them."""
 
 import json as jsonlib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from http import HTTPMethod, HTTPStatus
 from typing import Any
+from urllib.parse import quote
 
 from wakeful.compat.workers.ends import ClientEnd
 from wakeful.compat.workers.failures import JsTypeError
-from wakeful.compat.workers.forms import Blob, FormData, form_body, parsed_form
+from wakeful.compat.workers.forms import Blob, FormData, URLSearchParams, form_body, parsed_form
 from wakeful.compat.workers.values import plain
 
 Pairs = list[tuple[str, str]]
 Data = bytes  # inside a class with a method of that name
 _NO_BODY = frozenset({101, 204, 205, 304})
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
+_VALUE = re.compile(r"[^\r\n\0\u0100-\U0010ffff]*")  # what goes over the wire has a byte a character
 
 
 class Headers:
@@ -43,7 +47,7 @@ class Headers:
 
     def append(self, name: str, value: Any) -> None:
         name, value = str(name).lower(), str(value).strip()
-        if not name or any(char in "\r\n\0" for char in name + value):
+        if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
             raise JsTypeError(f"{name!r}: {value!r} is no header")
         self._pairs.append((name, value))
 
@@ -139,17 +143,22 @@ class Request(_Body):
     """A request: `url`, `method`, `headers`, and the body by `text()`, `json()`, `bytes()` or `form_data()`."""
 
     def __init__(self, input: Any, init: Any = None, **options: Any) -> None:
+        if isinstance(init, Request):  # the same one at another place
+            init = {**_head(init), "body": init._take() or None}
         options = {**(init or {}), **options}
-        unknown = set(options) - {"method", "headers", "body", "redirect", "cf", "signal"}
+        unknown = set(options) - {"method", "headers", "body", "redirect", "cf", "cache"}  # nothing is cached here
         if unknown:
             raise JsTypeError(f"Request: there is no option {sorted(unknown)[0]!r}")
         given = input if isinstance(input, Request) else None
         self.url: str = given.url if given else str(input)
         if "://" not in self.url:
             raise JsTypeError(f"Request: {self.url!r} is no whole URL")
+        self.url = _BARE.sub(r"\1/", self.url)
         method = str(options.get("method") or (given.method if given else "GET"))
         self.method: Any = HTTPMethod[method.upper()] if method.upper() in HTTPMethod.__members__ else method
-        self.redirect: str = options.get("redirect") or "follow"
+        self.redirect: str = options.get("redirect") or (given.redirect if given else "follow")
+        if self.redirect not in ("follow", "manual", "error"):
+            raise JsTypeError(f"Request: redirect is 'follow', 'manual' or 'error', not {self.redirect!r}")
         self.cf: Any = options.get("cf") or (given.cf if given else None)
         headers = options.get("headers")
         self.headers = Headers(headers if headers is not None else given.headers if given else None)
@@ -168,7 +177,7 @@ class Request(_Body):
     def clone(self) -> "Request":
         if self.body_used:
             raise OSError("the body was read already; clone() before reading it")
-        made = Request(self.url, method=str(self.method), headers=self.headers, cf=self.cf)
+        made = Request(self.url, _head(self))
         made._data = self._data
         return made
 
@@ -204,10 +213,11 @@ class Response(_Body):
         self.web_socket = web_socket if web_socket is not None else options.get("webSocket")
         self.status_text = status_text or options.get("statusText") or ""
         self.headers = Headers(headers if headers is not None else options.get("headers"))
-        self.url = ""
+        self.encode_body: str = options.get("encodeBody") or "automatic"
+        self.url, self.redirected = "", False
         if isinstance(body, Response):
             self.status, self.headers, self.web_socket = body.status, Headers(body.headers), body.web_socket
-            self.status_text, body = body.status_text, body._take() or None
+            self.status_text, self.encode_body, body = body.status_text, body.encode_body, body._take() or None
         self._set_body(body, allows=self.status not in _NO_BODY)
 
     @classmethod
@@ -254,7 +264,7 @@ class Response(_Body):
     def redirect(url: str, status: Any = HTTPStatus.FOUND) -> "Response":
         if int(status) not in (301, 302, 303, 307, 308):
             raise ValueError(f"Response.redirect: {int(status)} is no redirection")
-        return Response(None, int(status), headers={"location": url})
+        return Response(None, int(status), headers={"location": quote(str(url), safe=_IN_URL)})
 
     def replace_body(self, body: Any) -> "Response":
         return Response(body, self.status, self.status_text, self.headers, self.web_socket)
@@ -263,21 +273,30 @@ class Response(_Body):
         if self.body_used:
             raise OSError("the body was read already; clone() before reading it")
         made = Response(None, self.status, self.status_text, self.headers, self.web_socket)
-        made._data = self._data
+        made._data, made.encode_body = self._data, self.encode_body
         return made
 
     def __repr__(self) -> str:
         return f"Response(status={self.status})"
 
 
+def _head(request: Request) -> dict[str, Any]:
+    """All of a request but its URL and its body, as options for another."""
+    return {
+        "method": str(request.method),
+        "headers": request.headers.items(),
+        "redirect": request.redirect,
+        "cf": request.cf,
+    }
+
+
 def request_data(request: Request) -> dict[str, Any]:
     """A request as plain data; its body is read by that."""
-    head = {"url": request.url, "method": str(request.method), "headers": request.headers.items(), "cf": request.cf}
-    return {**plain(head), "body": request._take()}
+    return {"url": request.url, "head": plain(_head(request)), "body": request._take()}
 
 
 def request_of(data: Mapping[str, Any]) -> Request:
-    made = Request(data["url"], method=data["method"], headers=data["headers"], cf=data.get("cf"))
+    made = Request(data["url"], data["head"])
     made._data = data["body"]
     return made
 
@@ -288,19 +307,22 @@ def response_data(response: Response) -> dict[str, Any]:
         "status": response.status,
         "status_text": response.status_text,
         "headers": [list(pair) for pair in response.headers.items()],
+        "encode_body": response.encode_body,
         "body": response._take(),
     }
 
 
 def response_of(data: Mapping[str, Any]) -> Response:
     made = Response(None, data["status"], data["status_text"], [tuple(pair) for pair in data["headers"]])
-    made._data = data["body"]
+    made._data, made.encode_body = data["body"], data["encode_body"]
     if "socket" in data:
         made.web_socket = ClientEnd(data["socket"])
     return made
 
 
 TEXT = "text/plain;charset=UTF-8"
+_BARE = re.compile(r"(\w+://[^/?#]+)(?=[?#]|$)")  # a URL without a path
+_IN_URL = "".join(map(chr, range(0x21, 0x7F)))
 
 
 def _encoded(body: Any) -> tuple[bytes, str | None]:
@@ -315,7 +337,12 @@ def _encoded(body: Any) -> tuple[bytes, str | None]:
         return body._data, body.content_type or None
     if isinstance(body, FormData):
         return form_body(body)
-    raise TypeError(f"a body is text, bytes, Blob or FormData, not {type(body).__name__}")
+    if isinstance(body, URLSearchParams):
+        return body.toString().encode(), "application/x-www-form-urlencoded;charset=UTF-8"
+    raise JsTypeError(
+        f"a body is text, bytes, Blob, FormData or URLSearchParams, all of it at once, not {type(body).__name__}; "
+        "Response.json(…) makes one of data, and nothing is streamed here"
+    )
 
 
 def _pairs(given: Any) -> Iterable[tuple[str, str]]:

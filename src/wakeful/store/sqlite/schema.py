@@ -1,15 +1,17 @@
 """Layer 2. Is this file ours, of which version, and how does it come up to date?"""
 
+import errno
+import os
 import sqlite3
 from collections.abc import Sequence
 from importlib.resources import files
-from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
 from wakeful.values.errors import NotADatabase, SchemaTooNew, SchemaTooOld, StoreError
 
-APPLICATION = 0x57414B45  # "WAKE", as `file` and `PRAGMA application_id` show it
 _MAGIC = b"SQLite format 3\0"
+APPLICATION = 0x57414B45  # "WAKE", as `file` and `PRAGMA application_id` show it
 
 
 class Migration(NamedTuple):
@@ -30,18 +32,33 @@ MIGRATIONS = _migrations()
 
 
 def check_header(path: str) -> None:
-    """Refuse what is plainly something else before anything is made beside it."""
-    try:
-        with Path(path).open("rb") as file:
-            head = file.read(len(_MAGIC))
-    except FileNotFoundError:
+    """Refuse what is plainly something else before anything is made beside it.
+
+    SQLite looks into it, not we: to close a file of one's own takes away all locks that this process has on it, and
+    whoever closes the database next would then remove the log under its owner, with what was written since.
+    """
+    if os.path.isdir(path):
+        raise NotADatabase(f"{path} is a folder; name a file in it")
+    if not os.path.exists(path):
         return
-    except IsADirectoryError:
-        raise NotADatabase(f"{path} is a folder; name a file in it") from None
-    except OSError as error:
-        raise StoreError(f"{path} can't be read: {error.strerror}") from None
-    if head and head != _MAGIC:
-        raise NotADatabase(f"{path} is not an SQLite database; name another file, or move this one away")
+    if not os.access(path, os.R_OK):
+        raise StoreError(f"{path} can't be read: {os.strerror(errno.EACCES)}")
+    db = sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True)
+    try:
+        db.execute("PRAGMA schema_version")
+    except sqlite3.OperationalError:
+        pass  # whoever opens it in earnest will say so better
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB and not _has_magic(path):
+            raise NotADatabase(f"{path} is not an SQLite database; name another file, or move this one away") from None
+    finally:
+        db.close()
+
+
+def _has_magic(path: str) -> bool:
+    """It says that it is one, damaged as it is; nobody has it open as a database."""
+    with open(path, "rb") as file:
+        return file.read(len(_MAGIC)) == _MAGIC
 
 
 def version_of(db: sqlite3.Connection, path: str) -> int | None:

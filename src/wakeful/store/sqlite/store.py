@@ -14,6 +14,7 @@ from wakeful.store.sqlite.finds import Finder
 from wakeful.store.sqlite.gather import groups
 from wakeful.store.sqlite.insert import insert
 from wakeful.store.sqlite.owner import Ownership
+from wakeful.store.sqlite.place import Identity, check_file
 from wakeful.store.sqlite.reads import Reader
 from wakeful.store.sqlite.statements import SQL
 from wakeful.store.sqlite.swapping import swap
@@ -48,6 +49,7 @@ class SqliteStore:
         self.url = url or f"sqlite:{path}"
         self._synchronous = synchronous
         self._ownership: Ownership | None = None
+        self._owned: Identity | None = None  # the file, once it was opened to be written
         self._open_writer: Writer | None = None
         self._open_reader: Reader | None = None
         self._fences = Fences()
@@ -80,6 +82,8 @@ class SqliteStore:
         if readonly:
             await self.close()
         is_ours = self._ownership is not None
+        if self._owned is not None:
+            check_file(self.path, self._owned)  # before anything is closed: what has no name any more would be gone
         await self._disconnect()
         schema.check_header(self.path)
         try:
@@ -102,12 +106,13 @@ class SqliteStore:
             self._ownership = Ownership(self.path, now=now)
         _prepare(self.path, now=now, only_if_empty=True)
         self._open_writer = Writer(self.path, synchronous=self._synchronous)
+        self._owned = self._open_writer.place.file
         self._open_reader = Reader(self.path)
         schema.check_version(self._open_reader.db, self.path)
 
     async def close(self) -> None:
         await self._disconnect()
-        ownership, self._ownership = self._ownership, None
+        ownership, self._ownership, self._owned = self._ownership, None, None
         if ownership is not None:
             ownership.release()
 
@@ -116,9 +121,9 @@ class SqliteStore:
         reader, self._open_reader = self._open_reader, None
         if reader is not None:
             reader.close()
-        writer, self._open_writer = self._open_writer, None
-        if writer is not None:
-            await writer.close()
+        if self._open_writer is not None:
+            await self._open_writer.close()  # cancelled before it is closed, it stays ours to be closed
+            self._open_writer = None
 
     async def migrate(self, *, now: int) -> list[str]:
         if self._open_reader is not None:

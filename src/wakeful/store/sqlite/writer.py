@@ -14,6 +14,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, TypeVar
 
+from wakeful.store.sqlite.place import Place, check_file
 from wakeful.store.sqlite.statements import SQL
 from wakeful.values.errors import StoreDown, StoreError
 
@@ -60,6 +61,7 @@ class Writer:
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread = Thread(target=self._work, name="wakeful-sqlite", daemon=True)
         self.db: sqlite3.Connection | None = self._connect()
+        self.place = Place(path)
         self._closed = False
         self._thread.start()
 
@@ -111,7 +113,10 @@ class Writer:
     def _begin(self, work: Work[T]) -> T:
         try:
             if self.db is None:
+                check_file(self._path, self.place.file)  # to connect would make an empty one
                 self.db = self._connect()
+                self.place = Place(self._path)
+            self.place.check()
             self.db.execute(SQL["begin"])
             return work(self.db)
         except BaseException as error:

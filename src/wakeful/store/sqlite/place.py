@@ -1,0 +1,48 @@
+"""Layer 2. Is the open file still the one that its name leads to?
+
+A file that was removed, renamed or replaced stays open and takes every write, and nobody will find them there: SQLite
+does not look, so we do, before each transaction.
+"""
+
+import os
+
+from wakeful.values.errors import StoreDown
+
+Identity = tuple[int, int]  # device and inode
+
+
+def identity_of(path: str) -> Identity | None:
+    """Which file the name leads to; None when to none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def check_file(path: str, opened: Identity | None) -> None:
+    """Pass only while the database that was opened has its name."""
+    if identity_of(path) != opened:
+        raise StoreDown(
+            f"{path} was removed, renamed or replaced while it was open; put the very file back and it goes on "
+            f"(what was removed can be copied from /proc/{os.getpid()}/fd until this process ends)",
+            code="store.moved",
+        )
+
+
+class Place:
+    """Where a connection's database and its log were when it was opened."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._log = f"{path}-wal"
+        self.file = identity_of(path)
+        self._opened_log = identity_of(self._log)
+
+    def check(self) -> None:
+        """Pass only while both have their names; about 3 µs."""
+        check_file(self._path, self.file)
+        if identity_of(self._log) != self._opened_log:
+            raise StoreDown(
+                f"{self._log} was removed while it was open; the database is opened anew", code="store.moved"
+            )
