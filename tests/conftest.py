@@ -68,7 +68,12 @@ def postgres_server() -> Iterator[str]:
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it complains about a missing XDG_RUNTIME_DIR
-        import pgserver
+        try:
+            import pgserver
+        except ImportError:
+            pytest.fail(
+                "no PostgreSQL here: give one by WAKEFUL_TEST_POSTGRES; the pgserver wheel is for Python up to 3.12"
+            )
 
         # Not under pytest's own folder, which the server's user may not enter.
         folder = tempfile.mkdtemp(prefix="wakeful-postgres-")

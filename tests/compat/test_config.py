@@ -106,7 +106,9 @@ def test_secrets_come_from_dev_vars(tmp_path: Path) -> None:
 
 def test_secrets_are_written_as_in_other_programs(tmp_path: Path) -> None:
     (tmp_path / "wrangler.toml").write_text(TOML)
-    written = 'export A = plain # not this\n#B=no\nC="two\\nlines # kept" # not this\nD=\'it\\n\'\nE="1\n2"\nF=`"`\nG=\n'
+    written = (
+        'export A = plain # not this\n#B=no\nC="two\\nlines # kept" # not this\nD=\'it\\n\'\nE="1\n2"\nF=`"`\nG=\n'
+    )
     (tmp_path / ".dev.vars").write_text(written)
     expected = {"A": "plain", "C": "two\nlines # kept", "D": "it\\n", "E": "1\n2", "F": '"', "G": ""}
     assert config.read(tmp_path).vars == {"COLOUR": "blue"} | expected

@@ -1,9 +1,12 @@
 """Ids of 64 digits, and the keys that they are here."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from wakeful.compat.workers.failures import JsTypeError
 from wakeful.compat.workers.ids import id_of_key, named_id, parsed_id, unique_id
+from wakeful.compat.workers.namespaces import Namespace
 
 UUID = "0192f0c1-2b3c-7def-8123-456789abcdef"
 
@@ -44,3 +47,11 @@ def test_unique_ids_have_no_name() -> None:
 def test_what_is_no_id_of_the_class_is_refused(text: str) -> None:
     with pytest.raises(JsTypeError):
         parsed_id("Room", text)
+
+
+def test_a_name_that_is_no_text_is_what_javascript_makes_of_it() -> None:
+    names = Namespace(None, SimpleNamespace(name="Room"))  # type: ignore[arg-type]
+    assert [names.idFromName(given).name for given in (True, 1.0, 7, 1.5)] == ["true", "1", "7", "1.5"]
+    for given in (None, [], b"x"):
+        with pytest.raises(JsTypeError, match="name is text"):
+            names.idFromName(given)

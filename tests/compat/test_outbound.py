@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,8 @@ async def _moved(request: web.Request) -> web.Response:
     raise web.HTTPFound("/echo")
 
 
-@pytest.fixture
-async def origin() -> AsyncIterator[str]:
+@asynccontextmanager
+async def serving() -> AsyncIterator[str]:
     app = web.Application()
     app.router.add_route("*", "/echo", _echo)
     app.router.add_get("/packed", _packed)
@@ -42,45 +43,56 @@ async def origin() -> AsyncIterator[str]:
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    await runner.cleanup()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
 
 
-async def test_a_request_goes_out_and_its_answer_comes_back(origin: str) -> None:
-    answer = await fetch(f"{origin}/echo", method="POST", headers={"x-a": "1"}, body=json.dumps({"a": 1}))
-    assert (answer.status, answer.ok, answer.url, answer.redirected) == (200, True, f"{origin}/echo", False)
-    told: Any = await answer.json()
-    assert (told["method"], told["headers"]["x-a"], json.loads(told["body"])) == ("POST", "1", {"a": 1})
+async def test_a_request_goes_out_and_its_answer_comes_back() -> None:
+    async with serving() as origin:
+        answer = await fetch(f"{origin}/echo", method="POST", headers={"x-a": "1"}, body=json.dumps({"a": 1}))
+        assert (answer.status, answer.ok, answer.url, answer.redirected) == (200, True, f"{origin}/echo", False)
+        told: Any = await answer.json()
+        assert (told["method"], told["headers"]["x-a"], json.loads(told["body"])) == ("POST", "1", {"a": 1})
 
 
-async def test_one_that_came_in_is_passed_on_without_what_was_about_its_way_here(origin: str) -> None:
-    headers = [(b"host", b"shop.example"), (b"x-a", b"1"), (b"accept-encoding", b"br, zstd"), (b"content-length", b"4")]
-    scope = {"type": "http", "method": "PUT", "path": "/x", "headers": headers, "scheme": "https"}
-    incoming = request_in(scope, b"body")
-    assert (incoming.url, incoming.redirect) == ("https://shop.example/x", "manual")
-    told: Any = await (await fetch(Request(f"{origin}/echo", incoming))).json()
-    assert (told["method"], told["host"], told["body"]) == ("PUT", origin.removeprefix("http://"), "body")
-    assert told["headers"]["x-a"] == "1"
-    assert "zstd" not in told["headers"]["accept-encoding"]  # who unpacks it says what can be unpacked
+async def test_one_that_came_in_is_passed_on_without_what_was_about_its_way_here() -> None:
+    async with serving() as origin:
+        headers = [
+            (b"host", b"shop.example"),
+            (b"x-a", b"1"),
+            (b"accept-encoding", b"br, zstd"),
+            (b"content-length", b"4"),
+        ]
+        scope = {"type": "http", "method": "PUT", "path": "/x", "headers": headers, "scheme": "https"}
+        incoming = request_in(scope, b"body")
+        assert (incoming.url, incoming.redirect) == ("https://shop.example/x", "manual")
+        told: Any = await (await fetch(Request(f"{origin}/echo", incoming))).json()
+        assert (told["method"], told["host"], told["body"]) == ("PUT", origin.removeprefix("http://"), "body")
+        assert told["headers"]["x-a"] == "1"
+        assert "zstd" not in told["headers"]["accept-encoding"]  # who unpacks it says what can be unpacked
 
 
-async def test_an_answer_is_unpacked_and_does_not_say_that_it_was_packed(origin: str) -> None:
-    answer = await fetch(f"{origin}/packed")
-    assert answer.headers.get("content-encoding") is None
-    assert answer.headers.get("content-length") is None
-    assert answer.headers.get("x-name") == "日本".encode().decode("latin-1")  # a byte a character, as there
-    assert await answer.text() == "hello " * 50
+async def test_an_answer_is_unpacked_and_does_not_say_that_it_was_packed() -> None:
+    async with serving() as origin:
+        answer = await fetch(f"{origin}/packed")
+        assert answer.headers.get("content-encoding") is None
+        assert answer.headers.get("content-length") is None
+        assert answer.headers.get("x-name") == "日本".encode().decode("latin-1")  # a byte a character, as there
+        assert await answer.text() == "hello " * 50
 
 
-async def test_where_to_go_is_followed_or_told_or_an_error(origin: str) -> None:
-    followed = await fetch(f"{origin}/moved")
-    assert (followed.url, followed.redirected) == (f"{origin}/echo", True)
-    told = await fetch(f"{origin}/moved", redirect="manual")
-    assert (told.status, told.headers.get("location")) == (302, "/echo")
-    with pytest.raises(OSError, match="elsewhere"):
-        await fetch(f"{origin}/moved", redirect="error")
-    with pytest.raises(TypeError, match="redirect is"):
-        await fetch(origin, redirect="sometimes")
+async def test_where_to_go_is_followed_or_told_or_an_error() -> None:
+    async with serving() as origin:
+        followed = await fetch(f"{origin}/moved")
+        assert (followed.url, followed.redirected) == (f"{origin}/echo", True)
+        told = await fetch(f"{origin}/moved", redirect="manual")
+        assert (told.status, told.headers.get("location")) == (302, "/echo")
+        with pytest.raises(OSError, match="elsewhere"):
+            await fetch(f"{origin}/moved", redirect="error")
+        with pytest.raises(TypeError, match="redirect is"):
+            await fetch(origin, redirect="sometimes")
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/", "ftp://x/", "http://[bad/"])
@@ -94,20 +106,21 @@ async def test_sockets_to_others_are_refused_in_words() -> None:
         await fetch("http://127.0.0.1:1/", headers={"Upgrade": "websocket"})
 
 
-async def test_an_object_can_ask_the_world_outside_in_an_event(tmp_path: Path, origin: str) -> None:
-    code = """
-        from workers import DurableObject, fetch
+async def test_an_object_can_ask_the_world_outside_in_an_event(tmp_path: Path) -> None:
+    async with serving() as origin:
+        code = """
+            from workers import DurableObject, fetch
 
-        class Sample(DurableObject):
-            async def ask(self, url):
-                answer = await (await fetch(url, method="POST", body="from an object")).json()
-                await self.ctx.storage.put("answer", answer["body"])
-                return await self.ctx.storage.get("answer")
-    """
-    worker = load(write_worker(tmp_path, code))
-    async with worker.app.run("memory:"):
-        assert await worker.env.SAMPLE.getByName("x").ask(f"{origin}/echo") == "from an object"
-    worker.unload()
+            class Sample(DurableObject):
+                async def ask(self, url):
+                    answer = await (await fetch(url, method="POST", body="from an object")).json()
+                    await self.ctx.storage.put("answer", answer["body"])
+                    return await self.ctx.storage.get("answer")
+        """
+        worker = load(write_worker(tmp_path, code))
+        async with worker.app.run("memory:"):
+            assert await worker.env.SAMPLE.getByName("x").ask(f"{origin}/echo") == "from an object"
+        worker.unload()
 
 
 async def test_what_is_not_here_is_said_where_it_is_imported(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from workers_stage import played, write_worker
 
 from wakeful.compat.workers import Worker
 from wakeful.compat.workers.site import WorkerSite
+from wakeful.sockets import kept as keeping
 from wakeful.sockets.feature import feature_of
 from wakeful.sockets.request import Request as SocketRequest
 from wakeful.values.ids import ObjectId
@@ -189,3 +190,58 @@ async def test_nobody_comes_past_the_workers_fetch(folder: Path) -> None:
         gateway = feature_of(world.node).gateway
         with pytest.raises(Exception, match="through the Worker's fetch"):
             await gateway.connect(ObjectId("Sample", "room"), SocketRequest(headers={"pair": ""}), None)  # type: ignore[arg-type]
+
+
+SENDS_ONLY = """
+    from js import WebSocketPair
+    from workers import DurableObject, Response, WorkerEntrypoint
+
+    class Sample(DurableObject):
+        def __init__(self, ctx, env):
+            super().__init__(ctx, env)
+            self.found = [[ws.deserializeAttachment(), ctx.getTags(ws)] for ws in ctx.getWebSockets()]
+
+        async def fetch(self, request):
+            client, server = WebSocketPair.new().object_values()
+            self.ctx.acceptWebSocket(server, ["all"])
+            server.serializeAttachment(request.url[-1])
+            return Response(None, status=101, web_socket=client)
+
+        async def tell(self, text):
+            for ws in self.ctx.getWebSockets():
+                ws.send(text)
+            return self.found
+
+    class Default(WorkerEntrypoint):
+        async def fetch(self, request):
+            return await self.env.SAMPLE.getByName("room").fetch(request)
+"""
+
+
+async def test_an_object_that_only_sends_has_sockets_too_and_its_constructor_finds_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scan = keeping.scan
+
+    async def scanned(*args: Any, **kwargs: Any) -> Any:  # by a store that has to be waited for
+        await asyncio.sleep(0)
+        return await scan(*args, **kwargs)
+
+    monkeypatch.setattr(keeping, "scan", scanned)
+    async with played(write_worker(tmp_path, SENDS_ONLY)) as (worker, world):
+        room = worker.env.SAMPLE.getByName("room")
+        assert await room.tell("to nobody") == []
+        client = Client(worker, "/a")
+        assert (await client.hear())["type"] == "accept"
+        client.say("nobody listens")
+        assert await room.tell("one") == []
+        assert await client.hear() == "one"
+        await world.advance("1m")
+        assert await room.tell("two") == [["a", ["all"]]]
+        assert await client.hear() == "two"
+        client.leave(1000, "")
+        await client.task
+        await world.settle()
+        assert await room.tell("to nobody") == [["a", ["all"]]]
+        await world.advance("1m")
+        assert await room.tell("to nobody") == []

@@ -32,7 +32,9 @@ async def test_javascripts_ways_to_make_one() -> None:
     assert Response.new("x", status=418).status == 418
     moved = Response.redirect("https://example.com/", 301)
     assert (moved.status, moved.headers.get("location")) == (301, "https://example.com/")
-    assert Response.redirect("https://example.com/é?a=%20").headers.get("location") == "https://example.com/%C3%A9?a=%20"
+    assert (
+        Response.redirect("https://example.com/é?a=%20").headers.get("location") == "https://example.com/%C3%A9?a=%20"
+    )
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.times import from_datetime
 
 sys.path.append(str(Path(__file__).parent))
-from acts import MINUTE, SECOND, add_one, ask, get, put, sleep
+from acts import MINUTE, SECOND, Gate, add_one, ask, get, put, sleep
 
 
 async def test_a_stolen_shard_refuses_the_commit_and_the_caller_gets_unavailable(stage: Any) -> None:
@@ -192,3 +192,28 @@ async def test_a_commit_that_the_store_refuses_is_tried_again_later_and_does_not
         inner.commit = original
         await world.advance("10s")
         assert len(await world.ledger(stage.Bell, "odd")) == 1
+
+
+async def test_a_timer_whose_start_note_comes_after_the_stop_gave_up_on_its_object_leaves_nothing_running(
+    stage: Any,
+) -> None:
+    """The task that looked into the mailbox of the failed copy started itself anew, for as long as the loop lived."""
+    async with stage.world() as world:
+        await stage.set_alarm(SECOND)
+        with Gate(world) as gate:
+            await world.advance("1s")
+            running = asyncio.create_task(stage.do(sleep(600)))
+            await world.settle()
+            stopping = asyncio.create_task(world.node.stop())
+            await world.advance("11s")
+            gate.open()
+            await stopping
+        with pytest.raises(Unavailable):
+            await running
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not [task for task in asyncio.all_tasks() if "_drain" in repr(task)]
+        await world.restart()
+        await world.advance("1s")
+        [fired] = stage.fired
+        assert not fired[1].is_retry

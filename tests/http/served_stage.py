@@ -32,6 +32,8 @@ class Place:
         self.heard: list[str | bytes] = []
         self.requests: list[Request] = []
         self.port = 0
+        self.server: uvicorn.Server | None = None
+        self.gate = asyncio.Event()  # for which "wait" waits
         place = self
 
         @self.app.object
@@ -49,6 +51,9 @@ class Place:
                     raise ValueError("asked to")
                 if message == "close":
                     await socket.close(4002, "as asked")
+                elif message == "wait":
+                    await place.gate.wait()
+                    await socket.send("waited")
                 elif message == "flood":
                     await self.ctx.broadcast(b"x" * 65_536)
                 else:
@@ -83,7 +88,7 @@ class Place:
             **options,
         )
         async with self.app.run("memory:"):
-            server = _Server(config)
+            server = self.server = _Server(config)
             serving = asyncio.ensure_future(server.serve())
             while not server.started:
                 await asyncio.wait({serving}, timeout=0.01)

@@ -24,7 +24,7 @@ ROWS = {
     "`parallel`": "logic.plan.PARALLEL_MAX",
     "occurrences judged in one turn": "logic.plan.JUDGED_MAX",
     "verdicts with a ledger row of their own": "logic.plan.SINGLE_MAX",
-    "`backfill`": "schedules.schedules.BACKFILL_MAX",
+    "`backfill`": "schedules.backfills.BACKFILL_MAX",
     "`next(name, n)`": "schedules.schedules.NEXT_MAX",
     "`sharded(key, count)`": "schedules.tenants.SHARDS_MAX",
     "tasks of a `Dag`": "schedules.dag.TASKS_MAX",

@@ -117,6 +117,28 @@ def test_backfill_lists_first_and_then_runs(stage: Stage) -> None:
         assert "has no occurrence in that range" in stage("backfill", *empty, "--dry-run").out
 
 
+def test_a_program_that_runs_for_a_backfill_runs_all_of_it(stage: Stage) -> None:
+    range = ("Report", "eu", "nightly", "--from", "2024-03-01", "--to", "2024-03-21")
+    answer = stage("backfill", *range, "--yes", "--app", "app.py")
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.endswith("20 occurrences from 2024-03-01 02:30 to 2024-03-20 02:30 in Europe/Berlin are over\n")
+    rows = stage("backfill", *range, "--dry-run", "--json").json
+    assert [row["why"] for row in rows] == ["backfilled"] * 20
+    again = stage("backfill", *range, "--yes", "--app", "app.py", "--json")
+    assert (again.json, again.err) == ({"runs": 20}, "")
+
+
+def test_a_backfill_is_watched_on_a_terminal(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wakeful.cli.progress.is_watched", lambda: True)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    range = ("Report", "eu", "nightly", "--from", "2024-03-01", "--to", "2024-03-11", "--yes")
+    with stage.running():
+        answer = stage("backfill", *range)
+        assert "are over" in answer.out
+        assert "10/10" in answer.err
+        assert stage("backfill", *range, "--json").err == ""
+
+
 def test_backfill_asks_on_a_terminal(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 

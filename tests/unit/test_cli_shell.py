@@ -183,24 +183,6 @@ def test_the_script_for_a_shell(wakeful: Stage, shell: str) -> None:
     assert wakeful("completion").code == 2
 
 
-def test_bash_itself_takes_what_is_offered(wakeful: Stage) -> None:
-    """The script in a real bash: its words, its colons, its quotes."""
-    seeded(wakeful)
-    (wakeful.path / "wakeful").write_text(f'#!/bin/sh\nexec {sys.executable} -m wakeful.cli "$@"\n')
-    (wakeful.path / "wakeful").chmod(0o755)
-    (wakeful.path / "try.sh").write_text(
-        f"{wakeful('completion', 'bash').out}\n"
-        'for COMP_LINE in "wakeful why Report e" "wakeful show Report us/1:" "wakeful show Report w"; do\n'
-        '  COMP_POINT=${#COMP_LINE}; _wakeful_completion wakeful; printf "%s|" "${COMPREPLY[@]}"; echo\n'
-        "done\n"
-    )
-    environment = {**os.environ, "PATH": f"{wakeful.path}:{os.environ['PATH']}"}
-    done = subprocess.run(
-        ["bash", "try.sh"], cwd=wakeful.path, env=environment, capture_output=True, text=True, timeout=60, check=True
-    )
-    assert done.stdout.splitlines() == ["eu|", "a|b|", "'with space'|"], done.stderr
-
-
 # search, and lists of everything
 
 

@@ -2,6 +2,7 @@
 
 import io
 import re
+import sys
 from collections.abc import Sequence
 
 import pytest
@@ -87,11 +88,12 @@ def test_control_characters_never_reach_the_terminal() -> None:
     assert "\\x1b[31mred\\x07" in text
 
 
-def test_colours_are_for_terminals_and_never_with_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
+
+def test_colours_are_for_terminals_and_never_with_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
     def said() -> tuple[str, str]:
         out, err = Terminal(), Terminal()
         monkeypatch.setattr("sys.stdout", out)
@@ -125,3 +127,19 @@ def test_a_bar_is_for_those_who_watch(monkeypatch: pytest.MonkeyPatch, capsys: p
     with progress.bar("redrive", 3, is_shown=False) as step:
         step(3)
     assert capsys.readouterr() == ("", "")
+
+
+def test_work_of_unknown_length_pulses_for_those_who_watch(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said(*, is_shown: bool) -> str:
+        with progress.pulse("migrate", is_shown=is_shown) as note:
+            note("migrate: 3 rows")
+        return sys.stderr.getvalue() if isinstance(sys.stderr, Terminal) else capsys.readouterr().err
+
+    assert said(is_shown=True) == ""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setattr("sys.stderr", Terminal())
+    assert said(is_shown=False) == ""
+    assert "migrate: 3 rows" in said(is_shown=True)
+    assert capsys.readouterr().out == ""

@@ -7,8 +7,12 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 # theme: name: (module, one line for the list)
 _THEMES = {
@@ -83,6 +87,14 @@ class _Commands(click.Group):
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             raise click.UsageError(f"there is no command {args[0]!r}{meant(args[0], _COMMANDS)}", ctx)
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list["CompletionItem"]:
+        """By the table: a TAB does not wait for all commands to be imported either."""
+        from click.shell_completion import CompletionItem
+
+        named = [(name, line) for name, (_, line) in _COMMANDS.items() if name.startswith(incomplete)]
+        found = [CompletionItem(name, help=line) for name, line in named]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         widest = max(map(len, _COMMANDS))

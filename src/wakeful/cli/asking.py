@@ -23,6 +23,7 @@ class Reached(NamedTuple):
 
     send: Send
     store: "Store"
+    is_ours: bool = False  # a program that runs only for as long as this command
 
 
 async def ask(
@@ -43,11 +44,16 @@ async def ask(
 
 @asynccontextmanager
 async def acting(url: str, target: str | None, *, what: str, id: "ObjectId | None" = None) -> AsyncIterator["Acts"]:
-    """An operator's hand, in the name of whoever runs this command; each act leaves an audit row."""
+    """An operator's hand, for as long as the block lasts; each act leaves an audit row."""
+    async with reaching(url, target, what=what, id=id) as reached:
+        yield hand(reached)
+
+
+def hand(reached: Reached) -> "Acts":
+    """What an operator does through it, in the name of whoever runs this command."""
     from wakeful.operating.acts import Acts
 
-    async with reaching(url, target, what=what, id=id) as reached:
-        yield Acts(reached.send, actor(), stores=[reached.store])
+    return Acts(reached.send, actor(), stores=[reached.store])
 
 
 def actor() -> str:
@@ -93,7 +99,7 @@ async def reaching(url: str, target: str | None, *, what: str, id: "ObjectId | N
     sys.argv = [f"wakeful {what}"]  # what the store tells others about its owner; the URL may hold a password
     program = load(target)
     async with program.app.run(url) as node:
-        yield Reached(_embedded(node), node.store)
+        yield Reached(_embedded(node), node.store, is_ours=True)
 
 
 def live(client: "ControlClient | Peers") -> Send:

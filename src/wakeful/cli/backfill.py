@@ -12,7 +12,10 @@ from wakeful.cli.failing import CommandError, one_line
 if TYPE_CHECKING:
     from wakeful.looking.verdicts import Stretch
     from wakeful.looking.view import View
+    from wakeful.store.protocol import Store
     from wakeful.values.ids import ObjectId
+
+LOOK_S = 0.2
 
 
 @options.command("backfill")
@@ -57,10 +60,12 @@ async def _backfill(
     url: str,
     as_json: bool,
 ) -> None:
-    from wakeful.cli.asking import acting
+    from wakeful.cli.asking import hand, reaching
     from wakeful.cli.finding import viewing
     from wakeful.cli.guessing import guessed, info_of
     from wakeful.cli.printing import many, put_json, put_line
+    from wakeful.cli.progress import is_watched
+    from wakeful.looking.verdicts import backfills
     from wakeful.values.ids import ObjectId
     from wakeful.values.times import to_datetime
 
@@ -77,14 +82,37 @@ async def _backfill(
         put_line(one_line(f"{id} {name}: {many(count, 'occurrence')} {_stretch(found)}"))
         if not click.confirm("run them?"):
             raise CommandError("nothing was done", code="backfill.declined")
-    async with acting(url, target, what="backfill", id=id) as acts:
-        done = await acts.backfill(id, name, to_datetime(found.first), to_datetime(found.last))
+    is_over = False
+    async with reaching(url, target, what="backfill", id=id) as reached:
+        others = set(await backfills(reached.store, id, name))
+        done = await hand(reached).backfill(id, name, to_datetime(found.first), to_datetime(found.last))
+        # A program of ours ends with this command, so it has to be waited for; else only for somebody who watches.
+        if done and (reached.is_ours or (is_watched() and not as_json)):
+            is_over = await _follow(reached.store, id, name, others, len(done), is_shown=not as_json)
     if as_json:
         put_json({"runs": len(done)})
     elif done:
-        put_line(one_line(f"{id} {name}: {many(len(done), 'occurrence')} {_stretch(found)} run now, oldest first"))
+        how = "are over" if is_over else "run now, oldest first"
+        put_line(one_line(f"{id} {name}: {many(len(done), 'occurrence')} {_stretch(found)} {how}"))
     else:
         put_line(one_line(f"{id} {name} has no occurrence in that range"), "dim")
+
+
+async def _follow(store: "Store", id: "ObjectId", name: str, others: set[str], total: int, *, is_shown: bool) -> bool:
+    """Watch them until the last is over, well or not; those of `others` were there before."""
+    from wakeful.cli.progress import bar
+    from wakeful.looking.verdicts import backfills
+
+    before = total
+    with bar("backfill", total, is_shown=is_shown) as step:
+        while True:
+            found = await backfills(store, id, name)
+            left = sum(count for lane, count in found.items() if lane not in others)
+            step(before - left)
+            before = left
+            if not left:
+                return True
+            await asyncio.sleep(LOOK_S)
 
 
 async def _stretch_of(view: "View", id: "ObjectId", name: str, start: str, end: str) -> "Stretch":

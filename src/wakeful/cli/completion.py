@@ -9,7 +9,7 @@ import shlex
 from typing import Any
 
 import click
-from click.shell_completion import BashComplete, CompletionItem, get_completion_class, split_arg_string
+from click.shell_completion import BashComplete, CompletionItem, FishComplete, ZshComplete, split_arg_string
 
 from wakeful.cli import COMPLETE, options
 
@@ -56,8 +56,17 @@ class _Bash(BashComplete):
         return found
 
 
+class _Fish(FishComplete):
+    """Fish, with commas in names and descriptions: only the first one ends the kind."""
+
+    source_template = FishComplete.source_template.replace('string split ","', 'string split --max 1 ","')
+
+
+_SHELLS: dict[str, type[Any]] = {"bash": _Bash, "zsh": ZshComplete, "fish": _Fish}
+
+
 @options.command("completion")
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]), required=False)
+@click.argument("shell", type=click.Choice(list(_SHELLS)), required=False)
 def completion(shell: str | None, as_json: bool) -> None:
     """Print the script that makes SHELL complete commands, options, classes, keys, schedules and nodes.
 
@@ -82,9 +91,7 @@ def completion(shell: str | None, as_json: bool) -> None:
 
 def maker_of(shell: str) -> type[Any] | None:
     """Who speaks with that shell."""
-    if shell == "bash":
-        return _Bash
-    return get_completion_class(shell) if shell in ("zsh", "fish") else None
+    return _SHELLS.get(shell)
 
 
 def answer(instruction: str) -> int:

@@ -35,13 +35,15 @@ async def _export(cls: str, key: str, output: Path | None, url: str, as_json: bo
     from wakeful.cli.finding import viewing
     from wakeful.cli.guessing import info_of
     from wakeful.cli.printing import many, put_json, put_line, size
+    from wakeful.cli.progress import pulse
     from wakeful.importing import carrying
     from wakeful.values.ids import ObjectId
 
     id = ObjectId(cls, key)
     async with viewing(url) as view:
         await info_of(view, id)
-        lines, left = await carrying.export(view.store_of(id), id, now=view.now())
+        with pulse("export", is_shown=not as_json):
+            lines, left = await carrying.export(view.store_of(id), id, now=view.now())
     if output is None:
         sys.stdout.buffer.writelines(lines)
         sys.stdout.buffer.flush()

@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -100,46 +99,18 @@ def url_words(url: str) -> str:
 
 async def _pass(page: Page, *, is_change: bool, is_shown: bool, what: str) -> dict[str, int]:
     """Once through everything; what was found."""
+    from wakeful.cli.progress import pulse
+
     totals = {"seen": 0, "stale": 0, "swapped": 0, "shut": 0}
     place: list[Any] | None = None
-    with _Line(is_shown=is_shown and sys.stderr.isatty(), what=what) as show:
+    with pulse(what, is_shown=is_shown) as note:
         while True:
             found = await page(place, is_change)
             totals = {name: count + found[name] for name, count in totals.items()}
-            show(totals)
+            note(f"{what}: {totals['seen']:,} rows, {totals['swapped']:,} sealed")
             place = found["place"]
             if place is None:
                 return totals
-
-
-class _Line:
-    """How far it is; nothing where nobody watches."""
-
-    def __init__(self, *, is_shown: bool, what: str) -> None:
-        self._is_shown = is_shown
-        self._what = what
-        self._progress: Any = None
-        self._task: Any = None
-
-    def __enter__(self) -> Callable[[dict[str, int]], None]:
-        if self._is_shown:
-            from rich.console import Console
-            from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-            columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-            self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
-            self._progress.start()
-            self._task = self._progress.add_task(self._what, total=None)
-        return self._show
-
-    def __exit__(self, *exc: object) -> None:
-        if self._progress is not None:
-            self._progress.stop()
-
-    def _show(self, totals: dict[str, int]) -> None:
-        if self._progress is not None:
-            text = f"{self._what}: {totals['seen']:,} rows, {totals['swapped']:,} sealed"
-            self._progress.update(self._task, description=text)
 
 
 @asynccontextmanager

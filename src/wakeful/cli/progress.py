@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 Step = Callable[[int], None]
+Note = Callable[[str], None]
 
 
 def is_watched() -> bool:
@@ -44,3 +45,21 @@ def bar(what: str, total: int, *, is_shown: bool = True) -> Iterator[Step]:
             return
         line = shown.add_task(what, total=total)
         yield lambda steps: shown.update(line, advance=steps)
+
+
+@contextmanager
+def pulse(what: str, *, is_shown: bool = True) -> Iterator[Note]:
+    """A bar for work of which nobody knows how much it is: that it goes on, and for how long; gone at its end.
+
+    The function that is given says what there is to say meanwhile.
+    """
+    if not is_shown or not is_watched():
+        yield lambda text: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description:<14}"), BarColumn(bar_width=20), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        line = shown.add_task(what, total=None)
+        yield lambda text: shown.update(line, description=text)

@@ -59,7 +59,7 @@ async def _redrive(
         if client is not None:
             results = await _through(client, store, which, is_shown=not as_json)
     if client is None:
-        results = await redrive_unowned(url, which)
+        results = await redrive_unowned(url, which, is_shown=not as_json)
     if as_json:
         put_json(results)
     else:
@@ -95,12 +95,13 @@ async def _through(
         return await Acts(counted, actor(), stores=[store]).redrive(which)
 
 
-async def redrive_unowned(url: str, which: "Which") -> list[dict[str, Any]]:
+async def redrive_unowned(url: str, which: "Which", *, is_shown: bool = False) -> list[dict[str, Any]]:
     """Do it without the program: own the shards for a moment, commit, release. Needs no classes."""
     from wakeful.cli.asking import actor
     from wakeful.cli.auditing import bare
     from wakeful.cli.finding import opened
     from wakeful.cli.printing import now_ms
+    from wakeful.cli.progress import bar
     from wakeful.operating.acts import Acts, find_parked
     from wakeful.transport.control import redriven
     from wakeful.values.ids import shard_of
@@ -120,9 +121,11 @@ async def redrive_unowned(url: str, which: "Which") -> list[dict[str, Any]]:
             seen = {row.shard: row.epoch for row in await store.owners()}
             epochs = await store.claim(name, shards, now=now_ms(), seen=seen)
             try:
-                for count, parked in enumerate(found, 1):
-                    problem = await _put_back(store, name, epochs, parked, count)
-                    results.append(redriven(parked.number, parked, problem))
+                with bar("redrive", len(found), is_shown=is_shown and len(found) > BAR_FROM) as step:
+                    for count, parked in enumerate(found, 1):
+                        problem = await _put_back(store, name, epochs, parked, count)
+                        results.append(redriven(parked.number, parked, problem))
+                        step(1)
             finally:
                 await store.release(name, epochs)
         await store.tell([])

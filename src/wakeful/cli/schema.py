@@ -48,11 +48,13 @@ def migrate(url: str, as_json: bool) -> None:
 
 async def _migrate(url: str, as_json: bool) -> None:
     from wakeful.cli.printing import now_ms, put_json, put_line
+    from wakeful.cli.progress import pulse
     from wakeful.store import open_url
 
     kind_of(url)
     store = open_url(url)
-    applied = await store.migrate(now=now_ms())
+    with pulse("migrate", is_shown=not as_json):  # a database does not say how far a statement is
+        applied = await store.migrate(now=now_ms())
     await store.close()
     if as_json:
         put_json({"store": store.url, "applied": applied})

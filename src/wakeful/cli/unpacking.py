@@ -17,15 +17,17 @@ BYTES_MAX = 256 * 1024 * 1024
 async def unpack(file: Path, url: str, *, is_dry: bool, as_json: bool) -> None:
     """Put the object into the store, or only say what that would be."""
     from wakeful.cli.finding import opened, reading
+    from wakeful.cli.progress import pulse
     from wakeful.importing import unpacking
 
-    carried = _read(file)
-    async with reading(url) as store:
-        await _check_idle(store)
-        await unpacking.check(store, carried)
-    if not is_dry:
-        async with opened(url) as store:  # `FileOwned` when a process has come since
-            await unpacking.unpack(store, carried, name=f"import-{uuid.uuid4().hex[:8]}", now=now_ms())
+    with pulse("import", is_shown=not as_json):
+        carried = _read(file)
+        async with reading(url) as store:
+            await _check_idle(store)
+            await unpacking.check(store, carried)
+        if not is_dry:
+            async with opened(url) as store:  # `FileOwned` when a process has come since
+                await unpacking.unpack(store, carried, name=f"import-{uuid.uuid4().hex[:8]}", now=now_ms())
     _put(carried, url=store.url, is_dry=is_dry, as_json=as_json)
 
 

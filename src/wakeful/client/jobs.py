@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 POLL_S = 25  # of one request that waits: less than proxies bear
 GRACE_MS = 15_000
+LAST_GRACE_MS = 1_000  # for the server's own word, when the caller has no more time than that
 
 Jobs_ = list[Job]
 
@@ -113,12 +114,13 @@ class ClientJobs:
         until = None if timeout is None else loop.time() + duration_ms(timeout, what="timeout") / 1000
         while True:
             left_s = POLL_S if until is None else min(POLL_S, max(0.001, until - loop.time()))
+            grace_ms = GRACE_MS if until is None or left_s == POLL_S else LAST_GRACE_MS
             try:
                 found = await self._client._wire.ask(
                     "GET",
                     f"{_path(id)}/wait",
                     query={"timeout": f"{max(1, int(left_s * 1000))}ms"},
-                    limit_ms=int(left_s * 1000) + GRACE_MS,
+                    limit_ms=int(left_s * 1000) + grace_ms,
                     is_repeatable=True,
                     has_types=True,
                 )

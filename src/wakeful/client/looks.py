@@ -8,7 +8,7 @@ import msgspec
 
 from wakeful.client.wire import NOTHING, Wire, segment
 from wakeful.runtime.registry import name_of
-from wakeful.values.errors import Unavailable
+from wakeful.values.errors import TooMany, Unavailable
 from wakeful.values.ids import check_class, check_key
 
 AGAIN_S = 2.0  # after which a stream that broke is asked for again
@@ -144,8 +144,10 @@ class Looks:
             except (aiohttp.ClientError, OSError) as error:
                 if not is_known:  # it may never have been there
                     raise Unavailable(f"nobody answers at {self._wire.url}: {error}", code="client.connect") from None
-            except Unavailable as error:
-                if error.code.startswith("client."):
+            except (Unavailable, TooMany) as error:
+                # A proxy says so while the server behind it is away.
+                is_away = error.code == "client.gateway" and is_known
+                if error.code.startswith("client.") and not is_away:
                     raise
             query["since"] = None if last is not None else query["since"]
             await asyncio.sleep(AGAIN_S)

@@ -12,7 +12,7 @@ import msgspec
 
 from wakeful.transport.failures import loaded
 from wakeful.values import errors
-from wakeful.values.errors import BadInput, CallFailed, TooMany, TurnFailed, Unavailable, WakefulError
+from wakeful.values.errors import BadInput, CallFailed, LimitExceeded, TooMany, TurnFailed, Unavailable, WakefulError
 
 PROBLEM = "application/problem+json"
 # Refused before anything was done, so that even what may not be repeated can be sent again.
@@ -38,7 +38,7 @@ def error_of(status: int, media: str, headers: Mapping[str, str], body: bytes, w
         return kind(detail, code=code)
     if status >= 500:
         return (Unavailable if status == 503 else WakefulError)(detail, code=code)
-    return BadInput(detail, code=code)
+    return (LimitExceeded if status == 413 else BadInput)(detail, code=code)
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:

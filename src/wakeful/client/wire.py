@@ -26,6 +26,7 @@ from wakeful.values.errors import (
     OutcomeUnknown,
     Unavailable,
     Undecodable,
+    WrongCertificate,
 )
 from wakeful.values.tracing import TRACE, received
 
@@ -39,6 +40,7 @@ SILENT_S = 60.0  # a stream says something each quarter of a minute; one that do
 LARGE_BYTES = 1 << 19
 GRACE_S = 2.0  # for the server's own word that the deadline has passed, which says more than ours
 FIRST_WAIT_S, MOST_WAIT_S = 0.05, 5.0
+UNSENT = "client.connect"  # the server was not reached, so nothing was done
 _HOPELESS = ("client.closed", "client.loop", "client.answer")  # the next time is no better
 NOTHING: Any = object()  # no body, as None is one
 
@@ -124,10 +126,16 @@ class Wire:
         try:
             async with self._opened(method, target, data, headers, limits) as answer:
                 body = await answer.read()
-        except aiohttp.ClientConnectorError as error:  # which nothing was sent over
-            raise _Unsent(f"nobody answers at {self.url}: {error.os_error}", code="client.connect") from None
+        except aiohttp.ClientSSLError as error:  # which the next time would be, too
+            raise WrongCertificate(
+                f"no safe connection to {self.url}: {error.args[-1]}; is it https, and trusted here? tls=… is for a "
+                "certificate of your own",
+                code="client.tls",
+            ) from None
+        except aiohttp.ClientConnectorError as error:
+            raise Unavailable(f"nobody answers at {self.url}: {error.os_error}", code=UNSENT) from None
         except aiohttp.ConnectionTimeoutError:
-            raise _Unsent(f"nobody answers at {self.url} in time", code="client.connect") from None
+            raise Unavailable(f"nobody answers at {self.url} in time", code=UNSENT) from None
         except TimeoutError:
             raise DeadlineExceeded(
                 f"{method} {_shown(target)} was not answered in time; whether it was done is unknown",
@@ -191,13 +199,12 @@ class Wire:
         connector = aiohttp.TCPConnector(
             limit=self._connections_max, keepalive_timeout=KEEP_ALIVE_S, ssl=True if self._tls is None else self._tls
         )
-        return aiohttp.ClientSession(
+        session = aiohttp.ClientSession(
             connector=connector, headers=self._headers, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=True
         )
-
-
-class _Unsent(Unavailable):
-    """The server was not reached."""
+        # It would send a DELETE again by itself, whose second answer is another one: that is decided here.
+        session._retry_connection = False
+        return session
 
 
 def check_extra() -> None:
@@ -229,9 +236,10 @@ def segment(text: str) -> str:
 
 def _is_worth(error: Exception, *, is_repeatable: bool) -> bool:
     """Sending it again may help, and does no harm."""
-    if isinstance(error, _Unsent) or is_unharmed(error):
+    code = getattr(error, "code", "")
+    if code == UNSENT or is_unharmed(error):
         return True
-    return is_repeatable and is_passing(error) and getattr(error, "code", "") not in _HOPELESS
+    return is_repeatable and is_passing(error) and code not in _HOPELESS
 
 
 def _check_token(token: str) -> str:

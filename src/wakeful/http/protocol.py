@@ -10,6 +10,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 
 from wakeful.http.sockets import ABORT
 
+SLICE = 4_096
 PONGS_BYTES_MAX = 65_536  # waiting for a client that sends pings and does not read
 
 

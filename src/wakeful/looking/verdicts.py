@@ -4,15 +4,20 @@ import asyncio
 from typing import Any, NamedTuple
 
 from wakeful.logic.timeline import spec_of
+from wakeful.looking.naming import kind_of, schedule_named
 from wakeful.looking.plain import iso, iso_of
 from wakeful.looking.view import View
+from wakeful.schedules.backfills import backfill_times
 from wakeful.schedules.nights import local_time, zone_name
 from wakeful.schedules.reading import parked_of, record_of, runs_since, verdicts_at
-from wakeful.schedules.schedules import backfill_times
+from wakeful.schedules.records import decode_lane, lane_name
 from wakeful.schedules.words import About, because, fate
+from wakeful.store.protocol import Query, Store
 from wakeful.values.ids import ObjectId
 from wakeful.values.runs import Run
 from wakeful.values.times import from_datetime
+
+LANES_MAX = 1_000  # timers of one schedule that are looked through; it has as many at once as it may run in parallel
 
 
 def plain_run(run: Run, about: About) -> dict[str, Any]:
@@ -55,6 +60,17 @@ async def stretch(view: View, id: ObjectId, name: str, first: int, last: int) ->
     times = await asyncio.to_thread(backfill_times, name, record, first, last)
     runs = await runs_since(store, id, name, first)
     return Stretch(zone, first, last, times, About(record, runs, await parked_of(store, id, name)))
+
+
+async def backfills(store: Store, id: ObjectId, name: str) -> dict[str, int]:
+    """The backfills of the schedule that are under way: by the name of their timer, how many occurrences are left."""
+    lanes = Query(cls=id.cls, key=id.key, name_prefix=lane_name(name, ""), limit=LANES_MAX)
+    found = {}
+    for timer in await store.find_timers(lanes):
+        if schedule_named(timer.name) == name and kind_of(timer) == "backfill":
+            lane = decode_lane(timer.payload)
+            found[timer.name] = lane.total - lane.index
+    return found
 
 
 async def preview(view: View, id: ObjectId, name: str, first: int, last: int) -> list[dict[str, Any]]:

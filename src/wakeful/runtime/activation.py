@@ -173,8 +173,11 @@ class Activation:
             self.node.slots.hurry(self._slot, self.id)
 
     def fire(self, timer: Timer) -> None:
-        """Run a due timer when its turn comes."""
-        self._post(timer)
+        """Run a due timer when its turn comes; a copy that has failed leaves it on disk."""
+        if (
+            self._failure is None
+        ):  # else nobody would ever take it out of the mailbox, and the task that looks would spin
+            self._post(timer)
 
     def each_waiting(self, limit: int, change: Callable[[Timer], Timer | None]) -> None:
         """Change due timers that wait for their turn, up to the first call; None leaves one as it is."""

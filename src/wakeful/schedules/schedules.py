@@ -11,9 +11,10 @@ from wakeful.logic.plan import Due
 from wakeful.logic.specs.fluent import Every
 from wakeful.logic.specs.instants import At
 from wakeful.logic.specs.spec import Spec
-from wakeful.logic.timeline import Pause, Timeline, Version
+from wakeful.logic.timeline import Pause, Version
 from wakeful.runtime.storage import scan
 from wakeful.runtime.turn import Turn, running_turn
+from wakeful.schedules.backfills import sliced_times
 from wakeful.schedules.declared import check_dependencies
 from wakeful.schedules.feature import feature_of
 from wakeful.schedules.handlers import check_arguments, check_missed, handler_name
@@ -41,8 +42,6 @@ from wakeful.values.times import Duration, from_datetime, to_datetime
 if TYPE_CHECKING:
     from wakeful.runtime.context import Context
 
-BACKFILL_MAX = 10_000  # runs of one backfill; more is a migration, and should be one
-BACKFILL_COUNTED_MAX = 10 * BACKFILL_MAX  # counted to say how many it would be: some tenths of a second
 NEXT_MAX = 10_000
 
 
@@ -214,8 +213,9 @@ class Schedules:
         if last <= first:
             raise BadOption("backfill: end is not after start", code="schedule.backfill")
         last = min(last, self._now() + 1)  # what is still to come will run by itself
-        times = backfill_times(name, record, first, last)
+        times = await sliced_times(name, record, first, last, self._activation.node.clock)
         if not dry_run and times:
+            record = await self._living(turn, name)  # as it is now: the object may have gone on meanwhile
             now = self._now()
             book = Book(turn)
             lanes = min(record.options.policy.parallel, len(times))
@@ -432,27 +432,6 @@ async def _forget_dependent(book: Book, name: str, dependent: str) -> None:
     if record is not None:
         record.dependents = [other for other in record.dependents if other != dependent]
         book.put(name, record)
-
-
-def backfill_times(name: str, record: Record, first: int, last: int) -> list[int]:
-    """The occurrences in `first <= t < last`, under the versions then in force."""
-    versions = [replace(record.versions[0], since=min(first - 1, record.versions[0].since)), *record.versions[1:]]
-    timeline = Timeline(versions, start_at=record.options.start_at, end_at=record.options.end_at)
-    found: list[int] = []
-    at = timeline.next_ms(first - 1)
-    while at is not None and at < last:
-        found.append(at)
-        at = timeline.next_ms(at)
-        if len(found) > BACKFILL_COUNTED_MAX:
-            break
-    if len(found) > BACKFILL_MAX:
-        more = "more than " if len(found) > BACKFILL_COUNTED_MAX else ""
-        raise LimitExceeded(
-            f"backfill of {name!r}: that would be {more}{min(len(found), BACKFILL_COUNTED_MAX)} runs, "
-            f"the limit is {BACKFILL_MAX}; take a shorter range",
-            code="limit.backfill",
-        )
-    return found
 
 
 def next_times(record: Record, now: int, n: int) -> Times:

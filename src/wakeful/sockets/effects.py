@@ -27,6 +27,7 @@ class Effect(Struct, frozen=True, array_like=True, gc=False):
     code: int = 0
     reason: str = ""
     auto: tuple[str, str] | None = None
+    number: int = 0  # of what AUTO sets: the largest counts, whichever comes last
 
     @property
     def size(self) -> int:

@@ -11,7 +11,19 @@ from wakeful.sockets.gateways import Sweep
 from wakeful.sockets.lost import Closes, Lost
 from wakeful.sockets.outbox import REQUEST, Outbox
 from wakeful.sockets.socket import FEATURE, Message, Socket
-from wakeful.sockets.turns import CLOSED, CONNECT, FORGET, MESSAGE, closed, connect, forget, has_hook, message
+from wakeful.sockets.turns import (
+    CLOSED,
+    CONNECT,
+    FORGET,
+    LATER,
+    MESSAGE,
+    close_later,
+    closed,
+    connect,
+    forget,
+    has_hook,
+    message,
+)
 from wakeful.store.protocol import NodeRow
 from wakeful.values.errors import NotRunning
 
@@ -78,8 +90,8 @@ def feature_of(node: Any) -> SocketFeature:
 def equip(node: "Node") -> None:
     """Give a node sockets, before it starts."""
     feature = node.features[FEATURE] = SocketFeature(node)
-    node.operations.update({CONNECT: connect, MESSAGE: message, CLOSED: closed, FORGET: forget})
-    node.quiet_operations.add(FORGET)
+    node.operations.update({CONNECT: connect, MESSAGE: message, CLOSED: closed, FORGET: forget, LATER: close_later})
+    node.quiet_operations |= {FORGET, LATER}
     node.timer_runs.register(Lost(node.limits.alarm_deadline_ms), quiet=True)
     node.timer_runs.register(Closes(node.limits.alarm_deadline_ms))
     node.routes.requests[REQUEST] = lambda *batch: feature.gateway.take(*batch)

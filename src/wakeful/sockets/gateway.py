@@ -6,7 +6,7 @@ again while it can't be had, and knows what it has had already.
 
 import asyncio
 import logging
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from wakeful.sockets.held import Held, Here, Wire
 from wakeful.sockets.register import Register
 from wakeful.sockets.request import Request
 from wakeful.sockets.socket import Message
-from wakeful.sockets.turns import CLOSED, CONNECT, FORGET, GONE, MESSAGE, TOO_MANY, check_takes_sockets, has_hook
+from wakeful.sockets.turns import CLOSED, CONNECT, FORGET, GONE, LATER, MESSAGE, TOO_MANY, check_takes_sockets, has_hook
 from wakeful.values.errors import (
     DeadlineExceeded,
     Denied,
@@ -37,6 +37,7 @@ log = logging.getLogger("wakeful.sockets")
 SENDERS_MAX = 1_000  # nodes whose last batch is remembered
 PARTING_MAX = 200  # objects that are told at once when the process stops
 PARTING_S = 1.0  # what a client that reads slowly is given then
+LEAVING_S = 10.0  # what all of them are given
 
 
 class Gateway:
@@ -75,7 +76,8 @@ class Gateway:
         try:
             await self._register.add(target)
             is_asked = True
-            here.auto, chosen = await self._ask(target, (id, self.id, request.plain()))
+            auto, number, chosen = await self._ask(target, (id, self.id, request.plain()))
+            here.answer(auto, number)
             if self.sockets.get(id) is not held:
                 raise Unavailable("this process was thought to be dead; try again", code="socket.gateway")
         except BaseException as error:
@@ -137,6 +139,11 @@ class Gateway:
         self._let_go(held)
         await self._parted(held, code, reason, was_clean=was_clean)
 
+    def lost(self, held: Held) -> None:
+        """Nobody waits for the end of this connection: the object is told of it as soon as it can be."""
+        if self._node.state in ("up", "down"):
+            self._later(self.disconnected(held, 1006, "", was_clean=False))
+
     # what objects send
 
     def apply(self, effect: Effect) -> None:
@@ -144,7 +151,7 @@ class Gateway:
         if effect.kind == AUTO:
             here = self._objects.get(ObjectId(effect.cls, effect.key))
             if here is not None:
-                here.auto = effect.auto
+                here.answer(effect.auto, effect.number)
             return
         most = self._node.limits.socket_queue_bytes
         for id in effect.ids:
@@ -202,23 +209,28 @@ class Gateway:
                     raise
                 await node.clock.sleep(delay)
 
-    async def _parted(self, held: Held, code: int, reason: str, *, was_clean: bool) -> None:
-        """Tell the object that the socket is gone, until it knows; if this process dies first, others do."""
+    async def _parted(self, held: Held, code: int, reason: str, *, was_clean: bool, is_late: bool = False) -> None:
+        """Tell the object that the socket is gone, until it knows; if this process dies first, others do.
+
+        `is_late`: nothing wakes to hear it if it knows already.
+        """
         target, id, node = held.target, held.id, self._node
         hears = has_hook(node.home(target).registry.any(target.cls), "on_close")
+        how, args = (LATER if is_late else CLOSED, (id, code, reason, was_clean)) if hears else (FORGET, (id,))
         while True:
             try:
-                if hears:
-                    await self._again(target, CLOSED, (id, code, reason, was_clean))
-                else:
-                    await self._again(target, FORGET, (id,))
+                await self._again(target, how, args)
                 break
-            except (Unavailable, UnknownClass) as error:
-                if node.state not in ("up", "down") or isinstance(error, UnknownClass):
+            except UnknownClass:
+                return
+            except (Unavailable, DeadlineExceeded) as error:
+                if node.state not in ("up", "down"):
                     return
+                if how == CLOSED and isinstance(error, DeadlineExceeded):
+                    how = LATER  # turns before it take longer than a call may, or it does itself: not so a timer
             except Exception:
                 log.exception("%s.on_close failed", target, extra={"code": "socket.failed"})
-                hears = False  # it was told, and is not told again
+                how, args = FORGET, (id,)  # it was told, and is not told again
         self._forgotten(target)
 
     def _let_go(self, held: Held) -> None:
@@ -233,27 +245,40 @@ class Gateway:
             self._register.remove(target)
 
     def _expelled(self) -> None:
-        """The objects were told that these sockets are gone, so they are."""
+        """The objects were told that these sockets are gone, so they are. Of those that came since, they are told now."""
         words = "this process was thought to be dead; its %d sockets are closed"
         log.warning(words, len(self.sockets), extra={"code": "socket.expelled"})
         held_all, self.sockets, self._objects = list(self.sockets.values()), {}, {}
         for held in held_all:
             held.close(*GONE)
+        self._later(self._all(held_all, lambda held: self._parted(held, 1006, "", was_clean=False, is_late=True)))
+
+    async def _all(self, held_all: list[Held], do: Callable[[Held], Awaitable[None]]) -> None:
+        """Do that with each of them, not too many at once."""
+        room = asyncio.Semaphore(PARTING_MAX)
+
+        async def one(held: Held) -> None:
+            async with room:
+                await do(held)
+
+        await asyncio.gather(*map(one, held_all))
 
     async def leave(self) -> None:
-        """The process stops: close all sockets, and have the objects know."""
+        """The process stops: close all sockets, and have the objects know; of those that can't, others tell."""
         held_all = list(self.sockets.values())
         for held in held_all:
             held.close(1012, "the server is restarting")
-        room = asyncio.Semaphore(PARTING_MAX)
 
         async def part(held: Held) -> None:
-            async with room:
-                if held.writer is not None:
-                    await asyncio.wait({held.writer}, timeout=PARTING_S)
-                await self.disconnected(held, 1012, "", was_clean=True)
+            if held.writer is not None:
+                await asyncio.wait({held.writer}, timeout=PARTING_S)
+            await self.disconnected(held, 1012, "", was_clean=True)
 
-        await asyncio.gather(*map(part, held_all))
+        try:
+            async with asyncio.timeout(LEAVING_S):
+                await self._all(held_all, part)
+        except TimeoutError:
+            return  # still on the list, so whoever looks at it next writes to those that were not told
         await self._register.leave()
 
     def _later(self, coroutine: Any) -> None:

@@ -29,11 +29,17 @@ class Wire(Protocol):
 class Here:
     """What this gateway knows of an object that has sockets here."""
 
-    __slots__ = ("auto", "held")
+    __slots__ = ("_number", "auto", "held")
 
     def __init__(self) -> None:
         self.held: dict[str, Held] = {}
         self.auto: tuple[str, str] | None = None
+        self._number = 0
+
+    def answer(self, auto: tuple[str, str] | None, number: int) -> None:
+        """Answer that text like that from now on, unless something newer is known: connecting and changing may overtake each other."""
+        if number >= self._number:
+            self.auto, self._number = auto, number
 
 
 class Held:

@@ -36,6 +36,7 @@ class Summary(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     count: int = 0
     auto: tuple[str, str] | None = None  # a text that gateways answer themselves, and the answer
+    number: int = 0  # rises with every change of that
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -142,7 +143,8 @@ async def summary_of(turn: Turn) -> Summary:
 
 
 def save_summary(turn: Turn, summary: Summary) -> None:
-    turn.writes[_ALL] = None if summary == Summary() else _encode(summary)
+    is_empty = not summary.count and summary.auto is None
+    turn.writes[_ALL] = None if is_empty else _encode(summary)
 
 
 async def seen(turn: Turn, id: str) -> int:

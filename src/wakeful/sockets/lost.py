@@ -1,25 +1,25 @@
 """Layer 4. A gateway died with the sockets of an object: how does that hear of each of them, once?
 
 One letter says which gateway it was; its turn wakes nothing and makes a timer for each socket that this one held. Each
-of those is a turn that forgets the socket and runs `on_close` with 1006.
+of those is a turn that forgets the socket and runs `on_close` with 1006. A gateway that lives asks for such a timer when
+the object has no time to be told by a call.
 """
 
 from typing import TYPE_CHECKING
 
-from wakeful.logic.order import Order
 from wakeful.runtime.timer_runs import Failed
 from wakeful.runtime.turn import Turn
 from wakeful.sockets import kept as keeping
 from wakeful.sockets.gateways import LOST
-from wakeful.sockets.turns import has_hook, part
+from wakeful.sockets.turns import CLOSE, close_timer, has_hook, part
+from wakeful.values.codec import decode
 from wakeful.values.commits import Slot
 from wakeful.values.timers import Timer
+from wakeful.values.tracing import unmarked
 
 if TYPE_CHECKING:
     from wakeful.runtime.activation import Activation
     from wakeful.runtime.registry import ObjectClass
-
-CLOSE = "socket-close"
 
 
 class _Owner:
@@ -47,14 +47,12 @@ class Lost(_Owner):
 
     async def fire(self, activation: "Activation", turn: Turn, timer: Timer) -> bool:
         gateway = timer.name.partition(":")[2]
-        now = activation.node.clock.now()
-        order = Order(activation.node.name)
         hears = has_hook(activation.known, "on_close")
         for id, kept in list((await keeping.load_all(turn)).items()):
             if kept.gateway != gateway:
                 continue
             if hears:
-                turn.set_timer(Timer(activation.id, f"{CLOSE}:{id}", now, now, order.next(now)))
+                turn.set_timer(close_timer(activation, id))
             else:
                 await keeping.remove(turn, id)
         return False
@@ -64,14 +62,16 @@ class Lost(_Owner):
 
 
 class Closes(_Owner):
-    """`socket-close:SOCKET`."""
+    """`socket-close:SOCKET`, with what it was closed with, if anybody knows."""
 
     prefix = CLOSE
 
     async def fire(self, activation: "Activation", turn: Turn, timer: Timer) -> bool:
         id = timer.name.partition(":")[2]
         if await keeping.load(turn, id) is not None:
-            await part(turn, id, 1006, "", was_clean=False)
+            known = unmarked(timer.payload)
+            code, reason, was_clean = decode(known) if known else (1006, "", False)
+            await part(turn, id, code, reason, was_clean=was_clean)
         return False
 
     async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> None:

@@ -23,6 +23,9 @@ REQUEST = "sockets"
 LINE_BYTES_MAX = 16 * 1_048_576  # on their way to one gateway
 BATCH_BYTES = 1_048_576
 ASK_MS = 5_000
+UNSEEN_MS = (
+    3_000  # a gateway that has just joined may be heard of by its first socket, before the next look at who is there
+)
 
 
 class Outbox:
@@ -63,10 +66,16 @@ class Outbox:
     async def _deliver(self, gateway: str, number: int, batch: list[Effect], line: "_Line") -> bool:
         """Until the gateway has it; False when that is no more."""
         node, sender, tries = self._node, self._sender(), 0
+        until = node.clock.now() + UNSEEN_MS
         while not node.is_dead:
             row = self._row_of(name_of(gateway))
             if row is None:
-                return False
+                if not node.is_clustered or node.clock.now() >= until:
+                    return False
+                for home in node.all_homes:
+                    home.membership.look()
+                await node.clock.sleep(UNSEEN_MS // 10)
+                continue
             try:
                 plain: list[Any] = [list(one) for one in map(_plain, batch)]
                 await node.routes.ask(row, REQUEST, gateway, sender, number, plain, timeout_ms=ASK_MS)

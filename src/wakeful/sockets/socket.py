@@ -175,10 +175,12 @@ async def auto_response(turn: Turn, request: str | None, response: str | None) -
     summary = await keeping.summary_of(turn)
     if auto == summary.auto:
         return
-    keeping.save_summary(turn, msgspec.structs.replace(summary, auto=auto))
-    feature = turn.activation.node.features[FEATURE]
+    node = turn.activation.node
+    number = node.next_seq(turn.activation.shard)
+    keeping.save_summary(turn, msgspec.structs.replace(summary, auto=auto, number=number))
+    feature = node.features[FEATURE]
     for gateway in {kept.gateway for kept in (await keeping.load_all(turn)).values()}:
-        put(turn, feature, gateway, effect(AUTO, turn, [], auto=auto))
+        put(turn, feature, gateway, effect(AUTO, turn, [], auto=auto, number=number))
 
 
 def check_message(activation: "Activation", message: object) -> None:

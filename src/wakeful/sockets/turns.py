@@ -12,13 +12,18 @@ from wakeful.sockets import kept as keeping
 from wakeful.sockets.kept import Kept
 from wakeful.sockets.request import request_of
 from wakeful.sockets.socket import Message, Socket
+from wakeful.values.codec import encode
 from wakeful.values.errors import BadOption, LimitExceeded, UnknownMethod
+from wakeful.values.timers import Timer
 
 if TYPE_CHECKING:
+    from wakeful.runtime.activation import Activation
     from wakeful.runtime.context import Context
     from wakeful.runtime.registry import ObjectClass
 
 CONNECT, MESSAGE, CLOSED, FORGET = "sockets.connect", "sockets.message", "sockets.closed", "sockets.forget"
+LATER = "sockets.close_later"
+CLOSE = "socket-close"  # a timer of the object: one of its sockets is gone, and it is to be told
 TOO_MANY = "limit.sockets"
 GONE = (1012, "the socket is not known any more; connect again")
 
@@ -36,8 +41,11 @@ def check_takes_sockets(known: "ObjectClass") -> None:
         )
 
 
-async def connect(ctx: "Context", id: str, gateway: str, given: dict[str, Any]) -> tuple[tuple[str, str] | None, str]:
-    """Somebody wants to connect: what gateways answer themselves, and the protocol that was chosen. A raise refuses."""
+Connected = tuple[tuple[str, str] | None, int, str]
+
+
+async def connect(ctx: "Context", id: str, gateway: str, given: dict[str, Any]) -> Connected:
+    """Somebody wants to connect: what gateways answer themselves, its number, and the chosen protocol. A raise refuses."""
     activation = ctx._activation
     turn = running_turn(activation, CONNECT)
     check_takes_sockets(activation.known)
@@ -58,7 +66,8 @@ async def connect(ctx: "Context", id: str, gateway: str, given: dict[str, Any]) 
                 f"{activation.id}: on_connect chose the protocol {chosen!r}, which the client does not offer",
                 code="socket.protocol",
             )
-    return (await keeping.summary_of(turn)).auto, chosen
+    summary = await keeping.summary_of(turn)
+    return summary.auto, summary.number, chosen
 
 
 async def message(ctx: "Context", id: str, number: int, message: Message) -> tuple[int, str] | None:
@@ -97,6 +106,21 @@ async def part(turn: Turn, id: str, code: int, reason: str, *, was_clean: bool) 
     await keeping.remove(turn, id)
     if has_hook(activation.known, "on_close"):
         await activation.instance.on_close(socket, code, reason, was_clean)
+
+
+async def close_later(ctx: "Context", id: str, code: int, reason: str, was_clean: bool) -> None:
+    """A socket is no more, and the object had no time to be told: a timer tells it. Wakes nothing."""
+    activation = ctx._activation
+    turn = running_turn(activation, LATER)
+    if await keeping.load(turn, id) is not None:
+        turn.set_timer(close_timer(activation, id, encode((code, reason, was_clean))))
+
+
+def close_timer(activation: "Activation", id: str, payload: bytes | None = None) -> Timer:
+    """A timer that is due now and runs `on_close` for that socket; without a payload for one that was lost."""
+    node = activation.node
+    now = node.clock.now()
+    return Timer(activation.id, f"{CLOSE}:{id}", now, now, node.next_seq(activation.shard), payload=payload)
 
 
 async def forget(ctx: "Context", id: str) -> None:

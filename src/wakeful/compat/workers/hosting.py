@@ -15,8 +15,7 @@ from wakeful.compat.workers.ids import DurableObjectId, id_of_key
 from wakeful.compat.workers.promises import result_of
 from wakeful.compat.workers.sockets import WebSocket
 from wakeful.compat.workers.state import State
-from wakeful.compat.workers.values import dressed, sendable
-from wakeful.compat.workers.web import Response, request_of, response_data
+from wakeful.compat.workers.web import Response, packed, request_of, response_data, unpacked
 from wakeful.runtime.registry import LIFECYCLE
 from wakeful.runtime.turn import CURRENT
 from wakeful.sockets.socket import Socket
@@ -159,9 +158,9 @@ class Host:
             log.exception("%s: the handler of a socket raised", self._activation.id, extra={"code": "workers.socket"})
 
     async def _answered(self, method: str, found: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        given = [dressed(one) for one in args]
-        answer = await result_of(found(*given, **{key: dressed(value) for key, value in kwargs.items()}))
-        return sendable(answer, f"answer of {self._activation.id}.{method}()")
+        given = [unpacked(one) for one in args]
+        answer = await result_of(found(*given, **{key: unpacked(value) for key, value in kwargs.items()}))
+        return packed(answer, f"answer of {self._activation.id}.{method}()")
 
     async def _fetched(self, found: Any, data: dict[str, Any]) -> dict[str, Any]:
         answer = await result_of(found(*([request_of(data)] if _takes(found, 1) else [])))
@@ -169,8 +168,7 @@ class Host:
             answer = Response(None)
         if not isinstance(answer, Response):
             raise JsException(f"{self._activation.id}.fetch() gave a {type(answer).__name__}, not a Response")
-        data = response_data(answer)
-        return data if answer.web_socket is None else {**data, "socket": answer.web_socket.data}
+        return response_data(answer)
 
     async def _event(self, run: Callable[[], Any]) -> Any:
         """Run it as an event: what it wrote is kept, whether it raises or not, unless the object is reset."""

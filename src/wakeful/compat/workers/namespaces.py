@@ -9,8 +9,8 @@ from wakeful.compat.workers.failures import JsTypeError, Unsupported
 from wakeful.compat.workers.hosting import NAME, Hosted
 from wakeful.compat.workers.ids import CONTENT_BYTES, DurableObjectId, named_id, parsed_id, unique_id
 from wakeful.compat.workers.promises import started
-from wakeful.compat.workers.values import dressed, option_of, sendable, text_of
-from wakeful.compat.workers.web import Request, Response, request_data, response_of
+from wakeful.compat.workers.values import option_of, text_of
+from wakeful.compat.workers.web import Request, Response, packed, request_data, response_of, unpacked
 from wakeful.values.errors import UnknownMethod
 from wakeful.values.ids import ObjectId
 
@@ -59,8 +59,8 @@ class Stub:
 
     async def _call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         what = f"arguments of {self!r}.{name}()"
-        given = tuple(sendable(one, what) for one in args)
-        return dressed(await self._send(name, given, {key: sendable(one, what) for key, one in kwargs.items()}))
+        given = tuple(packed(one, what) for one in args)
+        return unpacked(await self._send(name, given, {key: packed(one, what) for key, one in kwargs.items()}))
 
     async def _send(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         namespace, id = self._namespace, self.id

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from wakeful.compat.workers.ends import ClientEnd
 from wakeful.compat.workers.failures import JsTypeError
 from wakeful.compat.workers.forms import Blob, FormData, URLSearchParams, form_body, parsed_form
-from wakeful.compat.workers.values import plain
+from wakeful.compat.workers.values import dressed, plain, sendable
 
 Pairs = list[tuple[str, str]]
 Data = bytes  # inside a class with a method of that name
@@ -302,14 +302,15 @@ def request_of(data: Mapping[str, Any]) -> Request:
 
 
 def response_data(response: Response) -> dict[str, Any]:
-    """A response as plain data; its socket goes another way."""
-    return {
+    """A response as plain data; of its socket what is needed to connect it where the client is."""
+    data = {
         "status": response.status,
         "status_text": response.status_text,
         "headers": [list(pair) for pair in response.headers.items()],
         "encode_body": response.encode_body,
         "body": response._take(),
     }
+    return data if response.web_socket is None else {**data, "socket": response.web_socket.data}
 
 
 def response_of(data: Mapping[str, Any]) -> Response:
@@ -320,6 +321,22 @@ def response_of(data: Mapping[str, Any]) -> Response:
     return made
 
 
+def packed(value: Any, what: str) -> Any:
+    """An argument or an answer of a call as data: requests and responses can be either."""
+    if isinstance(value, Response):
+        return {_KIND: "Response", **response_data(value)}
+    if isinstance(value, Request):
+        return {_KIND: "Request", **request_data(value)}
+    return sendable(value, what)
+
+
+def unpacked(value: Any) -> Any:
+    """What `packed` was given, as the other side gets it."""
+    kind = value.get(_KIND) if type(value) is dict else None
+    return request_of(value) if kind == "Request" else response_of(value) if kind == "Response" else dressed(value)
+
+
+_KIND = "wakeful.kind"
 TEXT = "text/plain;charset=UTF-8"
 _BARE = re.compile(r"(\w+://[^/?#]+)(?=[?#]|$)")  # a URL without a path
 _IN_URL = "".join(map(chr, range(0x21, 0x7F)))

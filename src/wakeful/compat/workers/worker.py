@@ -18,6 +18,7 @@ from wakeful.compat.workers.modules import modules
 from wakeful.compat.workers.namespaces import Env, Namespace
 from wakeful.compat.workers.promises import result_of
 from wakeful.compat.workers.state import APART
+from wakeful.compat.workers.values import dressed
 from wakeful.compat.workers.web import Request, Response
 from wakeful.logic.limits import Limits
 from wakeful.logic.retry import RetryPolicy
@@ -59,8 +60,7 @@ class Worker:
         self.config = config
         self.app = app
         self.classes: dict[str, type[Host]] = {}  # by the name in the Worker's code
-        self._bindings: dict[str, Any] = dict(config.vars)
-        self.env = Env(self._bindings, config.elsewhere)
+        self.env = Env(dressed(config.vars), config.elsewhere)
         self._imports = Imports(config.main, modules(self.env, ExecutionContext(self._keep)))
         self.module: ModuleType = self._imports.load()
         self._host()

@@ -11,7 +11,7 @@ PRAGMA data_version
 SELECT shard, owner, epoch FROM shards ORDER BY shard
 
 -- name: claim
-UPDATE shards SET owner = ?1, epoch = epoch + 1 WHERE shard = ?2 AND epoch = coalesce(?3, epoch)
+UPDATE shards SET owner = ?, epoch = epoch + 1 WHERE shard = ? AND epoch = coalesce(?, epoch)
 
 -- name: release
 UPDATE shards SET owner = NULL WHERE shard = ? AND owner = ? AND epoch = ?
@@ -42,8 +42,8 @@ SELECT k.space, k.name, k.value, o.created_at, o.active_at, o.rows, o.bytes,
        t.name, t.due_at, t.nominal_at, t.seq, t.attempt, t.crashes, t.started, t.rank, t.payload
   FROM objects AS o
   LEFT JOIN timers AS t ON t.class = o.class AND t.key = o.key AND t.name = 'alarm'
-  LEFT JOIN kv AS k ON k.class = CASE WHEN o.rows <= ?3 AND o.bytes <= ?4 THEN o.class END AND k.key = o.key
- WHERE o.class = ?1 AND o.key = ?2
+  LEFT JOIN kv AS k ON k.class = CASE WHEN o.rows <= ? AND o.bytes <= ? THEN o.class END AND k.key = o.key
+ WHERE o.class = ? AND o.key = ?
 
 -- name: load_state
 SELECT space, name, value FROM kv WHERE class = ? AND key = ? AND space = 1 AND name = 'state'

@@ -66,7 +66,7 @@ class Reader:
         return [self._load(id) for id in ids]
 
     def _load(self, id: ObjectId) -> Loaded:
-        found = self.ask(SQL["load_object"], (*id, WHOLE_ROWS_MAX, WHOLE_BYTES_MAX))
+        found = self.ask(SQL["load_object"], (WHOLE_ROWS_MAX, WHOLE_BYTES_MAX, *id))
         if not found:
             return _NEVER
         first = found[0]

@@ -7,14 +7,14 @@ from wakeful.store.protocol import Swap
 
 # `IS` also finds a payload that is NULL. Rows of ledger and parked never change, so their number is enough.
 _SQL = {
-    "storage": "UPDATE kv SET value = ?1 WHERE class = ?3 AND key = ?4 AND space = ?5 AND name = ?6 AND value IS ?2",
-    "timers": "UPDATE timers SET payload = ?1 WHERE class = ?3 AND key = ?4 AND name = ?5 AND payload IS ?2",
+    "storage": "UPDATE kv SET value = ? WHERE class = ? AND key = ? AND space = ? AND name = ? AND value IS ?",
+    "timers": "UPDATE timers SET payload = ? WHERE class = ? AND key = ? AND name = ? AND payload IS ?",
     "requests": (
-        "UPDATE requests SET fingerprint = ?1, answer = ?2 "
-        "WHERE class = ?5 AND key = ?6 AND request = ?7 AND fingerprint IS ?3 AND answer IS ?4"
+        "UPDATE requests SET fingerprint = ?, answer = ? "
+        "WHERE class = ? AND key = ? AND request = ? AND fingerprint IS ? AND answer IS ?"
     ),
-    "ledger": "UPDATE ledger SET error = ?1 WHERE number = ?2",
-    "parked": "UPDATE parked SET payload = ?1, error = ?2, traceback = ?3 WHERE number = ?4",
+    "ledger": "UPDATE ledger SET error = ? WHERE number = ?",
+    "parked": "UPDATE parked SET payload = ?, error = ?, traceback = ? WHERE number = ?",
 }
 _BY_NUMBER = ("ledger", "parked")
 
@@ -24,5 +24,5 @@ def swap(db: sqlite3.Connection, swaps: Sequence[Swap]) -> int:
     done = 0
     for one in swaps:
         old = () if one.table in _BY_NUMBER else one.old
-        done += db.execute(_SQL[one.table], (*one.new, *old, *one.where)).rowcount
+        done += db.execute(_SQL[one.table], (*one.new, *one.where, *old)).rowcount
     return done

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from wakeful.store.sqlite.place import Place, check_file
 from wakeful.store.sqlite.statements import SQL
-from wakeful.values.errors import StoreDown, StoreError
+from wakeful.values.errors import OutcomeUnknown, StoreDown, StoreError
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
@@ -48,6 +48,12 @@ def down(error: sqlite3.Error) -> StoreDown:
     return StoreDown(f"SQLite can't do it now: {error}")
 
 
+def _may_stay(error: BaseException) -> bool:
+    """The COMMIT that failed so has written all of itself. One whose write failed lacks its last page, and is nothing."""
+    code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    return code & 0xFF == sqlite3.SQLITE_IOERR and code != sqlite3.SQLITE_IOERR_WRITE
+
+
 class Writer:
     """The only connection that writes to the file, and the thread that waits for the disk."""
 
@@ -68,10 +74,11 @@ class Writer:
     async def write(self, work: Work[T], *, sync: bool = True, bulk: bool = False) -> T:
         """Run `work` in a transaction of its own and commit it: durable on return, or undone and raised.
 
-        Never `OutcomeUnknown`: SQLite publishes a commit (in the index of its log) only after the
-        write and the fsync succeeded, and what failed is rolled back here, under the same lock, so
-        nobody can have seen it and the next commit writes over it. (Beyond reach: the fsync fails and
-        the machine dies before that next commit; its log may then still hold what we called failed.)
+        SQLite publishes a commit (in the index of its log) only after the write and the fsync succeeded; what
+        failed is rolled back here, under the same lock, so nobody can have seen it and the next commit writes over
+        it. But if the write was whole and only what came after it failed, as an fsync does on a dying disk, and this
+        process ends before that next commit, whoever opens the log then finds the commit in it and takes it for
+        good: so that is `OutcomeUnknown`.
         `sync=False` survives the death of the process but not a power cut.
         """
         async with self._lock:
@@ -129,6 +136,10 @@ class Writer:
             self.db.execute("COMMIT")
         except BaseException as error:
             self._undo()
+            if _may_stay(error):
+                raise OutcomeUnknown(
+                    f"SQLite wrote it and can't say that it stays ({error}); ask again with a request key, and look at the disk"
+                ) from None
             raise self._named(error) from None
 
     def _transact(self, work: Work[T]) -> T:
