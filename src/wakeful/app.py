@@ -297,6 +297,8 @@ class App:
 
     async def stopping(self, node: Node) -> None:
         """What is to be done while the node can still be asked: clients that are connected to it are sent away."""
+        for say in list(node.last_words):
+            await say()
         if not node.is_client:
             await stop_sockets(node)
 

@@ -72,7 +72,59 @@ def test_two_workers_do_not_share_modules(folder: Path, tmp_path_factory: pytest
     (other / "beside.py").write_text("greeting = 'bye'\n")
     one, two = load(folder), load(other)
     assert (one.module.greeting, two.module.greeting) == ("hello", "bye")
+    assert (sys.modules["entry"], sys.modules["entry_2"]) == (one.module, two.module)
     two.unload()
+    assert sys.modules["entry"] is one.module
+    one.unload()
+    assert not {"entry", "entry_2", "beside"} & set(sys.modules)
+
+
+async def test_a_module_beside_the_worker_comes_before_one_of_the_program(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = {name: types.ModuleType(name) for name in ("beside", "late", "parts")}
+    for name, module in mine.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    async with played(folder) as (worker, _):
+        answer = await worker.fetch(Request("http://x/"))
+        assert (await answer.json())[:3] == ["hello", 201, 200]
+        answer = await worker.fetch(Request("http://x/"))
+        assert (await answer.json())[:3] == ["hello", 201, 200]
+        assert {name: sys.modules[name] for name in mine} == mine
+    assert {name: sys.modules[name] for name in mine} == mine
+
+
+async def test_what_is_stored_is_found_again_whichever_worker_was_loaded_first(folder: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    write_worker(
+        own,
+        """
+        from dataclasses import dataclass
+        from workers import DurableObject
+
+        @dataclass
+        class Item:
+            n: int
+
+        class Own(DurableObject):
+            async def keep(self):
+                await self.ctx.storage.put("item", Item(3))
+            async def kept(self):
+                return (await self.ctx.storage.get("item")).n
+        """,
+        WRANGLER.replace("Sample", "Own"),
+    )
+    store = f"sqlite:{tmp_path}/objects.db"
+    alone = load(own)
+    async with alone.app.run(store):
+        await alone.env.SAMPLE.getByName("x").keep()
+    alone.unload()
+    first, second = load(folder), load(own)
+    async with second.app.run(store):
+        assert await second.env.SAMPLE.getByName("x").kept() == 3
+    first.unload()
+    second.unload()
 
 
 def test_an_error_in_the_code_is_the_codes_own(tmp_path: Path) -> None:
@@ -82,3 +134,4 @@ def test_an_error_in_the_code_is_the_codes_own(tmp_path: Path) -> None:
     write_worker(tmp_path, "x = 1")
     with pytest.raises(BadOption, match=r"SAMPLE is bound to the class Sample, which entry\.py does not have"):
         load(tmp_path)
+    assert "entry" not in sys.modules

@@ -212,3 +212,26 @@ async def test_an_asgi_app_answers_for_a_worker(tmp_path: Path) -> None:
         answer = await worker.fetch(Request("http://x/bob", method="POST", body="four"))
         assert (answer.status, await answer.json()) == (202, {"total": 4})
         assert (await worker.fetch(Request("http://x/bob"))).status == 405
+
+
+async def test_requests_and_responses_go_through_calls_and_variables_have_attributes(tmp_path: Path) -> None:
+    code = """
+        from workers import DurableObject, Request, Response, WorkerEntrypoint
+
+        class Sample(DurableObject):
+            async def answer(self, request, *, again):
+                return Response(f"{request.method} {await request.text()} {again.url}", status=202, headers={"a": "b"})
+            async def keep(self):
+                await self.ctx.storage.put("k", Response("x"))
+
+        class Default(WorkerEntrypoint):
+            async def fetch(self, request):
+                again = Request(self.env.PLACES.near[0])
+                return await self.env.SAMPLE.getByName("x").answer(request, again=again)
+    """
+    folder = write_worker(tmp_path, code, WRANGLER + '\n[vars]\nPLACES = { near = ["http://n/"] }\n')
+    async with played(folder) as (worker, _):
+        answer = await worker.fetch(Request("http://x/", method="POST", body="hi"))
+        assert (answer.status, answer.headers.get("a"), await answer.text()) == (202, "b", "POST hi http://n/")
+        with pytest.raises(TypeError, match="not plain data"):
+            await worker.env.SAMPLE.getByName("x").keep()

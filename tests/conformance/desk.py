@@ -1,5 +1,6 @@
 """A class whose jobs do what the test says, and what became of them."""
 
+import sys
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -41,7 +42,9 @@ class Desk:
         self.jobs = self.app.jobs
         self.handlers: dict[Any, Handler] = {}
         self.seen: list[Seen] = []
-        self.Clerk: Any = self.app.object(_clerk(self))
+        made = _clerk(self)
+        made.__module__ = sys._getframe(1).f_globals["__name__"]  # that of the test: its functions may be policies
+        self.Clerk: Any = self.app.object(made)
         self._acts: dict[str, Callable[[Any], Awaitable[Any]]] = {}
         self._names = count()
 

@@ -159,16 +159,22 @@ async def test_wakeful_s_own_errors_keep_type_and_code_over_nodes(cluster: Clust
         assert there.value.code == here.value.code  # type: ignore[attr-defined]
 
 
-async def test_a_full_mailbox_elsewhere_is_waited_for_within_the_deadline() -> None:
+async def test_a_full_mailbox_elsewhere_tells_callers_to_back_off_as_one_here_does() -> None:
+    """It was waited for, until the deadline: the flood that filled it waited with it, on every other node."""
     troupe = Troupe()
     world = troupe.world = troupe.app.world(nodes=3, limits=Limits(mailbox=2))
     async with world:
-        key = key_of(world.members[1])
-        calls = [asyncio.ensure_future(troupe.at(world.members[0], key).add(0.5)) for _ in range(4)]
+        owner, asker, _ = world.members
+        key = key_of(owner)
+        calls = [asyncio.ensure_future(troupe.at(asker, key).add(0.5)) for _ in range(3)]
         await world.advance(milliseconds=50)
-        with pytest.raises(DeadlineExceeded, match="calls waiting"):
-            await troupe.at(world.members[2], key, deadline="100ms").add()
-        assert sorted(await asyncio.gather(*calls)) == [1, 2, 3, 4]
+        began = world.now()
+        for member in world.members:
+            with pytest.raises(Unavailable, match="back off") as full:
+                await troupe.at(member, key, request_key=member.name).add()
+            assert full.value.code == "object.mailbox"
+        assert world.now() - began < timedelta(milliseconds=100)
+        assert sorted(await asyncio.gather(*calls)) == [1, 2, 3]
 
 
 async def test_a_node_that_does_not_know_the_class_leaves_the_call_to_one_that_does(cluster: Cluster) -> None:

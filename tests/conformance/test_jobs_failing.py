@@ -124,14 +124,14 @@ async def test_a_policy_may_be_a_method_of_the_target(stage: Any) -> None:
             desk.seen.clear()
 
 
-async def test_a_policy_that_cannot_be_found_any_more_parks_and_is_named(stage: Any) -> None:
-    from wakeful.jobs import retries
-
+async def test_a_policy_that_cannot_be_found_any_more_parks_and_is_named(
+    stage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     desk = Desk(stage)
     async with desk.world() as world:
         desk.handlers["x"] = failing()
         job = await desk.jobs.schedule(desk.at().work, "x", retry=later, after=1)
-        retries._given.clear()  # another process, in which nobody gave it
+        monkeypatch.delattr(sys.modules[__name__], "later")  # a newer program, without it
         await world.advance(seconds=100)
         found = await desk.jobs.get(job.id)
         assert found.state == "failed"
@@ -139,14 +139,12 @@ async def test_a_policy_that_cannot_be_found_any_more_parks_and_is_named(stage: 
 
 
 async def test_a_policy_is_found_in_the_modules_of_the_programs_classes(stage: Any) -> None:
-    from wakeful.jobs import retries
-
     desk = Desk(stage)
+    desk.Clerk.__module__ = "desk"
     desk.app.object(Elsewhere)
     async with desk.world() as world:
         desk.handlers["x"] = failing()
         await desk.jobs.schedule(desk.at().work, "x", retry=later, after=1)
-        retries._given.clear()
         await world.advance(seconds=100)
         assert desk.times == [1, 10, 20, 30]
 
@@ -155,6 +153,17 @@ class Elsewhere:
     """Makes this module one of the program's own."""
 
     def __init__(self, ctx: Any) -> None: ...
+
+
+async def test_a_policy_that_no_module_of_a_class_can_see_is_refused_when_it_is_given(stage: Any) -> None:
+    """It was taken, and found for as long as this process lived; then the job parked at its first failure."""
+    desk = Desk(stage)
+    desk.Clerk.__module__ = "desk"
+    async with desk.world() as world:
+        with pytest.raises(errors.BadHandler, match=r"test_jobs_failing:later would not be found after a restart") as no:
+            await desk.jobs.schedule(desk.at().work, "x", retry=later)
+        assert no.value.code == "job.retry"
+        assert await world.due() == []
 
 
 async def test_a_terminal_failure_parks_the_job_and_nothing_else_keeps_it_alive(stage: Any) -> None:

@@ -246,12 +246,11 @@ async def test_a_policy_in_a_module_that_the_class_imports_is_found_elsewhere(
         vars(module),
     )
     monkeypatch.setitem(sys.modules, "review_policies", module)
-    monkeypatch.setattr(sys.modules["desk"], "review_policies", module, raising=False)
+    monkeypatch.setattr(sys.modules[__name__], "review_policies", module, raising=False)
     desk = Desk(stage)
     async with desk.world() as world:
         desk.handlers["x"] = failing()
         await desk.jobs.schedule(desk.at().work, "x", after=1, retry=vars(module)["later"])
-        monkeypatch.setattr("wakeful.jobs.retries._given", {})  # another process
         await world.advance(seconds=60)
         assert desk.times == [1, 6, 11]
 

@@ -11,8 +11,11 @@ import pytest
 from wakeful.http.protocol import SLICE, SocketProtocol
 from wakeful.server.site import Site
 
-sys.path.append(str(Path(__file__).parent))
-from served_stage import CLOSE, PING, TEXT, WAIT_S, Place, connect, frame
+sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "telemetry")]
+from served_stage import CLOSE, PING, PONG, TEXT, WAIT_S, Place, connect, frame
+from spans_seen import Watch
+
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 def protocols(place: Place) -> list[SocketProtocol]:
@@ -45,8 +48,9 @@ async def test_a_client_is_not_given_up_while_its_message_waits_for_the_object()
     async with place.served(ws_ping_interval=0.05, ws_ping_timeout=0.05):
         client = await connect(place)
         assert await client.text() == "welcome"
-        reading = asyncio.ensure_future(_answer_pings(client, "waited"))
+        reading = asyncio.ensure_future(_answer_pings(client, "behind it"))
         await client.send("wait")
+        await client.send("behind it")  # from here on nothing more is read of it for now, answers to pings either
         await asyncio.wait({reading}, timeout=0.5)  # ten times what a ping is given
         assert not reading.done()
         place.gate.set()
@@ -57,8 +61,8 @@ async def test_a_client_is_not_given_up_while_its_message_waits_for_the_object()
 
 async def _answer_pings(client: Any, until: str) -> None:
     while (found := await client.receive()).data != until.encode():
-        assert found.opcode == PING
-        await client.send(found.data, opcode=10)
+        if found.opcode == PING:
+            await client.send(found.data, opcode=PONG)
 
 
 async def test_small_frames_that_come_together_are_not_all_unpacked_at_once_and_come_in_order() -> None:
@@ -113,6 +117,24 @@ async def test_a_closed_connection_to_a_client_that_does_not_read_is_let_go(who:
             await asyncio.sleep(0.02)
         assert protocols(place) == []
         client.writer.transport.abort()
+
+
+async def test_connecting_belongs_to_the_trace_of_the_request_and_each_message_is_one_of_its_own_linked_to_it() -> None:
+    place = Place()
+    seen = Watch(place.app)
+    async with place.served():
+        client = await connect(place, traceparent=PARENT)
+        assert await client.text() == "welcome"
+        for message in ("one", "two"):
+            await client.send(message)
+            assert await client.text() == message
+        await client.close()
+        await place.over()
+    trace = int(PARENT[3:35], 16)
+    assert seen.one("turn Room.sockets.connect").trace == trace
+    one, two = seen.named("turn Room.sockets.message")
+    assert len({one.trace, two.trace, trace}) == 3
+    assert one.linked == two.linked == [trace]
 
 
 async def test_the_object_hears_of_a_socket_whose_request_the_server_cancels_or_breaks() -> None:

@@ -46,6 +46,16 @@ async def test_a_flood_of_refusals_is_a_handful_of_rows() -> None:
         assert any(row["actor"] == "others" for row in rows)
 
 
+async def test_what_was_counted_of_a_minute_is_written_when_the_node_stops_in_it() -> None:
+    async with doors() as door:
+        await door.token("admin")
+        for _ in range(50):
+            await door.ask("GET", "/v1/objects", client=("10.0.0.1", 1))
+        await door.world.restart()
+        rows = [row for row in await door.audit() if row["kind"] == "refusal"]
+        assert sum(row["count"] for row in rows) == 50
+
+
 async def test_refusals_do_not_push_out_what_operators_did() -> None:
     app = App(limits=Limits(audit_rows=5))
     async with app.world() as world:

@@ -1,6 +1,7 @@
 """Tables fit the terminal: long keys, wide characters, forty columns."""
 
 import io
+import json
 import re
 import sys
 from collections.abc import Sequence
@@ -86,6 +87,19 @@ def test_control_characters_never_reach_the_terminal() -> None:
     text = "\n".join(drawn(["a"], [("\x1b[31mred\x07",)], 40))
     assert "\x1b" not in text
     assert "\\x1b[31mred\\x07" in text
+
+
+def test_nothing_that_a_command_says_turns_or_moves_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    odd = "a\u202efdp\x9b2J\x1b[1mé\u2066"
+    printing.put_line(f"{odd} is paused\nand more")
+    assert capsys.readouterr().out == "a\\u202efdp\\x9b2J\\x1b[1mé\\u2066 is paused\nand more\n"
+    printing.put_json({odd: [odd]})
+    failing.report(ValueError(odd))
+    Say(as_json=True).event("ready", odd)
+    out, err = capsys.readouterr()
+    assert not set("\u202e\x9b\x1b\u2066") & set(out + err)
+    first, second = map(json.loads, out.splitlines())
+    assert (first, second["text"]) == ({odd: [odd]}, odd)
 
 
 class Terminal(io.StringIO):

@@ -211,9 +211,40 @@ async def test_pages_follow_their_cursor() -> None:
         path = "/objects"
         while True:
             text = await stage.text(path)
-            seen += re.findall(r'<span class="key">(n-\d+)</span>', text)
+            seen += re.findall(r'<bdi class="key">(n-\d+)</bdi>', text)
             more = re.search(r'href="([^"]+)" rel="next"', text)
             if more is None:
                 break
             path = html.unescape(more[1])
         assert seen == [f"n-{number:03}" for number in range(120)]
+
+
+async def test_characters_that_nobody_sees_are_written_out_and_still_sent_back_as_they_are() -> None:
+    odd = "invoice\u202efdp.exe\x9b\u200b"
+    async with staged(is_seeded=False) as stage:
+        note = stage.app.registry.named("Note").cls
+        await stage.app.get(note, odd).write("after 3d")
+        where = urlencode({"class": "Note", "key": odd})
+        for path in (
+            "/",
+            "/objects",
+            f"/object?{where}",
+            "/schedules",
+            f"/schedule?{where}&name=read",
+            "/search?q=inv",
+        ):
+            text = await stage.text(path)
+            seen = re.sub(r'<input type="hidden"[^>]*>', "", text)
+            assert "<bdi" in seen, path
+            assert "invoice\\u202efdp.exe\\x9b\\u200b" in seen, path
+            assert not set("\u202e\x9b\u200b") & set(seen), path
+        assert (await stage.post("/schedule/pause", **{"class": "Note", "key": odd, "name": "read"})).status_code == 303
+        sent = re.search(r'name="key" value="([^"]*)"', await stage.text(f"/schedule?{where}&name=read"))
+        assert sent is not None
+        assert html.unescape(sent[1]) == odd
+
+
+def test_every_value_that_a_form_sends_back_is_exact() -> None:
+    for file in (HERE / "templates").glob("*.html"):
+        for given in re.findall(r'value="\{\{(.*?)\}\}"', file.read_text(encoding="utf-8")):
+            assert given.rstrip().endswith("|exact"), (file.name, given)

@@ -14,7 +14,7 @@ from starlette.requests import Request
 
 from wakeful.dashboard import words
 from wakeful.dashboard.due import group_of, place
-from wakeful.dashboard.history import History, Sums, between, share
+from wakeful.dashboard.history import History, Sums, between, remembered, share
 from wakeful.dashboard.live import stream
 from wakeful.dashboard.nodes import strip
 from wakeful.dashboard.visits import Desk, Visit
@@ -94,6 +94,19 @@ async def test_charts_begin_with_what_the_ledger_remembers_and_go_on() -> None:
         assert [sample["p99"] for sample in fresh if sample["fired"]] == [pytest.approx(0.5, abs=0.5)] * 2
         assert len(history.samples) == history.samples.maxlen
         assert json.loads(await stage.text("/history")) == []  # the desk's own begins with its first page
+
+
+async def test_what_the_ledger_has_dropped_is_not_drawn_as_silence() -> None:
+    async with staged(is_seeded=False) as stage:
+        note = stage.app.registry.named("Note").cls
+        await stage.app.get(note, "busy").write("every 4s")
+        await stage.app.get(note, "calm").write("every 7m")
+        await stage.world.advance(minutes=18)
+        samples = await remembered(stage.world.node, stage.now)
+        keep = stage.world.node.limits.ledger_keep
+        assert keep * 2 - 2 <= len(samples) <= keep * 2  # every 4 seconds, in samples of two
+        rates = [sum(sample["fired"] * 2 for sample in samples[place : place + 10]) for place in range(0, keep, 10)]
+        assert min(rates) >= 4
 
 
 def test_rates_and_lateness_come_from_two_looks() -> None:

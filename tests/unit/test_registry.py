@@ -95,6 +95,7 @@ def test_an_unknown_class_is_named_with_those_that_are_known() -> None:
     with pytest.raises(UnknownClass, match="'X' is not registered here; known: none"):
         registry.named("X")
     registry.add(Sample)
+    registry.add(type("Own", (), {}), "wakeful.Own")
     with pytest.raises(UnknownClass, match=r"known: Sample\. Put @app.object on it"):
         registry.named("X")
     with pytest.raises(UnknownClass, match=r"put @app\.object on it"):

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import traceback
+from typing import Any
 
 import click
 
@@ -69,7 +70,7 @@ def report(error: Exception) -> int:
         about = {"type": type(error).__name__, "code": code, "message": message}
         if isinstance(error, TurnFailed):
             about |= {"remote_type": error.remote_type, "remote_traceback": error.remote_traceback}
-        print(json.dumps({"error": about}, ensure_ascii=False), flush=True)
+        print(json_text({"error": about}), flush=True)
     trace = _trace(error)
     if with_traceback and trace:
         print(one_screen(trace), file=sys.stderr)
@@ -85,6 +86,14 @@ def report(error: Exception) -> int:
 def one_line(text: str) -> str:
     """Text from anywhere, safe for a terminal and without line breaks."""
     return "".join(char if char.isprintable() else " " if char in "\n\t" else repr(char)[1:-1] for char in text)
+
+
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    """JSON that says the same and is safe for a terminal: what can't be seen is written as \\u…."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)
 
 
 def one_screen(text: str) -> str:

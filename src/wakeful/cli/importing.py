@@ -130,7 +130,7 @@ def _form_of(file: Path) -> str:
     except OSError as error:
         raise CommandError(f"{file} can't be read: {error.strerror}", code="import.file", exit_code=USAGE) from None
     raise CommandError(
-        f"{file} is not what wakeful export writes; say what it is: --as xstate or --as actor-kit",
+        f"{file} is not what wakeful export writes; say what it is: --as xstate, actor-kit, apscheduler or celery",
         code="import.form",
         exit_code=USAGE,
     )

@@ -1,6 +1,5 @@
 """Layer 5. How do rows, times and values look to a person, and to a program?"""
 
-import json
 import os
 import sys
 import time
@@ -8,6 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from wakeful.cli.failing import json_text, one_screen
 from wakeful.looking.plain import iso as iso
 from wakeful.looking.words import length as length
 from wakeful.looking.words import many as many
@@ -28,7 +28,7 @@ def now_ms() -> int:
 
 def put_json(value: Any) -> None:
     """One JSON document on stdout."""
-    print(json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None), flush=True)
+    print(json_text(value, indent=2 if sys.stdout.isatty() else None), flush=True)
 
 
 def console() -> "Console":
@@ -47,10 +47,10 @@ def put_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, inden
 
 
 def put_line(text: str = "", style: str = "") -> None:
-    """One line; never wrapped in a pipe."""
+    """One line, or several; never wrapped in a pipe. Whatever is in it, a terminal only shows it."""
     from rich.text import Text
 
-    console().print(Text(text, style=style), soft_wrap=True)
+    console().print(Text(one_screen(text), style=style), soft_wrap=True)
 
 
 def clock_time(ms: int) -> str:

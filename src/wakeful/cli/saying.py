@@ -1,6 +1,5 @@
 """Layer 5. What does a running program tell its terminal: one line per thing that happened?"""
 
-import json
 import logging
 import os
 import sys
@@ -8,7 +7,7 @@ import traceback
 from datetime import datetime
 from typing import Any
 
-from wakeful.cli.failing import one_line, one_screen
+from wakeful.cli.failing import json_text, one_line, one_screen
 from wakeful.cli.printing import iso, now_ms
 
 _COLOURS = {
@@ -36,9 +35,7 @@ class Say:
     def event(self, kind: str, text: str, **data: Any) -> None:
         """One thing that happened, with its time."""
         if self.as_json:
-            print(
-                json.dumps({"at": iso(now_ms()), "event": kind, "text": text, **data}, ensure_ascii=False), flush=True
-            )
+            print(json_text({"at": iso(now_ms()), "event": kind, "text": text, **data}), flush=True)
             return
         colour = _COLOURS.get(kind)
         word = f"{kind:<8}"

@@ -51,6 +51,7 @@ async def settle(
         what="import",
     )
     report["left"] += [{"what": "", "name": name, "note": why} for name, why in plan.left]
+    report["note"] = plan.note
     _put(report, is_dry=is_dry, as_json=as_json)
 
 
@@ -88,5 +89,7 @@ def _put(report: dict[str, Any], *, is_dry: bool, as_json: bool) -> None:
     )
     said += f", {len(report['changed'])} of them changed" if report["changed"] else ""
     put_line(f"{said}, and left {left} behind" if left else said, "yellow" if left else "green")
+    if count:
+        put_line(f"of all of them: {report['note']}")
     if count and not is_dry:
         put_line("stop the other scheduler, or each of them runs twice", "yellow")

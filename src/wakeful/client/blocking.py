@@ -13,7 +13,6 @@ from wakeful.client.client import Client
 from wakeful.client.looks import Row
 from wakeful.runtime.stubs import make_stub
 from wakeful.values.errors import BadOption, NotRunning
-from wakeful.values.ids import ObjectId
 from wakeful.values.times import Duration
 
 STOP_S = 10.0  # what open connections are given at the end
@@ -75,19 +74,9 @@ class SyncClient:
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *dir(Blocking(self._client, self._thread))})
 
-    def send(
-        self,
-        target: ObjectId,
-        method: str,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        *,
-        deadline_ms: int | None,
-        request_key: str | None,
-    ) -> Any:
+    def send(self, *call: Any, **options: Any) -> Any:
         """Router of the stubs."""
-        way = self._client.send(target, method, args, kwargs, deadline_ms=deadline_ms, request_key=request_key)
-        return self._thread.run(way)
+        return self._thread.run(self._client.send(*call, **options))
 
 
 class Blocking:

@@ -6,7 +6,7 @@ async with Client("http://127.0.0.1:7420", token=…) as client:
 
 import os
 import ssl
-from collections.abc import Container, Coroutine
+from collections.abc import Container
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from wakeful.client.jobs import ClientJobs
@@ -130,7 +130,7 @@ class Client(Looks):
             found = self._known[name] = looked_at(cls)
         return found
 
-    def send(
+    async def send(
         self,
         target: ObjectId,
         method: str,
@@ -139,24 +139,11 @@ class Client(Looks):
         *,
         deadline_ms: int | None,
         request_key: str | None,
-    ) -> Coroutine[Any, Any, Any]:
+    ) -> Any:
         """Router of the stubs. What only reads needs no request key in order to be repeated."""
         known = self._known.get(target.cls)
         is_reader = known is not None and method in known.readers
         key = request_key or (None if is_reader or not self._has_retries else new_key())
-        return self._call(target, method, args, kwargs, deadline_ms, key, is_reader=is_reader)
-
-    async def _call(
-        self,
-        target: ObjectId,
-        method: str,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        deadline_ms: int | None,
-        key: str | None,
-        *,
-        is_reader: bool,
-    ) -> Any:
         found = await self._wire.ask(
             "POST",
             f"{object_path(target.cls, target.key)}/{segment(method)}",

@@ -32,18 +32,10 @@ class ClientSchedules:
         self._new_key = new_key
         self._path = f"{object_path(target.cls, target.key)}/schedules"
 
-    async def add(
-        self,
-        spec: Any,
-        handler: Any,
-        *args: Any,
-        name: str | None = None,
-        kwargs: dict[str, Any] | None = None,
-        **options: Any,
-    ) -> Schedule:
-        """Have a method of the object run at the times of the spec, with these arguments."""
-        method = self._named(handler)
-        body = self._asked(spec, options) | {"handler": method, "args": list(args), "kwargs": kwargs or {}}
+    async def add(self, spec: Any, handler: Any, *args: Any, name: str | None = None, **options: Any) -> Schedule:
+        """Have a method of the object run at the times of the spec, with these arguments; `kwargs={…}` for named ones."""
+        method, kwargs = self._named(handler), options.pop("kwargs", None) or {}
+        body = self._asked(spec, options) | {"handler": method, "args": list(args), "kwargs": kwargs}
         if name is None:
             name = f"{method}-{self._new_key()}"
             body["is_named"] = False

@@ -47,7 +47,9 @@ async def page(visit: Visit) -> "Response":
         total=total,
         shown=len(found.rows),
         cursor=found.cursor,
-        ledger=past.rows,
+        ledger=sorted(past.rows, key=lambda row: instant(row["finished_at"]) or 0, reverse=True),
+        is_cluster=any(store.shared for store in view.stores),
+        own=visit.node.name,
     )
 
 

@@ -4,7 +4,7 @@ Read from the counters of this process every other second, in a ring: it costs n
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -76,29 +76,38 @@ def read(node: "Node") -> Sums:
 
 
 async def remembered(node: "Node", now: int) -> list[Sample]:
-    """What the ledger tells of the minutes before, so that charts don't begin empty; of a busy hour only the end."""
+    """What the ledger tells of the minutes before, so that charts don't begin empty; as far back as it tells all."""
     found = await ledger.page(View.of_node(node), limit=LEDGER_ROWS)
+    is_shared = any(home.store.shared for home in node.all_homes)  # others write there as well, and this is of one node
     slots: dict[int, list[dict[str, Any]]] = {}
+    kept = Counter[tuple[str, str, str]]()
+    # Of a busy hour the page has only the end, and of a busy timer the ledger.
+    slot, whole = KEPT - 1, KEPT
     for row in found.rows:
-        fired_at = instant(row["fired_at"]) or 0
-        if now - KEPT * EVERY_MS < fired_at < now and row["verdict"] in ("run", "failed"):
-            slots.setdefault((now - fired_at) // EVERY_MS, []).append(row)
-    oldest = max(slots, default=0) if found.cursor is not None else KEPT
-    samples = []
-    for slot in range(min(oldest, KEPT) - 1, -1, -1):
-        rows = slots.get(slot, [])
-        late = sorted(max(0, row["lateness_ms"]) for row in rows)
-        samples.append(
-            {
-                "t": (now - slot * EVERY_MS) / 1_000,
-                "fired": len(rows) * 1_000 / EVERY_MS,
-                "turns": None,
-                "failed": sum(row["verdict"] == "failed" for row in rows) * 1_000 / EVERY_MS,
-                "p50": late[len(late) // 2] if late else None,
-                "p99": late[len(late) * 99 // 100] if late else None,
-            }
-        )
-    return samples
+        ago_ms = now - (instant(row["fired_at"]) or 0)
+        slot = ago_ms // EVERY_MS
+        name = (row["class"], row["key"], row["timer"])
+        kept[name] += 1
+        if kept[name] == node.limits.ledger_keep:
+            whole = min(whole, slot)
+        is_ours = row["verdict"] in ("run", "failed") and (not is_shared or row["node"] == node.name)
+        if is_ours and ago_ms > 0 and slot < KEPT:
+            slots.setdefault(slot, []).append(row)
+    if found.cursor is not None:
+        whole = min(whole, slot)
+    return [_sample(now - slot * EVERY_MS, slots.get(slot, [])) for slot in range(whole - 1, -1, -1)]
+
+
+def _sample(at: int, rows: list[dict[str, Any]]) -> Sample:
+    late = sorted(max(0, row["lateness_ms"]) for row in rows)
+    return {
+        "t": at / 1_000,
+        "fired": len(rows) * 1_000 / EVERY_MS,
+        "turns": None,
+        "failed": sum(row["verdict"] == "failed" for row in rows) * 1_000 / EVERY_MS,
+        "p50": late[len(late) // 2] if late else None,
+        "p99": late[len(late) * 99 // 100] if late else None,
+    }
 
 
 def between(before: Sums, now: Sums) -> Sample:

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
+from markupsafe import escape
+
 from wakeful import __version__
 from wakeful.dashboard import words
 from wakeful.looking.naming import name_words
@@ -32,13 +34,14 @@ HEADERS = {
 
 @cache
 def environment() -> "Environment":
-    """The templates; everything that is put into them is escaped."""
+    """The templates; everything that is put into them is escaped, and what can't be seen is shown but for `|exact`."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     found = Environment(
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=words.shown,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -54,6 +57,7 @@ def environment() -> "Environment":
         "instant": words.instant,
         "local": words.local,
         "brief": words.brief,
+        "exact": escape,
         "timer_words": name_words,
     }
     found.globals["version"] = __version__

@@ -1,6 +1,7 @@
 """Layer 5, pure. How do instants, lengths, verdicts and values look on a page?"""
 
 import json
+import re
 from datetime import datetime
 from typing import Any
 
@@ -38,6 +39,19 @@ MARKS = {
     "begun": "half",
 }
 WORDS = {"too_late": "too late"}
+# Controls, invisible marks and those that turn the direction of what follows: a name that holds one could pass for
+# another. The two joiners stay, which scripts and emoji need.
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\U000e0001\U000e0020-\U000e007f]"
+)
+
+
+def shown(value: Any) -> Any:
+    """What a template is given, with characters that nobody could see written out; markup of ours is left alone."""
+    if type(value) is not str or (value.isascii() and value.isprintable()):
+        return value
+    return _UNSEEN.sub(lambda found: repr(found[0])[1:-1], value)
 
 
 def instant(value: object) -> int | None:
@@ -92,17 +106,17 @@ def local(text: str) -> str:
 def mark(word: object) -> Markup:
     """A verdict or state: shape, word, colour."""
     text = str(word)
-    return Markup('<span class="mark {}">{}</span>').format(MARKS.get(text, "ring"), WORDS.get(text, text))
+    return Markup('<span class="mark {}">{}</span>').format(MARKS.get(text, "ring"), WORDS.get(text, shown(text)))
 
 
 def one_line(value: Any) -> str:
     """A value as JSON on one line."""
-    return json.dumps(value, ensure_ascii=False)
+    return str(shown(json.dumps(value, ensure_ascii=False)))
 
 
 def pretty(value: Any) -> str:
     """A value as JSON over several lines."""
-    return json.dumps(value, ensure_ascii=False, indent=2)
+    return str(shown(json.dumps(value, ensure_ascii=False, indent=2)))
 
 
 def value(data: Any, id: str = "") -> Markup:
@@ -112,9 +126,9 @@ def value(data: Any, id: str = "") -> Markup:
         return Markup("<code>{}</code>").format(line)
     return Markup(
         '<details class="value" data-id="{}"><summary><span class="cut">{}</span></summary><pre tabindex="0">{}</pre></details>'
-    ).format(id, f"{line[:400]}…" if len(line) > 400 else line, pretty(data))
+    ).format(shown(id), f"{line[:400]}…" if len(line) > 400 else line, pretty(data))
 
 
 def error_line(text: str | None) -> Markup:
     """The first line of an error."""
-    return escape((text or "").strip().partition("\n")[0])
+    return escape(shown((text or "").strip().partition("\n")[0]))

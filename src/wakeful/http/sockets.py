@@ -17,6 +17,7 @@ from wakeful.security.sessions import COOKIE
 from wakeful.sockets.feature import feature_of
 from wakeful.sockets.request import Request
 from wakeful.values.errors import NotRunning
+from wakeful.values.tracing import TRACE, linked
 
 if TYPE_CHECKING:
     from wakeful.app import App
@@ -50,6 +51,8 @@ async def answer(app: "App", gate: "Gate", scope: Scope, receive: Receive, send:
         is_operator = caller is not None and caller.may("operate")
         await _deny(scope, send, error, is_operator=is_operator)
         return
+    # Connecting was part of whatever the request came with; what is said later is only linked to it.
+    TRACE.set(linked(TRACE.get()))
     with gate.lasting(caller, lambda: held.close(1008, "the token is over; connect with another")):
         await _carry(gateway, held, chosen or _own_protocol(scope), wire, receive, send)
 
@@ -69,10 +72,14 @@ async def _carry(gateway: "Gateway", held: "Held", protocol: str, wire: "_Wire",
             await gateway.received(held, _message(event))
     except asyncio.CancelledError:
         if wire.task is None or not wire.is_cut:
-            raise  # the server goes down without waiting; who held this socket is known on disk
+            gateway.lost(held)  # the server waits for nobody; the object hears of it beside that
+            raise
         wire.task.uncancel()
     except OSError:
         pass  # how a server says that the client is gone
+    except BaseException:
+        gateway.lost(held)
+        raise
     finally:
         wire.task = None
     await gateway.disconnected(held, code, reason, was_clean=was_clean)

@@ -17,11 +17,14 @@ from wakeful.logic.specs.instants import at
 from wakeful.logic.specs.interval import interval
 from wakeful.logic.timeline import spec_of
 from wakeful.values.errors import BadValue, WakefulError
+from wakeful.values.times import from_datetime
 
 TABLE = "apscheduler_jobs"
 _ALLOWED = ("apscheduler.triggers.",)
 _WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 LATE_S = 60  # how late a run may be here before it counts as missed
+GRACE_S = 1  # of a job that says nothing of it
+_NOTE = f"a run may begin {LATE_S} s late, where APScheduler drops it after {GRACE_S} s unless it says otherwise"
 
 
 def read_store(path: Path, table: str = TABLE) -> Plan:
@@ -30,7 +33,7 @@ def read_store(path: Path, table: str = TABLE) -> Plan:
     if table not in tables:
         there = ", ".join(tables.names) or "none"
         raise bad(str(path), f"there is no table {table!r}; --table names another. There are: {there}")
-    plan = Plan()
+    plan = Plan(note=_NOTE)
     for row in sorted(tables.rows(table), key=lambda row: str(row.get("id"))):
         name = str(row.get("id"))
         data = row.get("job_state")
@@ -56,12 +59,33 @@ def _wish(name: str, state: dict[str, Any], *, is_paused: bool) -> Wish:
         raise Unfit("it has no function by name, or no trigger")
     wish = Wish(name, task.replace(":", "."), "", is_paused=is_paused)
     wish.args, wish.kwargs = plain(list(state.get("args") or ())), plain(dict(state.get("kwargs") or {}))
+    next_at = None if is_paused else state.get("next_run_time")
+    _go_on(trigger, next_at)
     wish.spec, wish.note = _spec(trigger, wish)
+    _say_next(wish, next_at)
     _late(wish, state)
     most = state.get("max_instances") or 1
     if most > 1:
         wish.options["parallel"] = int(most)
     return wish
+
+
+def _go_on(trigger: Thing, next_at: datetime | None) -> None:
+    """Its next run is what an interval counts on from, and when a date comes, whatever the trigger was made with."""
+    if next_at is None or trigger.state.get("jitter"):  # then it is not of the trigger alone
+        return
+    place = {"IntervalTrigger": "start_date", "DateTrigger": "run_date"}.get(trigger.name.rpartition(".")[2])
+    if place is not None:
+        trigger.state[place] = next_at
+
+
+def _say_next(wish: Wish, next_at: datetime | None) -> None:
+    """One that was set by hand (`next_run_time=…`) is no time of the schedule."""
+    if next_at is None or "jitter" in wish.options:
+        return
+    spec, at_ms = spec_of(wish.spec), from_datetime(_aware(next_at))
+    if spec.next_ms(at_ms - 1) != at_ms:
+        wish.changes.append(f"its next run was set to {next_at.isoformat()}, and here it goes by its times alone")
 
 
 def _late(wish: Wish, state: dict[str, Any]) -> None:
@@ -72,7 +96,8 @@ def _late(wish: Wish, state: dict[str, Any]) -> None:
         wish.options["catch_up_window"] = EVER
     elif grace < LATE_S:
         wish.options["catch_up_window"] = f"{LATE_S}s"
-        wish.changes.append(f"it runs up to {LATE_S} s late, not {grace} s")
+        if grace != GRACE_S:
+            wish.changes.append(f"it runs up to {LATE_S} s late, not {grace} s")
     else:
         wish.options["catch_up_window"] = f"{int(grace)}s"
 

@@ -6,8 +6,9 @@ beat keeps, with the pickles read by `pickles`. Celery need not be here.
 
 import ast
 import dbm
+import re
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ _ALLOWED = ("celery.beat.ScheduleEntry", "celery.schedules.", "django_celery_bea
 _SCHEDULES = ("beat_schedule", "CELERY_BEAT_SCHEDULE", "CELERYBEAT_SCHEDULE")
 _ZONES = ("timezone", "CELERY_TIMEZONE")
 _OWN = "celery.backend_cleanup"
+_NOTE = "a run that falls due during the one before waits for it, where beat would start both"
 _FIELDS = ("minute", "hour", "day_of_week", "day_of_month", "month_of_year")
 
 
@@ -41,7 +43,7 @@ def _read_shelf(path: Path) -> Plan:
     entries = read(found[b"entries"], f"{path}: entries", _ALLOWED)
     if not isinstance(entries, dict):
         raise bad(f"{path}: entries", "they are no mapping")
-    plan = Plan()
+    plan = Plan(note=_NOTE)
     for name, entry in entries.items():
         if not isinstance(entry, Thing) or len(entry.args) < 8:
             plan.left.append((str(name), "it is no entry of beat's"))
@@ -64,7 +66,7 @@ def _read_source(path: Path) -> Plan:
     mapping = next((value for key in _SCHEDULES if isinstance(value := named.get(key), ast.Dict)), None)
     if mapping is None:
         raise bad(str(path), f"there is no {', '.join(_SCHEDULES)} = {{…}} in it")
-    plan = Plan()
+    plan = Plan(note=_NOTE)
     for key, value in zip(mapping.keys, mapping.values, strict=True):
         name = str(key.value) if isinstance(key, ast.Constant) else ast.unparse(key or value)[:60]
         try:
@@ -137,7 +139,6 @@ def _wish(name: str, entry: Any, zone: str) -> Wish:
     wish.spec, wish.note = _spec(schedule, entry, zone, wish)
     # Beat sends what fell due while it was down once, when it is back; what still runs does not keep it.
     wish.options |= {"catch_up": "latest", "catch_up_window": EVER, "overlap": "queue_one"}
-    wish.changes.append("a run that falls due during the one before waits for it; beat would start both")
     options = dict(entry.get("options") or {})
     expires = options.pop("expires", None)
     if isinstance(expires, int | float) and not isinstance(expires, bool):
@@ -164,8 +165,9 @@ def _spec(schedule: Any, entry: Mapping[str, Any], zone: str, wish: Wish) -> tup
     if not isinstance(schedule, timedelta):
         raise Unfit(f"{schedule!r} is no schedule")
     if entry.get("relative"):
-        wish.changes.append("relative: it is counted from when it is imported, not rounded to the clock")
-    made = interval(schedule)
+        wish.changes.append("relative: it is counted from its last run, or from the import, not rounded to the clock")
+    last = entry.get("last_run_at")  # the shelf has it: a weekly one that is due tomorrow stays so
+    made = interval(schedule, last + schedule if isinstance(last, datetime) and last.tzinfo is not None else None)
     return made.text, made.describe()
 
 
@@ -173,6 +175,7 @@ def _crontab(schedule: Thing, zone: str) -> tuple[str, str]:
     given = dict(zip(_FIELDS, schedule.args, strict=False)) | schedule.kwargs
     texts = {name: _text(given.get(name, "*")) for name in _FIELDS}
     minute, hour, weekday, day, month = (texts[name] for name in _FIELDS)
+    weekday = re.sub(r"[A-Za-z]+", lambda name: name[0][:3], weekday)  # it goes by the first three letters of a name
     return cron_text(minute, hour, day, month, weekday, zone=zone)
 
 

@@ -30,6 +30,7 @@ class Plan(Struct):
 
     wishes: list[Wish] = field(default_factory=list)
     left: list[tuple[str, str]] = field(default_factory=list)
+    note: str = ""  # what is not as it was in any of them
 
 
 class Unfit(Exception):

@@ -64,7 +64,7 @@ def ask(node: "Node", order: Order, spec: JobSpec, turn: Turn | None, *, batch: 
         due_at=due_at,
         metadata=None if spec.metadata is None else _metadata(spec.metadata, what),
         tags=_tags(spec.tags, what) if spec.tags else (),
-        retry=None if spec.retry is None else kept_retry(spec.retry, known.cls, what),
+        retry=None if spec.retry is None else kept_retry(spec.retry, known.cls, what, node.registry),
         waits=_ids(spec.depends_on, what, job_id(target, timer_name(method, token, key))) if spec.depends_on else (),
         batch=batch,
         trace=node.trace() if turn is None else _trace(turn, target, method),
@@ -221,10 +221,14 @@ def _tags(tags: object, what: str) -> tuple[str, ...]:
     if isinstance(tags, str) or not isinstance(tags, Iterable):
         raise BadOption(f"{what}: tags must be a list of names, not {tags!r}", code="job.tags")
     found = tuple(dict.fromkeys(tags))
-    bad = [tag for tag in found if not isinstance(tag, str) or not tag or len(tag) > TAG_CHARS_MAX]
+    bad = [
+        tag
+        for tag in found
+        if not isinstance(tag, str) or not tag or len(tag) > TAG_CHARS_MAX or not tag.isprintable()
+    ]
     if bad or len(found) > TAGS_MAX:
         raise BadOption(
-            f"{what}: at most {TAGS_MAX} tags, each 1 to {TAG_CHARS_MAX} letters, not {(bad or [len(found)])[0]!r}",
+            f"{what}: at most {TAGS_MAX} tags, each 1 to {TAG_CHARS_MAX} printable letters, not {(bad or [len(found)])[0]!r}",
             code="job.tags",
         )
     return found

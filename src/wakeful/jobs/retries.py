@@ -16,15 +16,12 @@ from wakeful.values.times import LATEST_MS, from_datetime
 
 if TYPE_CHECKING:
     from wakeful.runtime.activation import Activation
+    from wakeful.runtime.registry import Registry
 
 DEADLINE_MS = 60_000  # what a policy function is given: its object waits for it
 
-# Functions that were given in this process, under the names that they are kept by: a module that a script runs as
-# `__main__`, or a function within one that is not imported any more, is found again here.
-_given: dict[str, Callable[..., Any]] = {}
 
-
-def kept_retry(retry: object, cls: type, what: str) -> Retry | str | None:
+def kept_retry(retry: object, cls: type, what: str, registry: "Registry") -> Retry | str | None:
     """A policy in the form in which it is kept: data, or the name of a function that can be found again."""
     if retry is None:
         return None
@@ -38,7 +35,7 @@ def kept_retry(retry: object, cls: type, what: str) -> Retry | str | None:
             raise BadHandler(f"{what}: {cls.__name__} has no method {name!r} to be its retry policy", code="job.retry")
         return name
     if inspect.isfunction(retry):
-        return _function_name(retry, what)
+        return _function_name(retry, what, registry)
     raise BadOption(
         f"{what}: retry must be a RetryPolicy(…) or a function (job, error) -> datetime | None, not {retry!r}",
         code="job.retry",
@@ -56,7 +53,7 @@ def _method_name(retry: object, cls: type) -> str | None:
     return None
 
 
-def _function_name(function: Any, what: str) -> str:
+def _function_name(function: Any, what: str, registry: "Registry") -> str:
     if function.__name__ == "<lambda>" or "<locals>" in function.__qualname__:
         kind = "a lambda" if function.__name__ == "<lambda>" else f"{function.__name__}, defined inside a function,"
         raise BadHandler(
@@ -65,7 +62,12 @@ def _function_name(function: Any, what: str) -> str:
             code="job.retry",
         )
     name = f"{function.__module__}:{function.__qualname__}"
-    _given[name] = function
+    if _in_module(function.__module__, function.__qualname__, registry) is not function:
+        raise BadHandler(
+            f"{what}: the retry policy {name} would not be found after a restart, or on another node; "
+            f"import it in a module that has a class of the app, or make it a method of the class",
+            code="job.retry",
+        )
     return name
 
 
@@ -99,14 +101,12 @@ async def ask(name: str, activation: "Activation", job: Job, error: BaseExceptio
 
 
 def _find(name: str, activation: "Activation") -> Callable[..., Any]:
-    """The function of that name: of the object, given here before, or of a module that a known class lives in."""
+    """The function of that name: of the object, or of a module that a known class lives in."""
     module, _, path = name.rpartition(":")
     if not module:
         found = getattr(activation.instance, name, None)
-    elif name in _given:
-        return _given[name]
     else:
-        found = _in_module(module, path, activation)
+        found = _in_module(module, path, activation.node.registry)
     if not callable(found):
         raise BadHandler(
             f"the retry policy {name} can't be found here; import it where the class is, then redrive the job",
@@ -115,9 +115,8 @@ def _find(name: str, activation: "Activation") -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
-def _in_module(module: str, path: str, activation: "Activation") -> Any:
+def _in_module(module: str, path: str, registry: "Registry") -> Any:
     """Never imports: a stored name must not be able to load code."""
-    registry = activation.node.registry
     homes = {registry.named(known).cls.__module__ for known in registry.names()}
     # A program that is started as a script calls its own module __main__, and the same file imported does not.
     for home in [module] if module in homes else sorted(homes & {"__main__"}) + sorted(homes):

@@ -174,9 +174,8 @@ class Activation:
 
     def fire(self, timer: Timer) -> None:
         """Run a due timer when its turn comes; a copy that has failed leaves it on disk."""
-        if (
-            self._failure is None
-        ):  # else nobody would ever take it out of the mailbox, and the task that looks would spin
+        # Else nobody would ever take it out of the mailbox, and the task that looks there would spin.
+        if self._failure is None:
             self._post(timer)
 
     def each_waiting(self, limit: int, change: Callable[[Timer], Timer | None]) -> None:

@@ -121,6 +121,11 @@ class Lines:
     def timers(self) -> list[Timer]:
         return list(self._held.values())
 
+    def first_due(self) -> list[int]:
+        """When the first of each line was due; changes nothing, and may be asked from any thread."""
+        places = [place for line in list(self._lines.values()) for place in line[:1]]
+        return [timer.due_at for _, _, timer in places if self._held.get((timer.id, timer.name)) is timer]
+
     def is_left(self, timer: Timer) -> bool:
         """It was left on disk, to be read when its tenant's line gets short."""
         mark = self.behind.get(tenant_of(timer.id.key))

@@ -14,6 +14,7 @@ from wakeful.values.timers import Timer, TimerKey
 
 Name = tuple[ObjectId, str]
 _Place = tuple[int, int, int, int, Timer]  # its sort key, a number that breaks ties, the timer
+PEEKED = 63  # at the front of the heap, behind places that mean nothing any more
 PAST_ALL = (1 << 31) - 1  # as the negated priority: behind every timer of that instant
 
 
@@ -44,6 +45,13 @@ class TimerQueue:
             return 0
         head = self._head()
         return None if head is None else head.due_at
+
+    def oldest_at(self) -> int | None:
+        """When the first that memory holds is or was due, in line or not: near enough, changing nothing, from any thread."""
+        current = self._current
+        places = [(due_at, timer) for due_at, _, _, _, timer in self._heap[:PEEKED]]
+        found = [due_at for due_at, timer in places if current.get((timer.id, timer.name)) is timer]
+        return min([*found, *self.lines.first_due()], default=None)
 
     def due(self, now: int, *, share: int, is_strict: bool = False) -> Iterator[Timer]:
         """Timers to hand out, each until `finished`, `set` or `clear` is heard of its name.

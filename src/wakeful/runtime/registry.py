@@ -116,8 +116,9 @@ class Registry:
     def named(self, name: str) -> ObjectClass:
         found = self._by_name.get(name)
         if found is None:
+            known = sorted(one for one in self._by_name if not one.startswith("wakeful."))  # those are nobody's to name
             raise UnknownClass(
-                f"class {name!r} is not registered here; known: {', '.join(sorted(self._by_name)) or 'none'}. "
+                f"class {name!r} is not registered here; known: {', '.join(known) or 'none'}. "
                 "Put @app.object on it and import its module"
             )
         return found

@@ -33,7 +33,7 @@ from wakeful.values.tracing import TRACE
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
 
-FULL = "object.mailbox"  # the object is where it should be, and a look at the owners would only add to its load
+FULL = "object.mailbox"  # the object is where it should be: as on its own node, the caller is told to back off
 WAIT_MAX_MS = 250  # between two looks at who owns a shard that is on the move
 
 
@@ -131,9 +131,8 @@ class Routes:
         if reply.failure is None:
             return (decode(reply.answer or b""),)
         answer = received(reply.failure)
-        if isinstance(answer, Unavailable) and (not reply.failure.is_started or is_harmless):
-            if answer.code != FULL:
-                node.membership.look()
+        if isinstance(answer, Unavailable) and answer.code != FULL and (not reply.failure.is_started or is_harmless):
+            node.membership.look()
             return answer
         raise answer
 

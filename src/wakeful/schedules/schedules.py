@@ -74,27 +74,20 @@ class Schedules:
         """`schedules.every.monday.at("9am")(self.report)`: the fluent form, which adds to this object."""
         return Every(self.add)
 
-    async def add(
-        self,
-        spec: Any,
-        handler: Any,
-        *args: Any,
-        name: str | None = None,
-        kwargs: dict[str, Any] | None = None,
-        is_named: bool = True,
-        **options: Any,
-    ) -> Schedule:
-        """Have a method of the object run at the times of the spec, with these arguments.
+    async def add(self, spec: Any, handler: Any, *args: Any, name: str | None = None, **options: Any) -> Schedule:
+        """Have a method of the object run at the times of the spec, with these arguments; `kwargs={…}` for named ones.
 
         The spec is a datetime, a timedelta or number of seconds from now, cron text, a phrase, or a spec. A name that
         exists with the same spec keeps its next occurrence and takes the options; with another spec it gets a new version.
-        Without a name, or with one that `is_named=False` calls made up, it goes when it is done.
+        Without a name it goes when it is done.
         """
         turn = self._writing_turn()
         asked = parse_spec_options(spec, options)
         method = handler_name(self._activation, handler)
-        check_arguments(inspect.getattr_static(self._activation.known.cls, method), args, kwargs or {})
-        parsed = self._parsed(asked, method, args, kwargs or {}, options)
+        kwargs = options.pop("kwargs", None) or {}
+        is_named = name is not None and options.pop("is_named", True)  # False: a client made the name up
+        check_arguments(inspect.getattr_static(self._activation.known.cls, method), args, kwargs)
+        parsed = self._parsed(asked, method, args, kwargs, options)
         limit = self._activation.node.limits.arguments_bytes
         for what, data in (("arguments", parsed.args), ("metadata", parsed.metadata)):
             if data is not None and len(data) > limit:
@@ -103,7 +96,6 @@ class Schedules:
                     f"limit of {limit}; keep large data in storage",
                     code="limit.arguments",
                 )
-        is_named = is_named and name is not None
         if name is None:
             name = f"{method}-{self._activation.node.next_seq(self._activation.shard):x}"
         record = await upsert(turn, check_schedule_name(name), asked, parsed, is_declared=False, is_named=is_named)

@@ -56,14 +56,21 @@ class Refusals:
             self._flush.cancel()
         self._node = node
         self._counts.clear()
+        node.last_words.append(self.flush)
         self._flush = node.clock.call_at(node.clock.now() + MINUTE_MS, lambda: self._minute_is_over(node))
 
     def _minute_is_over(self, node: "Node") -> None:
         self._flush = None
+        if node is self._node and not node.is_dead:
+            node.last_words.remove(self.flush)
+            node.keep(asyncio.get_running_loop().create_task(self.flush()))
+
+    async def flush(self) -> None:
+        """Write what was counted so far: the minute is over, or the node stops before it is."""
         rows = [row for row in self._counts.values() if row["count"]]
         self._counts.clear()
-        if rows and node is self._node and not node.is_dead:
-            node.keep(asyncio.get_running_loop().create_task(self._write(node, rows)))
+        if rows and self._node is not None:
+            await self._write(self._node, rows)
 
     async def _write(self, node: "Node", rows: list[dict[str, Any]]) -> None:
         try:

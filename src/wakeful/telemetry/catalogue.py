@@ -77,8 +77,8 @@ def _failures(node: "Node") -> Iterable[Sample]:
 
 
 def _behind_s(node: "Node") -> float:
-    due_at = node.queue.earliest()
-    return max(0, node.clock.now() - due_at) / 1000 if due_at else 0.0
+    due_at = node.queue.oldest_at()
+    return 0.0 if due_at is None else max(0, node.clock.now() - due_at) / 1000
 
 
 def _jobs(node: "Node") -> Iterable[Sample]:

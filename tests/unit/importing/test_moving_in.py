@@ -68,8 +68,10 @@ def test_jobs_of_apscheduler_are_schedules_with_its_rules() -> None:
         "cron": "cron 30 7 * * mon-fri in Europe/Berlin",
         "either": "(every 1h from 2098-12-31T23:00:00+00:00) or (cron 30 7 * * mon-fri in Europe/Berlin)",
         "every-other": "cron 0 0 * * mon,wed,fri,sun in Europe/Berlin",
+        "extra": "cron 30 7 * * mon-fri in Europe/Berlin",
         "interval": "every 2h from 2099-01-01T00:00:00+00:00",
         "last-day": "cron 0 9 L * * in UTC",
+        "moved": "every 2h from 2099-01-01T00:20:00+00:00",
         "once": "at 2099-01-01T09:00:00+00:00",
         "positions": "cron 0 9 * * fri#2,monL in UTC",
         "resting": "cron 30 7 * * mon-fri in Europe/Berlin",
@@ -82,6 +84,9 @@ def test_jobs_of_apscheduler_are_schedules_with_its_rules() -> None:
     assert seconds.options == {"catch_up": "latest", "catch_up_window": "365d", "parallel": 3}
     assert wishes["last-day"].options["jitter"] == "120s"
     assert [name for name, wish in wishes.items() if wish.is_paused] == ["resting"]
+    assert wishes["extra"].changes == [
+        "its next run was set to 2099-01-01T01:20:00+01:00, and here it goes by its times alone"
+    ]
     left = dict(plan.left)
     assert set(left) == {"and", "both-days", "object", "year"}
     assert left["object"] == "it holds make.Order, which is no plain data"
@@ -92,15 +97,16 @@ def test_jobs_of_apscheduler_are_schedules_with_its_rules() -> None:
 def test_entries_of_beats_shelf() -> None:
     plan = read_beat(BEAT)
     assert specs(plan) == {
-        "later": "every 2h",
+        "later": "every 2h from 2026-11-15T18:21:57.468+00:00",  # a length after its last run
         "morning": "cron 30 7 * * mon-fri in Europe/Berlin",
-        "often": "every 30s",
+        "often": "every 30s from 2026-11-15T16:22:27.468+00:00",
         "some": "cron 0,20,40 */4 * * * in Europe/Berlin",
+        "sundays": "cron 0 9 * * sun in Europe/Berlin",  # `sunday` there
     }
     morning = next(wish for wish in plan.wishes if wish.name == "morning")
     assert (morning.task, morning.args) == ("shop.report", [16])
     assert morning.options == {"catch_up": "latest", "catch_up_window": "600s", "overlap": "queue_one"}
-    assert "without queue" in morning.changes
+    assert morning.changes == ["without queue"]
     assert set(dict(plan.left)) == {"both-days", "celery.backend_cleanup"}
 
 
@@ -194,12 +200,13 @@ def test_from_apscheduler_by_command(wakeful: cli_stage.Stage) -> None:
     command = common(wakeful, JOBS, "apscheduler")
     dry = wakeful(*command, "--dry-run")
     assert (dry.code, dry.err) == (0, "")
-    assert "would import 9 schedules into Cron/all, 7 of them changed, and left 4 behind" in dry.words
+    assert "would import 11 schedules into Cron/all, 3 of them changed, and left 4 behind" in dry.words
+    assert "of all of them: a run may begin 60 s late" in dry.words
     assert "Cron" not in wakeful("ls", "--json").out
     real = wakeful(*command, "--json")
     assert real.code == 0
     [report] = real.json["objects"]
-    assert (len(report["taken"]), len(report["changed"]), len(report["left"])) == (2, 7, 4)
+    assert (len(report["taken"]), len(report["changed"]), len(report["left"])) == (8, 3, 4)
     rows = {row["schedule"]: row for row in _schedules(wakeful)}
     assert set(rows) == {one["name"] for how in ("taken", "changed") for one in report[how]}
     assert (rows["resting"]["state"], rows["cron"]["handler"]) == ("paused", "report")
@@ -215,12 +222,13 @@ def test_from_celery_by_command_with_other_names_and_all_or_nothing(wakeful: cli
     assert "has no method 'sweep'" in next(one["note"] for one in some["left"] if one["name"] == "often")
     both = wakeful(*command, "--map", "shop.sweep=clean")
     assert both.code == 0
-    assert "imported 4 schedules into Cron/all, 4 of them changed, and left 2 behind" in both.words
+    assert "imported 5 schedules into Cron/all, 2 of them changed, and left 2 behind" in both.words
     assert {row["schedule"]: row["handler"] for row in _schedules(wakeful)} == {
         "later": "clean",
         "morning": "report",
         "often": "clean",
         "some": "clean",
+        "sundays": "clean",
     }
 
 

@@ -15,7 +15,9 @@ from wakeful.logic.specs.chain import Declared
 from wakeful.logic.specs.chain_words import Ready
 from wakeful.logic.specs.cron import cron
 from wakeful.logic.specs.fluent import Every, every
+from wakeful.logic.specs.interval import interval
 from wakeful.logic.specs.phrases import parse_phrase
+from wakeful.logic.specs.rrule import rrule
 from wakeful.values.errors import BadHandler, BadOption, BadSpec, BadTime, LimitExceeded
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -219,6 +221,10 @@ def test_a_word_that_a_chain_does_not_have_is_both_a_bad_spec_and_an_attribute_e
         (lambda: every.year.on("february 30"), BadSpec, "never happens"),
         (lambda: every("foo"), BadSpec, "phrase 'foo': understood nothing"),
         (lambda: every("0 9 * * 1"), BadSpec, "use cron('0 9 * * 1')"),
+        (lambda: cron("0 9 * * 1")(print), BadSpec, "no decorator; put every around it, like @every(cron("),
+        (lambda: rrule("FREQ=DAILY")(print), BadSpec, "no decorator; put every around it"),
+        (lambda: parse_phrase("5m"), BadSpec, 'a length alone; write "after 5m" for once, or "every 5m"'),
+        (lambda: interval(timedelta(milliseconds=500)), BadSpec, "every 0.5s: the shortest"),
         (lambda: every("x" * 300), LimitExceeded, "300 characters"),
         (lambda: every("300ms"), BadSpec, "1s"),
         (lambda: every("5m", zone="UTC"), BadSpec, "a zone changes nothing"),

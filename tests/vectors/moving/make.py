@@ -50,6 +50,14 @@ def apscheduler() -> None:
     add(report, CronTrigger(day="1-7", day_of_week="mon", timezone="UTC"), id="both-days")
     add(report, CronTrigger(year="2099"), id="year")
     add(report, IntervalTrigger(hours=2, start_date=datetime(2099, 1, 1, 1, tzinfo=berlin)), id="interval")
+    by_hand = datetime(2099, 1, 1, 1, 20, tzinfo=berlin)  # as people do who want a first run now
+    add(
+        report,
+        IntervalTrigger(hours=2, start_date=datetime(2099, 1, 1, 3, tzinfo=berlin)),
+        id="moved",
+        next_run_time=by_hand,
+    )
+    add(report, weekdays, id="extra", next_run_time=by_hand)
     add(report, DateTrigger(datetime(2099, 1, 1, 10, tzinfo=berlin)), id="once")
     times = [IntervalTrigger(hours=1, start_date=datetime(2099, 1, 1, tzinfo=berlin)), weekdays]
     add(report, OrTrigger(times), id="either")
@@ -80,6 +88,7 @@ def celery() -> None:
         "often": {"task": "shop.sweep", "schedule": 30.0, "kwargs": {"deep": True}},
         "later": {"task": "shop.sweep", "schedule": timedelta(hours=2), "relative": True},
         "both-days": {"task": "shop.sweep", "schedule": crontab(0, 0, 1, "1-7")},
+        "sundays": {"task": "shop.sweep", "schedule": crontab(0, 9, "sunday")},
         "some": {"task": "shop.sweep", "schedule": crontab(minute={0, 20, 40}, hour="*/4")},
     }
     scheduler = PersistentScheduler(app=app, schedule_filename="celerybeat-schedule", lazy=False)
@@ -88,4 +97,6 @@ def celery() -> None:
 
 
 if __name__ == "__main__":
-    {"apscheduler": apscheduler, "celery": celery}[sys.argv[1]]()
+    import make  # by its name, which the jobs keep of what they call
+
+    {"apscheduler": make.apscheduler, "celery": make.celery}[sys.argv[1]]()

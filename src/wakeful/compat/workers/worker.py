@@ -63,10 +63,14 @@ class Worker:
         self.env = Env(dressed(config.vars), config.elsewhere)
         self._imports = Imports(config.main, modules(self.env, ExecutionContext(self._keep)))
         self.module: ModuleType = self._imports.load()
-        self._host()
         self._entry = _entry_of(self.module)
-        for expression in config.crons:
-            self._add_trigger(expression)
+        try:
+            self._host()
+            for expression in config.crons:
+                self._add_trigger(expression)
+        except BaseException:
+            self.unload()
+            raise
 
     async def fetch(self, request: Request) -> Response:
         """The Worker's answer to a request."""

@@ -19,9 +19,16 @@
     lateness: { series: [["p99", "--warn", true], ["p50", "--accent", false]], unit: "ms" },
   };
 
+  // A second and more, as short as an axis has room for.
+  function long(ms) {
+    const [size, name] = ms < 120_000 ? [1_000, "s"] : ms < 7_200_000 ? [60_000, "min"] : [3_600_000, "h"];
+    const count = ms / size;
+    return `${count < 10 && count % 1 ? count.toFixed(1) : Math.round(count).toLocaleString("en")} ${name}`;
+  }
+
   function words(value, unit) {
     if (value === null || value === undefined) return "–";
-    if (unit === "ms" && value >= 1_000) return `${(value / 1_000).toFixed(1)} s`;
+    if (unit === "ms" && value >= 1_000) return long(value);
     const text = value >= 100 ? Math.round(value).toLocaleString("en") : value >= 10 ? value.toFixed(0) : value.toFixed(1);
     return unit === "ms" ? `${text} ms` : `${text}/s`;
   }
@@ -47,7 +54,7 @@
         },
         axes: [
           { ...axis, size: 22, splits: (plot, at, low, high) => [8, 6, 4, 2, 0].map((ago) => high - ago * 60), values: (plot, ticks) => ticks.map((at) => minutes(at - rows.t[rows.t.length - 1])) },
-          { ...axis, size: 46, space: 26, gap: 4, ...(kind.unit === "ms" ? { splits: (plot, at, low, high) => POWERS.filter((value) => value >= low && value <= high), filter: (plot, ticks) => ticks } : {}), values: (plot, ticks) => ticks.map((value) => (kind.unit !== "ms" ? `${value}` : value >= 1_000 ? `${value / 1_000} s` : `${value} ms`)) },
+          { ...axis, size: 46, space: 26, gap: 4, ...(kind.unit === "ms" ? { splits: (plot, at, low, high) => POWERS.filter((value) => value >= low && value <= high), filter: (plot, ticks) => ticks } : {}), values: (plot, ticks) => ticks.map((value) => (kind.unit !== "ms" ? `${value}` : value >= 1_000 ? long(value) : `${value} ms`)) },
         ],
         series: [{}, ...kind.series.map(([name, token, is_filled]) => ({ label: name, stroke: colour(token), width: 1.5, points: { show: false }, spanGaps: false, fill: is_filled ? `${colour(token)}1f` : undefined }))],
         hooks: { setCursor: [(plot) => said(figure, kind, plot.cursor.idx)] },

@@ -1,6 +1,6 @@
 """Layer 1, pure. When is something that happens every so often, without drift?"""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal
 
 from wakeful.logic.specs.spec import CatchUp, Spec
@@ -19,7 +19,8 @@ def interval(length: Duration, anchor: datetime | None = None) -> "Interval":
     """Every `length`, counted from the anchor; without one, from when the schedule is added."""
     ms = duration_ms(length, what="every")
     if ms < LENGTH_MIN_MS:
-        raise BadSpec(f"every {length!r}: the shortest interval is 1s", code="spec.interval")
+        said = f"{length.total_seconds():g}s" if isinstance(length, timedelta) else repr(length)
+        raise BadSpec(f"every {said}: the shortest interval is 1s", code="spec.interval")
     if ms > LATEST_MS:
         raise BadSpec(f"every {length!r}: longer than all the time there is, up to the year 9999", code="spec.interval")
     if anchor is None:

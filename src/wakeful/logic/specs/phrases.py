@@ -28,6 +28,7 @@ PHRASE_MAX = 200  # longer is prose, and the error that quotes it would be too
 
 _EXAMPLE = "every monday at 9am"
 _CRON = re.compile(r"(?:[\d*?/,#LW-]+ ){4,5}[\w*?/,#-]+|@\w+")
+_LENGTH = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d|w))+", re.ASCII)
 
 
 def parse_phrase(text: str, zone: str | None = None, gap: Gap = "shift", fold: Fold = "first") -> Spec:
@@ -77,6 +78,8 @@ def _said(reader: Reader, unread: Unread) -> str:
     """What was understood and what was not."""
     if _CRON.fullmatch(reader.text):
         return f"it looks like a cron expression; use cron({reader.text!r})"
+    if _LENGTH.fullmatch(reader.text):
+        return f'it is a length alone; write "after {reader.text}" for once, or "every {reader.text}"'
     words = reader.words
     at = min(unread.at, len(words))
     before = reader.text[: words[at - 1].end] if at else ""

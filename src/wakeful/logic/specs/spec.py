@@ -2,8 +2,9 @@
 
 from abc import ABC, abstractmethod
 from datetime import datetime
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from wakeful.values.errors import BadSpec
 from wakeful.values.times import from_datetime, to_datetime
 
 CatchUp = Literal["skip", "latest", "all", "coalesce", "backfill"]
@@ -18,6 +19,15 @@ class Spec(ABC):
     """
 
     __slots__ = ()
+
+    if not TYPE_CHECKING:  # checkers know that a spec can't be called, and say so themselves
+
+        def __call__(self, *args: Any, **options: Any) -> Any:
+            """Only to say how it is meant: `@cron("0 9 * * *")` is what one writes first."""
+            raise BadSpec(
+                f"{self.text!r} is a rule, no decorator; put every around it, like @every(cron('0 9 * * *'))",
+                code="spec.word",
+            )
 
     @property
     def catch_up(self) -> CatchUp:

@@ -49,7 +49,10 @@ def down(error: sqlite3.Error) -> StoreDown:
 
 
 def _may_stay(error: BaseException) -> bool:
-    """The COMMIT that failed so has written all of itself. One whose write failed lacks its last page, and is nothing."""
+    """The COMMIT that failed so may have written all of itself. One whose write failed lacks its last page: it is nothing.
+
+    (Unless the log, which is written in a circle, had the very same page in the very same place: then it lacks nothing.)
+    """
     code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
     return code & 0xFF == sqlite3.SQLITE_IOERR and code != sqlite3.SQLITE_IOERR_WRITE
 
