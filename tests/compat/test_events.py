@@ -72,6 +72,14 @@ CODE = """
             except Exception:
                 pass
 
+        async def abort_later(self):
+            async def work():
+                await asyncio.sleep(1)
+                await self.ctx.storage.put("kept", 3)
+                self.ctx.abort("from behind")
+            self.ctx.waitUntil(work())
+            return await self.counted()
+
         @staticmethod
         def add(a, b):
             return a + b
@@ -205,3 +213,11 @@ async def test_a_renamed_class_keeps_its_objects(tmp_path: Path) -> None:
         assert str(worker.env.SAMPLE.idFromName("x")) == id
         assert await worker.env.SAMPLE.getByName("x").stored() == {"kept": 1}
         assert world.app.registry.knows("Sample")
+
+
+async def test_a_task_of_its_own_can_reset_the_object(tmp_path: Path) -> None:
+    async with played(write_worker(tmp_path, CODE)) as (worker, world):
+        sample = worker.env.SAMPLE.getByName("x")
+        assert [await sample.abort_later(), await sample.counted()] == [1, 2]
+        await world.advance("3s")
+        assert [await sample.counted(), await sample.stored()] == [1, {"kept": 3}]

@@ -189,31 +189,6 @@ async def test_the_older_form_with_functions_works(tmp_path: Path) -> None:
         assert await (await worker.fetch(Request("http://x/y"))).text() == "hello y"
 
 
-async def test_an_asgi_app_answers_for_a_worker(tmp_path: Path) -> None:
-    code = """
-        from starlette.applications import Starlette
-        from starlette.responses import JSONResponse
-        from starlette.routing import Route
-        from workers import DurableObject, asgi
-
-        class Sample(DurableObject):
-            async def add(self, n):
-                total = (await self.ctx.storage.get("n") or 0) + n
-                await self.ctx.storage.put("n", total)
-                return total
-
-        async def add(request):
-            sample = request.scope["env"].SAMPLE.getByName(request.path_params["name"])
-            return JSONResponse({"total": await sample.add(len(await request.body()))}, status_code=202)
-
-        Default = asgi.entrypoint(Starlette(routes=[Route("/{name}", add, methods=["POST"])]))
-    """
-    async with played(write_worker(tmp_path, code)) as (worker, _):
-        answer = await worker.fetch(Request("http://x/bob", method="POST", body="four"))
-        assert (answer.status, await answer.json()) == (202, {"total": 4})
-        assert (await worker.fetch(Request("http://x/bob"))).status == 405
-
-
 async def test_requests_and_responses_go_through_calls_and_variables_have_attributes(tmp_path: Path) -> None:
     code = """
         from workers import DurableObject, Request, Response, WorkerEntrypoint

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest

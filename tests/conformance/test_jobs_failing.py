@@ -160,7 +160,9 @@ async def test_a_policy_that_no_module_of_a_class_can_see_is_refused_when_it_is_
     desk = Desk(stage)
     desk.Clerk.__module__ = "desk"
     async with desk.world() as world:
-        with pytest.raises(errors.BadHandler, match=r"test_jobs_failing:later would not be found after a restart") as no:
+        with pytest.raises(
+            errors.BadHandler, match=r"test_jobs_failing:later would not be found after a restart"
+        ) as no:
             await desk.jobs.schedule(desk.at().work, "x", retry=later)
         assert no.value.code == "job.retry"
         assert await world.due() == []

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from wakeful import Again, App, DurableObject, Quotas, RetryPolicy, Stop, errors, exponential
+from wakeful import Again, App, DurableObject, JobSpec, Quotas, RetryPolicy, Stop, errors, exponential
 from wakeful.jobs.runs import JobRuns
+from wakeful.jobs.scheduling import Scheduling
 from wakeful.store import Disk, MemoryStore
 
 sys.path.append(str(Path(__file__).parent))
@@ -294,3 +295,52 @@ async def test_jobs_of_a_class_that_the_program_no_longer_has_can_be_cancelled()
         assert await new.jobs.cancel_many(key_prefix="k") == 1
         assert await new.jobs.cancel(keyed.id) is False
         assert await new.jobs.list(state="scheduled") == []
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+async def test_many_of_which_one_was_beaten_to_its_key_get_the_job_that_had_it(
+    stage: Any, monkeypatch: pytest.MonkeyPatch, is_same: bool
+) -> None:
+    """It came and went between looking and inserting: the answer told of a job that would never run."""
+    look = Scheduling._in_use
+    desk = Desk(stage)
+    async with desk.world() as world:
+
+        async def looked(scheduling: Any, asked: Any) -> Any:
+            found = await look(scheduling, asked)
+            monkeypatch.setattr(Scheduling, "_in_use", look)
+            await desk.jobs.schedule(desk.at().work, "x" if is_same else "other", key="k")
+            await world.settle()
+            return found
+
+        monkeypatch.setattr(Scheduling, "_in_use", looked)
+        twins = [JobSpec(desk.at().work, ("x",), key="k") for _ in range(2)]
+        specs = [JobSpec(desk.at().work, ("y",), key="l", after=5), *twins]
+        if is_same:
+            jobs = await desk.jobs.schedule_many(specs)
+            assert [job.state for job in jobs] == ["scheduled", "done", "done"]
+        else:
+            with pytest.raises(errors.KeyTaken, match=r"jobs\[1\]: .*'k' belongs to another"):
+                await desk.jobs.schedule_many(specs)
+        await world.advance(seconds=10)
+        assert desk.labels == (["x", "y"] if is_same else ["other"])
+        assert await world.due() == []
+
+
+async def test_to_wait_for_a_result_that_is_not_kept_any_more_says_so(stage: Any) -> None:
+    """It answered None, like a job that returned nothing."""
+    desk = Desk(stage)
+    async with desk.world() as world:
+
+        async def answer(clerk: Any, job: Any) -> str:
+            return "found"
+
+        desk.handlers["x"] = answer
+        jobs = [await desk.jobs.schedule(desk.at().work, label) for label in "xy"]
+        assert [await desk.jobs.wait(job) for job in jobs] == ["found", None]
+        await world.advance(hours=25)
+        for job in jobs:
+            assert (await desk.jobs.get(job)).state == "done"
+            with pytest.raises(errors.UnknownJob, match="its result is not kept") as gone:
+                await desk.jobs.wait(job)
+            assert gone.value.code == "job.expired"

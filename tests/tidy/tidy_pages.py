@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import yaml
@@ -54,7 +55,9 @@ def blocks(text: str) -> list[Block]:
 
 async def untrue(text: str) -> list[str]:
     """Run the Python blocks of a page as one program: what they print against what the page says."""
-    space: dict[str, Any] = {"__name__": "page"}
+    space = vars(sys.modules.setdefault("page", ModuleType("page")))  # a module, as a program's functions are of one
+    space.clear()
+    space["__name__"] = "page"
     wrong = []
     found = blocks(text)
     for block, after in zip(found, [*found[1:], None], strict=True):

@@ -219,6 +219,25 @@ async def test_pages_follow_their_cursor() -> None:
         assert seen == [f"n-{number:03}" for number in range(120)]
 
 
+async def test_a_page_that_has_not_looked_through_all_does_not_say_that_there_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("wakeful.looking.schedules.LOOKS_MAX", 10)
+    monkeypatch.setattr("wakeful.looking.schedules.CHUNK_THINNED", 5)
+    async with staged(is_seeded=False) as stage:
+        note = stage.app.registry.named("Note").cls
+        for number in range(20):
+            await stage.app.get(note, f"n-{number:03}").write("after 3d")
+        await stage.app.schedules(note, "n-019").pause("read")
+        path, looks = "/schedules?state=paused", 0
+        while "n-019" not in (text := await stage.text(path)):
+            assert "No schedule matches" not in text
+            more = re.search(r'href="([^"]+)" rel="next"', text)
+            assert more is not None
+            path, looks = html.unescape(more[1]), looks + 1
+        assert looks > 1
+
+
 async def test_characters_that_nobody_sees_are_written_out_and_still_sent_back_as_they_are() -> None:
     odd = "invoice\u202efdp.exe\x9b\u200b"
     async with staged(is_seeded=False) as stage:

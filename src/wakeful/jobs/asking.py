@@ -222,9 +222,7 @@ def _tags(tags: object, what: str) -> tuple[str, ...]:
         raise BadOption(f"{what}: tags must be a list of names, not {tags!r}", code="job.tags")
     found = tuple(dict.fromkeys(tags))
     bad = [
-        tag
-        for tag in found
-        if not isinstance(tag, str) or not tag or len(tag) > TAG_CHARS_MAX or not tag.isprintable()
+        tag for tag in found if not isinstance(tag, str) or not tag or len(tag) > TAG_CHARS_MAX or not tag.isprintable()
     ]
     if bad or len(found) > TAGS_MAX:
         raise BadOption(

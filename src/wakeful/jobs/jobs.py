@@ -172,7 +172,10 @@ class Jobs:
         return await node.send(target, "jobs.redrive", (name,), {})  # type: ignore[no-any-return]
 
     async def wait(self, id: str | Job, timeout: Duration | None = None) -> Any:
-        """The result, once the job is done; `JobFailed`, `JobCancelled`, or `DeadlineExceeded` after the timeout."""
+        """The result, once the job is done; `JobFailed`, `JobCancelled`, or `DeadlineExceeded` after the timeout.
+
+        A result is kept for a day (the limit `job_keep_ms`): past that it is `UnknownJob [job.expired]`, not None.
+        """
         node, turn = self._here("wait")
         target, name = parse_id(id)
         if turn is not None and target in turn.chain:
@@ -182,10 +185,12 @@ class Jobs:
         while True:
             future = waits.add(target, name)
             try:
-                job = await reading.get(node, job_id(target, name))
+                there = await reading.known(node, target, name)
+                job, now = there.job, node.clock.now()
                 if job.state in ENDED:
-                    return _result(job)
-                now = node.clock.now()
+                    # Of one that returned None nothing else may be kept from the beginning.
+                    is_kept = there.kept is not None or there.ended_at + node.limits.job_keep_ms > now
+                    return _result(job, is_kept=is_kept)
                 if until is not None and now >= until:
                     raise DeadlineExceeded(f"job {job.id} is still {job.state}", code="job.wait")
                 look_at = now + pause if until is None else min(now + pause, until)
@@ -241,11 +246,16 @@ def _wanted(
     return wanted
 
 
-def _result(job: Job) -> Any:
+def _result(job: Job, *, is_kept: bool) -> Any:
     if job.state == "failed":
         raise JobFailed(f"job {job.id} failed after {job.attempt} attempts and is parked: {job.error}")
     if job.state == "cancelled":
         raise JobCancelled(f"job {job.id}: {job.error or 'cancelled'}")
+    if job.state == "done" and not is_kept:
+        raise UnknownJob(
+            f"job {job.id} is done, so long ago that its result is not kept; ask sooner, or raise the limit job_keep_ms",
+            code="job.expired",
+        )
     return job.result
 
 

@@ -47,6 +47,7 @@ class Standing(NamedTuple):
     timer: Timer | None = None  # it is owed
     parked: Parked | None = None
     is_asked: bool = False  # the timer is an errand that will schedule it
+    ended_at: int = 0  # when, of one that only the ledger knows
 
 
 async def standing(node: "Node", id: ObjectId, name: str) -> Standing | None:
@@ -73,7 +74,7 @@ async def glance(node: "Node", id: ObjectId, name: str) -> Standing | None:
         return Standing(job_of_record(id, name, record), record.kept)
     entries = await node.reading(store.find_entries(here))
     if entries:
-        return Standing(job_of_entry(entries[0][1]), None)
+        return Standing(job_of_entry(entries[0][1]), None, ended_at=entries[0][1].finished_at)
     if key_of(name) is not None:
         query = Query(cls=id.cls, key=id.key, name_prefix=ask_prefix(name), limit=PAGE)
         asks = await node.reading(store.find_timers(query))
@@ -99,11 +100,15 @@ def asked_timer(errand: Timer) -> Timer:
 
 async def get(node: "Node", id: object) -> Job:
     """The job, or `UnknownJob`."""
-    target, name = parse_id(id)
+    return (await known(node, *parse_id(id))).job
+
+
+async def known(node: "Node", target: ObjectId, name: str) -> Standing:
+    """How the job stands, or `UnknownJob`."""
     found = await standing(node, target, name)
     if found is None:
         raise UnknownJob(f"there is no job {job_id(target, name)}, or it ended so long ago that nothing is kept of it")
-    return found.job
+    return found
 
 
 class Epochs:

@@ -196,8 +196,29 @@ class Scheduling:
             # What the caller gets is made while the disk takes them: a quarter of the time of many.
             taken, jobs = await asyncio.gather(adding, self._new_ones(asked))
             if not taken:
-                return [there[index].job if index in there else job for index, job in enumerate(jobs)]
+                before = await self._all_beaten(asked, fresh)
+                known = [there[index].job if index in there else job for index, job in enumerate(jobs)]
+                return [before.get(job.id, job) for job in known] if before else known
         raise Unavailable("keys of these jobs are being changed by others; try again")
+
+    async def _all_beaten(self, asked: list[Asked], fresh: list[Asked]) -> dict[str, Job]:
+        """By their ids, the jobs that came and went under keys of the fresh ones; if one is another's, none of these stays."""
+        keyed = [one for one in fresh if one.kept.key is not None]
+        found: dict[str, Job] = {}
+        for start in range(0, len(keyed), READS_MAX):
+            some = keyed[start : start + READS_MAX]
+            befores = await asyncio.gather(*map(self._beaten, some), return_exceptions=True)
+            for one, before in zip(some, befores, strict=True):
+                if isinstance(before, KeyTaken):
+                    for other in fresh:
+                        given = (other.timer.name, other.kept.token)
+                        await self._node.send(other.timer.id, "jobs.withdraw", given, {})
+                    raise _at(asked.index(one), before) from None
+                if isinstance(before, BaseException):
+                    raise before
+                if before is not None:
+                    found[one.id] = before.job
+        return found
 
     async def _in_use(self, asked: list[Asked]) -> dict[int, Standing]:
         """Those whose key is in use already, by the very job that is asked for; `KeyTaken` says which is another's."""

@@ -22,7 +22,7 @@ from wakeful.looking.verdicts import plain_run
 from wakeful.looking.view import View, is_shown
 from wakeful.schedules.reading import parked_of, record_of, runs_of, seen
 from wakeful.schedules.records import PREFIX, Record, decode_record, schedule_of, slot_of
-from wakeful.schedules.schedule import Schedule
+from wakeful.schedules.schedule import Schedule, standing_of
 from wakeful.schedules.schedules import next_times
 from wakeful.schedules.words import About, standing
 from wakeful.store.protocol import Query, Range, Store
@@ -33,8 +33,9 @@ from wakeful.values.runs import Run
 
 STATES = ("active", "paused", "waiting", "done", "retired")
 CHUNK = 200  # schedules that are read at once
+CHUNK_THINNED = 1_000
 OBJECTS_MAX = 2_000  # that a page of ended schedules looks through
-LOOKS_MAX = 5_000  # schedules that a page looks at when tag or state leave most of them out
+LOOKS_MAX = 2_000  # schedules that a page looks at when tag or state leave most of them out: a tenth of a second
 READS_MAX = 64  # that are on their way at once
 CONTEXT = 100  # runs before those that are shown, which may be why one of these did not run
 _KIND = "schedules"
@@ -77,8 +78,8 @@ class Wanted(NamedTuple):
         text = (self.contains or "").casefold()
         return is_shown(id.cls, self.cls) and (text in name.casefold() or text in id.key.casefold())
 
-    def has(self, schedule: Schedule) -> bool:
-        return self.tag in (None, *schedule.tags) and self.state in (None, schedule.state)
+    def has(self, record: Record, now: int) -> bool:
+        return self.tag in (None, *record.options.tags) and self.state in (None, standing_of(record, now))
 
 
 async def page(
@@ -162,7 +163,7 @@ async def _of_object(
         rows = await store.scan(id, SYSTEM, Range(first, f"{PREFIX};", limit=CHUNK))
         for slot, data in rows:
             name, record = slot.partition(":")[2], decode_record(data, f"{id} {slot}")
-            if wanted.names(id, name) and wanted.has(seen(name, record, now)):
+            if wanted.names(id, name) and wanted.has(record, now):
                 if len(found) == limit:
                     return found, found[-1][1]
                 found.append((id, name, record))
@@ -182,9 +183,11 @@ async def _timed(view: View, wanted: Wanted, limit: int, cursor: str | None) -> 
     """Those with a timer, in firing order."""
     query = Query(cls=wanted.cls, key_prefix=wanted.prefix, name_prefix=f"{PREFIX}:")
     found: list[_Seen] = []
-    looks_left = LOOKS_MAX
+    now, looks_left = view.now(), LOOKS_MAX
+    is_thinned = wanted.tag is not None or wanted.state is not None
     while True:
-        chunk = min(limit - len(found), CHUNK)
+        # Where most are left out many are read at once; if more fit than the page has room for, those are read again.
+        chunk = CHUNK_THINNED if is_thinned else min(limit - len(found), CHUNK)
         timers = await find(
             view,
             TIMERS,
@@ -194,7 +197,11 @@ async def _timed(view: View, wanted: Wanted, limit: int, cursor: str | None) -> 
             keep=lambda timer: wanted.names(timer.id, schedule_of(timer.name)[0]),
         )
         records = await _records(view, [(timer.id, schedule_of(timer.name)[0]) for timer in timers.rows])
-        found += [one for one in records if one[2].next_at is not None and wanted.has(seen(one[1], one[2], view.now()))]
+        fitting = [one for one in records if one[2].next_at is not None and wanted.has(one[2], now)]
+        if len(found) + len(fitting) > limit:
+            is_thinned = False
+            continue
+        found += fitting
         cursor = timers.cursor
         looks_left -= len(timers.rows)
         if cursor is None or len(found) == limit or looks_left <= 0:
@@ -239,7 +246,7 @@ async def _ended(view: View, wanted: Wanted, limit: int, cursor: str | None) -> 
         for info, rows in zip(objects.rows, scans, strict=True):
             for slot, data in rows:
                 name, record = slot.partition(":")[2], decode_record(data, f"{info.id} {slot}")
-                if record.next_at is None and wanted.names(info.id, name) and wanted.has(seen(name, record, now)):
+                if record.next_at is None and wanted.names(info.id, name) and wanted.has(record, now):
                     found.append((info.id, name, record))
         cursor = objects.cursor
         looks_left -= len(objects.rows)

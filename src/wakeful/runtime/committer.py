@@ -1,7 +1,7 @@
 """Layer 3. How do many turns share one trip to the disk?"""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextvars import Context
 
 from wakeful.store.protocol import Outcome, Store
@@ -11,6 +11,9 @@ from wakeful.values.ids import ObjectId
 from wakeful.values.metrics import Meter
 
 GROUP_BYTES_MAX = 16 << 20  # a server takes no statement of a gibibyte, and a lease waits for no large one
+CROWD = 16  # so many in a group make it worth a thought when they are told
+TURN_NS = 20_000  # no turn takes less
+AGAIN = 64  # groups until it is tried again whether it is worth it to wait for those who were told
 
 Failure = Fenced | WakefulError
 OnDone = Callable[[Failure | None], None]
@@ -43,6 +46,8 @@ class Committer:
         self._worker: asyncio.Task[None] | None = None
         self._rest: asyncio.Future[None] | None = None  # what the worker waits for while there is nothing to do
         self._is_ending = False
+        self._ended = 0  # when everyone in the last group had been told
+        self._untried = 0  # groups until it is tried again
         self.sent = 0  # groups that were sent, on disk or not
         self.groups = 0
         self.commits = 0
@@ -151,6 +156,7 @@ class Committer:
         self.sent += 1
         meter = self.meter
         began = meter.ticks()
+        rested = began - self._ended
         try:
             outcomes: Sequence[Outcome] = await self._store.commit(self._node, group)
         except Unavailable as error:
@@ -160,17 +166,58 @@ class Committer:
             # A store that fails in a way it did not name: nothing is known about the group.
             self._fail(listeners, Unavailable(f"the store failed: {type(error).__name__}: {error}", code="store.fault"))
             return
-        meter.commits.add((meter.ticks() - began) // 1_000)
+        took = meter.ticks() - began
+        meter.commits.add(took // 1_000)
         meter.commit_sizes.add(len(group))
         self.groups += 1
         self.commits += len(group)
+        is_crowd = len(group) >= CROWD
+        if is_crowd and 3 * rested < 5 * took < 5 * rested and self._is_everyone(group, outcomes):
+            listeners, outcomes = await self._tell_half(listeners, outcomes)
         self._under_way = 0
-        built_on = [] if outcomes.count(None) == len(group) else self._take_built_on(group, outcomes)
+        built_on = [] if outcomes.count(None) == len(outcomes) else self._take_built_on(group, outcomes)
         for on_done, outcome in zip(listeners, outcomes, strict=True):
             on_done(outcome)
         for on_done, failure in built_on:
             on_done(failure)
         self._on_group()
+        self._ended = meter.ticks()
+        if is_crowd and self._waiting and not self._notes and took > 3 * TURN_NS * len(group):
+            await self._let_join(took)
+
+    # Callers who are told together come back together: then the store rests while their turns run, and they rest while
+    # it writes. In two halves, one of which runs while the other is written, they get more done for as long as the
+    # store is the quicker, and less when it is the slower. (When it is quicker by far there is nothing to gain, and
+    # the second group is not free.)
+
+    def _is_everyone(self, group: list[Commit], outcomes: Sequence[Outcome]) -> bool:
+        """Nobody waits for the next group, and it does no harm to be told later than others of this one.
+
+        Start notes of one object must not be parted, or a timer that comes meanwhile would run between them.
+        """
+        is_alone = not self._waiting and not self._notes
+        return is_alone and outcomes.count(None) == len(group) and not any(commit.starts for commit in group)
+
+    async def _tell_half(
+        self, listeners: list[OnDone], outcomes: Sequence[Outcome]
+    ) -> tuple[list[OnDone], Sequence[Outcome]]:
+        """Tell the first half; the others are to be told when the turns of those have run."""
+        half = len(listeners) // 2
+        self._under_way -= half
+        for on_done, outcome in zip(listeners[:half], outcomes[:half], strict=True):
+            on_done(outcome)
+        await _Pass()
+        return listeners[half:], outcomes[half:]
+
+    async def _let_join(self, took: int) -> None:
+        """Others wait for the next group: where the store is slow, let those who were just told run and join them."""
+        if self._untried:
+            self._untried -= 1
+            return
+        await _Pass()
+        # Their turns are half of the work; and a part of what the store takes is work in this thread, too.
+        if 3 * (self.meter.ticks() - self._ended) > took:
+            self._untried = AGAIN
 
     def _take_built_on(self, group: list[Commit], outcomes: Sequence[Outcome]) -> list[tuple[OnDone, Failure]]:
         """Those that wait and were built on one that was refused: the next turn of its object had begun by then."""
@@ -193,6 +240,15 @@ class Committer:
         for on_done in listeners:
             on_done(error)
         self.abandon(error)
+
+
+class _Pass:
+    """Awaited, it lets everything run that is ready now."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield
 
 
 class Loader:

@@ -68,17 +68,12 @@ class Schedule:
     def of(cls, name: str, record: Record, now: int) -> "Schedule":
         """The record, for people."""
         pause = record.pause_at(now)
-        state: Standing = record.state
-        if record.state == "active" and pause is not None:
-            state = "paused"
-        elif record.waits_for is not None:
-            state = "waiting"
         options = record.options
         return cls(
             name=name,
             handler=options.handler,
             text=record.version.spec,
-            state=state,
+            state=standing_of(record, now),
             next_at=None if record.next_at is None else to_datetime(record.next_at),
             tags=options.tags,
             metadata=None if options.metadata is None else decode(options.metadata),
@@ -94,6 +89,13 @@ class Schedule:
             catch_up=options.policy.catch_up,
             counters=record.counters,
         )
+
+
+def standing_of(record: Record, now: int) -> Standing:
+    """How it stands, for people."""
+    if record.state == "active" and record.pause_at(now) is not None:
+        return "paused"
+    return record.state if record.waits_for is None else "waiting"
 
 
 # Answers, named here because a class with a method `list` can't say `list[…]` in its signatures.

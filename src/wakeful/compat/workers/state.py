@@ -68,7 +68,14 @@ class State:
         given = option_of(options, named, "abort()")
         retries = given.get("retryAlarm", True)
         text = "the object reset itself with abort()" if reason is None else str(reason)
-        raise Reset(reset_error(text), retries=bool(retries))
+        reset = Reset(reset_error(text), retries=bool(retries))
+
+        async def reset_it() -> None:
+            raise reset
+
+        if self._turn() is None:  # said by a task of its own, which no event is unwound by
+            self.apart(reset_it, "abort()")
+        raise reset
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"ctx.{name} is not here; docs/cloudflare.md says what is, and what to use instead")

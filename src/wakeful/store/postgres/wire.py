@@ -299,4 +299,6 @@ def _line(error: BaseException) -> str:
     """The error in one line."""
     if isinstance(error, TimeoutError) and not str(error):
         return "no answer in time"
+    if isinstance(error, asyncpg.InternalClientError) and "another operation" in str(error):
+        return "the connection broke while it was in use"  # asyncpg speaks of its own states then
     return " ".join(str(error).split()) or type(error).__name__
