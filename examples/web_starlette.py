@@ -24,7 +24,7 @@ async def put(request: Request) -> JSONResponse:
     tenant, name, job = request.path_params["tenant"], request.path_params["name"], await request.json()
     schedules = app.schedules(Tenant, tenant)
     # What fell due while nobody ran it is made up for once; a call that still runs is not joined by a second.
-    policy = {"catch_up": "latest", "overlap": "skip", "jitter": "2m", "zone": job["zone"]}
+    policy = {"catch_up": "latest", "overlap": "skip", "jitter": "2m", "zone": job.get("zone", "UTC")}
     made = await schedules.add(job["when"], Tenant.call, job["url"], name=name, **policy)
     return JSONResponse({"name": made.name, "words": made.spec.describe(), "next": made.next_at.isoformat()})
 
@@ -38,8 +38,11 @@ async def act(request: Request) -> JSONResponse:
     """POST /tenants/acme/jobs/report/pause, resume or trigger"""
     schedules = app.schedules(Tenant, request.path_params["tenant"])
     acts = {"pause": schedules.pause, "resume": schedules.resume, "trigger": schedules.trigger}
-    await acts[request.path_params["act"]](request.path_params["name"])
-    return JSONResponse({"done": request.path_params["act"]})
+    asked = request.path_params["act"]
+    if asked not in acts:
+        return JSONResponse({"error": f"{asked} is none of {', '.join(acts)}"}, 404)
+    await acts[asked](request.path_params["name"])
+    return JSONResponse({"done": asked})
 
 
 async def refused(request: Request, error: Exception) -> JSONResponse:

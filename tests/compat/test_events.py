@@ -80,6 +80,17 @@ CODE = """
             self.ctx.waitUntil(work())
             return await self.counted()
 
+        async def block_and_raise(self):
+            await self.ctx.storage.put("kept", 4)
+            async def fail():
+                await self.ctx.storage.put("lost", 1)
+                raise LookupError("inside")
+            self.ctx.blockConcurrencyWhile(fail)
+            raise ValueError("after")
+
+        async def gone(self):
+            self.ctx.abort("gone", retryAlarm=False)
+
         @staticmethod
         def add(a, b):
             return a + b
@@ -221,3 +232,26 @@ async def test_a_task_of_its_own_can_reset_the_object(tmp_path: Path) -> None:
         assert [await sample.abort_later(), await sample.counted()] == [1, 2]
         await world.advance("3s")
         assert [await sample.counted(), await sample.stored()] == [1, {"kept": 3}]
+
+
+async def test_a_block_that_fails_behind_a_raise_resets_the_object(tmp_path: Path) -> None:
+    async with played(write_worker(tmp_path, CODE)) as (worker, _):
+        sample = worker.env.SAMPLE.getByName("x")
+        assert [await sample.counted(), await sample.counted()] == [1, 2]
+        with pytest.raises(LookupError, match="inside"):
+            await sample.block_and_raise()
+        assert [await sample.counted(), await sample.stored()] == [1, {"kept": 4}]
+
+
+async def test_a_reset_of_another_object_leaves_the_alarm_its_retries(tmp_path: Path) -> None:
+    code = CODE.replace(
+        'self.ctx.storage.put("rung", 1)',
+        """runs = await self.ctx.storage.get("runs") or 0
+            await self.ctx.storage.put("runs", runs + 1)
+            if runs < 2:
+                await self.env.SAMPLE.getByName("other").gone()""",
+    )
+    async with played(write_worker(tmp_path, code)) as (worker, world):
+        await worker.env.SAMPLE.getByName("x").ring(after=1_000)
+        await world.advance("1m")
+        assert await worker.env.SAMPLE.getByName("x").stored() == {"runs": 3}

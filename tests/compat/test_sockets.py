@@ -6,12 +6,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 sys.path.append(str(Path(__file__).parent))
 from workers_stage import played, write_worker
 
-from wakeful.compat.workers import Worker
+from wakeful.compat.workers import Worker, load
+from wakeful.compat.workers.serving import serving
 from wakeful.compat.workers.site import WorkerSite
 from wakeful.sockets import kept as keeping
 from wakeful.sockets.feature import feature_of
@@ -245,3 +247,33 @@ async def test_an_object_that_only_sends_has_sockets_too_and_its_constructor_fin
         assert await room.tell("to nobody") == [["a", ["all"]]]
         await world.advance("1m")
         assert await room.tell("to nobody") == []
+
+
+async def test_a_client_that_never_came_is_not_awaited_for_ever(tmp_path: Path) -> None:
+    async with played(
+        write_worker(tmp_path, SENDS_ONLY.replace("return self.found", "return len(self.ctx.getWebSockets())"))
+    ) as (worker, world):
+        room = worker.env.SAMPLE.getByName("room")
+        answer = await room.fetch("http://there/a")  # and nobody makes the connection
+        assert (answer.status, await room.tell("anybody?")) == (101, 1)
+        for _ in range(13):  # it stays awake
+            await world.advance("5s")
+            found = await room.tell("anybody?")
+        assert found == 0
+
+
+async def test_sockets_are_served_with_the_limits_of_all_others(folder: Path) -> None:
+    worker = load(folder)
+    async with (
+        worker.app.run("memory:"),
+        serving(worker, "127.0.0.1:0") as url,
+        aiohttp.ClientSession() as session,
+        session.ws_connect(f"{url}/a", compress=15) as socket,
+    ):
+        assert await socket.receive_str(timeout=30) == "welcome, 1 here"
+        assert socket.compress == 0, "a window of 32 KiB for each idle socket"
+        await socket.send_bytes(b"x" * 900_000)
+        assert len(await socket.receive_bytes(timeout=30)) == 900_000
+        await socket.send_bytes(b"x" * (worker.app.limits.socket_message_bytes + 1))
+        assert (await socket.receive(timeout=30)).data == 1009
+    worker.unload()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from wakeful import AlarmInfo, Unavailable
-from wakeful.values.errors import Fenced, StoreDown, StoreError
+from wakeful.values.errors import Fenced, OutcomeUnknown, StoreDown, StoreError
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.times import from_datetime
 
@@ -217,3 +217,23 @@ async def test_a_timer_whose_start_note_comes_after_the_stop_gave_up_on_its_obje
         await world.advance("1s")
         [fired] = stage.fired
         assert not fired[1].is_retry
+
+
+async def test_a_read_that_fails_while_a_commit_is_on_its_way_leaves_that_ones_outcome_unknown(stage: Any) -> None:
+    """Its caller was told that the store is down, as if nothing had happened, and the commit arrived."""
+    async with stage.world() as world:
+        await stage.do(add_one)
+        with Gate(world) as gate:
+            caller = asyncio.create_task(stage.do(add_one))
+            await world.settle()
+            world.faults.is_down = True
+            with pytest.raises(StoreDown) as plain:
+                await stage.do(get("x"), "b")
+            assert not isinstance(plain.value, OutcomeUnknown)
+            with pytest.raises(OutcomeUnknown):
+                await caller
+            world.faults.is_down = False
+            gate.open()
+            await world.settle()
+        await world.advance("10s")
+        assert await stage.do(get("count")) == 2

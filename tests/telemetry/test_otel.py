@@ -2,8 +2,10 @@
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -248,3 +250,25 @@ def test_without_the_extra_setup_says_what_to_install() -> None:
         "try:\n    from wakeful.telemetry import setup\nexcept MissingExtra as error:\n    print(error)"
     )
     assert _python(code).endswith("pip install 'wakeful[telemetry]' [extra.telemetry]")
+
+
+def test_a_collector_that_takes_nothing_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    never, ended = Event(), Event()
+
+    class Stuck:
+        def shutdown(self) -> None:
+            never.wait(60)
+
+    class Prompt:
+        def shutdown(self) -> None:
+            ended.set()
+
+    monkeypatch.setattr(otel, "CLOSE_S", 0.05)
+    telemetry = otel.Telemetry()
+    telemetry._made = [Stuck(), Prompt()]
+    began = time.monotonic()
+    telemetry.close()
+    assert time.monotonic() - began < 30
+    assert ended.wait(30)  # one does not wait for the other
+    never.set()
+    telemetry.close()

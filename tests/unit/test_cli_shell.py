@@ -58,6 +58,9 @@ def test_a_class_a_key_and_a_schedule_that_there_are_not(wakeful: Stage) -> None
     seeded(wakeful)
     assert "did you mean 'Report'?" in wakeful("show", "Raport", "eu").err
     assert "there are Report" in wakeful("show", "Xyz", "eu").err
+    assert wakeful("ls", "Raport").out == "no objects of Raport, did you mean 'Report'?\n"
+    assert wakeful("ls", "Xyz").out == "no objects of Xyz; there are Report\n"
+    assert wakeful("jobs", "show", "x").out == "no jobs of show/x\n"
     assert "did you mean 'us/1:a' or 'us/1:b'?" in wakeful("show", "Report", "us/1:").err
     assert "wakeful ls Report shows" in wakeful("show", "Report", "zzz").err
     for command in ("why", "schedules"):

@@ -1,6 +1,7 @@
 """Layer 5. `wakeful audit`: who did what, and who was refused?"""
 
 import asyncio
+from datetime import datetime
 from typing import Any
 
 import click
@@ -39,7 +40,11 @@ async def _audit(is_acts: bool, actor: str | None, cursor: str | None, limit: in
 
 
 def _shown(row: dict[str, Any]) -> tuple[Any, ...]:
+    from wakeful.cli.printing import clock_time
+    from wakeful.values.times import from_datetime
+
     count = f" ×{row['count']:,}" if row["count"] > 1 else ""
     detail = row["error"] or ", ".join(f"{name} {value}" for name, value in row["detail"].items() if value)
-    cells = (row["at"], row["actor"], row["act"], row["target"], f"{row['outcome']}{count}", detail)
+    at = clock_time(from_datetime(datetime.fromisoformat(row["at"])))
+    cells = (at, row["actor"], row["act"], row["target"], f"{row['outcome']}{count}", detail)
     return tuple(one_line(str(cell)) for cell in cells)

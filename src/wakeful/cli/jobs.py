@@ -68,7 +68,8 @@ async def _list(wanted: tuple[str | None, ...], after: str | None, limit: int, u
         put_json({"jobs": [plain_job(job) for job in found.rows], "next": found.cursor})
         return
     if not found.rows:
-        put_line("no jobs", "dim")
+        where = "/".join(part for part in wanted[:2] if part)
+        put_line(f"no jobs of {where}" if where else "no jobs", "dim")
         return
     _put(found.rows)
     if found.cursor is not None:
@@ -140,11 +141,11 @@ def _put(page: list["Job"]) -> None:
     now, rows = now_ms(), []
     for job in page:
         due_at = from_datetime(job.due_at)
+        # One that waits for others has no time yet; what it says is when it was asked for.
+        due = ("", "") if job.state == "waiting" else (clock_time(due_at), relative(due_at, now))
         notes = [f"attempt {job.attempt}"] if job.attempt > 1 else []
         notes += [f"priority {job.priority}"] if job.priority else []
         notes += [f"waits for {len(job.depends_on)}"] if job.depends_on else []
         notes += [job.error.splitlines()[0]] if job.error else []
-        rows.append(
-            (job.id, job.state, clock_time(due_at), relative(due_at, now), str(job.target), job.name, ", ".join(notes))
-        )
+        rows.append((job.id, job.state, *due, str(job.target), job.name, ", ".join(notes)))
     put_table(["id", "state", "due", "", "object", "method", "…note"], rows)

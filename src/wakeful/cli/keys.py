@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from wakeful.cli import options
-from wakeful.cli.failing import FAILED, OK
+from wakeful.cli.failing import FAILED, OK, CommandError
 
 Page = Callable[[list[Any] | None, bool], Awaitable[dict[str, Any]]]
 Finish = Callable[[], Awaitable[Any]]
@@ -68,6 +68,7 @@ async def _work(url: str, as_json: bool, *, is_change: bool) -> int:
     ids = [] if ring is None else ring.ids
     async with AsyncExitStack() as stack:
         send, page, finish = await stack.enter_async_context(_reached(url))
+        await _check_newest(page, ids)
         if is_change:
             await stack.enter_async_context(Acts(send, actor()).row("keys.rotate", url_words(url), {"newest": ids[:1]}))
             done = await _pass(page, is_change=True, is_shown=not as_json, what="seal")
@@ -88,6 +89,17 @@ async def _work(url: str, as_json: bool, *, is_change: bool) -> int:
         remedy = "is a program with other keys writing?" if is_change else "wakeful keys rotate"
         put_line(f"{left['stale']:,} of {left['seen']:,} rows are not under the newest key{why}; {remedy}", "yellow")
     return OK if not left["stale"] else FAILED
+
+
+async def _check_newest(page: Page, ids: list[str]) -> None:
+    """That the program seals with the key that is the newest here: else the older ones would be thrown away too soon."""
+    theirs = (await page(None, False)).get("newest")
+    if ids and theirs is not None and theirs != ids[0]:
+        raise CommandError(
+            f"the program seals with key {theirs}, and the newest key here is {ids[0]}; start it anew with that one in "
+            "front, keep the older ones behind it, then try again; nothing was done",
+            code="keys.newest",
+        )
 
 
 def url_words(url: str) -> str:
@@ -143,6 +155,6 @@ async def _reached(url: str) -> AsyncIterator[tuple[Any, Page, Finish]]:
 
         async def page(place: list[Any] | None, is_change: bool) -> dict[str, Any]:
             found = await resealing.page(store, place, now=now_ms(), is_change=is_change)
-            return page_words(found, found.place)
+            return page_words(found, found.place, store)
 
         yield bare(store), page, lambda: resealing.finish(store)

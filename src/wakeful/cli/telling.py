@@ -11,7 +11,7 @@ from wakeful.values.commits import Commit
 from wakeful.values.runs import Entry
 
 # Said by this module in better words than the log's.
-HUSHED = frozenset({"timer.parked"})
+HUSHED = frozenset({"timer.failed", "timer.parked"})
 
 
 class TellingStore:

@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -133,6 +134,10 @@ def revoke(names: tuple[str, ...], url: str, as_json: bool) -> int:
     return asyncio.run(_revoke(names, url, as_json))
 
 
+class UnknownToken(CommandError):
+    """There is no active token of that name."""
+
+
 async def _revoke(names: tuple[str, ...], url: str, as_json: bool) -> int:
     from wakeful.cli.auditing import acting
     from wakeful.cli.printing import put_json, put_line
@@ -141,8 +146,11 @@ async def _revoke(names: tuple[str, ...], url: str, as_json: bool) -> int:
     ended: dict[str, list[str]] = {}
     async with acting(url) as acts:
         for name in names:
-            async with acts.row("token.revoke", name):
-                ended[name] = await acts.send(ALL, "revoke", (name,), {})
+            with suppress(UnknownToken):  # so that the audit row says that nothing was done
+                async with acts.row("token.revoke", name):
+                    ended[name] = await acts.send(ALL, "revoke", (name,), {})
+                    if not ended[name]:
+                        raise UnknownToken(f"there is no active token {name}", code="token.unknown")
     if as_json:
         put_json([{"name": name, "revoked": found} for name, found in ended.items()])
     else:

@@ -90,10 +90,19 @@ class Retry(Struct, frozen=True, array_like=True):
 class RetryPolicy(Retry, frozen=True):
     """How often a failing run is tried, after what waits, and for which errors (all of them when none is named).
 
-    >>> from wakeful import RetryPolicy, exponential
+    >>> from wakeful import App, DurableObject, RetryPolicy, exponential
+    >>> app = App()
+    >>> @app.object
+    ... class Mail(DurableObject):
+    ...     async def send(self) -> None:
+    ...         raise ConnectionError("no route")
     >>> policy = RetryPolicy(max_attempts=3, backoff=exponential("10s", max="5m"), on=(ConnectionError,))
-    >>> policy.max_attempts
-    3
+    >>> async with app.world() as world:
+    ...     job = await app.jobs.schedule(app.get(Mail, "a").send, retry=policy)
+    ...     await world.advance(minutes=1)
+    ...     job = await app.jobs.get(job.id)
+    ...     print(job.state, job.attempt, job.error)
+    failed 3 ConnectionError: no route
     """
 
     def __post_init__(self) -> None:

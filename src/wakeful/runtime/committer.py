@@ -57,6 +57,11 @@ class Committer:
         """Commits that are not on disk yet."""
         return len(self._waiting) + len(self._notes) + self._under_way
 
+    @property
+    def is_sending(self) -> bool:
+        """A group is on its way, or was written and not everyone in it has heard."""
+        return self._under_way > 0
+
     def submit(self, commit: Commit, on_done: OnDone) -> None:
         """Take the commit into the next group; `on_done` hears what became of it, in order of submission."""
         self._waiting.append(commit)

@@ -34,7 +34,7 @@ from wakeful.runtime.sideline import Sideline
 from wakeful.runtime.slots import Slots, SlowStart
 from wakeful.runtime.stubs import make_stub
 from wakeful.runtime.timer_runs import TimerRuns
-from wakeful.runtime.tracing import sent
+from wakeful.runtime.tracing import begin
 from wakeful.runtime.turn import CURRENT, Turn
 from wakeful.runtime.upkeep import Upkeep
 from wakeful.store.protocol import Hint, NodeRow, Store
@@ -317,9 +317,16 @@ class Node:
             chain=chain,
         )
         way = self.routes.call(target, call) if self.is_clustered else self.deliver(target, call)
-        if self.tracer is not None:
-            return await sent(self, self.tracer, target, call, way)
-        return await self.within_deadline(target, call, way)
+        span = None if self.tracer is None else begin(self, self.tracer, "call", target, method)
+        if span is None:
+            return await self.within_deadline(target, call, way)
+        try:
+            answer = await self.within_deadline(target, call, way)
+        except BaseException as error:
+            span.end(error)
+            raise
+        span.end()
+        return answer
 
     def trace(self) -> str | None:
         """The trace that what is scheduled now belongs to."""

@@ -5,7 +5,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from wakeful.logic.retry import platform_delay_ms
-from wakeful.values.errors import NotRunning, StoreDown, Unavailable
+from wakeful.values.errors import NotRunning, OutcomeUnknown, StoreDown, Unavailable
 from wakeful.values.ids import SHARDS
 
 if TYPE_CHECKING:
@@ -34,8 +34,11 @@ class Outage:
         node.dispatcher.stop()
         node.membership.stop()
         node.queue.reset()
+        # A read that failed says nothing of the commit that is on its way beside it.
+        unknown = OutcomeUnknown(f"{error.message}; whether what was on its way arrived is unknown, use a request key")
+        is_sending = node.committer.is_sending
         for activation in list(node.awake.values()):
-            node.drop(activation, error)
+            node.drop(activation, unknown if is_sending and activation.is_unsettled else error)
         node.take_leave(range(SHARDS))
         node.committer.abandon(error)
         self._recovery = asyncio.get_running_loop().create_task(self._recover())

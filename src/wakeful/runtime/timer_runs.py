@@ -413,17 +413,20 @@ class TimerRuns:
         else:
             self._uncounted.pop(key, None)
             occurrence = turn.occurrence or occurrence
+            trace = storable("".join(traceback.format_exception(error))[-TRACEBACK_CHARS_MAX:])
             if isinstance(verdict, Again):
                 turn.set_timer(verdict.timer)
             elif verdict is not None:
                 text = f"{text}; {storable(verdict.also)}"[:ERROR_CHARS_MAX] if verdict.also else text
-                trace = storable("".join(traceback.format_exception(error))[-TRACEBACK_CHARS_MAX:])
                 self._park(turn, verdict.timer, occurrence, "failed", text, trace)
             if verdict is None and occurrence is None:  # nothing was to run, so the failure is no occurrence's verdict
                 words = "%s %s had nothing to run, and failed: %s"
                 log.warning(words, timer.id, timer.name, text, extra={"code": "timer.nothing"})
                 activation.finish(turn)
                 return
+            if not turn.parks:  # else that is said
+                said = (timer.id, timer.name, timer.attempt + 1, text if timer.attempt else trace)  # its place once
+                log.warning("%s %s failed, attempt %d: %s", *said, extra={"code": "timer.failed"})
         turn.entries = [*turn.entries, self._entry(timer, occurrence, fired_at, "failed", text)]
         activation.finish(turn)
 

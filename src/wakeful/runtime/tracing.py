@@ -3,7 +3,7 @@
 A node without one never comes here. Each of these wraps what would happen anyway.
 """
 
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wakeful.runtime.turn import Turn
@@ -32,27 +32,12 @@ async def within(span: Span, way: Coroutine[Any, Any, T]) -> T:
     return answer
 
 
-async def sent(node: "Node", tracer: Tracer, target: ObjectId, call: "Call", way: Awaitable[Any]) -> Any:
-    """A call on its way to its object, as its caller sees it."""
-    span = _begin(node, tracer, "call", target, call.method)
-    if span is None:
-        return await node.within_deadline(target, call, way)
-    error: BaseException | None = None
-    try:
-        return await node.within_deadline(target, call, way)
-    except BaseException as raised:
-        error = raised
-        raise
-    finally:
-        span.end(error)
-
-
 def turn(activation: "Activation", call: "Call") -> Coroutine[Any, Any, tuple[Any, int]]:
     """The turn of a call."""
     tracer = activation.node.tracer
     if tracer is None or TRACE.get() == UNSAMPLED:
         return activation.run_call(call)
-    span = _begin(activation.node, tracer, "turn", activation.id, call.method)
+    span = begin(activation.node, tracer, "turn", activation.id, call.method)
     way = activation.run_call(call)
     return way if span is None else within(span, way)
 
@@ -76,7 +61,7 @@ async def fired(
     whole.set("wakeful.timer", timer.name)
     whole.set("wakeful.attempt", timer.attempt)
     whole.set("wakeful.lateness_ms", max(0, fired_at - timer.due_at))
-    inner = _begin(node, tracer, "run", timer.id, kind)
+    inner = begin(node, tracer, "run", timer.id, kind)
     error: BaseException | None = None
     try:
         error, turn = await way
@@ -103,7 +88,8 @@ def carried(turn: Turn, kind: str) -> str | None:
     return trace
 
 
-def _begin(node: "Node", tracer: Tracer, kind: str, id: ObjectId, name: str) -> Span | None:
+def begin(node: "Node", tracer: Tracer, kind: str, id: ObjectId, name: str) -> Span | None:
+    """A span of what the code that follows does on that node; None when there is nothing to end."""
     span = tracer.enter(kind, id, name, parent=None)
     if span is not None and span.is_seen:
         span.set("wakeful.node", node.name)

@@ -26,7 +26,7 @@ class Keys:
         following = None if found.place is None else [index, *found.place]
         if following is None and index + 1 < len(stores):
             following = [index + 1]
-        return page_words(found, following)
+        return page_words(found, following, stores[index])
 
     async def finish(self) -> None:
         """Everything is under a key: what is not, from now on, was not written by us."""
@@ -45,6 +45,7 @@ def sealed(store: Any) -> SealedStore:
     return found
 
 
-def page_words(found: resealing.Page, place: list[Any] | None) -> dict[str, Any]:
-    ids = {"seen": found.seen, "stale": found.stale, "swapped": found.swapped, "shut": found.shut}
-    return {"place": place, **ids}
+def page_words(found: resealing.Page, place: list[Any] | None, store: SealedStore) -> dict[str, Any]:
+    """What was found, and with which key whoever looked seals: whoever asks may mean another."""
+    counts = {"seen": found.seen, "stale": found.stale, "swapped": found.swapped, "shut": found.shut}
+    return {"place": place, "newest": store.sealing.ring.ids[0], **counts}

@@ -79,24 +79,7 @@ async def serving(
     site = Site(app, **options)
     await site.gate.check_bind(host)
     made = bind(host, port, tries=NEXT_PORTS if next_port and port else 1)
-    config = uvicorn.Config(
-        site,
-        http=Guarded,
-        loop="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        backlog=BACKLOG,
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=FINISH_S,
-        ws=SocketProtocol,
-        ws_max_size=app.limits.socket_message_bytes,
-        ws_per_message_deflate=False,
-        ssl_certfile=certificate,
-        ssl_keyfile=key,
-    )
+    config = configured(site, app.limits.socket_message_bytes, ssl_certfile=certificate, ssl_keyfile=key)
     try:
         config.load()
     except OSError as error:
@@ -120,6 +103,27 @@ async def serving(
         server.should_exit = True
         await serve
         made.close()
+
+
+def configured(asgi: Any, message_bytes_max: int, **more: Any) -> uvicorn.Config:
+    """How whatever is served is: with our own limits, and in silence."""
+    return uvicorn.Config(
+        asgi,
+        http=Guarded,
+        loop="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=FINISH_S,
+        ws=SocketProtocol,
+        ws_max_size=message_bytes_max,
+        ws_per_message_deflate=False,
+        **more,
+    )
 
 
 def parse_address(address: str) -> tuple[str, int]:

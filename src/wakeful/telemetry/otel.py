@@ -5,6 +5,8 @@ One call, `setup(app)`, and the environment that OpenTelemetry has for it: `OTEL
 """
 
 import os
+import time
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import wakeful
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 BUDGET = 10  # traces a second that are recorded before one in a thousand is
 RATIO = 0.001
+CLOSE_S = 5.0
 
 
 class Telemetry:
@@ -42,10 +45,15 @@ class Telemetry:
         self._made: list[Any] = []
 
     def close(self) -> None:
-        """Send what is left and stop. Blocks while it does, for as long as OpenTelemetry's own timeouts."""
+        """Send what is left and stop. Blocks while it does, but not for long: who does not take it holds up no end."""
         made, self._made = self._made, []
-        for provider in made:
-            provider.shutdown()
+        # Daemons: with a collector that does not answer, OpenTelemetry tries for the better part of a minute.
+        threads = [Thread(target=provider.shutdown, name="wakeful-telemetry", daemon=True) for provider in made]
+        for thread in threads:
+            thread.start()
+        until = time.monotonic() + CLOSE_S
+        for thread in threads:
+            thread.join(max(0.0, until - time.monotonic()))
 
 
 def setup(

@@ -15,6 +15,9 @@ from wakeful.values.ids import ObjectId
 from wakeful.values.metrics import Counter
 from wakeful.values.tracing import LINK, TRACE, UNSAMPLED, Span, received
 
+# Asked at every call. The function that everybody is shown only calls this one.
+_here: Callable[[], otel_context.Context] = getattr(otel_context, "_RUNTIME_CONTEXT", otel_context).get_current
+
 _KINDS = {
     "call": SpanKind.CLIENT,
     "schedule": SpanKind.PRODUCER,
@@ -78,18 +81,23 @@ class Tracing:
 
     def current(self) -> str | None:
         """The span of the program's own, if it is in one; else ours."""
-        if not otel_context.get_current():
+        if not _here():
             return TRACE.get()
         context = otel.get_current_span().get_span_context()
         return _text(context) if context.is_valid else TRACE.get()
 
     def enter(self, kind: str, id: ObjectId, name: str, *, parent: str | None, since_ms: int = 0) -> Span | None:
-        if parent is None and not otel_context.get_current():  # most often, so quickly
+        if parent is None and not _here():  # most often, so quickly
             trace, sampler = TRACE.get(), self._sampler
+            if trace is None:
+                if sampler.begins():
+                    self.sampled.value += 1
+                    return self._begin(kind, id, name, otel_context.Context(), [], 0)
+                self.unsampled.value += 1
+                TRACE.set(UNSAMPLED)
+                return _UNSEEN
             if trace == UNSAMPLED and sampler.follows:
                 return None
-            if trace is None:
-                return self._begin(kind, id, name, otel_context.Context(), [], 0) if self._begins() else _muted()
         here = otel.get_current_span().get_span_context()
         trace = parent if parent is not None else _text(here) if here.is_valid else TRACE.get()
         links: list[Link] = []
@@ -150,6 +158,23 @@ class Tracing:
             done(failure)
 
         return ended
+
+
+class _Unseen:
+    """Nobody looks, and nothing was decided before: one for all of these, because there are so many."""
+
+    is_seen = False
+    __slots__ = ()
+
+    def set(self, name: str, value: str | int) -> None:
+        """Nothing to do."""
+
+    def end(self, error: BaseException | None = None) -> None:
+        if TRACE.get() == UNSAMPLED:  # else it is closed by the collector, in whatever context
+            TRACE.set(None)
+
+
+_UNSEEN = _Unseen()
 
 
 class _Muted:

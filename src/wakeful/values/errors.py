@@ -36,7 +36,7 @@ WakefulError
 │   └── TooMany                 more requests than the limit allows; try again later
 ├── Unavailable                 ours, not yours: store or node can't answer now; try again
 │   ├── StoreDown               the store can't be reached or can't write
-│   ├── OutcomeUnknown          the connection broke while committing; retry with a request key
+│   ├── OutcomeUnknown          connection or disk broke while committing; retry with a request key
 │   ├── LinkLost                the connection to another node is gone (says whether the call had been sent)
 │   │   └── WrongNode           another node than expected answers at that address; nothing was sent
 │   └── NotRunning              the app or node is not started, or stopping

@@ -36,11 +36,10 @@ class HostedAlarms(Alarms):
         try:
             await host._ring(_info(timer))
         except Exception as error:
-            is_cleared = host._state is not None and host._state.has_cleared_alarm
-            if getattr(error, "durableObjectReset", False):
-                is_cleared = not getattr(error, "retryAlarm", True)
-                turn.note = _Left(None, is_cleared)
+            if activation.instance is not host:  # it was reset, and not another that it called
+                turn.note = _Left(None, not getattr(error, "retryAlarm", True))
             else:
+                is_cleared = host._state is not None and host._state.has_cleared_alarm
                 turn.note = _Left(turn.timers.get(ALARM), is_cleared)
             raise
         return True

@@ -178,13 +178,14 @@ class Host:
         if (turn := CURRENT.get()) is not None:
             await state.sockets.look(turn)
         try:
-            answer = await result_of(run())
+            try:
+                answer = await result_of(run())
+            except Exception:
+                await state.finish()
+                await self._keep()
+                raise
             await state.finish()
             return answer
-        except Exception:
-            await state.finish()
-            await self._keep()
-            raise
         except Reset as reset:
             if reset.keeps:
                 await self._keep()

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 ADDRESS = "127.0.0.1:8787"
 NEXT_PORTS = 20  # looked at when the first is taken
-FINISH_S = 5  # what requests that are under way are given at the end
 
 
 @asynccontextmanager
@@ -23,10 +22,7 @@ async def serving(worker: "Worker", address: str = ADDRESS, *, next_port: bool =
     The app must be running. With `next_port` one of the ports behind it will do when it is taken.
     """
     try:
-        import uvicorn
-
-        from wakeful.server.guarded import Guarded
-        from wakeful.server.serving import Quiet, bind, parse_address
+        from wakeful.server.serving import Quiet, bind, configured, parse_address
     except ImportError as error:
         if (error.name or "").partition(".")[0] == "wakeful":
             raise
@@ -35,17 +31,7 @@ async def serving(worker: "Worker", address: str = ADDRESS, *, next_port: bool =
         ) from None
     host, port = parse_address(address)
     made = bind(host, port, tries=NEXT_PORTS if next_port and port else 1)
-    config = uvicorn.Config(
-        WorkerSite(worker),
-        http=Guarded,
-        loop="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=FINISH_S,
-    )
+    config = configured(WorkerSite(worker), worker.app.limits.socket_message_bytes)
     server = Quiet(config)
     serve = asyncio.ensure_future(server.serve(sockets=[made]))
     try:

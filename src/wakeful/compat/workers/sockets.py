@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from wakeful.compat.workers.state import State
 
 CONNECTING, OPEN, CLOSING, CLOSED = range(4)
+AWAITED_MS = (
+    60_000  # how long the client of an accepted pair is awaited; one that comes later is connected all the same
+)
 
 
 class WebSocket:
@@ -69,7 +72,7 @@ class WebSocket:
     @property
     def readyState(self) -> int:  # noqa: N802  the name there
         if self._socket is None:
-            return OPEN if self._state is not None and self._closed is None else CONNECTING
+            return CONNECTING if self._state is None else OPEN if self._closed is None else CLOSING
         if self._turn() is None:
             return OPEN
         return {"open": OPEN, "closing": CLOSING}.get(self._socket.state, CLOSED)
@@ -188,10 +191,14 @@ class Sockets:
         self._state = state
         self._known: dict[str, WebSocket] = {}
         self._pending: dict[int, WebSocket] = {}
+        self._since: dict[int, int] = {}  # when each of those was accepted
         self.auto: WebSocketRequestResponsePair | None = None
 
     async def look(self, turn: Turn) -> None:
         """An event or the constructor begins: have at hand what its code asks for without waiting."""
+        now = turn.activation.node.clock.now()
+        for token in [token for token, at in self._since.items() if now - at > AWAITED_MS]:
+            del self._pending[token], self._since[token]  # its client went before the answer came, or never got it
         table = keeping.table_of(turn.activation)
         if not table.is_complete:
             # As finished turns left it: that there are none takes one row to know, and what there is a scan.
@@ -215,10 +222,12 @@ class Sockets:
             raise JsException(f"a tag is text of at most {TAG_CHARS_MAX} characters")
         server._tags, server._state = found, self._state
         self._pending[_token(server)] = server
+        self._since[_token(server)] = self._state._activation.node.clock.now()
 
     def connected(self, socket: Socket, data: dict[str, Any]) -> None:
         """The client of an accepted pair is there: what waited for it goes out."""
         server = self._pending.pop(data["token"], None)
+        self._since.pop(data["token"], None)
         if server is None or server._state is not self._state:
             server = WebSocket(None, self._state)
             server._attachment, server._sent = data["attachment"], data["sent"]

@@ -25,6 +25,7 @@ def cron(text: str, zone: str | None = None, gap: Gap = "shift", fold: Fold = "f
     """A cron expression of 5 fields, or 6 with seconds first, or a macro such as `@daily`; without a zone it is UTC.
 
     `gap` and `fold` say what becomes of a time that the clocks jump over, or show twice, for jobs that name their time.
+    A method is decorated with `@every(cron(…))`.
 
     >>> from datetime import UTC, datetime
     >>> from wakeful import cron

@@ -47,13 +47,17 @@ _LENGTH = re.compile(r"(?:\s*\d+(?:\.\d+)?\s*(?:ms|s|m|h|d|w))+\s*", re.ASCII)
 
 
 class Every(Weekdays[R]):
-    """Where every chain begins. `Every(add)` calls `add(spec, handler, *args, **options)`; `Every()` marks the function.
+    """Says when: as a decorator of a method (`@every.day.at("9am")`), or as a rule for `schedules.add`.
 
-    >>> from wakeful import every
+    Where every chain begins. `Every(add)` calls `add(spec, handler, *args, **options)`; `Every()` marks the function.
+
+    >>> from wakeful import cron, every
     >>> every.weekday.at("09:00", zone="Europe/Paris").describe()
     'at 09:00 from Monday to Friday, Europe/Paris time'
     >>> every(15).minutes.describe()
     'every 15 minutes'
+    >>> @every(cron("0 9 1 * *", "Europe/Paris"), catch_up="latest")
+    ... async def report() -> None: ...
     """
 
     __slots__ = ()
