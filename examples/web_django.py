@@ -62,7 +62,10 @@ async def send(request: HttpRequest, order: str, event: str) -> JsonResponse:
 
 
 async def show(request: HttpRequest, order: str) -> JsonResponse:
-    return _shown(order, await app.get(Order, order).snapshot())
+    snapshot = await app.get(Order, order).snapshot()
+    if snapshot.status == "new":
+        return JsonResponse({"error": f"{order} has not been placed"}, status=404)
+    return _shown(order, snapshot)
 
 
 def _shown(order: str, snapshot: Any) -> JsonResponse:

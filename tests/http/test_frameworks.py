@@ -85,13 +85,18 @@ async def test_starlette_cron_per_tenant() -> None:
         [swept] = (await client.get("/tenants/globex/jobs")).json()
         assert swept == {"name": "sweep", "state": "paused", "runs": before}
         assert before == 144
-        assert (await client.post("/tenants/globex/jobs/none/resume")).status_code == 404
+        for path in ("none/resume", "sweep/frobnicate"):
+            assert (await client.post(f"/tenants/globex/jobs/{path}")).status_code == 404
+        plain = {"when": "@daily", "url": "https://acme.example/x"}
+        words = (await client.put("/tenants/acme/jobs/x", json=plain)).json()["words"]
+        assert words.startswith("at 00:00 every day, UTC, spread over 2 minutes")
 
 
 async def test_django_order_with_a_statechart() -> None:
     async with opened(loaded("web_django")) as (world, client):
         for order in ("o-1", "o-2"):
             assert (await client.post(f"/orders/{order}/place")).json()["state"] == "placed"
+        assert (await client.get("/orders/o-3")).status_code == 404
         refused = await client.post("/orders/o-1/PAY?amount=5")
         assert (refused.status_code, refused.json()["error"]) == (409, "PAY is not for an order that is placed")
         await world.advance(hours=13)

@@ -89,7 +89,10 @@ def test_control_characters_never_reach_the_terminal() -> None:
     assert "\\x1b[31mred\\x07" in text
 
 
-def test_nothing_that_a_command_says_turns_or_moves_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_that_a_command_says_turns_or_moves_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(failing, "as_json", False)  # the last command of another test may have set it
     odd = "a\u202efdp\x9b2J\x1b[1mé\u2066"
     printing.put_line(f"{odd} is paused\nand more")
     assert capsys.readouterr().out == "a\\u202efdp\\x9b2J\\x1b[1mé\\u2066 is paused\nand more\n"

@@ -109,6 +109,14 @@ async def test_what_the_ledger_has_dropped_is_not_drawn_as_silence() -> None:
         assert min(rates) >= 4
 
 
+async def test_charts_say_of_which_node_they_are_where_there_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with staged() as stage:
+        assert "of this node" not in await stage.text("/")
+        monkeypatch.setattr(stage.world.node.store, "shared", True)
+        assert f"of this node, {stage.world.node.name}" in await stage.text("/")
+        monkeypatch.undo()
+
+
 def test_rates_and_lateness_come_from_two_looks() -> None:
     none = [0] * 18
     some = [0, 0, 10, *none[3:]]
