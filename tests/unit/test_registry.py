@@ -90,12 +90,19 @@ def test_what_may_not_be_called_says_why(name: str, reason: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_an_unknown_class_is_not_told_of_wakefuls_own() -> None:
+    registry = Registry()
+    registry.add(Sample)
+    registry.add(type("Own", (), {}), "wakeful.Own")
+    with pytest.raises(UnknownClass, match=r"known: Sample\. Put"):
+        registry.named("X")
+
+
 def test_an_unknown_class_is_named_with_those_that_are_known() -> None:
     registry = Registry()
     with pytest.raises(UnknownClass, match="'X' is not registered here; known: none"):
         registry.named("X")
     registry.add(Sample)
-    registry.add(type("Own", (), {}), "wakeful.Own")
     with pytest.raises(UnknownClass, match=r"known: Sample\. Put @app.object on it"):
         registry.named("X")
     with pytest.raises(UnknownClass, match=r"put @app\.object on it"):
