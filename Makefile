@@ -6,8 +6,8 @@ STAMP := .venv/.stamp
 DEMO := .demo
 SEEDS ?= 1000
 FROM ?= 0
-# Worker processes of pytest; two cores is what a small machine has.
-WORKERS ?= 2
+# Worker processes of pytest: one more than a small machine has cores, since the live tests mostly wait.
+WORKERS ?= 3
 export DO_NOT_TRACK = 1
 
 .DEFAULT_GOAL := help

@@ -1,7 +1,6 @@
 """The alarm fails, line by line as the specification says it (conformance-alarms.md), on every store."""
 
 import asyncio
-import logging
 import sys
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -76,19 +75,6 @@ async def test_after_the_last_retry_it_is_parked_with_its_error_and_history(stag
         await world.advance(minutes=10)
         assert len(stage.fired) == 7
         assert len(await world.parked()) == 1
-
-
-async def test_every_failure_is_in_the_log_and_the_first_with_where_it_came_from(
-    stage: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with stage.world() as world:
-        stage.handlers["a"] = fail_always
-        await stage.set_alarm(world.now() + SECOND)
-        with caplog.at_level(logging.WARNING, "wakeful"):
-            await world.advance(minutes=4)
-    lines = [(record.code, record.getMessage()) for record in caplog.records if "no luck" in record.getMessage()]
-    said = [(code, "in fail_always" in text) for code, text in lines]
-    assert said == [("timer.failed", True)] + [("timer.failed", False)] * 5 + [("timer.parked", False)]
 
 
 async def test_during_the_wait_for_a_retry_get_alarm_returns_the_failing_alarms_time(stage: Any) -> None:

@@ -1,6 +1,7 @@
 """Crashes, stops and parking: whose fault was it? On every store."""
 
 import asyncio
+import logging
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -209,3 +210,20 @@ async def test_a_killer_that_was_parked_can_be_redriven(stage: Any) -> None:
         await world.settle()
         assert (await world.ledger(stage.Bell, "a"))[-1].verdict == "run"
         assert await world.parked() == await world.due() == []
+
+
+async def test_every_failure_is_in_the_log_and_the_first_with_where_it_came_from(
+    stage: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with stage.world() as world:
+
+        async def fail_always(self: Any, info: AlarmInfo) -> None:
+            raise ValueError("no luck")
+
+        stage.handlers["a"] = fail_always
+        await stage.set_alarm(SECOND)
+        with caplog.at_level(logging.WARNING, "wakeful"):
+            await world.advance(minutes=4)
+    lines = [(record.code, record.getMessage()) for record in caplog.records if "no luck" in record.getMessage()]
+    said = [(code, "in fail_always" in text) for code, text in lines]
+    assert said == [("timer.failed", True)] + [("timer.failed", False)] * 5 + [("timer.parked", False)]

@@ -1,13 +1,10 @@
 """What a reader who is bound to a tenant hears of the others: nothing, whatever happens to them."""
 
-import sys
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-sys.path.append(str(Path(__file__).parent))
+from events_reader import Reader
 from http_stage import Stage, opened
-from test_events import Reader
 
 from wakeful.runtime.events import KEPT, KINDS
 from wakeful.values.ids import ObjectId
