@@ -101,7 +101,8 @@ def test_parked_alarms_are_redriven_one_and_many(town: Any, pages: Any) -> None:
     ticked.click()
     expect(rows).to_have_count(0)
     page.goto(f"{town.url}/object?class=Lamp&key=lane-0")
-    expect(page.locator("#live")).to_contain_text("retry 1")  # it runs, fails as before, and is tried again
+    # It runs, fails as before, and is tried again: for the first time or a later one, on a slow machine.
+    expect(page.locator("#live")).to_contain_text(re.compile("retry [1-6]"))
     page.goto(f"{town.url}/audit")
     expect(page.locator("#live")).to_contain_text("redrive")
 
