@@ -80,7 +80,7 @@ BROKEN: dict[str, tuple[Catcher, ...]] = {
     "older_verdicts_are_not_counted": (fates,),
     "a_timer_is_handed_out_twice": (queue,),
 }
-TEETH = Teeth(broken_schedules, BROKEN, beside={"both"})
+TEETH = Teeth(broken_schedules, BROKEN, beside={"both"}, part_of_sim=(simulation, probes))
 
 
 @pytest.fixture(autouse=True)
@@ -91,9 +91,9 @@ def _afresh() -> Any:
     spec_of.cache_clear()
 
 
-@pytest.mark.parametrize("catcher", TEETH.catchers)
+@pytest.mark.parametrize("catcher", TEETH.controls)
 def test_the_check_passes_when_nothing_is_broken(catcher: str) -> None:
-    assert TEETH.holds_unbroken(catcher)
+    TEETH.check_unbroken(catcher)
 
 
 @pytest.mark.parametrize(("variant", "catcher"), TEETH.pairs)

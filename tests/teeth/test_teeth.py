@@ -84,12 +84,12 @@ BROKEN: dict[str, tuple[Catcher, ...]] = {
     "wake_beside_a_commit_on_its_way": (scenarios,),
     "stop_hands_back_what_was_replaced": (simulation, scenarios),
 }
-TEETH = Teeth(broken, BROKEN, beside={"swapped"})
+TEETH = Teeth(broken, BROKEN, beside={"swapped"}, part_of_sim=(simulation, probes))
 
 
-@pytest.mark.parametrize("catcher", TEETH.catchers)
+@pytest.mark.parametrize("catcher", TEETH.controls)
 def test_the_check_passes_when_nothing_is_broken(catcher: str) -> None:
-    assert TEETH.holds_unbroken(catcher)
+    TEETH.check_unbroken(catcher)
 
 
 @pytest.mark.parametrize(("variant", "catcher"), TEETH.pairs)
