@@ -47,7 +47,7 @@ def check_header(path: str) -> None:
     try:
         db.execute("PRAGMA schema_version")
     except sqlite3.OperationalError:
-        pass  # whoever opens it in earnest will say so better
+        return  # it is locked or out of reach, which says nothing of what it is; to open it in earnest will say why
     except sqlite3.DatabaseError as error:
         if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB and not _has_magic(path):
             raise NotADatabase(f"{path} is not an SQLite database; name another file, or move this one away") from None
