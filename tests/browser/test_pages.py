@@ -88,6 +88,7 @@ def test_everything_is_reached_by_keys(town: Any, pages: Any) -> None:
     page.keyboard.press("g")
     page.keyboard.press("o")
     expect(page.locator("h1")).to_have_text("Objects")
+    expect(page.locator(".live")).to_have_attribute("data-is", "live")
     page.keyboard.press("j")
     page.keyboard.press("j")
     page.keyboard.press("k")
@@ -96,6 +97,21 @@ def test_everything_is_reached_by_keys(town: Any, pages: Any) -> None:
     key = first.locator(".key").inner_text()
     page.keyboard.press("Enter")
     expect(page.locator("h1")).to_have_text(key)
+
+
+AFTER_THE_NEXT_SWAP = """() => new Promise((answer) => {
+  const look = () => setTimeout(() => answer(document.querySelector("tr[data-on]")?.dataset.href ?? "no row"), 0);
+  document.addEventListener("htmx:afterSwap", look, { once: true });
+  htmx.trigger("#live", "fresh");
+})"""
+
+
+def test_the_row_a_person_stands_on_is_never_lost_between_two_looks(town: Any, pages: Any) -> None:
+    page = pages.open(f"{town.url}/objects")
+    expect(page.locator("tr[data-href]").first).to_be_visible()
+    page.keyboard.press("j")
+    stands_on = page.locator("tr[data-on]").get_attribute("data-href")
+    assert page.evaluate(AFTER_THE_NEXT_SWAP) == stands_on
 
 
 def test_the_search_finds_every_kind(town: Any, pages: Any) -> None:
