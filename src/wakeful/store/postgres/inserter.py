@@ -1,6 +1,7 @@
 """Layer 2. How do timers from outside a turn get in, all of them or none?"""
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from wakeful.store.postgres.group import TIMER_COLUMNS, timer_columns, timer_row
 from wakeful.store.postgres.pool import Pool
@@ -63,8 +64,8 @@ class Inserter:
         """Many of them by COPY. In the order of their names: that is faster, and two who add the same can't deadlock."""
         schema = self._statements.schema
         timeout_s = wire.timeout_s + len(timers) / ROWS_PER_S + size / BYTES_PER_S
-        ids = sorted({timer.id for timer in timers})
-        ordered = sorted(timers, key=lambda timer: (timer.id, timer.name))
+        ordered = sorted(timers, key=attrgetter("id", "name"))
+        ids = list(dict.fromkeys(timer.id for timer in ordered))
         async with wire.transaction(timeout_s=timeout_s):
             # Timers before objects, as the single statements do it.
             rows = ((*timer_row(timer.id, timer), shard_of(timer.id)) for timer in ordered)

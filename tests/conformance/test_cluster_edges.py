@@ -1,4 +1,4 @@
-"""What a review of the cluster found: each of these was wrong once."""
+"""Where two things about a cluster meet (a deadline and a link, a stop and a handover, two stores): what holds then."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""What a review by hand found in jobs, so that it stays found; on every store."""
+"""Where two things about a job meet (a cancel and a key, a redrive and a rollback, a quota and a race): what holds then, on every store."""
 
 import asyncio
 import sys
