@@ -5,7 +5,7 @@ Nobody can measure a font that the reader chooses, so widths are those of a wide
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
@@ -46,13 +46,14 @@ class Line(Struct, frozen=True):
 
 def width(text: str, size: float, *, is_bold: bool = False) -> float:
     """The room that a text needs."""
-    total = 0.0
-    for sign in text:
-        found = _WIDTHS.get(sign)
-        if found is None:
-            found = _OTHER if sign.isascii() else _foreign(sign)
-        total += found
-    return total * size * (_BOLD if is_bold else 1.0)
+    return sum(map(_width_of, text), 0.0) * size * (_BOLD if is_bold else 1.0)
+
+
+def _width_of(sign: str) -> float:
+    found = _WIDTHS.get(sign)
+    if found is not None:
+        return found
+    return _OTHER if sign.isascii() else _foreign(sign)
 
 
 def _foreign(sign: str) -> float:
@@ -102,19 +103,18 @@ def broken(
     return tuple(_joined(line) for line in lines if line)
 
 
-def _parts(text: str, size: float, width_max: float, *, is_bold: bool) -> list[str]:
-    found = []
+def _parts(text: str, size: float, width_max: float, *, is_bold: bool) -> Iterator[str]:
+    """The text in pieces that each fit a line, in one pass and no further than somebody asks: names can be long."""
+    scale = size * (_BOLD if is_bold else 1.0)
     for part in filter(None, _BREAKS.split(text)):
-        rest = part
-        while width(rest, size, is_bold=is_bold) > width_max:
-            fits = next(
-                n for n in range(len(rest), 0, -1) if n == 1 or width(rest[:n], size, is_bold=is_bold) <= width_max
-            )
-            found.append(rest[:fits])
-            rest = rest[fits:]
-        if rest:
-            found.append(rest)
-    return found
+        start, total = 0, 0.0
+        for n, sign in enumerate(part):
+            needed = _width_of(sign)
+            if n > start and (total + needed) * scale > width_max:
+                yield part[start:n]
+                start, total = n, 0.0
+            total += needed
+        yield part[start:]
 
 
 def _ended(lines: list[list[Span]], size: float, width_max: float, bold: Sequence[str]) -> tuple[Line, ...]:
