@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from wakeful import RetryPolicy, Run, fixed
+from wakeful.logic import plan as planning
 
 sys.path.append(str(Path(__file__).parent))
 from rota import Rota, after, failing, fates, since, timers, verdicts
@@ -63,6 +64,20 @@ async def test_latest_takes_one_that_is_merely_late_for_all_that_were_missed(sta
         assert rota.nominal == [30]
         assert (rota.began[0].missed, rota.began[0].first_at) == (2, after(10))
         assert await fates(world, rota) == {10: "skipped", 20: "skipped", 30: "run"}
+
+
+@pytest.mark.parametrize("bound", [1, 2, 3])
+async def test_one_run_answers_for_an_outage_that_is_judged_in_parts(
+    stage: Any, bound: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever the cut is: also among those that are merely late, who would all run if nothing had been missed."""
+    monkeypatch.setattr(planning, "JUDGED_MAX", bound)
+    rota = Rota(stage)
+    async with rota.world() as world:
+        await outage(rota, world, 45, catch_up="latest", grace="25s")
+        assert rota.nominal == [40]
+        assert (rota.began[0].missed, rota.began[0].first_at) == (3, after(10))
+        assert await fates(world, rota) == {10: "skipped", 20: "skipped", 30: "skipped", 40: "run"}
 
 
 async def test_all_runs_each_oldest_first(stage: Any) -> None:

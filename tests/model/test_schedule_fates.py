@@ -8,13 +8,19 @@ from typing import Any
 import pytest
 
 from wakeful import App, DurableObject
+from wakeful.logic import plan as planning
 from wakeful.logic.limits import Limits
+from wakeful.logic.plan import Policy
 from wakeful.logic.retry import RetryPolicy
 from wakeful.logic.specs.interval import interval
+from wakeful.logic.timeline import Pause, Version
 from wakeful.schedules.next import Missed, Next
-from wakeful.schedules.steps import PAUSES_MAX
+from wakeful.schedules.records import Options, Record
+from wakeful.schedules.steps import PAUSES_MAX, judge, settle, told
 from wakeful.testing.world import World
+from wakeful.values.ids import ObjectId
 from wakeful.values.runs import Run
+from wakeful.values.timers import Timer
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 ROOMY = Limits(ledger_keep=10**9, ledger_keep_ms=10**14, call_deadline_ms=10**9)
@@ -329,3 +335,25 @@ async def test_pausing_and_resuming_for_ever_keeps_the_record_small() -> None:
             assert info is not None
             sizes.append(info.bytes)
         assert sizes[-1] <= sizes[-10] + 8  # the latest few are kept for those who ask why
+
+
+def test_what_is_left_of_an_outage_after_a_run_is_no_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So much was paused in the middle that it is judged in parts, and a run is over before the last of them."""
+    monkeypatch.setattr(planning, "JUDGED_MAX", 2)
+    second = 1_000
+    record = Record(
+        options=Options(handler="tick", policy=Policy(catch_up="all", grace_ms=2 * second)),
+        versions=[Version(1, "", "every 10s", 0)],
+        pauses=[Pause(15 * second, 45 * second)],
+        judged_to=0,
+    )
+    now, runs, left = 65 * second, [], list[tuple[int, str]]()
+    while record.judged_to < now or record.pending:
+        timer = Timer(ObjectId("Fates", "a"), "schedule:s", now, 0, 1)
+        left += [(one.last_at // second, one.verdict) for one in judge(record, timer, now)]
+        if record.pending:
+            runs.append(told(record).nominal_at // second)
+            record.pending = record.pending[1:]
+            left += [(one.last_at // second, one.verdict) for one in settle(record, now)]
+    assert runs == [10, 50, 60]
+    assert left == [(20, "paused"), (30, "paused"), (40, "paused")]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from wakeful.logic import plan as planning
@@ -400,6 +400,9 @@ def test_overlapped_does_what_the_words_say(
 
 @settings(max_examples=150, deadline=None, report_multiple_bugs=False)
 @given(_times, _pauses(), _gaps, _policies, st.integers(1, 40), st.integers(0, _LENGTH + 500))
+@example(
+    [1, 2, 3], [], [], Policy(window_ms=1_000, grace_ms=500), 1, 502
+)  # the cut is where the merely late ones begin
 def test_any_bound_comes_to_the_same(
     times: list[int], pauses: list[Pause], gaps: list[int], policy: Policy, bound: int, now: int
 ) -> None:
@@ -410,7 +413,7 @@ def test_any_bound_comes_to_the_same(
         patch.setattr(planning, "JUDGED_MAX", bound)
         since, parts = 0, list[Plan]()
         while not parts or not parts[-1].is_whole:
-            found = plan(listed, since, now, policy)
+            found = plan(listed, since, now, policy, has_missed=bool(parts) and parts[-1].has_missed)
             assert found.judged_to >= since
             assert sum(left.count for left in found.left if left.verdict != "gap") <= bound
             parts.append(found)

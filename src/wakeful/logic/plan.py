@@ -67,12 +67,16 @@ class Left(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """The fate of every occurrence up to `judged_to`; `is_whole` when that is the moment of asking."""
+    """The fate of every occurrence up to `judged_to`; `is_whole` when that is the moment of asking.
+
+    When it is not, `has_missed` goes into the next asking: one run answers for all of the outage, not for each part of it.
+    """
 
     runs: tuple[Due, ...]
     left: tuple[Left, ...]
     judged_to: int
     is_whole: bool = True
+    has_missed: bool = False
 
     @property
     def missed(self) -> int:
@@ -80,12 +84,12 @@ class Plan(Struct, frozen=True):
         return sum(left.count for left in self.left if left.verdict in MISSED)
 
 
-def plan(times: Times, since: int, now: int, policy: Policy) -> Plan:
-    """What becomes of the occurrences in `since < t <= now`."""
+def plan(times: Times, since: int, now: int, policy: Policy, *, has_missed: bool = False) -> Plan:
+    """What becomes of the occurrences in `since < t <= now`; some before them may have been missed in the same outage."""
     first = times.next_ms(since)
     if first is not None and _is_plain(times, first, since, now, policy):
         return Plan((Due(first),), (), now)
-    runs = _owed(times, since, now, policy)
+    runs, has_missed = _owed(times, since, now, policy, has_missed)
     chosen = set(runs)
     left: list[tuple[int, Verdict]] = [(at, "gap") for at in times.gaps(since, now)]
     gaps = len(left)
@@ -101,7 +105,7 @@ def plan(times: Times, since: int, now: int, policy: Policy) -> Plan:
         runs = [at for at in runs if at <= judged_to]
         left = [(at, verdict) for at, verdict in left if at <= judged_to]
     dues = _told(runs, left, now, policy)
-    return Plan(tuple(dues), compressed(left), judged_to, judged_to == now)
+    return Plan(tuple(dues), compressed(left), judged_to, judged_to == now, has_missed)
 
 
 def _is_plain(times: Times, first: int, since: int, now: int, policy: Policy) -> bool:
@@ -129,8 +133,11 @@ def overlapped(times: Times, since: int, finished_at: int, overlap: Overlap) -> 
     return Plan(tuple(runs), compressed(left), finished_at)
 
 
-def _owed(times: Times, since: int, now: int, policy: Policy) -> list[int]:
-    """The occurrences that run, oldest first; found from the latest backwards, so that a long outage costs nothing."""
+def _owed(times: Times, since: int, now: int, policy: Policy, has_missed: bool) -> tuple[list[int], bool]:
+    """The occurrences that run, oldest first, and whether some were missed.
+
+    Found from the latest backwards, so that a long outage costs nothing.
+    """
     late_from, window_from = now - policy.grace_ms, now - max(policy.window_ms, policy.grace_ms)
     takes_missed = policy.runs_max if policy.catch_up in ("all", "backfill") else 1
     late: list[int] = []
@@ -142,9 +149,10 @@ def _owed(times: Times, since: int, now: int, policy: Policy) -> list[int]:
             break
         else:
             missed.append(at)
-    if missed and policy.catch_up in ("latest", "coalesce"):
-        return [(late or missed)[0]]
-    return [*reversed(missed), *reversed(late)]
+    has_missed = has_missed or bool(missed)
+    if has_missed and policy.catch_up in ("latest", "coalesce"):
+        return (late or missed)[:1], has_missed
+    return [*reversed(missed), *reversed(late)], has_missed
 
 
 def _backwards(times: Times, now: int, since: int) -> Iterator[int]:

@@ -19,6 +19,7 @@ from wakeful.values.times import duration_ms, from_datetime
 NAME_BYTES_MAX = 200  # with its prefix and a lane it must fit a timer's name in every store
 TAGS_MAX = 32
 PRIORITY_MAX = 1_000
+RUNS_MAX = 1_000_000_000_000  # more than any will ever have, and a number that every row can hold
 
 _OPTIONS = (
     "zone", "gap", "fold", "jitter", "catch_up", "catch_up_window", "max_catch_up", "grace", "overlap", "parallel",
@@ -92,7 +93,7 @@ def parse_options(
         retry=_retry(options.get("retry")),
         start_at=start_at,
         end_at=end_at,
-        max_runs=_whole(options, "max_runs", 1, None),
+        max_runs=_whole(options, "max_runs", 1, RUNS_MAX),
         tags=_names(options.get("tags", ()), "tags"),
         metadata=None if metadata is None else encode(metadata),
         priority=_whole(options, "priority", -PRIORITY_MAX, PRIORITY_MAX) or 0,
@@ -125,13 +126,12 @@ def _instant(options: dict[str, Any], name: str) -> int | None:
     return from_datetime(value)
 
 
-def _whole(options: dict[str, Any], name: str, least: int, most: int | None) -> int | None:
+def _whole(options: dict[str, Any], name: str, least: int, most: int) -> int | None:
     value = options.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or value < least or (most is not None and value > most):
-        bounds = f"from {least}" if most is None else f"from {least} to {most}"
-        raise BadOption(f"{name} must be a whole number {bounds}, not {value!r}", code=f"schedule.{name}")
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise BadOption(f"{name} must be a whole number from {least} to {most}, not {value!r}", code=f"schedule.{name}")
     return value
 
 

@@ -75,6 +75,8 @@ class Record(Struct, kw_only=True, array_like=True):
     seq: int = 0  # of the timer that is set for it: one of another setting has had its run
     latest_at: int = 0  # nominal time of the latest occurrence that ran or was given up
     trace: str | None = None  # of whoever added it
+    is_partial: bool = False  # so much fell due that it was judged in part; the rest follows at once
+    has_missed: bool = False  # and some of that part was missed
 
     @property
     def is_used_up(self) -> bool:

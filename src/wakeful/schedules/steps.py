@@ -59,7 +59,9 @@ def judge_all(record: Record, to: int) -> list[Left]:
 
 def _planned(record: Record, to: int) -> list[Left]:
     """Have the policy decide about everything up to that instant."""
-    found = plan(record.timeline, record.judged_to, to, record.options.policy)
+    found = plan(record.timeline, record.judged_to, to, record.options.policy, has_missed=record.has_missed)
+    record.is_partial = not found.is_whole
+    record.has_missed = record.is_partial and found.has_missed
     record.pending = [*record.pending, *found.runs]
     if not found.runs and found.missed:  # whichever run comes next is told of them
         record.lost += found.missed
@@ -107,7 +109,7 @@ def told(record: Record) -> Due:
 def settle(record: Record, finished_at: int) -> list[Left]:
     """A run is over: decide about those that fell due meanwhile, once nothing else is pending."""
     record.lost = record.lost_first_at = 0
-    if record.pending or finished_at <= record.judged_to:
+    if record.pending or record.is_partial or finished_at <= record.judged_to:
         return []
     found = overlapped(record.timeline, record.judged_to, finished_at, record.options.policy.overlap)
     record.pending = list(found.runs)
@@ -220,6 +222,7 @@ def give_up(turn: Turn, name: str, record: Record, now: int) -> list[Left]:
     count(record, left)
     record.pending, record.next_at, record.waits_for = [], None, None
     record.judged_to = max(record.judged_to, now)
+    record.is_partial = record.has_missed = False
     return left
 
 
