@@ -22,7 +22,7 @@ from schedule_oracle import LOST, Rules, decide, ms, walk
 
 MINUTE = 60_000
 T0 = ms("2026-01-01T00:00:00")
-SEEDS = 40
+SEEDS = 32
 PARTS = 4  # so that several workers can share them
 
 

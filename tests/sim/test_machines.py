@@ -9,7 +9,7 @@ import pytest
 sys.path.append(str(Path(__file__).parent))
 from machine_life import calm, cluster, live
 
-SEEDS = int(os.environ.get("WAKEFUL_SEEDS", "60"))
+SEEDS = int(os.environ.get("WAKEFUL_SEEDS", "40"))
 PARTS = 4
 
 

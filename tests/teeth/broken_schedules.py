@@ -121,9 +121,18 @@ def catch_up_forgets_the_window() -> Any:
     """However old, it is owed."""
 
     def make(part: Any) -> Any:
-        return lambda times, at, now, policy: part(times, at, now, replace(policy, window_ms=1 << 50))
+        return lambda times, at, now, policy, *rest: part(times, at, now, replace(policy, window_ms=1 << 50), *rest)
 
     return both(swapped(planning, "_owed", make), swapped(planning, "_verdict", make))
+
+
+def a_part_of_an_outage_forgets_the_one_before() -> Any:
+    """Each part is judged as if nothing had been missed before it."""
+
+    def make(part: Any) -> Any:
+        return lambda times, since, now, policy, has_missed: part(times, since, now, policy, False)
+
+    return swapped(planning, "_owed", make)
 
 
 def overlap_ends_with_the_first_attempt() -> Any:

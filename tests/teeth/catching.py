@@ -19,18 +19,18 @@ class Teeth:
         broken: Mapping[str, tuple[Catcher, ...]],
         *,
         beside: AbstractSet[str] = frozenset(),
-        part_of_sim: tuple[Catcher, ...] = (),
+        shown: tuple[Catcher, ...] = (),
     ) -> None:
         """`beside` are the module's functions that are no mistakes themselves.
 
-        Catchers that are `part_of_sim` do less than tests/sim does of the same, so that they pass when nothing is
-        broken is shown there; to do it again takes minutes of a run of all tests.
+        That the catchers in `shown` pass when nothing is broken is shown by tests/sim, tests/model and tests/unit, of
+        which they are parts; to do it again takes minutes of a run of all tests.
         """
         self._module = module
         self._broken = broken
         self._beside = beside
         self.catchers = {catcher.__name__: catcher for catchers in broken.values() for catcher in catchers}
-        self.controls = [name for name, catcher in self.catchers.items() if catcher not in part_of_sim]
+        self.controls = [name for name, catcher in self.catchers.items() if catcher not in shown]
 
     @property
     def pairs(self) -> list[Any]:

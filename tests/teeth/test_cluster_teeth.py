@@ -70,7 +70,7 @@ BROKEN: dict[str, tuple[Catcher, ...]] = {
     "arrivals_that_ask_nobody": (late_inserts,),
     "sends_after_the_commit": (crashes_of_senders,),
 }
-TEETH = Teeth(broken_cluster, BROKEN, part_of_sim=(simulation,))
+TEETH = Teeth(broken_cluster, BROKEN, shown=(simulation,))
 
 
 @pytest.mark.parametrize("catcher", TEETH.controls)

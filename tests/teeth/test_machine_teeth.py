@@ -82,7 +82,7 @@ BROKEN: dict[str, tuple[Catcher, ...]] = {
     "those_beside_a_killer_are_blamed": (blame,),
     "work_beside_turns_begins_again_whatever_runs": (outages,),
 }
-TEETH = Teeth(broken_machines, BROKEN)
+TEETH = Teeth(broken_machines, BROKEN, shown=(lives, probes))
 
 
 @pytest.mark.parametrize("catcher", TEETH.controls)

@@ -27,7 +27,7 @@ SEEDS = 100
 
 def simulation() -> None:
     """tests/sim: seeds."""
-    for seed in range(SEEDS):
+    for seed in (79, 12, *range(SEEDS)):  # first those that catch what few do
         run_seed(seed)
 
 
@@ -84,7 +84,7 @@ BROKEN: dict[str, tuple[Catcher, ...]] = {
     "wake_beside_a_commit_on_its_way": (scenarios,),
     "stop_hands_back_what_was_replaced": (simulation, scenarios),
 }
-TEETH = Teeth(broken, BROKEN, beside={"swapped"}, part_of_sim=(simulation, probes))
+TEETH = Teeth(broken, BROKEN, beside={"swapped"}, shown=(simulation, probes, object_model))
 
 
 @pytest.mark.parametrize("catcher", TEETH.controls)
