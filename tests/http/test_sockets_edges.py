@@ -141,9 +141,9 @@ async def test_the_object_hears_of_a_socket_whose_request_the_server_cancels_or_
     place = Place()
     async with place.app.run("memory:"):
         for breaks in (False, True):
-            task = asyncio.ensure_future(_bare(Site(place.app, dashboard=False), breaks=breaks))
-            while not place.held and not task.done():  # noqa: ASYNC110 - there is no event for it
-                await asyncio.sleep(0.01)
+            accepted = asyncio.Event()
+            task = asyncio.ensure_future(_bare(Site(place.app, dashboard=False), accepted, breaks=breaks))
+            await asyncio.wait_for(accepted.wait(), WAIT_S)
             if not breaks:
                 task.cancel()
             with pytest.raises(RuntimeError if breaks else asyncio.CancelledError):
@@ -152,7 +152,7 @@ async def test_the_object_hears_of_a_socket_whose_request_the_server_cancels_or_
             assert place.held == 0
 
 
-async def _bare(site: Site, *, breaks: bool) -> None:
+async def _bare(site: Site, accepted: asyncio.Event, *, breaks: bool) -> None:
     """As some ASGI servers do it: the request's task is cancelled when the client is gone, or `receive` raises."""
     events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
     events.put_nowait({"type": "websocket.connect"})
@@ -162,7 +162,9 @@ async def _bare(site: Site, *, breaks: bool) -> None:
             raise RuntimeError("the server's own fault")
         return await events.get()
 
-    async def send(message: Any) -> None: ...
+    async def send(message: Any) -> None:
+        if message["type"] == "websocket.accept":
+            accepted.set()
 
     scope = {
         "type": "websocket",
