@@ -9,6 +9,8 @@ FROM ?= 0
 # Worker processes of pytest: one more than a small machine has cores, since the live tests mostly wait.
 WORKERS ?= 3
 export DO_NOT_TRACK = 1
+# Some machines set it. The tests start hundreds of processes, each of which would compile everything again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test suite lint types sim sim-cluster year live live-cluster browser chromium xstate workerd bench bench-full docs clean
