@@ -5,6 +5,7 @@ Python block is what it prints. Shell blocks are run by tests/live/test_new_user
 commands of `wakeful` that need neither store nor program (`wakeful cron`) are run here.
 """
 
+import ast
 import asyncio
 import shlex
 import sys
@@ -41,6 +42,8 @@ LANGUAGES = {
     "dockerfile",
 }
 WHY_MIN = 12  # characters; "slow" is no reason
+# Above the first statement of a page that awaits: `python page.py` would call it a syntax error.
+NOTE = "# In a file of yours this goes into `async def main()`, which `asyncio.run(main())` runs.\n"
 
 
 def faults(name: str, text: str) -> list[str]:
@@ -64,6 +67,25 @@ def faults(name: str, text: str) -> list[str]:
 def _is_alone(block: tidy.Block) -> bool:
     """Whether it needs neither a store nor a program, so that it can be run here."""
     return block.body.startswith("$ wakeful cron ")
+
+
+def unsaid(text: str) -> bool:
+    """Whether a page awaits outside of functions, and does not say where it does so first how such code is run."""
+    for block in tidy.blocks(text):
+        if block.language != "python" or block.mark == "not run":
+            continue
+        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST
+        first = next((line.lineno for line in compile(block.body, "page", "exec", flags).body if _awaits(line)), None)
+        if first is not None:
+            return not "".join(block.body.splitlines(keepends=True)[: first - 1]).endswith(NOTE)
+    return False
+
+
+def _awaits(node: ast.AST) -> bool:
+    if isinstance(node, ast.Await | ast.AsyncWith | ast.AsyncFor):
+        return True
+    is_own = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda)
+    return not is_own and any(map(_awaits, ast.iter_child_nodes(node)))
 
 
 def has_code(path: Path) -> bool:
@@ -105,6 +127,18 @@ def test_what_is_not_true_is_found() -> None:
     assert asyncio.run(tidy.untrue("<!-- not run: it can't be -->\n```python\n1 / 0\n```\n")) == []
     with pytest.raises(ZeroDivisionError):
         asyncio.run(tidy.untrue("<!-- not run: of another block -->\n\n```python\n1 / 0\n```\n"))
+
+
+@pytest.mark.parametrize("path", tidy.pages(), ids=tidy.name_of)
+def test_a_page_that_awaits_says_how_it_is_run(path: Path) -> None:
+    assert not unsaid(path.read_text(encoding="utf-8"))
+
+
+def test_a_page_that_awaits_and_does_not_say_how_is_found() -> None:
+    assert unsaid("```python\nimport x\n\nawait x.y()\n```\n")
+    assert unsaid("```python\nfor y in x:\n    async with y:\n        pass\n```\n")
+    assert not unsaid(f"```python\nimport x\n\n{NOTE}await x.y()\n```\n\n```python\nawait x.z()\n```\n")
+    assert not unsaid("```python\nasync def f(x):\n    await x.y()\n```\n")
 
 
 def test_what_nothing_runs_is_found() -> None:

@@ -37,6 +37,9 @@ ROWS = {
     "candidates refused in a row when a spec is made": "logic.specs.combine.FIRST_STEPS_MAX",
     "dates of `holidays`": "logic.specs.calendar_days.DATES_MAX",
     "`rrule`: COUNT": "logic.specs.rrule_parts.COUNT_MAX",
+    "`key`": "jobs.ids.KEY_BYTES_MAX",
+    "`tags` |": "jobs.asking.TAGS_MAX",
+    "`depends_on`": "jobs.asking.DEPENDS_MAX",
     "states of a chart": "logic.chart.reading.STATES_MAX",
     "states within states": "logic.chart.fields.DEPTH_MAX",
     "microsteps until a chart rests": "logic.chart.chart.MICROSTEPS_MAX",
@@ -45,8 +48,16 @@ ROWS = {
 INSIDE = {"_BUCKETS_MAX", "_PIECES_MAX", "YEARS_MAX", "_LISTED_MAX", "_TIMES_MAX", "_TOLD_MAX"}
 INSIDE |= {"_ALIASES_MAX", "KEPT_MAX"}  # of charts: names that stand for names, and what is worked out once
 INSIDE |= {"BACKFILL_COUNTED_MAX", "GROWTH_MAX"}  # of what an error says; of a number, past which there are none
+INSIDE |= {
+    "TENANTS_MAX",
+    "READS_MAX",
+    "PARKED_MAX",
+    "TRIES_MAX",
+    "ERROR_CHARS_MAX",
+}  # of jobs: of what is told, and of our own reads
 # On the page under other words, in other units, or beside another constant.
 ELSEWHERE = {"STORAGE_KEY_BYTES_MAX", "VALUE_BYTES_MAX", "WINDOW_MAX_MS", "LENGTH_MIN_MS", "INTERVAL_MAX"}
+ELSEWHERE |= {"TAG_CHARS_MAX"}
 ELSEWHERE |= {"ALARM_RETRIES_MAX", "CRASHES_MAX", "PLATFORM_BACKOFF_MAX_MS", "_START_MIN", "SHARDS"}
 _MAX = re.compile(r"^(_?[A-Z][A-Z_]*_(?:MAX|MIN)(?:_MS)?) *=", re.MULTILINE)
 
@@ -72,12 +83,12 @@ def test_every_option_is_on_the_page() -> None:
     assert [field.name for field in fields(Limits) if f"`{field.name}`" not in page] == []
 
 
-def test_every_bound_of_schedules_is_known_here() -> None:
+def test_every_bound_of_schedules_and_jobs_is_known_here() -> None:
     known = INSIDE | ELSEWHERE | {path.rpartition(".")[2] for path in ROWS.values()}
     found = [
         f"{module}: {name} is not on the page, or not in this test"
         for module, text in source.modules()
-        if module.startswith(("wakeful.logic", "wakeful.schedules"))
+        if module.startswith(("wakeful.logic", "wakeful.schedules", "wakeful.jobs"))
         for name in _MAX.findall(text)
         if name not in known
     ]

@@ -220,7 +220,7 @@ def test_the_clock_is_measured_by_the_quickest_answer(
 ) -> None:
     now = [NOW]
     trips = iter([400, 20, 900, 80, 200])
-    monkeypatch.setattr(checkups, "now_ms", lambda: now[0])
+    monkeypatch.setattr(checkups, "own_ms", lambda: now[0])
 
     class Far:
         async def time(self) -> int:

@@ -113,7 +113,7 @@ def test_backfill_lists_first_and_then_runs(stage: Stage) -> None:
         )
         empty = ("Report", "eu", "nightly", "--from", "2024-03-30T03:00", "--to", "2024-03-31")
         assert "has no occurrence in that range" in stage("backfill", *empty).out
-        assert stage("backfill", *empty, "--json").json == {"runs": 0}
+        assert stage("backfill", *empty, "--json").json == {"runs": 0, "was_under_way": False}
         assert "has no occurrence in that range" in stage("backfill", *empty, "--dry-run").out
 
 
@@ -125,7 +125,7 @@ def test_a_program_that_runs_for_a_backfill_runs_all_of_it(stage: Stage) -> None
     rows = stage("backfill", *range, "--dry-run", "--json").json
     assert [row["why"] for row in rows] == ["backfilled"] * 20
     again = stage("backfill", *range, "--yes", "--app", "app.py", "--json")
-    assert (again.json, again.err) == ({"runs": 20}, "")
+    assert (again.json, again.err) == ({"runs": 20, "was_under_way": False}, "")
 
 
 def test_a_backfill_is_watched_on_a_terminal(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

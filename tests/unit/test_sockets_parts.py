@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from wakeful import App, DurableObject, Socket
+from wakeful import App, DurableObject, Limits, Socket
 from wakeful.sockets import outbox as outboxes
 from wakeful.sockets.effects import CLOSE, SEND, Effect
 from wakeful.sockets.feature import feature_of
@@ -264,7 +264,7 @@ async def test_a_gateway_that_is_no_more_is_not_waited_for() -> None:
 
 async def test_a_line_that_is_too_long_is_dropped_and_its_sockets_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outboxes, "LINE_BYTES_MAX", 1_000)
-    async with App().world() as world:
+    async with App(limits=Limits(socket_queue_bytes=1_000)).world() as world:
         routes = Routes()
         routes.is_open.clear()
         box = outbox(world, routes)
@@ -278,6 +278,29 @@ async def test_a_line_that_is_too_long_is_dropped_and_its_sockets_are_closed(mon
         assert routes.messages[0] == "first"
         assert {id for _, code, ids in closes for id in ids if code == 1013} == {"a", "b"}
         assert box.dropped > 0
+
+
+@pytest.mark.parametrize("queue_bytes", [1_000, 100_000])
+async def test_a_message_longer_than_a_line_is_sent_when_nothing_waits_there(
+    queue_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outboxes, "LINE_BYTES_MAX", 1_000)
+    async with App(limits=Limits(socket_queue_bytes=queue_bytes)).world() as world:
+        routes = Routes()
+        routes.is_open.clear()
+        box = outbox(world, routes)
+        box.push("there~1.1", effect(1, "first", "a"))
+        await world.settle()
+        box.push("there~1.1", effect(1, "x" * 5_000, "a"))
+        routes.is_open.set()
+        await world.settle()
+        assert routes.messages == ["first", "x" * 5_000]
+        routes.is_open.clear()
+        for _ in range(4):
+            box.push("there~1.1", effect(1, "y" * 5_000, "a"))
+        routes.is_open.set()
+        await world.settle()
+        assert (box.dropped == 0) == (queue_bytes == 100_000)
 
 
 async def test_a_message_that_no_link_can_carry_closes_its_socket() -> None:

@@ -5,6 +5,7 @@ Commands are imported when they are named, so that `wakeful --help` does not wai
 
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -30,6 +31,8 @@ _THEMES = {
         "why": ("why", "Why a schedule ran or did not: its verdicts, newest first."),
         "jobs": ("jobs", "List, show and cancel jobs."),
         "parked": ("parked", "What failed for good and waits for a person."),
+        "nodes": ("nodes", "Who runs the store: state, address, shards, load."),
+        "doctor": ("doctor", "Is everything well? Each finding with its remedy."),
         "search": ("search", "Find anything by its name."),
         "cron": ("cron", "Say what a cron expression or phrase means, and when it is next."),
         "chart": ("pictures", "Draw the chart of a Machine as SVG."),
@@ -40,13 +43,14 @@ _THEMES = {
         "fire": ("operating", "Run a schedule now, beside its own times."),
         "backfill": ("backfill", "Run a schedule's occurrences of a stretch of time, or list them."),
         "redrive": ("redrive", "Set parked timers due again."),
-        "nodes": ("nodes", "Who runs the store: state, address, shards, load."),
         "drain": ("drain", "Let a node own nothing, so that it can be stopped at leisure."),
-        "doctor": ("doctor", "Is everything well? Each finding with its remedy."),
     },
     "Data": {
         "export": ("exporting", "Write one object with all that it owes into a file."),
-        "import": ("importing", "Bring in an exported object, or machines from XState or actor-kit."),
+        "import": (
+            "importing",
+            "Bring in an exported object, machines of XState or actor-kit, or schedules of APScheduler or Celery.",
+        ),
         "move": ("move", "Copy everything from one store into another, empty one."),
         "schema": ("schema", "The tables of a store, and their version."),
         "migrate": ("schema", "Bring a store's tables up to date."),
@@ -130,20 +134,51 @@ def run(args: Sequence[str]) -> int:
         from wakeful.cli.completion import answer
 
         return answer(os.environ[COMPLETE])
+    stdout = sys.stdout
     try:
         code = cli.main(args=list(args), prog_name="wakeful", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else failing.OK
     except BrokenPipeError:
-        # `wakeful ls | head`: whoever read has enough. Python must not try to flush again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return failing.OK
+        return _enough()
+    except SystemExit as error:
+        # How rich and click end when nobody reads any more; click wraps stdout then.
+        if not isinstance(error.__context__, BrokenPipeError) and sys.stdout is stdout:
+            raise
+        sys.stdout = stdout
+        return _enough()
     except (click.Abort, KeyboardInterrupt):
         return failing.INTERRUPTED
     except Exception as error:
         return failing.report(error)
 
 
+def _enough() -> int:
+    """`wakeful ls | head`: whoever read has enough. Python must not try to flush again at exit."""
+    from wakeful.cli import failing
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return failing.OK
+
+
 def main() -> None:
     """The `wakeful` command."""
-    sys.exit(run(sys.argv[1:]))
+    terms = _hear_term()
+    code = run(sys.argv[1:])
+    sys.exit(128 + signal.SIGTERM if terms and code == 128 + signal.SIGINT else code)
+
+
+def _hear_term() -> list[int]:
+    """Have SIGTERM do what Ctrl-C does; grows when it comes.
+
+    A program that a command runs with --app must be stopped, not cut off: its running timers would count it as a crash.
+    """
+    terms: list[int] = []
+
+    def hear(number: int, frame: object) -> None:
+        terms.append(number)
+        signal.raise_signal(signal.SIGINT)
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not so in the background of a script
+        signal.signal(signal.SIGTERM, hear)
+    return terms

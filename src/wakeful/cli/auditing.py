@@ -30,14 +30,15 @@ async def reserved(url: str, *, makes: bool = False) -> AsyncIterator["Send"]:
     from wakeful.cli.reaching import connected
     from wakeful.security.audit import LOG
     from wakeful.system import open_store
-    from wakeful.values.errors import StoreError
+    from wakeful.values.errors import SchemaTooOld, StoreError
 
     async with AsyncExitStack() as stack:
         client = None
         try:
             client = await stack.enter_async_context(connected(await stack.enter_async_context(reading(url)), LOG))
         except StoreError as error:
-            if not makes or type(error) is not StoreError:
+            # A database without tables is as old as can be; opening it makes them, and refuses what is old in earnest.
+            if not makes or type(error) not in (StoreError, SchemaTooOld):
                 raise
         if client is not None:
             yield live(client)

@@ -84,16 +84,23 @@ async def _backfill(
             raise CommandError("nothing was done", code="backfill.declined")
     is_over = False
     async with reaching(url, target, what="backfill", id=id) as reached:
-        others = set(await backfills(reached.store, id, name))
-        done = await hand(reached).backfill(id, name, to_datetime(found.first), to_datetime(found.last))
+        others = await backfills(reached.store, id, name)
+        # The same range once more, before it is over: whoever asks was cut off, and does not want each to run twice.
+        before = next((lane for lane, one in others.items() if one.is_of(found.times)), None)
+        if before is not None:
+            runs = others.pop(before).left
+        else:
+            runs = len(await hand(reached).backfill(id, name, to_datetime(found.first), to_datetime(found.last)))
         # A program of ours ends with this command, so it has to be waited for; else only for somebody who watches.
-        if done and (reached.is_ours or (is_watched() and not as_json)):
-            is_over = await _follow(reached.store, id, name, others, len(done), is_shown=not as_json)
+        if runs and (reached.is_ours or (is_watched() and not as_json)):
+            is_over = await _follow(reached.store, id, name, set(others), runs, is_shown=not as_json)
     if as_json:
-        put_json({"runs": len(done)})
-    elif done:
+        put_json({"runs": runs, "was_under_way": before is not None})
+    elif runs:
         how = "are over" if is_over else "run now, oldest first"
-        put_line(one_line(f"{id} {name}: {many(len(done), 'occurrence')} {_stretch(found)} {how}"))
+        if before is not None:
+            how = f"had been begun already; the {runs:,} that were left {how}"
+        put_line(one_line(f"{id} {name}: {many(count, 'occurrence')} {_stretch(found)} {how}"))
     else:
         put_line(one_line(f"{id} {name} has no occurrence in that range"), "dim")
 
@@ -107,7 +114,7 @@ async def _follow(store: "Store", id: "ObjectId", name: str, others: set[str], t
     with bar("backfill", total, is_shown=is_shown) as step:
         while True:
             found = await backfills(store, id, name)
-            left = sum(count for lane, count in found.items() if lane not in others)
+            left = sum(one.left for lane, one in found.items() if lane not in others)
             step(before - left)
             before = left
             if not left:

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from wakeful.cli.findings import Finding
-from wakeful.cli.printing import length, many, now_ms
+from wakeful.cli.printing import iso, length, many, now_ms, own_ms
 from wakeful.looking.nodes import Member, Members, members, ranges
-from wakeful.store.protocol import Store
+from wakeful.store.protocol import Query, Store
 
 if TYPE_CHECKING:
     from wakeful.store.postgres.health import Session
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 # Timers and leases follow the database's clock, so a small difference is harmless; a lease has 5 s.
 CLOCK_OFFSET_WARN_MS = 1_000
 CLOCK_TRIPS = 5
+CLOCK_BACK_WARN_MS = 5_000
+LEDGER_LOOKED = 200  # rows, the newest: some may be of the time since
 # A shard that is handed over has no owner for a moment.
 HANDOVER_S = 1.0
 CONNECTIONS_WARN = 0.9
@@ -121,9 +123,9 @@ async def clock(store: Store) -> list[Finding]:
     """How far this machine's clock is from the database's, by the quickest of several questions."""
     best: tuple[int, int] | None = None
     for _ in range(CLOCK_TRIPS):
-        before = now_ms()
+        before = own_ms()
         theirs = await store.time()
-        after = now_ms()
+        after = own_ms()
         if theirs is None:
             return []
         if best is None or after - before < best[0]:
@@ -136,6 +138,20 @@ async def clock(store: Store) -> list[Finding]:
         return [Finding("clock", "ok", text)]
     remedy = "run NTP on both; nodes follow the database's clock, and one whose own jumps stops firing"
     return [Finding("clock", "warn", text, remedy, evidence)]
+
+
+async def ahead(store: Store, now: int) -> list[Finding]:
+    """Whether the clock that timers follow was set back: then the ledger has runs that are still to come."""
+    newest = await store.find_entries(Query(limit=LEDGER_LOOKED))
+    last = max((entry.finished_at for _, entry in newest), default=0)
+    if last - now < CLOCK_BACK_WARN_MS:
+        return []
+    text = f"the ledger has a run of {iso(last)}, in {length(last - now)}: the clock was set back since"
+    remedy = (
+        "schedules that ran then go on from there, so that nothing runs twice; if the clock is right now, "
+        "`wakeful fire` runs one before that"
+    )
+    return [Finding("clock", "warn", text, remedy)]
 
 
 async def server(url: str) -> list[Finding]:

@@ -9,11 +9,13 @@ from wakeful.cli.findings import Finding, put, split
 
 if TYPE_CHECKING:
     from wakeful.cli.checkups import Statuses
+    from wakeful.runtime.registry import Registry
     from wakeful.store.protocol import Store
 
 # A node that is well fires within milliseconds; this much is a loaded machine.
 OVERDUE_MS = 5_000
 OVERDUE_LOOKED_AT = 1_000
+FUNCTIONS_LOOKED_AT = 1_000
 
 
 @options.command("doctor")
@@ -45,7 +47,7 @@ async def examine(target: str | None, url: str) -> list[Finding]:
     from wakeful.looking.nodes import members
     from wakeful.values.errors import BadUrl, MissingExtra, SchemaTooNew, SchemaTooOld, WakefulError
 
-    classes = _classes_of(target) if target is not None else None
+    program = _program(target) if target is not None else None
     try:
         newest = migrations(url)[-1]
         async with reading(url) as store:
@@ -57,10 +59,13 @@ async def examine(target: str | None, url: str) -> list[Finding]:
             said = await statuses(store, [member.row for member in found.nodes])
             findings += await checkups.owners(store, found, said)
             serving = {member.row.node for member in found.nodes if member.state != "draining" or member.shards}
-            findings += await _classes(store, classes, {node: said[node] for node in said if node in serving})
+            heard = {node: said[node] for node in said if node in serving}
+            findings += await _classes(store, None if program is None else program.names(), heard)
+            findings += await _functions(store, program, heard)
             findings.append(await _overdue(store, found.now, is_running=bool(said or found.alive)))
             findings.append(await _parked(store))
             findings += await checkups.clock(store)
+            findings += await checkups.ahead(store, found.now)
         if store.shared:
             findings += await checkups.server(url)
         return findings
@@ -74,10 +79,10 @@ async def examine(target: str | None, url: str) -> list[Finding]:
         return [Finding("store", "fail", *split(error.message))]
 
 
-def _classes_of(target: str) -> list[str]:
+def _program(target: str) -> "Registry":
     from wakeful.cli.loading import load
 
-    return load(target).app.registry.names()
+    return load(target).app.registry
 
 
 async def _classes(store: "Store", known: list[str] | None, said: "Statuses") -> list[Finding]:
@@ -117,6 +122,29 @@ async def _classes(store: "Store", known: list[str] | None, said: "Statuses") ->
         for name in partly
     ]
     return findings or [Finding("classes", "ok", f"all {many(len(found), 'class')} in the store are known")]
+
+
+async def _functions(store: "Store", program: "Registry | None", said: "Statuses") -> list[Finding]:
+    """Functions on the app's clock that the program does not have; without one, those that nodes left where they are."""
+    from wakeful.schedules.functions import CLASS
+    from wakeful.store.protocol import Query
+
+    own = f"{CLASS}/"
+    if program is not None:
+        found = await store.find_timers(Query(cls=CLASS, limit=FUNCTIONS_LOOKED_AT))
+        left = {timer.id.key: "the program" for timer in found if not program.has(timer.id)}
+    else:
+        told = [(one, node) for node, status in said.items() for one in status["unknown"]]
+        left = {one.removeprefix(own): f"node {node}" for one, node in told if one.startswith(own)}
+    return [
+        Finding(
+            "function",
+            "warn",
+            f"{name!r} on the app's clock is not known to {who}; its timer waits",
+            f"start the program that has it; one that is gone for good: DELETE /v1/objects/{own}{name}/schedules/{name}",
+        )
+        for name, who in sorted(left.items())
+    ]
 
 
 async def _overdue(store: "Store", now: int, *, is_running: bool) -> Finding:

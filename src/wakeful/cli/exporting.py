@@ -67,7 +67,15 @@ def _write(output: Path, lines: list[bytes]) -> None:
     try:
         with draft.open("wb") as file:
             file.writelines(lines)
+            file.flush()
+            os.fsync(file.fileno())  # else a power cut could leave the name with nothing behind it
         draft.replace(output)
+        folder = os.open(output.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)  # and this one the new name
+        finally:
+            os.close(folder)
     except OSError as error:
-        draft.unlink(missing_ok=True)
         raise CommandError(f"{output} can't be written: {error.strerror}", code="export.file") from None
+    finally:
+        draft.unlink(missing_ok=True)

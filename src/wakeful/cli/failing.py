@@ -1,5 +1,6 @@
 """Layer 5. How does an error end a command: in which words, and with which exit code?"""
 
+import errno
 import json
 import os
 import sys
@@ -31,6 +32,8 @@ FAILED = 1  # the operation was tried and did not succeed
 USAGE = 2  # it could not be tried: wrong arguments, names or URL
 UNAVAILABLE = 3  # store or node can't be reached or used
 INTERRUPTED = 130
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 as_json = False  # set by --json as soon as it is read
 with_traceback = False  # set by --traceback
@@ -110,6 +113,8 @@ def _words(error: Exception) -> tuple[str, str]:
         return error.format_message(), "command"
     if isinstance(error, WakefulError):
         return error.message, error.code
+    if isinstance(error, OSError) and error.errno in _NO_ROOM and error.filename is None:
+        return f"the output can't be written: {error.strerror}; what was written of it is not whole", "output"
     return f"{type(error).__name__}: {error}; this is a bug in Wakeful, --traceback shows where", "bug"
 
 

@@ -25,6 +25,7 @@ async def reading(url: str) -> AsyncIterator[Store]:
     store = open_store(url)
     await store.open(now=printing.now_ms(), readonly=True)
     try:
+        printing.follow(await store.time())
         yield store
     finally:
         await store.close()
@@ -36,8 +37,7 @@ async def viewing(url: str) -> AsyncIterator["View"]:
     from wakeful.looking.view import View
 
     async with reading(url) as store:
-        time = await store.time()
-        yield View.of_store(store, printing.now_ms() if time is None else time)
+        yield View.of_store(store, printing.now_ms())
 
 
 @asynccontextmanager

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 BAR_FROM = 10  # fewer are done before one has looked
 
-Ask = Callable[["ObjectId", tuple[Any, ...], dict[str, Any]], Awaitable[dict[str, Any]]]
+Ask = Callable[["ObjectId", tuple[Any, ...], dict[str, Any], bool], Awaitable[dict[str, Any]]]
 
 
 @options.command("import")
@@ -158,14 +159,33 @@ async def _import(
     wishes = [(id, (msgspec.to_builtins(one),)) for id, one in found]
     async with _asked(url, target, [id for id, _ in found]) as ask:
         with bar("check", len(wishes), is_shown=not as_json and len(wishes) > BAR_FROM) as step:
-            reports = []
-            for id, args in wishes:
-                reports.append(await ask(id, args, {**settings, "is_dry": True}))
-                step(1)
+            reports, there = await _check(ask, wishes, settings, step, is_dry=is_dry)
         if not is_dry:
             with bar("import", len(wishes), is_shown=not as_json and len(wishes) > BAR_FROM) as step:
                 reports = await _all(ask, wishes, settings, step)
-    _put(reports, is_dry=is_dry, as_json=as_json)
+    _put(reports, there, is_dry=is_dry, as_json=as_json)
+
+
+async def _check(
+    ask: Ask, wishes: list[tuple["ObjectId", tuple[Any, ...]]], settings: dict[str, Any], step: "Step", *, is_dry: bool
+) -> tuple[list[dict[str, Any]], int]:
+    """What would be taken, and how many are there because an import of this very file was cut off after them."""
+    from wakeful.values.errors import Conflict
+
+    reports: list[dict[str, Any]] = []
+    there: list[Conflict] = []
+    for id, args in wishes:
+        try:
+            reports.append(await ask(id, args, settings, True))
+        except Conflict as error:
+            if is_dry or error.code != "import.exists":
+                raise
+            reports.append(await ask(id, args, settings, False))  # remembered; what came otherwise is refused again
+            there.append(error)
+        step(1)
+    if len(there) == len(wishes):
+        raise there[0]  # nothing was cut off
+    return reports, len(there)
 
 
 async def _all(
@@ -176,14 +196,14 @@ async def _all(
     done: list[dict[str, Any]] = []
     for id, args in wishes:
         try:
-            done.append(await ask(id, args, {**settings, "is_dry": False}))
+            done.append(await ask(id, args, settings, False))
             step(1)
         except WakefulError as error:
             if not done:
                 raise
             raise CommandError(
                 f"{id}: {error.message}; {len(done)} of {len(wishes)} are imported, up to {done[-1]['key']}: "
-                "put that right and import the rest, or all with --replace",
+                "put that right and run it again, which goes on from there",
                 code="import.partly",
                 exit_code=FAILED,
             ) from error
@@ -214,25 +234,32 @@ def _check_twice(ids: list["ObjectId"], file: Path) -> None:
 
 @asynccontextmanager
 async def _asked(url: str, target: str | None, ids: list["ObjectId"]) -> AsyncIterator[Ask]:
-    """Who takes them in: the process that runs the store, or the program for that long."""
+    """Who takes them in: the process that runs the store, or the program for that long.
+
+    An import that is cut off is run again: what it had brought is then answered as it was, and not brought anew.
+    """
     from wakeful.cli.asking import reaching
     from wakeful.importing.arriving import IMPORT
+    from wakeful.values.codec import encode
 
     async with reaching(url, target, what="import", id=ids[0]) as reached:
 
-        async def ask(id: "ObjectId", args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-            answer = await reached.send(id, IMPORT, args, kwargs)
+        async def ask(id: "ObjectId", args: tuple[Any, ...], settings: dict[str, Any], is_dry: bool) -> dict[str, Any]:
+            key = None
+            if not is_dry and not settings["replaces"]:
+                key = f"import:{sha256(encode([args, settings])).hexdigest()[:32]}"
+            answer = await reached.send(id, IMPORT, args, {**settings, "is_dry": is_dry}, request_key=key)
             assert isinstance(answer, dict)
             return answer
 
         yield ask
 
 
-def _put(reports: list[dict[str, Any]], *, is_dry: bool, as_json: bool) -> None:
+def _put(reports: list[dict[str, Any]], there: int, *, is_dry: bool, as_json: bool) -> None:
     from wakeful.cli.printing import many, put_json, put_line, put_table
 
     if as_json:
-        put_json({"is_dry": is_dry, "objects": reports})
+        put_json({"is_dry": is_dry, "objects": reports, "there": there})
         return
     for report in reports:
         put_line(f"{report['class']}/{report['key']}", "bold")
@@ -240,6 +267,8 @@ def _put(reports: list[dict[str, Any]], *, is_dry: bool, as_json: bool) -> None:
         rows += [("left", *_cells(one)) for one in report["left"]]
         put_table(["", "what", "name", "~"], rows, indent=2)
         put_line()
+    if there:
+        put_line(f"{there} of them had come before the import was cut off, and were left as they are")
     left = sum(len(report["left"]) for report in reports)
     said = f"{'would import' if is_dry else 'imported'} {many(len(reports), 'object')}"
     put_line(

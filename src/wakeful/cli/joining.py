@@ -49,7 +49,7 @@ def pass_of(
 
 
 def _secret(file: str | None) -> str | None:
-    if file is None:
+    if not file:
         return os.environ.get(SECRET) or None
     try:
         found = Path(file).read_text(encoding="utf-8").strip()

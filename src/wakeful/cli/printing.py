@@ -21,9 +21,23 @@ if TYPE_CHECKING:
 PIPE_WIDTH = 240
 
 
-def now_ms() -> int:
-    """The wall clock, for the edge."""
+_ahead_ms = 0
+
+
+def own_ms() -> int:
+    """This machine's wall clock."""
     return time.time_ns() // 1_000_000
+
+
+def now_ms() -> int:
+    """The time for the edge: by the clock that the deployment follows, once a store of it was opened."""
+    return own_ms() + _ahead_ms
+
+
+def follow(time_ms: int | None) -> None:
+    """From now on the time is the store's, which says that it is this; None: this machine's."""
+    global _ahead_ms
+    _ahead_ms = 0 if time_ms is None else time_ms - own_ms()
 
 
 def put_json(value: Any) -> None:

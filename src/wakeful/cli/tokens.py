@@ -54,9 +54,9 @@ async def _create(
     from wakeful.security.tokens import ALL, PREFIX, Token, check_name, new_secret
     from wakeful.values.times import duration_ms
 
-    now = now_ms()
     text, id, hashed = new_secret(PREFIX, secrets.token_bytes)
     async with acting(url, makes=True) as acts:
+        now = now_ms()
         token = Token(
             id=id,
             name=check_name(name),

@@ -7,26 +7,104 @@ import weakref
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError
 from datetime import datetime
-from typing import Any
+from functools import wraps
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack
 
-from wakeful.client.client import Client
+from wakeful.client.client import Client, Options
+from wakeful.client.jobs import ClientJobs
 from wakeful.client.looks import Row
+from wakeful.client.schedules import ClientSchedules
 from wakeful.runtime.stubs import make_stub
 from wakeful.values.errors import BadOption, NotRunning
 from wakeful.values.times import Duration
 
+P = ParamSpec("P")
+R = TypeVar("R")
 STOP_S = 10.0  # what open connections are given at the end
 
 
-class SyncClient:
+class Blocked(Generic[P, R]):
+    """An `async def` method of something of the client, to be had without awaiting: same arguments, same answer."""
+
+    def __init__(self, method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> None:
+        self._method = method
+
+    def __get__(self, blocking: "Blocking", owner: type | None = None) -> Callable[P, R]:
+        method = self._method
+        if blocking is None:
+            return method  # asked of the class: for whoever reads what it says of itself
+
+        @wraps(method)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            return blocking._thread.run(method(blocking._inner, *args, **kwargs))
+
+        return call
+
+
+class Blocking:
+    """What is asked, and the loop that it is asked in."""
+
+    def __init__(self, inner: Any, thread: "LoopThread") -> None:
+        self._inner = inner
+        self._thread = thread
+
+
+class SyncJobs(Blocking):
+    """`ClientJobs`, blocking."""
+
+    schedule = Blocked(ClientJobs.schedule)
+    schedule_many = Blocked(ClientJobs.schedule_many)
+    batch = Blocked(ClientJobs.batch)
+    get = Blocked(ClientJobs.get)
+    wait = Blocked(ClientJobs.wait)
+    cancel = Blocked(ClientJobs.cancel)
+    list = Blocked(ClientJobs.list)
+
+
+class SyncSchedules(Blocking):
+    """`ClientSchedules`, blocking."""
+
+    add = Blocked(ClientSchedules.add)
+    get = Blocked(ClientSchedules.get)
+    list = Blocked(ClientSchedules.list)
+    next = Blocked(ClientSchedules.next)
+    history = Blocked(ClientSchedules.history)
+    pause = Blocked(ClientSchedules.pause)
+    resume = Blocked(ClientSchedules.resume)
+    trigger = Blocked(ClientSchedules.trigger)
+    backfill = Blocked(ClientSchedules.backfill)
+    reschedule = Blocked(ClientSchedules.reschedule)
+    cancel = Blocked(ClientSchedules.cancel)
+
+
+class SyncLooks(Blocking):
+    """What `Client` shows and does beside calls, blocking."""
+
+    classes = Blocked(Client.classes)
+    objects = Blocked(Client.objects)
+    object = Blocked(Client.object)
+    storage = Blocked(Client.storage)
+    chart = Blocked(Client.chart)
+    due = Blocked(Client.due)
+    ledger = Blocked(Client.ledger)
+    parked = Blocked(Client.parked)
+    redrive = Blocked(Client.redrive)
+    search = Blocked(Client.search)
+    audit = Blocked(Client.audit)
+    nodes = Blocked(Client.nodes)
+    drain = Blocked(Client.drain)
+    undrain = Blocked(Client.undrain)
+
+
+class SyncClient(SyncLooks):
     """`Client.sync(url, token=…)`: every method of `Client`, blocking. Any number of threads may share one.
 
     After a fork, make one in the child; one that was made before and not used yet is as good.
     """
 
-    def __init__(self, url: str, **options: Any) -> None:
+    def __init__(self, url: str, **options: Unpack[Options]) -> None:
         self._client = Client(url, **options)
-        self._thread = LoopThread()
+        super().__init__(self._client, LoopThread())
         self._finalizer = weakref.finalize(self, _end, self._thread, self._client)
 
     def __enter__(self) -> "SyncClient":
@@ -45,18 +123,21 @@ class SyncClient:
     def get(
         self, cls: type | str, key: str, *, deadline: Duration | None = None, request_key: str | None = None
     ) -> Any:
-        """A stub of the object whose methods block until the answer is there."""
+        """A stub of the object whose methods block until the answer is there.
+
+        Type checkers see `Any`: they have no word for "this class, but its methods are not async".
+        """
         self._client.get(cls, key, deadline=deadline)  # says what is wrong with them
         return make_stub(self, self._client.known(cls), key, deadline, request_key)
 
     @property
-    def jobs(self) -> "Blocking":
+    def jobs(self) -> SyncJobs:
         """`client.jobs.schedule(stub.method, …)`, as `ClientJobs`."""
-        return Blocking(self._client.jobs, self._thread)
+        return SyncJobs(self._client.jobs, self._thread)
 
-    def schedules(self, cls: type | str, key: str) -> "Blocking":
+    def schedules(self, cls: type | str, key: str) -> SyncSchedules:
         """The schedules of an object, as `ClientSchedules`."""
-        return Blocking(self._client.schedules(cls, key), self._thread)
+        return SyncSchedules(self._client.schedules(cls, key), self._thread)
 
     def events(self, *kinds: str, since: datetime | None = None) -> Iterator[Row]:
         """What happens, as it does, without an end."""
@@ -67,39 +148,9 @@ class SyncClient:
         finally:
             self._thread.run(source.aclose())  # type: ignore[attr-defined]
 
-    def __getattr__(self, name: str) -> Any:
-        """The looks: `client.objects(…)`, `client.due(…)`, `client.parked(…)` and so on."""
-        return Blocking(self._client, self._thread).__getattr__(name)
-
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *dir(Blocking(self._client, self._thread))})
-
     def send(self, *call: Any, **options: Any) -> Any:
         """Router of the stubs."""
         return self._thread.run(self._client.send(*call, **options))
-
-
-class Blocking:
-    """Something of the client whose `async def` methods are to be had without awaiting."""
-
-    def __init__(self, inner: Any, thread: "LoopThread") -> None:
-        self._inner = inner
-        self._thread = thread
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name.startswith("_") or not asyncio.iscoroutinefunction(getattr(type(self._inner), name, None)):
-            raise AttributeError(f"{type(self._inner).__name__} has no method {name!r}")
-        method, thread = getattr(self._inner, name), self._thread
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            return thread.run(method(*args, **kwargs))
-
-        call.__name__, call.__doc__ = name, method.__doc__
-        return call
-
-    def __dir__(self) -> list[str]:
-        kind = type(self._inner)
-        return [name for name in dir(kind) if name[0] != "_" and asyncio.iscoroutinefunction(getattr(kind, name))]
 
 
 class LoopThread:
@@ -112,7 +163,7 @@ class LoopThread:
         self._pid = 0
         self._is_over = False
 
-    def run(self, way: Coroutine[Any, Any, Any]) -> Any:
+    def run(self, way: Coroutine[Any, Any, R]) -> R:
         """What it gives, once it is done; raises in the caller's thread what it raises there."""
         try:
             self._check()

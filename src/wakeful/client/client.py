@@ -7,7 +7,7 @@ async with Client("http://127.0.0.1:7420", token=…) as client:
 import os
 import ssl
 from collections.abc import Container
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 
 from wakeful.client.jobs import ClientJobs
 from wakeful.client.looks import Looks, object_path
@@ -26,6 +26,16 @@ DEADLINE_MAX_MS = 900_000  # what a server grants
 CONNECTIONS = 100
 
 T = TypeVar("T")
+
+
+class Options(TypedDict, total=False):
+    """What `Client` takes beside the URL."""
+
+    token: str | None
+    timeout: Duration
+    retries: bool
+    connections: int
+    tls: ssl.SSLContext | None
 
 
 class Client(Looks):
@@ -70,7 +80,7 @@ class Client(Looks):
         self._known: dict[str, ObjectClass] = {}
 
     @staticmethod
-    def sync(url: str, **options: Any) -> "SyncClient":
+    def sync(url: str, **options: Unpack[Options]) -> "SyncClient":
         """The same for code that does not await: `with Client.sync("http://…", token=…) as client`."""
         from wakeful.client.blocking import SyncClient
 

@@ -32,7 +32,7 @@ class ClientSchedules:
         self._new_key = new_key
         self._path = f"{object_path(target.cls, target.key)}/schedules"
 
-    async def add(self, spec: Any, handler: Any, *args: Any, name: str | None = None, **options: Any) -> Schedule:
+    async def add(self, /, spec: Any, handler: Any, *args: Any, name: str | None = None, **options: Any) -> Schedule:
         """Have a method of the object run at the times of the spec, with these arguments; `kwargs={…}` for named ones."""
         method, kwargs = self._named(handler), options.pop("kwargs", None) or {}
         body = self._asked(spec, options) | {"handler": method, "args": list(args), "kwargs": kwargs}
@@ -93,7 +93,7 @@ class ClientSchedules:
             is_any = is_any or bool(found["cancelled"])
         return is_any
 
-    async def reschedule(self, name: str, spec: Any, **options: Any) -> Schedule:
+    async def reschedule(self, /, name: str, spec: Any, **options: Any) -> Schedule:
         """Give it another spec, as a new version; everything else stays, but for options named here."""
         body = self._asked(spec, options)
         return self._typed(await self._client._do("POST", f"{self._of(name)}/reschedule", body, has_types=True))

@@ -16,7 +16,7 @@ from wakeful.looking import schedules, verdicts
 from wakeful.operating.acts import Acts, Which
 from wakeful.schedules.options import parse_spec_options
 from wakeful.values.errors import BadOption, BadTime
-from wakeful.values.ids import ObjectId
+from wakeful.values.ids import ObjectId, check_class, check_key
 from wakeful.values.times import LATEST_MS, duration_ms, from_datetime, to_datetime
 
 Length = str | float
@@ -210,6 +210,10 @@ async def redrive(ask: Ask) -> Answer:
         raise BadOption("at most 10000 numbers at once; `all` takes any number", code="option.redrive")
     if asked.all and asked.numbers:
         raise BadOption("numbers or all, not both", code="option.redrive")
+    if asked.cls is not None:
+        check_class(asked.cls)
+    if asked.key is not None:
+        check_key(asked.cls or "class", asked.key)
     which = Which(asked.numbers, asked.all, asked.cls, asked.key, ask.who.prefix)
     return answered({"rows": await acts_of(ask).redrive(which)})
 

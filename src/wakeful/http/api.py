@@ -32,6 +32,7 @@ LOOKS_AT_ONCE = 1  # on a store in this process, whose reads hold the loop; see 
 STREAMS_MAX = 1_000
 BODIES_BYTES_MAX = 256 << 20  # of bodies that are still coming in
 _HEADERS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
+DOCUMENT_METHODS = "GET, HEAD, OPTIONS"
 _WRITES = frozenset({"POST", "PUT", "DELETE", "PATCH"})
 
 
@@ -55,6 +56,7 @@ class Api:
         self._looks_max = looks_max
         self._streams_max = streams_max
         self.requests = 0  # under way
+        self.waits = 0  # for jobs
         self._streams: set[asyncio.Task[Any]] = set()
         self._room = Room(BODIES_BYTES_MAX)
         self.looks = 0  # of requests that read lists, those under way or waiting
@@ -89,7 +91,9 @@ class Api:
         paths.check_length(scope)
         segments = paths.segments_of(paths.raw_of(scope))
         method = scope["method"]
-        if segments == ["openapi.json"]:  # it names the program's classes, so it is not for everyone
+        if (
+            segments == ["openapi.json"] and method != "OPTIONS"
+        ):  # it names the program's classes, so it is not for everyone
             await self.gate.admit(HTTPConnection(scope), None)
             return self._openapi(method)
         if method == "OPTIONS":
@@ -108,6 +112,8 @@ class Api:
             await ask.take_body(self._room)
         if route.is_stream:
             return await self._streamed(ask, route)
+        if route.is_wait:
+            return await self._waited(ask, route)
         return await (self._looked(ask, route) if route.is_look else self._handled(ask, route))
 
     async def _looked(self, ask: Ask, route: Route) -> Answer | None:
@@ -135,6 +141,15 @@ class Api:
             if token is not None:
                 TRACE.reset(token)
 
+    async def _waited(self, ask: Ask, route: Route) -> Answer | None:
+        if self.waits >= self._streams_max:
+            raise self._busy()
+        self.waits += 1
+        try:
+            return await route.handler(ask)
+        finally:
+            self.waits -= 1
+
     async def _streamed(self, ask: Ask, route: Route) -> Answer | None:
         """Until the client or the server goes."""
         if len(self._streams) >= self._streams_max:
@@ -158,7 +173,7 @@ class Api:
 
     def _openapi(self, method: str) -> Answer:
         if method not in ("GET", "HEAD"):
-            raise Problem(405, "method.not_allowed", f"{method[:20]} is not for this", allow="GET, HEAD, OPTIONS")
+            raise Problem(405, "method.not_allowed", f"{method[:20]} is not for this", allow=DOCUMENT_METHODS)
         names = self.app.registry.names()
         if self._document is None or self._document[0] != names:
             self._document = names, json_bytes(document(self.app.registry))
@@ -186,6 +201,8 @@ def _as_answer(found: Told) -> Answer:
 def _options(segments: list[str]) -> Answer:
     """Which methods there are for the path."""
     allowed = ["OPTIONS"]
+    if segments == ["openapi.json"]:
+        return Answer(b"", 204, headers=((b"allow", DOCUMENT_METHODS.encode()),))
     for method in ("GET", "PUT", "POST", "DELETE"):
         try:
             TABLE.find(method, segments)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from wakeful.http.problems import words_of
 from wakeful.values.errors import BadTime, BadValue
 from wakeful.values.runs import Run
 from wakeful.values.times import duration_ms
@@ -125,8 +126,8 @@ class Signature:
             return value
         try:
             return known.convert(value)
-        except (msgspec.ValidationError, BadTime, ValueError, TypeError, OverflowError, RecursionError) as error:
-            said = str(getattr(error, "message", error))
+        except Exception as error:  # also whatever `__post_init__` of the program's own types raises
+            said = words_of(error) or type(error).__name__
             where = known.name if known.name in self.by_name or isinstance(place, int) else place
             raise BadValue(f"{self.what}: argument {where!r}: {said}", code="arguments.type") from None
 
@@ -161,14 +162,14 @@ def converter(hint: Any) -> Convert | None:
     if get_origin(hint) in (Union, types.UnionType) and timedelta in get_args(hint):
         rest: Any = Union.__getitem__(tuple(one for one in get_args(hint) if one is not timedelta))
         return lambda value: _length_or(value, rest)
-    return lambda value: msgspec.convert(value, hint)
+    return lambda value: msgspec.convert(value, hint, str_keys=True)  # as JSON has no other keys
 
 
 def is_known(hint: Any) -> bool:
     """Nothing in it is of a kind that only the program can make."""
     try:
         _, components = msgspec.json.schema_components([hint])
-    except (TypeError, RecursionError, ValueError):
+    except Exception:  # of what the program's own types may raise, names that are there for checkers only
         return False
     return components is not None
 
@@ -186,7 +187,7 @@ def _length(value: Any) -> timedelta:
 
 def _length_or(value: Any, rest: Any) -> Any:
     try:
-        return msgspec.convert(value, rest)
+        return msgspec.convert(value, rest, str_keys=True)
     except msgspec.ValidationError:
         return _length(value)
 

@@ -16,6 +16,7 @@ from wakeful.jobs.ids import parse_id
 from wakeful.jobs.job import JobSpec
 from wakeful.jobs.scheduling import Scheduling
 from wakeful.looking import jobs
+from wakeful.looking.view import READS_MAX
 from wakeful.runtime.stubs import make_stub
 from wakeful.values.errors import BadValue
 
@@ -70,12 +71,16 @@ async def schedule_many(ask: Ask) -> Answer:
     asked: Many = read_body(ask, Many, is_needed=True)
     if not 1 <= len(asked.jobs) <= MANY_MAX:
         raise BadValue(f"jobs: give 1 to {MANY_MAX} of them, not {len(asked.jobs)}", code="limit.count")
-    specs = [await _spec(ask, one, f"jobs[{place}]: ") for place, one in enumerate(asked.jobs)]
+    view, specs = ask.view, list[JobSpec]()
+    for place, one in enumerate(asked.jobs):
+        if not place % READS_MAX:
+            await view.breathe()
+        specs.append(await _spec(ask, one, f"jobs[{place}]: "))
     if asked.then is None:
         made = await ask.app.jobs.schedule_many(specs)
-        return answered({"rows": [jobs.plain_job(job) for job in made], "then": None}, 201)
+        return answered({"rows": await view.each(jobs.plain_job, made), "then": None}, 201)
     batch = await ask.app.jobs.batch(specs, then=await _spec(ask, asked.then, "then: "))
-    rows = [jobs.plain_job(job) for job in batch.jobs]
+    rows = await view.each(jobs.plain_job, batch.jobs)
     return answered({"rows": rows, "then": jobs.plain_job(batch.then)}, 201)
 
 

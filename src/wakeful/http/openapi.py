@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wakeful.http.arguments import Parameter, Signature, is_known
+from wakeful.http.arguments import Parameter, Signature
 from wakeful.http.calls import signature_of
 from wakeful.http.rows import ROWS
 from wakeful.http.schemas import SCHEMAS, ref
@@ -155,8 +155,12 @@ def _schema(body: Any, schemas: dict[str, Any]) -> dict[str, Any]:
 # the program's own methods
 
 
+Shapes = dict[tuple[str, str], dict[str, Any]]  # the schema of each argument, by method and name
+
+
 def _add_class(known: "ObjectClass", paths: dict[str, dict[str, Any]], schemas: dict[str, Any]) -> None:
     base = next(route for route in ROWS if route.name == "call")
+    shapes = _shapes(known, schemas)
     for method in sorted(known.methods):
         signature = signature_of(known, method)
         about = inspect.getdoc(getattr(known.cls, method)) or ""
@@ -165,8 +169,8 @@ def _add_class(known: "ObjectClass", paths: dict[str, dict[str, Any]], schemas: 
             "summary": about.partition("\n")[0] or f"{known.name}.{method}",
             "tags": [known.name],
             "parameters": [*_segments("/{key}"), *_queries(base), *_headers(base.headers)],
-            "requestBody": _arguments(signature, schemas),
-            "responses": _responses(base, _answer(signature, schemas)),
+            "requestBody": _arguments(signature, shapes),
+            "responses": _responses(base, _answer(signature)),
             "security": [{"bearer": []}],
             "description": "\n".join(part for part in (about.partition("\n")[2].strip(), _kind(known, method)) if part),
         }
@@ -177,19 +181,23 @@ def _kind(known: "ObjectClass", method: str) -> str:
     return "Only reads. Needs the scope `call`." if method in known.readers else "Needs the scope `call`."
 
 
-def _arguments(signature: Signature, schemas: dict[str, Any]) -> dict[str, Any]:
+def _arguments(signature: Signature, shapes: Shapes) -> dict[str, Any]:
     """Arguments by name, or by place where there are no others."""
-    named = {name: _of_parameter(one, schemas) for name, one in signature.by_name.items()}
+
+    def shape(one: Parameter) -> dict[str, Any]:
+        return shapes[signature.what, one.name]
+
+    named = {name: shape(one) for name, one in signature.by_name.items()}
     needed = [name for name, one in signature.by_name.items() if one.is_needed]
     by_name: dict[str, Any] = {"type": "object", "properties": named, "required": needed}
-    by_name["additionalProperties"] = _of_parameter(signature.others, schemas) if signature.others else False
-    placed = [_of_parameter(one, schemas) for one in signature.by_place]
+    by_name["additionalProperties"] = shape(signature.others) if signature.others else False
+    placed = [shape(one) for one in signature.by_place]
     least = sum(one.is_needed for one in signature.by_place)
     by_place: dict[str, Any] = {"type": "array", "minItems": least}
     if placed:
         by_place["prefixItems"] = placed
     if signature.rest:
-        by_place["items"] = _of_parameter(signature.rest, schemas)
+        by_place["items"] = shape(signature.rest)
     else:
         by_place |= {"items": False, "maxItems": len(placed)}
     only_names = any(one.is_needed for name, one in signature.by_name.items() if one not in signature.by_place)
@@ -199,30 +207,37 @@ def _arguments(signature: Signature, schemas: dict[str, Any]) -> dict[str, Any]:
     return _body(schema, is_needed=bool(needed or least))
 
 
-def _of_parameter(one: Parameter, schemas: dict[str, Any]) -> dict[str, Any]:
-    return {} if one.convert is None else _of_hint(one.hint, schemas)
+def _shapes(known: "ObjectClass", schemas: dict[str, Any]) -> Shapes:
+    """What the arguments of all methods look like; types that they name go among the others, under the class's name.
+
+    Not under their own: a program may well have a `Job`, and two of the same name.
+    """
+    shapes: Shapes = {}
+    hints: list[tuple[tuple[str, str], Any]] = []
+    for method in sorted(known.methods):
+        signature = signature_of(known, method)
+        for one in (*signature.by_place, *signature.by_name.values(), signature.rest, signature.others):
+            if one is not None:
+                shapes[signature.what, one.name] = {}
+                hints += [] if one.convert is None else [((signature.what, one.name), one.hint)]
+    found, components = msgspec.json.schema_components(
+        [hint for _, hint in hints], ref_template=REFS.format(name=f"{known.name}.{{name}}")
+    )
+    schemas |= {f"{known.name}.{name}": one for name, one in components.items()}
+    return shapes | {place: _with_length(schema) for (place, _), schema in zip(hints, found, strict=True)}
 
 
-def _of_hint(hint: Any, schemas: dict[str, Any]) -> dict[str, Any]:
-    [found], components = msgspec.json.schema_components([hint], ref_template=REFS)
-    schemas.update(components)
-    shown: dict[str, Any] = _with_lengths(found)
-    return shown
+def _with_length(schema: dict[str, Any]) -> dict[str, Any]:
+    """A length of time may also be a number of seconds, or text like 5m; not so inside of something else."""
+    if schema.get("format") == "duration":
+        return {"type": ["string", "number"], "description": "Seconds, text like 5m, or an ISO 8601 duration."}
+    return schema | {"anyOf": [_with_length(one) for one in schema["anyOf"]]} if "anyOf" in schema else schema
 
 
-def _with_lengths(schema: Any) -> Any:
-    """A length of time may also be a number of seconds, or text like 5m."""
-    if isinstance(schema, dict):
-        if schema.get("format") == "duration":
-            return {"type": ["string", "number"], "description": "Seconds, text like 5m, or an ISO 8601 duration."}
-        return {name: _with_lengths(one) for name, one in schema.items()}
-    return [_with_lengths(one) for one in schema] if isinstance(schema, list) else schema
-
-
-def _answer(signature: Signature, schemas: dict[str, Any]) -> dict[str, Any]:
+def _answer(signature: Signature) -> dict[str, Any]:
     """What the method is said to return; as JSON, where that is said by nothing but plain types."""
     hint = signature.answer
-    plain = _of_hint(hint, schemas) if hint in _PLAIN and is_known(hint) else {}
+    plain = msgspec.json.schema(hint) if hint in _PLAIN else {}
     return {"type": "object", "properties": {"result": plain}, "required": ["result"]}
 
 

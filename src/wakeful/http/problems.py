@@ -98,7 +98,7 @@ class Raised(Exception):
     """What the object's own code raised, kept apart from what may go wrong on the way."""
 
     def __init__(self, error: Exception) -> None:
-        super().__init__(str(error))
+        super().__init__(words_of(error))
         self.error = error
 
 
@@ -126,7 +126,7 @@ def told(error: BaseException, instance: str, *, is_operator: bool = False) -> T
         extra = {"error": type(error).__name__}
     elif isinstance(error, Raised):
         raised = error.error
-        status, code, detail = FAILED, TurnFailed.default_code, f"{type(raised).__name__}: {raised}"
+        status, code, detail = FAILED, TurnFailed.default_code, f"{type(raised).__name__}: {error}"
         extra = {"error": "TurnFailed", "remote_type": f"{type(raised).__module__}.{type(raised).__qualname__}"}
         trace = "".join(traceback.format_exception(raised)) if is_operator else None
     else:
@@ -150,6 +150,14 @@ def told(error: BaseException, instance: str, *, is_operator: bool = False) -> T
     if is_operator and trace:
         body["traceback"] = trace
     return Told(status, body, headers)
+
+
+def words_of(error: BaseException) -> str:
+    """What it says; nothing when even that fails."""
+    try:
+        return error.message if isinstance(error, WakefulError) else str(error)
+    except Exception:
+        return ""
 
 
 def status_of(error: WakefulError) -> int:

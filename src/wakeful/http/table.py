@@ -55,8 +55,13 @@ class Route:
 
     @cached_property
     def is_look(self) -> bool:
-        """It reads what is there, which may be much; it waits for nothing."""
-        return self.scope in ("read", "admin") and self.method == "GET"
+        """It reads what is there, which may be much; it waits for nothing, as the list of nodes does for them."""
+        return self.scope in ("read", "admin") and self.method == "GET" and self.name != "listNodes"
+
+    @cached_property
+    def is_wait(self) -> bool:
+        """It does nothing for minutes, so it takes no place of those that do something."""
+        return self.name == "waitForJob"
 
     @cached_property
     def is_stream(self) -> bool:

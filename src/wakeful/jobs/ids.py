@@ -48,6 +48,8 @@ def parse_id(id: object) -> tuple[ObjectId, str]:
     if len(parts) != 3 or not all(parts):
         raise UnknownJob(f"{text!r} is not the id of a job; it looks like Class/key/method%3Atoken")
     cls, key, rest = (unquote(part) for part in parts)
+    if "\0" in rest:  # which no store has in a name, and some can't be asked for
+        raise UnknownJob(f"{text!r} is not the id of a job: it has a NUL in it")
     try:
         return ObjectId(check_class(cls), check_key(cls, key)), f"{PREFIX}:{rest}"
     except BadName as error:

@@ -164,8 +164,11 @@ class Wanted(NamedTuple):
         return Query(cls=self.cls, key=self.key, key_prefix=self.prefix, name_prefix=prefix, limit=PAGE, after=after)
 
 
-async def listed(node: "Node", wanted: Wanted, *, limit: int, after: str | None) -> Page:
-    """The jobs that are wanted: owed ones in firing order, then failed ones, then those of which results are kept."""
+async def listed(node: "Node", wanted: Wanted, *, limit: int, after: str | None, looks_max: int | None = None) -> Page:
+    """The jobs that are wanted: owed ones in firing order, then failed ones, then those of which results are kept.
+
+    A page that has looked at about `looks_max` rows of a store ends there, however few of them were wanted.
+    """
     wanted.check()
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 10_000:
         raise BadOption(f"limit must be a whole number from 1 to 10000, not {limit!r}", code="job.limit")
@@ -173,12 +176,14 @@ async def listed(node: "Node", wanted: Wanted, *, limit: int, after: str | None)
     last = None
     first, begin = _parse_cursor(after)
     for index, home in enumerate(node.all_homes[first:], first):
-        async with aclosing(_walk(home, wanted, begin if index == first else None)) as jobs:
+        async with aclosing(_walk(home, wanted, begin if index == first else None, looks_max)) as jobs:
             async for place, job in jobs:
                 if len(found) == limit:
                     return Page(found, last)
-                found.append(job)
                 last = json.dumps([index, *place])
+                if job is None:
+                    return Page(found, last)
+                found.append(job)
     return Page(found)
 
 
@@ -201,7 +206,11 @@ async def _owed(node: "Node", wanted: Wanted) -> list[str]:
 Place = tuple[str, list[Any]]
 
 
-async def _walk(node: "Node", wanted: Wanted, begin: Place | None) -> AsyncGenerator[tuple[Place, Job], None]:
+async def _walk(
+    node: "Node", wanted: Wanted, begin: Place | None, looks_max: int | None
+) -> AsyncGenerator[tuple[Place, Job | None], None]:
+    """The jobs with their places; None after so many rows."""
+    looked = 0
     sources = _SOURCES if wanted.state is None else _OF_STATE[wanted.state]
     for source in sources[sources.index(begin[0]) if begin and begin[0] in sources else 0 :]:
         after = tuple(begin[1]) if begin and begin[0] == source else None
@@ -218,6 +227,9 @@ async def _walk(node: "Node", wanted: Wanted, begin: Place | None) -> AsyncGener
             if len(rows) < PAGE:
                 break
             after = tuple(rows[-1][0])
+            looked += len(rows)
+            if looks_max is not None and looked >= looks_max:
+                yield (source, rows[-1][0]), None
 
 
 async def _page(

@@ -10,7 +10,7 @@ from wakeful.looking.paging import TIMERS, Found, Page, find
 from wakeful.looking.plain import iso
 from wakeful.looking.view import View, is_shown
 from wakeful.schedules.records import PREFIX, decode_record, schedule_of, slot_of
-from wakeful.store.protocol import Query, Store
+from wakeful.store.protocol import Query
 from wakeful.values.commits import SYSTEM
 from wakeful.values.ids import ObjectId
 from wakeful.values.runs import run_id
@@ -38,7 +38,7 @@ async def page(
     """Timers in firing order, overdue ones first; `prefix` is of the object's key, `name` of the timer."""
     query = Query(cls=cls, key=key, key_prefix=prefix, name=name, name_prefix=name_prefix)
     found = await rows(view, query, limit, cursor)
-    return Page([plain_row(row) for row in found.rows], found.cursor)
+    return Page(await view.each(plain_row, found.rows), found.cursor)
 
 
 async def rows(view: View, query: Query, limit: int = 50, cursor: str | None = None) -> Found[Row]:
@@ -56,22 +56,16 @@ async def held_by(view: View, timers: Iterable[Timer]) -> dict[Timer, str]:
     for timer in timers:
         if timer.name.startswith(f"{PREFIX}:"):
             by_object.setdefault(timer.id, {})[slot_of(schedule_of(timer.name)[0])[1]] = timer
+    reads = await view.together(view.store_of(id).read(id, SYSTEM, list(slots)) for id, slots in by_object.items())
     held: dict[Timer, str] = {}
-    for place, (id, slots) in enumerate(by_object.items()):
-        if place % 100 == 99:
-            await view.breathe()
-        held |= await _held(view.store_of(id), id, slots, view.now())
-    return held
-
-
-async def _held(store: Store, id: ObjectId, slots: dict[str, Timer], now: int) -> dict[Timer, str]:
-    held = {}
-    for slot, data in (await store.read(id, SYSTEM, list(slots))).items():
-        timer, record = slots[slot], decode_record(data, f"{id} {slot}")
-        if record.timeline.is_paused(max(timer.nominal_at, now)):
-            held[timer] = "paused"
-        elif record.waits_for is not None:
-            held[timer] = f"waits for {record.waits_for!r}"
+    now = view.now()
+    for (id, slots), rows in zip(by_object.items(), reads, strict=True):
+        for slot, data in rows.items():
+            timer, record = slots[slot], decode_record(data, f"{id} {slot}")
+            if record.timeline.is_paused(max(timer.nominal_at, now)):
+                held[timer] = "paused"
+            elif record.waits_for is not None:
+                held[timer] = f"waits for {record.waits_for!r}"
     return held
 
 

@@ -1,5 +1,6 @@
 """Layer 5. Which objects are there, and what does one of them hold? Seen from its rows, without waking it."""
 
+import asyncio
 import dataclasses
 from typing import Any, NamedTuple
 
@@ -17,6 +18,9 @@ from wakeful.values.ids import RESERVED, ObjectId
 from wakeful.values.timers import Timer
 
 LEDGER_ROWS = 10
+PAGE_BYTES = 1 << 20  # of values: one may have two mebibytes, and a page a thousand of them
+SCAN_MAX = 16  # rows that are read at once, because of that
+THREAD_BYTES = 1 << 16
 _PAST_RESERVED = "wakeful/"  # in byte order right behind all of "wakeful.", and no class can be called so
 _STORAGE = "storage"
 
@@ -40,7 +44,7 @@ async def page(
 ) -> Page:
     """Objects by class and key; `prefix` and `contains` are of the key, `reserved` adds those that Wakeful keeps."""
     found = await rows(view, cls, prefix, contains, limit, cursor, reserved=reserved)
-    return Page([plain_row(row) for row in found.rows], found.cursor)
+    return Page(await view.each(plain_row, found.rows), found.cursor)
 
 
 async def rows(
@@ -56,12 +60,9 @@ async def rows(
     """The same before they are plain."""
     query = Query(cls=cls, key_prefix=prefix, key_contains=contains)
     found = await find(view, OBJECTS if reserved or cls is not None else _OWN, query, limit=limit, cursor=cursor)
-    some: list[Row] = []
-    for place, info in enumerate(found.rows):
-        if place % 100 == 99:
-            await view.breathe()
-        timers = await view.store_of(info.id).find_timers(Query(cls=info.id.cls, key=info.id.key, limit=1))
-        some.append(Row(info, timers[0] if timers else None))
+    ids = [info.id for info in found.rows]
+    timers = await view.together(view.store_of(id).find_timers(Query(cls=id.cls, key=id.key, limit=1)) for id in ids)
+    some = [Row(info, next(iter(first), None)) for info, first in zip(found.rows, timers, strict=True)]
     return Found(some, found.cursor)
 
 
@@ -140,14 +141,40 @@ async def show(view: View, id: ObjectId, limit: int = 50) -> dict[str, Any]:
 async def storage(
     view: View, id: ObjectId, prefix: str | None = None, limit: int = 50, cursor: str | None = None
 ) -> Page:
-    """What the object's own code stored, in the order of its keys: key, value, and how many bytes that is on disk."""
+    """What the object's own code stored, in the order of its keys: key, value, and how many bytes that is on disk.
+
+    A page has no more than about a mebibyte of values, or one value.
+    """
     check_limit(limit)
     [after] = read_cursor(cursor, _STORAGE, (str,), count=1)
     first = prefix or ""
     if after is not None:
-        first = max(first, f"{after[0]}\0", key=str.encode)  # the next text there is, in the order of bytes
+        first = max(first, _behind(after[0]), key=str.encode)
     last = past_prefix(prefix) if prefix else None
-    found = await view.store_of(id).scan(id, USER, Range(first, last, limit=limit + 1))
-    some = [{"key": name, "value": plain_of(data), "bytes": len(data)} for name, data in found[:limit]]
-    is_more = len(found) > limit
-    return Page(some, write_cursor(_STORAGE, [[found[limit - 1][0]]]) if is_more else None)
+    some: list[tuple[str, bytes]] = []
+    size, is_more, is_full = 0, True, False
+    while is_more and not is_full:
+        count = min(limit + 1 - len(some), SCAN_MAX)
+        found = await view.store_of(id).scan(id, USER, Range(first, last, limit=count))
+        is_more = len(found) == count
+        for name, data in found:
+            is_full = len(some) == limit or (size + len(data) > PAGE_BYTES and bool(some))
+            if is_full:
+                break
+            some.append((name, data))
+            size += len(data)
+        first = _behind(found[-1][0]) if found else first
+    if size <= THREAD_BYTES:
+        rows = _plain_stored(some)
+    else:  # a million numbers take longer than timers may wait
+        rows = await asyncio.to_thread(_plain_stored, some)
+    return Page(rows, write_cursor(_STORAGE, [[some[-1][0]]]) if is_full else None)
+
+
+def _behind(name: str) -> str:
+    """The next text there is, in the order of bytes."""
+    return f"{name}\0"
+
+
+def _plain_stored(rows: list[tuple[str, bytes]]) -> list[dict[str, Any]]:
+    return [{"key": name, "value": plain_of(data), "bytes": len(data)} for name, data in rows]

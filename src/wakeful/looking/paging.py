@@ -104,19 +104,23 @@ async def find(
     ]
     rows: list[R] = []
     looks_left = limit + LOOKS_MAX
-    ends = afters
-    while (source := await _first(sources, kind)) is not None:
+    ends: list[Place | None] | None = None  # where the last row of the page stands, once it is full
+    only = sources[0] if len(sources) == 1 else None  # nearly always: its rows need no looking for
+    while (source := only if only is not None and only.rows else await _first(sources, kind)) is not None:
         if len(rows) == limit and keep(source.rows[-1]):
-            return Found(rows, write_cursor(kind.name, ends))
-        row = source.take()
-        if len(rows) < limit:
-            ends = [one.after for one in sources]
+            break
+        row = source.rows.pop()
+        source.last = row
         if keep(row):
             rows.append(row)
+            if len(rows) == limit:
+                ends = [one.after for one in sources]
         looks_left -= 1
         if not looks_left:
-            return Found(rows, write_cursor(kind.name, ends))
-    return Found(rows, None)
+            break
+    else:
+        return Found(rows, None)
+    return Found(rows, write_cursor(kind.name, ends or [one.after for one in sources]))
 
 
 class _Source(Generic[R]):
@@ -128,8 +132,9 @@ class _Source(Generic[R]):
         self._kind = kind
         self._query = query
         self._is_over = False
+        self._begin: Place | None = query.after
         self.rows: list[R] = []
-        self.after: Place | None = query.after
+        self.last: R | None = None  # that was taken
 
     async def fill(self) -> bool:
         """Whether there is a next row."""
@@ -143,10 +148,10 @@ class _Source(Generic[R]):
             self.rows = found[::-1]
         return bool(self.rows)
 
-    def take(self) -> R:
-        row = self.rows.pop()
-        self.after = self._kind.place(row)
-        return row
+    @property
+    def after(self) -> Place | None:
+        """Where the last row that was taken stands."""
+        return self._begin if self.last is None else self._kind.place(self.last)
 
 
 async def _first(sources: list[_Source[R]], kind: Kind[R]) -> _Source[R] | None:

@@ -25,7 +25,7 @@ async def page(
 ) -> Page:
     """Parked timers, oldest first, each with the number that redriving takes; `prefix` is of the object's key."""
     found = await rows(view, Query(cls=cls, key=key, key_prefix=prefix), limit, cursor)
-    return Page([plain_parked(row) for row in found.rows], found.cursor)
+    return Page(await view.each(plain_parked, found.rows), found.cursor)
 
 
 async def rows(view: View, query: Query, limit: int = 50, cursor: str | None = None) -> Found[Parked]:

@@ -13,11 +13,16 @@ from wakeful.values.codec import decode_loosely, fields_of
 from wakeful.values.errors import Undecodable
 from wakeful.values.times import from_datetime, to_datetime
 
+_INT_MAX = 1 << 63
+INT_BITS = 14_000  # Python writes no whole numbers of more than 4,300 digits in decimal
+
 
 def plain(value: Any) -> Any:
     """The value in the terms of JSON; docs/cli.md lists what becomes of which type."""
-    if value is None or isinstance(value, bool | int | str):
+    if value is None or isinstance(value, bool | str):
         return value
+    if isinstance(value, int):
+        return value if value.bit_length() < INT_BITS else hex(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, bytes | bytearray):
@@ -29,7 +34,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key if isinstance(key, str) else str(plain(key)): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        # The first words are for lists of a million numbers: a call for each of them would hold the loop.
+        return [item if type(item) is int and -_INT_MAX < item < _INT_MAX else plain(item) for item in value]
     if isinstance(value, set | frozenset):
         return sorted((plain(item) for item in value), key=str)
     if isinstance(value, Enum):

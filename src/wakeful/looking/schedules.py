@@ -1,6 +1,6 @@
 """Layer 5. Which schedules are there, how do they stand, and why did their occurrences run or not?"""
 
-import asyncio
+import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from wakeful.looking.paging import (
 )
 from wakeful.looking.plain import iso, iso_of, plain
 from wakeful.looking.verdicts import plain_run
-from wakeful.looking.view import View, is_shown
+from wakeful.looking.view import READS_MAX, View, is_shown
 from wakeful.schedules.reading import parked_of, record_of, runs_of, seen
 from wakeful.schedules.records import PREFIX, Record, decode_record, schedule_of, slot_of
 from wakeful.schedules.schedule import Schedule, standing_of
@@ -36,7 +36,6 @@ CHUNK = 200  # schedules that are read at once
 CHUNK_THINNED = 1_000
 OBJECTS_MAX = 2_000  # that a page of ended schedules looks through
 LOOKS_MAX = 2_000  # schedules that a page looks at when tag or state leave most of them out: a tenth of a second
-READS_MAX = 64  # that are on their way at once
 CONTEXT = 100  # runs before those that are shown, which may be why one of these did not run
 _KIND = "schedules"
 
@@ -75,8 +74,12 @@ class Wanted(NamedTuple):
 
     def names(self, id: ObjectId, name: str) -> bool:
         """Whether it may be wanted, as far as the names say."""
-        text = (self.contains or "").casefold()
-        return is_shown(id.cls, self.cls) and (text in name.casefold() or text in id.key.casefold())
+        if not is_shown(id.cls, self.cls):
+            return False
+        if self.contains is None:
+            return True
+        text = self.contains.casefold()
+        return text in name.casefold() or text in id.key.casefold()
 
     def has(self, record: Record, now: int) -> bool:
         return self.tag in (None, *record.options.tags) and self.state in (None, standing_of(record, now))
@@ -99,7 +102,7 @@ async def page(
     A page of a list that tag or state thin out may be short; it is over when it has no cursor.
     """
     found = await rows(view, Wanted(cls, key, tag, state, contains, prefix), limit, cursor)
-    return Page([plain_row(row) for row in found.rows], found.cursor)
+    return Page(await view.each(plain_row, found.rows), found.cursor)
 
 
 async def rows(view: View, wanted: Wanted, limit: int = 50, cursor: str | None = None) -> Rows:
@@ -108,6 +111,8 @@ async def rows(view: View, wanted: Wanted, limit: int = 50, cursor: str | None =
     wanted.check()
     phase, inner = ("", None) if cursor is None else _opened(cursor)
     if wanted.cls is not None and wanted.key is not None:
+        if not wanted.key.startswith(wanted.prefix or ""):
+            return Rows([], None)  # not even a cursor, which would name a schedule of another tenant
         found, inner = await _of_object(view, ObjectId(wanted.cls, wanted.key), wanted, limit, inner)
         return await _lasted(view, found, "object", inner)
     found = []
@@ -138,15 +143,12 @@ def _opened(cursor: str) -> tuple[str, str | None]:
 
 async def _lasted(view: View, found: list[_Seen], phase: str, inner: str | None) -> Rows:
     """The schedules with the latest verdict of each."""
-    now, some = view.now(), list[Row]()
-    for start in range(0, len(found), READS_MAX):
-        part = found[start : start + READS_MAX]
-        await view.breathe()
-        lasts = await asyncio.gather(*(runs_of(view.store_of(id), id, name, limit=1) for id, name, _ in part))
-        some += [
-            Row(id, seen(name, record, now), record, runs[0] if runs else None)
-            for (id, name, record), runs in zip(part, lasts, strict=True)
-        ]
+    now = view.now()
+    lasts = await view.together(runs_of(view.store_of(id), id, name, limit=1) for id, name, _ in found)
+    some = [
+        Row(id, seen(name, record, now), record, runs[0] if runs else None)
+        for (id, name, record), runs in zip(found, lasts, strict=True)
+    ]
     return Rows(some, None if inner is None else write_cursor(_KIND, [phase, inner]))
 
 
@@ -162,8 +164,8 @@ async def _of_object(
     while True:
         rows = await store.scan(id, SYSTEM, Range(first, f"{PREFIX};", limit=CHUNK))
         for slot, data in rows:
-            name, record = slot.partition(":")[2], decode_record(data, f"{id} {slot}")
-            if wanted.names(id, name) and wanted.has(record, now):
+            name = slot.partition(":")[2]
+            if wanted.names(id, name) and wanted.has(record := decode_record(data, f"{id} {slot}"), now):
                 if len(found) == limit:
                     return found, found[-1][1]
                 found.append((id, name, record))
@@ -204,7 +206,8 @@ async def _timed(view: View, wanted: Wanted, limit: int, cursor: str | None) -> 
         found += fitting
         cursor = timers.cursor
         looks_left -= len(timers.rows)
-        if cursor is None or len(found) == limit or looks_left <= 0:
+        # Fewer than asked for, and more to come: names left out as many as a page looks at.
+        if cursor is None or len(found) == limit or looks_left <= 0 or len(timers.rows) < chunk:
             return found, cursor
 
 
@@ -214,14 +217,8 @@ async def _records(view: View, names: Iterable[tuple[ObjectId, str]]) -> list[_S
     ordered = list(names)
     for id, name in ordered:
         by_object.setdefault(id, []).append(slot_of(name)[1])
-    read: dict[tuple[ObjectId, str], bytes] = {}
-    objects = list(by_object.items())
-    for start in range(0, len(objects), READS_MAX):
-        part = objects[start : start + READS_MAX]
-        await view.breathe()
-        answers = await asyncio.gather(*(view.store_of(id).read(id, SYSTEM, slots) for id, slots in part))
-        for (id, _), answer in zip(part, answers, strict=True):
-            read |= {(id, slot): data for slot, data in answer.items()}
+    answers = await view.together(view.store_of(id).read(id, SYSTEM, slots) for id, slots in by_object.items())
+    read = {(id, slot): data for id, answer in zip(by_object, answers, strict=True) for slot, data in answer.items()}
     return [
         (id, name, decode_record(read[id, slot_of(name)[1]], f"{id} {name}"))
         for id, name in ordered
@@ -230,28 +227,50 @@ async def _records(view: View, names: Iterable[tuple[ObjectId, str]]) -> list[_S
 
 
 async def _ended(view: View, wanted: Wanted, limit: int, cursor: str | None) -> tuple[list[_Seen], str | None]:
-    """Those without a timer, by object; a page looks through a bounded number of objects.
-
-    All of an object or none, so that a page ends between two objects; it may be a little longer than asked for.
-    """
+    """Those without a timer, by object and name; a page looks through a bounded number of objects."""
     query = Query(cls=wanted.cls, key_prefix=wanted.prefix)
     found: list[_Seen] = []
     now, looks_left = view.now(), OBJECTS_MAX
+    begin, after = (None, None) if cursor is None else _place(cursor)
     while True:
         objects = await find(
-            view, OBJECTS, query, limit=READS_MAX, cursor=cursor, keep=lambda info: is_shown(info.id.cls, wanted.cls)
+            view, OBJECTS, query, limit=READS_MAX, cursor=begin, keep=lambda info: is_shown(info.id.cls, wanted.cls)
         )
         span = Range(f"{PREFIX}:", f"{PREFIX};")
-        scans = await asyncio.gather(*(view.store_of(info.id).scan(info.id, SYSTEM, span) for info in objects.rows))
-        for info, rows in zip(objects.rows, scans, strict=True):
+        ids = [info.id for info in objects.rows if after is None or _order(info.id) >= after[:2]]
+        scans = await view.together(view.store_of(id).scan(id, SYSTEM, span) for id in ids)
+        for id, rows in zip(ids, scans, strict=True):
             for slot, data in rows:
-                name, record = slot.partition(":")[2], decode_record(data, f"{info.id} {slot}")
-                if record.next_at is None and wanted.names(info.id, name) and wanted.has(record, now):
-                    found.append((info.id, name, record))
-        cursor = objects.cursor
+                name = slot.partition(":")[2]
+                if not wanted.names(id, name) or (after is not None and _order(id, name) <= after):
+                    continue
+                record = decode_record(data, f"{id} {slot}")
+                if record.next_at is None and wanted.has(record, now):
+                    if len(found) == limit:
+                        return found, json.dumps([begin, *found[-1][0], found[-1][1]])
+                    found.append((id, name, record))
+        begin, after = objects.cursor, None
         looks_left -= len(objects.rows)
-        if cursor is None or len(found) >= limit or looks_left <= 0:
-            return found, cursor
+        if begin is None or len(found) == limit or looks_left <= 0:
+            return found, None if begin is None else json.dumps([begin])
+
+
+def _order(id: ObjectId, *names: str) -> tuple[bytes, ...]:
+    return (id.cls.encode(), id.key.encode(), *(name.encode() for name in names))
+
+
+def _place(cursor: str) -> tuple[str | None, tuple[bytes, ...] | None]:
+    """Where among the objects a page of ended schedules began to look, and the class, key and name it ended with."""
+    try:
+        begin, *names = json.loads(cursor)
+    except (ValueError, TypeError, RecursionError):
+        raise bad_cursor(cursor) from None
+    if not (begin is None or isinstance(begin, str)):
+        raise bad_cursor(cursor)
+    if not names:
+        return begin, None
+    cls, key, name = check_place(names, (str, str, str), cursor)
+    return begin, _order(ObjectId(cls, key), name)
 
 
 async def show(view: View, id: ObjectId, name: str, *, limit: int = 10, upcoming: int = 10) -> dict[str, Any]:

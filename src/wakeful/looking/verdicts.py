@@ -62,14 +62,30 @@ async def stretch(view: View, id: ObjectId, name: str, first: int, last: int) ->
     return Stretch(zone, first, last, times, About(record, runs, await parked_of(store, id, name)))
 
 
-async def backfills(store: Store, id: ObjectId, name: str) -> dict[str, int]:
-    """The backfills of the schedule that are under way: by the name of their timer, how many occurrences are left."""
+class Underway(NamedTuple):
+    """A backfill that is not over: how many of its occurrences are behind it, of how many, and which is next."""
+
+    behind: int
+    total: int
+    next_at: int
+
+    @property
+    def left(self) -> int:
+        return self.total - self.behind
+
+    def is_of(self, times: list[int]) -> bool:
+        """These are the occurrences that it runs."""
+        return len(times) == self.total and times[self.behind] == self.next_at
+
+
+async def backfills(store: Store, id: ObjectId, name: str) -> dict[str, Underway]:
+    """The backfills of the schedule that are under way, by the name of their timer."""
     lanes = Query(cls=id.cls, key=id.key, name_prefix=lane_name(name, ""), limit=LANES_MAX)
     found = {}
     for timer in await store.find_timers(lanes):
         if schedule_named(timer.name) == name and kind_of(timer) == "backfill":
             lane = decode_lane(timer.payload)
-            found[timer.name] = lane.total - lane.index
+            found[timer.name] = Underway(lane.index, lane.total, timer.nominal_at)
     return found
 
 

@@ -1,7 +1,9 @@
 """Layer 5. Through what does somebody look: the stores of a running program, or one that somebody else runs?"""
 
-from collections.abc import Coroutine, Iterator
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from wakeful.store.protocol import ASIDE, Query, Store
@@ -12,7 +14,10 @@ if TYPE_CHECKING:
     from wakeful.runtime.node import Node
     from wakeful.values.commits import Info, Remembered
 
+R = TypeVar("R")
 T = TypeVar("T")
+
+READS_MAX = 64  # that are on their way at once, or follow each other before others go on
 
 # What keeps the functions on the app's clock: Wakeful's own, and yet what a person wrote. (A test holds it to be that;
 # importing it from there would bring in the whole runtime, and a command wants to answer at once.)
@@ -67,6 +72,28 @@ class View:
     async def breathe(self) -> None:
         """Let others go on: a store in this process answers without ever waiting."""
         await self.node.clock.sleep(0)
+
+    async def together(self, reads: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+        """What many small reads answer, in their order: at once where that saves waiting, and never too many.
+
+        Give them as a generator, so that none is made that is not awaited.
+        """
+        left, found = iter(reads), list[T]()
+        is_local = all(store.local for store in self.stores)
+        while some := list(islice(left, 1 if is_local else READS_MAX)):
+            if not len(found) % READS_MAX:
+                await self.breathe()
+            found += [await some[0]] if is_local else await asyncio.gather(*some)
+        return found
+
+    async def each(self, make: Callable[[R], T], rows: Iterable[R]) -> list[T]:
+        """What is made of each row, where others go on in between: a thousand rows of a page take tens of milliseconds."""
+        found: list[T] = []
+        for row in rows:
+            if len(found) % READS_MAX == READS_MAX - 1:
+                await self.breathe()
+            found.append(make(row))
+        return found
 
     async def info(self, id: ObjectId) -> "Info":
         """That the object is there, and how big; `UnknownObject` when it is not."""

@@ -4,6 +4,7 @@ Every act is in the audit rows before it is done, or it is not done. How it ende
 """
 
 import logging
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
@@ -14,7 +15,7 @@ from wakeful.jobs.ids import parse_id
 from wakeful.runtime.redriving import REDRIVE
 from wakeful.security.audit import DONE, FAILED, LOG
 from wakeful.security.exposure import check_method_name
-from wakeful.store.protocol import Query, Store
+from wakeful.store.protocol import ASIDE, Query, Store
 from wakeful.transport.control import redriven
 from wakeful.values.errors import BadOption, Conflict, WakefulError
 from wakeful.values.ids import ObjectId
@@ -198,17 +199,29 @@ class Acts:
 
 
 async def find_parked(store: Store, which: Which) -> list[Parked]:
-    """What is meant, oldest first."""
-    wanted = set(which.numbers)
+    """What is meant, oldest first; of what is parked between two numbers as little is read as can be."""
+    numbers = set(which.numbers)
+    wanted = sorted(numbers)
     found: list[Parked] = []
-    after: tuple[object, ...] | None = (min(wanted) - 1,) if wanted else None
-    while True:
-        query = Query(cls=which.cls, key=which.key, key_prefix=which.prefix, after=after, limit=PARKED_PAGE)
-        page = await store.find_parked(query)
-        found += [parked for parked in page if not wanted or parked.number in wanted]
-        if len(page) < PARKED_PAGE or (wanted and len(found) == len(wanted)):
-            return found
-        after = (page[-1].number,)
+    last = wanted[0] - 1 if wanted else None
+    aside = ASIDE.set(True)  # all of them may be many, and read without a pause where the store is in this process
+    try:
+        while True:
+            limit = PARKED_PAGE if last is None or not wanted else min(PARKED_PAGE, wanted[-1] - last)
+            after = None if last is None else (last,)
+            query = Query(cls=which.cls, key=which.key, key_prefix=which.prefix, after=after, limit=limit)
+            page = await store.find_parked(query)
+            found += [parked for parked in page if not wanted or parked.number in numbers]
+            if len(page) < limit:
+                return found
+            last = page[-1].number
+            if wanted:
+                place = bisect_right(wanted, last)
+                if place == len(wanted):
+                    return found
+                last = wanted[place] - 1
+    finally:
+        ASIDE.reset(aside)
 
 
 def _named(**given: Any) -> dict[str, Any]:

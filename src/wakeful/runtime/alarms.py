@@ -125,8 +125,13 @@ class Alarms(Rows):
     # what the node asks of a timer's owner
 
     async def fire(self, activation: "Activation", turn: Turn, timer: Timer) -> bool:
+        takes_info = activation.known.takes_info
+        if takes_info is None:  # it was set by a program that had one
+            raise NoAlarmHandler(
+                f"{activation.id.cls} has no `async def alarm(self, info)`; bring it back, then redrive"
+            )
         handler = activation.instance.alarm
-        if activation.known.takes_info:
+        if takes_info:
             turn.run_id = run_id(timer)
             await handler(AlarmInfo(timer.attempt, to_datetime(timer.nominal_at), turn.run_id))
         else:

@@ -5,6 +5,7 @@ they expire in the order in which they came: a dict in that order and one handle
 """
 
 from collections.abc import Iterable
+from operator import attrgetter
 
 from wakeful.runtime.calls import Call
 from wakeful.values.clock import Clock, Handle
@@ -43,6 +44,22 @@ class Deadlines:
             handle = self._own.pop(call, None)
             if handle is not None:
                 handle.cancel()
+
+    def stepped(self, by_ms: int) -> None:
+        """The clock was set: what was asked for before that has as long as it had.
+
+        It is heard of a moment later. Set ahead, what has time left was asked for since; set back, what would have none.
+        """
+        now = self._clock.now()
+        calls = [*self._line, *self._own]
+        for call in calls:
+            left_ms = call.deadline_at - now
+            if left_ms <= 0 if by_ms > 0 else left_ms + by_ms > 0:
+                call.deadline_at += by_ms
+        self.stop()
+        self._line, self._own, self._latest = {}, {}, 0
+        for call in sorted(calls, key=attrgetter("deadline_at")):
+            self.add(call)
 
     def stop(self) -> None:
         for handle in (*self._own.values(), *(() if self._alarm is None else (self._alarm,))):

@@ -182,7 +182,7 @@ class Node:
         if self.state in ("stopped", "new"):
             self.state = "stopped"
             return
-        was_down = self.state == "down"
+        was_down, begun = self.state == "down", self.outage.begun
         self.state = "stopping"
         self._stop_chores()
         self.outage.stop()
@@ -195,12 +195,12 @@ class Node:
                 await self.store.tell([])
             except Unavailable as error:
                 log.warning("stopped without releasing the store: %s", error, extra={"code": "node.stop"})
-        for activation in list(self.awake.values()):
-            activation.fail(
-                NotRunning("the node is stopping; try again", code="node.stopping")
-            )  # else it looks like their doing
+                begun = self.queue.begun()
+        for activation in list(self.awake.values()):  # else it looks like their doing
+            activation.fail(NotRunning("the node is stopping; try again", code="node.stopping"))
         self._end()
         self.awake.clear()
+        await self.ownership.release_late(begun)
         self.state = "stopped"
         await self.store.close()
 
@@ -250,6 +250,8 @@ class Node:
         way = "ahead" if by_ms > 0 else "back"
         self.clock_steps[way] += 1
         log.warning("the clock was set %s by %d ms", way, abs(by_ms), extra={"code": "clock.step"})
+        self.deadlines.stepped(by_ms)
+        self.timer_runs.deadlines.stepped(by_ms)
         if self.state == "up":
             self.dispatcher.clock_was_set()
 

@@ -85,7 +85,7 @@ class Storage:
         return _Deletion(self, list(keys), single=False).start()
 
     def delete_all(self, *, keep_alarm: bool = False) -> Awaitable[None]:
-        """Remove every key, and the alarm unless it is kept. Schedules, jobs and machine timers stay."""
+        """Remove every key, and the alarm unless it is kept. `state`, schedules, jobs and machine timers stay."""
         turn = self._writing_turn()
         turn.wipe()
         if not keep_alarm:

@@ -109,7 +109,7 @@ class TimerRuns:
         self._node = node
         self._owners: dict[str, TimerOwner] = {}
         self._wakers: dict[str, tuple[TimerOwner, ...]] = {}
-        self._deadlines = Deadlines(node.clock)
+        self.deadlines = Deadlines(node.clock)
         self._quiet: set[str] = set()  # prefixes of timers whose turns need no awake object
         # Operations that ask a running timer to stop, and which one, by what they are called with.
         self.interrupting: dict[str, Callable[..., str]] = {}
@@ -130,7 +130,7 @@ class TimerRuns:
             self._quiet.add(owner.prefix)
 
     def stop(self) -> None:
-        self._deadlines.stop()
+        self.deadlines.stop()
 
     def wakers(self, known: "ObjectClass") -> tuple[TimerOwner, ...]:
         """The owners that want to see objects of this class wake."""
@@ -320,7 +320,7 @@ class TimerRuns:
         chain = (activation.id,)
         call = Call(timer.name, (), {}, deadline_at=fired_at + owner.deadline_ms, request_key=None, chain=chain)
         call.task = task
-        self._deadlines.add(call)
+        self.deadlines.add(call)
         self._firing[timer.id] = (timer.name, call)
         turn: Turn | None = None
         try:
@@ -370,7 +370,7 @@ class TimerRuns:
             return too_long(f"{timer.id}.{timer.name}", owner.deadline_ms) if call.is_expired else error, turn
         finally:
             call.absorb()
-            self._deadlines.remove(call)
+            self.deadlines.remove(call)
             if self._firing.get(timer.id) == (timer.name, call):  # else a newer copy of the object runs already
                 del self._firing[timer.id]
 

@@ -5,7 +5,7 @@ written before it is done and completed after: one that is still `begun` was cut
 out, have rows of their own number, so that a flood of them can't push out what operators did.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wakeful.security.scopes import AUDIT
@@ -23,6 +23,7 @@ LOG = ObjectId(AUDIT, "all")
 ACT, REFUSAL, VISIT = "act:", "refusal:", "visit:"
 HEAD = "head"
 TEXT_CHARS_MAX = 600  # of one field
+ACTOR_STEP = 200  # rows that are read at once in search of those of one actor
 TRIM_MAX = 100  # rows dropped with one new one, when fewer are to be kept than before
 BEGUN, DONE, FAILED = "begun", "done", "failed"
 
@@ -84,17 +85,26 @@ def audit_class(rows_max: int) -> type:
 
 
 async def page(
-    store: Store, *, limit: int = 50, cursor: str | None = None, has_refusals: bool = True, actor: str | None = None
+    store: Store,
+    *,
+    limit: int = 50,
+    cursor: str | None = None,
+    has_refusals: bool = True,
+    actor: str | None = None,
+    breathe: Callable[[], Awaitable[None]] | None = None,
 ) -> Page:
-    """Audit rows, newest first, ready for JSON; wakes nothing."""
+    """Audit rows, newest first, ready for JSON; wakes nothing. `breathe` lets others go on between many of them."""
     before = _number(cursor)
     rows: list[dict[str, Any]] = []
+    step = limit + 1 if actor is None else max(limit + 1, ACTOR_STEP)
     while len(rows) <= limit:
-        found = await _rows(store, before, limit + 1, [ACT, VISIT, REFUSAL] if has_refusals else [ACT, VISIT])
+        found = await _rows(store, before, step, [ACT, VISIT, REFUSAL] if has_refusals else [ACT, VISIT])
         rows += [row for row in found if actor is None or row["actor"] == actor]
-        if len(found) <= limit:
+        if len(found) < step:
             break
         before = found[-1]["number"]
+        if breathe is not None:
+            await breathe()
     rows = rows[: limit + 1]
     return Page(rows[:limit], str(rows[limit - 1]["number"]) if len(rows) > limit else None)
 

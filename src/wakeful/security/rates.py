@@ -41,7 +41,7 @@ class Failures:
     def wait_s(self, who: str, now: int) -> float:
         """How long this address has to wait before it may try again; 0: not at all."""
         count, last = self._failed.get(who, (0, 0))
-        if count < FREE_FAILURES or now - last >= FORGET_MS:
+        if count < FREE_FAILURES or not 0 <= now - last < FORGET_MS:  # or the clock was set back
             return 0.0
         wait = min(LONGEST_WAIT_MS, FIRST_WAIT_MS << min(20, count - FREE_FAILURES))
         return max(0, last + wait - now) / 1000

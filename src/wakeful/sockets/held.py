@@ -84,14 +84,17 @@ class Held:
         self._write()
 
     def push(self, message: Message, most: int) -> None:
-        """Send it behind what waits; a client that leaves more than so many bytes waiting is cut off."""
+        """Send it behind what waits; a client that leaves more than so many bytes waiting is cut off.
+
+        One message alone may be longer: it waits for nobody.
+        """
         if self.closing is not None:
             return
         if self._line is None:
             self._line = deque()
         self._line.append(message)
         self._bytes += len(message)
-        if self._bytes > most:
+        if self._bytes > most and len(self._line) > 1:
             self.abort(1013, "the client reads too slowly")
         elif self.writer is None:
             self._write()

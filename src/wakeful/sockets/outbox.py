@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from wakeful.runtime.node import Node
 
 REQUEST = "sockets"
-LINE_BYTES_MAX = 16 * 1_048_576  # on their way to one gateway
+LINE_BYTES_MAX = 16 * 1_048_576  # on their way to one gateway, or as much as may wait for one socket if that is more
 BATCH_BYTES = 1_048_576
 ASK_MS = 5_000
 UNSEEN_MS = (
@@ -47,7 +47,8 @@ class Outbox:
             task = asyncio.get_running_loop().create_task(self._work(gateway, line), context=Context())
             self._node.keep(task)
         line.add(effect)
-        if line.bytes > LINE_BYTES_MAX:
+        most = max(LINE_BYTES_MAX, self._node.limits.socket_queue_bytes)
+        if line.bytes > most and len(line.effects) > 1:
             self.dropped += len(line.effects)
             line.give_up(1013, "too much is waiting for the connection; connect again")
 

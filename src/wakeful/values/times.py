@@ -9,7 +9,9 @@ from wakeful.values.errors import BadTime
 
 # 9999-01-01: past it `datetime` can't hold the answer. (workerd stops in 2189.)
 LATEST_MS = 253_370_764_800_000
-_EARLIEST_MS = -62_135_596_800_000  # 0001-01-01 UTC, for the same reason
+EARLIEST_MS = -62_135_596_800_000  # 0001-01-01 UTC, for the same reason
+_LAST_MS = 253_402_300_799_999  # of the year 9999
+LONGEST_MS = timedelta.max // timedelta(milliseconds=1)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Until 2106: so far the seconds, as a float, are within half a microsecond of the milliseconds that they stand for.
@@ -37,8 +39,10 @@ def from_datetime(when: datetime) -> int:
             code="time.naive",
         )
     ms = (when - _EPOCH) // timedelta(milliseconds=1)
-    if ms < _EARLIEST_MS:  # by its offset
+    if ms < EARLIEST_MS:  # by its offset
         raise BadTime(f"{when.isoformat()} is before the year 1 in UTC", code="time.early")
+    if ms > _LAST_MS:
+        raise BadTime(f"{when.isoformat()} is past the year 9999 in UTC", code="time.late")
     return ms
 
 
@@ -74,11 +78,13 @@ def duration_ms(length: Duration, *, what: str = "duration") -> int:
     elif isinstance(length, timedelta):
         ms = length // timedelta(milliseconds=1)
     else:
-        if not math.isfinite(length):
+        if isinstance(length, float) and not math.isfinite(length):
             raise BadTime(f"{what} {length!r} is not a length of time", code="time.finite")
-        ms = int(length * 1000)
+        ms = int(min(length, LONGEST_MS) * 1000)
     if ms < 0:
         raise BadTime(f"{what} {length!r} is negative", code="time.negative")
+    if ms > LONGEST_MS:  # nor could a row hold it
+        raise BadTime(f"{what} {length!r:.60} is longer than a timedelta can be", code="time.late")
     return ms
 
 
@@ -105,4 +111,4 @@ def _length(text: str) -> int | None:
             break
         total += float(match[1]) * _UNIT_MS[match[2]]
         rest = rest[match.end() :].lstrip()
-    return None if rest or not text.strip() else int(total)
+    return None if rest or not text.strip() else int(min(total, 2.0 * LONGEST_MS))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from wakeful.values.errors import BadTime
-from wakeful.values.times import LATEST_MS, from_datetime, to_datetime
+from wakeful.values.times import EARLIEST_MS, LATEST_MS, from_datetime, to_datetime
 
 MONTHS = (
     "January",
@@ -64,6 +64,8 @@ def instant_of(text: str, what: str) -> int:
 
 def checked_ms(ms: int, what: str) -> int:
     """The instant, when it is one that a spec can answer with."""
+    if ms <= EARLIEST_MS:  # a schedule of it begins before it
+        raise BadTime(f"{what} is not after the beginning of the year 1", code="time.early")
     if ms > LATEST_MS:
         raise BadTime(f"{what} is past the latest time, {to_datetime(LATEST_MS):%Y-%m-%d}", code="time.late")
     return ms

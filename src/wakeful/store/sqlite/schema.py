@@ -97,13 +97,15 @@ def pending(db: sqlite3.Connection, path: str) -> Sequence[Migration]:
     return [step for step in MIGRATIONS if step.number > version]
 
 
-def apply(db: sqlite3.Connection, step: Migration, *, now: int) -> None:
-    """Give the database one migration, whole or not at all."""
+def apply(db: sqlite3.Connection, *steps: Migration, now: int) -> None:
+    """Give the database these migrations, all or none: a new file whose process dies meanwhile is still an empty one."""
+    given = "".join(
+        f"{step.sql}\nINSERT INTO migrations (name, applied_at) VALUES ('{step.name}', {int(now)});\n" for step in steps
+    )
     try:
         db.executescript(
-            f"BEGIN IMMEDIATE;\n{step.sql}\n"
-            f"INSERT INTO migrations (name, applied_at) VALUES ('{step.name}', {int(now)});\n"
-            f"PRAGMA application_id = {APPLICATION};\nPRAGMA user_version = {step.number};\nCOMMIT;"
+            f"BEGIN IMMEDIATE;\n{given}"
+            f"PRAGMA application_id = {APPLICATION};\nPRAGMA user_version = {steps[-1].number};\nCOMMIT;"
         )
     except BaseException:
         if db.in_transaction:

@@ -98,7 +98,14 @@ class SqliteStore:
     def _open_readonly(self) -> None:
         if not Path(self.path).exists():
             raise StoreError(f"{self.path} does not exist; start the program that owns it once, which makes it")
-        self._open_reader = Reader(self.path)
+        try:
+            self._open_reader = Reader(self.path)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
+                raise
+            raise StoreError(
+                f"{self.path} was being made when its process died; start the program that owns it once, which makes it"
+            ) from None
         schema.check_version(self._open_reader.db, self.path)
 
     def _open_owned(self, now: int) -> None:
@@ -309,8 +316,7 @@ def _prepare(path: str, *, now: int, only_if_empty: bool) -> list[str]:
         steps = schema.pending(db, path)
         if steps:
             db.execute("PRAGMA journal_mode = WAL")
-        for step in steps:
-            schema.apply(db, step, now=now)
+            schema.apply(db, *steps, now=now)
         return [step.name for step in steps]
     finally:
         db.close()
