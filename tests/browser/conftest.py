@@ -21,6 +21,7 @@ WAIT_MS = 20_000  # for anything; a slow machine takes its time
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist looks at the marks in a hook of that name, too
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All in one worker: they share the processes and the browser."""
     for item in items:

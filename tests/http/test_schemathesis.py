@@ -18,7 +18,7 @@ from wakeful import App
 from wakeful.http.openapi import document
 from wakeful.security.tokens import ALL, PREFIX, Token, new_secret
 
-EXAMPLES = 8
+EXAMPLES = 6
 QUIET = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
 
 
