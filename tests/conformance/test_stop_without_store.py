@@ -86,6 +86,22 @@ async def test_one_that_stays_away_holds_the_stop_up_no_longer_than_turns_may() 
         await world.restart()
 
 
+async def test_shards_that_another_has_meanwhile_are_not_waited_for() -> None:
+    stage = Stage()
+    async with stage.app.world() as world:
+        stage.on(world)
+        await stage.app.get(stage.Bell, "a").set()
+        await world.advance(seconds=2)
+        await world.store.claim("thief", range(256), now=world.warp.now())
+        stage.lose(300)
+        with pytest.raises(Unavailable):
+            await stage.app.get(stage.Bell, "b").set()
+        before = world.now()
+        await world.node.stop()
+        assert world.now() - before < timedelta(seconds=1)
+        await world.restart()
+
+
 async def test_with_nothing_begun_it_is_not_waited_for() -> None:
     stage = Stage()
     async with stage.app.world() as world:

@@ -91,9 +91,8 @@ class Api:
         paths.check_length(scope)
         segments = paths.segments_of(paths.raw_of(scope))
         method = scope["method"]
-        if (
-            segments == ["openapi.json"] and method != "OPTIONS"
-        ):  # it names the program's classes, so it is not for everyone
+        # The document names the program's classes, so it is not for everyone.
+        if segments == ["openapi.json"] and method != "OPTIONS":
             await self.gate.admit(HTTPConnection(scope), None)
             return self._openapi(method)
         if method == "OPTIONS":

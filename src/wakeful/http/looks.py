@@ -60,9 +60,8 @@ def _is_outside(ask: Ask) -> bool:
 
 
 async def list_classes(ask: Ask) -> Answer:
-    found = await classes.page(
-        ask.view, has_counts=ask.who.tenant is None
-    )  # how many others have is not theirs to know
+    has_counts = ask.who.tenant is None  # how many others have is not a tenant's to know
+    found = await classes.page(ask.view, has_counts=has_counts)
     return answered({"rows": found.rows, "cursor": None})
 
 

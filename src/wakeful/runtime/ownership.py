@@ -250,8 +250,6 @@ class Ownership:
                 await node.store.release(node.name, node.epochs)
                 await node.store.leave(node.name)
                 await node.store.tell([])
-            except Fenced:
-                return  # another node has them, and thinks what it thinks
             except Exception as error:  # whatever it is, the node stops
                 log.info("the store is still away: %s", error, extra={"code": "store.down"})
             else:
