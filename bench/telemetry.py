@@ -18,6 +18,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 
 from bench import fire, program
 from bench.measures import Measure
+from bench.places import fresh_beside
 from bench.sizes import Sizes
 from wakeful import App
 from wakeful.telemetry import setup
@@ -63,8 +64,7 @@ async def run(url: str, sizes: Sizes) -> list[Measure]:
     notes = {"off": "counters only", "on": "", "all": ""}
     for number in range(ROUNDS):
         for mode, costs in found.items():
-            place = url if url == "memory:" else f"{url}-{number}-{mode}.db"
-            measure, note = await _fire(place, sizes, mode)
+            measure, note = await _fire(fresh_beside(url, f"{mode}{number}"), sizes, mode)
             costs.append(measure.cpu_us)
             notes[mode] = note or notes[mode]
     off = min(found["off"])
