@@ -23,7 +23,8 @@ $(STAMP): pyproject.toml
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $(PYTHON) is older than Python 3.11" >&2; exit 1; }
 	@echo "making .venv with $(PYTHON)"
 	@"$(PYTHON)" -m venv .venv || { echo "error: $(PYTHON) can't make a virtual environment; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e '.[dev]'
 	@touch $@
 
 demo: $(STAMP) ## Run the town of examples/demo.py, with half an hour behind it, on a store under .demo, with its dashboard

@@ -22,6 +22,7 @@ import tidy_source as source
 
 ROOT = source.ROOT
 DEADLINE_S = 60
+pytestmark = pytest.mark.xdist_group("new_user")  # they share the wheel and what it is installed in
 
 
 @pytest.fixture(scope="module")
