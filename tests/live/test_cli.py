@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -186,7 +187,9 @@ def test_kill_9_and_restart_keeps_everything(shell: Shell) -> None:
 
 
 def test_dev_reloads_on_change_and_keeps_the_data(shell: Shell) -> None:
-    process = shell.start("dev", "app.py")
+    with socket.create_server(("127.0.0.1", 0)) as other:  # not one that programs of other tests take meanwhile
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+    process = shell.start("dev", "app.py", "--http", address)
     shell.wait_for_log("ready")
     assert "Try in another terminal" in shell.log()
     assert shell.json("call", "Greeter", "bob", "greet") == "hello 1"
@@ -199,8 +202,8 @@ def test_dev_reloads_on_change_and_keeps_the_data(shell: Shell) -> None:
     (shell.folder / "words.py").write_text('GREETING = "good evening"\n')
     shell.wait_for_log("ready", times=3)
     assert shell.json("call", "Greeter", "bob", "greet") == "good evening 3"
-    [dashboard] = set(re.findall(r"dashboard at (http://127\.0\.0\.1:\d+)", shell.log()))  # each time where it was
-    with urllib.request.urlopen(f"{dashboard}/readyz", timeout=LONG_S) as answer:
+    assert re.findall(r"dashboard at http://(127\.0\.0\.1:\d+)", shell.log()) == [address] * 3
+    with urllib.request.urlopen(f"http://{address}/readyz", timeout=LONG_S) as answer:
         assert answer.status == 200
     assert shell.json("show", "Greeter", "seed")["storage"] == {"count": 1}  # on_start ran thrice, its seed once
     shell.run("call", "Greeter", "bob", "later", "20")

@@ -55,11 +55,25 @@ def test_whatever_is_killed_is_finished_by_a_second_run(
     assert min(said["kills"].values()) >= most, said["kills"]
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_a_command_that_runs_a_program_stops_it_cleanly_when_it_is_ended(how: signal.Signals, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("how", "interrupts"),
+    [
+        (signal.SIGINT, signal.SIG_DFL),
+        (signal.SIGTERM, signal.SIG_DFL),
+        (signal.SIGTERM, signal.SIG_IGN),  # in the background of a script
+    ],
+)
+def test_a_command_that_runs_a_program_stops_it_cleanly_when_it_is_ended(
+    how: signal.Signals, interrupts: signal.Handlers, tmp_path: Path
+) -> None:
     url = f"sqlite:{tmp_path}/app.db"
     command = [sys.executable, "-m", "wakeful.cli", "call", "Slow", "k", "begin", "--store", url, "--app"]
-    with subprocess.Popen([*command, str(PROGRAMS / "pulled_app.py")], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [*command, str(PROGRAMS / "pulled_app.py")],
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, interrupts),  # whatever these tests themselves were given
+    ) as process:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "[began]\n"

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 import sys
 import urllib.request
 from pathlib import Path
@@ -13,6 +14,7 @@ from wakeful import App, DurableObject
 from wakeful.cli.failing import CommandError, exit_code_of
 from wakeful.cli.saying import Say
 from wakeful.cli.web import ADDRESS, Http, web, wished
+from wakeful.server.serving import bind
 from wakeful.values.errors import AddressInUse, BadAddress, Denied, MissingExtra
 
 
@@ -120,3 +122,11 @@ async def test_without_the_extra_dev_goes_on_and_run_says_what_to_install(
     with pytest.raises(MissingExtra, match=r"pip install 'wakeful\[server\]'") as raised:
         await served(Http(ADDRESS), Say(as_json=False))
     assert exit_code_of(raised.value) == 2
+
+
+def test_two_programs_that_start_at_one_moment_get_a_port_each() -> None:
+    """Both could be bound to the first one, if neither listened yet; later one of them would fail."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+    with bind("127.0.0.1", port, tries=50) as first, bind("127.0.0.1", port, tries=50) as second:
+        assert first.getsockname() != second.getsockname()

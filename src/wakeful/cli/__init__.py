@@ -177,8 +177,9 @@ def _hear_term() -> list[int]:
 
     def hear(number: int, frame: object) -> None:
         terms.append(number)
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a script
+            raise KeyboardInterrupt
         signal.raise_signal(signal.SIGINT)
 
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not so in the background of a script
-        signal.signal(signal.SIGTERM, hear)
+    signal.signal(signal.SIGTERM, hear)
     return terms

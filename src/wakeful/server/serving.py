@@ -136,13 +136,17 @@ def parse_address(address: str) -> tuple[str, int]:
 
 
 def bind(host: str, port: int, *, tries: int = 1) -> socket.socket:
-    """A socket that is bound there, or at one of the ports behind it; `AddressInUse` when all are taken."""
+    """A socket that listens there, or at one of the ports behind it; `AddressInUse` when all are taken.
+
+    It listens at once: two processes can be bound to one port for as long as neither does, and then one of them fails.
+    """
     family = socket.AF_INET6 if _is_ipv6(host) else socket.AF_INET
     for number in range(port, min(port + tries, 65_536)):
         made = socket.socket(family, socket.SOCK_STREAM)
         try:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             made.bind((host, number))
+            made.listen(BACKLOG)
             made.setblocking(False)
             return made
         except OSError as error:
