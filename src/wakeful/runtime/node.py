@@ -182,7 +182,7 @@ class Node:
         if self.state in ("stopped", "new"):
             self.state = "stopped"
             return
-        was_down, begun = self.state == "down", self.outage.begun
+        was_down = self.state == "down"
         self.state = "stopping"
         self._stop_chores()
         self.outage.stop()
@@ -195,12 +195,10 @@ class Node:
                 await self.store.tell([])
             except Unavailable as error:
                 log.warning("stopped without releasing the store: %s", error, extra={"code": "node.stop"})
-                begun = self.queue.begun()
         for activation in list(self.awake.values()):  # else it looks like their doing
             activation.fail(NotRunning("the node is stopping; try again", code="node.stopping"))
         self._end()
         self.awake.clear()
-        await self.ownership.release_late(begun)
         self.state = "stopped"
         await self.store.close()
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from wakeful.logic.retry import platform_delay_ms
 from wakeful.values.errors import NotRunning, OutcomeUnknown, StoreDown, Unavailable
 from wakeful.values.ids import SHARDS
-from wakeful.values.timers import Timer
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
@@ -22,7 +21,6 @@ class Outage:
         self._node = node
         self._recovery: asyncio.Task[None] | None = None
         self.count = 0
-        self.begun: list[Timer] = []  # what ran when it began: on disk it says so, until it is read again
 
     def begin(self, error: Unavailable) -> None:
         """The store can't be written: everyone who waits is told, and what memory believes is forgotten."""
@@ -35,7 +33,6 @@ class Outage:
         node.down_because = error
         node.dispatcher.stop()
         node.membership.stop()
-        self.begun = node.queue.begun()
         node.queue.reset()
         # A read that failed says nothing of the commit that is on its way beside it.
         unknown = OutcomeUnknown(f"{error.message}; whether what was on its way arrived is unknown, use a request key")
@@ -83,6 +80,5 @@ class Outage:
             break
         log.warning("the store is back after %d tries", tries, extra={"code": "store.up"})
         self._recovery = None
-        self.begun = []
         node.sideline.cut(set(range(SHARDS)) - node.epochs.keys())
         node.go_up()

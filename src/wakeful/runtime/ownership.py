@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from wakeful.logic.retry import platform_delay_ms
 from wakeful.values.commits import Commit, Start
 from wakeful.values.errors import Fenced, NotRunning, Unavailable
 from wakeful.values.ids import SHARDS, shard_of
@@ -18,12 +17,10 @@ from wakeful.values.ids import SHARDS, shard_of
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
     from wakeful.store.protocol import ShardRow
-    from wakeful.values.timers import Timer
 
 log = logging.getLogger("wakeful.ownership")
 
 HELD_MAX = 64  # epochs of a shard that are remembered; what was begun in an older one was long tried again
-LATE_MS = 500  # at most, between tries to reach the store that failed as the node stopped
 LOOK_MS = 5  # between looks at whether the turns of a leaving shard have ended
 
 
@@ -211,9 +208,6 @@ class Ownership:
         Crashes of earlier processes stay counted. Only the very setting that was begun is touched: one that a
         commit of unknown outcome replaced, moved or cleared stays as that commit left it.
         """
-        await self._take_back([timer for timer in self._node.queue.running.values() if shard_of(timer.id) in shards])
-
-    async def _take_back(self, timers: Iterable["Timer"]) -> None:
         node = self._node
         now = node.clock.now()
         commits = [
@@ -224,37 +218,11 @@ class Ownership:
                 now=now,
                 starts=[Start(timer.name, timer.seq, node.timer_runs.crashes_of(timer), is_running=False)],
             )
-            for timer in timers
-            if (shard := shard_of(timer.id)) in node.epochs
+            for timer in node.queue.running.values()
+            if (shard := shard_of(timer.id)) in node.epochs and shard in shards
         ]
         if commits:
             await node.store.commit(node.name, commits)
-
-    async def release_late(self, begun: Collection["Timer"]) -> None:
-        """The store failed as the node stopped: if it is back soon enough, timers that were cut off are handed back.
-
-        Else whoever reads them next can't but think that they killed us: on disk it looks the same. So it is tried for
-        as long as running turns are given, and not at all when there is nothing to hand back.
-        """
-        node, tries = self._node, 0
-        until = node.clock.now() + node.limits.stop_deadline_ms
-        while begun:
-            delay = min(LATE_MS, platform_delay_ms(tries, node.dice.random()))
-            if node.clock.now() + delay > until:
-                return
-            await node.clock.sleep(delay)
-            tries += 1
-            try:
-                await node.store.open(now=node.clock.now())
-                await self._take_back(begun)
-                await node.store.release(node.name, node.epochs)
-                await node.store.leave(node.name)
-                await node.store.tell([])
-            except Exception as error:  # whatever it is, the node stops
-                log.info("the store is still away: %s", error, extra={"code": "store.down"})
-            else:
-                log.warning("the store came back in time to release it", extra={"code": "node.stop"})
-                return
 
     def _forget_timers(self, shards: Collection[int]) -> None:
         queue = self._node.queue

@@ -222,10 +222,6 @@ class TimerQueue:
         self.lines.reset()
         self.edge = (-1, 0, 0)
 
-    def begun(self) -> list[Timer]:
-        """Those that run, of which the disk says so or is about to."""
-        return [timer for timer in self.running.values() if timer.started]
-
     def objects(self) -> Set[ObjectId]:
         return {id for id, _ in self._current} | {id for id, _ in self.running} | self.lines.objects()
 
