@@ -144,6 +144,7 @@ async def test_time_spent_in_line_is_taken_from_the_deadline(wire: str) -> None:
     async with linked(wire, **narrow(wire, 1)) as (link, handler, _):
         first = asyncio.ensure_future(link.ask(a_call("wait"), timeout_ms=5_000))
         second = asyncio.ensure_future(link.ask(a_call("echo", deadline_ms=1_000), timeout_ms=1_000))
+        await asyncio.sleep(0)  # both are under way before the tenth of a second begins
         await asyncio.sleep(0.1)
         handler.gate.set()
         await asyncio.gather(first, second)

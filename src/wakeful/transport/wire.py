@@ -23,6 +23,9 @@ from wakeful.values.errors import WrongCertificate
 
 log = logging.getLogger("wakeful.links")
 
+# Messages taken in one pass of the loop. What they lead to leaves with that pass, so that the other end works on it
+# while this one works on the rest; taken all at once, two ends with many calls between them would only take turns.
+MESSAGES_A_PASS = 32
 # Past this the sender waits. Large enough that a pass's worth of small calls never does.
 WRITE_BUFFER_BYTES = 1024 * 1024
 
@@ -53,6 +56,8 @@ class SocketWire(asyncio.Protocol):
         self._greeting: asyncio.Future[None] | None = None
         self._is_paused = False
         self._is_flushing = False
+        self._is_reading_on = False  # there may be more to read, in the next pass
+        self._is_hung_up = False  # from here: whatever still comes is nobody's
         self._lost: Exception | None = None
         self.lost: asyncio.Future[None] = self._loop.create_future()  # done when the connection is gone
 
@@ -96,6 +101,7 @@ class SocketWire(asyncio.Protocol):
             self._loop.call_soon(self._flush)
 
     def hang_up(self, *, at_once: bool = False) -> None:
+        self._is_hung_up = True
         transport = self._transport
         if transport is None:
             return
@@ -115,7 +121,7 @@ class SocketWire(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
             # What came with the last piece and was not looked at yet; not from within the user's own call.
-            self._loop.call_soon(self._read)
+            self._read_on()
 
     # what the socket says
 
@@ -130,7 +136,8 @@ class SocketWire(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._cutter.feed(data)
         if self._user is not None:
-            self._read()
+            if not self._is_reading_on and not self._read():
+                self._user.heard_part()
             return
         # A stranger's words are taken as they come, and the first that is no greeting ends it: nothing piles up.
         if self._greeting is not None and not self._greeting.done():
@@ -145,6 +152,8 @@ class SocketWire(asyncio.Protocol):
             self._user.writable(True)
 
     def connection_lost(self, error: Exception | None) -> None:
+        while self._is_reading_on:  # answers that came before the end are answers
+            self._read_more()
         if isinstance(error, ssl.SSLError):
             self._lost = WrongCertificate(f"TLS with the other node failed: {reason(error)}")
         else:
@@ -167,21 +176,33 @@ class SocketWire(asyncio.Protocol):
             self._out = bytearray()  # a new one: the transport may keep this one until it is sent
             self._transport.write(out)
 
-    def _read(self) -> None:
+    def _read(self) -> bool:
+        """Hand on what is there, up to a pass's worth; whether there was anything whole."""
         user, cutter, decoder = self._user, self._cutter, self._decoder
-        if user is None or decoder is None or self._transport is None or self._transport.is_closing():
-            return
+        if user is None or decoder is None or self._is_hung_up or self._lost is not None:
+            return False
         is_whole = False
         try:
-            while not self._is_paused and (body := cutter.next()) is not None:
+            for _ in range(MESSAGES_A_PASS):
+                if self._is_paused or (body := cutter.next()) is None:
+                    break
                 is_whole = True
                 user.heard(decoder.decode(body))
+            else:
+                self._read_on()
         except (Malformed, msgspec.DecodeError, ValueError, RecursionError) as error:
             log.warning("hung up on node %s: %s", user.node, error, extra={"code": "link.malformed"})
             self.hang_up(at_once=True)
-            return
-        if not is_whole:
-            user.heard_part()
+        return is_whole
+
+    def _read_on(self) -> None:
+        if not self._is_reading_on:
+            self._is_reading_on = True
+            self._loop.call_soon(self._read_more)
+
+    def _read_more(self) -> None:
+        self._is_reading_on = False
+        self._read()
 
 
 def _tune(sock: socket.socket, pace: Pace) -> None:
