@@ -110,15 +110,21 @@ async def test_start_notes_go_before_what_waits_in_a_group_of_their_own_and_let_
     assert stage.committer.backlog == 0
 
 
-async def test_where_a_commit_is_a_round_trip_start_notes_share_it_with_the_rest(
+async def test_where_a_commit_is_a_round_trip_start_notes_share_it_with_the_rest_half_and_half(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stage = await Stage().open()
     monkeypatch.setattr(stage.store, "local", False)
-    stage.submit(b"0")
-    stage.note("p")
+    monkeypatch.setattr(committer, "GROUP_BYTES_MAX", 1)  # one commit a trip: it comes to its turn all the same
+    for name in "pq":
+        stage.note(name)
+    stage.submit(b"00")
+    stage.submit(b"11")
+    for name in "rstuv":
+        stage.note(name)
     await stage.committer.drained()
-    assert stage.store.groups == [2]
+    trips = ["p", b"00", "group", "q", b"11", "group", "r", "s", "t", "group", "u", "v", "group"]
+    assert stage.heard == [what if what == "group" else (what, None) for what in trips]
 
 
 async def test_start_notes_hear_of_a_store_that_is_away_and_are_dropped_without_a_word_when_killed() -> None:

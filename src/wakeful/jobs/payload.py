@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -62,6 +63,8 @@ class Record(Struct, array_like=True, frozen=True, gc=False):
     ended_at: int
 
 
+# Of many jobs that are asked for together, most are made in the same millisecond and due at the same instant.
+_instant = lru_cache(maxsize=64)(to_datetime)
 _encoder = msgspec.msgpack.Encoder()
 _kept = msgspec.msgpack.Decoder(Kept)
 _records = msgspec.msgpack.Decoder(Record)
@@ -187,13 +190,13 @@ def _job(
         id=job_id(id, name),
         key=kept.key,
         name=kept.method,
-        due_at=to_datetime(due_at),
+        due_at=_instant(due_at),
         state=state,
         attempt=attempt,
         metadata=None if kept.metadata is None else READ.get()(kept.metadata),
         tags=kept.tags,
         priority=priority,
-        created_at=to_datetime(kept.created_at),
+        created_at=_instant(kept.created_at),
         result=result,
         error=error,
         run_id=attempt_id(timer) if timer is not None and state == "running" else run_id,

@@ -69,14 +69,10 @@ class Committer:
         self._go()
 
     def note(self, note: Commit, on_done: OnDone) -> None:
-        """The same for the start note of a timer whose object has nothing on its way; it goes before all that waits.
+        """The same for the start note of a timer whose object has nothing on its way; it goes before what waits.
 
-        A due timer waits for it. Where a commit needs no trip to a server it is on its way alone, and then it does not
-        wait for the disk either; behind the calls of a flood it would wait for two of their groups.
+        A due timer waits for it: behind the calls of a flood it would wait for two of their groups.
         """
-        if not self._store.local:
-            self.submit(note, on_done)
-            return
         self._notes.append((note, on_done))
         self._go()
 
@@ -144,15 +140,23 @@ class Committer:
         return self._group_max
 
     async def _flush(self) -> None:
-        """Bring what waits to disk: notes, then the next group."""
-        if self._notes:
-            most = self._group_max
-            taken, self._notes = self._notes[:most], self._notes[most:]
-            await self._send([note for note, _ in taken], [on_done for _, on_done in taken])
-        if self._waiting:
-            most = self._next_size()
-            group, self._waiting = self._waiting[:most], self._waiting[most:]
-            listeners, self._listeners = self._listeners[:most], self._listeners[most:]
+        """Bring what waits to disk: notes, then the next group.
+
+        Where that is a trip to a server they share it, half and half when there are many of both: so that, while what
+        has run is written, there is something to run. Where it is none, notes go alone: then they don't wait for the disk.
+        """
+        is_shared = bool(self._waiting) and not self._store.local
+        notes_max = max(1, self._group_max // 2) if is_shared else self._group_max
+        noted, self._notes = self._notes[:notes_max], self._notes[notes_max:]
+        group, listeners = [note for note, _ in noted], [on_done for _, on_done in noted]
+        if group and self._store.local:
+            await self._send(group, listeners)
+            group, listeners = [], []
+        most = min(self._next_size(), max(1, self._group_max - len(group)))
+        group += self._waiting[:most]
+        listeners += self._listeners[:most]
+        del self._waiting[:most], self._listeners[:most]
+        if group:
             await self._send(group, listeners)
 
     async def _send(self, group: list[Commit], listeners: list[OnDone]) -> None:

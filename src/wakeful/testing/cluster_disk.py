@@ -57,6 +57,8 @@ class Umpire:
 class SharedDisk(MemoryStore):
     """One node's session with the disk; each verb may take a while before and after it happens."""
 
+    local = False  # it stands for a server: wakes share reads, and start notes the trips of commits
+
     def __init__(self, disk: Disk, umpire: Umpire, warp: Timewarp, slow: random.Random | None, **options: Any) -> None:
         super().__init__(disk, shared=True, clock=warp.now, **options)
         self._umpire = umpire
