@@ -151,6 +151,31 @@ async def test_setting_the_own_clock_moves_nothing() -> None:
     assert own.watchers == []
 
 
+@pytest.mark.parametrize("sample", [0, 1])
+@pytest.mark.parametrize("by_ms", [700, -700])
+async def test_setting_it_while_the_store_is_asked_moves_nothing_either(sample: int, by_ms: int) -> None:
+    own, store, clock = await started(ahead_ms=5_000, trip_ms=4)
+    clock.watch(lambda by: None)
+    asked, ask = store.asked, store.time
+
+    async def time() -> int | None:
+        there: int | None = await ask()
+        if store.asked == asked + sample + 1:
+            own.set(by_ms)
+            store.ahead_ms -= by_ms
+        return there
+
+    store.time = time
+    own.at += 1_500
+    await clock.follow(store)
+    assert clock.doubt is None
+    assert clock.now() == own.now() + 5_000 - by_ms
+    own.at += 1_500
+    await clock.follow(store)
+    assert clock.doubt is None
+    assert clock.now() == own.now() + 5_000 - by_ms
+
+
 async def test_a_store_that_can_t_be_asked_leaves_doubt() -> None:
     own, store, clock = await started()
     store.is_down = True

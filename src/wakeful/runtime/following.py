@@ -34,6 +34,7 @@ class FollowedClock:
         self.doubt: str | None = None  # why firing waits; None while the clock is trusted
         self._last = Offset(0, 0)  # the newest measurement, believed or not
         self._last_at = 0  # when that was, by the own clock
+        self._stepped_ms = 0  # by how much the own clock was set since the start
 
     def now(self) -> int:
         return self._own.now() + self.offset_ms
@@ -53,9 +54,10 @@ class FollowedClock:
 
     async def start(self, store: "Store") -> None:
         """The first measurement, believed whatever it says."""
-        found = await self._measure(store, SAMPLES_AT_START)
-        if found is None:
+        looked = await self._measure(store, SAMPLES_AT_START)
+        if looked is None:
             return
+        _, found, _ = looked
         self.offset_ms, self.error_ms, self.doubt = found.ms, found.error_ms, None
         if abs(found.ms) > TELL_MS:
             log.warning(
@@ -67,16 +69,16 @@ class FollowedClock:
 
     async def follow(self, store: "Store") -> None:
         """Measure again. A jump raises `doubt` until a second measurement agrees with the one before it."""
-        before, before_at = self._last, self._last_at
         try:
-            found = await self._measure(store, SAMPLES)
+            looked = await self._measure(store, SAMPLES)
         except Unavailable as error:
             self._doubt(f"the database's clock can't be read ({error.message})")
             raise
-        if found is None:
+        if looked is None:
             return
+        before, found, elapsed_ms = looked
         self.error_ms = found.error_ms
-        if is_jump(before, found, self._last_at - before_at):
+        if is_jump(before, found, elapsed_ms):
             self._doubt(f"it moved by {found.ms - before.ms} ms against the database's since it was last measured")
             return
         by_ms, was_doubted = found.ms - self.offset_ms, self.doubt is not None
@@ -86,20 +88,28 @@ class FollowedClock:
             for stepped in list(self._watchers):
                 stepped(by_ms)
 
-    async def _measure(self, store: "Store", samples: int) -> Offset | None:
+    async def _measure(self, store: "Store", samples: int) -> tuple[Offset, Offset, int] | None:
+        """The measurement before, this one, and the time between; by the own clock as it is at the end of it."""
         found = []
         for _ in range(samples):
-            before = self._own.now()
+            before = self._unset()
             there = await store.time()
             if there is None:
                 return None
-            found.append((before, there, self._own.now()))
-        self._last, self._last_at = measured(found), self._own.now()
-        return self._last
+            found.append((before, there, self._unset()))
+        last, last_at = self._last, self._last_at
+        best = measured(found)
+        self._last, self._last_at = Offset(best.ms - self._stepped_ms, best.error_ms), self._own.now()
+        return last, self._last, self._last_at - last_at
+
+    def _unset(self) -> int:
+        """The own clock as if nobody had set it: somebody may, while the store is asked."""
+        return self._own.now() - self._stepped_ms
 
     def _own_stepped(self, by_ms: int) -> None:
         # The deployment's time did not move.
         self.offset_ms -= by_ms
+        self._stepped_ms += by_ms
         self._last, self._last_at = Offset(self._last.ms - by_ms, self._last.error_ms), self._last_at + by_ms
 
     def _doubt(self, why: str) -> None:

@@ -66,6 +66,10 @@ class Rows:
                 return (await self._ask(slot[0], [slot[1]])).get(slot[1])
         return self._cache[slot]
 
+    def lacks(self, slot: Slot) -> bool:
+        """Only the store knows whether there is such a row."""
+        return slot not in self._cache and not self._complete[slot[0]]
+
     async def fetch(self, slots: Sequence[Slot]) -> None:
         """Bring rows into the cache in one round trip per space."""
         for space in (USER, SYSTEM):

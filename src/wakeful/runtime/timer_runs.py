@@ -241,8 +241,9 @@ class TimerRuns:
                 note = start_note(timer, activation.shard, activation.epoch, crashes, node.clock.now())
                 note.starts += self._note_following(activation)
                 await activation.durable(activation.submit(note))
-                if len(note.starts) > 1 and activation.is_awake and not node.store.local:
-                    await self._fetch_following(activation)
+            row = owner.reads(timer) if activation.is_awake and not node.store.local else None
+            if row is not None and activation.rows.lacks(row):
+                await self._fetch_with_following(activation, row)
             meter = node.meter
             began = meter.ticks()
             slot = activation.take_slot(nested=False)
@@ -281,14 +282,12 @@ class TimerRuns:
         activation.each_waiting(NOTED_MAX, note)
         return starts
 
-    async def _fetch_following(self, activation: "Activation") -> None:
-        """Bring the rows that those behind it will read, in one round trip instead of one for each."""
-        slots: list[Slot] = []
+    async def _fetch_with_following(self, activation: "Activation", own: Slot) -> None:
+        """Bring the row that it will read, and those that the ones behind it will, in one round trip instead of many."""
+        slots = [own]
 
         def ask(waiting: Timer) -> None:
-            owner = self.owner_of(waiting.name)
-            slot = owner.reads(waiting) if owner is not None else None
-            if slot is not None:
+            if (owner := self.owner_of(waiting.name)) and (slot := owner.reads(waiting)):
                 slots.append(slot)
 
         activation.each_waiting(NOTED_MAX, ask)
