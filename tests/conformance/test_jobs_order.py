@@ -120,3 +120,19 @@ async def test_many_due_at_one_instant_drain_with_little_memory_in_order_within_
         assert {key: labels for key, labels in by_object.items() if labels != sorted(labels)} == {}
         assert sorted(desk.labels) == list(range(3_000))
         assert most <= 200 + 4 * 50
+
+
+async def test_none_overtakes_one_whose_start_is_still_on_its_way_to_disk(stage: Any) -> None:
+    """The starts of many are noted in several trips. Meanwhile their object is busy, so that the next of its jobs needs none."""
+    desk = Desk(stage)
+    # So that sixteen are handed out at first, two in a trip: 15 is on its way when 1 runs, 0 is done, and 16 comes.
+    async with desk.world(limits=Limits(concurrent_turns=4, group_commits=2)) as world:
+        desk.handlers[1] = lambda clerk, job: world.node.clock.sleep(1_000)
+        keys = ["first", "busy", *(f"o{n}" for n in range(13)), *["busy"] * 10]
+        specs = [JobSpec(desk.at(key).work, (n,), at=at(5)) for n, key in enumerate(keys)]
+        for key in keys[:15]:  # else each would be read first, in trips of their own
+            await desk.at(key).work("awake")
+        await desk.jobs.schedule_many(specs)
+        await world.advance(seconds=10)
+        busy = [seen.label for seen in desk.seen if seen.object == "busy"]
+        assert busy == ["awake", 1, *range(15, 25)]

@@ -7,12 +7,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from wakeful import JobSpec, Limits
 from wakeful.jobs.jobs import Jobs
 from wakeful.logic.ramp import shards_allowed
 from wakeful.runtime.membership import RAMP_DOUBLE_MS, RAMP_FIRST
-from wakeful.store.protocol import Hint
+from wakeful.store.protocol import Hint, Outcome
 from wakeful.testing import World
 from wakeful.testing.cluster_clients import Door
+from wakeful.values.commits import Commit
 from wakeful.values.errors import Unavailable
 from wakeful.values.ids import SHARDS, ObjectId, shard_of
 from wakeful.values.timers import Timer
@@ -102,6 +104,34 @@ async def a_crash_between_a_turn_and_what_it_sends() -> None:
             assert has_sent == has_run, f"crash at probe {probe}: the turn {has_sent}, its job {has_run}"
 
 
+async def many_jobs_of_one_object_while_the_disk_is_slow() -> None:
+    """Their starts are noted in several trips; none of them overtakes another."""
+    troupe, world = stage(2, limits=Limits(concurrent_turns=4, group_commits=2))
+    async with world:
+        asker, owner = world.members
+        assert owner.node is not None
+        store = owner.node.store
+        commit = store.commit
+
+        async def slow(node: str, commits: Sequence[Commit]) -> list[Outcome]:
+            await asyncio.sleep(0.001)
+            return await commit(node, commits)
+
+        store.commit = slow  # type: ignore[method-assign]
+        first, busy, *others = keys_of(owner, 15)
+        keys = [first, busy, *others, *[busy] * 10]
+        jobs = Jobs(Door(asker))
+        tokens = [f"{n:02} {key == busy}" for n, key in enumerate(keys)]
+        specs = [
+            JobSpec(troupe.at(asker, key).work, (token, 0.5 if n == 1 else 0.0), after="5s")
+            for n, (key, token) in enumerate(zip(keys, tokens, strict=True))
+        ]
+        await jobs.schedule_many(specs)
+        await world.advance(seconds=10)
+        ran = [token for token, _, _ in troupe.ran if token.endswith("True")]
+        assert ran == [token for token in tokens if token.endswith("True")], f"jobs of one object ran as {ran}"
+
+
 async def calls_while_a_node_stops() -> None:
     """None of them fails, and the turn that runs ends where it began."""
     troupe, world = stage()
@@ -172,6 +202,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     a_crash_between_a_turn_and_what_it_sends,
     calls_while_a_node_stops,
     a_new_node_among_many_free_shards,
+    many_jobs_of_one_object_while_the_disk_is_slow,
     a_hint_and_a_scan_at_once,
     two_claimants_of_one_shard,
 )

@@ -12,6 +12,7 @@ from wakeful.jobs.jobs import Jobs
 from wakeful.runtime import membership, timer_runs
 from wakeful.runtime.activation import Activation
 from wakeful.runtime.arrivals import Arrivals
+from wakeful.runtime.dispatcher import Dispatcher
 from wakeful.runtime.following import FollowedClock
 from wakeful.runtime.ownership import Ownership
 from wakeful.runtime.queue import TimerQueue
@@ -186,3 +187,19 @@ def sends_after_the_commit() -> Any:
         return broken
 
     return swapped(Activation, "submit", make)
+
+
+def starts_that_overtake() -> Any:
+    """Who comes while the object is busy is there before those whose start notes are on their way."""
+
+    def make(hand_out: Any) -> Any:
+        def broken(self: Dispatcher, timer: Timer) -> bool:
+            noting, self._noting = self._noting, {}
+            try:
+                return bool(hand_out(self, timer))
+            finally:
+                self._noting = {id: noting.get(id, 0) + self._noting.get(id, 0) for id in {*noting, *self._noting}}
+
+        return broken
+
+    return swapped(Dispatcher, "hand_out", make)

@@ -19,6 +19,7 @@ from cluster_scenarios import (
     a_new_node_among_many_free_shards,
     an_insert_that_is_heard_of_late,
     calls_while_a_node_stops,
+    many_jobs_of_one_object_while_the_disk_is_slow,
     two_claimants_of_one_shard,
 )
 
@@ -49,6 +50,10 @@ def stops() -> None:
     asyncio.run(calls_while_a_node_stops())
 
 
+def order() -> None:
+    asyncio.run(many_jobs_of_one_object_while_the_disk_is_slow())
+
+
 def claims() -> None:
     asyncio.run(two_claimants_of_one_shard())
 
@@ -69,6 +74,7 @@ BROKEN: dict[str, tuple[Catcher, ...]] = {
     "ramp_that_forgets_owned_shards": (ramp,),
     "arrivals_that_ask_nobody": (late_inserts,),
     "sends_after_the_commit": (crashes_of_senders,),
+    "starts_that_overtake": (order,),
 }
 TEETH = Teeth(broken_cluster, BROKEN, shown=(simulation,))
 

@@ -69,7 +69,7 @@ class Committer:
         self._go()
 
     def note(self, note: Commit, on_done: OnDone) -> None:
-        """The same for the start note of a timer whose object has nothing on its way; it goes before what waits.
+        """The same for the start note of a timer whose object is not busy; notes go in their order, before what waits.
 
         A due timer waits for it: behind the calls of a flood it would wait for two of their groups.
         """
@@ -200,10 +200,7 @@ class Committer:
     # the second group is not free.)
 
     def _is_everyone(self, group: list[Commit], outcomes: Sequence[Outcome]) -> bool:
-        """Nobody waits for the next group, and it does no harm to be told later than others of this one.
-
-        Start notes of one object must not be parted, or a timer that comes meanwhile would run between them.
-        """
+        """Nobody waits for the next group, and it does no harm to be told later than others of this one: timers don't wait."""
         is_alone = not self._waiting and not self._notes
         return is_alone and outcomes.count(None) == len(group) and not any(commit.starts for commit in group)
 

@@ -16,7 +16,7 @@ from wakeful.runtime.overload import BACKLOG_MAX
 from wakeful.runtime.queue import PAST_ALL
 from wakeful.runtime.wakeup import Wakeup
 from wakeful.values.errors import Unavailable
-from wakeful.values.ids import shard_of
+from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.timers import Timer, TimerKey
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ class Dispatcher:
         self._held: str | None = None  # why nothing fires
         self._is_poked = False
         self.is_starved = False  # timers may be due, but there is no room: the next commit pokes
+        self._noting: dict[ObjectId, int] = {}  # objects of which start notes are on their way, and how many
         self.unknown: set[str] = set()  # classes, objects and timer names nobody here knows; their timers wait on disk
         self.fired = 0
 
@@ -188,9 +189,12 @@ class Dispatcher:
         self.fired += 1
         activation = node.awake.get(timer.id)
         is_suspect = timer.started != 0 and node.timer_runs.crashes_of(timer) > timer.crashes
-        if is_suspect or (activation is not None and activation.is_busy):
+        noting = self._noting.get(timer.id, 0)
+        # Behind one whose start note is on its way it goes the same way, or it would be there first.
+        if is_suspect or (not noting and activation is not None and activation.is_busy):
             node.activation(timer.id).fire(timer)  # its start note waits until it really starts
         else:
+            self._noting[timer.id] = noting + 1
             noted = node.queue.note(timer, epoch)
             note = start_note(noted, shard, epoch, timer.crashes, node.clock.now())
             node.committer.note(note, partial(self._noted, noted))
@@ -199,6 +203,11 @@ class Dispatcher:
     def _noted(self, timer: Timer, failure: Failure | None) -> None:
         """The start note is written: the timer may run, unless it was replaced or cleared meanwhile."""
         node = self._node
+        left = self._noting[timer.id] - 1
+        if left:
+            self._noting[timer.id] = left
+        else:
+            del self._noting[timer.id]
         if failure is not None:
             node.note_failed(failure)
         elif node.state in ("up", "stopping") and node.queue.running.get((timer.id, timer.name)) is timer:
