@@ -77,6 +77,7 @@ async def running(
             if others:
                 one.homes, one.events = homes, node.events
             one.address = address or node.address
+            one.membership.asks_back = not is_client
             app.equip(one)
             await one.start()
             stack.push_async_callback(one.stop)

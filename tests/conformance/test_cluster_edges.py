@@ -2,8 +2,10 @@
 
 import asyncio
 import os
+import socket
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,8 @@ from wakeful.runtime.links import Links
 from wakeful.runtime.node import Node
 from wakeful.store.protocol import Query
 from wakeful.testing.drifting import DriftingClock
-from wakeful.values.errors import DeadlineExceeded, Unreachable, WakefulError
+from wakeful.transport.tcp import Bounds, SocketTransport
+from wakeful.values.errors import DeadlineExceeded, LinkLost, Unreachable, WakefulError
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.timers import Timer
 
@@ -237,6 +240,168 @@ async def test_a_node_on_the_socket_of_another_machine_is_noticed_before_one_joi
                 pass
         assert len(node.epochs) == 256
         assert len(await node.store.nodes()) == 1
+
+
+@pytest.mark.parametrize("answers", ["nobody", "itself"])
+async def test_a_node_on_the_loopback_of_another_machine_is_noticed_before_one_joins(
+    postgres_schema_url: str, monkeypatch: pytest.MonkeyPatch, answers: str
+) -> None:
+    """Two machines with `--listen 127.0.0.1:…`, where the other's address leads nowhere, or to oneself."""
+    app, _ = the_app()
+    second, _ = the_app()
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        free = probe.getsockname()[1]
+    async with app.run(postgres_schema_url, listen="127.0.0.1:0") as node:
+        node.address = f"tcp:127.0.0.1:{free}"
+        await node.membership.renew()
+        monkeypatch.setattr("wakeful.running.platform.node", lambda: "elsewhere")
+        with pytest.raises(Unreachable, match="of another machine"):
+            async with second.run(postgres_schema_url, listen=f"127.0.0.1:{free if answers == 'itself' else 0}"):
+                pass
+        assert len(await node.store.nodes()) == 1
+
+
+async def test_a_node_that_lives_and_can_not_be_called_keeps_others_from_joining_half(
+    postgres_schema_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One with TLS and one without, say: each owned half of the objects, out of the other's reach."""
+    app, _ = the_app()
+    second, _ = the_app()
+    async with app.run(postgres_schema_url, listen="127.0.0.1:0") as node:
+        good, lonely = node.address, "tcp:127.0.0.1:1"
+        node.address = lonely
+        await node.membership.renew()
+        with pytest.raises(Unreachable, match=r"lives, and can't be called from here: nobody answers .* TLS or none"):
+            async with second.run(postgres_schema_url, listen="127.0.0.1:0"):
+                pass
+        assert len(await node.store.nodes()) == 1
+        # Where another one answers, it is the trouble of the one that does not.
+        node.address = good
+        await node.membership.renew()
+        third, _ = the_app()
+        async with third.run(postgres_schema_url, listen="127.0.0.1:0"):
+            node.address = lonely
+            await node.membership.renew()
+            async with second.run(postgres_schema_url, listen="127.0.0.1:0"):
+                assert len(await node.store.nodes()) == 3
+        # One that does not renew its lease may be frozen: nobody waits for it longer than its lease lasts.
+        monkeypatch.setattr("wakeful.runtime.reach.LOOKS_MAX", 2)
+        node.address = lonely
+        await node.membership.renew()
+
+        async def frozen() -> None: ...
+
+        monkeypatch.setattr(node.membership, "renew", frozen)
+        monkeypatch.setattr("wakeful.runtime.reach.LOOK_MS", 1)
+        async with second.run(postgres_schema_url, listen="127.0.0.1:0"):
+            assert len(await node.store.nodes()) == 2
+        node.address = good
+
+
+async def test_a_node_that_the_others_can_not_dial_does_not_join(
+    postgres_schema_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It dialled them, and itself, and joined: calls to what it owned waited everywhere else until their deadline."""
+    app, _ = the_app()
+    second, _ = the_app()
+    async with app.run(postgres_schema_url, listen="127.0.0.1:0") as node:
+        links: Any = node.routes._links
+        connect = links._transport.connect
+
+        async def cut(address: str, **options: Any) -> Any:
+            raise LinkLost(f"nobody answers at {address} (no route); try again", was_sent=False, code="link.connect")
+
+        monkeypatch.setattr(links._transport, "connect", cut)
+        with pytest.raises(Unreachable, match=r"can't reach this one at tcp:127.*\(no route\); give the .*--advertise"):
+            async with second.run(postgres_schema_url, listen="127.0.0.1:0"):
+                pass
+        assert len(await node.store.nodes()) == 1
+        monkeypatch.setattr(links._transport, "connect", connect)
+        async with second.run(postgres_schema_url, listen="127.0.0.1:0"):
+            assert len(await node.store.nodes()) == 2
+            # One of two gets through: it is their trouble, and not a reason to stay out.
+            monkeypatch.setattr(links._transport, "connect", cut)
+            third, _ = the_app()
+            async with third.run(postgres_schema_url, listen="127.0.0.1:0"):
+                assert len(await node.store.nodes()) == 3
+
+
+async def test_programs_with_a_store_of_their_own_meet_in_the_one_that_they_share(
+    postgres_schema_url: str, tmp_path: Path
+) -> None:
+    """Asked whether it reaches the other, the first answered for its own store, where it calls nobody."""
+    apps = [App(stores={"eu/": postgres_schema_url}) for _ in range(2)]
+    async with apps[0].run(f"sqlite:{tmp_path}/a.db") as one, apps[1].run(f"sqlite:{tmp_path}/b.db"):
+        assert len(await one.homes.of(ObjectId("Cell", "eu/x")).store.nodes()) == 2
+
+
+async def test_a_node_that_lives_and_is_slow_keeps_nobody_from_joining(
+    postgres_schema_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It needs help: its loop took too long for a greeting, and its lease was renewed."""
+    app, _ = the_app()
+    second, _ = the_app()
+    monkeypatch.setattr("wakeful.runtime.reach.LOOK_MS", 50)
+    async with app.run(postgres_schema_url, listen="127.0.0.1:0") as node:
+        impatient = Bounds(greeting_ms=400)
+        monkeypatch.setattr("wakeful.running.SocketTransport", partial(SocketTransport, bounds=impatient))
+        with socket.create_server(("127.0.0.1", 0)) as mute:  # takes connections, and says nothing
+            node.address = f"tcp:127.0.0.1:{mute.getsockname()[1]}"
+            await node.membership.renew()
+            async with second.run(postgres_schema_url, listen="127.0.0.1:0"):
+                assert len(await node.store.nodes()) == 2
+    assert "did not say who it is in time" in caplog.text
+
+
+async def test_who_dies_after_it_was_seen_is_not_taken_for_one_that_lives(
+    postgres_schema_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lease is newer than the first look by what it did before it died."""
+    app, _ = the_app()
+    second, _ = the_app()
+    monkeypatch.setattr("wakeful.runtime.reach.LOOK_MS", 1)
+    monkeypatch.setattr("wakeful.runtime.reach.LOOKS_MAX", 4)
+    async with app.run(postgres_schema_url, listen="127.0.0.1:0") as node:
+        node.address = "tcp:127.0.0.1:1"
+        renew = node.membership.renew
+        await renew()
+        greet, first = Links.greet, [True]
+
+        async def dying(self: Links, peers: Any) -> Any:
+            if first.pop() if first else False:
+                await asyncio.sleep(0.01)
+                await renew()  # its last act
+            return await greet(self, peers)
+
+        async def frozen() -> None: ...
+
+        monkeypatch.setattr(node.membership, "renew", frozen)
+        monkeypatch.setattr(Links, "greet", dying)
+        async with second.run(postgres_schema_url, listen="127.0.0.1:0"):
+            assert len(await node.store.nodes()) == 2
+
+
+async def test_one_that_gets_through_is_enough_and_the_frozen_are_not_waited_for(
+    postgres_schema_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app, _ = the_app()
+    second, _ = the_app()
+    third, _ = the_app()
+    async with (
+        app.run(postgres_schema_url, listen="127.0.0.1:0") as node,
+        second.run(postgres_schema_url, listen="127.0.0.1:0"),
+    ):
+        asked: list[str] = []
+
+        async def never(name: str, address: str) -> None:
+            asked.append(name)
+            await asyncio.sleep(60)
+
+        monkeypatch.setitem(node.routes.requests, "reach", never)
+        began = asyncio.get_running_loop().time()
+        async with third.run(postgres_schema_url, listen="127.0.0.1:0"):
+            assert asyncio.get_running_loop().time() - began < 2.5
+        assert asked
 
 
 async def test_a_redrive_is_of_the_store_that_was_named(tmp_path: Path) -> None:

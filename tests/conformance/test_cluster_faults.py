@@ -133,7 +133,7 @@ async def test_a_crash_is_noticed_at_once_where_the_store_can_tell() -> None:
         began = world.warp.now()
         await dead.crash()
         assert await troupe.cell(key).add() == 2
-        assert world.warp.now() - began <= 2 * ROUND_MS
+        assert world.warp.now() - began <= 600
 
 
 async def test_a_crash_is_noticed_by_the_lease_where_the_store_can_t_tell() -> None:
@@ -148,7 +148,7 @@ async def test_a_crash_is_noticed_by_the_lease_where_the_store_can_t_tell() -> N
         with pytest.raises(DeadlineExceeded):
             await troupe.cell(key, deadline="1s").add()
         assert await troupe.cell(key).add() == 2
-        assert world.warp.now() - began <= LEASE_MS + 3 * ROUND_MS
+        assert world.warp.now() - began <= 5_000 + 900
 
 
 @pytest.mark.parametrize("sees", [True, False])

@@ -110,6 +110,23 @@ async def test_a_running_job_is_asked_to_stop_and_the_answer_is_true_when_it_doe
         assert await world.parked() == []
 
 
+async def test_what_a_job_had_committed_before_it_was_cancelled_stays_and_the_rest_is_undone(stage: Any) -> None:
+    desk = Desk(stage)
+    async with desk.world() as world:
+
+        async def in_parts(clerk: Any, job: Any) -> None:
+            await clerk.ctx.commit()
+            await clerk.storage.put("did:rest", 1)
+            await asyncio.sleep(60)
+
+        desk.handlers["x"] = in_parts
+        job = await desk.jobs.schedule(desk.at().work, "x")
+        await world.advance(seconds=1)
+        assert await desk.jobs.cancel(job.id) is True
+        await world.advance(seconds=100)
+        assert (await desk.effects(world), len(desk.seen), await desk.state(job)) == ({"x": 1}, 1, "cancelled")
+
+
 async def test_a_running_job_that_will_not_stop_wins_and_the_answer_is_false(stage: Any) -> None:
     desk = Desk(stage)
     async with desk.world() as world:
@@ -318,6 +335,22 @@ async def test_a_keyed_job_that_is_still_on_its_way_is_cancelled(stage: Any) -> 
         assert await desk.jobs.cancel(job.id) is True
         await world.advance(seconds=20)
         assert desk.seen == []
+
+
+async def test_a_keyed_job_that_has_not_come_to_its_target_is_cancelled_on_its_way(stage: Any) -> None:
+    is_overloaded = [True]  # so that nothing that is due is begun, what brings the job to its target neither
+    desk = Desk(stage, overloaded=lambda: is_overloaded[0])
+    async with desk.world() as world:
+
+        async def ask(clerk: Any) -> Any:
+            return await clerk.jobs.schedule(clerk.ctx.get(desk.Clerk, "b").work, "x", key="k", after=5)
+
+        job = await desk.do(ask)
+        await world.advance(seconds=1)
+        assert await desk.jobs.cancel(job.id) is True
+        is_overloaded[0] = False
+        await world.advance(seconds=20)
+        assert (desk.seen, await world.due()) == ([], [])
 
 
 async def test_a_job_that_waits_for_a_slot_is_cancelled_before_it_begins(stage: Any) -> None:

@@ -198,6 +198,22 @@ async def test_a_full_quota_lets_the_same_key_and_a_newer_version_pass(stage: An
         assert desk.labels == [2]
 
 
+async def test_a_full_quota_lets_many_pass_that_are_there_already(stage: Any) -> None:
+    """Sent again because its answer was lost, the same list under the same keys was refused."""
+    desk = Desk(stage, quotas=Quotas(jobs=2))
+    async with desk.world() as world:
+        specs = [JobSpec(desk.at().work, (n,), after=60, key=f"k{n}") for n in range(2)]
+        first = await desk.jobs.schedule_many([*specs, specs[0]])  # the last is the first once more
+        again = await desk.jobs.schedule_many(specs)
+        assert [job.id for job in first] == [job.id for job in [*again, again[0]]]
+        with pytest.raises(errors.QuotaExceeded):
+            await desk.jobs.schedule_many([*specs, JobSpec(desk.at().work, after=60)])
+        inside = await desk.do(lambda clerk: clerk.jobs.schedule_many(specs), "b")
+        assert [job.id for job in inside] == [job.id for job in again]
+        await world.advance(seconds=100)
+        assert desk.labels == [0, 1]
+
+
 async def test_callers_at_one_moment_pass_a_quota_no_more_than_one_after_the_other(stage: Any) -> None:
     desk = Desk(stage, quotas=Quotas(jobs=3))
     async with desk.world():

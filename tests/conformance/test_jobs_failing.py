@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from wakeful import Job, RetryPolicy, errors, exponential, fixed
+from wakeful import Job, Limits, RetryPolicy, errors, exponential, fixed
 
 sys.path.append(str(Path(__file__).parent))
 from desk import Desk, at, failing
@@ -241,7 +241,7 @@ async def test_the_nodes_stopping_is_not_counted(stage: Any) -> None:
 
 async def test_if_writing_the_retry_fails_others_go_on_and_the_job_is_not_lost(stage: Any) -> None:
     desk = Desk(stage)
-    async with desk.world() as world:
+    async with desk.world(limits=Limits(concurrent_turns=1)) as world:  # a slot that is not freed would hold up all
 
         async def fail_twice(clerk: Any, job: Any) -> None:
             if len([label for label in desk.labels if label == "x"]) == 1:

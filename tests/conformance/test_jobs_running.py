@@ -108,6 +108,8 @@ async def test_again_three_times_then_done(stage: Any) -> None:
         assert await desk.effects(world) == {"x": 4}
         ledger = await world.ledger(desk.Clerk, "a")
         assert [run.verdict for run in ledger] == ["run"] * 4
+        assert [run.nominal_at for run in ledger] == [at(0), at(10), at(20), at(30)]
+        assert [seen.job.due_at for seen in desk.seen] == [at(0), at(10), at(20), at(30)]
         assert [run.error is None for run in ledger] == [False, False, False, True]
         counters = desk.jobs.counters()
         assert (counters["rescheduled"], counters["run"], counters["retried"]) == (3, 1, 0)

@@ -5,6 +5,7 @@ import sys
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -181,6 +182,17 @@ async def test_a_job_far_ahead_fires_at_the_right_time(stage: Any, days: float) 
         assert desk.seen == []
         await world.advance(seconds=1)
         assert [seen.at for seen in desk.seen] == [days * 86_400]
+
+
+async def test_a_node_that_lives_through_fifty_days_fires_a_job_at_their_end() -> None:
+    """In memory only: the upkeep of fifty days takes a while on a disk, and it is the node's own clockwork that is asked."""
+    desk = Desk(SimpleNamespace(url="memory:"))
+    async with desk.world() as world:
+        await desk.jobs.schedule(desk.at().work, after=timedelta(days=50))
+        await world.advance(days=49, hours=23, minutes=59, seconds=59)
+        assert desk.seen == []
+        await world.advance(seconds=1)
+        assert desk.times == [50 * 86_400]
 
 
 async def test_a_job_may_be_an_internal_method_of_the_object_itself_only(stage: Any) -> None:

@@ -118,6 +118,16 @@ def test_what_is_allowed_passes() -> None:
     )
 
 
+def test_no_statement_asks_the_database_for_the_time() -> None:
+    """Each is given `now`, so that time in tests is theirs. Only the question what time it is asks."""
+    files = [path for path in (source.PACKAGE / "store").rglob("*.sql") if path.name != "time.sql"]
+    asks = re.compile(
+        r"\bnow\(|current_(time|date)|clock_timestamp|localtime|statement_timestamp|strftime|unixepoch", re.I
+    )
+    assert len(files) > 20
+    assert not [path.name for path in files if asks.search(path.read_text())]
+
+
 def test_sqlite_is_asked_with_plain_marks() -> None:
     """Python 3.12 warns of `?1` with a sequence of values, and 3.14 refuses it: that store would not open there."""
     files = [path for path in (source.PACKAGE / "store" / "sqlite").iterdir() if path.suffix in (".py", ".sql")]

@@ -36,7 +36,7 @@ class Told:
         self.is_heard = False
         self.near_horizon_ms = HORIZON_MS
         self.store: Any = self
-        self.listens = listens
+        self.listens = self.tells = listens
         self.looks: list[tuple[int, int, int]] = []
         self.told: list[list[Hint]] = []
         self.pokes = 0

@@ -93,6 +93,28 @@ def test_fire_runs_it_once_beside_its_times(stage: Stage) -> None:
         assert "wakeful why Report eu nightly" in stage("fire", "Report", "eu", "nightly").out
 
 
+def test_cancel_ends_a_schedule_for_good_and_keeps_its_past(stage: Stage) -> None:
+    with stage.running():
+        soon(lambda: state(stage, "nightly")["next_at"] > now(), True)  # it has caught up
+        answer = stage("cancel", "Report", "eu", "nightly")
+        said = "Report/eu nightly cancelled, which runs no more\n"
+        assert (answer.code, answer.out.partition("what the program declares")[0]) == (0, said)
+        again = stage("cancel", "Report", "eu", "nightly")
+        assert (again.code, again.out) == (2, "")
+        assert "Report/eu has no schedule 'nightly'; it has broken, weekly [schedule.unknown]" in again.err
+        assert stage("call", "Report", "eu", "schedules.history", "nightly").json != []
+        assert stage("cancel", "Report", "eu", "--tag", "office", "--json").json == {"cancelled": 1}
+        assert acts(stage)[0] == ("schedule.cancel", "Report/eu nightly", "done")
+    with stage.running():  # declared as before, so a restart does not bring it back
+        assert [row["schedule"] for row in stage("schedules", "Report", "eu", "--json").json] == ["broken"]
+
+
+def test_cancel_ends_a_function_on_the_clock(stage: Stage) -> None:
+    with stage.running():
+        assert stage("cancel", "wakeful.Function", "cleanup", "cleanup", "--json").json == {"cancelled": 1}
+        assert stage("schedules", "wakeful.Function", "cleanup", "--json").json == []
+
+
 def test_backfill_lists_first_and_then_runs(stage: Stage) -> None:
     range = ("Report", "eu", "nightly", "--from", "2024-03-30", "--to", "2024-04-02")
     listed = stage("backfill", *range, "--dry-run", "--json").json  # no node needed, nothing woken
@@ -201,6 +223,10 @@ def test_operations_are_calls_and_only_those_there_are(stage: Stage) -> None:
         (("pause", "Report", "eu", "nightly", "--until", "later"), 2, "[time.text]"),
         (("fire", "Report", "eu", "nope"), 2, "[schedule.unknown]"),
         (("resume", "No pe", "eu", "x"), 2, "[name.class]"),
+        (("cancel", "Report", "eu", "nigthly"), 2, "did you mean 'nightly'? [schedule.unknown]"),
+        (("cancel", "Report", "us", "nightly"), 1, "wakeful ls Report"),
+        (("cancel", "Report", "eu"), 2, "say which"),
+        (("cancel", "Report", "eu", "--tag", "none"), 2, "[schedule.tag]"),
         (("backfill", "Report", "eu", "nope", "--from", "2026-01-01", "--to", "2026-01-02"), 2, "[schedule.unknown]"),
         (("backfill", "Report", "eu", "nightly", "--from", "2026-01-02", "--to", "2026-01-01"), 2, "is not after"),
         (
@@ -226,6 +252,7 @@ def test_what_cannot_be_done(stage: Stage, args: tuple[str, ...], code: int, wor
         ("pause", "Report", "eu", "nightly"),
         ("resume", "Report", "eu", "nightly"),
         ("fire", "Report", "eu", "nightly"),
+        ("cancel", "Report", "eu", "nightly"),
         ("backfill", "Report", "eu", "nightly", "--from", "2024-03-30", "--to", "2024-04-02"),
     ],
 )

@@ -32,7 +32,11 @@ def test_doctor_names_a_function_that_the_program_no_longer_has(wakeful: Stage) 
     assert text == "'cleanup' on the app's clock is not known to the program; its timer waits"
     with wakeful.running():
         [text] = functions(wakeful)
-    assert text.startswith("'cleanup' on the app's clock is not known to node ")
+        assert text.startswith("'cleanup' on the app's clock is not known to node ")
+        [remedy] = [row["remedy"] for row in wakeful("doctor", "--json").json if row["check"] == "function"]
+        command = remedy.partition("gone for good: wakeful ")[2].split()
+        assert wakeful(*command).code == 0, remedy
+    assert functions(wakeful, "--app", "app.py") == []
 
 
 def test_a_token_can_be_made_before_the_first_start(wakeful: Stage, postgres_schema_url: str) -> None:

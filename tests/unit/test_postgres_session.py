@@ -12,6 +12,7 @@ import pytest
 
 from wakeful.store.postgres import PostgresStore, session
 from wakeful.store.postgres.session import channel_of
+from wakeful.store.postgres.statements import Statement
 from wakeful.store.postgres.url import TIMEOUT_MS, parse_url
 from wakeful.store.postgres.wire import Wire
 from wakeful.store.protocol import Hint, NodeRow
@@ -230,6 +231,15 @@ async def test_a_node_is_here_while_its_session_lives(
         assert [one.node for one in await a.nodes()] == ["b", "c"]
 
 
+async def test_on_a_standby_nobody_is_missed(postgres_schema_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Locks are not copied to it: `wakeful nodes` called every node of a healthy cluster gone."""
+    async with opened(postgres_schema_url) as a:
+        await a.join(row("a"))
+        monkeypatch.setattr("wakeful.store.postgres.migrating._STANDBY", Statement("SELECT true", ()))
+        async with opened(postgres_schema_url, readonly=True) as reader:
+            assert [(one.node, one.is_here) for one in await reader.nodes()] == [("a", None)]
+
+
 async def test_nobody_is_missed_right_after_the_server_came_back(
     postgres_schema_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -388,7 +398,9 @@ async def test_missing_rights_and_used_up_connections_are_said_with_the_remedy(p
             await PostgresStore.of_url(theirs).open(now=NOW)
         async with opened(theirs, readonly=True) as reader:
             assert await reader.nodes() == []
-        with pytest.raises(Unavailable, match="permission denied") as refused:
+        with pytest.raises(
+            Unavailable, match=r"permission denied.*no schema fresh yet: let .* `wakeful migrate`"
+        ) as refused:
             await PostgresStore.of_url(theirs.replace(f"schema={schema}", "schema=fresh")).open(now=NOW)
         assert refused.value.code == "store.rights"
         await execute(postgres_schema_url, f"ALTER ROLE {role} CONNECTION LIMIT 0")

@@ -41,6 +41,7 @@ _THEMES = {
         "pause": ("operating", "Let no occurrence of a schedule run for a while."),
         "resume": ("operating", "Let a paused schedule run again."),
         "fire": ("operating", "Run a schedule now, beside its own times."),
+        "cancel": ("operating", "End a schedule: it runs no more."),
         "backfill": ("backfill", "Run a schedule's occurrences of a stretch of time, or list them."),
         "redrive": ("redrive", "Set parked timers due again."),
         "drain": ("drain", "Let a node own nothing, so that it can be stopped at leisure."),

@@ -121,7 +121,7 @@ async def _classes(store: "Store", known: list[str] | None, said: "Statuses") ->
         )
         for name in partly
     ]
-    return findings or [Finding("classes", "ok", f"all {many(len(found), 'class')} in the store are known")]
+    return findings or [Finding("classes", "ok", f"{many(len(found), 'class')} in the store, none unknown")]
 
 
 async def _functions(store: "Store", program: "Registry | None", said: "Statuses") -> list[Finding]:
@@ -141,7 +141,7 @@ async def _functions(store: "Store", program: "Registry | None", said: "Statuses
             "function",
             "warn",
             f"{name!r} on the app's clock is not known to {who}; its timer waits",
-            f"start the program that has it; one that is gone for good: DELETE /v1/objects/{own}{name}/schedules/{name}",
+            f"start the program that has it; one that is gone for good: wakeful cancel {CLASS} {name} {name}",
         )
         for name, who in sorted(left.items())
     ]

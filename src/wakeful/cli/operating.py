@@ -1,4 +1,4 @@
-"""Layer 5. `wakeful pause`, `resume`, `fire`: what a person does to schedules while the program runs."""
+"""Layer 5. `wakeful pause`, `resume`, `fire`, `cancel`: what a person does to schedules while the program runs."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,6 +11,7 @@ from wakeful.cli.failing import USAGE, CommandError, one_line
 
 if TYPE_CHECKING:
     from wakeful.schedules.records import Record
+    from wakeful.values.errors import UnknownSchedule
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -69,6 +70,21 @@ def fire(
 ) -> None:
     """Run SCHEDULE now, paused or not, beside its own times; prints the ids of the runs."""
     asyncio.run(_fire(Asked("fire", cls, key, schedule, tag, target, url), as_json))
+
+
+@options.command("cancel")
+@_chosen
+@_app_option
+@options.store_option
+def cancel(
+    cls: str, key: str, schedule: str | None, tag: str | None, target: str | None, url: str, as_json: bool
+) -> None:
+    """End SCHEDULE: it runs no more, and a run of it that is under way is let end. Its past stays in the ledger.
+
+    One that the program declares begins again when its declaration changes.
+    `wakeful pause` is for a while; a job is cancelled by its id, with `wakeful jobs cancel`.
+    """
+    asyncio.run(_cancel(Asked("cancel", cls, key, schedule, tag, target, url), as_json))
 
 
 class Asked:
@@ -133,6 +149,16 @@ class Asked:
                 hint = meant(self.name or "", self._names)
                 raise UnknownSchedule(f"{error.message}{hint}", code=error.code) from None
 
+    def unknown(self) -> "UnknownSchedule":
+        """There is none of that name, of which the act itself makes no error."""
+        from wakeful.cli.guessing import meant
+        from wakeful.values.errors import UnknownSchedule
+
+        known = ", ".join(sorted(self._names)[:10]) or "none"
+        return UnknownSchedule(
+            f"{self.id} has no schedule {self.name!r}; it has {known}{meant(self.name or '', self._names)}"
+        )
+
 
 async def _pause(asked: Asked, note: str, until: str | None, as_json: bool) -> None:
     from wakeful.cli.printing import iso, put_json, put_line
@@ -174,6 +200,21 @@ async def _fire(asked: Asked, as_json: bool) -> None:
     put_line(one_line(f"{_counted(asked, len(ids))} runs now: {', '.join(ids)}"))
     if asked.name is not None:
         put_line(one_line(f"wakeful why {asked.id.cls} {asked.id.key} {asked.name} shows what comes of it"), "dim")
+
+
+async def _cancel(asked: Asked, as_json: bool) -> None:
+    from wakeful.cli.printing import put_json, put_line
+
+    records = await asked.records()
+    if not await asked.do("cancel"):
+        raise asked.unknown()
+    count = 1 if asked.name is not None else len(records)
+    if as_json:
+        put_json({"cancelled": count})
+        return
+    put_line(one_line(f"{_counted(asked, count)} cancelled, which {'runs' if count == 1 else 'run'} no more"))
+    if any(record.is_declared for record in records.values()):
+        put_line("what the program declares begins again when its declaration changes", "dim")
 
 
 def _end(until: str, records: dict[str, "Record"]) -> int:

@@ -65,11 +65,25 @@ class Scheduling:
 
     async def _admit(self, asked: Asked, *, is_newest: bool) -> None:
         """Quotas are for more jobs: to ask again under a key, or to replace one that is owed, makes no more."""
-        if self._feature.tenants is not None and asked.kept.key is not None:
-            there = await standing(self._node, asked.timer.id, asked.timer.name)
-            if there is not None and there.kept is not None and (there.timer is not None or not is_newest):
-                return
-        await self._feature.admit([asked.timer])
+        if self._feature.tenants is None or not await self._stands(asked, is_newest=is_newest):
+            await self._feature.admit([asked.timer])
+
+    async def _stands(self, asked: Asked, *, is_newest: bool) -> bool:
+        if asked.kept.key is None:
+            return False
+        there = await standing(self._node, asked.timer.id, asked.timer.name)
+        return there is not None and there.kept is not None and (there.timer is not None or not is_newest)
+
+    async def _admit_all(self, asked: list[Asked]) -> None:
+        more = asked
+        if self._feature.tenants is not None:
+            stands: list[bool] = []
+            for start in range(0, len(asked), READS_MAX):
+                some = asked[start : start + READS_MAX]
+                stands += await asyncio.gather(*(self._stands(one, is_newest=False) for one in some))
+            fresh = {one.id: one for one, is_there in zip(asked, stands, strict=True) if not is_there}
+            more = list(fresh.values())  # under one key there is one, however often it is in the list
+        await self._feature.admit([one.timer for one in more])
 
     async def many(self, specs: Sequence[JobSpec], *, batch: tuple[str, int] | None = None) -> list[Asked]:
         """All of them checked; the first that is wrong is named by its place."""
@@ -94,7 +108,7 @@ class Scheduling:
     async def all(self, specs: Sequence[JobSpec]) -> list[Job]:
         """Every one of them or none."""
         asked = await self.many(specs)
-        await self._feature.admit([one.timer for one in asked])
+        await self._admit_all(asked)
         jobs = await self._all_inside(asked) if self._turn is not None else await self._all_outside(asked)
         self._feature.counts.scheduled += len(jobs)
         return jobs

@@ -111,7 +111,7 @@ class Arrivals:
 
     def _tell(self, timers: Sequence[Timer]) -> None:
         node = self._node
-        if not timers or not node.is_clustered or not node.store.listens:
+        if not timers or not node.is_clustered or not node.store.tells:
             return
         soon = node.clock.now() + node.limits.near_horizon_ms  # what is further away is read when its time comes
         self._hints += [Hint(shard_of(t.id), t.due_at, t.due_at) for t in timers if t.due_at <= soon]

@@ -7,6 +7,7 @@ has a node for each store, and calls go from one to the other; what one commit m
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from wakeful.runtime.reach import REACH
 from wakeful.transport.protocol import PeerCall
 from wakeful.values.errors import BadOption
 from wakeful.values.ids import RESERVED, ObjectId, check_class, check_key
@@ -47,4 +48,7 @@ class Homes:
 
     async def handle(self, call: PeerCall) -> bytes:
         """A call from another process, for whichever store it is about."""
-        return await self.of(ObjectId(call.cls, call.key)).routes.handle(call)
+        node = self.of(ObjectId(call.cls, call.key))
+        if call.method == REACH and not node.routes.has_links:  # that of a store of its own, which calls nobody
+            node = next((one for one in self.all if one.routes.has_links), node)
+        return await node.routes.handle(call)

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 from wakeful.logic.placement import place
 from wakeful.logic.ramp import claimable, shards_allowed
 from wakeful.runtime.following import FollowedClock
+from wakeful.runtime.reach import check_back, check_there
 from wakeful.store.protocol import NodeRow, ShardRow
 from wakeful.transport.protocol import VERSION, VERSION_OLDEST
 from wakeful.values.clock import Handle
-from wakeful.values.errors import BadOption, StoreDown, Unavailable, Unreachable, WrongCluster, WrongVersion
+from wakeful.values.errors import BadOption, StoreDown, Unavailable, WrongCluster, WrongVersion
 from wakeful.values.ids import SHARDS
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Membership:
         self.nodes: dict[str, NodeRow] = {}
         self.owners: list[ShardRow] = []
         self.is_draining = False
+        self.asks_back = False  # whether the others are asked to dial this node before it joins
         self._renewed_at = 0
         self._task: asyncio.Task[None] | None = None
         self._is_asked = False  # something changed while a round was under way
@@ -69,8 +71,9 @@ class Membership:
         self.joined_at = node.clock.now()
         company = self._check_company(await node.store.nodes())
         if node.state == "new":  # later on everyone knows this node, and may be gone
-            silent = await node.routes.greet({row.node: row.address for row in company if row.address})
-            self._check_reach({row.node: row for row in company}, silent)
+            there = await check_there(node, company, self._look_again if self.asks_back else None)
+            if self.asks_back and node.address:
+                await check_back(node, there)
         if not node.is_client:
             await self.renew()
             await node.store.tell([])
@@ -314,17 +317,8 @@ class Membership:
             if row.is_here is False or row.lease_until < now - FORGET_MS:
                 await self._node.store.leave(name)
 
-    def _check_reach(self, company: dict[str, NodeRow], silent: dict[str, Unavailable]) -> None:
-        """Those that did not answer may be dying. One that lives by a socket of another machine never will."""
-        for name, error in silent.items():
-            row = company[name]
-            if error.code == "link.elsewhere" and row.is_here and not self._node.is_client:
-                raise Unreachable(
-                    f"node {name} ({row.about}) listens on {row.address} of another machine, where this one can't reach it; "
-                    "start every node with --listen HOST:PORT"
-                )
-            if row.is_here:
-                log.warning("node %s can't be reached: %s", name, error.message, extra={"code": "link.greet"})
+    async def _look_again(self) -> list[NodeRow]:
+        return self._check_company(await self._node.store.nodes())
 
     def _check_company(self, rows: Sequence[NodeRow]) -> list[NodeRow]:
         """The others that live, when this node may be one of them."""

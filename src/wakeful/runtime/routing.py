@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from wakeful.logic.retry import platform_delay_ms
 from wakeful.runtime.calls import Call
 from wakeful.runtime.links import Links
+from wakeful.runtime.reach import BACK_MS, REACH
 from wakeful.runtime.status import status_of
 from wakeful.store.protocol import NodeRow
 from wakeful.transport.failures import received
@@ -48,6 +49,7 @@ class Routes:
         self.requests: dict[str, Callable[..., Any]] = {
             "status": lambda: status_of(node),
             "events": lambda *asked: node.events.answer(*asked),
+            REACH: self._reach,
         }
         self.watchers: list[Callable[[], None]] = []  # told when the map of owners, or who is there, is new
         self.sent = 0
@@ -60,6 +62,11 @@ class Routes:
         When none of them answers, why not of each.
         """
         return await self._links.greet(peers) if self._links is not None and peers else {}
+
+    @property
+    def has_links(self) -> bool:
+        """It may call other nodes."""
+        return self._links is not None
 
     @property
     def links(self) -> int:
@@ -172,6 +179,15 @@ class Routes:
         return decode(reply.answer or b"")
 
     # in
+
+    async def _reach(self, name: str, address: str) -> str | None:
+        """Why this node can't reach that one, which is about to join; None when it can."""
+        assert self._links is not None  # else it would have no address to be asked at
+        try:
+            await self._links.to(name, address, within_ms=BACK_MS)
+        except (Unavailable, ClusterError) as error:
+            return error.message
+        return None
 
     async def _handle_request(self, call: PeerCall) -> bytes:
         known = self.requests.get(call.method)

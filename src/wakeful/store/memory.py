@@ -88,7 +88,7 @@ class MemoryStore:
         self.url = "memory:"
         self.disk = disk or Disk()
         self.shared = shared
-        self.listens = listens
+        self.listens = self.tells = listens
         self._sees = sees
         self._clock = clock
         self._open = False

@@ -1,7 +1,7 @@
 """Layer 2. The seam: what must a store be able to do?
 
 About a dozen verbs. A store never asks the time (`now` is passed in), never decides policy, and
-says what it can do (`shared`, `listens`, `local`) instead of being guessed at. Whatever stops a
+says what it can do (`shared`, `listens`, `tells`, `local`) instead of being guessed at. Whatever stops a
 store from answering is raised as `StoreDown`; a commit whose outcome can't be known as
 `OutcomeUnknown`.
 """
@@ -158,7 +158,12 @@ class Store(Protocol):
 
     @property
     def listens(self) -> bool:
-        """`tell` reaches the other processes."""
+        """What other processes `tell` is heard here."""
+        ...
+
+    @property
+    def tells(self) -> bool:
+        """`tell` reaches those who listen, whether or not this one does."""
         ...
 
     async def open(self, *, now: int, readonly: bool = False) -> None:
@@ -302,7 +307,7 @@ class Store(Protocol):
     async def tell(self, hints: Sequence[Hint]) -> None:
         """Let the other processes know: where timers were added, or, with no hints, that nodes or shards changed.
 
-        A store that can't (`listens` is False) does nothing.
+        A store that can't (`tells` is False) does nothing.
         """
         ...
 

@@ -91,6 +91,10 @@ class SealedStore:
         return self.inner.listens
 
     @property
+    def tells(self) -> bool:
+        return self.inner.tells
+
+    @property
     def sealed(self) -> "SealedStore":
         """This store, also for someone who has only what was put around it."""
         return self

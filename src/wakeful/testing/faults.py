@@ -74,6 +74,10 @@ class FaultyStore:
     def listens(self) -> bool:
         return self.inner.listens
 
+    @property
+    def tells(self) -> bool:
+        return self.inner.tells
+
     def cut(self) -> None:
         self.is_cut = True
         if isinstance(self.inner, MemoryStore):

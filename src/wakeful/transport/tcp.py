@@ -161,8 +161,9 @@ class SocketTransport:
         except WrongCertificate:
             raise  # this node's own, by its own authority: nobody else will trust it either
         except (Unavailable, ClusterError) as error:
+            why = error.message.removesuffix("; try again")  # it would be the same
             raise Unreachable(
-                f"{address} is what other nodes are given, and it does not lead to this one: {error.message}; "
+                f"{address} is what other nodes are given, and it does not lead to this one: {why}; "
                 "give the address they reach it by with --advertise HOST:PORT"
             ) from error
         await link.close()
@@ -222,14 +223,19 @@ class SocketTransport:
         if not to.is_loopback:
             self._check_secret(to)
         wire = SocketWire(self._pace, on_lost=self._forget)
+        is_open = False
         try:
             async with asyncio.timeout(self._bounds.greeting_ms / 1000):
                 await self._open(wire, to)
+                is_open = True
                 found = await handshake.dial(
                     wire, self._me, nonce=self._entropy(NONCE_BYTES), expects=expect_node, address=str(to)
                 )
         except BaseException as error:
             wire.hang_up()
+            if is_open and isinstance(error, TimeoutError):
+                late = f"somebody listens at {to}, and did not say who it is in time; try again"
+                raise LinkLost(late, was_sent=False, code="link.late") from None
             raise _not_linked(to, error, is_tls=self._dialling is not None) from None
         caller = Caller(wire, node=found.node, window=found.window, pace=self._pace)
         self._callers[wire] = caller
@@ -332,7 +338,7 @@ def _not_linked(to: Address, error: BaseException, *, is_tls: bool) -> BaseExcep
         why = f"{to} is no socket of this machine; listen on HOST:PORT to be reached from others"
         return LinkLost(why, was_sent=False, code="link.elsewhere")
     elif isinstance(error, Malformed | HungUp | OSError):
-        because = str(error)
+        because = str(error) or "it hung up"
     else:
         return error
     return LinkLost(f"nobody answers at {to} ({because}); try again", was_sent=False, code="link.connect")

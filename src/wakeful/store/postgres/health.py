@@ -72,6 +72,8 @@ class _Ears(Wire):
 
     async def hears_itself(self) -> bool:
         """Whether a notification arrives: behind a pooler of transactions it does not, and some relatives have none."""
+        if self.is_pooled:
+            return False
         heard = asyncio.Event()
 
         def note(*_: Any) -> None:

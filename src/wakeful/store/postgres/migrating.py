@@ -4,7 +4,7 @@ from contextlib import suppress
 from importlib.resources import files
 
 from wakeful.store.postgres.statements import Statement, Statements
-from wakeful.store.postgres.wire import READ_ONLY, RIGHTS, Invalid, Wire
+from wakeful.store.postgres.wire import MAKING, READ_ONLY, RIGHTS, Invalid, Refused, Wire
 from wakeful.values.errors import SchemaTooNew, SchemaTooOld, StoreDown, StoreError
 
 _EXISTS = Statement(
@@ -16,6 +16,8 @@ _SCHEMA_EXISTS = Statement("SELECT count(*) FROM pg_catalog.pg_namespace WHERE n
 _NUMBERS = "SELECT number FROM wakeful.migrations ORDER BY number"
 _RECORD = "INSERT INTO wakeful.migrations (number, name, applied_at) VALUES ($1, $2, $3)"
 _READ_ONLY = Statement("SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on'", ())
+_LAZY = Statement("SELECT current_setting('synchronous_commit', true) = 'off'", ())
+_STANDBY = Statement("SELECT pg_is_in_recovery()", ())
 _MAY_ENTER = Statement(
     "SELECT bool_and(has_schema_privilege(oid, 'USAGE')) FROM pg_catalog.pg_namespace WHERE nspname = $1", ("schema",)
 )
@@ -64,6 +66,8 @@ async def check_writable(wire: Wire, statements: Statements, where: str, *, read
         [(is_read_only,)] = await wire.run(_READ_ONLY)
         if is_read_only:
             raise StoreError(f"{where} is in recovery or read-only; {READ_ONLY}", code="store.readonly")
+        if wire.is_pooled:
+            await _check_durable(wire, where)
     rights = ["SELECT"] if readonly else ["SELECT", "INSERT", "UPDATE", "DELETE"]
     [(may_enter,)] = await wire.run(_MAY_ENTER, [statements.schema])
     lacks: dict[str, list[str]] = {}
@@ -75,6 +79,26 @@ async def check_writable(wire: Wire, statements: Statements, where: str, *, read
     if lacks:
         what = "; ".join(f"{right} {', '.join(names)}" for right, names in lacks.items())
         raise StoreError(f"{where}: permission denied for {what}; {RIGHTS}", code="store.rights")
+
+
+async def _check_durable(wire: Wire, where: str) -> None:
+    """An acknowledged write is on disk. Behind a pooler that can't be set for this program alone."""
+    [(is_lazy,)] = await wire.run(_LAZY)
+    if is_lazy:
+        raise StoreError(
+            f"{where} answers before a commit is on disk, and a pooler is between, so that this program can't set it "
+            "otherwise for itself; ALTER ROLE … SET synchronous_commit = on, or connect to the server itself",
+            code="store.lazy",
+        )
+
+
+async def is_standby(wire: Wire) -> bool:
+    """Whether the server follows another; one that can't say so does not."""
+    try:
+        [(answer,)] = await wire.run(_STANDBY)
+    except Refused:
+        return False
+    return bool(answer)
 
 
 async def migrate(wire: Wire, statements: Statements, *, now: int) -> list[str]:
@@ -99,13 +123,21 @@ async def _migrate(wire: Wire, statements: Statements, now: int) -> list[str]:
             if _number(name) == 1:
                 [(found,)] = await wire.run(_SCHEMA_EXISTS, [statements.schema])
                 if not found:
-                    await wire.script(f'CREATE SCHEMA "{statements.schema}"')
+                    await _make_schema(wire, statements.schema)
             sql = files(__package__).joinpath("migrations", f"{name}.sql").read_text(encoding="utf-8")
             await wire.script(statements.qualified(sql))
             record = Statement(statements.qualified(_RECORD), ("number", "name", "applied_at"))
             await wire.run(record, [_number(name), name, now])
             applied.append(name)
     return applied
+
+
+async def _make_schema(wire: Wire, schema: str) -> None:
+    try:
+        await wire.script(f'CREATE SCHEMA "{schema}"')
+    except Refused as error:
+        what = f"; there is no schema {schema} yet: {MAKING}"
+        raise Refused(error.message.replace(f"; {RIGHTS}", what), code=error.code) from None
 
 
 async def _lock(wire: Wire) -> None:

@@ -1,5 +1,6 @@
 """Layer 2. Which connection may be used now?"""
 
+import logging
 from asyncio import Semaphore, gather
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,9 +9,17 @@ from wakeful.store.postgres.url import Target
 from wakeful.store.postgres.wire import Wire
 from wakeful.values.errors import StoreDown
 
+log = logging.getLogger("wakeful.store")
+
+# So often a pool that the server had no room for is used before it tries to be as large as it may be again.
+REGROW_TAKES = 1_000
+
 
 class Pool:
-    """A few connections, made when first needed and again when they were lost; the last used is used next."""
+    """A few connections, made when first needed and again when they were lost; the last used is used next.
+
+    Where the server has no room for another, those that there are do: it would be worse to give the store up for it.
+    """
 
     def __init__(self, target: Target, size: int, *, packed: bool = False, readonly: bool = False) -> None:
         self._target = target
@@ -18,20 +27,27 @@ class Pool:
         self._readonly = readonly
         self._free = Semaphore(size)
         self._idle: list[Wire] = []
+        self._used = 0
+        self._making = 0
+        self._takes = 0
+        self._missing = 0  # so many of its size it does without
+        self._has_said = False
         self._closed = False
 
     @asynccontextmanager
     async def take(self) -> AsyncIterator[Wire]:
         """A connection of one's own for a while."""
-        async with self._free:
-            wire = await self._ready()
-            try:
-                yield wire
-            finally:
-                if self._closed:
-                    wire.drop()
-                elif not wire.is_closed:
-                    self._idle.append(wire)
+        wire = await self._claim()
+        self._used += 1
+        try:
+            yield wire
+        finally:
+            self._used -= 1
+            if self._closed:
+                wire.drop()
+            elif not wire.is_closed:
+                self._idle.append(wire)
+            self._free.release()
 
     async def warm(self) -> None:
         """Have one connection at least, or raise why there is none."""
@@ -42,6 +58,34 @@ class Pool:
         self._closed = True
         idle, self._idle = self._idle, []
         await gather(*(wire.close() for wire in idle))
+
+    async def _claim(self) -> Wire:
+        """A place among those that may use one at once, and the connection."""
+        self._takes += 1
+        if self._missing and self._takes % REGROW_TAKES == 0:
+            self._missing -= 1
+            self._free.release()
+        while True:
+            await self._free.acquire()
+            self._making += 1
+            try:
+                wire = await self._ready()
+                self._making -= 1
+                return wire
+            except BaseException as error:
+                self._making -= 1
+                has_others = self._used or self._idle or self._making
+                if isinstance(error, StoreDown) and error.code == "store.connections" and has_others:
+                    self._missing += 1  # its place is not given back: it waits for one that is in use
+                    self._say_once(error.message)
+                    continue
+                self._free.release()
+                raise
+
+    def _say_once(self, message: str) -> None:
+        if not self._has_said:
+            self._has_said = True
+            log.warning("%s; those that there are must do", message, extra={"code": "store.connections"})
 
     async def _ready(self) -> Wire:
         if self._closed:

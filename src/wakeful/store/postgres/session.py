@@ -33,7 +33,7 @@ HINTS_MAX = 190
 # First number of our advisory locks: "WAKE". The second is made of schema and node.
 LOCK_CLASS = 0x57414B45
 
-_NOTIFY = Statement("SELECT count(pg_notify($1, payload)) FROM unnest($2::text[]) AS payload", ("channel", "payloads"))
+NOTIFY = Statement("SELECT count(pg_notify($1, payload)) FROM unnest($2::text[]) AS payload", ("channel", "payloads"))
 _LOCK = Statement("SELECT pg_try_advisory_lock($1, $2)", ("class", "key"))
 _UNLOCK = Statement("SELECT pg_advisory_unlock($1, $2)", ("class", "key"))
 # Some relatives of PostgreSQL say that they locked, and didn't.
@@ -60,6 +60,12 @@ def lock_key(schema: str, node: str) -> int:
 def channel_of(schema: str) -> str:
     """The channel of that schema; PostgreSQL takes at most 63 bytes."""
     return f"wakeful:{schema}" if len(schema) <= 55 else f"wakeful:{crc32(schema.encode()):08x}:{schema[:46]}"
+
+
+def payloads(hints: Sequence[Hint]) -> list[str]:
+    """The notifications that say it; without hints the one which says that nodes or shards changed."""
+    pages = [hints[n : n + HINTS_MAX] for n in range(0, len(hints), HINTS_MAX)] or [[]]
+    return [msgspec.json.encode(page).decode() for page in pages]
 
 
 class Session:
@@ -155,9 +161,9 @@ class Session:
         hints, self._pending = list(self._pending.values()), {}
         has_news, self._has_news = self._has_news, False
         told, self._told = self._told, asyncio.Event()  # those who come from here on wait for the next round
-        pages = [hints[n : n + HINTS_MAX] for n in range(0, len(hints), HINTS_MAX)] + [[]] * has_news
+        texts = [*payloads(hints), *payloads([])] if hints and has_news else payloads(hints)
         try:
-            await self._run(_NOTIFY, [self._channel, [msgspec.json.encode(page).decode() for page in pages]])
+            await self._run(NOTIFY, [self._channel, texts])
         except BaseException:
             self._gather(hints, has_news)
             raise
@@ -195,9 +201,10 @@ class Session:
         """A connection that listens; none, with both abilities off, where there can be no session."""
         wire = await Wire.connect(self._target)
         try:
-            if not await wire.is_direct():
+            if wire.is_pooled:
                 self.listens = self.locks = False
-            await wire.prefer(_SETTINGS)
+            else:
+                await wire.prefer(_SETTINGS)
             if self.listens:
                 self.listens = await self._listen(wire)
             # A first session of a server that has long been up has seen no restart: who is not here is gone.

@@ -1,5 +1,6 @@
 """Layer 2. Every verb of the store, on PostgreSQL."""
 
+import logging
 from asyncio import gather
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
@@ -7,7 +8,7 @@ from typing import Literal
 from wakeful.store.postgres import finding
 from wakeful.store.postgres.group import printable
 from wakeful.store.postgres.inserter import Inserter
-from wakeful.store.postgres.migrating import check_version, check_writable, migrate, version_of
+from wakeful.store.postgres.migrating import check_version, check_writable, is_standby, migrate, version_of
 from wakeful.store.postgres.pool import Pool
 from wakeful.store.postgres.rows import (
     NOTHING,
@@ -21,7 +22,7 @@ from wakeful.store.postgres.rows import (
     parked_of,
     timer_of,
 )
-from wakeful.store.postgres.session import LOCK_CLASS, Session
+from wakeful.store.postgres.session import LOCK_CLASS, NOTIFY, Session, channel_of, payloads
 from wakeful.store.postgres.statements import Statements
 from wakeful.store.postgres.swapping import values_of
 from wakeful.store.postgres.url import Target, parse_url
@@ -33,6 +34,8 @@ from wakeful.values.errors import BadValue, StoreDown
 from wakeful.values.ids import ObjectId
 from wakeful.values.runs import Entry
 from wakeful.values.timers import ALARM, Parked, Timer, TimerKey
+
+log = logging.getLogger("wakeful.store")
 
 READERS = 4
 LOADERS = 2
@@ -48,7 +51,7 @@ class PostgresStore:
 
     def __init__(self, target: Target) -> None:
         self.url = target.shown
-        self.listens = target.listen  # as hoped for, until the store is opened
+        self.listens = self.tells = target.listen  # as hoped for, until the store is opened
         self._target = target
         self._statements = Statements(target.schema)
         self._pools: list[Pool] = []
@@ -75,11 +78,14 @@ class PostgresStore:
                 await migrate(wire, self._statements, now=now)
                 version = await version_of(wire, self._statements)
             check_version(version, self.url)
+            if readonly and await is_standby(wire):
+                self._sees = False  # the locks of nodes are seen only where they were taken
         finally:
             await wire.close()
         self._is_readonly = readonly
         await self._open_session()
         self.listens = self._session is not None and self._session.listens
+        self.tells = self.listens or (self._session is not None and self._target.listen)
         self._readers = Pool(self._target, READERS, readonly=readonly)
         loaders = Pool(self._target, LOADERS, packed=True, readonly=readonly)
         self._inserter = Inserter(loaders, self._statements)
@@ -309,6 +315,15 @@ class PostgresStore:
             raise self._closed()
         if self._session is not None and self.listens:
             await self._session.tell(hints)
+        elif self.tells:
+            # Behind a pooler nobody can be listened to, and those who are not behind it can be told all the same.
+            try:
+                async with self._readers.take() as wire:
+                    await wire.run(NOTIFY, [channel_of(self._target.schema), payloads(hints)])
+            except Refused:
+                self.tells = False
+            except (StoreDown, Invalid) as error:  # a hint is never needed to be right
+                log.info("%s: not told: %s", self.url, error, extra={"code": "store.session"})
 
     def watch(self, heard: Callable[[Sequence[Hint]], None]) -> None:
         self._heard = heard

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import asyncpg
+import msgspec
 
 from wakeful.store.postgres.packing import PACKERS
 from wakeful.store.postgres.statements import Statement
@@ -38,6 +39,7 @@ _DURABLE = """SELECT set_config('synchronous_commit', CASE current_setting('sync
 # How many a store may have: to read, to insert, to commit, and the session.
 CONNECTIONS = 8
 READ_ONLY = "connect to the primary (with several hosts in the URL: target_session_attrs=read-write)"
+MAKING = "let a role that may make it run `wakeful migrate`, or grant this one CREATE on the database"
 RIGHTS = "the role needs USAGE on the schema and SELECT, INSERT, UPDATE, DELETE on its tables, or to own them"
 
 _LOST = ("08", "57P01", "57P02", "40003")  # the session ended, perhaps after it committed
@@ -66,6 +68,7 @@ class Wire:
         self._where = where
         self.timeout_s = timeout_s
         self.can_be_lazy = False
+        self.is_pooled = False  # a pooler is between: what is set here, somebody else has
 
     @classmethod
     async def connect(cls, target: Target, *, packed: bool = False, readonly: bool = False) -> "Wire":
@@ -85,6 +88,11 @@ class Wire:
             raise refusal(error, where) from None
         wire = cls(connection, where, target.timeout_ms / 1000)
         try:
+            wire.is_pooled = not await wire._is_direct()
+            if wire.is_pooled and target.statement_cache_size is None:
+                await wire.close()
+                target = msgspec.structs.replace(target, statement_cache_size=0)
+                return await cls.connect(target, packed=packed, readonly=readonly)
             await wire._prepare(packed, readonly)
         except BaseException:
             wire.drop()
@@ -174,10 +182,18 @@ class Wire:
         """Close without a word."""
         self._connection.terminate()
 
-    async def is_direct(self) -> bool:
-        """Whether what we speak to is the server's own process for us, not a pooler."""
-        [(pid,)] = await self.run(Statement("SELECT pg_backend_pid()", ()))
-        return bool(pid == self._connection.get_server_pid())
+    async def _is_direct(self) -> bool:
+        """Whether what we speak to is the server's own process for us, not a pooler.
+
+        In words that need no prepared statement, which a pooler may not keep. A relative that can't say is taken for one.
+        """
+        own = int(self._connection.get_server_pid())
+        try:
+            return bool(await self._connection.execute(f"SELECT 1 WHERE pg_backend_pid() = {own}") == "SELECT 1")
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
+            if isinstance(meaning := self._meaning(error, writes=False), Refused):
+                return False
+            raise meaning from None
 
     async def uptime_s(self) -> float:
         """How long the server has been up."""
@@ -215,6 +231,10 @@ class Wire:
 
     async def _prepare(self, packed: bool, readonly: bool) -> None:
         self._watch_over()
+        if packed:
+            self._pack()
+        if self.is_pooled:
+            return  # it is slower so, not wrong; and nobody else finds the server read-only, or lazy
         try:
             await self.prefer(_SETTINGS)
             with suppress(asyncpg.PostgresError):
@@ -225,8 +245,6 @@ class Wire:
                     await self._connection.execute("SET default_transaction_read_only = on")
         except (asyncpg.InterfaceError, OSError) as error:
             raise StoreDown(f"{self._where} can't be reached: {_line(error)}") from None
-        if packed:
-            self._pack()
 
     async def prefer(self, settings: Sequence[str]) -> None:
         """Apply what the server knows of these; a relative of PostgreSQL may lack one, and is then slower, not wrong."""
@@ -292,7 +310,8 @@ def refusal(error: Exception, where: str) -> StoreDown:
             "(or the role's CONNECTION LIMIT), run fewer nodes, or put a pooler in between",
             code="store.connections",
         )
-    return StoreDown(f"{where} can't be reached: {said}")
+    remedy = "; does it run, and do host and port of the URL lead to it?" if isinstance(error, OSError) else ""
+    return StoreDown(f"{where} can't be reached: {said}{remedy}")
 
 
 def _line(error: BaseException) -> str:

@@ -41,7 +41,7 @@ class SqliteStore:
     """
 
     shared = False
-    listens = False
+    listens = tells = False
     local = True
 
     def __init__(self, path: str, *, synchronous: str = "FULL", url: str | None = None) -> None:
