@@ -15,12 +15,16 @@ from wakeful.machines.owners import Delays, Doings, Runs
 from wakeful.machines.showing import shown, unstarted
 from wakeful.machines.snapshot import Snapshot
 from wakeful.machines.steps import EVENT, begin, note, present, take
-from wakeful.machines.watching import NEWS, news
+from wakeful.machines.watching import NEWS, SEEN, news, seen
 from wakeful.objects import DurableObject
 from wakeful.runtime.node import Node
 from wakeful.runtime.registry import reader
 from wakeful.runtime.turn import Turn, running_turn
 from wakeful.values.errors import BadValue, Conflict
+
+ROUTE = (
+    "xstate.route"  # the one event of XState's own that is for callers: to a state by its id, where the chart lets it
+)
 
 
 class Machine(DurableObject):
@@ -51,7 +55,7 @@ class Machine(DurableObject):
     on_crash: ClassVar[str] = "again"  # or "error": what an invoked method comes to whose process died
     retry: ClassVar[RetryPolicy | None] = None  # of actions, and of delays whose step raised; None: five attempts
 
-    __wakeful_reader_operations__ = (NEWS,)
+    __wakeful_reader_operations__ = (NEWS, SEEN)
 
     async def start(self, input: Any = None) -> Snapshot:
         """Start it with this input; the first event does it without. `Conflict` when it has been started."""
@@ -113,7 +117,7 @@ class Machine(DurableObject):
 def equip(node: Node, classes: dict[str, Bound]) -> None:
     """Give a node machines, before it starts."""
     feature = node.features[FEATURE] = MachineFeature(node, classes)
-    node.operations.update({ANSWER: answered, KEEP: keep, NEWS: news})
+    node.operations.update({ANSWER: answered, KEEP: keep, NEWS: news, SEEN: seen})
     for owner in (Delays, Doings, Runs, Mail):
         node.timer_runs.register(owner(feature, node.limits.alarm_deadline_ms))
 
@@ -129,6 +133,6 @@ def _event(event: str | Mapping[str, Any], data: Mapping[str, Any]) -> dict[str,
     given = {"type": event, **data} if isinstance(event, str) else event
     if not isinstance(given, Mapping) or not isinstance(given.get("type"), str) or given["type"] in ("", "*"):
         raise BadValue(f"{event!r} is no event; give its type as text, or a mapping with a type", code="chart.event")
-    if given["type"].startswith("xstate."):
+    if given["type"].startswith("xstate.") and given["type"] != ROUTE:
         raise BadValue(f"{given['type']!r}: events that begin with 'xstate.' are the chart's own", code="chart.event")
     return {**given, **data}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from wakeful import errors
+from wakeful import App, Machine, errors
 from wakeful.machines.kept import GONE
 from wakeful.machines.mail import Mail
 from wakeful.testing import World
@@ -220,3 +220,45 @@ async def test_a_crash_at_every_probe_leaves_parent_and_child_agreed(start: int)
                 assert await there(world) in ([], ["Parent"]), number
             assert [timer.name for timer in await world.due() if timer.name.startswith("machine-mail")] == []
             assert await world.parked() == []
+
+
+async def test_a_delayed_send_to_a_child_and_to_itself_by_their_ids(store_url: str) -> None:
+    app = App()
+
+    @app.object
+    class Kid(Machine):
+        chart = {"initial": "quiet", "states": {"quiet": {"on": {"HI": "loud"}}, "loud": {}}}
+
+    def later(to: str, id: str) -> dict[str, Any]:
+        return {"type": "sendTo", "to": to, "event": {"type": "HI"}, "delay": "10s", "id": id}
+
+    @app.object
+    class Home(Machine):
+        chart = {
+            "initial": "in",
+            "states": {
+                "in": {
+                    "invoke": {"src": "Kid", "id": "kid"},
+                    "on": {
+                        "CALL": {"actions": [later("kid", "call"), later("#_internal", "note")]},
+                        "HUSH": {"actions": {"type": "cancel", "sendId": "call"}},
+                        "HI": {"actions": {"type": "assign", "assignment": {"heard": True}}},
+                    },
+                }
+            },
+        }
+
+    async with app.world(store=store_url) as world:
+        loud, hushed = world.get(Home, "loud"), world.get(Home, "hushed")
+        for home in (loud, hushed):
+            assert set((await home.send("CALL")).due) == {"call", "note"}
+        assert set((await hushed.send("HUSH")).due) == {"note"}
+        await world.advance(seconds=9)
+        assert (await world.get(Kid, "loud/kid").snapshot()).value == "quiet"
+        await world.advance(seconds=2)
+        assert [(await world.get(Kid, f"{key}/kid").snapshot()).value for key in ("loud", "hushed")] == [
+            "loud",
+            "quiet",
+        ]
+        assert [(await home.snapshot()).context for home in (loud, hushed)] == [{"heard": True}] * 2
+        assert [timer.name for timer in await world.due()] == []

@@ -1,11 +1,15 @@
 """Machines: one event is one turn, and what follows from it is on disk with it; on every store."""
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from wakeful import App, Machine, RetryPolicy, action, assign, errors, fixed, guard
+from wakeful.machines.kept import ROW
+from wakeful.values.codec import decode
+from wakeful.values.ids import ObjectId
 
 
 class Shop:
@@ -220,6 +224,62 @@ async def test_what_is_no_event_is_refused_when_it_is_sent(event: Any, data: Any
             await order.send(event, **data)
         assert refused.value.code == "chart.event"
         assert (await order.snapshot()).status == "new"
+
+
+async def test_a_delay_of_a_state_can_be_cancelled_by_its_id(store_url: str) -> None:
+    app = App()
+
+    @app.object
+    class Wait(Machine):
+        hold = {"type": "cancel", "sendId": "xstate.after.1h.Wait.a"}
+        chart = {"initial": "a", "states": {"a": {"on": {"HOLD": {"actions": hold}}, "after": {"1h": "b"}}, "b": {}}}
+
+    async with app.world(store=store_url) as world:
+        wait = world.get(Wait, "w")
+        assert list((await wait.start()).due) == ["xstate.after.1h.Wait.a"]
+        assert dict((await wait.send("HOLD")).due) == {}
+        assert await world.due() == []
+        await world.advance(hours=2)
+        assert (await wait.snapshot()).value == "a"
+
+
+async def test_a_state_may_be_gone_to_by_its_id_where_the_chart_lets_it() -> None:
+    app = App()
+
+    @app.object
+    class Tour(Machine):
+        chart = {"initial": "a", "states": {"a": {}, "b": {"id": "b", "route": {}}, "c": {"id": "c"}}}
+
+    async with app.world() as world:
+        tour = world.get(Tour, "t")
+        assert (await tour.send({"type": "xstate.route", "to": "#c"})).value == "a"
+        assert (await tour.send({"type": "xstate.route", "to": "#b"})).value == "b"
+
+
+async def test_what_there_is_nothing_to_say_of_is_not_on_disk() -> None:
+    app = App()
+
+    @app.object
+    class Nap(Machine):
+        chart = {
+            "initial": "a",
+            "states": {"a": {"on": {"GO": "b"}, "after": {"24h": "b"}}, "b": {"invoke": {"src": "go"}}},
+        }
+
+        async def go(self, context: Any, event: Any) -> None:
+            await asyncio.sleep(60)
+
+    async with app.world() as world:
+        nap = world.get(Nap, "n")
+        first = await nap.start()
+        found = decode((await world.store.read(ObjectId("Nap", "n"), ROW[0], [ROW[1]]))[ROW[1]])
+        assert set(found) == {"version", "snapshot", "epoch"}
+        assert set(found["snapshot"]) == {"value", "context", "status", "pending", "seq"}
+        await world.sleep_all()
+        assert await nap.snapshot() == first
+        await nap.send("GO")
+        found = decode((await world.store.read(ObjectId("Nap", "n"), ROW[0], [ROW[1]]))[ROW[1]])
+        assert set(found) == {"version", "snapshot", "epoch", "actors", "running"}
 
 
 async def test_what_is_too_large_is_refused_and_changes_nothing() -> None:

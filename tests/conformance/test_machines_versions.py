@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 
 from wakeful import App, Machine, errors
+from wakeful.machines.kept import ROW
 from wakeful.testing import World
+from wakeful.values.codec import decode
+from wakeful.values.ids import ObjectId
 
 OLD = {
     "initial": "cart",
@@ -156,3 +159,87 @@ async def test_a_migration_that_answers_nonsense_is_refused() -> None:
             await later.get(new_shop, "a").send("BUY")
         later.kill()
         await world.restart()
+
+
+def packing(name: str) -> dict[str, Any]:
+    """A chart in which that state has its method under an id of its own making."""
+    states = {"cart": {"on": {"BUY": name}}, name: {"invoke": {"src": "pack", "onDone": "packed"}}, "packed": {}}
+    return {"initial": "cart", "context": {"n": 0}, "states": states}
+
+
+async def test_a_method_whose_answer_would_be_for_nobody_does_not_vanish() -> None:
+    old, shop = program(packing("bought"))
+    without = packing("bought")
+    without["states"]["bought"] = {"on": {"PACKED": "packed"}}
+    new, new_shop = program(without)
+    async with old.world() as world:
+        await world.get(shop, "a").send("BUY")
+        await world.settle()
+        later = await hand_on(world, new)
+        with pytest.raises(errors.Conflict, match=r"the chart has no actor '0.Shop.bought', which runs.*migrate"):
+            await later.get(new_shop, "a").send("NOTHING")
+        await later.advance(hours=2)
+        assert [one.timer.name for one in await later.parked()] == ["machine-run:0.Shop.bought"]
+        later.kill()
+        await world.restart()
+
+
+async def test_a_method_that_a_migration_puts_under_another_id_runs_there() -> None:
+    def moved(self: Any, snapshot: dict[str, Any], from_version: int) -> dict[str, Any]:
+        children = {"0.Shop.paid": snapshot["children"]["0.Shop.bought"]}
+        return {**snapshot, "value": "paid", "children": children}
+
+    old, shop = program(packing("bought"))
+    new, new_shop = program(packing("paid"), number=2, migrating=moved)
+    async with old.world() as world:
+        await world.get(shop, "a").send("BUY")
+        await world.settle()
+        later = await hand_on(world, new)
+        assert (await later.get(new_shop, "a").send("NOTHING")).value == "paid"
+        assert [timer.name for timer in await later.due()] == ["machine-run:0.Shop.paid"]
+        await later.advance(hours=1, minutes=1)
+        assert (await later.get(new_shop, "a").snapshot()).value == "packed"
+        assert await later.parked() == []
+        later.kill()
+        await world.restart()
+
+
+async def test_a_migration_may_change_the_snapshot_in_place() -> None:
+    def waiting(self: Any, snapshot: dict[str, Any], from_version: int) -> dict[str, Any]:
+        pending, children = snapshot["pending"], snapshot["children"]
+        pending.clear()
+        due_at = self.ctx.now().timestamp() * 1000 + 60_000
+        id = "xstate.after.1m.Shop.bought"
+        pending.append({"id": id, "due_at": int(due_at), "delay_ms": 60_000, "event": {"type": id}, "target": None})
+        children["pack"] = {"src": "pack"}
+        snapshot["value"] = "bought"
+        return snapshot
+
+    plain = {"initial": "cart", "context": {"n": 0}, "states": {"cart": {"on": {"BUY": "bought"}}, "bought": {}}}
+    timed = {"initial": "cart", "states": {"cart": {"after": {"1h": "bought"}}, "bought": {}}}
+    fresh = {"initial": "cart", "states": {"cart": {}, "bought": BOUGHT, "left": {}}}
+    for before in (plain, timed):
+        old, shop = program(before)
+        new, new_shop = program(fresh, number=2, migrating=waiting)
+        async with old.world() as world:
+            await world.get(shop, "a").start()
+            await world.get(shop, "b").start()
+            later = await hand_on(world, new)
+            await later.get(new_shop, "a").send("NOTHING")
+            names = {timer.name for timer in await later.due() if timer.id.key == "a"}
+            assert names == {"machine:xstate.after.1m.Shop.bought", "machine-run:pack"}
+            row = await later.node.store.read(ObjectId("Shop", "a"), ROW[0], [ROW[1]])
+            kept = decode(row[ROW[1]])["snapshot"]
+            assert (len(kept["pending"]), [*kept["children"]]) == (1, ["pack"])
+            again = await hand_on(later, new)
+            assert list((await again.get(new_shop, "a").snapshot()).due) == ["xstate.after.1m.Shop.bought"]
+            await again.get(new_shop, "new").start()
+            assert (await again.get(new_shop, "new").snapshot()).due == {}
+            await again.advance(minutes=2)
+            assert (await again.get(new_shop, "a").snapshot()).value == "left"
+            assert await again.parked() == []
+            again.kill()
+            await world.restart()
+
+
+BOUGHT = {"invoke": {"id": "pack", "src": "pack"}, "after": {"1m": "left"}}

@@ -205,3 +205,78 @@ async def test_callers_cannot_ask_for_news_under_another_name() -> None:
         with pytest.raises(errors.UnknownMethod):
             known.check_method("machine.news")
         assert world is not None
+
+
+def app_of(size: int, *, noise: int = 0) -> tuple[App, Any]:
+    """A machine that is large, and tells of every step with an event of that size."""
+    app = App()
+
+    @app.object
+    class Large(Machine):
+        chart = {
+            "initial": "on",
+            "context": {"n": 0, "blob": "x" * size},
+            "states": {"on": {"on": {"ADD": {"actions": ["add", "tell"]}}}},
+        }
+
+        @assign
+        def add(self, context: Any, event: Any) -> Any:
+            return {"n": context["n"] + 1}
+
+        def tell(self, context: Any, event: Any) -> Any:
+            return [{"type": "emit", "event": {"type": f"{context['n']}", "blob": "y" * noise}}] * bool(noise)
+
+    return app, Large
+
+
+async def _missed(app: App, cls: Any, count: int) -> list[Any]:
+    """What a watcher is shown that was elsewhere for so many steps."""
+    async with app.world() as world:
+        large = world.get(cls, "l")
+        await large.start()
+        news = app.watch(cls, "l")
+        await anext(news)
+        for _ in range(count):
+            await large.send("ADD")
+        eye = Eye(news)
+        await world.settle()
+        await eye.close()
+        return eye.seen
+
+
+async def test_steps_that_together_are_too_large_for_one_answer_come_in_several() -> None:
+    assert await _missed(*app_of(40_000), 60) == list(range(1, 61))
+
+
+async def test_a_step_that_is_too_large_with_its_event_comes_in_two() -> None:
+    assert await _missed(*app_of(700_000, noise=500_000), 2) == ["1", 1, "2", 2]
+
+
+async def test_who_is_behind_by_too_many_bytes_gets_a_fresh_snapshot() -> None:
+    assert await _missed(*app_of(900_000), 4) == [1, 2, 3, 4]
+    assert await _missed(*app_of(900_000), 5) == [5]
+    assert await _missed(*app_of(10_000, noise=900_000), 5) == [5]
+
+
+async def test_news_is_not_kept_for_those_who_went(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "GONE_MS", 60_000)
+    app, cls = app_of(900_000)
+    async with app.world() as world:
+        large = world.get(cls, "l")
+        await large.start()
+        eye = Eye(app.watch(cls, "l"))
+        await world.settle()
+        await large.send("ADD")
+        await world.settle()
+        log = vars(world.node.awake[ObjectId("Large", "l")].instance)
+        assert watching._LOG in log
+        await eye.close()
+        for _ in range(6):
+            await large.send("ADD")
+        assert sum(step.size for step in log[watching._LOG].steps) <= watching.KEPT_BYTES_MAX
+        for _ in range(40):
+            await world.advance(seconds=2)
+            await large.can("ADD")  # it stays awake
+        await large.send("ADD")
+        await world.settle()
+        assert watching._LOG not in log

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from wakeful import App, Limits, Machine, RetryPolicy, action, assign, errors, fixed
-from wakeful.machines.kept import ROW
+from wakeful.machines.kept import ROW, whole
 from wakeful.store.protocol import Query, Range, Store
 from wakeful.testing import World
 from wakeful.values.codec import decode
@@ -215,7 +215,7 @@ async def check_cell(store: Store, key: str, acked: set[int], *, late_at: int) -
         assert not acked, f"{key}: taken events are gone"
         assert [*timers, *names] == [], f"{key}: nothing is kept of it"
         return
-    kept = decode(found[ROW[1]])
+    kept = whole(decode(found[ROW[1]]))
     context, pending = kept["snapshot"]["context"], kept["snapshot"]["pending"]
     where = f"{key} in {kept['snapshot']['value']}"
     # The snapshot, the timers and the ledger say the same.

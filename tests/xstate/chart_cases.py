@@ -68,6 +68,12 @@ class Maker:
         limited = {**config, "context": {"a": 0, "b": 0}, "options": {"maxIterations": 60}}
         return {"seed": self.seed, "config": limited, "input": None, "script": events}
 
+    def keys(self) -> tuple[str, ...]:
+        return KEYS
+
+    def events(self) -> tuple[str, ...]:
+        return EVENTS
+
     def chance(self, share: float) -> bool:
         return self.dice.random() < share
 
@@ -96,7 +102,7 @@ class Maker:
         if self.chance(0.3):
             made["tags"] = self.some(("t1", "t2", "t3"), 1, 2)
         if kind in ("parallel", "compound"):
-            keys = self.dice.sample(KEYS, self.dice.randrange(2, 5 if kind == "compound" else 4))
+            keys = self.dice.sample(self.keys(), self.dice.randrange(2, 5 if kind == "compound" else 4))
             made["states"] = {key: self.state([*path, key]) for key in keys}
             if kind == "parallel":
                 made["type"] = "parallel"
@@ -116,13 +122,13 @@ class Maker:
             if made.get("type") != "parallel" and self.chance(0.5):
                 inside = [p for p in self.paths if p[: len(path)] == path and len(p) > len(path)]
                 inside = [p for p in inside if self.types["/".join(p)] != "history"]
-                one["target"] = ".".join(self.dice.choice(inside)[len(path) :])
+                one["target"] = self.joined(self.dice.choice(inside)[len(path) :])
             made["states"][name] = one
 
     def initial(self, made: dict[str, Any], first: str, keys: list[str]) -> Any:
         one = made["states"][first]
         if one.get("type") == "history" and "target" not in one:
-            one["target"] = self.dice.choice(keys)
+            one["target"] = self.joined([self.dice.choice(keys)])
         if self.chance(0.25):
             return {"target": first, "actions": self.actions(1, 2)}
         return first
@@ -211,15 +217,19 @@ class Maker:
                 return several
         if roll < 0.5 and path:
             beside = [p for p in self.paths if len(p) == len(path) and p[:-1] == path[:-1]]
-            return self.dice.choice(beside)[-1]
+            return self.joined(self.dice.choice(beside)[-1:])
         if roll < 0.6:
             inside = [p for p in self.paths if len(p) > len(path) and p[: len(path)] == path]
-            if inside:
-                return "." + ".".join(self.dice.choice(inside)[len(path) :])
+            if inside and "." not in "".join(path[-1:]):  # XState puts the key before the target as it is
+                return "." + self.joined(self.dice.choice(inside)[len(path) :])
         return self.absolute(self.dice.choice(self.paths[1:] if self.chance(0.97) else self.paths))
 
     def absolute(self, path: list[str]) -> str:
-        return f"#{self.ids.get('/'.join(path)) or '.'.join([ROOT, *path])}"
+        return f"#{self.ids.get('/'.join(path)) or self.joined([ROOT, *path])}"
+
+    def joined(self, path: list[str]) -> str:
+        """A path as a target writes it: the dot in a key means nothing."""
+        return ".".join(key.replace(".", "\\.") for key in path)
 
     def several(self) -> list[str] | None:
         """Targets in different regions of a parallel state."""
@@ -250,7 +260,9 @@ class Maker:
             path = self.dice.choice(self.paths[1:])
             if self.types["/".join(path)] == "history":
                 path = path[:-1]
-            value = ".".join(path) if path and self.chance(0.6) else self.absolute(path)
+            # Where names are compared, XState takes one with a dot for a path.
+            is_plain = bool(path) and "." not in "".join(path)
+            value = self.joined(path) if is_plain and self.chance(0.6) else self.absolute(path)
             return {"type": "xstate.stateIn", "stateValue": value}
         if roll < 0.5:
             return self.dice.choice(("flagged", "mixed"))
@@ -285,13 +297,15 @@ class Maker:
             ]
         if roll < 0.7 and "raise" in self.uses:
             event = (
-                {"$call": "ping"} if self.chance(0.2) else {"type": self.dice.choice(EVENTS), "flag": self.chance(0.5)}
+                {"$call": "ping"}
+                if self.chance(0.2)
+                else {"type": self.dice.choice(self.events()), "flag": self.chance(0.5)}
             )
             if self.chance(0.6):
                 return [{"type": "xstate.raise", "event": event}]
             return self.delayed({"type": "xstate.raise", "event": event})
         if roll < 0.75 and "raise" in self.uses:
-            event = {"type": self.dice.choice(EVENTS)}
+            event = {"type": self.dice.choice(self.events())}
             if self.chance(0.5):
                 return [{"type": "xstate.sendTo", "to": "#_internal", "event": event}]
             return self.delayed({"type": "xstate.sendTo", "to": "#_internal", "event": event})
@@ -315,8 +329,8 @@ class Maker:
             return [self.enqueue(depth)]
         return ["z"]
 
-    def delayed(self, made: dict[str, Any]) -> list[Any]:
-        made["delay"] = self.dice.choice((0, 3, 10, 20, 50, "short", "24h", "grown"))
+    def delayed(self, made: dict[str, Any], delay: Any = None) -> list[Any]:
+        made["delay"] = delay or self.dice.choice((0, 3, 10, 20, 50, "short", "24h", "grown"))
         if self.chance(0.2):
             return [made]
         made["id"] = f"d{self.delays}"
@@ -352,9 +366,13 @@ class Maker:
             if kind == "error":
                 return {"send": {"type": f"xstate.error.actor.{id}", "error": "broke", "actorId": id}}
             return {"send": {"type": f"xstate.snapshot.{id}", "snapshot": {"status": "active"}}}
-        return {"send": {"type": self.dice.choice(EVENTS), "flag": self.chance(0.5)}}
+        return {"send": {"type": self.dice.choice(self.events()), "flag": self.chance(0.5)}}
 
 
 def case(seed: int) -> dict[str, Any]:
-    """The case of a seed; every tenth has regions that wait for the same thing."""
-    return Maker(seed).waiting() if seed % 10 == 9 else Maker(seed).case()
+    """The case of a seed; every tenth has regions that wait for the same thing, every third of the others odd corners."""
+    from chart_wider import Wider
+
+    if seed % 10 == 9:
+        return Maker(seed).waiting()
+    return (Wider(seed) if seed % 3 == 2 else Maker(seed)).case()

@@ -18,7 +18,7 @@ from wakeful.values.errors import BadChart, LimitExceeded
 
 
 def is_explained(case: dict[str, Any], place: int) -> bool:
-    """Whether XState's rules lead the step to an impossible configuration by this place of the script."""
+    """Whether XState's rules lead the step to an impossible configuration by this place, or to an actor that is not there."""
     with _rules_of_xstate():
         try:
             runner = Runner(case["config"], NAMES)
@@ -26,7 +26,7 @@ def is_explained(case: dict[str, Any], place: int) -> bool:
             for entry in case["script"][:place]:
                 runner.entry(entry)
         except BadChart as error:
-            return error.code == "chart.impossible"
+            return error.code in ("chart.impossible", "chart.actor")
         except LimitExceeded:
             return False
     return False

@@ -28,6 +28,10 @@ const values = {
   sum: ({ context }) => ((context.a ?? 0) + (context.b ?? 0)) % 1000,
   told: ({ context, event }) => ({ a: context.a ?? 0, type: event.type, output: event.output ?? null }),
   born: ({ event }) => ({ a: event.input?.a ?? 0, b: 1 }),
+  bar: ({ context }) => ({ key: 'a', n: 1 + (context.b ?? 0) % 3 }),
+  whom: () => '#_internal',
+  which: ({ context }) => `d${(context.a ?? 0) % 3}`,
+  while: ({ context }) => 3 + 5 * ((context.b ?? 0) % 4),
   ping: ({ context }) => ({ type: 'B', flag: (context.a ?? 0) % 2 === 0 }),
 };
 const delays = {
@@ -61,10 +65,10 @@ function action(a) {
     case 'xstate.assign':
       return assign(Object.fromEntries(Object.entries(a.assignment).map(([k, v]) => [k, value(v)])));
     case 'xstate.raise': return raise(value(a.event), options);
-    case 'xstate.sendTo': return sendTo(a.to, value(a.event), options);
-    case 'xstate.cancel': return cancel(a.sendId);
+    case 'xstate.sendTo': return sendTo(value(a.to), value(a.event), options);
+    case 'xstate.cancel': return cancel(value(a.sendId));
     case 'xstate.emit': return emit(value(a.event));
-    case 'xstate.log': return log(value(a.value), a.label);
+    case 'xstate.log': return 'value' in a ? log(value(a.value), a.label) : log();
     case 'xstate.spawnChild': return spawnChild(a.src, { id: a.id, input: value(a.input) });
     case 'xstate.stopChild': return stopChild(a.id);
     case 'xstate.enqueueActions':
@@ -94,6 +98,7 @@ function state(s) {
   for (const key of ['entry', 'exit']) if (s[key] !== undefined) out[key] = list(s[key]).map(action);
   for (const key of ['on', 'after']) if (s[key] !== undefined) out[key] = mapped(s[key], ways);
   for (const key of ['always', 'onDone']) if (s[key] !== undefined) out[key] = ways(s[key]);
+  if (s.route !== undefined) out.route = way(s.route);
   if (s.states !== undefined) out.states = mapped(s.states, state);
   if (s.output !== undefined) out.output = value(s.output);
   if (s.context !== undefined) out.context = isCall(s.context) ? ({ input }) => values[s.context.$call]({ event: { input } }) : s.context;

@@ -14,6 +14,7 @@ from wakeful.client.client import Client, Options
 from wakeful.client.jobs import ClientJobs
 from wakeful.client.looks import Row
 from wakeful.client.schedules import ClientSchedules
+from wakeful.machines.snapshot import Snapshot
 from wakeful.runtime.stubs import make_stub
 from wakeful.values.errors import BadOption, NotRunning
 from wakeful.values.times import Duration
@@ -141,12 +142,18 @@ class SyncClient(SyncLooks):
 
     def events(self, *kinds: str, since: datetime | None = None) -> Iterator[Row]:
         """What happens, as it does, without an end."""
-        source = self._client.events(*kinds, since=since)
+        yield from self._each(self._client.events(*kinds, since=since))
+
+    def watch(self, cls: type | str, key: str) -> Iterator[Snapshot | Row]:
+        """A machine's snapshots and emitted events, as they come, without an end."""
+        yield from self._each(self._client.watch(cls, key))
+
+    def _each(self, source: Any) -> Iterator[Any]:
         try:
             while True:
                 yield self._thread.run(_next(source))
         finally:
-            self._thread.run(source.aclose())  # type: ignore[attr-defined]
+            self._thread.run(source.aclose())
 
     def send(self, *call: Any, **options: Any) -> Any:
         """Router of the stubs."""

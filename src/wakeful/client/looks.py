@@ -1,12 +1,15 @@
 """Layer 5. What is there to see on a server, from another process? Nothing of it wakes an object."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
+from wakeful.client.raising import error_of
 from wakeful.client.wire import NOTHING, Wire, segment
+from wakeful.machines.snapshot import Snapshot
 from wakeful.runtime.registry import name_of
 from wakeful.values.errors import TooMany, Unavailable
 from wakeful.values.ids import check_class, check_key
@@ -126,21 +129,46 @@ class Looks:
         A connection that breaks is made again, and goes on after the last event that came, as far as the server still
         has them; `{"kind": "lost", …}` says how many it has not.
         """
+        query = {"kinds": ",".join(kinds) or None, "since": None if since is None else since.isoformat()}
+        async with aclosing(self._told("/v1/events", query)) as told:
+            async for _, event in told:
+                yield event
+
+    async def watch(self, cls: Class, key: str) -> AsyncIterator[Snapshot | Row]:
+        """A machine's snapshots and the events that it emits, as far as its class lets the token see them, without an end.
+
+        The first is how it stands; so is the first after a connection that broke, unless nothing has changed.
+        """
+        last: Snapshot | None = None
+        async with aclosing(self._told(f"{object_path(cls, key)}/watch", {})) as told:
+            async for kind, data in told:
+                if kind == "problem":
+                    body = msgspec.json.encode(data)
+                    raise error_of(data["status"], "application/problem+json", {}, body, self._wire.url)
+                if kind != "snapshot":
+                    yield data
+                elif (found := _snapshot(data)) != last:
+                    last = found
+                    yield found
+
+    # how
+
+    async def _told(self, path: str, query: dict[str, Any]) -> AsyncGenerator[tuple[str, Row]]:
+        """Kind and data of each event of a stream, also of the next one when it breaks."""
         import asyncio
 
         import aiohttp
 
         last, is_known = None, False
-        query = {"kinds": ",".join(kinds) or None, "since": None if since is None else since.isoformat()}
         while True:
             try:
                 headers = {"accept": "text/event-stream"} | ({} if last is None else {"last-event-id": last})
-                async with self._wire.stream("/v1/events", query, headers) as content:
+                async with self._wire.stream(path, query, headers) as content:
                     is_known = True
-                    async for id, event in _read(content):
+                    async for id, kind, event in _read(content):
                         last = id or last
                         if event is not None:
-                            yield event
+                            yield kind, event
             except (aiohttp.ClientError, OSError) as error:
                 if not is_known:  # it may never have been there
                     raise Unavailable(f"nobody answers at {self._wire.url}: {error}", code="client.connect") from None
@@ -149,10 +177,9 @@ class Looks:
                 is_away = error.code == "client.gateway" and is_known
                 if error.code.startswith("client.") and not is_away:
                     raise
-            query["since"] = None if last is not None else query["since"]
+            if last is not None:
+                query = {**query, "since": None}
             await asyncio.sleep(AGAIN_S)
-
-    # how
 
     async def _look(self, path: str, query: dict[str, Any] | None = None, *, has_types: bool = False) -> Any:
         return await self._wire.ask(
@@ -182,19 +209,40 @@ def _name(cls: Class | None) -> str | None:
     return None if cls is None else name_of(cls)
 
 
-async def _read(content: Any) -> AsyncIterator[tuple[str | None, Row | None]]:
-    """The events of a stream, each with its id."""
+async def _read(content: Any) -> AsyncIterator[tuple[str | None, str, Row | None]]:
+    """The events of a stream, each with its id and its kind."""
     id: str | None = None
+    kind = ""
     data: list[bytes] = []
-    async for line in content:
-        line = line.rstrip(b"\r\n")
+    async for line in _lines(content):
+        line = line.rstrip(b"\r")
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"id":
             id = value.decode(errors="replace")
+        elif name == b"event":
+            kind = value.decode(errors="replace")
         elif name == b"data":
             data.append(value)
         elif not line:
             event = msgspec.json.decode(b"\n".join(data)) if data else None
-            yield id, event if event else None  # `gone` has nothing in it
-            data = []
+            yield id, kind, event if event else None  # `gone` has nothing in it
+            kind, data = "", []
+
+
+async def _lines(content: Any) -> AsyncIterator[bytes]:
+    """Its lines, however long: aiohttp's own stop at half a mebibyte, and a snapshot may have a whole one."""
+    parts: list[bytes] = []
+    async for chunk in content.iter_any():
+        first, *others = chunk.split(b"\n")
+        parts.append(first)
+        for other in others:
+            yield b"".join(parts)
+            parts = [other]
+
+
+def _snapshot(data: Row) -> Snapshot:
+    """A snapshot as the server tells it."""
+    due = {id: datetime.fromisoformat(at) for id, at in data["due"].items()}
+    lists = {name: tuple(data[name]) for name in ("tags", "accepts", "refuses")}
+    return Snapshot(**{**data, **lists, "due": due})

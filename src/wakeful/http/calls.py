@@ -24,6 +24,7 @@ DEADLINE_MAX_MS = 900_000  # a quarter of an hour, as long as an alarm may run
 async def call(ask: Ask) -> Answer:
     """Call the method; the answer is durable when it comes."""
     from wakeful.http.looks import connection_of
+    from wakeful.http.watching import shown_to
 
     params, node = ask.params, ask.node
     id = await ask.gate.exposed(connection_of(ask), ask.who, params["class"], params["key"], params["method"])
@@ -32,13 +33,14 @@ async def call(ask: Ask) -> Answer:
     args, kwargs = arguments_of(signature_of(node.registry.named(id.cls), method), value, media)
     key = request_key(ask)
     deadline_ms = deadline_of(ask)
+    deadline_at = None if deadline_ms is None else node.clock.now() + deadline_ms
     try:
         answer = await node.send(id, method, args, kwargs, deadline_ms=deadline_ms, request_key=key)
     except WakefulError:
         raise
     except Exception as error:
         raise Raised(error) from None
-    return result(answer, media)
+    return result(await shown_to(node, id, answer, ask.who, deadline_at=deadline_at), media)
 
 
 @lru_cache(maxsize=4_096)

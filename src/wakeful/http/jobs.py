@@ -5,20 +5,23 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from wakeful.http.acts import Length, Waits, acts_of
 from wakeful.http.asks import MSGPACK, Answer, Ask, answered, result
 from wakeful.http.calls import signature_of
 from wakeful.http.looks import connection_of
 from wakeful.http.table import read_body
+from wakeful.http.watching import shown_to
 from wakeful.jobs.feature import feature_of
 from wakeful.jobs.ids import parse_id
-from wakeful.jobs.job import JobSpec
+from wakeful.jobs.job import Job, JobSpec
 from wakeful.jobs.scheduling import Scheduling
 from wakeful.looking import jobs
 from wakeful.looking.view import READS_MAX
 from wakeful.runtime.stubs import make_stub
 from wakeful.values.errors import BadValue
+from wakeful.values.ids import ObjectId
 
 WAIT_MS = 30_000
 WAIT_MAX_MS = 300_000
@@ -63,7 +66,7 @@ async def schedule(ask: Ask) -> Answer:
     # Not app.jobs.schedule(…, **kwargs): a method may have an argument that is called like one of its options.
     scheduling = Scheduling(ask.node, feature_of(ask.node), None)
     job = await scheduling.one(spec, is_newest=asked.replace)
-    return answered(jobs.plain_job(job), 201)
+    return answered(jobs.plain_job(await _shown(ask, job)), 201)
 
 
 async def schedule_many(ask: Ask) -> Answer:
@@ -77,7 +80,7 @@ async def schedule_many(ask: Ask) -> Answer:
             await view.breathe()
         specs.append(await _spec(ask, one, f"jobs[{place}]: "))
     if asked.then is None:
-        made = await ask.app.jobs.schedule_many(specs)
+        made = [await _shown(ask, job) for job in await ask.app.jobs.schedule_many(specs)]
         return answered({"rows": await view.each(jobs.plain_job, made), "then": None}, 201)
     batch = await ask.app.jobs.batch(specs, then=await _spec(ask, asked.then, "then: "))
     rows = await view.each(jobs.plain_job, batch.jobs)
@@ -102,16 +105,24 @@ async def cancel(ask: Ask) -> Answer:
 
 async def wait(ask: Ask) -> Answer:
     """The result once it is done; a problem when it failed, was cancelled, or is not done in time."""
-    await _check(ask)
+    target = await _check(ask)
     ms = min(ask.query["timeout"] or WAIT_MS, WAIT_MAX_MS)
+    until = ask.node.clock.now() + ms
     value = await ask.app.jobs.wait(ask.params["id"], timeout=ms / 1000)
-    return result(value, MSGPACK if ask.wants_types else b"")
+    shown = await shown_to(ask.node, target, value, ask.who, deadline_at=until)
+    return result(shown, MSGPACK if ask.wants_types else b"")
 
 
-async def _check(ask: Ask) -> None:
-    """The caller may know of the object whose job it is."""
+async def _shown(ask: Ask, job: Job) -> Job:
+    """The same as the caller may see it: one that had its key before may have ended, with a machine's snapshot."""
+    result = await shown_to(ask.node, job.target, job.result, ask.who)
+    return job if result is job.result else replace(job, result=result)
+
+
+async def _check(ask: Ask) -> ObjectId:
+    """The object whose job it is, which the caller may know of."""
     target, _ = parse_id(ask.params["id"])
-    await ask.gate.named(connection_of(ask), ask.who, *target)
+    return await ask.gate.named(connection_of(ask), ask.who, *target)
 
 
 async def _spec(ask: Ask, asked: Asked, where: str = "") -> JobSpec:

@@ -1,6 +1,6 @@
 """Layer 5. The rows of the table of resources that only look."""
 
-from wakeful.http import looks, stream
+from wakeful.http import looks, stream, watching
 from wakeful.http.table import CLASS, KEY, LIMIT, PAGE, PREFIX, Param, Route, choice, flag, instant, number, text
 from wakeful.jobs.job import STATES
 
@@ -116,6 +116,17 @@ SIGHTS = [
         answer="Svg",
         media="image/svg+xml",
         problems=(404, 409),
+    ),
+    Route(
+        "GET",
+        f"{OBJECT}/watch",
+        "watch",
+        "call",
+        "A machine's snapshots and emitted events, as far as its class lets the caller see them, as server-sent events.",
+        watching.watch,
+        answer="EventStream",
+        media="text/event-stream",
+        problems=(404, 409, 424, 504),
     ),
     Route(
         "GET",

@@ -1,10 +1,12 @@
 """Layer 5. A WebSocket to an object: who may have one, and how do its frames become messages?
 
-One ASGI application for `/v1/objects/{class}/{key}/socket`. A refusal is an HTTP answer, a problem like any other.
+One ASGI application for `/v1/objects/{class}/{key}/socket`, and for `…/watch` of machines. A refusal is an HTTP answer,
+a problem like any other.
 """
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
@@ -13,6 +15,7 @@ from starlette.requests import HTTPConnection
 from wakeful.http import paths
 from wakeful.http.asks import Receive, Scope, Send, json_bytes
 from wakeful.http.problems import MEDIA, Problem, told
+from wakeful.http.watching import Telling
 from wakeful.security.sessions import COOKIE
 from wakeful.sockets.feature import feature_of
 from wakeful.sockets.request import Request
@@ -35,21 +38,33 @@ ABORT = "wakeful.abort"  # in the scope: how to hang up at once, from a server t
 
 async def answer(app: "App", gate: "Gate", scope: Scope, receive: Receive, send: Send) -> None:
     """The whole life of one socket, from the request on."""
-    if (await receive())["type"] != "websocket.connect":
-        return
+    if (await receive())["type"] == "websocket.connect":
+        with ExitStack() as room:
+            await _connected(app, gate, scope, receive, send, room)
+
+
+async def _connected(app: "App", gate: "Gate", scope: Scope, receive: Receive, send: Send, room: ExitStack) -> None:
     caller: Caller | None = None
     wire = _Wire(scope, send)
     try:
         scope = _with_token(scope)
-        target_names = _object_in(scope)
+        cls, key, what = _object_in(scope)
         connection = HTTPConnection(scope)
         caller = await gate.admit(connection, "call")
-        target = await gate.named(connection, caller, *target_names)
+        target = await gate.named(connection, caller, cls, key)
         gateway = _gateway(app)
-        held, chosen = await gateway.connect(target, _request(scope, caller), wire)
+        telling: Telling | None = None
+        if what == "watch":
+            room.enter_context(gateway.watching())
+            telling = await Telling.begin(app, gate, connection, caller, target)
+        else:
+            held, chosen = await gateway.connect(target, _request(scope, caller), wire)
     except Exception as error:
         is_operator = caller is not None and caller.may("operate")
         await _deny(scope, send, error, is_operator=is_operator)
+        return
+    if telling is not None:
+        await telling.tell(gate, _own_protocol(scope), receive, send)
         return
     # Connecting was part of whatever the request came with; what is said later is only linked to it.
     TRACE.set(linked(TRACE.get()))
@@ -124,12 +139,13 @@ def _ended(event: Mapping[str, Any]) -> tuple[int, str, bool]:
     return code, event.get("reason") or "", code != 1006
 
 
-def _object_in(scope: Scope) -> tuple[str, str]:
+def _object_in(scope: Scope) -> tuple[str, str, str]:
+    """Class, key, and what is wanted of the object: `socket`, or `watch` of a machine."""
     paths.check_length(scope)
     segments = paths.segments_of(paths.raw_of(scope))
-    if len(segments) != 5 or segments[:2] != ["v1", "objects"] or segments[4] != "socket":
+    if len(segments) != 5 or segments[:2] != ["v1", "objects"] or segments[4] not in ("socket", "watch"):
         raise Problem(404, "path.unknown", "there is no socket here; /v1/objects/CLASS/KEY/socket has one")
-    return segments[2], segments[3]
+    return segments[2], segments[3], segments[4]
 
 
 def _with_token(scope: Scope) -> Scope:

@@ -5,6 +5,7 @@ oldest and is told how many. What it is sent waits in the socket, and while that
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
@@ -19,62 +20,81 @@ RETRY_MS = 2_000  # when a browser comes back by itself
 BATCH = 200
 
 
+HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+]
+Ends = set[asyncio.Future[Any]]
+
+
 async def events(ask: Ask) -> Answer | None:
     """The stream: each event with its id, a comment when nothing happens, until client, token or node go."""
-    node = ask.node
     listener = _listener(ask)
-    headers = [
-        (b"content-type", b"text/event-stream; charset=utf-8"),
-        (b"cache-control", b"no-store"),
-        (b"x-accel-buffering", b"no"),
-    ]
     if ask.scope["method"] == "HEAD":
-        await ask.send({"type": "http.response.start", "status": 200, "headers": headers})
-        await ask.send({"type": "http.response.body"})
+        await only_head(ask)
         return None
+    async with listener:
+        last = f"id: {ask.node.name}-{listener.number}\n"
+        first = f"retry: {RETRY_MS}\n{last}: events of {', '.join(KINDS)}\n\n".encode()
+        await streamed(ask, first, lambda ends: _tell(ask, listener, ends))
+    return None
+
+
+async def only_head(ask: Ask) -> None:
+    """What stands above a stream."""
+    await ask.send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+    await ask.send({"type": "http.response.body"})
+
+
+async def streamed(ask: Ask, first: bytes, tell: Callable[[Ends], Awaitable[None]]) -> None:
+    """A stream that begins so and is told by `tell`, until client, token or node go; `tell` sees that by these futures."""
     over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def end() -> None:
         if not over.done():
             over.set_result(None)
 
-    async with listener:
-        await ask.send({"type": "http.response.start", "status": 200, "headers": headers})
-        last = f"id: {node.name}-{listener.number}\n"
-        await _send(ask, f"retry: {RETRY_MS}\n{last}: events of {', '.join(KINDS)}\n\n".encode())
-        hangup = asyncio.ensure_future(_hangup(ask))
-        try:
-            with ask.gate.lasting(ask.who, end):
-                await _tell(ask, listener, {hangup, over})
-            with suppress(OSError):
-                await _send(ask, b"event: gone\ndata: {}\n\n" if over.done() else b"", is_last=True)
-        except TimeoutError:
-            pass  # it takes nothing any more; the server closes the connection
-        except asyncio.CancelledError:  # the server stops: the client hears that it is over, and comes back elsewhere
-            await _send(ask, b"event: gone\ndata: {}\n\n", is_last=True)
-        finally:
-            hangup.cancel()
-    return None
+    await ask.send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+    await put(ask, first)
+    hangup = asyncio.ensure_future(_hangup(ask))
+    try:
+        with ask.gate.lasting(ask.who, end):
+            await tell({hangup, over})
+        with suppress(OSError):
+            await put(ask, b"event: gone\ndata: {}\n\n" if over.done() else b"", is_last=True)
+    except TimeoutError:
+        pass  # it takes nothing any more; the server closes the connection
+    except asyncio.CancelledError:  # the server stops: the client hears that it is over, and comes back elsewhere
+        await put(ask, b"event: gone\ndata: {}\n\n", is_last=True)
+    finally:
+        hangup.cancel()
 
 
-async def _tell(ask: Ask, listener: Listener, ends: "set[asyncio.Future[Any]]") -> None:
+async def unless(ends: Ends, work: Coroutine[Any, Any, Any]) -> Any:
+    """What the work comes to; None when one of these ends it first."""
+    some: asyncio.Future[Any] = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({some, *ends}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        if not some.done():
+            some.cancel()
+    if not some.done():
+        with suppress(asyncio.CancelledError):
+            await some
+        return None
+    found = some.result()
+    return None if any(end.done() for end in ends) else found
+
+
+async def _tell(ask: Ask, listener: Listener, ends: Ends) -> None:
     """Events as they come, until one of these ends it, or the node stops."""
     events = ask.node.events
     while not events.is_over and not any(end.done() for end in ends):
-        some: asyncio.Future[Any] = asyncio.ensure_future(listener.some(limit=BATCH, wait_ms=HEARTBEAT_MS))
-        try:
-            await asyncio.wait({some, *ends}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            if not some.done():
-                some.cancel()
-        if not some.done():
-            with suppress(asyncio.CancelledError):
-                await some
+        found = await unless(ends, listener.some(limit=BATCH, wait_ms=HEARTBEAT_MS))
+        if found is None or events.is_over:
             return
-        found = some.result()
-        if events.is_over or any(end.done() for end in ends):
-            return
-        await _send(ask, b"".join(_frame(ask.node.name, *one) for one in found) or b": still here\n\n")
+        await put(ask, b"".join(_frame(ask.node.name, *one) for one in found) or b": still here\n\n")
 
 
 def _listener(ask: Ask) -> Listener:
@@ -109,7 +129,8 @@ def _frame(node: str, number: int, event: dict[str, Any]) -> bytes:
     return b"id: %s-%d\nevent: %s\ndata: %s\n\n" % (node.encode(), number, event["kind"].encode(), json_bytes(event))
 
 
-async def _send(ask: Ask, body: bytes, *, is_last: bool = False) -> None:
+async def put(ask: Ask, body: bytes, *, is_last: bool = False) -> None:
+    """The next part of it; `TimeoutError` when nobody reads."""
     async with asyncio.timeout(SEND_TIMEOUT_S):
         await ask.send({"type": "http.response.body", "body": body, "more_body": not is_last})
 

@@ -8,7 +8,7 @@ from typing import Any
 from wakeful.looking.plain import plain
 from wakeful.looking.view import View
 from wakeful.machines.carrying import DELAY
-from wakeful.machines.kept import ROW
+from wakeful.machines.kept import ROW, whole
 from wakeful.store.protocol import Query, Store
 from wakeful.values.codec import decode_loosely
 from wakeful.values.errors import Conflict, UnknownObject
@@ -22,8 +22,9 @@ async def kept_of(store: Store, id: ObjectId) -> dict[str, Any] | None:
     rows = await store.read(id, ROW[0], [ROW[1]])
     if ROW[1] not in rows:
         return None
-    kept = decode_loosely(rows[ROW[1]])
-    assert isinstance(kept, dict)
+    found = decode_loosely(rows[ROW[1]])
+    assert isinstance(found, dict)
+    kept = whole(found)
     timers = {timer.name: timer for timer in await store.find_timers(Query(cls=id.cls, key=id.key, limit=TIMERS_MAX))}
     for one in kept["snapshot"].get("pending") or ():
         timer = timers.get(f"{DELAY}:{one['id']}")

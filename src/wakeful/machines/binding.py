@@ -6,7 +6,7 @@ or a chart that makes no sense is refused there, with its place in the chart.
 
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,19 @@ from wakeful.values.errors import BadChart, BadOption, MissingExtra
 
 RESUMES = ("deadline", "restart", "pause_while_down")
 ON_CRASH = ("again", "error")
+UNFOLDED_MAX = 100_000  # values of a file in YAML: far more than a chart of a thousand states has
 # What a machine is by itself: no names for a chart.
 OWN = frozenset({"chart", "version", "resume", "on_crash", "retry", "migrate", "visible", "audible"})
 OWN |= {"start", "send", "snapshot", "can"}
+
+
+# By what the chart lacks: how it is written in the class.
+_WANTED = {
+    "guard": "@guard def {name}(self, context, event)",
+    "action or assignment": "@action async def {name}(self, context, event)` or `@assign def {name}(self, context, event)",
+    "actor": "async def {name}(self, context, event)",
+    "value": "def {name}(self, context, event)",
+}
 
 
 class Bound:
@@ -53,7 +63,11 @@ class Bound:
         try:
             self.chart = Chart.of(config, implementations=names)
         except BadChart as error:
-            raise BadChart(f"{name}.chart: {error.message}", code=error.code) from None
+            hint = self._hint(*vars(error).get("missing", ("", "")))
+            raise BadChart(f"{name}.chart: {error.message}{hint}", code=error.code) from None
+        # The actors that it may have; None: also others, since a method of the class says which.
+        self.invoked = {id for node in self.chart.nodes for id in node.invokes}
+        self.spawned = _spawned(self.config, names.enqueues)
         # The events of its `after`s, by which a snapshot is known to be of this chart.
         self.delays = {type for node in self.chart.nodes for type in node.exact if type.startswith("xstate.after.")}
 
@@ -70,9 +84,22 @@ class Bound:
         """Call a method of the object with as many of the arguments as it takes."""
         return _called(getattr(instance, name), args)
 
+    def _hint(self, kind: str, name: str) -> str:
+        """What to write so that something stands for the name."""
+        if not kind:
+            return ""
+        wanted = _WANTED[kind].format(name=name if name.isidentifier() else "…")
+        found = self._methods.get(name)
+        mark = f"an @{_mark(found)}" if _mark(found) in ("action", "assign") else f"a @{_mark(found)}"
+        if found is None:
+            others = "" if kind != "actor" else f", or register the machine {name!r} before {self.name}"
+            return f"; give {self.name} `{wanted}`{others}"
+        is_what = mark if _mark(found) else "an `async def`" if inspect.iscoroutinefunction(found) else "a plain method"
+        return f"; {self.name}.{name} is {is_what}: make it `{wanted}`"
+
     def _hide_actors(self) -> None:
         """What the chart invokes is not for callers, who send it events."""
-        for src in _invoked(self.config):
+        for src in {*_sources(self.config)}:
             if src in self.actors and src in vars(self.cls):
                 self._methods[src].__wakeful_internal__ = True
 
@@ -161,16 +188,53 @@ def _check_kind(cls: str, name: str, method: Any, kind: str) -> None:
         )
 
 
-def _invoked(config: Any) -> set[str]:
+def _each(config: Any) -> Iterator[Any]:
+    """Everything in a chart, however deep."""
+    yield config
+    inside = config.values() if isinstance(config, Mapping) else config if isinstance(config, list | tuple) else ()
+    for one in inside:
+        yield from _each(one)
+
+
+# Where in a chart states, transitions and actions are; elsewhere is data, which may look like anything.
+_PARTS = frozenset({"invoke", "entry", "exit", "always", "initial", "route", "onDone", "onError", "onSnapshot"})
+_PARTS |= {"actions", "else"}
+_NAMED = frozenset({"states", "on", "after"})  # the same, each under a name of its own
+_SPAWN = ("xstate.spawnChild", "spawnChild")
+
+
+def _sources(config: Any) -> Iterator[str]:
     """The names of all actors in a chart."""
-    if isinstance(config, Mapping):
-        found = set().union(*(_invoked(value) for value in config.values())) if config else set()
-        invoke = config.get("invoke")
-        for one in invoke if isinstance(invoke, list) else [invoke]:
-            if isinstance(one, Mapping) and isinstance(one.get("src"), str):
-                found.add(one["src"])
-        return found
-    return set().union(*(_invoked(one) for one in config)) if isinstance(config, list) and config else set()
+    for one in _listed(config):
+        if not isinstance(one, Mapping):
+            continue
+        kind, params = one.get("type"), one.get("params")
+        if isinstance(kind, str) and kind.startswith("xstate.") and isinstance(params, Mapping):
+            one = {**one, **params}
+        starts = [one] if kind in _SPAWN else _listed(one.get("invoke"))
+        yield from (
+            start["src"] for start in starts if isinstance(start, Mapping) and isinstance(start.get("src"), str)
+        )
+        for key, part in one.items():
+            inside = part.values() if key in _NAMED and isinstance(part, Mapping) else [part] if key in _PARTS else ()
+            for inner in inside:
+                yield from _sources(inner)
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else [value]
+
+
+def _spawned(config: Any, enqueues: Collection[str]) -> set[str] | None:
+    """The ids under which actions of a chart start actors; None when a method decides on that."""
+    found = set()
+    for one in _each(config):
+        kind = one.get("type") if isinstance(one, Mapping) else one
+        if isinstance(kind, str) and kind in enqueues:
+            return None
+        if isinstance(one, Mapping) and kind in _SPAWN:
+            found.add(str({**one, **(one.get("params") or {})}.get("id")))
+    return found
 
 
 def _version(name: str, cls: type) -> int:
@@ -213,12 +277,37 @@ def config_of(name: str, cls: type) -> dict[str, Any]:
     except OSError as error:
         raise BadChart(f"{name}.chart: {path} can't be read: {error.strerror}", code="chart.file") from None
     try:
-        found = json.loads(text) if path.suffix == ".json" else _yaml(text)
-    except ValueError as error:
-        raise BadChart(f"{name}.chart: {path} can't be read as {path.suffix[1:]}: {error}", code="chart.file") from None
+        found = json.loads(text, object_pairs_hook=_Pairs) if path.suffix == ".json" else _yaml(text)
+        _refuse_twice(found, "")
+    except (ValueError, RecursionError) as error:
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise BadChart(f"{name}.chart: {path} can't be read as {path.suffix[1:]}: {why}", code="chart.file") from None
     if not isinstance(found, dict):
         raise BadChart(f"{name}.chart: {path} holds no chart but {type(found).__name__}", code="chart.file")
     return dict(_texted(found))
+
+
+class _Pairs(dict[str, Any]):
+    """A mapping that was read from JSON, and which of its keys were there before."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.twice = _twice([key for key, _ in pairs])
+
+
+def _twice(keys: list[str]) -> str | None:
+    """The first key that is there twice; readers keep the last, and a state would be gone without a word."""
+    return (
+        next((key for place, key in enumerate(keys) if key in keys[:place]), None) if len({*keys}) < len(keys) else None
+    )
+
+
+def _refuse_twice(config: Any, path: str) -> None:
+    if isinstance(config, _Pairs) and config.twice is not None:
+        raise ValueError(f"{path}{config.twice}: it is there twice")
+    inside = config.items() if isinstance(config, dict) else enumerate(config) if isinstance(config, list) else ()
+    for key, one in inside:
+        _refuse_twice(one, f"{path}{key}.")
 
 
 def _texted(config: Any) -> Any:
@@ -243,6 +332,12 @@ def _yaml(text: str) -> Any:
     class Loader(yaml.SafeLoader):  # type: ignore[misc, unused-ignore]
         """In YAML of old, `on` is a truth value; in a chart it is where the events are."""
 
+        def construct_document(self, node: Any) -> Any:
+            if _unfolded(node, {}) > UNFOLDED_MAX:
+                raise ValueError(f"with its aliases written out it has more than {UNFOLDED_MAX:,} values")
+            _refuse_twice(_pairs(node), "")
+            return super().construct_document(node)
+
     Loader.yaml_implicit_resolvers = {
         first: [(tag, pattern) for tag, pattern in known if not tag.endswith(":bool") or first in "tTfF"]
         for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
@@ -251,3 +346,26 @@ def _yaml(text: str) -> Any:
         return yaml.load(text, Loader)  # a safe one, see above
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from None
+
+
+def _unfolded(node: Any, sizes: dict[int, int]) -> int:
+    """How many values a node of YAML stands for, its aliases written out: some lines of them can stand for billions."""
+    if isinstance(node.value, str):
+        return 1
+    known = sizes.get(id(node))
+    if known == 0:
+        raise ValueError("an alias stands inside of what it stands for")
+    if known is None:
+        sizes[id(node)] = 0
+        inside = [one for pair in node.value for one in pair] if node.id == "mapping" else node.value
+        known = sizes[id(node)] = 1 + sum(_unfolded(one, sizes) for one in inside)
+    return known
+
+
+def _pairs(node: Any) -> Any:
+    """A node of YAML as far as its keys go."""
+    if isinstance(node.value, str):
+        return None
+    if node.id == "mapping":
+        return _Pairs([(str(key.value), _pairs(one)) for key, one in node.value if key.tag[-6:] != ":merge"])
+    return [_pairs(one) for one in node.value]

@@ -4,6 +4,7 @@ One row beside the object's own: the snapshot in plain JSON, the version of the 
 actors have not answered yet. Timers are rows of their own; the snapshot says which there are.
 """
 
+from copy import deepcopy
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
@@ -53,19 +54,42 @@ class Kept:
 _FIELDS = [one.name for one in fields(Kept)]
 
 
+# What most machines have most of the time is not on disk: a hundred thousand that sleep are a hundred thousand rows.
+# Made anew each time: whoever gets a machine may change it in place.
+def _nothing() -> dict[str, Any]:
+    return {"actors": {}, "running": {}, "begun": {}, "parent": None, "epoch": 0, "down_ms": 0}
+
+
+def _no_news() -> dict[str, Any]:
+    return {"output": None, "error": None, "historyValue": {}, "children": {}, "pending": []}
+
+
+_NOTHING, _NO_NEWS = _nothing(), _no_news()  # to compare with
+
+
+def whole(found: dict[str, Any]) -> dict[str, Any]:
+    """What is on disk of a machine, with what is not because there is nothing to say."""
+    return {**_nothing(), **found, "snapshot": {**_no_news(), **found["snapshot"]}}
+
+
+def _spared(found: dict[str, Any], usual: dict[str, Any]) -> dict[str, Any]:
+    return {key: one for key, one in found.items() if key not in usual or one != usual[key]}
+
+
 async def load(turn: Turn) -> Kept | None:
     """The machine as this turn sees it; None before its start."""
     data = turn.writes[ROW] if ROW in turn.writes else await turn.activation.rows.read(ROW)
     if data is None:
         return None
-    kept = Kept(**decode(data))
+    kept = Kept(**whole(decode(data)))
     kept.parent = None if kept.parent is None else Parent(*kept.parent)
     return kept
 
 
 def save(turn: Turn, kept: Kept) -> None:
     parent = None if kept.parent is None else list(kept.parent)
-    data = encode({**{name: getattr(kept, name) for name in _FIELDS}, "parent": parent})
+    found = {**{name: getattr(kept, name) for name in _FIELDS}, "parent": parent}
+    data = encode(_spared({**found, "snapshot": _spared(kept.snapshot, _NO_NEWS)}, _NOTHING))
     if len(data) > VALUE_BYTES_MAX:
         raise LimitExceeded(
             f"{turn.activation.id}: its snapshot has {len(data)} bytes, {len(data) - VALUE_BYTES_MAX} more than the limit "
@@ -99,13 +123,15 @@ def fit(bound: Bound, id: ObjectId, kept: Kept, instance: Any) -> bool:
         )
     is_older = kept.version < bound.version
     if is_older:
-        snapshot = instance.migrate(kept.snapshot, kept.version)
+        # A copy: what the old one has is still to be taken back, also when this one is changed in place.
+        snapshot = instance.migrate(deepcopy(kept.snapshot), kept.version)
         if not isinstance(snapshot, dict):
             raise Conflict(f"{id}: migrate must return a snapshot, not {snapshot!r}", code="chart.migrate")
         kept.snapshot, kept.version = snapshot, bound.version
     try:
         check_snapshot(bound.chart, kept.snapshot)
         _check_delays(bound, kept.snapshot)
+        _check_actors(bound, kept)
     except BadChart as error:
         raise Conflict(
             f"{id} does not fit its chart any more: {error.message}; raise the class's version and give it "
@@ -121,3 +147,12 @@ def _check_delays(bound: Bound, snapshot: dict[str, Any]) -> None:
         type = one["event"]["type"]
         if type.startswith("xstate.after.") and type not in bound.delays:
             raise BadChart(f"pending: the chart has no delay '{type}'", code="chart.snapshot")
+
+
+def _check_actors(bound: Bound, kept: Kept) -> None:
+    """The answer of an actor that the chart does not know any more would be for nobody, and the machine wait for ever."""
+    if bound.spawned is None:
+        return  # methods of the class may start others, under any id
+    for id in kept.snapshot.get("children") or ():
+        if id in kept.running and id not in bound.invoked and id not in bound.spawned:
+            raise BadChart(f"children: the chart has no actor '{id}', which runs", code="chart.snapshot")

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from wakeful.logic.chart.chart import Chart
+from wakeful.logic.chart.nodes import Node, candidates
 from wakeful.logic.chart.snapshot import configuration_of
 from wakeful.machines.snapshot import Snapshot
 from wakeful.values.times import to_datetime
@@ -15,7 +17,9 @@ def shown(bound: "Bound", kept: "Kept") -> Snapshot:
     """The machine as it stands."""
     snapshot = kept.snapshot
     configuration = configuration_of(bound.chart, snapshot)
-    is_active = snapshot["status"] == "active"
+    if configuration.known is None:
+        configuration.known = events_of(bound.chart, configuration.mask)
+    accepts, refuses = configuration.known if snapshot["status"] == "active" else ((), ())
     return Snapshot(
         value=snapshot["value"],
         context=snapshot["context"],
@@ -23,19 +27,37 @@ def shown(bound: "Bound", kept: "Kept") -> Snapshot:
         tags=configuration.tags,
         output=snapshot.get("output"),
         error=snapshot.get("error"),
-        accepts=tuple(_accepted(bound, configuration.mask)) if is_active else (),
+        accepts=accepts,
         due={one["id"]: to_datetime(one["due_at"]) for one in snapshot.get("pending") or ()},
         version=kept.version,
+        refuses=refuses,
     )
 
 
-def _accepted(bound: "Bound", mask: int) -> list[str]:
-    found: dict[str, None] = {}
-    for node in bound.chart.nodes:
-        if mask & node.bit:
-            found.update(dict.fromkeys(type for type in node.exact if not type.startswith("xstate.")))
-            found.update(dict.fromkeys(type for type, _ in node.wild))
-    return list(found)
+def events_of(chart: Chart, active: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Of the events that the active states name, those that may do something, and those that can't: they are forbidden."""
+    nodes = (node for node in chart.nodes if active & node.bit)
+    types = dict.fromkeys(type for node in nodes for type in node.exact if not type.startswith("xstate."))
+    accepts = tuple(type for type in types if _asked(chart.root, active, _named(type))[0])
+    return accepts, tuple(type for type in types if type not in accepts)
+
+
+def _named(type: str) -> str:
+    """An event of that type; a wildcard stands for those that nobody names."""
+    return f"{type[:-1]}\0" if type == "*" or type.endswith(".*") else type
+
+
+def _asked(node: Node, active: int, event: str) -> tuple[bool, bool]:
+    """Whether the event may do something in a state, and whether the states above are not asked in any case."""
+    inside = [_asked(child, active, event) for child in node.children if active & child.bit]
+    may_act = any(one[0] for one in inside)
+    if any(one[1] for one in inside):
+        return may_act, True
+    for way in candidates(node, event):
+        may_act = may_act or bool(way.targets or way.actions)
+        if way.guard is None:
+            return may_act, True
+    return may_act, False
 
 
 NEW: dict[str, Any] = {"value": None, "context": {}, "status": "new"}

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from wakeful.logic.chart.nodes import fits
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
@@ -19,6 +21,7 @@ class Snapshot:
     accepts: tuple[str, ...] = ()  # the events for which the active states have a transition, guards aside
     due: Mapping[str, datetime] = field(default_factory=dict)  # pending delays by their ids
     version: int = 1
+    refuses: tuple[str, ...] = ()  # the events that they name in order that nothing happens
 
     def matches(self, state: str | Mapping[str, Any]) -> bool:
         """Whether that state is active: `"paid"`, `"form.address"`, or a dict as in `value`."""
@@ -32,9 +35,9 @@ class Snapshot:
 
     def can(self, event: str) -> bool:
         """Whether an event of that type does anything now, as far as that is known without asking the guards."""
-        if event in self.accepts or "*" in self.accepts:
-            return True
-        return any(one.endswith(".*") and event.startswith(one[:-1]) for one in self.accepts)
+        known = [one for one in (*self.accepts, *self.refuses) if one == event or fits(event, one)]
+        # By its name, else by the longest wildcard, as the chart decides.
+        return event in self.accepts or (event not in self.refuses and max(known, key=len, default="") in self.accepts)
 
     def has_tag(self, tag: str) -> bool:
         return tag in self.tags
@@ -44,5 +47,5 @@ def _is_within(wanted: Any, value: Any) -> bool:
     if isinstance(wanted, str):
         return value == wanted or (isinstance(value, Mapping) and wanted in value)
     if not isinstance(value, Mapping):
-        return isinstance(wanted, Mapping) and len(wanted) == 0
+        return False  # a name says less than a mapping, also than an empty one
     return all(name in value and _is_within(inner, value[name]) for name, inner in wanted.items())

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from wakeful.logic.chart.effects import Effect
+from wakeful.logic.chart.effects import Effect, Invoke
 from wakeful.logic.chart.step import start
 from wakeful.machines.carrying import DELAY, Carrier
 from wakeful.machines.kept import Kept, Parent, fit, load, save
@@ -94,13 +94,16 @@ def _carry(
 
 
 def _bring_over(feature: "MachineFeature", turn: Turn, bound: "Bound", kept: Kept, before: dict[str, Any]) -> None:
-    """Its class migrated it: timers and actors are those of the snapshot that came out."""
+    """Its class migrated it: timers and actors are those of the snapshot that came out; new ones are started."""
     for one in before.get("pending") or ():
         turn.clear_timer(f"{DELAY}:{one['id']}")
     set_delays(turn, kept)
     carrier = Carrier(feature, bound, turn, kept, {"type": "xstate.init"}, before)
-    for id in kept.actors.keys() - (kept.snapshot.get("children") or {}).keys():
+    children = kept.snapshot.get("children") or {}
+    for id in kept.actors.keys() - children.keys():
         carrier.stop(id)
+    fresh = [(id, child) for id, child in children.items() if id not in kept.actors]
+    carrier.carry([Invoke(id, one["src"], one.get("input"), 0, bool(one.get("syncSnapshot"))) for id, one in fresh])
     save(turn, kept)
 
 

@@ -6,7 +6,8 @@ again while it can't be had, and knows what it has had already.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Iterator
+from contextlib import contextmanager
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,7 @@ class Gateway:
     def __init__(self, node: "Node") -> None:
         self._node = node
         self.sockets: dict[str, Held] = {}
+        self._watching = 0
         self._objects: dict[ObjectId, Here] = {}
         self._senders: dict[str, int] = {}
         self._register = Register(node, self._expelled)
@@ -53,6 +55,23 @@ class Gateway:
     @property
     def id(self) -> str:
         return self._register.id
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Around a socket that only watches a machine: no object holds it, and the process bears it all the same."""
+        self._check_room()
+        self._watching += 1
+        try:
+            yield
+        finally:
+            self._watching -= 1
+
+    def _check_room(self) -> None:
+        held = len(self.sockets) + self._watching
+        if held >= self._node.limits.sockets_per_node:
+            raise LimitExceeded(
+                f"this process holds {held} sockets, its limit; connect to another node", code="limit.node_sockets"
+            )
 
     # what the client does
 
@@ -64,11 +83,7 @@ class Gateway:
                 "this process owns nothing, so it holds no sockets; connect to a node", code="socket.client"
             )
         check_takes_sockets(node.home(target).registry.named(target.cls))
-        if len(self.sockets) >= node.limits.sockets_per_node:
-            raise LimitExceeded(
-                f"this process holds {len(self.sockets)} sockets, its limit; connect to another node",
-                code="limit.node_sockets",
-            )
+        self._check_room()
         here = self._objects.setdefault(target, Here())
         id = f"{int(node.dice.random() * (1 << 53)):014x}{int(node.dice.random() * (1 << 24)):06x}"
         held = self.sockets[id] = here.held[id] = Held(id, target, here, wire)

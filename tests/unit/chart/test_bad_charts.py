@@ -82,6 +82,11 @@ BAD: list[tuple[Any, str, str]] = [
     ({**flat(), "context": [1]}, "context: [1] is not a mapping", "chart.type"),
     ({**flat(), "context": {"f": object}}, "context.f: <class 'object'> is not plain JSON", "chart.type"),
     ({**flat(), "options": {"maxIterations": 0}}, "options.maxIterations: 0 is not a number", "chart.type"),
+    ({**flat(), "context": {"a": [{"$call": "yes"}]}}, "context.a.0.$call: a call stands for a whole value", "chart.call"),
+    (flat(entry={"type": "x", "params": {"n": {"$call": "yes"}}}), "states.a.entry.params.n.$call: a call stands for", "chart.call"),
+    (flat(onn={}), "states.a.onn: there is no such key here; did you mean 'on'?", "chart.key"),
+    (flat(on={"E": {"target": "b", "internal": True}}), "states.a.on.E.internal: there is no such key here; XState 5 has 'reenter'", "chart.key"),
+    ({**flat(), "transitions": []}, "transitions: there is no such key here; this is what XState makes of a machine; take its config", "chart.key"),
     (flat(route={}), "states.a.route: a state that may be gone to by name needs an id", "chart.id"),
 ]  # fmt: skip
 
@@ -142,6 +147,8 @@ def test_an_always_that_changes_nothing_rests() -> None:
     snapshot, effects = start({"initial": "a", "states": {"a": {"always": {"target": "a", "actions": "once"}}}})
     assert snapshot["value"] == "a"
     assert len(effects) == 1
+    first = {"a": {"always": "o"}, "o": {"initial": "b", "always": {"target": ".b"}, "states": {"b": {}}}}
+    assert start({"initial": "a", "states": first})[0]["value"] == {"o": "b"}  # also at the end of a way
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ def test_matches_asks_for_all_that_a_value_names() -> None:
     snapshot, _ = start(chart)
     assert matches(chart, snapshot, "a.m")
     assert matches(chart, snapshot, {"a": "m", "b": "m"})
-    assert matches(chart, snapshot, {"a": {}})
+    assert not matches(chart, snapshot, {"a": {}})  # in XState too: the value of `a` is a name
     assert not matches(chart, snapshot, {"a": "m", "b": "n"})
 
 
@@ -241,6 +241,37 @@ def test_named_actions_may_stand_for_others() -> None:
     assert (snapshot["value"], acts(effects)) == ("b", ["one", "one"])
 
 
+def test_data_in_the_actions_of_a_function_is_taken_as_it_stands() -> None:
+    data = {"x": [{"$call": "nope"}]}
+    checked = []
+
+    def tell(context: Any, event: Any, params: Any, check: Any) -> list[Any]:
+        checked.append(check({"type": "is", "params": data}))
+        said = {"type": "said", "data": data, "of": context["made"]}
+        return [
+            {"type": "assign", "assignment": {"kept": {"in": data}}},
+            {"type": "emit", "event": said},
+            {"type": "enqueueActions", "actions": [{"guard": {"type": "is", "params": data}, "actions": DO}]},
+            {"type": "xstate.raise", "event": {"type": "DONE", "data": data}, "delay": 10},
+        ]
+
+    names = Implementations(
+        enqueues={"tell": tell},
+        guards={"is": lambda context, event, params: params == data},
+        values={"two": lambda context, event, params: 2},
+    )
+    assigned = {"type": "assign", "assignment": {"made": {"$call": "two"}}}
+    config = {"initial": "a", "context": {}, "states": {"a": {"on": {"E": {"actions": [assigned, "tell"]}}}}}
+    snapshot, effects = stepped(Chart.of(config, implementations=names), "E")
+    assert snapshot["context"] == {"made": 2, "kept": {"in": data}, "whole": 2}
+    assert Emit({"type": "said", "data": data, "of": 2}) in effects
+    assert snapshot["pending"][0]["event"]["data"] == data
+    assert checked == [True]
+
+
+DO = [{"type": "assign", "assignment": {"whole": {"$call": "two"}}}]
+
+
 def test_the_context_may_be_made_from_the_input() -> None:
     names = Implementations(values={"made": lambda context, event, params: {"n": event["input"]["n"] + params}})
     config = {"initial": "a", "context": {"$call": "made", "params": 1}, "states": {"a": {}}}
@@ -298,3 +329,28 @@ def test_states_that_may_be_gone_to_by_name() -> None:
     snapshot, effects = stepped(made, {"type": "xstate.route", "to": "#bee"})
     assert (snapshot["value"], acts(effects)) == ("b", ["went"])
     assert stepped(made, {"type": "xstate.route", "to": "#sea"})[0]["value"] == "a"
+
+
+@pytest.mark.parametrize(("initial", "said"), [("a", "in a"), ("h", "elsewhere")])
+def test_before_it_has_begun_a_chart_is_in_its_initial_states_and_not_where_a_history_leads(
+    initial: str, said: str
+) -> None:
+    """As in XState, whose value of that moment has the history's own name in it."""
+    guarded = {
+        "guard": {"type": "xstate.stateIn", "stateValue": "a"},
+        "actions": [{"type": "xstate.emit", "event": {"type": "in a"}}],
+        "else": [{"type": "xstate.emit", "event": {"type": "elsewhere"}}],
+    }
+    chart = Chart.of(
+        {
+            "id": "c",
+            "initial": initial,
+            "states": {
+                "a": {"entry": {"type": "xstate.enqueueActions", "actions": [guarded]}},
+                "h": {"type": "history", "target": "a"},
+            },
+        }
+    )
+    snapshot, effects = start(chart)
+    assert snapshot["value"] == "a"
+    assert effects == [Emit({"type": said})]

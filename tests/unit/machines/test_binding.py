@@ -60,6 +60,37 @@ def test_a_bad_chart_is_refused_with_its_place(case: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("parts", "member", "message"),
+    [
+        ({"on": {"GO": {"guard": "may"}}}, {}, r"give Order `@guard def may\(self, context, event\)`"),
+        (
+            {"on": {"GO": {"guard": "may"}}},
+            {"may": lambda self, c, e: True},
+            r"Order.may is a plain method: make it `@guard",
+        ),
+        (
+            {"on": {"GO": {"guard": "may"}}},
+            {"may": action(a_method())},
+            r"Order.may is an @action: make it `@guard def",
+        ),
+        ({"entry": "may"}, {}, r"give Order `@action async def may\(.*` or `@assign def may\("),
+        ({"entry": "may"}, {"may": a_method()}, r"Order.may is an `async def`: make it `@action async def may"),
+        ({"entry": "may I"}, {}, r"give Order `@action async def …\("),
+        ({"invoke": {"src": "may"}}, {}, r"give Order `async def may\(.*`, or register the machine 'may' before Order"),
+        (
+            {"invoke": {"src": "may"}},
+            {"may": lambda self, c, e: 1},
+            r"Order.may is a plain method: make it `async def may",
+        ),
+        ({"entry": {"type": "emit", "event": {"$call": "may"}}}, {}, r"give Order `def may\(self, context, event\)`"),
+    ],
+)
+def test_what_to_write_for_a_name_is_said(parts: Any, member: dict[str, Any], message: str) -> None:
+    with pytest.raises(errors.BadChart, match=message):
+        registered(with_a(**parts), **member)
+
+
+@pytest.mark.parametrize(
     ("member", "message"),
     [
         ({"may": guard(a_method())}, r"Order\.may: a @guard is pure"),
@@ -131,6 +162,46 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, name: str, text: 
         registered(str(path))
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("x.json", '{"initial": "a", "states": {"a": {"on": {"GO": "b", "STAY": "a", "GO": "a"}}, "b": {}}}'),
+        ("x.yaml", "initial: a\nstates:\n  a:\n    on: {GO: b, STAY: a, GO: a}\n  b: {}\n"),
+    ],
+)
+def test_a_key_that_is_twice_in_a_file_is_refused_with_its_place(tmp_path: Path, name: str, text: str) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(errors.BadChart, match=r"states\.a\.on\.GO: it is there twice"):
+        registered(str(path))
+
+
+def test_yaml_may_share_parts_and_change_them(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text(
+        "initial: a\nstates:\n  a: &a\n    on: {GO: b}\n    after: {5m: b}\n  b:\n    <<: *a\n    on: {GO: a}\n"
+    )
+    registered(str(tmp_path / "x.yaml"))
+
+
+NEST = "".join(f"  x{n}: &x{n} {{a: *x{n - 1}, b: *x{n - 1}}}\n" for n in range(1, 40))
+
+
+@pytest.mark.parametrize(
+    ("meta", "message"),
+    [
+        (f"meta:\n  x0: &x0 {{v: 1}}\n{NEST}", r"x\.yaml can't be read as yaml: .*more than 100,000 values"),
+        ("meta: &m {a: *m}\n", r"x\.yaml can't be read as yaml: .*inside of what it stands for"),
+        ("meta: &m [[*m]]\n", r"inside of what it stands for"),
+        (f"meta: {'[' * 5000}{']' * 5000}\n", r"x\.yaml can't be read as yaml: it is nested too deeply"),
+    ],
+)
+def test_yaml_that_unfolds_without_end_is_refused(tmp_path: Path, meta: str, message: str) -> None:
+    (tmp_path / "x.yaml").write_text(f"initial: a\nstates: {{a: {{}}}}\n{meta}")
+    with pytest.raises(errors.BadChart, match=message) as raised:
+        registered(str(tmp_path / "x.yaml"))
+    assert raised.value.code == "chart.file"
+
+
 def test_a_file_that_holds_no_chart_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("[]")
     with pytest.raises(errors.BadChart, match="holds no chart but list"):
@@ -155,3 +226,49 @@ def test_a_child_must_be_known_before_its_parent() -> None:
 
 def test_a_machine_may_start_others_of_its_own_class() -> None:
     registered({"initial": "a", "states": {"a": {"on": {"GO": "b"}}, "b": {"invoke": {"src": "Order"}}}})
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"meta": {"src": "refund", "invoke": {"src": "refund"}}},
+        {"entry": {"type": "xstate.raise", "event": {"type": "X", "src": "refund", "invoke": {"src": "refund"}}}},
+        {"entry": {"type": "shout", "params": {"type": "spawnChild", "src": "refund"}}},
+        {"invoke": {"src": "ship", "input": {"src": "refund", "type": "spawnChild"}}},
+        {"_note": {"invoke": {"src": "refund"}}},
+    ],
+)
+def test_a_method_that_only_data_names_stays_for_callers(parts: dict[str, Any]) -> None:
+    chart = {**with_a(**parts), "context": {"src": "refund", "invoke": {"src": "refund"}}}
+    cls = registered(chart, refund=a_method(), ship=a_method(), shout=action(a_method()))
+    assert not hasattr(cls.refund, "__wakeful_internal__")
+    assert hasattr(cls.ship, "__wakeful_internal__") == ("invoke" in parts)
+
+
+SPAWN = {"type": "spawnChild", "src": "ship", "id": "s"}
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"invoke": {"src": "ship"}},
+        {"invoke": [{"src": "other"}, {"src": "ship", "onDone": "b"}]},
+        {"invoke": {"src": "other", "onDone": [{"actions": SPAWN}]}},
+        {"invoke": {"src": "other", "onError": {"actions": [SPAWN]}}},
+        {"entry": SPAWN},
+        {"exit": [{"type": "xstate.spawnChild", "params": {"src": "ship", "id": "s"}}]},
+        {"on": {"meta": {"actions": [SPAWN]}}},
+        {"after": {"1s": [{"target": "b", "actions": [SPAWN]}]}},
+        {"always": {"target": "b", "actions": SPAWN}},
+        {"on": {"GO": {"actions": {"type": "enqueueActions", "actions": [{"guard": "is", "actions": [SPAWN]}]}}}},
+        {"on": {"GO": {"actions": {"type": "xstate.enqueueActions", "params": {"actions": ["s", SPAWN]}}}}},
+        {"on": {"GO": {"actions": {"type": "enqueueActions", "actions": {"guard": "is", "else": SPAWN}}}}},
+        {"initial": "context", "states": {"context": {"invoke": {"src": "ship"}}}},
+        {"initial": {"target": "x", "actions": [SPAWN]}, "states": {"x": {}}},
+        {"id": "here", "route": {"actions": SPAWN}},
+    ],
+)
+def test_a_method_that_the_chart_starts_is_not_for_callers(parts: dict[str, Any]) -> None:
+    members = {"is": guard(lambda self, context, event: True), "s": action(a_method())}
+    cls = registered(with_a(**parts), ship=a_method(), other=a_method(), **members)
+    assert cls.ship.__wakeful_internal__

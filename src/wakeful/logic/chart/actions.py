@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.logic.chart.effects import PARENT, SELF, Act, Emit, Log
 from wakeful.logic.chart.expressions import is_call, read, read_delay, read_event
-from wakeful.logic.chart.fields import bad, listed, mapping, only, text
+from wakeful.logic.chart.fields import bad, listed, mapping, only, text, unbound
 from wakeful.logic.chart.guards import Guards
 from wakeful.logic.chart.names import Implementations
 from wakeful.logic.chart.nodes import Action, Read
@@ -23,12 +23,15 @@ _ALIASES_MAX = 16
 
 
 class Actions:
-    """Reads actions."""
+    """Reads actions; `is_data` as in `expressions.read`."""
 
-    def __init__(self, names: Implementations, guards: Guards, *, is_sketch: bool) -> None:
+    def __init__(self, names: Implementations, guards: Guards, *, is_sketch: bool, is_data: bool = False) -> None:
         self._names = names
         self._guards = guards
         self._is_sketch = is_sketch
+        self._is_data = is_data
+        # Reads what functions answer while the chart runs.
+        self._asked = self if is_data else Actions(names, guards.of_data(), is_sketch=is_sketch, is_data=True)
         self._own: dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Any], str], Action]]] = {
             "assign": (("assignment",), self._assign),
             "raise": (("event", "delay", "id"), self._raise),
@@ -61,13 +64,13 @@ class Actions:
         """Starting and stopping an actor."""
         actors = self._names.actors
         if actors is not None and src not in actors and not self._is_sketch:
-            raise bad(f"{path}.src", f"there is no actor named {src!r}", code="chart.unbound")
+            raise unbound(f"{path}.src", "actor", src)
         given = self.value(input, f"{path}.input")
         return lambda turn: turn.invoke(id, src, given(turn), is_synced=is_synced), lambda turn: turn.stop(id)
 
     def value(self, value: Any, path: str) -> Read:
         """A value when it is needed."""
-        return read(value, path, self._names, is_sketch=self._is_sketch)
+        return read(value, path, self._names, is_sketch=self._is_sketch, is_data=self._is_data)
 
     def _one(self, value: Any, path: str, depth: int) -> tuple[Action, ...]:
         if isinstance(value, str):
@@ -107,17 +110,17 @@ class Actions:
         if isinstance(bound, Mapping) and isinstance(bound.get(name), str | Mapping | list | tuple):
             return self.read(bound[name], path, depth + 1)
         if bound is not None and name not in bound and not self._is_sketch:
-            raise bad(path, f"there is no action or assignment named {name!r}", code="chart.unbound")
+            raise unbound(path, "action or assignment", name)
         return (lambda turn: turn.effects.append(Act(name, given(turn), turn.context, turn.event)),)
 
     def _collect(self, name: str, params: Read, path: str, depth: int) -> Action:
-        function = self._names.enqueues[name]
+        function, asked = self._names.enqueues[name], self._asked
 
         def collect(turn: "Turn") -> None:
             wanted = function(
-                turn.context, turn.event, params(turn), lambda guard: self._guards.read(guard, path)(turn)
+                turn.context, turn.event, params(turn), lambda guard: asked._guards.read(guard, path)(turn)
             )
-            for action in self.read(wanted, path, depth + 1):
+            for action in asked.read(wanted, path, depth + 1):
                 action(turn)
 
         return collect
@@ -220,10 +223,10 @@ class Actions:
         return enqueue
 
     def _event(self, value: Any, path: str) -> Read:
-        return read_event(value, path, self._names, is_sketch=self._is_sketch)
+        return read_event(value, path, self._names, is_sketch=self._is_sketch, is_data=self._is_data)
 
     def _delay(self, value: Any, path: str) -> Read:
-        return read_delay(value, path, self._names, is_sketch=self._is_sketch)
+        return read_delay(value, path, self._names, is_sketch=self._is_sketch, is_data=self._is_data)
 
     def _id(self, given: Mapping[str, Any], path: str) -> Read:
         """The id of a delayed send; without one in the chart it gets a number of its own."""

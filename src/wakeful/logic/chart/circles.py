@@ -21,7 +21,7 @@ def _follow(first: Transition) -> None:
         if leaf is None:
             return
         if leaf in seen:
-            if len(seen) == 1:
+            if leaf is seen[-1]:
                 return  # nothing changes, and XState rests too
             round_ = " → ".join(f"#{node.id}" for node in [*seen[seen.index(leaf) :], leaf])
             raise bad(first.path, f"it never comes to rest: {round_}; give one of them a guard", code="chart.always")

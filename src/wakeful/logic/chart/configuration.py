@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 class Configuration:
     """A legal set of active states; kept by its chart, so that what follows from it is worked out once."""
 
-    __slots__ = ("active", "always", "chosen", "leaves", "mask", "plans", "shown", "tags")
+    __slots__ = ("active", "always", "chosen", "known", "leaves", "mask", "plans", "shown", "tags")
 
     def __init__(self, nodes: Sequence[Node], mask: int, leaves: tuple[Node, ...]) -> None:
         self.mask = mask
@@ -22,6 +22,7 @@ class Configuration:
         self.active: dict[Node, Node] = {}  # of a compound state, its active child
         self.plans: dict[tuple[int, ...], Plan] = {}
         self.chosen: dict[str, list[Transition]] = {}  # what an event enables, where no guard has a say
+        self.known: tuple[tuple[str, ...], tuple[str, ...]] | None = None  # the events it names, once somebody asked
         tags: dict[str, None] = {}
         for node in nodes:
             if not mask & node.bit:
@@ -41,7 +42,7 @@ class Configuration:
     def before(cls, root: Node) -> "Configuration":
         """The root alone: where a chart is before it has begun; its value already tells the initial states, as XState's."""
         made = cls((), root.bit, ())
-        made.shown = mask_of(root, None)
+        made.shown = _told_before(root)
         return made
 
     def value(self, root: Node) -> Any:
@@ -97,6 +98,21 @@ def _initial(node: Node) -> int:
             break
         mask |= ancestor.bit
     return mask
+
+
+def _told_before(node: Node) -> int:
+    """What the value tells of a state before it is entered: its initial states, and not where a history there leads."""
+    mask = node.bit
+    if node.type != "compound":
+        for child in node.children:
+            mask |= _told_before(child)
+        return mask
+    assert node.initial is not None
+    for ancestor in node.initial.ancestors:
+        if ancestor is node:
+            break
+        mask |= ancestor.bit
+    return mask if node.initial.type == "history" else mask | _told_before(node.initial)
 
 
 def _unfit(node: Node, value: Any) -> BadChart:

@@ -7,7 +7,7 @@ function of that name, as a function in XState's config would be asked.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from wakeful.logic.chart.fields import bad, mapping, plain, text
+from wakeful.logic.chart.fields import bad, mapping, plain, text, unbound
 from wakeful.logic.chart.names import Implementations
 from wakeful.logic.chart.nodes import Read
 from wakeful.values.errors import BadTime
@@ -22,29 +22,42 @@ def is_call(value: Any) -> bool:
     return isinstance(value, Mapping) and "$call" in value and value.keys() <= {"$call", "params"}
 
 
-def read(value: Any, path: str, names: Implementations, *, is_sketch: bool) -> Read:
-    """What a value is when it is needed."""
+def read(value: Any, path: str, names: Implementations, *, is_sketch: bool, is_data: bool = False) -> Read:
+    """What a value is when it is needed; `is_data`: it comes from a function while the chart runs, not from the chart."""
     if is_call(value):
         name = text(value["$call"], f"{path}.$call")
         function = names.values.get(name)
         if function is None:
             if is_sketch:
                 return _missing(f"{path}.$call", "value", name)
-            raise bad(f"{path}.$call", f"there is no value named {name!r}", code="chart.unbound")
-        params = read(value.get("params"), f"{path}.params", names, is_sketch=is_sketch)
+            raise unbound(f"{path}.$call", "value", name)
+        params = read(value.get("params"), f"{path}.params", names, is_sketch=is_sketch, is_data=is_data)
         asked = function
         return lambda turn: asked(turn.context, turn.event, params(turn))
     plain(value, path)
+    if not is_data:
+        _refuse_inner(value, path)
     return lambda turn: value
 
 
-def read_event(value: Any, path: str, names: Implementations, *, is_sketch: bool) -> Read:
+def _refuse_inner(value: Any, path: str) -> None:
+    """A call inside of a value would be taken as it stands: nobody means that."""
+    if is_call(value):
+        raise bad(f"{path}.$call", "a call stands for a whole value, not for a part of one", code="chart.call")
+    inside = (
+        value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list | tuple) else ()
+    )
+    for key, one in inside:
+        _refuse_inner(one, f"{path}.{key}")
+
+
+def read_event(value: Any, path: str, names: Implementations, *, is_sketch: bool, is_data: bool = False) -> Read:
     """An event when it is needed; it must be a mapping with a type."""
     if not is_call(value):
         given = mapping(value, path)
         event_type(given.get("type"), f"{path}.type")
-        return read(value, path, names, is_sketch=is_sketch)
-    asked = read(value, path, names, is_sketch=is_sketch)
+        return read(value, path, names, is_sketch=is_sketch, is_data=is_data)
+    asked = read(value, path, names, is_sketch=is_sketch, is_data=is_data)
 
     def event(turn: "Turn") -> Any:
         made = mapping(asked(turn), path)
@@ -61,7 +74,7 @@ def event_type(value: Any, path: str) -> str:
     return str(value)
 
 
-def read_delay(value: Any, path: str, names: Implementations, *, is_sketch: bool) -> Read:
+def read_delay(value: Any, path: str, names: Implementations, *, is_sketch: bool, is_data: bool = False) -> Read:
     """Milliseconds: a number of them, a text like "24h", or a named delay."""
     if isinstance(value, str) and value in names.delays:
         named = names.delays[value]
@@ -69,7 +82,7 @@ def read_delay(value: Any, path: str, names: Implementations, *, is_sketch: bool
             return lambda turn: length_ms(named(turn.context, turn.event, None), path)
         value = named
     if is_call(value):
-        asked = read(value, path, names, is_sketch=is_sketch)
+        asked = read(value, path, names, is_sketch=is_sketch, is_data=is_data)
         return lambda turn: length_ms(asked(turn), path)
     if isinstance(value, str):
         try:
@@ -99,6 +112,6 @@ def length_ms(value: Any, path: str) -> float:
 
 def _missing(path: str, kind: str, name: str) -> Read:
     def missing(turn: "Turn") -> Any:
-        raise bad(path, f"there is no {kind} named {name!r}; this chart was only read", code="chart.unbound")
+        raise unbound(path, kind, name, is_sketch=True)
 
     return missing

@@ -1,6 +1,7 @@
 """Layer 1, pure. Is what a chart says of the right kind, and where is it if not?"""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from wakeful.values.errors import BadChart
@@ -14,6 +15,15 @@ NOTES = ("$schema", "$id", "$comment")
 def bad(path: str, what: str, *, code: str = "chart") -> BadChart:
     """The error for a place in a chart; its message begins with the path."""
     return BadChart(f"{path or 'chart'}: {what}", code=code)
+
+
+def unbound(path: str, kind: str, name: str, *, is_sketch: bool = False) -> BadChart:
+    """The error for a name that nothing stands for; who knows the program may say more of it (`missing`)."""
+    error = bad(
+        path, f"there is no {kind} named {name!r}{'; this chart was only read' * is_sketch}", code="chart.unbound"
+    )
+    vars(error)["missing"] = (kind, name)
+    return error
 
 
 def mapping(value: Any, path: str) -> Mapping[str, Any]:
@@ -49,14 +59,29 @@ def listed(value: Any, path: str) -> list[tuple[Any, str]]:
     return [(value, path)]
 
 
-def only(value: Mapping[str, Any], allowed: Iterable[str], path: str) -> None:
+def only(value: Mapping[str, Any], allowed: Collection[str], path: str) -> None:
     """Refuse keys that mean nothing here: a typing error would be a chart that silently does less."""
     for key in value:
         if key not in allowed and key not in NOTES and not key.startswith(("_", "x-")):
-            near = ", ".join(sorted(allowed))
-            raise bad(
-                f"{path}.{key}" if path else key, f"there is no such key here; there are {near}", code="chart.key"
-            )
+            near = get_close_matches(key, allowed, n=1)
+            hint = _ELSEWHERE.get(key) or (f"did you mean {near[0]!r}?" if near else "")
+            said = hint or f"there are {', '.join(sorted(allowed))}"
+            raise bad(f"{path}.{key}" if path else key, f"there is no such key here; {said}", code="chart.key")
+
+
+# Keys of XState 4, and of what JSON.stringify makes of a machine.
+_ELSEWHERE = {
+    "cond": "XState 5 calls it 'guard'",
+    "in": "XState 5 has the guard 'xstate.stateIn' for that",
+    "internal": "XState 5 has 'reenter' for that: true is what 'internal: false' was",
+    "activities": "XState 5 has 'invoke' for that",
+    "data": "XState 5 calls it 'output', or 'input' where it is given to an actor",
+    "autoForward": "XState 5 has no such thing; give the events with 'sendTo'",
+    "predictableActionArguments": "in XState 5 that is always so: leave it out",
+    "schema": "XState 5 calls it 'types': leave it out",
+    "tsTypes": "leave it out",
+    "transitions": "this is what XState makes of a machine; take its config, JSON.stringify(machine.config)",
+}
 
 
 def plain(value: Any, path: str, depth: int = 0) -> Any:

@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from wakeful.logic.chart.expressions import read
-from wakeful.logic.chart.fields import bad, listed, mapping, only, text
+from wakeful.logic.chart.fields import bad, listed, mapping, only, text, unbound
 from wakeful.logic.chart.names import Implementations
 from wakeful.logic.chart.nodes import Test
+from wakeful.logic.chart.targets import is_in
 
 if TYPE_CHECKING:
     from wakeful.logic.chart.turn import Turn
@@ -18,12 +19,24 @@ _ALIASES_MAX = 16
 
 
 class Guards:
-    """Reads guards; `state_mask` resolves what `stateIn` asks for."""
+    """Reads guards; `state_mask` resolves what `stateIn` asks for, `is_data` as in `expressions.read`."""
 
-    def __init__(self, names: Implementations, state_mask: Callable[[Any, str], int], *, is_sketch: bool) -> None:
+    def __init__(
+        self,
+        names: Implementations,
+        state_mask: Callable[[Any, str], int],
+        *,
+        is_sketch: bool,
+        is_data: bool = False,
+    ) -> None:
         self._names = names
         self._state_mask = state_mask
         self._is_sketch = is_sketch
+        self._is_data = is_data
+
+    def of_data(self) -> "Guards":
+        """The same for guards that functions ask for while the chart runs."""
+        return Guards(self._names, self._state_mask, is_sketch=self._is_sketch, is_data=True)
 
     def read(self, value: Any, path: str, depth: int = 0) -> Test:
         """A guard as the chart writes it: a name, a name with params, or a combination."""
@@ -48,8 +61,11 @@ class Guards:
     def _combined(self, kind: str, given: Mapping[str, Any], path: str, depth: int) -> Test:
         if kind == "stateIn":
             only(given, ("type", "stateValue"), path)
-            mask = self._state_mask(given.get("stateValue"), f"{path}.stateValue")
-            if str(given.get("stateValue")).startswith("#"):
+            value: Any = given.get("stateValue")
+            mask = self._state_mask(value, f"{path}.stateValue")
+            if isinstance(value, Mapping):
+                return lambda turn: is_in(value, turn.chart.root, turn.configuration.shown)
+            if value.startswith("#"):
                 return lambda turn: turn.configuration.mask & mask == mask
             return lambda turn: turn.configuration.shown & mask == mask
         only(given, ("type", "guards", "guard"), path)
@@ -69,10 +85,10 @@ class Guards:
         if bound is None:
             if self._is_sketch:
                 return _unread(path, name)
-            raise bad(path, f"there is no guard named {name!r}", code="chart.unbound")
+            raise unbound(path, "guard", name)
         if isinstance(bound, str | Mapping):
             return self.read(bound, path, depth + 1)
-        given = read(params, f"{path}.params", self._names, is_sketch=self._is_sketch)
+        given = read(params, f"{path}.params", self._names, is_sketch=self._is_sketch, is_data=self._is_data)
         asked = bound
         if params is None:
             return lambda turn: bool(asked(turn.context, turn.event, None))
@@ -81,6 +97,6 @@ class Guards:
 
 def _unread(path: str, name: str) -> Test:
     def unread(turn: "Turn") -> bool:
-        raise bad(path, f"there is no guard named {name!r}; this chart was only read", code="chart.unbound")
+        raise unbound(path, "guard", name, is_sketch=True)
 
     return unread

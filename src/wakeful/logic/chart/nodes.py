@@ -114,13 +114,15 @@ def candidates(node: Node, type: str) -> Iterator[Transition]:
     """The transitions of a state for an event, in the order in which they are asked: by name, then longer wildcards first."""
     yield from node.exact.get(type, ())
     for descriptor, ways in node.wild:
-        if descriptor != type and _fits(type, descriptor):
+        if descriptor != type and fits(type, descriptor):
             yield from ways
 
 
-def _fits(type: str, descriptor: str) -> bool:
+def fits(type: str, descriptor: str) -> bool:
     """Whether a wildcard covers an event: `*` all, `a.*` also `a` and `a.b.c`; a star in the middle none."""
     if descriptor == "*":
         return True
+    if not descriptor.endswith(".*"):
+        return False
     stem = descriptor[:-2]
     return (type == stem or type.startswith(f"{stem}.")) and "*" not in stem.split(".")

@@ -14,7 +14,7 @@ from wakeful.logic.chart.chart import KEPT_MAX, Chart
 from wakeful.logic.chart.configuration import Configuration, mask_of
 from wakeful.logic.chart.fields import bad
 from wakeful.logic.chart.nodes import Node
-from wakeful.logic.chart.targets import state_mask
+from wakeful.logic.chart.targets import is_in, state_mask
 from wakeful.logic.chart.turn import Turn
 
 STATUSES = ("active", "done", "error", "stopped")
@@ -84,7 +84,8 @@ def configuration_of(chart: Chart, snapshot: Mapping[str, Any]) -> Configuration
 def matches(chart: Chart, snapshot: Mapping[str, Any], value: Any) -> bool:
     """Whether a snapshot is in a state: `"a.b"`, `"#id"`, or a state value, all of which must be active."""
     wanted = state_mask(value, "matches", chart.root, chart.ids)
-    return configuration_of(chart, snapshot).mask & wanted == wanted
+    active = configuration_of(chart, snapshot).mask
+    return is_in(value, chart.root, active) if isinstance(value, Mapping) else active & wanted == wanted
 
 
 def tags(chart: Chart, snapshot: Mapping[str, Any]) -> list[str]:

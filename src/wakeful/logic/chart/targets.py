@@ -85,6 +85,22 @@ def state_mask(value: Any, path: str, root: Node, ids: Mapping[str, Node]) -> in
     return mask
 
 
+def is_in(value: Any, node: Node, active: int) -> bool:
+    """Whether the active states under a state are as a state value says, by XState's rules.
+
+    The value of a state whose active child is a leaf is that child's name, of any other a mapping: so `{}` stands for
+    any mapping, and not for a name.
+    """
+    if isinstance(value, str):
+        for key in split(value):
+            node = node.by_key[key]
+        return bool(active & node.bit)
+    inside = {child.key: child for child in node.children if active & child.bit}
+    if node.type == "compound" and all(child.is_leaf for child in inside.values()):
+        return False
+    return all(key in inside and is_in(wanted, inside[key], active) for key, wanted in value.items())
+
+
 def refuse_contradiction(targets: tuple[Node, ...], path: str) -> None:
     """Refuse several targets that can't be active together: they must be in different regions of a parallel state."""
     for one, two in combinations(targets, 2):
