@@ -155,7 +155,10 @@ class Maker:
             known = len(self.actors)
             made["invoke"] = self.invokes(path)
             self.talk(made, self.actors[known:])
-        if kind in ("compound", "parallel") and self.chance(0.5):
+        has_output = kind == "compound" and any("output" in child for child in made["states"].values())
+        if has_output:
+            made["onDone"] = [{**self.way(path), "actions": "x"}]  # which shows the event, and so what came out
+        elif kind in ("compound", "parallel") and self.chance(0.5):
             made["onDone"] = self.ways(path)
         for key, child in made.get("states", {}).items():
             self.wire(child, [*path, key])
