@@ -105,7 +105,7 @@ def _span(ms: int) -> str:
             rest = seconds % size
             if place + 1 < len(sizes) and rest >= sizes[place + 1][1] and seconds // size < 10:
                 return f"{seconds // size} {unit} {rest // sizes[place + 1][1]} {sizes[place + 1][0]}"
-            return f"{seconds // size} {unit}"
+            return f"{round(seconds / size)} {unit}"
     return f"{ms} ms"
 
 

@@ -73,6 +73,7 @@ def test_delays_in_the_unit_that_says_them_exactly(delay: Any, said: str) -> Non
     [
         (999, "in 999 ms"),
         (61_000, "in 1 min 1 s"),
+        (86_399_000, "in 24 h"),
         (3_600_000 * 30, "in 1 d 6 h"),
         (0, "due now"),
         (-61_000, "1 min 1 s late"),
