@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from wakeful.runtime.node import Node
+from wakeful.schedules.functions import CLASS as FUNCTION
 from wakeful.store import Disk
-from wakeful.testing.cluster_workload import CLASS, TICKER, Witness
+from wakeful.testing.cluster_workload import CLASS, TICK_MS, TICKER, Witness
 from wakeful.testing.invariants import Violation
 from wakeful.values.codec import decode
 from wakeful.values.commits import USER
@@ -139,6 +140,20 @@ def check_quiet(books: Books, journal: Journal, witness: Witness, now: int) -> N
     for key, token, _ in books.with_prefix("op:"):
         if key == TICKER and int(token.removeprefix("tick")) not in witness.ticks:
             raise Violation(f"{token} was never run")
+
+
+def check_ticks(disk: Disk, since: int, until: int) -> None:
+    """Each occurrence of the app's function ran, or came while one before it was still being tried."""
+    entries = [entry for entry in disk.entries.values() if entry.id.cls == FUNCTION]
+    verdicts = {entry.nominal_at: entry.verdict for entry in entries if entry.verdict != "failed"}
+    runs = [entry for entry in entries if entry.verdict == "run"]
+    tried = [timer.nominal_at for timer in disk.timers.values() if timer.id.cls == FUNCTION and timer.attempt]
+    for nominal in range(since - since % TICK_MS + TICK_MS, until, TICK_MS):
+        verdict = verdicts.get(nominal)
+        is_behind = verdict == "overlap" and any(run.nominal_at < nominal <= run.finished_at for run in runs)
+        is_to_come = verdict is None and any(other <= nominal for other in tried)
+        if verdict != "run" and not is_behind and not is_to_come:
+            raise Violation(f"the app's function: {verdict or 'nothing'} came of its occurrence at {nominal}")
 
 
 def _check_job(fact: JobFact, books: Books, journal: Journal) -> None:

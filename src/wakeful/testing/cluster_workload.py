@@ -24,6 +24,7 @@ from wakeful.values.times import from_datetime, to_datetime
 CLASS = "Clerk"
 AGAIN_TIMES = 2
 FLAKY_TIMES = 2
+TICK_MS = 4_000  # between two runs of the function of the app
 TICKER = "ticker"  # the object that the app's function calls
 
 
@@ -176,7 +177,7 @@ def make_cluster_app(witness: Witness) -> tuple[App, type[Clerk]]:
     members: dict[str, Any] = {"witness": witness, "__module__": __name__}
     clerk: type[Clerk] = app.object(name=CLASS)(type(CLASS, (Clerk,), members))
 
-    @app.every(4).seconds
+    @app.every(TICK_MS // 1_000).seconds
     async def tick(run: Run) -> None:
         """May run more than once when its node dies; what it tells an object under the run's id may not."""
         at = from_datetime(run.nominal_at)
