@@ -49,7 +49,7 @@ def pooler(url: str, folder: Path) -> Iterator[str]:
         "ignore_startup_parameters = extra_float_digits\n"
     )
     folder.chmod(0o755)
-    for parent in folder.parents[:3]:  # its user may go through pytest's folders
+    for parent in folder.parents[:4]:  # its user may go through pytest's folders
         if parent.stat().st_uid == os.geteuid() and parent != Path("/tmp"):
             parent.chmod(parent.stat().st_mode | 0o011)
     assert PGBOUNCER is not None
