@@ -159,6 +159,13 @@ def calendars(draw: st.DrawFn, zones: tuple[str | None, ...] = ZONES) -> Calenda
     return business_hours(text, zone=zone, holidays=holidays(*off, name=name) if draw(st.booleans()) else None)
 
 
+def test_hours_that_leave_nothing_out_together_never_close() -> None:
+    """Nothing is known before the first stretch of last week, so a night that reaches into it looked like a closing."""
+    calendar = business_hours({"mon": "00:00-00:30", "mon-sun": "01:00-24:00,01:30-01:00"}, zone="UTC")
+    now = from_datetime(datetime(2026, 3, 26, tzinfo=UTC))
+    assert (calendar.next_close(now), calendar.previous_close(now), calendar.next_open(now)) == (None, None, now)
+
+
 STARTS = (datetime(2011, 12, 27, tzinfo=UTC), datetime(2026, 3, 26, tzinfo=UTC), datetime(2026, 10, 2, tzinfo=UTC))
 
 

@@ -67,7 +67,7 @@ class Week:
             else:
                 self._starts.append(begin)
                 self._ends.append(end)
-        self.is_always = len(self._starts) == 1 and self._ends[0] - self._starts[0] >= 2 * WEEK_S
+        self.is_always = any(begin <= 0 and end >= WEEK_S for begin, end in zip(self._starts, self._ends, strict=True))
 
     def is_open(self, wall: int) -> bool:
         """Whether it is open at that second."""
