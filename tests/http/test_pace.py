@@ -51,7 +51,9 @@ async def test_one_that_gives_up_does_not_hold_up_the_others() -> None:
     await asyncio.wait_for(second, 1)
 
 
-async def test_no_more_are_young_than_may_go_on_together() -> None:
+async def test_no_more_are_young_than_may_go_on_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    # None gets old meanwhile, also where the machine stands still for a moment.
+    monkeypatch.setattr("wakeful.http.pace.YOUNG_S", 3_600.0)
     pace, under_way, most = Pace(50, young_max=10), 0, 0
 
     async def request() -> None:
