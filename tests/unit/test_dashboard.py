@@ -191,6 +191,20 @@ async def test_it_lives_under_a_prefix() -> None:
         assert 'hx-get="/ops/tools/object?class=Note&amp;key=eu%2Fbob"' in inner
 
 
+async def test_a_form_that_was_refused_shows_a_page_that_goes_on_living() -> None:
+    """The address of a form has no page: what htmx asks for again is the one that is shown."""
+    async with staged(prefix="/ops") as stage:
+        named = {"class": "Note", "key": "ann", "name": "read"}
+        refused = await stage.post("/ops/schedule/pause", **named, until="someday")
+        parked = await stage.post("/ops/parked/redrive", do="some", number="999999")
+        for answer, status, word in ((refused, 400, "is no time"), (parked, 200, "999999")):
+            assert answer.status_code == status
+            assert word in answer.text
+            again = re.search(r'id="live"[^>]* hx-get="([^"]+)"', answer.text)
+            assert again is not None
+            assert "<html" not in await stage.text(html.unescape(again[1]), **{"hx-request": "true"})
+
+
 async def test_the_chart_is_drawn_by_day_and_by_night() -> None:
     async with staged() as stage:
         drawn = [

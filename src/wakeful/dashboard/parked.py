@@ -55,6 +55,7 @@ async def redrive(visit: Visit) -> "Response":
     failed = [row for row in results if not row["ok"]]
     if not failed:
         return visit.go("/parked", said="redriven")
+    visit.place = ("/parked", {})
     return await listing(visit, {"done": len(results) - len(failed), "failed": failed})
 
 

@@ -1,5 +1,6 @@
 """Layer 5. How does a page come out: its template, its addresses under any prefix, its headers?"""
 
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,6 +70,11 @@ def base_of(request: "Request") -> str:
     return quote(str(request.scope.get("root_path", "")).rstrip("/"), safe="/~:@!$&'()*+,;=-._")
 
 
+def path_of(request: "Request") -> str:
+    """The dashboard's own path that was asked for, without that prefix."""
+    return request.url.path.removeprefix(str(request.scope.get("root_path", "")).rstrip("/")) or "/"
+
+
 def address(request: "Request", path: str, /, **query: Any) -> str:
     """A page of the dashboard, with what is not None as its query.
 
@@ -78,8 +84,13 @@ def address(request: "Request", path: str, /, **query: Any) -> str:
     return f"{base_of(request)}{path}" + (f"?{urlencode(asked)}" if asked else "")
 
 
-def render(request: "Request", template: str, *, status: int = 200, now: int, **given: Any) -> "Response":
-    """The page; of one that htmx asks for again only the part that lives."""
+Place = tuple[str, Mapping[str, Any]]  # a page's own path and query
+
+
+def render(
+    request: "Request", template: str, *, status: int = 200, now: int, place: Place | None = None, **given: Any
+) -> "Response":
+    """The page; of one that htmx asks for again only the part that lives. `place`: where it is, when a form asked for it."""
     from starlette.responses import HTMLResponse
 
     def url(path: str, /, **query: Any) -> str:
@@ -87,8 +98,8 @@ def render(request: "Request", template: str, *, status: int = 200, now: int, **
 
     def here(**query: Any) -> str:
         """This very page with another query."""
-        path = request.url.path.removeprefix(str(request.scope.get("root_path", "")).rstrip("/"))
-        return address(request, path or "/", **{**dict(request.query_params), **query})
+        path, asked = place or (path_of(request), request.query_params)
+        return address(request, path, **{**asked, **query})
 
     page = environment().get_template(template)
     given |= {

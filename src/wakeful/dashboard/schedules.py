@@ -150,6 +150,7 @@ async def pause(visit: Visit) -> "Response":
         end = to_datetime(meant(until, found["zone"], visit.now, is_past=False)) if until else None
         await visit.acts.pause(id, name, note=visit.field("note").strip(), until=end)
     except BadInput as error:
+        visit.place = ("/schedule", {"class": id.cls, "key": id.key, "name": name})
         return await _show(visit, id, name, Backfill(), problem=str(error))
     return _back(visit, id, name, "paused")
 

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 from markupsafe import Markup
 
 from wakeful.dashboard.history import History
-from wakeful.dashboard.rendering import address, render
+from wakeful.dashboard.rendering import Place, address, path_of, render
 from wakeful.looking import classes
 from wakeful.looking.view import View
 from wakeful.operating import Acts
@@ -79,6 +79,7 @@ class Visit:
         self.form = form
         self.view = View.of_node(node)
         self.now = self.view.now()
+        self.place: Place | None = None  # of the page that answers a form, whose own address nobody can ask for
 
     @property
     def acts(self) -> Acts:
@@ -130,7 +131,7 @@ class Visit:
             "parked_count": await self.count("parked"),
             "request_cursor": self.asked("cursor"),
         }
-        return render(self.request, template, status=status, now=self.now, **frame, **given)
+        return render(self.request, template, status=status, now=self.now, place=self.place, **frame, **given)
 
     def go(self, path: str, **query: Any) -> "Response":
         """After a form: to that page, so that loading it again does nothing twice."""
@@ -231,7 +232,7 @@ class Desk:
         """To the login page, and from there back; htmx has to be told to take the whole page there."""
         from starlette.responses import RedirectResponse, Response
 
-        path = request.url.path.removeprefix(str(request.scope.get("root_path", "")).rstrip("/"))
+        path = path_of(request)
         back = f"{path}?{request.url.query}" if request.url.query else path
         target = address(request, "/login", next=back if request.method == "GET" and back != "/" else None)
         if "hx-request" in request.headers or "text/event-stream" in request.headers.get("accept", ""):
