@@ -22,6 +22,7 @@ class Troupe:
     def __init__(self) -> None:
         self.app = App()
         self.ran: list[tuple[str, str, int]] = []  # what, on which node, when by the world's clock
+        self.failing: set[str] = set()  # keys of objects whose alarm goes wrong
         self.world: World | None = None
         troupe = self
 
@@ -49,6 +50,8 @@ class Troupe:
 
             async def alarm(self) -> None:
                 troupe.note(f"alarm {self.ctx.key}", self)
+                if self.ctx.key in troupe.failing:
+                    raise OwnError("not yet")
                 self.storage.put("rang", await self.storage.get("rang", 0) + 1)
 
             async def work(self, token: str, pause: float = 0.0) -> str:

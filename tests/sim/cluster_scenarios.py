@@ -2,8 +2,8 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,12 @@ from wakeful import JobSpec, Limits
 from wakeful.jobs.jobs import Jobs
 from wakeful.logic.ramp import shards_allowed
 from wakeful.runtime.membership import RAMP_DOUBLE_MS, RAMP_FIRST
+from wakeful.runtime.node import Node
 from wakeful.store.protocol import Hint, Outcome
 from wakeful.testing import World
 from wakeful.testing.cluster_clients import Door
 from wakeful.values.commits import Commit
-from wakeful.values.errors import Unavailable
+from wakeful.values.errors import Fenced, Unavailable
 from wakeful.values.ids import SHARDS, ObjectId, shard_of
 from wakeful.values.timers import Timer
 
@@ -132,6 +133,72 @@ async def many_jobs_of_one_object_while_the_disk_is_slow() -> None:
         assert ran == [token for token in tokens if token.endswith("True")], f"jobs of one object ran as {ran}"
 
 
+@asynccontextmanager
+async def a_start_that_is_being_noted(world: World, node: Node) -> AsyncIterator[None]:
+    """Within the block a commit of that node is under way, and none comes to an end before the block does."""
+    gate, commit = asyncio.Event(), node.store.commit
+
+    async def slow(name: str, commits: Sequence[Commit]) -> list[Outcome]:
+        await gate.wait()
+        return await commit(name, commits)
+
+    await world.advance(seconds=4.9)
+    node.hibernation.sleep_all()
+    node.store.commit = slow  # type: ignore[method-assign]
+    try:
+        await world.advance(seconds=0.2)
+        assert node.committer.is_sending, "the start of the job is not being noted"
+        yield
+    finally:
+        gate.set()
+
+
+async def a_redrive_while_another_start_is_noted() -> None:
+    """What was read for the object to wake, while that note was on its way, is not what the disk has any more."""
+    troupe, world = stage(2)
+    async with world:
+        asker, owner = world.members
+        assert asker.node is not None
+        assert owner.node is not None
+        node, key = owner.node, key_of(owner)
+        cell = troupe.at(asker, key)
+        troupe.failing.add(key)
+        await cell.arm(1_000)
+        await world.advance(minutes=10)
+        [parked] = await world.parked()
+        troupe.failing.clear()
+        await Jobs(Door(asker)).schedule(cell.work, "beside", after="5s")
+        async with a_start_that_is_being_noted(world, node):
+            redriven = asyncio.ensure_future(asker.node.redrive(parked))
+            await world.advance(seconds=0.1)
+        await redriven
+        await world.advance(seconds=1)
+        assert len(troupe.runs("beside")) == 1, "the job whose start was noted did not run once"
+        assert (await world.rows(troupe.Cell, key)).get("rang") == 1, "an alarm that was redriven did not run"
+
+
+async def a_shard_that_goes_and_comes_while_a_start_is_noted() -> None:
+    """What was read for the object to wake, when the shard was ours before, is not what another owner has made of it."""
+    troupe, world = stage(2)
+    async with world:
+        other, owner = world.members
+        assert owner.node is not None
+        assert other.node is not None
+        node, key = owner.node, key_of(owner)
+        shard = shard_of(ObjectId("Cell", key))
+        await Jobs(Door(other)).schedule(troupe.at(other, key).work, "noted", after="5s")
+        async with a_start_that_is_being_noted(world, node):
+            for loser, winner in ((node, other.node), (other.node, node)):
+                epoch = loser.epochs[shard]
+                assert await winner.ownership.claim([shard], {shard: epoch}) == 1
+                loser.ownership.lose(shard, Fenced(shard, epoch))
+                if winner is other.node:
+                    assert await troupe.at(other, key).add() == 1
+            assert await troupe.at(owner, key).value() == 1, "what another owner wrote was not seen"
+        await world.advance(seconds=20)
+        assert len(troupe.runs("noted")) == 1, "the job whose start was noted did not run once"
+
+
 async def calls_while_a_node_stops() -> None:
     """None of them fails, and the turn that runs ends where it began."""
     troupe, world = stage()
@@ -203,6 +270,8 @@ SCENARIOS: tuple[Scenario, ...] = (
     calls_while_a_node_stops,
     a_new_node_among_many_free_shards,
     many_jobs_of_one_object_while_the_disk_is_slow,
+    a_redrive_while_another_start_is_noted,
+    a_shard_that_goes_and_comes_while_a_start_is_noted,
     a_hint_and_a_scan_at_once,
     two_claimants_of_one_shard,
 )

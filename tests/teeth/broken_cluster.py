@@ -14,12 +14,14 @@ from wakeful.runtime.activation import Activation
 from wakeful.runtime.arrivals import Arrivals
 from wakeful.runtime.dispatcher import Dispatcher
 from wakeful.runtime.following import FollowedClock
+from wakeful.runtime.loader import Loader
 from wakeful.runtime.ownership import Ownership
 from wakeful.runtime.queue import TimerQueue
+from wakeful.runtime.rows import Rows
 from wakeful.store.memory import MemoryStore
 from wakeful.store.protocol import Hint, ShardRow
 from wakeful.values.commits import Commit
-from wakeful.values.ids import shard_of
+from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.timers import Timer
 
 
@@ -203,3 +205,30 @@ def starts_that_overtake() -> Any:
         return broken
 
     return swapped(Dispatcher, "hand_out", make)
+
+
+def reads_ahead_that_stay() -> Any:
+    """What was read before the object's last commit is what it wakes with."""
+
+    def make(adopt: Any) -> Any:
+        def broken(self: Rows, *args: Any, **options: Any) -> None:
+            begun = self.take_begun()
+            adopt(self, *args, **options)
+            self._begun = begun
+
+        return broken
+
+    return swapped(Rows, "adopt", make)
+
+
+def reads_ahead_of_another_epoch() -> Any:
+    """What was read as the owner that it was is what it wakes with as the owner that it is again."""
+
+    def make(take: Any) -> Any:
+        def broken(self: Loader, id: ObjectId, epoch: int) -> Any:
+            before, _ = self._ahead.get(id, (epoch, None))
+            return take(self, id, before if epoch else epoch)
+
+        return broken
+
+    return swapped(Loader, "take", make)

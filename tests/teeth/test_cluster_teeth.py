@@ -17,6 +17,8 @@ from cluster_scenarios import (
     a_hint_and_a_scan_at_once,
     a_hint_that_comes_late,
     a_new_node_among_many_free_shards,
+    a_redrive_while_another_start_is_noted,
+    a_shard_that_goes_and_comes_while_a_start_is_noted,
     an_insert_that_is_heard_of_late,
     calls_while_a_node_stops,
     many_jobs_of_one_object_while_the_disk_is_slow,
@@ -54,6 +56,11 @@ def order() -> None:
     asyncio.run(many_jobs_of_one_object_while_the_disk_is_slow())
 
 
+def reads_ahead() -> None:
+    asyncio.run(a_redrive_while_another_start_is_noted())
+    asyncio.run(a_shard_that_goes_and_comes_while_a_start_is_noted())
+
+
 def claims() -> None:
     asyncio.run(two_claimants_of_one_shard())
 
@@ -75,6 +82,8 @@ BROKEN: dict[str, tuple[Catcher, ...]] = {
     "arrivals_that_ask_nobody": (late_inserts,),
     "sends_after_the_commit": (crashes_of_senders,),
     "starts_that_overtake": (order,),
+    "reads_ahead_that_stay": (reads_ahead,),
+    "reads_ahead_of_another_epoch": (reads_ahead,),
 }
 TEETH = Teeth(broken_cluster, BROKEN, shown=(simulation,))
 

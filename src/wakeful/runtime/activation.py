@@ -70,7 +70,7 @@ class Activation:
         self.epoch = epoch
         self.meter = node.meter.classes.of(id.cls)
         self.idle_at = 0  # since when nothing happened; meaningful while not busy
-        self.rows = Rows(node, id)
+        self.rows = Rows(node, id, node.loader.take(id, epoch))
         self.state = State(known.state_type)
         self.timers: dict[str, Timer | None] = {}  # what finished turns made of them; absent: as on disk
         self.sockets: Any = None  # those that it has looked at, while it is awake; the feature's own

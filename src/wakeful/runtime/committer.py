@@ -5,9 +5,8 @@ from collections.abc import Callable, Generator, Sequence
 from contextvars import Context
 
 from wakeful.store.protocol import Outcome, Store
-from wakeful.values.commits import Commit, Loaded
+from wakeful.values.commits import Commit
 from wakeful.values.errors import Fenced, Unavailable, WakefulError
-from wakeful.values.ids import ObjectId
 from wakeful.values.metrics import Meter
 
 GROUP_BYTES_MAX = 16 << 20  # a server takes no statement of a gibibyte, and a lease waits for no large one
@@ -36,6 +35,7 @@ class Committer:
         self._group_max = group_max
         self._on_down = on_down
         self._on_group = on_group
+        self.on_notes: Callable[[list[Commit]], None] | None = None  # hears which start notes go now or next
         self.meter = Meter(lambda: 0)  # its node gives it its own
         self._waiting: list[Commit] = []
         self._listeners: list[OnDone] = []  # of those that wait, in the same order
@@ -152,6 +152,8 @@ class Committer:
         if group and self._store.local:
             await self._send(group, listeners)
             group, listeners = [], []
+        elif group and self.on_notes is not None:
+            self.on_notes(group + [note for note, _ in self._notes[: self._group_max // 2]])
         most = min(self._next_size(), max(1, self._group_max - len(group)))
         group += self._waiting[:most]
         listeners += self._listeners[:most]
@@ -255,46 +257,3 @@ class _Pass:
 
     def __await__(self) -> Generator[None, None, None]:
         yield
-
-
-class Loader:
-    """Gathers wakes that come together into one read, where a read is a round trip."""
-
-    def __init__(self, store: Store, on_down: Callable[[Unavailable], None]) -> None:
-        self._store = store
-        self._is_local = store.local
-        self._on_down = on_down
-        self._waiting: list[tuple[ObjectId, asyncio.Future[Loaded]]] = []
-        self._task: asyncio.Task[None] | None = None
-
-    async def load(self, id: ObjectId) -> Loaded:
-        """What the object needs to wake; a store that can't answer is down."""
-        try:
-            if self._is_local:
-                return (await self._store.load([id]))[0]
-            loop = asyncio.get_running_loop()
-            future: asyncio.Future[Loaded] = loop.create_future()
-            self._waiting.append((id, future))
-            if self._task is None:
-                self._task = loop.create_task(self._flush())
-            return await future
-        except Unavailable as error:
-            self._on_down(error)
-            raise
-
-    async def _flush(self) -> None:
-        try:
-            while self._waiting:
-                group, self._waiting = self._waiting, []
-                try:
-                    loaded = await self._store.load([id for id, _ in group])
-                except Exception as error:
-                    for _, future in group:
-                        if not future.done():
-                            future.set_exception(error)
-                    continue
-                for (_, future), found in zip(group, loaded, strict=True):
-                    if not future.done():
-                        future.set_result(found)
-        finally:
-            self._task = None

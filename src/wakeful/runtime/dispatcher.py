@@ -15,6 +15,7 @@ from wakeful.runtime.notes import start_note
 from wakeful.runtime.overload import BACKLOG_MAX
 from wakeful.runtime.queue import PAST_ALL
 from wakeful.runtime.wakeup import Wakeup
+from wakeful.values.commits import Commit
 from wakeful.values.errors import Unavailable
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.timers import Timer, TimerKey
@@ -27,6 +28,7 @@ log = logging.getLogger("wakeful.dispatcher")
 PAGE = 2_000  # timers in one read, where a read is a round trip
 LOCAL_PAGE = 400  # where a read holds up the event loop instead: about 3 ms
 HANDED_OUT = 4
+HANDED_AT_ONCE = 250  # then others have the event loop for a moment, and the first notes go to disk
 UNREAD_SHARE = 64
 SHARES = 4  # a tenant that has more than one of so many shares of that lets others go first
 SAFETY_SCAN_MS = 600_000
@@ -63,6 +65,7 @@ class Dispatcher:
         self._looks: list[Look] = []  # places on disk to be read, because something was added there
         self._held: str | None = None  # why nothing fires
         self._is_poked = False
+        node.committer.on_notes = self._noting_now
         self.is_starved = False  # timers may be due, but there is no room: the next commit pokes
         self._noting: dict[ObjectId, int] = {}  # objects of which start notes are on their way, and how many
         self.unknown: set[str] = set()  # classes, objects and timer names nobody here knows; their timers wait on disk
@@ -165,10 +168,11 @@ class Dispatcher:
             self.is_starved = True  # the end of it, or the next commit, looks again
             return
         if room > 0:
+            most = room - HANDED_AT_ONCE
             for timer in queue.due(now, share=share, is_strict=is_reading):
                 if self.hand_out(timer):
                     room -= 1
-                    if room <= 0:
+                    if room <= 0 or room == most:
                         break
         if room <= 0:
             queue.sift(now, share=share)  # others may be behind a tenant that has more than it gets
@@ -200,6 +204,13 @@ class Dispatcher:
             node.committer.note(note, partial(self._noted, noted))
         return True
 
+    def _noting_now(self, notes: list[Commit]) -> None:
+        """Start notes are on their way to a server, or are next: meanwhile have the objects read that will be woken."""
+        node = self._node
+        for note in notes:
+            if note.id not in node.awake and note.starts[0].name.partition(":")[0] not in node.timer_runs.quiet:
+                node.loader.begin(note.id, note.epoch)
+
     def _noted(self, timer: Timer, failure: Failure | None) -> None:
         """The start note is written: the timer may run, unless it was replaced or cleared meanwhile."""
         node = self._node
@@ -213,6 +224,8 @@ class Dispatcher:
         elif node.state in ("up", "stopping") and node.queue.running.get((timer.id, timer.name)) is timer:
             # A node that stops runs it all the same: it is begun on disk, and its shard can't go before it has ended.
             node.activation(timer.id).fire(timer)
+        if not left:
+            node.loader.take(timer.id, 0)  # if it was read and is not needed
 
     def _unknown(self, timer: Timer) -> tuple[str, str] | None:
         """What about it this program does not know, and what that is."""

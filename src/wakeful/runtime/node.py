@@ -13,7 +13,7 @@ from wakeful.runtime.activation import Activation
 from wakeful.runtime.alarms import Alarms
 from wakeful.runtime.arrivals import Arrivals
 from wakeful.runtime.calls import Call, carried, is_small
-from wakeful.runtime.committer import Committer, Failure, Loader
+from wakeful.runtime.committer import Committer, Failure
 from wakeful.runtime.deadlines import Deadlines
 from wakeful.runtime.dispatcher import Dispatcher
 from wakeful.runtime.events import Events
@@ -22,6 +22,7 @@ from wakeful.runtime.hibernation import Hibernation
 from wakeful.runtime.homes import Homes
 from wakeful.runtime.inserter import Inserter
 from wakeful.runtime.links import Links
+from wakeful.runtime.loader import Loader
 from wakeful.runtime.membership import Membership
 from wakeful.runtime.outage import Outage
 from wakeful.runtime.overload import Overload

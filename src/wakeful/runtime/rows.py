@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from wakeful.runtime.loader import Loading
 from wakeful.store.protocol import Range
 from wakeful.values.commits import SYSTEM, USER, Loaded, Slot
 from wakeful.values.ids import ObjectId
@@ -34,11 +35,12 @@ class News:
 class Rows:
     """The rows of an awake object: a bounded cache over the store, with unsaved writes laid over it."""
 
-    __slots__ = ("_cache", "_complete", "_dirty", "_id", "_news", "_node", "_version", "_wiped_by", "bytes")
+    __slots__ = ("_begun", "_cache", "_complete", "_dirty", "_id", "_news", "_node", "_version", "_wiped_by", "bytes")
 
-    def __init__(self, node: "Node", id: ObjectId) -> None:
+    def __init__(self, node: "Node", id: ObjectId, begun: Loading | None) -> None:
         self._node = node
         self._id = id
+        self._begun = begun  # what is being read for it to wake, since before there was this copy
         self._cache: dict[Slot, bytes | None] = {}
         self._complete = (False, False)  # per space: the cache holds every row there is
         self._dirty: dict[Slot, int] = {}  # commit number after which the disk agrees with the cache, lowest first
@@ -46,6 +48,11 @@ class Rows:
         self._version = 0  # counts finished turns that wrote
         self._news: list[News] | None = None  # of readers that wait for the store; None when there are none
         self.bytes = 0
+
+    def take_begun(self) -> Loading | None:
+        """What was begun to be read for it, if that is still what the disk has."""
+        begun, self._begun = self._begun, None
+        return begun
 
     def load(self, loaded: Loaded) -> None:
         """The object wakes: this much came with it."""
@@ -104,6 +111,7 @@ class Rows:
 
     def adopt(self, writes: dict[Slot, bytes | None], *, wiped: bool, number: int) -> None:
         """A turn ended well: the next one sees its writes, and the disk will after that commit number."""
+        self._begun = None  # also for a timer that it set: that may be the alarm, which is read too
         if writes or wiped:
             self._version += 1
             for news in self._news or ():

@@ -110,7 +110,7 @@ class TimerRuns:
         self._owners: dict[str, TimerOwner] = {}
         self._wakers: dict[str, tuple[TimerOwner, ...]] = {}
         self.deadlines = Deadlines(node.clock)
-        self._quiet: set[str] = set()  # prefixes of timers whose turns need no awake object
+        self.quiet: set[str] = set()  # prefixes of timers whose turns need no awake object
         # Operations that ask a running timer to stop, and which one, by what they are called with.
         self.interrupting: dict[str, Callable[..., str]] = {}
         self._firing: dict[ObjectId, tuple[str, Call]] = {}
@@ -127,7 +127,7 @@ class TimerRuns:
         self._owners[owner.prefix] = owner
         self._wakers.clear()
         if quiet:
-            self._quiet.add(owner.prefix)
+            self.quiet.add(owner.prefix)
 
     def stop(self) -> None:
         self.deadlines.stop()
@@ -323,7 +323,7 @@ class TimerRuns:
         self._firing[timer.id] = (timer.name, call)
         turn: Turn | None = None
         try:
-            if not activation.is_awake and owner.prefix not in self._quiet:
+            if not activation.is_awake and owner.prefix not in self.quiet:
                 await wake(activation, chain, call.deadline_at)
                 if not _is_current(activation, timer):
                     node.skip_timer(timer)

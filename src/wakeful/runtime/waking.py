@@ -17,7 +17,7 @@ async def wake(activation: "Activation", chain: tuple[ObjectId, ...], deadline_a
     if activation.is_unsettled:
         await activation.settled()  # a failed attempt to wake may have left a retry on its way to disk
     activation.node.meter.wakes.add()
-    loaded = await activation.node.loader.load(activation.id)
+    loaded = await activation.node.loader.load(activation.id, activation.rows.take_begun())
     activation.rows.load(loaded)
     activation.timers = {ALARM: loaded.alarm}
     activation.state.load(loaded.rows.get(STATE_SLOT))

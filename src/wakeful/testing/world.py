@@ -327,7 +327,9 @@ class World:
         """The store of one of several processes, on the disk that outlives them all."""
         if self._url == "memory:":
             clock = self._warp.now if shared else None
-            return MemoryStore(self._disk, shared=shared, listens=self._listens, sees=self._sees, clock=clock)
+            store = MemoryStore(self._disk, shared=shared, listens=self._listens, sees=self._sees, clock=clock)
+            store.local = not shared  # it stands for a server then: reads and notes share trips as they do there
+            return store
         return self._open_disk()
 
     def _open_disk(self) -> Store:
