@@ -2,9 +2,10 @@
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -26,10 +27,30 @@ from cluster_stage import Troupe, key_of, keys_of
 TRIP_S = 0.010
 
 
-def stage(**options: Any) -> tuple[Troupe, World]:
+class Play(NamedTuple):
+    """Two nodes, and a cell that lives on the second of them."""
+
+    troupe: Troupe
+    world: World
+    owner: Node
+    key: str
+
+    def ask(self, *specs: JobSpec) -> Awaitable[object]:
+        """Schedule jobs from the other node."""
+        return Jobs(Door(self.world.members[0])).schedule_many(specs)
+
+    def job(self, key: str, after: str) -> JobSpec:
+        return JobSpec(self.troupe.at(self.world.members[0], key).work, (key,), after=after)
+
+
+@asynccontextmanager
+async def played(**options: Any) -> AsyncIterator[Play]:
     troupe = Troupe()
-    troupe.world = troupe.app.world(nodes=2, **options)
-    return troupe, troupe.world
+    troupe.world = world = troupe.app.world(nodes=2, **options)
+    async with world:
+        member = world.members[1]
+        assert member.node is not None
+        yield Play(troupe, world, member.node, key_of(member))
 
 
 def slowed(node: Node, *, refuses: bool = False) -> list[ObjectId]:
@@ -51,87 +72,68 @@ def slowed(node: Node, *, refuses: bool = False) -> list[ObjectId]:
 
 
 async def test_a_sleeping_object_is_read_while_the_start_of_its_timer_is_noted() -> None:
-    troupe, world = stage()
-    async with world:
-        asker, owner = world.members
-        assert owner.node is not None
-        key = key_of(owner)
-        await troupe.cell(key).add()
-        due_at = world.warp.now() + 5_000
-        await Jobs(Door(asker)).schedule(troupe.cell(key).work, "once", after="5s")
-        owner.node.hibernation.sleep_all()
-        seen = slowed(owner.node)
-        await world.advance(seconds=6)
-        [(_, at)] = troupe.runs("once")
+    async with played() as play:
+        cell = play.troupe.cell(play.key)
+        await cell.add()
+        due_at = play.world.warp.now() + 5_000
+        await play.ask(play.job(play.key, "5s"))
+        play.owner.hibernation.sleep_all()
+        seen = slowed(play.owner)
+        await play.world.advance(seconds=6)
+        [(_, at)] = play.troupe.runs(play.key)
         assert at - due_at == 10, "one trip"
-        assert seen == [ObjectId("Cell", key)]
-        assert await troupe.cell(key).add() == 2
+        assert seen == [ObjectId("Cell", play.key)]
+        assert await cell.add() == 2
 
 
 async def test_one_that_is_awake_is_not_read_again() -> None:
-    troupe, world = stage()
-    async with world:
-        asker, owner = world.members
-        assert owner.node is not None
-        key = key_of(owner)
-        await Jobs(Door(asker)).schedule(troupe.cell(key).work, "once", after="1s")
-        await troupe.cell(key).add()
-        seen = slowed(owner.node)
-        await world.advance(seconds=2)
-        assert len(troupe.runs("once")) == 1
+    async with played() as play:
+        await play.ask(play.job(play.key, "1s"))
+        await play.troupe.cell(play.key).add()
+        seen = slowed(play.owner)
+        await play.world.advance(seconds=2)
+        assert len(play.troupe.runs(play.key)) == 1
         assert seen == []
 
 
 async def test_a_call_that_comes_meanwhile_shares_the_read() -> None:
-    troupe, world = stage()
-    async with world:
-        asker, owner = world.members
-        assert owner.node is not None
-        key = key_of(owner)
-        await Jobs(Door(asker)).schedule(troupe.cell(key).work, "once", after="1s")
-        seen = slowed(owner.node)
-        await world.advance(seconds=1, milliseconds=4)
-        assert seen == [ObjectId("Cell", key)]
-        assert await troupe.cell(key).add() == 1
-        await world.advance(seconds=1)
-        assert len(troupe.runs("once")) == 1
-        assert seen == [ObjectId("Cell", key)]
+    async with played() as play:
+        await play.ask(play.job(play.key, "1s"))
+        seen = slowed(play.owner)
+        await play.world.advance(seconds=1, milliseconds=4)
+        assert seen == [ObjectId("Cell", play.key)]
+        assert await play.troupe.cell(play.key).add() == 1
+        await play.world.advance(seconds=1)
+        assert len(play.troupe.runs(play.key)) == 1
+        assert seen == [ObjectId("Cell", play.key)]
 
 
 async def test_what_was_read_for_nothing_is_forgotten() -> None:
-    troupe, world = stage()
-    async with world:
-        asker, owner = world.members
-        assert owner.node is not None
-        key = key_of(owner)
-        await Jobs(Door(asker)).schedule(troupe.cell(key).work, "once", after="1s")
-        seen = slowed(owner.node, refuses=True)
-        await world.advance(seconds=1, milliseconds=4)
-        assert seen == [ObjectId("Cell", key)]
-        assert len(owner.node.loader._ahead) == 1
-        await world.advance(milliseconds=10)
-        assert owner.node.loader._ahead == {}
-        assert troupe.runs("once") == []
+    async with played() as play:
+        await play.ask(play.job(play.key, "1s"))
+        seen = slowed(play.owner, refuses=True)
+        await play.world.advance(seconds=1, milliseconds=4)
+        assert seen == [ObjectId("Cell", play.key)]
+        assert len(play.owner.loader._ahead) == 1
+        await play.world.advance(milliseconds=10)
+        assert play.owner.loader._ahead == {}
+        assert play.troupe.runs(play.key) == []
 
 
 async def test_the_first_of_many_are_on_their_way_to_disk_before_the_last_is_handed_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    troupe, world = stage(limits=Limits(concurrent_turns=500))
     hand_out, sending = Dispatcher.hand_out, list[bool]()
 
     def watched(self: Dispatcher, timer: Timer) -> bool:
         sending.append(self._node.committer.is_sending)
         return hand_out(self, timer)
 
-    async with world:
-        asker, owner = world.members
-        assert owner.node is not None
-        slowed(owner.node)
-        specs = [JobSpec(troupe.at(asker, key).work, (key,), after="5s") for key in keys_of(owner, 600)]
-        await Jobs(Door(asker)).schedule_many(specs)
-        await world.advance(seconds=4)
+    async with played(limits=Limits(concurrent_turns=500)) as play:
+        slowed(play.owner)
+        await play.ask(*(play.job(key, "5s") for key in keys_of(play.world.members[1], 600)))
+        await play.world.advance(seconds=4)
         monkeypatch.setattr(Dispatcher, "hand_out", watched)
-        await world.advance(seconds=5)
-        assert len(troupe.ran) == len(sending) == 600
+        await play.world.advance(seconds=5)
+        assert len(play.troupe.ran) == len(sending) == 600
         assert sending == [False] * 250 + [True] * 350
