@@ -39,8 +39,8 @@ class Play(NamedTuple):
         """Schedule jobs from the other node."""
         return Jobs(Door(self.world.members[0])).schedule_many(specs)
 
-    def job(self, key: str, after: str) -> JobSpec:
-        return JobSpec(self.troupe.at(self.world.members[0], key).work, (key,), after=after)
+    def job(self, key: str, after: str, *, pause_s: float = 0.0) -> JobSpec:
+        return JobSpec(self.troupe.at(self.world.members[0], key).work, (key, pause_s), after=after)
 
 
 @asynccontextmanager
@@ -137,3 +137,40 @@ async def test_the_first_of_many_are_on_their_way_to_disk_before_the_last_is_han
         await play.world.advance(seconds=5)
         assert len(play.troupe.ran) == len(sending) == 600
         assert sending == [False] * 250 + [True] * 350
+
+
+async def test_who_waits_for_a_slot_holds_nothing_that_was_read() -> None:
+    """Else thousands of objects would be in memory for the sake of the three that may run."""
+    async with played(limits=Limits(turns_of={"Cell": 3}, concurrent_turns=500)) as play:
+        seen = slowed(play.owner)
+        keys = keys_of(play.world.members[1], 1_200)
+        await play.ask(*(play.job(key, "5s", pause_s=60.0) for key in keys))
+        await play.world.advance(seconds=6)
+        assert len(play.troupe.ran) == 3
+        held = [found for found in play.owner.awake.values() if found.rows._begun is not None]
+        assert held == []
+        assert len(seen) <= 1_000, "what two trips take, before the first had to wait"
+        await play.world.advance(minutes=600)
+        assert len(play.troupe.ran) == 1_200
+
+
+async def test_a_tenant_in_line_leaves_nobody_waiting_beside_free_slots() -> None:
+    """The pause after so many is not the end of what may be handed out."""
+    async with played() as play:
+        keys = keys_of(play.world.members[1], 601)
+        crowd = [play.job(keys[0], "5s", pause_s=300.0)] * 1_100
+        await play.ask(*crowd, *(play.job(key, "5s", pause_s=300.0) for key in keys[1:]))
+        await play.world.advance(seconds=6)
+        assert len({what for what, _, _ in play.troupe.ran}) == 601
+
+
+async def test_notes_that_were_too_many_at_once_are_followed_by_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing else would look again while the turns that they are for take long."""
+    monkeypatch.setattr("wakeful.runtime.dispatcher.BACKLOG_MAX", 300)
+    async with played() as play:
+        await play.world.advance(minutes=2)  # after that no slow start looks for it
+        slowed(play.owner)
+        keys = keys_of(play.world.members[1], 800)
+        await play.ask(*(play.job(key, "5s", pause_s=300.0) for key in keys))
+        await play.world.advance(seconds=6)
+        assert len(play.troupe.ran) == 800

@@ -164,6 +164,8 @@ class Activation:
     def take_slot(self, *, nested: bool) -> asyncio.Future[None] | None:
         """A slot for the turn that is about to begin; a future to await first when there is none."""
         self._slot = self.node.slots.take(self.id, nested=nested or self._is_hurried)
+        if self._slot is not None:
+            self.rows.take_begun()  # read again when it has one: those that wait hold nothing in memory
         return self._slot
 
     def _hurry(self) -> None:

@@ -167,16 +167,17 @@ class Dispatcher:
         if node.overload.holds() or node.committer.backlog > BACKLOG_MAX:
             self.is_starved = True  # the end of it, or the next commit, looks again
             return
+        pause = room - HANDED_AT_ONCE
         if room > 0:
-            most = room - HANDED_AT_ONCE
             for timer in queue.due(now, share=share, is_strict=is_reading):
                 if self.hand_out(timer):
                     room -= 1
-                    if room <= 0 or room == most:
+                    if room <= 0 or room == pause:
                         break
         if room <= 0:
             queue.sift(now, share=share)  # others may be behind a tenant that has more than it gets
-        self.is_starved = room <= 0 or len(queue.lines) > 0
+        # After a pause there may be more that have room: then the next pass looks on by itself.
+        self.is_starved = room <= 0 or (room != pause and len(queue.lines) > 0)
 
     def hand_out(self, timer: Timer) -> bool:
         """Give a due timer to its object; False when it stays on disk."""
@@ -205,8 +206,13 @@ class Dispatcher:
         return True
 
     def _noting_now(self, notes: list[Commit]) -> None:
-        """Start notes are on their way to a server, or are next: meanwhile have the objects read that will be woken."""
+        """Start notes are on their way to a server, or are next: meanwhile have the objects read that will be woken.
+
+        Not while turns wait for a slot: what would be read for them, and for those behind them, could be any amount.
+        """
         node = self._node
+        if node.slots.waiting:
+            return
         for note in notes:
             if note.id not in node.awake and note.starts[0].name.partition(":")[0] not in node.timer_runs.quiet:
                 node.loader.begin(note.id, note.epoch)
@@ -226,6 +232,8 @@ class Dispatcher:
             node.activation(timer.id).fire(timer)
         if not left:
             node.loader.take(timer.id, 0)  # if it was read and is not needed
+        if self.is_starved:
+            self.poke()  # it may have been the notes themselves that were too many to go on
 
     def _unknown(self, timer: Timer) -> tuple[str, str] | None:
         """What about it this program does not know, and what that is."""
