@@ -8,7 +8,6 @@ import pytest
 
 from wakeful import JobSpec
 from wakeful.jobs.jobs import Jobs
-from wakeful.store.postgres.statements import Statement
 from wakeful.store.protocol import Hint
 from wakeful.testing import World
 from wakeful.testing.cluster_clients import Door
@@ -76,19 +75,6 @@ async def _deaf(hints: Any) -> None:
     """A process that dies between its insert and its hint."""
 
 
-async def hints_are_there(world: World) -> None:
-    """On a real server a hint needs real time to arrive, while the world's clock may jump: whoever listens is asked something,
-
-    and PostgreSQL answers a session only behind the notifications that were sent before it was asked.
-    """
-    await world.settle()
-    for member in world.members:
-        session = getattr(getattr(member.node and member.node.store, "inner", None), "_session", None)
-        if session is not None:
-            with world.warp.outside():
-                await session._run(Statement("SELECT 1", ()), [])
-
-
 async def test_a_job_that_one_object_sends_to_another_on_another_node_runs_at_once(cluster: Cluster) -> None:
     """It comes to disk with the turn's own commit, whoever owns its target."""
     troupe, world = cluster()
@@ -96,7 +82,6 @@ async def test_a_job_that_one_object_sends_to_another_on_another_node_runs_at_on
         sender, target = key_of(world.members[0]), key_of(world.members[1])
         due_at = world.warp.now() + 10
         await troupe.cell(sender).send(target, "sent", 10)
-        await hints_are_there(world)
         await world.advance(seconds=2)
         ((node, at),) = troupe.runs("sent")
         assert node == world.members[1].name

@@ -80,8 +80,7 @@ class Activation:
         self._readers = 0
         # Remembered by turns that may not be on disk yet; like the mailbox, made when first needed.
         self._requests: dict[str, tuple[int, Remembered]] | None = None
-        self._submitted = 0
-        self._durable = 0
+        self._submitted = self._durable = 0  # the last commit that was sent on its way, and that is on disk
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []  # in order of their numbers
         self._failure: Failure | None = None
         self._cut: asyncio.Task[Any] | None = None  # the task that `fail` cancelled

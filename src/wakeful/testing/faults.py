@@ -1,7 +1,7 @@
 """Layer 5. A store that fails on request: crashes before and after commits, outages, refusals."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Literal, TypeVar, cast
 
 from wakeful.store.memory import MemoryStore
@@ -69,6 +69,7 @@ class FaultyStore:
         self._warp = warp
         self._is_instant = isinstance(inner, MemoryStore)  # never leaves the loop, so time need not be held
         self.is_cut = False  # the process it belonged to is dead: nothing more gets through
+        self.told: Callable[[], Awaitable[None]] | None = None  # waits until the world's nodes have heard what was told
 
     @property
     def listens(self) -> bool:
@@ -223,6 +224,9 @@ class FaultyStore:
 
     async def tell(self, hints: Sequence[Hint]) -> None:
         await self._pass("tell", lambda: self.inner.tell(hints))
+        if self.told is not None and not self._is_instant:
+            with self._warp.outside():  # else the world's time could jump while a real server's hint is on its way
+                await self.told()
 
     def watch(self, heard: Callable[[Sequence[Hint]], None]) -> None:
         self.inner.watch(lambda hints: None if self.is_cut else heard(hints))

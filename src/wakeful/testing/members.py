@@ -1,6 +1,7 @@
 """Layer 5. Several nodes in one world: each with a clock, a session with the store and a place in the network of its own."""
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from wakeful.runtime.following import FollowedClock
@@ -10,6 +11,7 @@ from wakeful.store import MemoryStore
 from wakeful.testing.drifting import DriftingClock
 from wakeful.testing.faults import Faults, FaultyStore
 from wakeful.values.clock import Clock
+from wakeful.values.errors import Unavailable
 from wakeful.values.times import Duration, duration_ms
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ class Member:
         self._lives += 1
         inner = world.open_disk(shared=True)
         self._store = FaultyStore(inner, self.faults, world.warp)
+        self._store.told = world.catch_up
         # A real database's clock knows nothing of the world's time, so only the memory store's is followed.
         clock: Clock = FollowedClock(self.clock) if isinstance(inner, MemoryStore) else self.clock
         self._links = Links(world.network.transport(self.name))
@@ -82,6 +85,13 @@ class Member:
             self._world.network.kill(self.name)
             self._world.choose_door()
             node.kill()
+
+    async def catch_up(self) -> None:
+        """Wait for the hints that a real server has sent it."""
+        heard = getattr(self._store and self._store.inner, "catch_up", None)
+        if heard is not None:
+            with suppress(Unavailable):
+                await heard()
 
     async def _bury(self) -> None:
         """Close what a killed process had open, as its operating system would."""

@@ -203,6 +203,11 @@ class World:
         """Let everything be done that can be done without time passing."""
         await self._warp.idle()
 
+    async def catch_up(self) -> None:
+        """Wait until every node has heard what others told it, which on a real server takes real time."""
+        for member in self.members:
+            await member.catch_up()
+
     async def sleep_all(self) -> None:
         """Every idle object sleeps now."""
         await self.settle()

@@ -35,6 +35,7 @@ LOCK_CLASS = 0x57414B45
 
 NOTIFY = Statement("SELECT count(pg_notify($1, payload)) FROM unnest($2::text[]) AS payload", ("channel", "payloads"))
 _LOCK = Statement("SELECT pg_try_advisory_lock($1, $2)", ("class", "key"))
+_ANYTHING = Statement("SELECT 1", ())
 _UNLOCK = Statement("SELECT pg_advisory_unlock($1, $2)", ("class", "key"))
 # Some relatives of PostgreSQL say that they locked, and didn't.
 _HOLDS = Statement(
@@ -144,6 +145,11 @@ class Session:
         if self._flush is None or self._flush.done():
             self._flush = asyncio.create_task(self._send())
         await self._told.wait()
+
+    async def catch_up(self) -> None:
+        """Wait until everything was heard that others had told before: the server answers a session behind its notifications."""
+        if self.is_alive:
+            await self._run(_ANYTHING, [])
 
     async def _send(self) -> None:
         """Notify of what is pending, and of what comes while that is under way."""

@@ -325,6 +325,11 @@ class PostgresStore:
             except (StoreDown, Invalid) as error:  # a hint is never needed to be right
                 log.info("%s: not told: %s", self.url, error, extra={"code": "store.session"})
 
+    async def catch_up(self) -> None:
+        """Wait until everything was heard that others had told before; for worlds, whose time may not jump meanwhile."""
+        if self._session is not None:
+            await self._session.catch_up()
+
     def watch(self, heard: Callable[[Sequence[Hint]], None]) -> None:
         self._heard = heard
 
