@@ -122,6 +122,10 @@ def chromium() -> Iterator[Any]:
         browser.close()
 
 
+# A request that ends with its page: htmx calls that an error. One that fails says more than this.
+ABORTED = ("htmx:afterRequest", "htmx:sendAbort")
+
+
 class Watch:
     """A page, and everything that went wrong or out on it."""
 
@@ -129,7 +133,7 @@ class Watch:
         self.page = page
         self.problems: list[str] = []
         self.hosts: set[str] = set()
-        self.expected: tuple[str, ...] = ()
+        self.expected: tuple[str, ...] = ABORTED
         page.set_default_timeout(WAIT_MS)
         page.on("console", self._said)
         page.on("pageerror", lambda error: self.problems.append(f"script: {error}"))
@@ -158,7 +162,7 @@ class Pages:
         context = self._browser.new_context(viewport={"width": width, "height": height}, color_scheme=theme)
         self._contexts.append(context)
         watch = Watch(context.new_page())
-        watch.expected = expected
+        watch.expected = (*ABORTED, *expected)
         self._watches.append(watch)
         watch.page.goto(url)
         return watch.page

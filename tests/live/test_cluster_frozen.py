@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from fleet import Cell, app
-from harness import IS_LONG
+from harness import IS_LONG, ROOM_S
 from proxy import proxy
 
 from cluster import LEASE_S, Cells, Fleet, Member, balanced, fetch, fleet, keys_of, nodes_of, owners_of, settled, until
@@ -16,7 +16,7 @@ from wakeful.runtime.node import Node
 FROZEN_S = 20.0 if IS_LONG else 7.0
 TICKING = 20
 # The lease, a round of the others, and their way to the objects.
-TAKEOVER_S = LEASE_S + 2.5
+TAKEOVER_S = LEASE_S + 2.5 + ROOM_S
 
 
 def through(url: str, port: int) -> str:

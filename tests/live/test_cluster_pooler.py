@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 import asyncpg
 import pytest
 from fleet import Cell, app
-from harness import IS_LONG
+from harness import IS_LONG, ROOM_S
 from test_cluster_hints import latencies
 
 from cluster import balanced, fetch, fleet, percentile
@@ -100,7 +100,7 @@ async def test_behind_a_pooler_jobs_run_within_a_second_and_others_find_their_co
                 found = await asyncio.gather(*(fetch(url, mine, name) for _ in range(4)))
                 assert {rows[0][0] for rows in found} == {value}, name
     print(f"behind a pooler: p50 {percentile(took, 0.5):.0f} ms, max {max(took):.0f} ms")
-    assert max(took) < 1_000 + 500
+    assert max(took) < 1_000 + 500 + 1_000 * ROOM_S
 
 
 async def test_what_a_program_behind_a_pooler_schedules_reaches_nodes_that_are_not_at_once(
