@@ -8,6 +8,7 @@ import pytest
 from wakeful.store.postgres import PostgresStore
 from wakeful.store.postgres.inserter import INSERT_ROWS, SAMPLE
 from wakeful.store.postgres.rows import joined_ids
+from wakeful.store.postgres.url import parse_url
 from wakeful.store.protocol import Query
 from wakeful.values.commits import USER, Commit
 from wakeful.values.ids import ObjectId, shard_of
@@ -57,6 +58,27 @@ async def test_a_name_that_is_taken_leaves_neither_timers_nor_objects(postgres_s
         await store.insert([taken], now=NOW)
         assert await store.insert(timers("same"), now=NOW + 5) == [taken]
         assert (await store.count("timers"), await store.count("objects")) == (1, 1)
+
+
+async def undo_next_commit(store: PostgresStore, url: str) -> None:
+    """Roll back the next transaction that adds a timer, at its very end: as relatives of PostgreSQL do when two collide."""
+    schema = parse_url(url).schema
+    async with store._pools[1].take() as wire:
+        await wire.script(
+            f'CREATE SEQUENCE "{schema}".tries; CREATE FUNCTION "{schema}".undo() RETURNS trigger LANGUAGE plpgsql AS '
+            f"$$BEGIN IF nextval('\"{schema}\".tries') = 1 THEN RAISE 'restart transaction' USING ERRCODE = '40001'; "
+            "END IF; RETURN NULL; END$$; "
+            f'CREATE CONSTRAINT TRIGGER undo AFTER INSERT ON "{schema}".timers DEFERRABLE INITIALLY DEFERRED '
+            f'FOR EACH ROW EXECUTE FUNCTION "{schema}".undo()'
+        )
+
+
+async def test_many_whose_commit_was_rolled_back_are_sent_again(postgres_schema_url: str) -> None:
+    """A second COMMIT alone would find no transaction, say that all is well, and leave nothing."""
+    async with opened(postgres_schema_url) as store:
+        await undo_next_commit(store, postgres_schema_url)
+        assert await store.insert(timers("one"), now=NOW) == []
+        assert (await store.count("timers"), await store.count("objects")) == (MANY, MANY)
 
 
 HARD = [ObjectId("Customer", key) for key in ("a\nb\n", "a\n\1b", "\1", "NULL", '{"x",\\}', "ü", " ")]

@@ -6,8 +6,8 @@ from operator import attrgetter
 from wakeful.store.postgres.group import TIMER_COLUMNS, timer_columns, timer_row
 from wakeful.store.postgres.pool import Pool
 from wakeful.store.postgres.rows import timer_of
-from wakeful.store.postgres.statements import Statements
-from wakeful.store.postgres.wire import Invalid, Taken, Wire
+from wakeful.store.postgres.statements import Statement, Statements
+from wakeful.store.postgres.wire import Invalid, Taken, Undone, Wire
 from wakeful.store.sends import check_once
 from wakeful.values.errors import BadValue, StoreDown
 from wakeful.values.ids import ObjectId, shard_of
@@ -22,6 +22,8 @@ ROWS_PER_S = 1_000
 BYTES_PER_S = 8 << 20
 # A name can be taken at the insert and free again at the look: the timer fired meanwhile. Not for ever, though.
 TRIES_MAX = 8
+PAUSE_S = 0.1
+_PAUSE = Statement("SELECT pg_sleep($1::float8)", ("length",))
 # Of so many objects, spread evenly, it is asked whether they are there: if none is, nearly always all are new.
 SAMPLE = 64
 OBJECT_COLUMNS = ("cls", "key", "created_at", "active_at", "rows", "bytes")
@@ -38,10 +40,12 @@ class Inserter:
         """Nothing, when all are in; else those that have the names, and none is in."""
         try:
             async with self._pool.take() as wire:
-                for _ in range(TRIES_MAX):
+                for tries in range(TRIES_MAX):
                     try:
                         await self._write(wire, timers, now)
                         return []
+                    except Undone:
+                        await wire.run(_PAUSE, [PAUSE_S * (1 + tries)])  # so that the other one can end
                     except Taken:
                         check_once(timers)
                         taken = await self._taken(wire, timers)
@@ -49,7 +53,9 @@ class Inserter:
                             return taken
         except (Invalid, UnicodeEncodeError) as error:
             raise BadValue(f"timers can't be stored: {error}", code="value.store") from None
-        raise StoreDown(f"names of {len(timers)} timers were taken and free again {TRIES_MAX} times; try again")
+        raise StoreDown(
+            f"names of {len(timers)} timers were wanted by others, too, {TRIES_MAX} times in a row; try again"
+        )
 
     async def _write(self, wire: Wire, timers: Sequence[Timer], now: int) -> None:
         size = sum(len(timer.payload or b"") for timer in timers)

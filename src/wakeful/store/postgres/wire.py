@@ -56,6 +56,10 @@ class Refused(StoreDown):
     """The server is there and lacks what was asked for, or the right to it: asking again won't help."""
 
 
+class Undone(StoreDown):
+    """Nothing was written: the transaction was rolled back for the sake of another. The next try finds out what that did."""
+
+
 class Taken(Invalid):
     """Nothing was written: a row with that key is there."""
 
@@ -117,17 +121,21 @@ class Wire:
         """
         for _ in range(RETRIES_MAX):
             try:
-                rows: list[Row] = await self._connection.fetch(
-                    statement.text, *args, timeout=timeout_s or self.timeout_s
-                )
-                return rows
-            except asyncpg.PostgresError as error:
-                if not (error.sqlstate or "").startswith(_AGAIN):
-                    raise self._meaning(error, writes) from None
+                return await self._run_once(statement, args, writes, timeout_s)
+            except Undone as error:
+                if self._connection.is_in_transaction():
+                    raise  # with all that was done in it: whoever began it has to begin again
                 last = error
-            except (asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
-                raise self._meaning(error, writes) from None
-        raise StoreDown(f"{self._where}: gave up after {RETRIES_MAX} tries: {_line(last)}")
+        raise StoreDown(f"gave up after {RETRIES_MAX} tries: {last.message}")
+
+    async def _run_once(
+        self, statement: Statement, args: Sequence[object], writes: bool, timeout_s: float | None
+    ) -> list[Row]:
+        try:
+            rows: list[Row] = await self._connection.fetch(statement.text, *args, timeout=timeout_s or self.timeout_s)
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
+            raise self._meaning(error, writes) from None
+        return rows
 
     async def copy_in(
         self, schema: str, table: str, columns: Sequence[str], rows: Iterable[Row], timeout_s: float
@@ -158,7 +166,8 @@ class Wire:
                 with suppress(Exception):
                     await self._connection.execute("ROLLBACK", timeout=CONNECT_TIMEOUT_S)
             raise
-        await self.run(Statement("COMMIT", ()), writes=True, timeout_s=timeout_s)
+        # Once: after one that failed there is nothing left to commit, and a second would say that all is well.
+        await self._run_once(Statement("COMMIT", ()), (), writes=True, timeout_s=timeout_s)
 
     @asynccontextmanager
     async def attempt(self) -> AsyncIterator[None]:
@@ -280,6 +289,8 @@ class Wire:
                 )
             if state == "42501":
                 return Refused(f"{self._where}: {_line(error)}; {RIGHTS}", code="store.rights")
+            if state.startswith(_AGAIN):
+                return Undone(f"{self._where}: {_line(error)} ({state})")
             if state.startswith(_LACKING):
                 return Refused(f"{self._where}: {_line(error)} ({state})")
             if not state.startswith(_LOST):
