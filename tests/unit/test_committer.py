@@ -96,6 +96,29 @@ async def test_a_group_carries_no_more_bytes_than_one_trip_should(monkeypatch: p
     assert stage.store.groups == [2, 1, 1, 1]
 
 
+async def test_of_each_start_note_for_a_server_it_is_told_once_before_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of those that go now and of those that go next: what their objects need is read meanwhile."""
+    stage = await Stage().open()
+    monkeypatch.setattr(stage.store, "local", False)
+    stage.committer.on_notes = lambda notes: stage.heard.append([note.starts[0].name for note in notes])
+    for name in "pqrstuv":
+        stage.note(name)
+    stage.store.is_away = True
+    await stage.committer.drained()
+    failed = [(name, "away [store.down]") for name in "pqrstuv"]
+    assert stage.heard == [["p", "q", "r", "s"], "down", *failed]
+    stage.heard, stage.store.is_away = [], False
+    for name in "pqrstuv":
+        stage.note(name)
+    stage.submit(b"0")
+    await stage.committer.drained()
+    told = [heard for heard in stage.heard if isinstance(heard, list)]
+    assert told == [["p", "q"], ["r", "s", "t"], ["u", "v"]]
+    assert [heard[0] for heard in stage.heard if isinstance(heard, tuple)] == ["p", b"0", *"qrstuv"]
+    first = {name: stage.heard.index(names) for names in told for name in names}
+    assert all(first[name] < stage.heard.index((name, None)) for name in "pqrstuv")
+
+
 async def test_start_notes_go_before_what_waits_in_a_group_of_their_own_and_let_one_group_pass_between() -> None:
     stage = await Stage().open()
     for n in range(4):

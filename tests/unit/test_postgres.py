@@ -426,7 +426,7 @@ def test_commits_of_one_object_fold_into_rows_that_are_touched_once() -> None:
         clears=[("x", 1), ("y", 7), ("z", 0)],
         starts=[Start("y", 2, 1), Start("z", 9, 1), Start("w", 4, 1)],
     )
-    parts, values = gather("a", [first, second])
+    parts, _, values = gather("a", [first, second])
     assert sorted(parts) == ["clears", "deletes", "objects", "puts", "sets", "starts", "wipes"]
     assert values["put_name"] == (b"b",)
     assert values["keep_name"] == (b"b",)
@@ -453,8 +453,9 @@ async def test_packed_arrays_are_the_arrays_that_were_meant(postgres_schema_url:
         store._pools[1].take() as wire,
     ):
         for _, name, encode in PACKERS:
-            for column in (columns[name], []):
+            some = columns[name]
+            for column in (some, [], [some[0]] * 3, [some[1]] * 3, [some[1], some[0], some[1]], some, [*some, some[0]]):
                 raw = await wire._connection.fetchval(f"SELECT $1::{name}", column)
-                assert raw == encode(column) or column == []
+                assert raw == encode(column) == encode(tuple(column)) or column == []
                 text = await wire._connection.fetchval(f"SELECT ($1::{name})::text", column)
                 assert await other.fetchval(f"SELECT $1::text::{name}", text) == column

@@ -16,8 +16,10 @@ class Histogram:
         self.sum_ms = 0
 
     def add(self, ms: int) -> None:
-        ms = max(0, ms)
-        self.buckets[min(ms.bit_length(), _BUCKETS)] += 1
+        if ms < 0:
+            ms = 0
+        bits = ms.bit_length()
+        self.buckets[bits if bits < _BUCKETS else _BUCKETS] += 1
         self.count += 1
         self.sum_ms += ms
 

@@ -177,7 +177,7 @@ class Activation:
         """Run a due timer when its turn comes; a copy that has failed leaves it on disk."""
         # Else nobody would ever take it out of the mailbox, and the task that looks there would spin.
         if self._failure is None:
-            self._post(timer)
+            (self._post if self._running or self._mailbox else self._begin_draining)(timer)
 
     def each_waiting(self, limit: int, change: Callable[[Timer], Timer | None]) -> None:
         """Change due timers that wait for their turn, up to the first call; None leaves one as it is."""
@@ -299,14 +299,14 @@ class Activation:
         if not self.is_busy:
             self.node.hibernation.became_idle(self)
 
-    def _begin_draining(self) -> None:
+    def _begin_draining(self, first: Timer | None = None) -> None:
         # A context of its own: the caller that happens to be first must not be seen by the turns of all others.
-        self._running = asyncio.get_running_loop().create_task(self._drain(), context=contextvars.Context())
+        self._running = asyncio.get_running_loop().create_task(self._drain(first), context=contextvars.Context())
 
-    async def _drain(self) -> None:
+    async def _drain(self, first: Timer | None) -> None:
         try:
-            while self._mailbox and self._failure is None:
-                item = self._mailbox.popleft()
+            while self._failure is None and (item := first or (self._mailbox.popleft() if self._mailbox else None)):
+                first = None
                 if isinstance(item, Timer):
                     await self.node.timer_runs.run(self, item)
                 else:

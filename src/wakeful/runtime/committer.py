@@ -35,12 +35,13 @@ class Committer:
         self._group_max = group_max
         self._on_down = on_down
         self._on_group = on_group
-        self.on_notes: Callable[[list[Commit]], None] | None = None  # hears which start notes go now or next
+        self.on_notes: Callable[[list[Commit]], None] | None = None  # hears of start notes that go now or next, once
         self.meter = Meter(lambda: 0)  # its node gives it its own
         self._waiting: list[Commit] = []
         self._listeners: list[OnDone] = []  # of those that wait, in the same order
         # Start notes, where they go before the rest; with who hears of each.
         self._notes: list[tuple[Commit, OnDone]] = []
+        self._told = 0  # of how many of these, from the first on, `on_notes` has heard
         self._under_way = 0
         # One task for all groups: a task for each is a tenth of the cost of a small turn.
         self._worker: asyncio.Task[None] | None = None
@@ -87,13 +88,13 @@ class Committer:
     def abandon(self, error: Unavailable) -> None:
         """Fail whatever has not been sent: what it was built on is gone."""
         dropped = [on_done for _, on_done in self._notes] + self._listeners
-        self._waiting, self._listeners, self._notes = [], [], []
+        self._waiting, self._listeners, self._notes, self._told = [], [], [], 0
         for on_done in dropped:
             on_done(error)
 
     def kill(self) -> None:
         """Drop everything without a word, as a crash would."""
-        self._waiting, self._listeners, self._notes, self._under_way = [], [], [], 0
+        self._waiting, self._listeners, self._notes, self._told, self._under_way = [], [], [], 0, 0
         if self._worker is not None:
             self._worker.cancel()
             self._worker = self._rest = None  # cancelled before its first step it would never say so itself
@@ -147,13 +148,17 @@ class Committer:
         """
         is_shared = bool(self._waiting) and not self._store.local
         notes_max = max(1, self._group_max // 2) if is_shared else self._group_max
-        noted, self._notes = self._notes[:notes_max], self._notes[notes_max:]
+        if self._notes and self.on_notes is not None and not self._store.local:
+            told, self._told = self._told, min(len(self._notes), notes_max + self._group_max // 2)
+            if told < self._told:
+                self.on_notes([note for note, _ in self._notes[told : self._told]])
+        noted = self._notes[:notes_max]
+        del self._notes[:notes_max]
+        self._told = max(0, self._told - notes_max)
         group, listeners = [note for note, _ in noted], [on_done for _, on_done in noted]
         if group and self._store.local:
             await self._send(group, listeners)
             group, listeners = [], []
-        elif group and self.on_notes is not None:
-            self.on_notes(group + [note for note, _ in self._notes[: self._group_max // 2]])
         most = min(self._next_size(), max(1, self._group_max - len(group)))
         group += self._waiting[:most]
         listeners += self._listeners[:most]

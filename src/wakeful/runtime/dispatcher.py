@@ -181,28 +181,28 @@ class Dispatcher:
 
     def hand_out(self, timer: Timer) -> bool:
         """Give a due timer to its object; False when it stays on disk."""
-        node = self._node
+        node, id = self._node, timer.id
         unknown = self._unknown(timer)
         if unknown is not None:
             self._leave(timer, *unknown)
             return False
-        shard = shard_of(timer.id)
+        shard = shard_of(id)
         epoch = node.epochs.get(shard)
         if epoch is None or shard in node.ownership.leaving:
             node.queue.finished(timer)  # the shard is another's now, or is about to be
             return False
         self.fired += 1
-        activation = node.awake.get(timer.id)
+        activation = node.awake.get(id)
         is_suspect = timer.started != 0 and node.timer_runs.crashes_of(timer) > timer.crashes
-        noting = self._noting.get(timer.id, 0)
+        noting = self._noting.get(id, 0)
         # Behind one whose start note is on its way it goes the same way, or it would be there first.
         if is_suspect or (not noting and activation is not None and activation.is_busy):
-            node.activation(timer.id).fire(timer)  # its start note waits until it really starts
+            node.activation(id, shard).fire(timer)  # its start note waits until it really starts
         else:
-            self._noting[timer.id] = noting + 1
+            self._noting[id] = noting + 1
             noted = node.queue.note(timer, epoch)
             note = start_note(noted, shard, epoch, timer.crashes, node.clock.now())
-            node.committer.note(note, partial(self._noted, noted))
+            node.committer.note(note, partial(self._noted, noted, shard))
         return True
 
     def _noting_now(self, notes: list[Commit]) -> None:
@@ -213,25 +213,24 @@ class Dispatcher:
         node = self._node
         if node.slots.waiting:
             return
+        awake, quiet, begin = node.awake, node.timer_runs.quiet, node.loader.begin
         for note in notes:
-            if note.id not in node.awake and note.starts[0].name.partition(":")[0] not in node.timer_runs.quiet:
-                node.loader.begin(note.id, note.epoch)
+            if note.id not in awake and note.starts[0].name.partition(":")[0] not in quiet:
+                begin(note.id, note.epoch)
 
-    def _noted(self, timer: Timer, failure: Failure | None) -> None:
+    def _noted(self, timer: Timer, shard: int, failure: Failure | None) -> None:
         """The start note is written: the timer may run, unless it was replaced or cleared meanwhile."""
-        node = self._node
-        left = self._noting[timer.id] - 1
+        node, id = self._node, timer.id
+        left = self._noting.pop(id) - 1
         if left:
-            self._noting[timer.id] = left
-        else:
-            del self._noting[timer.id]
+            self._noting[id] = left
         if failure is not None:
             node.note_failed(failure)
-        elif node.state in ("up", "stopping") and node.queue.running.get((timer.id, timer.name)) is timer:
+        elif node.state in ("up", "stopping") and node.queue.running.get((id, timer.name)) is timer:
             # A node that stops runs it all the same: it is begun on disk, and its shard can't go before it has ended.
-            node.activation(timer.id).fire(timer)
+            node.activation(id, shard).fire(timer)
         if not left:
-            node.loader.take(timer.id, 0)  # if it was read and is not needed
+            node.loader.forget(id)  # if it was read and is not needed
         if self.is_starved:
             self.poke()  # it may have been the notes themselves that were too many to go on
 

@@ -35,9 +35,7 @@ class Loader:
     def begin(self, id: ObjectId, epoch: int) -> None:
         """Have it read while it has to be waited for something else."""
         if id not in self._ahead:
-            loading = self._ask(id)
-            loading.add_done_callback(_heard)  # it may not be needed after all
-            self._ahead[id] = (epoch, loading)
+            self._ahead[id] = (epoch, self._ask(id))
 
     def take(self, id: ObjectId, epoch: int) -> Loading | None:
         """What was begun for an object that wakes now. Once: from here on its own commits change it."""
@@ -45,6 +43,10 @@ class Loader:
             return None
         before, loading = self._ahead.pop(id, (epoch, None))
         return loading if before == epoch else None  # another node may have written in between
+
+    def forget(self, id: ObjectId) -> None:
+        """What was begun for it is not needed after all."""
+        self._ahead.pop(id, None)
 
     def _ask(self, id: ObjectId) -> Loading:
         loop = asyncio.get_running_loop()
@@ -64,14 +66,10 @@ class Loader:
                     for _, future in group:
                         if not future.done():
                             future.set_exception(error)
+                            future.exception()  # heard: what was read ahead may not be needed after all
                     continue
                 for (_, future), found in zip(group, loaded, strict=True):
                     if not future.done():
                         future.set_result(found)
         finally:
             self._task = None
-
-
-def _heard(loading: Loading) -> None:
-    if not loading.cancelled():
-        loading.exception()

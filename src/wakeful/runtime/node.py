@@ -386,14 +386,14 @@ class Node:
         way = self.activation(target).call(call)
         return way if not self.events.is_heard else self.events.watch(target, call, way)
 
-    def activation(self, id: ObjectId) -> Activation:
-        """The live copy of the object, made when there is none."""
+    def activation(self, id: ObjectId, shard: int | None = None) -> Activation:
+        """The live copy of the object, made when there is none; who knows its shard saves computing it."""
         found = self.awake.get(id)
         if found is not None:
             return found
         if self.state not in ("up", "stopping"):
             raise self.outage.refusal()
-        shard = shard_of(id)
+        shard = shard_of(id) if shard is None else shard
         epoch = self.epochs.get(shard)
         if epoch is None:
             raise Unavailable(f"{id}: shard {shard} is owned by another node; try again", code="shard.moved")

@@ -6,7 +6,7 @@ from wakeful.values.timers import Timer
 
 def start_note(timer: Timer, shard: int, epoch: int, crashes: int, now: int) -> Commit:
     """The note on disk that the timer is about to run, so that a crash can be laid at its door."""
-    return Commit(id=timer.id, shard=shard, epoch=epoch, now=now, starts=[Start(timer.name, timer.seq, crashes)])
+    return Commit(id=timer.id, shard=shard, epoch=epoch, now=now, starts=(Start(timer.name, timer.seq, crashes),))
 
 
 def storable(text: str) -> str:

@@ -239,7 +239,7 @@ class TimerRuns:
         try:
             if timer.started != activation.epoch:  # else the dispatcher wrote the note, or one before it did
                 note = start_note(timer, activation.shard, activation.epoch, crashes, node.clock.now())
-                note.starts += self._note_following(activation)
+                note.starts = (*note.starts, *self._note_following(activation))
                 await activation.durable(activation.submit(note))
             row = owner.reads(timer) if activation.is_awake and not node.store.local else None
             if row is not None and activation.rows.lacks(row):
@@ -302,7 +302,8 @@ class TimerRuns:
         if timer.payload is not None:
             reads = None if tracer is None else getattr(owner, "trace_of", None)
             trace = trace_in(timer.payload) if reads is None else reads(timer)
-        TRACE.set(None if trace is None or trace.startswith(LINK) else trace)
+        if TRACE.get() is not (seen := None if trace is None or trace.startswith(LINK) else trace):
+            TRACE.set(seen)
         if tracer is None or trace == UNSAMPLED:
             return self._fire(activation, owner, timer, fired_at)
         return fired(tracer, activation, timer, fired_at, trace, self._fire(activation, owner, timer, fired_at))

@@ -235,18 +235,21 @@ class Turn:
             return None
         # Loops, not comprehensions: each of those is a call, and there is a commit for every turn.
         puts: dict[Slot, bytes] = {}
-        deletes: list[Slot] = []
+        deletes: list[Slot] = _NONE
         for slot, value in self.writes.items():
-            if value is None:
-                deletes.append(slot)
-            else:
+            if value is not None:
                 puts[slot] = value
-        sets: list[Timer] = []
-        clears: list[tuple[str, int]] = []
+            else:
+                deletes = deletes or []
+                deletes.append(slot)
+        sets: list[Timer] = _NONE
+        clears: list[tuple[str, int]] = _NONE
         for name, timer in timers.items():
             if timer is not None:
+                sets = sets or []
                 sets.append(timer)
             else:
+                clears = clears or []
                 clears.append((name, self._seq_of(name)))
         activation = self.activation
         commit = Commit(

@@ -1,5 +1,8 @@
 """Layer 0. What does the end of a turn say to the store?"""
 
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
 from msgspec import Struct
 
 from wakeful.values.ids import ObjectId
@@ -11,6 +14,7 @@ from wakeful.values.timers import Parked, Timer
 USER = 0
 SYSTEM = 1
 Slot = tuple[int, str]  # (space, key)
+_NO_ROWS: Mapping[Slot, bytes] = MappingProxyType({})
 
 
 class Remembered(Struct, frozen=True, gc=False):
@@ -41,18 +45,19 @@ class Commit(Struct, gc=False, kw_only=True):
     shard: int
     epoch: int
     now: int
+    # What most commits have none of costs nothing: an empty list each would be felt.
     wipe: bool = False  # drop every USER row first
-    puts: dict[Slot, bytes] = {}
-    deletes: list[Slot] = []
-    sets: list[Timer] = []  # insert, or replace the timer of that name
-    clears: list[tuple[str, int]] = []  # name and seq: only that very setting is removed; seq 0: any
-    starts: list[Start] = []
-    sends: list[Timer] = []  # timers of any object, unfenced; one whose name is taken is left as it is
-    entries: list[Entry] = []
-    parks: list[Parked] = []
-    unparks: list[int] = []  # numbers of parked rows to remove
+    puts: Mapping[Slot, bytes] = _NO_ROWS
+    deletes: Sequence[Slot] = ()
+    sets: Sequence[Timer] = ()  # insert, or replace the timer of that name
+    clears: Sequence[tuple[str, int]] = ()  # name and seq: only that very setting is removed; seq 0: any
+    starts: Sequence[Start] = ()
+    sends: Sequence[Timer] = ()  # timers of any object, unfenced; one whose name is taken is left as it is
+    entries: Sequence[Entry] = ()
+    parks: Sequence[Parked] = ()
+    unparks: Sequence[int] = ()  # numbers of parked rows to remove
     remember: Remembered | None = None
-    records: list[Remembered] = []  # what features remember beside it
+    records: Sequence[Remembered] = ()  # what features remember beside it
 
     @property
     def must_sync(self) -> bool:

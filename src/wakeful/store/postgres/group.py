@@ -4,7 +4,7 @@ One statement sees the database as it was before, and may touch a row once. So t
 are folded into one final state first, later ones on top of earlier ones.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from operator import itemgetter
 
 from msgspec.structs import replace
@@ -155,8 +155,8 @@ class Sent:
             rows[part].append((*timer_row(id, timer), shard_of(id)))
 
 
-def gather(node: str, commits: Sequence[Commit]) -> tuple[list[str], Values]:
-    """The parts of the statement that these commits need, and its arguments. A shard has one epoch in all of them."""
+def gather(node: str, commits: Sequence[Commit]) -> tuple[list[str], Set[int], Values]:
+    """The parts of the statement that these commits need, their shards, and its arguments. A shard has one epoch in all of them."""
     rows: Rows = {part: [] for part in _COLUMNS}
     epochs: dict[int, int] = {}
     found: dict[ObjectId, Commit | Fold] = {}
@@ -172,19 +172,17 @@ def gather(node: str, commits: Sequence[Commit]) -> tuple[list[str], Values]:
             found[commit.id] = fold
     _append_logs(commits, rows)
     for id, step in found.items():
-        if isinstance(step, Commit):
-            if _is_plain(step):
-                _append_plain(step, rows, sent)
-                continue
-            step = _folded(step)
-        _append_fold(id, step, rows, sent)
+        if isinstance(step, Fold):
+            _append_fold(id, step, rows, sent)
+        elif not _append_plain(step, rows, sent):
+            _append_fold(id, _folded(step), rows, sent)
     sent.append(rows)
     values: Values = {"node": node, "shards": list(epochs), "epochs": list(epochs.values())}
     parts = [part for part, some in rows.items() if some and part not in ("keeps", "overs")]
     for part in (*parts, "keeps", "overs"):
         columns = zip(*rows[part], strict=True) if rows[part] else ((),) * len(_COLUMNS[part])
         values.update(zip(_COLUMNS[part], columns, strict=True))
-    return parts, values
+    return parts, epochs.keys(), values
 
 
 def timer_columns(timers: Iterable[tuple[Timer, int]]) -> Values:
@@ -206,23 +204,24 @@ def _folded(commit: Commit) -> Fold:
     return fold
 
 
-def _is_plain(commit: Commit) -> bool:
-    """Nothing in it bears on anything else in it, so that it needs no folding: most commits are like that."""
-    timers = len(commit.sets) + len(commit.starts) + len(commit.clears)
-    return timers <= 1 and not (commit.wipe or commit.deletes)
-
-
-def _append_plain(commit: Commit, rows: Rows, sent: Sent) -> None:
-    id = commit.id
-    if commit.must_sync:
-        created_at = sent.made.pop(id, commit.now) if sent.made else commit.now
-        rows["objects"].append((*id, created_at, commit.now, len(commit.puts), _append_puts(id, commit.puts, rows)))
-    for name, seq in commit.clears:
-        rows["overs" if sent.takes_over(id, name) else "clears"].append((*id, name, seq))
-    for timer in commit.sets:
-        rows["sets"].append((*timer_row(id, timer), commit.shard))
-    for start in commit.starts:
-        rows["starts"].append((*id, start.name, start.seq, commit.epoch if start.is_running else 0, start.crashes))
+def _append_plain(commit: Commit, rows: Rows, sent: Sent) -> bool:
+    """Its rows, when nothing in it bears on anything else in it, so that it needs no folding: most commits are like that."""
+    starts, clears, sets = commit.starts, commit.clears, commit.sets
+    if len(starts) + len(clears) + len(sets) > 1 or commit.wipe or commit.deletes:
+        return False
+    cls, key = commit.id
+    if not starts or commit.must_sync:
+        now, puts = commit.now, commit.puts
+        created_at = sent.made.pop(commit.id, now) if sent.made else now
+        rows["objects"].append((cls, key, created_at, now, len(puts), _append_puts(commit.id, puts, rows)))
+    for name, seq in clears:
+        rows["overs" if sent.takes_over(commit.id, name) else "clears"].append((cls, key, name, seq))
+    for timer in sets:
+        rows["sets"].append((*timer_row(commit.id, timer), commit.shard))
+    for start in starts:
+        epoch = commit.epoch if start.is_running else 0
+        rows["starts"].append((cls, key, start.name, start.seq, epoch, start.crashes))
+    return True
 
 
 def _append_fold(id: ObjectId, fold: Fold, rows: Rows, sent: Sent) -> None:
@@ -243,13 +242,14 @@ def _append_fold(id: ObjectId, fold: Fold, rows: Rows, sent: Sent) -> None:
         rows["starts"].append((*id, name, seq, epoch, crashes))
 
 
-def _append_puts(id: ObjectId, puts: dict[Slot, bytes], rows: Rows) -> int:
+def _append_puts(id: ObjectId, puts: Mapping[Slot, bytes], rows: Rows) -> int:
     """Their rows; the answer is how many bytes they have, keys and values."""
     size = 0
+    cls, key = id
     for (space, name), value in puts.items():
         raw = name.encode()
         size += len(raw) + len(value)
-        rows["puts"].append((*id, space, raw, value))
+        rows["puts"].append((cls, key, space, raw, value))
     return size
 
 
@@ -261,10 +261,12 @@ def _append_logs(commits: Sequence[Commit], rows: Rows) -> None:
         if commit.unparks:
             rows["unparks"] += [(number,) for number in commit.unparks]
         for e in commit.entries:
+            cls, key = e.id
             error = e.error if e.error is None else printable(e.error)
-            times = (e.nominal_at, e.fired_at, e.finished_at)
-            stands_for = (e.missed, e.is_backfill, e.covers, e.first_at)
-            entries.append((*e.id, e.name, e.run_id, *times, e.attempt, e.verdict, e.node, error, *stands_for))
+            entries.append((
+                cls, key, e.name, e.run_id, e.nominal_at, e.fired_at, e.finished_at, e.attempt, e.verdict,
+                e.node, error, e.missed, e.is_backfill, e.covers, e.first_at,
+            ))  # fmt: skip
         for p in commit.parks:
             texts = (printable(p.reason), printable(p.error), printable(p.traceback))
             parks.append((*timer_row(p.timer.id, p.timer), p.run_id, p.parked_at, p.attempts, *texts))

@@ -1,7 +1,10 @@
 """Layer 2. How do a thousand values become one array argument in microseconds?
 
 asyncpg looks at every element of an array twice and asks two abstract base classes about it: 500 to 900 ns
-an element, which was most of the cost of a group commit. These write the same bytes at 10 to 130 ns.
+an element, which was most of the cost of a group commit. These write the same bytes at 5 to 130 ns.
+
+The columns of a group have much in common: most are one value all along (a class, a verdict), and the keys of its
+objects come once for each table.
 """
 
 from array import array
@@ -15,6 +18,8 @@ _HEAD = Struct(">iiIii")  # dimensions, has nulls, element type, length, lower b
 _SWAP = byteorder == "little"
 _NULL = b"\xff\xff\xff\xff"
 _LENGTHS = [n.to_bytes(4, "big") for n in range(4_096)]
+_KEPT = 4  # columns of texts as they were packed last
+_KEPT_BYTES_MAX = 256 << 10
 
 
 def _head(oid: int, count: int, nulls: bool = False) -> bytes:
@@ -43,7 +48,14 @@ def _fixed(oid: int, code: str, unit: str, width: int) -> Callable[[Sequence[int
     return encode
 
 
+def _is_even(values: Sequence[object]) -> bool:
+    """One value all along."""
+    return len(values) > 1 and values[0] == values[-1] and values.count(values[0]) == len(values)
+
+
 def _pack_bools(values: Sequence[bool]) -> bytes:
+    if _is_even(values):
+        return _head(16, len(values)) + (b"\0\0\0\1\1" if values[0] else b"\0\0\0\1\0") * len(values)
     return _head(16, len(values)) + b"".join([b"\0\0\0\1\1" if value else b"\0\0\0\1\0" for value in values])
 
 
@@ -57,12 +69,32 @@ def _blobs(oid: int, values: Sequence[bytes | None]) -> bytes:
     return _head(oid, len(values), nulls) + b"".join(chain.from_iterable(zip(lengths, values, strict=True)))  # type: ignore[arg-type]
 
 
+def _even_blobs(oid: int, value: bytes | None, count: int) -> bytes:
+    if value is None:
+        return _head(oid, count, nulls=True) + _NULL * count
+    return _head(oid, count) + (len(value).to_bytes(4, "big") + value) * count
+
+
 def _pack_bytes(values: Sequence[bytes | None]) -> bytes:
-    return _blobs(17, values)
+    return _even_blobs(17, values[0], len(values)) if _is_even(values) else _blobs(17, values)
 
 
-def _pack_texts(values: Sequence[str | None]) -> bytes:
-    return _blobs(25, [None if value is None else value.encode() for value in values])
+class _Texts:
+    """Packs texts, and remembers the last few columns: those of one group are the same keys again and again."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[tuple[Sequence[str | None], bytes], ...] = ()
+
+    def pack(self, values: Sequence[str | None]) -> bytes:
+        if _is_even(values):
+            return _even_blobs(25, None if values[0] is None else values[0].encode(), len(values))
+        for before, packed in self._kept:
+            if before == values:
+                return packed
+        packed = _blobs(25, [None if value is None else value.encode() for value in values])
+        if len(packed) <= _KEPT_BYTES_MAX and type(values) is tuple:
+            self._kept = ((values, packed), *self._kept[: _KEPT - 1])
+        return packed
 
 
 # Array type, its name, and how to write it.
@@ -71,6 +103,6 @@ PACKERS: list[tuple[int, str, Callable[[Any], bytes]]] = [
     (1001, "_bytea", _pack_bytes),
     (1005, "_int2", _fixed(21, "h", "H", 2)),
     (1007, "_int4", _fixed(23, "i", "I", 4)),
-    (1009, "_text", _pack_texts),
+    (1009, "_text", _Texts().pack),
     (1016, "_int8", _fixed(20, "q", "I", 8)),
 ]

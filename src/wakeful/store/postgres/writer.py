@@ -1,7 +1,7 @@
 """Layer 2. How does a group of commits reach the disk, and what became of each of them?"""
 
 from asyncio import Lock
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from wakeful.store.postgres.group import gather
 from wakeful.store.postgres.pool import Pool
@@ -35,7 +35,8 @@ class Writer:
                         outcomes[n] = _after(commits[n].id) if commits[n].id in failed else None
                     batch = [n for n in batch if commits[n].id not in failed]
                 await self._send(wire, node, commits, batch, outcomes)
-                failed.update(commits[n].id for n in batch if isinstance(outcomes[n], StoreError))
+                if outcomes.count(None) < len(outcomes):
+                    failed.update(commits[n].id for n in batch if isinstance(outcomes[n], StoreError))
         return outcomes
 
     async def _send(
@@ -45,32 +46,29 @@ class Writer:
         while batch:
             group = [commits[n] for n in batch]
             try:
-                owned = await self._write(wire, node, group)
+                lost = await self._write(wire, node, group)
             except (Invalid, UnicodeEncodeError) as error:
                 await self._divide(wire, node, commits, batch, outcomes, error)
                 return
-            rest = [n for n in batch if commits[n].shard in owned]
-            if len(rest) == len(batch):
-                return
-            for n in batch:
-                if commits[n].shard not in owned:
+            for n in batch if lost else ():
+                if commits[n].shard in lost:
                     outcomes[n] = Fenced(commits[n].shard, commits[n].epoch)
-            batch = rest
+            batch = [n for n in batch if commits[n].shard not in lost] if lost else []
 
-    async def _write(self, wire: Wire, node: str, group: Sequence[Commit]) -> set[int]:
-        """The shards that are ours. All of them: it is done. Fewer: nothing is."""
-        parts, values = gather(node, group)
-        if wire.can_be_lazy and not any(commit.must_sync for commit in group):
+    async def _write(self, wire: Wire, node: str, group: Sequence[Commit]) -> Set[int]:
+        """The shards that are not ours. None: it is done. Some: nothing is."""
+        parts, shards, values = gather(node, group)
+        if wire.can_be_lazy and parts == ["starts"]:  # no commit has `must_sync`: each of those has an object's row
             parts.append("lazy")
         statement = self._statements.get("commit", parts)
         try:
-            owned = {row[0] for row in await wire.run(statement, statement.args(values), writes=True)}
+            lost = shards - {row[0] for row in await wire.run(statement, statement.args(values), writes=True)}
         except StoreDown as error:
             if self._has_written:
                 raise OutcomeUnknown(f"a part of the group is written, then {error.message}") from None
             raise
-        self._has_written = self._has_written or all(commit.shard in owned for commit in group)
-        return owned
+        self._has_written = self._has_written or not lost
+        return lost
 
     async def _divide(
         self,
@@ -105,9 +103,12 @@ def _batches(commits: Sequence[Commit]) -> list[list[int]]:
 
     Nearly always a single one.
     """
+    sends = Sends() if any(commit.sends for commit in commits) else None
+    pairs = {(commit.shard, commit.epoch) for commit in commits}
+    if sends is None and len(pairs) == len({shard for shard, _ in pairs}):
+        return [list(range(len(commits)))]
     batches: list[list[int]] = [[]]
     epochs: dict[int, int] = {}
-    sends = Sends() if any(commit.sends for commit in commits) else None
     for n, commit in enumerate(commits):
         is_new = epochs.setdefault(commit.shard, commit.epoch) != commit.epoch
         if is_new or (sends is not None and not sends.admits(commit)):
