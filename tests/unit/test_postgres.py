@@ -454,7 +454,18 @@ async def test_packed_arrays_are_the_arrays_that_were_meant(postgres_schema_url:
     ):
         for _, name, encode in PACKERS:
             some = columns[name]
-            for column in (some, [], [some[0]] * 3, [some[1]] * 3, [some[1], some[0], some[1]], some, [*some, some[0]]):
+            for column in (
+                some,
+                [],
+                some[:1],
+                some[1:2],
+                some * 5,
+                [some[0]] * 3,
+                [some[1]] * 3,
+                [some[1], some[0], some[1]],
+                some,
+                [*some, some[0]],
+            ):
                 raw = await wire._connection.fetchval(f"SELECT $1::{name}", column)
                 assert raw == encode(column) == encode(tuple(column)) or column == []
                 text = await wire._connection.fetchval(f"SELECT ($1::{name})::text", column)

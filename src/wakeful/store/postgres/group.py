@@ -4,6 +4,7 @@ One statement sees the database as it was before, and may touch a row once. So t
 are folded into one final state first, later ones on top of earlier ones.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from operator import itemgetter
 
@@ -46,6 +47,8 @@ _COLUMNS: dict[str, tuple[str, ...]] = {
         f"remember_{column}" for column in ("cls", "key", "request", "fingerprint", "answer", "expires_at")
     ),
 }
+
+_BESIDE = {"keeps": "wipes", "overs": "resends"}  # no parts of their own, but arguments of those
 
 
 class Fold:
@@ -157,7 +160,7 @@ class Sent:
 
 def gather(node: str, commits: Sequence[Commit]) -> tuple[list[str], Set[int], Values]:
     """The parts of the statement that these commits need, their shards, and its arguments. A shard has one epoch in all of them."""
-    rows: Rows = {part: [] for part in _COLUMNS}
+    rows: Rows = defaultdict(list)
     epochs: dict[int, int] = {}
     found: dict[ObjectId, Commit | Fold] = {}
     sent = Sent()
@@ -178,10 +181,13 @@ def gather(node: str, commits: Sequence[Commit]) -> tuple[list[str], Set[int], V
             _append_fold(id, _folded(step), rows, sent)
     sent.append(rows)
     values: Values = {"node": node, "shards": list(epochs), "epochs": list(epochs.values())}
-    parts = [part for part, some in rows.items() if some and part not in ("keeps", "overs")]
-    for part in (*parts, "keeps", "overs"):
-        columns = zip(*rows[part], strict=True) if rows[part] else ((),) * len(_COLUMNS[part])
-        values.update(zip(_COLUMNS[part], columns, strict=True))
+    parts = [part for part, some in rows.items() if some and part not in _BESIDE]
+    for part in parts:
+        values.update(zip(_COLUMNS[part], zip(*rows[part], strict=True), strict=True))
+    for part, beside in _BESIDE.items():
+        if beside in parts:
+            columns = zip(*rows[part], strict=True) if rows[part] else ((),) * len(_COLUMNS[part])
+            values.update(zip(_COLUMNS[part], columns, strict=True))
     return parts, epochs.keys(), values
 
 

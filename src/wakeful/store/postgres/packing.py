@@ -18,6 +18,7 @@ _HEAD = Struct(">iiIii")  # dimensions, has nulls, element type, length, lower b
 _SWAP = byteorder == "little"
 _NULL = b"\xff\xff\xff\xff"
 _LENGTHS = [n.to_bytes(4, "big") for n in range(4_096)]
+_FEW = 6  # numbers that go one by one: to set up what is fast for many takes as long
 _KEPT = 4  # columns of texts as they were packed last
 _KEPT_BYTES_MAX = 256 << 10
 
@@ -33,8 +34,14 @@ def _fixed(oid: int, code: str, unit: str, width: int) -> Callable[[Sequence[int
     prefix = array(unit)
     prefix.frombytes(width.to_bytes(4, "big"))
     row = prefix + array(unit, [0] * per)
+    length = prefix.tobytes()
 
     def encode(values: Sequence[int]) -> bytes:
+        if _is_even(values):
+            return _head(oid, len(values)) + (length + values[0].to_bytes(width, "big", signed=True)) * len(values)
+        if len(values) <= _FEW:
+            each = [length + value.to_bytes(width, "big", signed=True) for value in values]
+            return _head(oid, len(values)) + b"".join(each)
         numbers = array(code, values)
         if _SWAP:
             numbers.byteswap()
@@ -49,8 +56,9 @@ def _fixed(oid: int, code: str, unit: str, width: int) -> Callable[[Sequence[int
 
 
 def _is_even(values: Sequence[object]) -> bool:
-    """One value all along."""
-    return len(values) > 1 and values[0] == values[-1] and values.count(values[0]) == len(values)
+    """One value all along: many columns of many commits, and all of a single one."""
+    count = len(values)
+    return count == 1 or (count > 1 and values[0] == values[-1] and values.count(values[0]) == count)
 
 
 def _pack_bools(values: Sequence[bool]) -> bytes:

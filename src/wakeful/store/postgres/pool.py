@@ -2,8 +2,6 @@
 
 import logging
 from asyncio import Semaphore, gather
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 from wakeful.store.postgres.url import Target
 from wakeful.store.postgres.wire import Wire
@@ -34,20 +32,9 @@ class Pool:
         self._has_said = False
         self._closed = False
 
-    @asynccontextmanager
-    async def take(self) -> AsyncIterator[Wire]:
+    def take(self) -> "_Taken":
         """A connection of one's own for a while."""
-        wire = await self._claim()
-        self._used += 1
-        try:
-            yield wire
-        finally:
-            self._used -= 1
-            if self._closed:
-                wire.drop()
-            elif not wire.is_closed:
-                self._idle.append(wire)
-            self._free.release()
+        return _Taken(self)
 
     async def warm(self) -> None:
         """Have one connection at least, or raise why there is none."""
@@ -59,7 +46,7 @@ class Pool:
         idle, self._idle = self._idle, []
         await gather(*(wire.close() for wire in idle))
 
-    async def _claim(self) -> Wire:
+    async def claim(self) -> Wire:
         """A place among those that may use one at once, and the connection."""
         self._takes += 1
         if self._missing and self._takes % REGROW_TAKES == 0:
@@ -71,6 +58,7 @@ class Pool:
             try:
                 wire = await self._ready()
                 self._making -= 1
+                self._used += 1
                 return wire
             except BaseException as error:
                 self._making -= 1
@@ -81,6 +69,14 @@ class Pool:
                     continue
                 self._free.release()
                 raise
+
+    def give_back(self, wire: Wire) -> None:
+        self._used -= 1
+        if self._closed:
+            wire.drop()
+        elif not wire.is_closed:
+            self._idle.append(wire)
+        self._free.release()
 
     def _say_once(self, message: str) -> None:
         if not self._has_said:
@@ -95,3 +91,19 @@ class Pool:
             if not wire.is_closed:
                 return wire
         return await Wire.connect(self._target, packed=self._packed, readonly=self._readonly)
+
+
+class _Taken:
+    """`async with` it. A class, because the generator of `contextlib` costs five times as much, and a trip has one."""
+
+    __slots__ = ("_pool", "_wire")
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def __aenter__(self) -> Wire:
+        self._wire = await self._pool.claim()
+        return self._wire
+
+    async def __aexit__(self, *_: object) -> None:
+        self._pool.give_back(self._wire)
