@@ -4,7 +4,6 @@
 
 import asyncio
 import sys
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from wakeful import AlarmInfo, App, DurableObject, Machine, RetryPolicy, Run, every
@@ -62,8 +61,7 @@ async def on_start(app: App) -> None:
         await app.get(Letter, key, request_key="seed").write(to, spec)
     for number in range(5):
         await app.get(Lamp, f"lane-{number}", request_key="seed").light(is_broken=number < 3)
-    with suppress(TimeoutError):  # one that is ringing is there
-        await asyncio.wait_for(app.schedules(Tower, "hall").list(), 1)  # the first call makes it, and its schedules
+    await asyncio.gather(asyncio.wait_for(app.schedules(Tower, "hall").list(), 1), return_exceptions=True)  # may ring
     await app.get(Parcel, "eu/7", request_key="seed").start()
     ann, zoe, once = app.get(Letter, "ann"), app.get(Letter, "zoe"), RetryPolicy(max_attempts=1)
     for cents in (120, 300, 900):
