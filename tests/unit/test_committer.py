@@ -100,7 +100,13 @@ async def test_of_each_start_note_for_a_server_it_is_told_once_before_it_goes(mo
     """Of those that go now and of those that go next: what their objects need is read meanwhile."""
     stage = await Stage().open()
     monkeypatch.setattr(stage.store, "local", False)
-    stage.committer.on_notes = lambda notes: stage.heard.append([note.starts[0].name for note in notes])
+    listens = True
+
+    def told_of(notes: list[Commit]) -> bool:
+        stage.heard.append([note.starts[0].name for note in notes])
+        return listens
+
+    stage.committer.on_notes = told_of
     for name in "pqrstuv":
         stage.note(name)
     stage.store.is_away = True
@@ -117,6 +123,11 @@ async def test_of_each_start_note_for_a_server_it_is_told_once_before_it_goes(mo
     assert [heard[0] for heard in stage.heard if isinstance(heard, tuple)] == ["p", b"0", *"qrstuv"]
     first = {name: stage.heard.index(names) for names in told for name in names}
     assert all(first[name] < stage.heard.index((name, None)) for name in "pqrstuv")
+    stage.heard, listens = [], False
+    for name in "pqrst":
+        stage.note(name)
+    await stage.committer.drained()
+    assert [heard for heard in stage.heard if isinstance(heard, list)] == [["p", "q", "r", "s"], ["s", "t"]]
 
 
 async def test_start_notes_go_before_what_waits_in_a_group_of_their_own_and_let_one_group_pass_between() -> None:

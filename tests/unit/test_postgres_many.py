@@ -2,7 +2,9 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
+import asyncpg
 import pytest
 
 from wakeful.store.postgres import PostgresStore
@@ -60,23 +62,46 @@ async def test_a_name_that_is_taken_leaves_neither_timers_nor_objects(postgres_s
         assert (await store.count("timers"), await store.count("objects")) == (1, 1)
 
 
-async def undo_next_commit(store: PostgresStore, url: str) -> None:
-    """Roll back the next transaction that adds a timer, at its very end: as relatives of PostgreSQL do when two collide."""
+async def undo(url: str, table: str, times: int, *, at_the_end: bool) -> None:
+    """Roll back the next transactions that add to the table: as relatives of PostgreSQL do when two collide."""
     schema = parse_url(url).schema
-    async with store._pools[1].take() as wire:
+    kind, when = "TRIGGER", "FOR EACH STATEMENT"
+    if at_the_end:
+        kind, when = "CONSTRAINT TRIGGER", "DEFERRABLE INITIALLY DEFERRED FOR EACH ROW"
+    async with opened(url) as store, store._pools[1].take() as wire:
         await wire.script(
             f'CREATE SEQUENCE "{schema}".tries; CREATE FUNCTION "{schema}".undo() RETURNS trigger LANGUAGE plpgsql AS '
-            f"$$BEGIN IF nextval('\"{schema}\".tries') = 1 THEN RAISE 'restart transaction' USING ERRCODE = '40001'; "
-            "END IF; RETURN NULL; END$$; "
-            f'CREATE CONSTRAINT TRIGGER undo AFTER INSERT ON "{schema}".timers DEFERRABLE INITIALLY DEFERRED '
-            f'FOR EACH ROW EXECUTE FUNCTION "{schema}".undo()'
+            f"$$BEGIN IF nextval('\"{schema}\".tries') <= {times} THEN "
+            "RAISE 'restart transaction' USING ERRCODE = '40001'; END IF; RETURN NULL; END$$; "
+            f'CREATE {kind} undo AFTER INSERT ON "{schema}".{table} {when} EXECUTE FUNCTION "{schema}".undo()'
         )
 
 
-async def test_many_whose_commit_was_rolled_back_are_sent_again(postgres_schema_url: str) -> None:
+@pytest.mark.parametrize(("timeout", "times"), [("10s", 1), ("10s", 3), ("150ms", 2)])
+async def test_many_whose_commit_was_rolled_back_are_sent_again(
+    postgres_schema_url: str, timeout: str, times: int
+) -> None:
     """A second COMMIT alone would find no transaction, say that all is well, and leave nothing."""
+    await undo(postgres_schema_url, "timers", times, at_the_end=True)
+    async with opened(f"{postgres_schema_url}&timeout={timeout}") as store:
+        assert await store.insert(timers("one"), now=NOW) == []
+        assert (await store.count("timers"), await store.count("objects")) == (MANY, MANY)
+
+
+async def test_many_that_are_rolled_back_in_the_middle_are_sent_again(
+    postgres_schema_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nothing can be saved of the transaction: CockroachDB does not go back to a part of it."""
+    execute = asyncpg.Connection.execute
+
+    async def refusing(self: Any, query: str, *args: Any, **options: Any) -> Any:
+        if query.startswith("ROLLBACK TO SAVEPOINT"):
+            raise asyncpg.SerializationError("cannot rollback to savepoint after a transaction restart")
+        return await execute(self, query, *args, **options)
+
+    await undo(postgres_schema_url, "objects", 1, at_the_end=False)
+    monkeypatch.setattr(asyncpg.Connection, "execute", refusing)
     async with opened(postgres_schema_url) as store:
-        await undo_next_commit(store, postgres_schema_url)
         assert await store.insert(timers("one"), now=NOW) == []
         assert (await store.count("timers"), await store.count("objects")) == (MANY, MANY)
 

@@ -35,7 +35,8 @@ class Committer:
         self._group_max = group_max
         self._on_down = on_down
         self._on_group = on_group
-        self.on_notes: Callable[[list[Commit]], None] | None = None  # hears of start notes that go now or next, once
+        # Hears of start notes that go now or next, once, unless it says that it did not listen.
+        self.on_notes: Callable[[list[Commit]], bool] | None = None
         self.meter = Meter(lambda: 0)  # its node gives it its own
         self._waiting: list[Commit] = []
         self._listeners: list[OnDone] = []  # of those that wait, in the same order
@@ -149,9 +150,9 @@ class Committer:
         is_shared = bool(self._waiting) and not self._store.local
         notes_max = max(1, self._group_max // 2) if is_shared else self._group_max
         if self._notes and self.on_notes is not None and not self._store.local:
-            told, self._told = self._told, min(len(self._notes), notes_max + self._group_max // 2)
-            if told < self._told:
-                self.on_notes([note for note, _ in self._notes[told : self._told]])
+            near = min(len(self._notes), notes_max + self._group_max // 2)
+            if self._told < near and self.on_notes([note for note, _ in self._notes[self._told : near]]):
+                self._told = near
         noted = self._notes[:notes_max]
         del self._notes[:notes_max]
         self._told = max(0, self._told - notes_max)

@@ -205,18 +205,19 @@ class Dispatcher:
             node.committer.note(note, partial(self._noted, noted, shard))
         return True
 
-    def _noting_now(self, notes: list[Commit]) -> None:
+    def _noting_now(self, notes: list[Commit]) -> bool:
         """Start notes are on their way to a server, or are next: meanwhile have the objects read that will be woken.
 
         Not while turns wait for a slot: what would be read for them, and for those behind them, could be any amount.
         """
         node = self._node
         if node.slots.waiting:
-            return
+            return False
         awake, quiet, begin = node.awake, node.timer_runs.quiet, node.loader.begin
         for note in notes:
             if note.id not in awake and note.starts[0].name.partition(":")[0] not in quiet:
                 begin(note.id, note.epoch)
+        return True
 
     def _noted(self, timer: Timer, shard: int, failure: Failure | None) -> None:
         """The start note is written: the timer may run, unless it was replaced or cleared meanwhile."""

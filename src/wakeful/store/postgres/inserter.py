@@ -45,7 +45,8 @@ class Inserter:
                         await self._write(wire, timers, now)
                         return []
                     except Undone:
-                        await wire.run(_PAUSE, [PAUSE_S * (1 + tries)])  # so that the other one can end
+                        pause_s = PAUSE_S * (1 + tries)  # so that the other one can end
+                        await wire.run(_PAUSE, [pause_s], timeout_s=wire.timeout_s + pause_s)
                     except Taken:
                         check_once(timers)
                         taken = await self._taken(wire, timers)

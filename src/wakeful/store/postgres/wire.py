@@ -148,10 +148,10 @@ class Wire:
         except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
             raise self._meaning(error, writes=False) from None
 
-    async def script(self, sql: str) -> None:
+    async def script(self, sql: str, *, timeout_s: float = SCRIPT_TIMEOUT_S) -> None:
         """Run several statements without arguments."""
         try:
-            await self._connection.execute(sql, timeout=SCRIPT_TIMEOUT_S)
+            await self._connection.execute(sql, timeout=timeout_s)
         except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
             raise self._meaning(error, writes=False) from None
 
@@ -175,9 +175,11 @@ class Wire:
         await self.run(Statement("SAVEPOINT attempt", ()))
         try:
             yield
+        except Undone:
+            raise  # with the transaction around it, and some servers can't go back to a part of that
         except BaseException:
             if not self.is_closed:
-                await self._connection.execute("ROLLBACK TO SAVEPOINT attempt", timeout=self.timeout_s)
+                await self.script("ROLLBACK TO SAVEPOINT attempt", timeout_s=self.timeout_s)
             raise
         await self.run(Statement("RELEASE SAVEPOINT attempt", ()))
 
