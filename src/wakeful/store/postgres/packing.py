@@ -4,7 +4,7 @@ asyncpg looks at every element of an array twice and asks two abstract base clas
 an element, which was most of the cost of a group commit. These write the same bytes at 5 to 130 ns.
 
 The columns of a group have much in common: most are one value all along (a class, a verdict), and the keys of its
-objects come once for each table.
+objects come once for each table. Groups of one are as common as large ones.
 """
 
 from array import array
@@ -27,6 +27,9 @@ def _head(oid: int, count: int, nulls: bool = False) -> bytes:
     return _HEAD.pack(1, nulls, oid, count, 1)
 
 
+_ONE_BYTES, _ONE_TEXT = _head(17, 1), _head(25, 1)
+
+
 def _fixed(oid: int, code: str, unit: str, width: int) -> Callable[[Sequence[int]], bytes]:
     """An encoder of whole numbers, by interleaving the constant length with the values' own units."""
     per = width // array(unit).itemsize
@@ -35,8 +38,11 @@ def _fixed(oid: int, code: str, unit: str, width: int) -> Callable[[Sequence[int
     prefix.frombytes(width.to_bytes(4, "big"))
     row = prefix + array(unit, [0] * per)
     length = prefix.tobytes()
+    one = _head(oid, 1) + length
 
     def encode(values: Sequence[int]) -> bytes:
+        if len(values) == 1:
+            return one + values[0].to_bytes(width, "big", signed=True)
         if _is_even(values):
             return _head(oid, len(values)) + (length + values[0].to_bytes(width, "big", signed=True)) * len(values)
         if len(values) <= _FEW:
@@ -56,9 +62,8 @@ def _fixed(oid: int, code: str, unit: str, width: int) -> Callable[[Sequence[int
 
 
 def _is_even(values: Sequence[object]) -> bool:
-    """One value all along: many columns of many commits, and all of a single one."""
-    count = len(values)
-    return count == 1 or (count > 1 and values[0] == values[-1] and values.count(values[0]) == count)
+    """One value all along."""
+    return len(values) > 0 and values[0] == values[-1] and values.count(values[0]) == len(values)
 
 
 def _pack_bools(values: Sequence[bool]) -> bytes:
@@ -84,6 +89,8 @@ def _even_blobs(oid: int, value: bytes | None, count: int) -> bytes:
 
 
 def _pack_bytes(values: Sequence[bytes | None]) -> bytes:
+    if len(values) == 1 and (value := values[0]) is not None:
+        return _ONE_BYTES + len(value).to_bytes(4, "big") + value
     return _even_blobs(17, values[0], len(values)) if _is_even(values) else _blobs(17, values)
 
 
@@ -94,6 +101,9 @@ class _Texts:
         self._kept: tuple[tuple[Sequence[str | None], bytes], ...] = ()
 
     def pack(self, values: Sequence[str | None]) -> bytes:
+        if len(values) == 1 and (value := values[0]) is not None:
+            raw = value.encode()
+            return _ONE_TEXT + len(raw).to_bytes(4, "big") + raw
         if _is_even(values):
             return _even_blobs(25, None if values[0] is None else values[0].encode(), len(values))
         for before, packed in self._kept:

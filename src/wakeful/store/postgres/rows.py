@@ -66,14 +66,9 @@ def joined_ids(ids: Sequence[ObjectId]) -> dict[str, str]:
 
 
 def loaded_of(id: ObjectId, row: Row) -> Loaded:
-    """From a row of load.sql, its number already taken off."""
-    created_at, active_at, rows, size, due_at, nominal_at, seq, attempt, crashes, started, priority, payload, *rest = (
-        row
-    )
-    spaces, names, values = rest
-    alarm = None
-    if due_at is not None:
-        alarm = Timer(id, ALARM, due_at, nominal_at, seq, attempt, crashes, started, priority, payload)
+    """From a row of load.sql."""
+    _, created_at, active_at, rows, size, due_at, nominal_at, seq, *timer, spaces, names, values = row
+    alarm = None if due_at is None else Timer(id, ALARM, due_at, nominal_at, seq, *timer)
     kept = {}
     if spaces is not None:
         kept = {(space, name.decode()): value for space, name, value in zip(spaces, names, values, strict=True)}

@@ -23,7 +23,7 @@ class Statement(Struct, frozen=True):
     names: tuple[str, ...]
 
     def args(self, values: Mapping[str, object]) -> list[object]:
-        return [values[name] for name in self.names]
+        return list(map(values.__getitem__, self.names))
 
 
 class Statements:

@@ -196,8 +196,9 @@ class PostgresStore:
             "bytes_max": WHOLE_BYTES_MAX,
         }
         loaded = [NOTHING] * len(ids)
-        for n, *row in await self._run("load", values):
-            loaded[n - 1] = loaded_of(ids[n - 1], row)
+        for row in await self._run("load", values):
+            n = row[0] - 1
+            loaded[n] = loaded_of(ids[n], row)
         return loaded
 
     async def read(self, id: ObjectId, space: int, keys: Sequence[str]) -> dict[str, bytes]:
