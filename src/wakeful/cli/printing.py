@@ -12,7 +12,7 @@ from wakeful.looking.plain import iso as iso
 from wakeful.looking.words import length as length
 from wakeful.looking.words import many as many
 from wakeful.looking.words import size as size
-from wakeful.values.times import to_datetime
+from wakeful.values.times import LATEST_MS, to_datetime
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -68,14 +68,18 @@ def put_line(text: str = "", style: str = "") -> None:
 
 
 def clock_time(ms: int) -> str:
-    """For people: local time, with the day when it isn't today."""
+    """For people: local time, with the day when it isn't today; `-` past all times, of what waits for something else."""
+    if ms > LATEST_MS:
+        return "-"
     local = to_datetime(ms).astimezone()
     is_today = local.date() == datetime.now().astimezone().date()
     return f"{local:%H:%M:%S}" if is_today else f"{local:%Y-%m-%d %H:%M}"
 
 
 def relative(ms: int, now: int) -> str:
-    """`in 4 s`, `3 min ago`, `now`."""
+    """`in 4 s`, `3 min ago`, `now`, `once others have run`."""
+    if ms > LATEST_MS:
+        return "once others have run"
     if abs(ms - now) < 500:
         return "now"
     return f"in {length(ms - now)}" if ms > now else f"{length(now - ms)} ago"

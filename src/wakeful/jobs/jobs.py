@@ -1,9 +1,10 @@
 """Layer 4. What can be done with jobs, from inside an object and from outside?"""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from itertools import islice
 from typing import Any, Protocol
 
 from wakeful.jobs import owning, reading
@@ -15,7 +16,7 @@ from wakeful.jobs.job import ENDED, Batch, Job, JobSpec, Page
 from wakeful.jobs.payload import decode_kept, job_of_timer
 from wakeful.jobs.reading import Wanted
 from wakeful.jobs.runs import JobRuns
-from wakeful.jobs.scheduling import Scheduling, unsend
+from wakeful.jobs.scheduling import Scheduling, sent, unsend
 from wakeful.logic.limits import check_count
 from wakeful.runtime.calls import resolve
 from wakeful.runtime.context import Context
@@ -37,6 +38,7 @@ CANCELS_AT_ONCE = 64
 LOOK_FIRST_MS, LOOK_MOST_MS = 20, 1_000  # how often `wait` looks at the store
 
 Jobs_ = list[Job]
+Specs = list[JobSpec]
 
 
 class Home(Protocol):
@@ -86,21 +88,22 @@ class Jobs:
     async def schedule_many(self, specs: Sequence[JobSpec]) -> Jobs_:
         """Every one of them or none, in one commit; an error says which is wrong (`jobs[3]: …`)."""
         node, _ = self._here("schedule_many")
-        _check_count(node, specs)
+        given = _given(node, "schedule_many", specs)
         scheduling = self._scheduling("schedule_many")
-        return await scheduling.traced(specs, scheduling.all(list(specs)))
+        return await scheduling.traced(given, scheduling.all(given))
 
     async def batch(self, specs: Sequence[JobSpec], *, then: JobSpec) -> Batch:
         """Schedule them all, and one more that runs when all of them have ended, well or not (see `ctx.job.batch`)."""
         node, _ = self._here("batch")
-        _check_count(node, specs)
+        given = _given(node, "batch", specs)
         scheduling = self._scheduling("batch")
-        return await scheduling.traced([*specs, then], scheduling.batch(list(specs), then))
+        return await scheduling.traced([*given, then], scheduling.batch(given, then))
 
     async def get(self, id: str | Job) -> Job:
-        """How the job stands on disk; `UnknownJob` when there is none."""
-        node, _ = self._here("get")
-        return await reading.get(node, id)
+        """How the job stands on disk, or will when this turn is there; `UnknownJob` when there is none."""
+        node, turn = self._here("get")
+        own = None if turn is None else sent(turn, *parse_id(id))
+        return await reading.get(node, id) if own is None else own.job
 
     async def list(
         self,
@@ -180,6 +183,11 @@ class Jobs:
         target, name = parse_id(id)
         if turn is not None and target in turn.chain:
             raise Reentrancy(f"{turn.activation.id} can't wait for {job_id(target, name)}, which waits for this turn")
+        if turn is not None and sent(turn, target, name) is not None:
+            raise Reentrancy(
+                f"{turn.activation.id} can't wait for {job_id(target, name)}: it is on disk, and runs, only once this "
+                "turn has ended; wait for it in a later one, or outside"
+            )
         until = None if timeout is None else node.clock.now() + duration_ms(timeout, what="timeout")
         waits, pause = feature_of(node.home(target)).waits, LOOK_FIRST_MS
         while True:
@@ -227,8 +235,12 @@ class Jobs:
         return turn.activation.node, turn
 
 
-def _check_count(node: Node, specs: Sequence[JobSpec]) -> None:
-    check_count("jobs", len(specs), node.limits.jobs_per_call)
+def _given(node: Node, what: str, specs: Iterable[JobSpec]) -> Specs:
+    if not isinstance(specs, Iterable) or isinstance(specs, str | Mapping):
+        raise BadOption(f"{what} takes a list of JobSpec, not {specs!r}", code="job.spec")
+    given = list(islice(specs, node.limits.jobs_per_call + 1))
+    check_count("jobs", len(given), node.limits.jobs_per_call)
+    return given
 
 
 def _wanted(
@@ -248,7 +260,8 @@ def _wanted(
 
 def _result(job: Job, *, is_kept: bool) -> Any:
     if job.state == "failed":
-        raise JobFailed(f"job {job.id} failed after {job.attempt} attempts and is parked: {job.error}")
+        after = f" after {job.attempt} attempts" if job.attempt else ""  # none is counted that ended with the process
+        raise JobFailed(f"job {job.id} failed{after} and is parked: {job.error}")
     if job.state == "cancelled":
         raise JobCancelled(f"job {job.id}: {job.error or 'cancelled'}")
     if job.state == "done" and not is_kept:

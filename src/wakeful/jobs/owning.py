@@ -62,7 +62,7 @@ def same(asked: Asked, there: Standing) -> Standing | None:
         return there
     raise KeyTaken(
         f"{asked.timer.id}: job key {asked.kept.key!r} belongs to another call, time or metadata "
-        f"({there.job.name}, {there.job.state}, due {there.job.due_at.isoformat()}); use another key, or replace=True",
+        f"({there.job.name}, {there.job.state}, due {there.job.due_at.isoformat()}); use another key, or `schedule` it with replace=True",
         code="job.key",
     )
 

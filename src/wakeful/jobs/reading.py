@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from wakeful.jobs.ids import KEYED, PREFIX, RECORD, ask_prefix, job_id, key_of, parse_id
 from wakeful.jobs.job import STATES, Job, Page
 from wakeful.jobs.payload import (
+    HELD_AT,
     Kept,
     decode_record,
     is_stopped,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from wakeful.runtime.node import Node
 
 PAGE = 500
+APART_MS = 60_000  # more than any two clocks here disagree
 READS_MAX = 64  # reads that are on their way at once
 PARKED_MAX = 100  # of one name: redriving removes the one before, so there is hardly ever more than one
 _SOURCES = ("timers", "parked", "records", "ledger")
@@ -143,6 +145,9 @@ class Wanted(NamedTuple):
     prefix: str | None = None  # of the objects' keys
 
     def check(self) -> None:
+        for what, value in self._asdict().items():
+            if value is not None and not isinstance(value, str):
+                raise BadOption(f"{what}={value!r}: jobs are asked for by text", code="job.list")
         if self.state is not None and self.state not in STATES:
             raise BadOption(f"state {self.state!r}: there are {', '.join(STATES)}", code="job.state")
         if self.key is not None and self.cls is None:
@@ -214,6 +219,8 @@ async def _walk(
     sources = _SOURCES if wanted.state is None else _OF_STATE[wanted.state]
     for source in sources[sources.index(begin[0]) if begin and begin[0] in sources else 0 :]:
         after = tuple(begin[1]) if begin and begin[0] == source else None
+        if after is None and wanted.state == "waiting":
+            after = (HELD_AT - 1, 0, 0)  # behind all that have a time
         while True:
             rows = await _page(node, source, wanted, after)
             for start in range(0, len(rows), READS_MAX):
@@ -226,6 +233,8 @@ async def _walk(
                     yield (source, cursor), job
             if len(rows) < PAGE:
                 break
+            if wanted.state == "running" and rows[-1][0][0] > node.clock.now() + APART_MS:
+                break  # none runs before its time, so of a million that wait nobody looks at more than these
             after = tuple(rows[-1][0])
             looked += len(rows)
             if looks_max is not None and looked >= looks_max:

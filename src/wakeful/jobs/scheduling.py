@@ -158,7 +158,7 @@ class Scheduling:
             turn.send(self._with_errands(asked))
             return _new(asked)
         # Whether the key is free, its owner says when this turn is on disk; what can be said before is said here.
-        there = _sent(turn, timer.id, timer.name) or await standing(self._node, timer.id, timer.name)
+        there = sent(turn, timer.id, timer.name) or await standing(self._node, timer.id, timer.name)
         existing = None if is_newest or there is None else same(asked, there)
         if existing is not None:
             return existing.job
@@ -268,7 +268,7 @@ class Scheduling:
         waits = []
         for id in asked.kept.waits:
             target, name = parse_id(id)
-            there = None if self._turn is None else _sent(self._turn, target, name)
+            there = None if self._turn is None else sent(self._turn, target, name)
             there = there or await standing(self._node, target, name)
             if there is None:
                 raise UnknownJob(f"job {asked.timer.id}.{asked.kept.method} depends on {id}, which is not known")
@@ -301,7 +301,7 @@ def _new(asked: Asked) -> Job:
     return job_of_timer(asked.timer, asked.kept, is_running=False)
 
 
-def _sent(turn: Turn, target: ObjectId, name: str) -> Standing | None:
+def sent(turn: Turn, target: ObjectId, name: str) -> Standing | None:
     """A job that this very turn scheduled."""
     prefix = ask_prefix(name)
     for timer in reversed(turn.sends):

@@ -15,6 +15,7 @@ from wakeful.values.commits import SYSTEM
 from wakeful.values.ids import ObjectId
 from wakeful.values.runs import run_id
 from wakeful.values.timers import Timer
+from wakeful.values.times import LATEST_MS
 
 
 class Row(NamedTuple):
@@ -51,13 +52,15 @@ async def rows(view: View, query: Query, limit: int = 50, cursor: str | None = N
 
 
 async def held_by(view: View, timers: Iterable[Timer]) -> dict[Timer, str]:
-    """Of schedules' timers, those that won't run what they are set for, and why: `paused`, or `waits for 'x'`."""
+    """Those that won't run what they are set for, and why: `paused`, `waits for 'x'`, or `waits for other jobs`."""
     by_object: dict[ObjectId, dict[str, Timer]] = {}
+    held: dict[Timer, str] = {}
     for timer in timers:
-        if timer.name.startswith(f"{PREFIX}:"):
+        if timer.due_at > LATEST_MS:
+            held[timer] = "waits for other jobs"
+        elif timer.name.startswith(f"{PREFIX}:"):
             by_object.setdefault(timer.id, {})[slot_of(schedule_of(timer.name)[0])[1]] = timer
     reads = await view.together(view.store_of(id).read(id, SYSTEM, list(slots)) for id, slots in by_object.items())
-    held: dict[Timer, str] = {}
     now = view.now()
     for (id, slots), rows in zip(by_object.items(), reads, strict=True):
         for slot, data in rows.items():

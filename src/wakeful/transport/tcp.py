@@ -328,7 +328,10 @@ def _cannot_listen(address: Address, error: OSError) -> ClusterError:
 def _not_linked(to: Address, error: BaseException, *, is_tls: bool) -> BaseException:
     """The error that `connect` raises for what happened."""
     if isinstance(error, ssl.SSLError):
-        return WrongCertificate(f"TLS with the node at {to} failed: {reason(error)}")
+        return WrongCertificate(
+            f"TLS with the node at {to} failed: {reason(error)}; the certificates of all nodes must be "
+            "signed by the authority that --tls-ca names"
+        )
     if isinstance(error, TimeoutError):
         because = "no answer in time"
     elif isinstance(error, HungUp) and is_tls:

@@ -85,7 +85,7 @@ class Pool:
 
     async def _ready(self) -> Wire:
         if self._closed:
-            raise StoreDown(f"{self._target.shown} is closed")
+            raise StoreDown(f"{self._target.shown} is not open: it was closed, or was lost and is being looked for")
         while self._idle:
             wire = self._idle.pop()
             if not wire.is_closed:

@@ -350,4 +350,4 @@ class PostgresStore:
             raise BadValue(f"PostgreSQL can't take that: {error}", code="value.store") from None
 
     def _closed(self) -> StoreDown:
-        return StoreDown(f"{self.url} is closed")
+        return StoreDown(f"{self.url} is not open: it was closed, or was lost and is being looked for")
