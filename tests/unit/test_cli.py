@@ -396,6 +396,33 @@ def test_an_unknown_command_is_wrong_usage(wakeful: Command) -> None:
         assert "--help" in answer.err
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "due --bogus --json",
+        "jobs --json --bogus",
+        "jobs get --json",
+        "due --json -n",
+        "show --json",
+        "shwo --json",
+        "tokens nope --json",
+        "due -n abc --json",
+    ],
+)
+def test_wrong_usage_is_json_too_wherever_json_is_said(wakeful: Command, line: str) -> None:
+    answer = wakeful(*line.split())
+    assert answer.code == 2
+    assert answer.json["error"]["code"] == "usage"
+    assert answer.err == f"error: {answer.json['error']['message']} [usage]\n"
+
+
+def test_what_only_looks_like_json_is_none(wakeful: Command) -> None:
+    for line in ("show -- --json", "pause A b c --until --json"):
+        answer = wakeful(*line.split())
+        assert answer.code != 0
+        assert answer.out == ""
+
+
 def test_arguments_are_json_or_text() -> None:
     assert [argument(text) for text in ("3", '"3"', "three", "[1]", "null", "2026-01-01", "")] == [
         3,

@@ -329,6 +329,35 @@ def test_nodes_of_a_store_that_nobody_runs(wakeful: Callable[..., Any], postgres
     assert "256 shards without an owner: 0-255" in said
 
 
+def test_nodes_are_shown_as_they_stand_after_they_were_asked(
+    wakeful: Callable[..., Any], postgres_schema_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which takes seconds when one of them is frozen; what was read before is over by then."""
+    wakeful("migrate", "--store", postgres_schema_url)
+    before = cluster(row("frozen", 786), row("leaves"), owners={0: "frozen", 1: "leaves"})
+    after = stand([row("frozen", 786), row("joins")], [ShardRow(0, "frozen", 1), ShardRow(1, "joins", 2)], NOW + 2_000)
+    readings = iter([before, after] * 2)
+
+    async def members(store: Store, now: int) -> Members:
+        return next(readings)
+
+    async def statuses(store: Store, rows: list[NodeRow]) -> dict[str, Any]:
+        assert [one.node for one in rows] == ["frozen", "leaves"]
+        return {"leaves": {"state": "up"}}
+
+    monkeypatch.setattr("wakeful.looking.nodes.members", members)
+    monkeypatch.setattr("wakeful.cli.reaching.statuses", statuses)
+    said = wakeful("nodes", "--store", postgres_schema_url, as_json=False)
+    lines = [line.split() for line in said.splitlines()[2:]]
+    assert [line[:3] for line in lines] == [["frozen", "silent", "1"], ["joins", "up", "1"]], said
+    assert "over for 1.2 s" in said
+    found = wakeful("nodes", "--store", postgres_schema_url)["nodes"]
+    assert [(one["node"], one["lease_ms"], one["status"]) for one in found] == [
+        ("frozen", -1_214, None),
+        ("joins", 1_000, None),
+    ]
+
+
 def test_draining_is_a_wish_in_the_store(wakeful: Callable[..., Any], postgres_schema_url: str) -> None:
     with joined(postgres_schema_url, "n1", "n2"):
         drained = wakeful("drain", "n1", "--store", postgres_schema_url)

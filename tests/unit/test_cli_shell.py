@@ -60,7 +60,7 @@ def test_a_class_a_key_and_a_schedule_that_there_are_not(wakeful: Stage) -> None
     assert "there are Report" in wakeful("show", "Xyz", "eu").err
     assert wakeful("ls", "Raport").out == "no objects of Raport, did you mean 'Report'?\n"
     assert wakeful("ls", "Xyz").out == "no objects of Xyz; there are Report\n"
-    assert wakeful("jobs", "show", "x").out == "no jobs of show/x\n"
+    assert wakeful("jobs", "show", "x").out == "no jobs of show/x; there are Report\n"
     assert "did you mean 'us/1:a' or 'us/1:b'?" in wakeful("show", "Report", "us/1:").err
     assert "wakeful ls Report shows" in wakeful("show", "Report", "zzz").err
     for command in ("why", "schedules"):
@@ -70,6 +70,39 @@ def test_a_class_a_key_and_a_schedule_that_there_are_not(wakeful: Stage) -> None
     assert "did you mean 'nightly'?" in paused.err
     dry = wakeful("backfill", "Report", "eu", "weakly", "--from", "2026-01-01", "--to", "2026-02-01", "--dry-run")
     assert "did you mean 'weekly'?" in dry.err
+
+
+@pytest.mark.parametrize(
+    ("args", "said", "none"),
+    [
+        (("schedules", "Raport"), "no schedules of Raport", None),
+        (("schedules", "Raport", "--tag", "x"), "no schedules of Raport", "no schedules match"),
+        (("jobs", "Raport"), "no jobs of Raport", "no jobs of Report"),
+        (("due", "Raport"), "nothing of Raport is waiting", None),
+        (("parked", "Raport"), "nothing of Raport is parked", "nothing is parked"),
+        (("redrive", "--all", "--class", "Raport"), "nothing of Raport is parked", "nothing is parked"),
+    ],
+)
+def test_a_list_of_a_class_that_there_is_not(
+    wakeful: Stage, args: tuple[str, ...], said: str, none: str | None
+) -> None:
+    seeded(wakeful)
+    answer = wakeful(*args)
+    assert (answer.code, answer.out) == (0, f"{said}, did you mean 'Report'?\n")
+    assert wakeful(*args, "--json").json in ([], {"jobs": [], "next": None})
+    there = wakeful(*("Report" if arg == "Raport" else arg for arg in args)).out
+    assert there == f"{none}\n" if none else "nightly" in there
+
+
+def test_a_list_of_a_key_that_there_is_not(wakeful: Stage) -> None:
+    seeded(wakeful)
+    hint = "did you mean 'us/1:a' or 'us/1:b'?"
+    assert wakeful("jobs", "Report", "us/1:").out == f"no jobs of Report/us/1:, {hint}\n"
+    assert wakeful("jobs", "Report", "eu").out == "no jobs of Report/eu\n"
+    assert wakeful("parked", "Report", "us/1:").out == f"nothing of Report/us/1: is parked, {hint}\n"
+    redriven = wakeful("redrive", "--all", "--class", "Report", "--key", "us/1:")
+    assert redriven.out == f"nothing of Report/us/1: is parked, {hint}\n"
+    assert wakeful("redrive", "--all", "--class", "Report", "--key", "eu").out == "nothing is parked\n"
 
 
 def test_what_is_meant_is_close_or_begins_so() -> None:

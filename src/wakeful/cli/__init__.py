@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import click
@@ -130,7 +131,9 @@ def run(args: Sequence[str]) -> int:
     """Run one command; its exit code. Errors are one line on stderr."""
     from wakeful.cli import failing
 
-    failing.as_json = failing.with_traceback = False
+    failing.with_traceback = False
+    # What is wrong with the arguments may be found before --json is read; once it is read, that holds.
+    failing.as_json = "--json" in takewhile(lambda arg: arg != "--", args)
     if COMPLETE in os.environ:  # a shell asks what could stand here
         from wakeful.cli.completion import answer
 

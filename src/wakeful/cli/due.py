@@ -23,6 +23,7 @@ def due(cls: str | None, limit: int, url: str, as_json: bool) -> None:
 
 async def _due(cls: str | None, limit: int, url: str, as_json: bool) -> None:
     from wakeful.cli.finding import viewing
+    from wakeful.cli.guessing import instead
     from wakeful.cli.printing import many, put_json, put_line
     from wakeful.looking.due import plain_row, rows
     from wakeful.store.protocol import Query
@@ -30,11 +31,12 @@ async def _due(cls: str | None, limit: int, url: str, as_json: bool) -> None:
     async with viewing(url) as view:
         found = await rows(view, Query(cls=cls), limit)
         total = sum([await store.count("timers", cls=cls) for store in view.stores]) if found.cursor else 0
+        hint = "" if found.rows or as_json else await instead(view, cls)
     if as_json:
         put_json([plain_row(row) for row in found.rows])
         return
     if not found.rows:
-        put_line("nothing is waiting", "dim")
+        put_line(f"nothing of {cls} is waiting{hint}" if hint else "nothing is waiting", "dim")
         return
     timers = [row.timer for row in found.rows]
     put_timers(timers, with_object=True, held={row.timer: row.held_by for row in found.rows if row.held_by is not None})

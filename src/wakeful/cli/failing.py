@@ -35,7 +35,7 @@ INTERRUPTED = 130
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
-as_json = False  # set by --json as soon as it is read
+as_json = False  # by how the arguments look, and by --json as soon as it is read
 with_traceback = False  # set by --traceback
 
 

@@ -26,23 +26,59 @@ def meant(word: str, words: Iterable[str]) -> str:
 
 async def info_of(view: "View", id: "ObjectId") -> "Info":
     """That the object is there; `UnknownObject` with what was perhaps meant when it is not."""
-    from wakeful.looking.classes import names
-    from wakeful.store.protocol import Query
     from wakeful.values.errors import UnknownObject
 
     try:
         return await view.info(id)
     except UnknownObject:
-        known = await names(view, reserved=True)
-        if id.cls not in known:
-            hint = meant(id.cls, known) or f"; there are {', '.join(known[:10]) or 'none yet'}"
+        hint = await _class_meant(view, id.cls)
+        if hint is not None:
             raise UnknownObject(
-                f"there is no object of a class {id.cls!r} in {view.stores[0].url}{hint}", code="object.unknown"
+                f"there is no object of a class {id.cls!r} in {view.stores[0].url}{hint or '; there are none yet'}",
+                code="object.unknown",
             ) from None
-        query = Query(cls=id.cls, key_prefix=id.key[:1] or None, limit=KEYS_LOOKED_AT)
-        keys = [info.id.key for info in await view.store_of(id).find_objects(query)]
-        hint = meant(id.key, keys) or f"; wakeful ls {id.cls} shows which there are"
-        raise UnknownObject(f"there is no object {id}{hint}", code="object.unknown") from None
+        raise UnknownObject(f"there is no object {id}{await _key_meant(view, id)}", code="object.unknown") from None
+
+
+async def instead(view: "View", cls: str | None, key: str | None = None) -> str:
+    """For a list that turned out empty: what was perhaps meant, when there is no such class or object.
+
+    Nothing when there is, or when the store has no classes that could have been meant.
+    """
+    from wakeful.values.errors import UnknownObject
+    from wakeful.values.ids import ObjectId
+
+    if cls is None:
+        return ""
+    hint = await _class_meant(view, cls)
+    if hint is not None or key is None:
+        return hint or ""
+    id = ObjectId(cls, key)
+    try:
+        await view.info(id)
+    except UnknownObject:
+        return await _key_meant(view, id)
+    return ""
+
+
+async def _class_meant(view: "View", cls: str) -> str | None:
+    """None when the store has the class; else which it has, or nothing when it has none."""
+    from wakeful.looking.classes import names
+    from wakeful.looking.naming import own_classes
+
+    known = await names(view, reserved=True)
+    if cls in known:
+        return None
+    own = own_classes(known)
+    return meant(cls, known) or (f"; there are {', '.join(own[:10])}" if own else "")
+
+
+async def _key_meant(view: "View", id: "ObjectId") -> str:
+    from wakeful.store.protocol import Query
+
+    query = Query(cls=id.cls, key_prefix=id.key[:1] or None, limit=KEYS_LOOKED_AT)
+    keys = [info.id.key for info in await view.store_of(id).find_objects(query)]
+    return meant(id.key, keys) or f"; wakeful ls {id.cls} shows which there are"
 
 
 @asynccontextmanager

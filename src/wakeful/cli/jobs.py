@@ -58,18 +58,20 @@ def listing(
 
 async def _list(wanted: tuple[str | None, ...], after: str | None, limit: int, url: str, as_json: bool) -> None:
     from wakeful.cli.finding import viewing
+    from wakeful.cli.guessing import instead
     from wakeful.cli.printing import put_json, put_line
     from wakeful.jobs.reading import Wanted
     from wakeful.looking.jobs import plain_job, rows
 
     async with viewing(url) as view:
         found = await rows(view, Wanted(*wanted), limit, after)
+        hint = "" if found.rows or as_json else await instead(view, *wanted[:2])
     if as_json:
         put_json({"jobs": [plain_job(job) for job in found.rows], "next": found.cursor})
         return
     if not found.rows:
         where = "/".join(part for part in wanted[:2] if part)
-        put_line(f"no jobs of {where}" if where else "no jobs", "dim")
+        put_line(f"no jobs of {where}{hint}" if where else "no jobs", "dim")
         return
     _put(found.rows)
     if found.cursor is not None:

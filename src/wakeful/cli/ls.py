@@ -27,19 +27,17 @@ def ls(cls: str | None, everything: bool, contains: str | None, limit: int, url:
 
 async def _ls(cls: str | None, everything: bool, contains: str | None, limit: int, url: str, as_json: bool) -> None:
     from wakeful.cli.finding import viewing
-    from wakeful.cli.guessing import meant
+    from wakeful.cli.guessing import instead
     from wakeful.cli.printing import put_json, put_line
-    from wakeful.looking.classes import names
     from wakeful.looking.objects import count, plain_row, rows
 
     async with viewing(url) as view:
         found = await rows(view, cls, None, contains, limit, reserved=everything)
         total = 0 if as_json else await count(view, cls, reserved=everything)
-        others = await names(view) if cls is not None and not total and not as_json else []
+        hint = "" if total or as_json else await instead(view, cls)
     if as_json:
         put_json([plain_row(row) for row in found.rows])
-    elif others:
-        hint = meant(str(cls), others) or f"; there are {', '.join(others[:10])}"
+    elif hint:
         put_line(f"no objects of {cls}{hint}", "dim")
     else:
         _put(found.rows, view.now(), more=found.cursor is not None, total=total, filtered=contains is not None)

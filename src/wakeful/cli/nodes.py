@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from wakeful.cli import options
 
 if TYPE_CHECKING:
-    from wakeful.looking.nodes import Members
+    from wakeful.looking.nodes import Nodes
 
 
 @options.command("nodes")
@@ -28,41 +28,50 @@ async def _nodes(url: str, as_json: bool) -> None:
 
     async with viewing(url) as view:
         [store] = view.stores
-        found = await members(store, view.now())
-        said = await statuses(store, [member.row for member in found.nodes])
+        asked = await members(store, view.now())
+        said = await statuses(store, [member.row for member in asked.nodes])
+        # Asking may take seconds: nodes join and leave, leases end. Only what is read after it is shown.
         shown = await page(view, said)
     if as_json:
         put_json({"nodes": shown.rows, "unowned": shown.unowned, "lost": shown.lost})
     else:
-        _put(found, said, {row["node"]: row["state"] for row in shown.rows}, is_shared=store.shared)
+        _put(shown, is_shared=store.shared)
 
 
-def _put(found: "Members", said: dict[str, dict[str, Any]], states: dict[str, str], *, is_shared: bool) -> None:
-    from wakeful.cli.printing import length, many, put_line, put_table
-    from wakeful.looking.nodes import ranges
+def _put(shown: "Nodes", *, is_shared: bool) -> None:
+    from wakeful.cli.printing import many, put_line, put_table
+    from wakeful.looking.nodes import ALIVE, ranges
 
-    if not found.nodes:
+    if not shown.rows:
         put_line("no node has joined this store", "dim")
     else:
-        rows = []
-        for member in found.nodes:
-            row = member.row
-            lease = length(member.lease_ms) if member.lease_ms > 0 else f"over for {length(-member.lease_ms)}"
-            lease = lease if is_shared else ""  # a file has a lock instead
-            load = load_words(said.get(row.node))
-            address = row.address.removeprefix("tcp:")
-            rows.append((row.node, states[row.node], len(member.shards), lease, load, address, row.cluster, row.about))
-        has_cluster = any(row[6] for row in rows)
         columns = ["node", "state", ">shards", "lease", "load", "…address", "cluster", "…about"]
-        if not has_cluster:
-            columns, rows = [*columns[:6], *columns[7:]], [(*row[:6], *row[7:]) for row in rows]  # type: ignore[misc]
+        rows = [_cells(row, is_shared=is_shared) for row in shown.rows]
+        if not any(row["cluster"] for row in shown.rows):
+            columns, rows = [*columns[:6], *columns[7:]], [(*row[:6], *row[7:]) for row in rows]
         put_table(columns, rows)
-    for owner, shards in found.lost.items():
+    for owner, shards in shown.lost.items():
         text = f"{many(len(shards), 'shard')} still in the name of {owner}, which has left: {ranges(shards)}"
         put_line(text, "yellow")
-    if found.unowned:
-        style = "yellow" if found.alive else "dim"
-        put_line(f"{many(len(found.unowned), 'shard')} without an owner: {ranges(found.unowned)}", style)
+    if shown.unowned:
+        style = "yellow" if any(row["state"] in ALIVE for row in shown.rows) else "dim"
+        put_line(f"{many(len(shown.unowned), 'shard')} without an owner: {ranges(shown.unowned)}", style)
+
+
+def _cells(row: dict[str, Any], *, is_shared: bool) -> tuple[object, ...]:
+    from wakeful.cli.printing import length
+
+    lease = length(row["lease_ms"]) if row["lease_ms"] > 0 else f"over for {length(-row['lease_ms'])}"
+    return (
+        row["node"],
+        row["state"],
+        len(row["shards"]),
+        lease if is_shared else "",  # a file has a lock instead
+        load_words(row["status"]),
+        row["address"].removeprefix("tcp:"),
+        row["cluster"],
+        row["about"],
+    )
 
 
 def load_words(status: dict[str, Any] | None) -> str:

@@ -24,6 +24,7 @@ def parked(cls: str | None, key: str | None, full: bool, limit: int, url: str, a
 
 async def _parked(cls: str | None, key: str | None, full: bool, limit: int, url: str, as_json: bool) -> None:
     from wakeful.cli.finding import viewing
+    from wakeful.cli.guessing import instead
     from wakeful.cli.printing import many, put_json, put_line
     from wakeful.looking.parked import plain_parked, rows
     from wakeful.store.protocol import Query
@@ -31,11 +32,12 @@ async def _parked(cls: str | None, key: str | None, full: bool, limit: int, url:
     async with viewing(url) as view:
         found = await rows(view, Query(cls=cls, key=key), limit)
         total = sum([await store.count("parked", cls=cls) for store in view.stores])
+        hint = "" if found.rows or as_json else await instead(view, cls, key)
     if as_json:
         put_json([plain_parked(row) for row in found.rows])
         return
     if not found.rows:
-        put_line("nothing is parked", "dim")
+        put_none(cls, key, hint)
         return
     put_parked(found.rows, with_object=True)
     if full:
@@ -43,6 +45,15 @@ async def _parked(cls: str | None, key: str | None, full: bool, limit: int, url:
     if found.cursor is not None:
         of = f" of {many(total, 'parked timer')}" if key is None else ""
         put_line(f"the first {len(found.rows):,}{of}; -n shows more", "dim")
+
+
+def put_none(cls: str | None, key: str | None, hint: str) -> None:
+    """For people: that nothing is, and what was perhaps meant by a class or a key that there is not."""
+    from wakeful.cli.failing import one_line
+    from wakeful.cli.printing import put_line
+
+    where = "/".join(part for part in (cls, key) if part)
+    put_line(one_line(f"nothing of {where} is parked{hint}") if hint else "nothing is parked", "dim")
 
 
 def put_parked(rows: list["Parked"], *, with_object: bool, indent: int = 0) -> None:

@@ -48,16 +48,19 @@ def redrive(
 async def _redrive(
     numbers: tuple[int, ...], everything: bool, cls: str | None, key: str | None, url: str, as_json: bool
 ) -> int:
-    from wakeful.cli.finding import reading
+    from wakeful.cli.finding import viewing
+    from wakeful.cli.guessing import instead
+    from wakeful.cli.parked import put_none
     from wakeful.cli.printing import put_json, put_line
     from wakeful.cli.reaching import connected
     from wakeful.looking.naming import name_words
     from wakeful.operating.acts import Which
 
     which = Which(numbers, everything, cls, key)
-    async with reading(url) as store, connected(store) as client:
+    async with viewing(url) as view, connected(view.stores[0]) as client:
+        hint = "" if as_json else await instead(view, cls, key)
         if client is not None:
-            results = await _through(client, store, which, is_shown=not as_json)
+            results = await _through(client, view.stores[0], which, is_shown=not as_json)
     if client is None:
         results = await redrive_unowned(url, which, is_shown=not as_json)
     if as_json:
@@ -68,7 +71,7 @@ async def _redrive(
             line = f"{row['number']}  {what}" + ("due now" if row["ok"] else str(row["problem"]))
             put_line(one_line(line), "green" if row["ok"] else "red")
         if not results:
-            put_line("nothing is parked", "dim")
+            put_none(cls, key, hint)
         elif client is None and any(row["ok"] for row in results):
             put_line("no process runs this store; they fire when one starts", "dim")
     return OK if all(row["ok"] for row in results) else FAILED

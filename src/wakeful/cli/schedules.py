@@ -44,7 +44,7 @@ def schedules(
 
 async def _schedules(wanted: "Wanted", limit: int, url: str, as_json: bool) -> None:
     from wakeful.cli.finding import viewing
-    from wakeful.cli.guessing import info_of
+    from wakeful.cli.guessing import info_of, instead
     from wakeful.cli.printing import many, put_json, put_line
     from wakeful.looking.schedules import count_of, plain_row
     from wakeful.values.ids import ObjectId
@@ -55,11 +55,13 @@ async def _schedules(wanted: "Wanted", limit: int, url: str, as_json: bool) -> N
             await info_of(view, id)
         found, is_more = await _rows(view, wanted, limit)
         total = await count_of(view, id, wanted) if is_more and id is not None else None
+        hint = "" if found or as_json else await instead(view, wanted.cls)
     if as_json:
         put_json([plain_row(row) for row in found])
         return
     if not found:
-        put_line("no schedules" + (" match" if wanted.tag or wanted.state or wanted.contains else ""), "dim")
+        how = " match" if wanted.tag or wanted.state or wanted.contains else ""
+        put_line(f"no schedules of {wanted.cls}{hint}" if hint else f"no schedules{how}", "dim")
         return
     put_rows(found, with_sums=id is not None, with_object=id is None)
     if is_more:
