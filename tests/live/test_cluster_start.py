@@ -90,7 +90,7 @@ async def test_a_node_that_can_t_be_one_says_why_and_leaves_nothing(postgres_sch
                     "cluster.name", "give both the same name", url, ("--cluster", "another", "--listen", "127.0.0.1:0")
                 ),
                 Fault("store.older", "wakeful migrate", url.replace(f"schema={schema}", f"schema={old}")),
-                Fault("store.readonly", "connect to the primary", f"{url}&default_transaction_read_only=on"),
+                Fault("store.readonly", "turn it off", f"{url}&default_transaction_read_only=on"),
                 Fault(
                     "store.connections",
                     "raise max_connections",

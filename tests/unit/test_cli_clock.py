@@ -2,12 +2,16 @@
 
 import asyncio
 import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from wakeful.cli import checkups, printing, run
 from wakeful.store import open_url
-from wakeful.values.ids import ObjectId
+from wakeful.values.commits import Commit
+from wakeful.values.ids import ObjectId, shard_of
+from wakeful.values.runs import Entry
 from wakeful.values.timers import Timer
 
 HOUR = 3_600_000
@@ -37,3 +41,37 @@ def test_what_is_due_is_so_by_the_database_s_clock(
 def test_without_a_store_it_is_the_machine_s() -> None:
     printing.follow(None)
     assert abs(printing.now_ms() - time.time_ns() // 1_000_000) < 1_000
+
+
+@pytest.mark.parametrize("back_ms", [0, HOUR])
+def test_a_run_while_the_doctor_waited_for_a_frozen_node_is_not_of_the_future(
+    back_ms: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It held the ledger against the time at which it began: "in 6.0 s: the clock was set back since"."""
+    url = f"sqlite:{tmp_path}/a.db"
+    id = ObjectId("Order", "a")
+    now = 1_700_000_000_000
+    ran_at = now + 6_000
+
+    async def fill() -> None:
+        store = open_url(url)
+        await store.open(now=now)
+        [epoch] = (await store.claim("n", [shard_of(id)], now=now)).values()
+        entry = Entry(id, "alarm", "r", ran_at, ran_at, ran_at, 0, "run", "n")
+        commit = Commit(id=id, shard=shard_of(id), epoch=epoch, now=ran_at, entries=[entry])
+        assert await store.commit("n", [commit]) == [None]
+        await store.close()
+
+    async def statuses(*_: Any) -> dict[str, Any]:
+        nonlocal now
+        now = ran_at - back_ms
+        return {}
+
+    asyncio.run(fill())
+    printing.follow(None)
+    monkeypatch.setattr(printing, "own_ms", lambda: now)
+    monkeypatch.setattr("wakeful.cli.reaching.statuses", statuses)
+    assert run(["doctor", "--store", url]) == 0
+    said = capsys.readouterr().out
+    assert now == ran_at - back_ms
+    assert ("set back" in said) == ("in 60 min: the clock was set back since" in said) == bool(back_ms)

@@ -239,20 +239,20 @@ def test_the_clock_is_measured_by_the_quickest_answer(
 def test_sessions_that_hold_others_up() -> None:
     idle = Session(7, "app", "psql", "idle in transaction", 90_000, False, [], True, "SELECT 1")
     waits = Session(8, "app", "wakeful", "active", 6_000, True, [7], False, "UPDATE x")
-    first, second = checkups.sessions([idle, waits])
+    first, second = checkups.sessions([idle, waits], 0)
     assert (first.status, second.status) == ("warn", "warn")
     assert "holds locks on Wakeful's tables" in first.text
     assert "pg_terminate_backend(7)" in first.remedy
     assert "waits for a lock of 7" in second.text
-    assert [finding.status for finding in checkups.sessions([])] == ["ok"]
+    assert [finding.status for finding in checkups.sessions([], 0)] == ["ok"]
 
 
 @pytest.mark.parametrize(
     ("found", "statuses"),
     [
-        (Health(False, 12, 100, [], True), {"server": "ok", "queries": "ok", "hints": "ok"}),
-        (Health(False, 95, 100, [], False), {"server": "warn", "queries": "ok", "hints": "warn"}),
-        (Health(None, None, None, None, False), {"queries": "ok", "hints": "warn"}),  # a relative that says little
+        (Health(False, False, 12, 100, 0, [], True), {"server": "ok", "queries": "ok", "hints": "ok"}),
+        (Health(False, False, 95, 100, 0, [], False), {"server": "warn", "queries": "ok", "hints": "warn"}),
+        (Health(None, None, None, None, None, None, False), {"hints": "warn"}),  # a relative that says little
     ],
 )
 def test_what_the_server_says_of_itself(
@@ -269,7 +269,7 @@ def test_what_the_server_says_of_itself(
 
 def test_a_standby_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     async def health(target: object) -> Health:
-        return Health(True, None, None, [], False)
+        return Health(True, True, None, None, None, [], False)
 
     monkeypatch.setattr("wakeful.store.postgres.health.health", health)
     first, *rest = asyncio.run(checkups.server("postgresql://db/app"))

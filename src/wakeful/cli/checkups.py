@@ -140,9 +140,11 @@ async def clock(store: Store) -> list[Finding]:
     return [Finding("clock", "warn", text, remedy, evidence)]
 
 
-async def ahead(store: Store, now: int) -> list[Finding]:
+async def ahead(store: Store) -> list[Finding]:
     """Whether the clock that timers follow was set back: then the ledger has runs that are still to come."""
     newest = await store.find_entries(Query(limit=LEDGER_LOOKED))
+    time = await store.time()  # after it: nodes run things while others are waited for
+    now = now_ms() if time is None else time
     last = max((entry.finished_at for _, entry in newest), default=0)
     if last - now < CLOCK_BACK_WARN_MS:
         return []
@@ -155,21 +157,25 @@ async def ahead(store: Store, now: int) -> list[Finding]:
 
 
 async def server(url: str) -> list[Finding]:
-    """The PostgreSQL server: standby, connections, long transactions, lock waits, notifications."""
+    """The PostgreSQL server: whether it takes writes, connections, long transactions, lock waits, notifications."""
     from wakeful.store.postgres.health import health
     from wakeful.store.postgres.url import parse_url
+    from wakeful.store.postgres.wire import READ_ONLY
 
     found = await health(parse_url(url))
     findings = []
     if found.is_standby:
         remedy = "name the primary in the URL: host=a,b&target_session_attrs=read-write finds it"
         findings.append(Finding("server", "fail", "the server is a standby: it takes no writes", remedy))
+    elif found.is_read_only:
+        findings.append(Finding("server", "fail", "the server is no standby, and takes no writes", READ_ONLY))
     if found.connections is not None and found.connections_max is not None:
         text = f"{found.connections} of {found.connections_max} connections in use"
         is_full = found.connections >= CONNECTIONS_WARN * found.connections_max
         remedy = "raise max_connections, or run fewer processes: a node has about ten" if is_full else ""
         findings.append(Finding("server", "warn" if is_full else "ok", text, remedy))
-    findings += sessions(found.sessions or ())
+    if found.sessions is not None:
+        findings += sessions(found.sessions, found.hidden or 0)
     if found.hears is False and not found.is_standby:
         remedy = "connect to the server itself rather than to a pooler of transactions, if it is one"
         text = "notifications don't get through: what another process schedules is seen within a second, not at once"
@@ -179,12 +185,13 @@ async def server(url: str) -> list[Finding]:
     return findings
 
 
-def sessions(found: Sequence["Session"]) -> list[Finding]:
-    """Those that hold others up."""
+def sessions(found: Sequence["Session"], hidden: int) -> list[Finding]:
+    """Those that hold others up; and how many can't be looked into."""
     findings = []
     for one in found:
-        who = f"session {one.pid} ({one.application or 'no name'}, {one.user})"
-        evidence = f"{one.state}: {one.query}"
+        name = f"{one.application or 'no name'}, " if one.state else ""
+        who = f"session {one.pid} ({name}{one.user})"
+        evidence = f"{one.state}: {one.query}" if one.state else ""
         if one.is_waiting:
             text = f"{who} waits for a lock of {', '.join(map(str, one.blockers)) or 'another session'}"
             remedy = "see what the holder does; SELECT pg_terminate_backend(PID) ends it"
@@ -196,4 +203,10 @@ def sessions(found: Sequence["Session"]) -> list[Finding]:
             if not one.touches:
                 remedy += "; while it lasts, vacuum can't clean up behind it"
             findings.append(Finding("queries", "warn", text, remedy, evidence))
-    return findings or [Finding("queries", "ok", "no long transactions, nobody waits for a lock")]
+    if not findings:
+        seen = " that this role may see" if hidden else ""
+        findings.append(Finding("queries", "ok", f"no long transactions{seen}, nobody waits for a lock"))
+    if hidden:
+        text = f"{many(hidden, 'session')} of other roles: this one may not see how long their transactions last"
+        findings.append(Finding("queries", "ok", text, "GRANT pg_read_all_stats TO the role of the URL shows it"))
+    return findings

@@ -65,7 +65,7 @@ async def examine(target: str | None, url: str) -> list[Finding]:
             findings.append(await _overdue(store, found.now, is_running=bool(said or found.alive)))
             findings.append(await _parked(store))
             findings += await checkups.clock(store)
-            findings += await checkups.ahead(store, found.now)
+            findings += await checkups.ahead(store)
         if store.shared:
             findings += await checkups.server(url)
         return findings

@@ -15,13 +15,16 @@ LONG_MS = 5_000  # Wakeful's own transactions take milliseconds
 HEARD_S = 1.0
 QUERY_CHARS = 80
 
+_STATE = "SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on'"
 # Sessions of this database that have been in one transaction, or have waited for a lock, for long. Which of them hold
-# locks on our tables is what makes one dangerous rather than only untidy.
+# locks on our tables is what makes one dangerous rather than only untidy. Of other roles' sessions a role without
+# `pg_read_all_stats` sees who they are and which locks they wait for, and else NULL.
 _SESSIONS = f"""
+WITH waits AS (SELECT pid, min(waitstart) AS since FROM pg_locks WHERE NOT granted GROUP BY pid)
 SELECT a.pid, coalesce(a.usename, ''), coalesce(a.application_name, ''), coalesce(a.state, ''),
-    (extract(epoch FROM clock_timestamp() - a.xact_start) * 1000)::bigint AS age_ms,
-    a.wait_event_type = 'Lock' AS is_waiting,
-    CASE WHEN a.wait_event_type = 'Lock' THEN pg_blocking_pids(a.pid) ELSE '{{}}' END AS blockers,
+    (extract(epoch FROM clock_timestamp() - coalesce(a.xact_start, w.since)) * 1000)::bigint AS age_ms,
+    a.wait_event_type = 'Lock' OR a.backend_type IS NULL AS is_waiting,
+    CASE WHEN a.wait_event_type = 'Lock' OR a.backend_type IS NULL THEN pg_blocking_pids(a.pid) ELSE '{{}}' END AS blockers,
     EXISTS (
         SELECT 1 FROM pg_locks AS l
         JOIN pg_class AS c ON c.oid = l.relation
@@ -29,22 +32,30 @@ SELECT a.pid, coalesce(a.usename, ''), coalesce(a.application_name, ''), coalesc
         WHERE l.pid = a.pid AND n.nspname = $1 AND l.granted
     ) AS touches,
     left(regexp_replace(coalesce(a.query, ''), '\\s+', ' ', 'g'), {QUERY_CHARS})
-FROM pg_stat_activity AS a
-WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND a.xact_start IS NOT NULL
-    AND a.backend_type = 'client backend'
-    AND (a.xact_start < clock_timestamp() - $2::bigint * interval '1 millisecond'
-        OR (a.wait_event_type = 'Lock' AND a.query_start < clock_timestamp() - interval '1 second'))
-ORDER BY a.xact_start
+FROM pg_stat_activity AS a LEFT JOIN waits AS w ON w.pid = a.pid
+WHERE a.datname = current_database() AND a.pid <> pg_backend_pid()
+    AND CASE WHEN a.backend_type IS NULL THEN w.since < clock_timestamp() - interval '1 second'
+        ELSE a.backend_type = 'client backend' AND a.xact_start IS NOT NULL
+            AND (a.xact_start < clock_timestamp() - $2::bigint * interval '1 millisecond'
+                OR (a.wait_event_type = 'Lock' AND a.query_start < clock_timestamp() - interval '1 second'))
+        END
+ORDER BY age_ms DESC
 LIMIT 20
 """
+# What is hidden and has a role and a database is somebody's session: the server's own processes lack one or the other.
 _CONNECTIONS = """
-SELECT count(*), current_setting('max_connections')::bigint
-FROM pg_stat_activity WHERE backend_type = 'client backend'
+SELECT count(*), current_setting('max_connections')::bigint,
+    count(*) FILTER (WHERE backend_type IS NULL AND datname = current_database())
+FROM pg_stat_activity
+WHERE backend_type = 'client backend' OR (backend_type IS NULL AND datid IS NOT NULL AND usesysid IS NOT NULL)
 """
 
 
 class Session(Struct, frozen=True):
-    """A session of the database that is in a transaction for long, or waits for a lock."""
+    """A session of the database that is in a transaction for long, or waits for a lock.
+
+    Of one that may not be looked into there is no state, and its age is that of the wait.
+    """
 
     pid: int
     user: str
@@ -61,8 +72,10 @@ class Health(Struct, frozen=True):
     """What can be known; None where the server does not say."""
 
     is_standby: bool | None
+    is_read_only: bool | None
     connections: int | None
     connections_max: int | None
+    hidden: int | None  # sessions of this database that the role may not look into
     sessions: list[Session] | None
     hears: bool | None  # a notification to ourselves came back
 
@@ -95,18 +108,22 @@ async def health(target: Target, *, long_ms: int = LONG_MS) -> Health:
     wire = await _Ears.connect(target)
     assert isinstance(wire, _Ears)
     try:
-        standby = await _try(wire, Statement("SELECT pg_is_in_recovery()", ()))
+        state = await _try(wire, Statement(_STATE, ()))
         used = await _try(wire, Statement(_CONNECTIONS, ()))
         sessions = await _try(wire, Statement(_SESSIONS, ("schema", "long_ms")), target.schema, long_ms)
         hears = await wire.hears_itself()
     finally:
         await wire.close()
+    is_standby, is_read_only = state[0] if state else (None, None)
+    connections, connections_max, hidden = used[0] if used else (None, None, None)
     return Health(
-        standby[0][0] if standby else None,
-        used[0][0] if used else None,
-        used[0][1] if used else None,
-        None if sessions is None else [_session(row) for row in sessions],
-        hears,
+        is_standby=is_standby,
+        is_read_only=is_read_only,
+        connections=connections,
+        connections_max=connections_max,
+        hidden=hidden,
+        sessions=None if sessions is None else [_session(row) for row in sessions],
+        hears=hears,
     )
 
 

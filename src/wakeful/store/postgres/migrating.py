@@ -4,7 +4,7 @@ from contextlib import suppress
 from importlib.resources import files
 
 from wakeful.store.postgres.statements import Statement, Statements
-from wakeful.store.postgres.wire import MAKING, READ_ONLY, RIGHTS, Invalid, Refused, Wire
+from wakeful.store.postgres.wire import MAKING, READ_ONLY, RIGHTS, STANDBY, Invalid, Refused, Wire
 from wakeful.values.errors import SchemaTooNew, SchemaTooOld, StoreDown, StoreError
 
 _EXISTS = Statement(
@@ -15,7 +15,7 @@ _EXISTS = Statement(
 _SCHEMA_EXISTS = Statement("SELECT count(*) FROM pg_catalog.pg_namespace WHERE nspname = $1", ("schema",))
 _NUMBERS = "SELECT number FROM wakeful.migrations ORDER BY number"
 _RECORD = "INSERT INTO wakeful.migrations (number, name, applied_at) VALUES ($1, $2, $3)"
-_READ_ONLY = Statement("SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on'", ())
+_READ_ONLY = Statement("SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on'", ())
 _LAZY = Statement("SELECT current_setting('synchronous_commit', true) = 'off'", ())
 _STANDBY = Statement("SELECT pg_is_in_recovery()", ())
 _MAY_ENTER = Statement(
@@ -63,9 +63,11 @@ def check_version(version: int, where: str) -> None:
 async def check_writable(wire: Wire, statements: Statements, where: str, *, readonly: bool) -> None:
     """Nothing, when the server takes writes and the role has the rights; else `StoreError` with the remedy."""
     if not readonly:
-        [(is_read_only,)] = await wire.run(_READ_ONLY)
+        [(follows, is_read_only)] = await wire.run(_READ_ONLY)
+        if follows:
+            raise StoreError(f"{where} is a standby, which takes no writes; {STANDBY}", code="store.readonly")
         if is_read_only:
-            raise StoreError(f"{where} is in recovery or read-only; {READ_ONLY}", code="store.readonly")
+            raise StoreError(f"{where} takes no writes; {READ_ONLY}", code="store.readonly")
         if wire.is_pooled:
             await _check_durable(wire, where)
     rights = ["SELECT"] if readonly else ["SELECT", "INSERT", "UPDATE", "DELETE"]

@@ -38,7 +38,11 @@ _DURABLE = """SELECT set_config('synchronous_commit', CASE current_setting('sync
 
 # How many a store may have: to read, to insert, to commit, and the session.
 CONNECTIONS = 8
-READ_ONLY = "connect to the primary (with several hosts in the URL: target_session_attrs=read-write)"
+STANDBY = "connect to the primary (with several hosts in the URL: target_session_attrs=read-write)"
+READ_ONLY = (
+    "default_transaction_read_only is on for this server, database or role, or in the URL: turn it off "
+    "(SET default_transaction_read_only = off, then ALTER SYSTEM, DATABASE or ROLE … RESET default_transaction_read_only)"
+)
 MAKING = "let a role that may make it run `wakeful migrate`, or grant this one CREATE on the database"
 RIGHTS = "the role needs USAGE on the schema and SELECT, INSERT, UPDATE, DELETE on its tables, or to own them"
 
@@ -285,10 +289,9 @@ class Wire:
             if state.startswith(_INVALID):
                 return Invalid(_line(error))
             if state == "25006":
+                remedy = self._read_only_remedy()
                 self.drop()  # the next connection may find the primary, when the URL names several hosts
-                return StoreDown(
-                    f"{self._where} can't be written now: {_line(error)}; {READ_ONLY}", code="store.readonly"
-                )
+                return StoreDown(f"{self._where} can't be written now: {_line(error)}; {remedy}", code="store.readonly")
             if state == "42501":
                 return Refused(f"{self._where}: {_line(error)}; {RIGHTS}", code="store.rights")
             if state.startswith(_AGAIN):
@@ -303,6 +306,13 @@ class Wire:
         if writes:
             return OutcomeUnknown(f"{self._where} was lost while committing: {_line(error)}; retry with a request key")
         return StoreDown(f"{self._where} was lost: {_line(error)}")
+
+    def _read_only_remedy(self) -> str:
+        """By what the server said of itself; a relative of PostgreSQL, or a pooler, may not say it."""
+        said = None if self.is_closed else getattr(self._connection.get_settings(), "in_hot_standby", None)
+        if said is None:
+            return f"{STANDBY}; or {READ_ONLY}"
+        return STANDBY if said == "on" else READ_ONLY
 
 
 def refusal(error: Exception, where: str) -> StoreDown:
