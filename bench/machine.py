@@ -7,10 +7,11 @@ import time
 from pathlib import Path
 
 from bench import raw_postgres, raw_sqlite
-from bench.measures import Measure, percentile, rate, timed
+from bench.measures import Measure, median, percentile, rate, timed
 from bench.sizes import Sizes
 
 FSYNCS = 2_000
+SLEEPS = 2_000
 TIMERS = 10_000
 ROUND_TRIPS = 20_000
 FRAME = b"x" * 64
@@ -19,7 +20,7 @@ FRAME = b"x" * 64
 async def run(url: str, sizes: Sizes) -> list[Measure]:
     """The limits beside which the store at `url` is seen, under the names of the works they limit."""
     part = max(1, 16_000 // max(1, sizes.schedule_count))  # tiny forms do tiny amounts here too
-    measures = [python(), await timers(TIMERS // part), *await loopback(ROUND_TRIPS // part)]
+    measures = [python(), *sleep(SLEEPS // part), await timers(TIMERS // part), *await loopback(ROUND_TRIPS // part)]
     if url.startswith("sqlite:"):
         folder = Path(url.removeprefix("sqlite:")).parent
         return [*measures, fsync(folder, FSYNCS // part), *await raw_sqlite.run(url, sizes)]
@@ -38,6 +39,17 @@ def python() -> Measure:
             found[number & 1023] = f"{number}"
 
     return timed("machine.python", count, loop, note="dict and f-string per step")
+
+
+def sleep(count: int) -> list[Measure]:
+    """How much longer than asked for a bare sleep takes: nothing that waits for an instant here can be less late."""
+    late = []
+    for _ in range(count):
+        began = time.perf_counter()
+        time.sleep(0.001)
+        late.append((time.perf_counter() - began) * 1000 - 1)
+    parts = {"p50": median(late), "p99": percentile(late, 0.99), "max": max(late)}
+    return [Measure(f"machine.sleep.{part}", value, "ms", f"{count:,} × 1 ms") for part, value in parts.items()]
 
 
 def fsync(folder: Path, count: int) -> Measure:

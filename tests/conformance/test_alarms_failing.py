@@ -247,7 +247,7 @@ async def test_a_handler_that_kills_its_process_three_times_is_parked(stage: Any
         await world.advance(minutes=10)
         assert [info.retry_count for info in stage.infos()] == [0, 0, 0]
         [parked] = await world.parked()
-        assert (parked.reason, parked.timer.name) == ("crashed", "alarm")
+        assert (parked.reason, parked.timer.name, parked.attempts) == ("crashed", "alarm", 3)
         assert "died 3 times" in parked.error
         assert await stage.get_alarm() is None
 

@@ -291,7 +291,7 @@ async def test_a_job_that_kills_the_process_three_times_is_parked_with_that_reas
         await world.advance(seconds=5)
         assert len(desk.seen) == 3
         found = await desk.jobs.get(job.id)
-        assert (found.state, found.error) == ("failed", "the process died 3 times while this ran")
+        assert (found.state, found.attempt, found.error) == ("failed", 3, "the process died 3 times while this ran")
         [parked] = await world.parked()
         assert parked.reason == "crashed"
 

@@ -146,3 +146,28 @@ def wrong(fault: Fault, code: int, out: str, err: str) -> str | None:
     if fault.remedy not in lines[0] or json.loads(out.splitlines()[-1])["error"]["code"] != fault.code:
         return about
     return None
+
+
+async def test_a_node_that_finds_its_tables_locked_says_that_it_waits_and_stops_when_asked(
+    postgres_schema_url: str,
+) -> None:
+    url = postgres_schema_url
+    schema = parse_url(url).schema
+    members = [Member(url)]
+    members[0].wait_for("ready")
+    assert members[0].stop() == 0
+    connection: Any = await asyncpg.connect(parse_url(url).dsn)
+    try:
+        async with connection.transaction():
+            await connection.execute(f"LOCK TABLE {schema}.nodes, {schema}.shards IN EXCLUSIVE MODE")  # as `move` does
+            members += (waiting := Member(url), going := Member(url))
+            assert "wakeful doctor" in waiting.wait_for("waiting")[1]["text"]
+            going.wait_for("waiting")
+            assert going.stop(timeout_s=10) == 0, going.tail()
+            assert "ready" not in [event[0] for event in waiting.events]
+        waiting.wait_for("ready")
+        assert waiting.stop() == 0
+    finally:
+        await connection.close()
+        for member in members:
+            member.close()

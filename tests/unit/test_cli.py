@@ -416,6 +416,10 @@ def test_wrong_usage_is_json_too_wherever_json_is_said(wakeful: Command, line: s
     assert answer.err == f"error: {answer.json['error']['message']} [usage]\n"
 
 
+def test_wrong_usage_shows_where_when_a_traceback_is_wished(wakeful: Command) -> None:
+    assert wakeful("due", "--bogus", "--traceback").err.startswith("Traceback")
+
+
 def test_what_only_looks_like_json_is_none(wakeful: Command) -> None:
     for line in ("show -- --json", "pause A b c --until --json"):
         answer = wakeful(*line.split())

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket
+import ssl
 import stat
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -19,7 +20,7 @@ from wakeful import App, DurableObject
 from wakeful.runtime.node import Node
 from wakeful.transport import sockets
 from wakeful.transport.control import ControlClient
-from wakeful.transport.frames import FRAME_BYTES_MAX, Malformed, read_frame, write_frame
+from wakeful.transport.frames import FRAME_BYTES_MAX, Cutter, Malformed, read_frame, write_frame
 from wakeful.transport.messages import failed, raised
 from wakeful.values import errors
 from wakeful.values.errors import (
@@ -336,6 +337,20 @@ async def test_frames_have_a_bound() -> None:
     reader.feed_data((FRAME_BYTES_MAX + 1).to_bytes(4, "big"))
     with pytest.raises(Malformed):
         await read_frame(reader, msgspec.msgpack.Decoder())
+
+
+async def test_somebody_who_begins_tls_is_named_as_such() -> None:
+    begun = ssl.MemoryBIO()
+    with pytest.raises(ssl.SSLWantReadError):
+        ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), begun, server_hostname="b").do_handshake()
+    reader = asyncio.StreamReader()
+    reader.feed_data(hello := begun.read())
+    with pytest.raises(Malformed, match="speaks TLS"):
+        await read_frame(reader, msgspec.msgpack.Decoder())
+    cutter = Cutter(FRAME_BYTES_MAX)
+    cutter.feed(hello)
+    with pytest.raises(Malformed, match="speaks TLS"):
+        cutter.next()
 
 
 async def _until(condition: Callable[[], bool]) -> None:

@@ -131,9 +131,9 @@ def run(args: Sequence[str]) -> int:
     """Run one command; its exit code. Errors are one line on stderr."""
     from wakeful.cli import failing
 
-    failing.with_traceback = False
-    # What is wrong with the arguments may be found before --json is read; once it is read, that holds.
-    failing.as_json = "--json" in takewhile(lambda arg: arg != "--", args)
+    # What is wrong with the arguments may be found before these two are read; once they are read, that holds.
+    wishes = list(takewhile(lambda arg: arg != "--", args))
+    failing.as_json, failing.with_traceback = "--json" in wishes, "--traceback" in wishes
     if COMPLETE in os.environ:  # a shell asks what could stand here
         from wakeful.cli.completion import answer
 

@@ -36,7 +36,7 @@ INTERRUPTED = 130
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 as_json = False  # by how the arguments look, and by --json as soon as it is read
-with_traceback = False  # set by --traceback
+with_traceback = False  # likewise, by --traceback
 
 
 class CommandError(WakefulError):

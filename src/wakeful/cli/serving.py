@@ -6,7 +6,7 @@ import gc
 import os
 import signal
 import traceback
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 
 Ready = Callable[["Node", str | None], Awaitable[None]]  # with the URL of the dashboard, None without one
 COLLECT_EVERY = 20_000  # new containers that are still there; a few milliseconds each time
+SLOW_START_S = 5.0
+SLOW_START = (
+    "the store has not let this node in for {:.0f} s: something holds a lock in it, as `wakeful move` does until it is "
+    "done, or it is slow; it goes on by itself, and `wakeful doctor` says who holds what"
+)
 
 
 def serve(
@@ -49,8 +54,14 @@ def serve(
         store = open_store(url, program.app.keys)
         if is_dev:
             store = cast("Store", TellingStore(store, say))
-        ran = program.app.run(store, paranoid=paranoid, **joined)
-        async with ran as node, sampling(program.app), _beside(program, say), web(program.app, node, http, say) as seen:
+        async with contextlib.AsyncExitStack() as stack:
+            with stop.of_the_start():
+                node = await stack.enter_async_context(program.app.run(store, paranoid=paranoid, **joined))
+            if stop.is_asked:
+                return
+            await stack.enter_async_context(sampling(program.app))
+            await stack.enter_async_context(_beside(program, say))
+            seen = await stack.enter_async_context(web(program.app, node, http, say))
             await _on_start(program, say, stop, is_dev=is_dev)
             if ready is not None and not stop.is_asked:
                 await ready(node, seen)
@@ -97,7 +108,23 @@ class Stop:
         self._say = say
         self._signals = signals
         self._asked: asyncio.Event | None = None
+        self._starting: asyncio.Task[Any] | None = None
         self._is_supervised = False
+
+    @contextlib.contextmanager
+    def of_the_start(self) -> Iterator[None]:
+        """While the node comes up a stop ends that, for there are no turns yet to wait for; a long start is said."""
+        loop = asyncio.get_running_loop()
+        said = loop.call_later(SLOW_START_S, self._say.event, "waiting", SLOW_START.format(SLOW_START_S))
+        self._starting = asyncio.current_task()
+        try:
+            yield
+        except asyncio.CancelledError:
+            if not self.is_asked:
+                raise
+        finally:
+            self._starting = None
+            said.cancel()
 
     def listen(self, lifeline: int | None) -> None:
         """Begin to hear signals, on the running loop."""
@@ -121,15 +148,19 @@ class Stop:
     def _ask(self, number: signal.Signals) -> None:
         if self.is_asked:
             os._exit(128 + number)
-        assert self._asked is not None
-        self._asked.set()
+        self._set()
         if not self._is_supervised:
             self._say.event("stopping", "running turns finish first; ask again to stop at once")
 
     def _orphaned(self, lifeline: int) -> None:
         asyncio.get_running_loop().remove_reader(lifeline)
-        if self._asked is not None:
-            self._asked.set()
+        self._set()
+
+    def _set(self) -> None:
+        assert self._asked is not None
+        self._asked.set()
+        if self._starting is not None:
+            self._starting.cancel()
 
 
 def _loop_factory() -> Any:

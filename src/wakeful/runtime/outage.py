@@ -27,7 +27,8 @@ class Outage:
         node = self._node
         if node.state != "up":
             return
-        log.warning("the store is away: %s", error, extra={"code": "store.down"})
+        # It may as well have been this process that was away: frozen, or cut off.
+        log.warning("nothing is answered or fired until the store answers: %s", error, extra={"code": "store.down"})
         self.count += 1
         node.state = "down"
         node.down_because = error
@@ -75,10 +76,10 @@ class Outage:
                 else:
                     await node.take_over()
             except Exception as error:  # whatever it is: to give up would leave the node down for good
-                log.info("the store is still away: %s", error, extra={"code": "store.down"})
+                log.info("the store does not answer yet: %s", error, extra={"code": "store.down"})
                 continue
             break
-        log.warning("the store is back after %d tries", tries, extra={"code": "store.up"})
+        log.warning("the store answers again, after %d tries", tries, extra={"code": "store.up"})
         self._recovery = None
         node.sideline.cut(set(range(SHARDS)) - node.epochs.keys())
         node.go_up()

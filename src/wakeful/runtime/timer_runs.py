@@ -418,7 +418,7 @@ class TimerRuns:
                 turn.set_timer(verdict.timer)
             elif verdict is not None:
                 text = f"{text}; {storable(verdict.also)}"[:ERROR_CHARS_MAX] if verdict.also else text
-                self._park(turn, verdict.timer, occurrence, "failed", text, trace)
+                self._park(turn, verdict.timer, occurrence, "failed", 1, text, trace)
             if verdict is None and occurrence is None:  # nothing was to run, so the failure is no occurrence's verdict
                 words = "%s %s had nothing to run, and failed: %s"
                 log.warning(words, timer.id, timer.name, text, extra={"code": "timer.nothing"})
@@ -440,22 +440,22 @@ class TimerRuns:
         if isinstance(verdict, Again):
             turn.set_timer(verdict.timer)
         elif verdict is not None:
-            self._park(turn, verdict.timer, turn.occurrence, "crashed", text, "")
+            self._park(turn, verdict.timer, turn.occurrence, "crashed", crashes, text, "")
         if verdict is not None or turn.occurrence is not None:
             turn.entries = [*turn.entries, self._entry(timer, turn.occurrence, now, "failed", text)]
         activation.finish(turn)
 
     def _park(
-        self, turn: Turn, timer: Timer, occurrence: Occurrence | None, reason: str, error: str, trace: str
+        self, turn: Turn, timer: Timer, occurrence: Occurrence | None, reason: str, more: int, error: str, trace: str
     ) -> None:
+        """Set it aside after the attempts that it has counted and so many more."""
         log.warning("%s %s parked: %s", timer.id, timer.name, error, extra={"code": "timer.parked"})
-        attempts = timer.attempt + 1 if reason == "failed" else timer.attempt
         turn.parks = [
             Parked(
                 timer=timer,
                 run_id=run_id(timer) if occurrence is None else occurrence.run_id,
                 parked_at=self._node.clock.now(),
-                attempts=attempts,
+                attempts=timer.attempt + more,
                 reason=reason,
                 error=error,
                 traceback=trace,

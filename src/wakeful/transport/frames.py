@@ -18,6 +18,7 @@ T = TypeVar("T")
 FRAME_BYTES_MAX = 16 * 1024 * 1024
 
 _PREFIX = 4
+_TLS = 0x1603  # how a handshake begins, in every version
 _prefix = struct.Struct(">I")
 _encoder = msgspec.msgpack.Encoder()
 
@@ -32,7 +33,7 @@ async def read_frame(reader: asyncio.StreamReader, decoder: msgspec.msgpack.Deco
         prefix = await reader.readexactly(_PREFIX)
         size = int.from_bytes(prefix, "big")
         if not 0 < size <= FRAME_BYTES_MAX:
-            raise Malformed(f"a frame of {size} bytes; between 1 and {FRAME_BYTES_MAX} are allowed")
+            raise _no_frame(size, FRAME_BYTES_MAX)
         body = await reader.readexactly(size)
     except asyncio.IncompleteReadError as error:
         if error.partial:
@@ -104,13 +105,22 @@ class Cutter:
             return None
         (size,) = _prefix.unpack_from(data, at)
         if not 0 < size <= self.bytes_max:
-            raise Malformed(f"a frame of {size} bytes; between 1 and {self.bytes_max} are allowed")
+            raise _no_frame(size, self.bytes_max)
         if there < _PREFIX + size:
             self._wanted = _PREFIX + size
             return None
         self._wanted = _PREFIX
         self._at = at + _PREFIX + size
         return memoryview(data)[at + _PREFIX : self._at]
+
+
+def _no_frame(size: int, bytes_max: int) -> Malformed:
+    """For a first number that is no length; that of somebody who begins TLS is a well-known one."""
+    if size >> 16 == _TLS:
+        return Malformed(
+            "it speaks TLS, and this side does not; give --tls-cert, --tls-key and --tls-ca to all, or to none"
+        )
+    return Malformed(f"a frame of {size} bytes; between 1 and {bytes_max} are allowed")
 
 
 def _too_long(size: int) -> LimitExceeded:
