@@ -40,6 +40,14 @@ def test_a_histogram_counts_each_value_in_the_first_bucket_that_holds_it() -> No
     assert (histogram.count, histogram.sum) == (8, 1_017)
 
 
+def test_a_percentile_is_the_bound_that_it_did_not_pass() -> None:
+    histogram = Histogram((1, 2, 5))
+    assert histogram.percentile(50) is None
+    for value in (0, 2, 2, 9):
+        histogram.add(value)
+    assert [histogram.percentile(part) for part in (25, 26, 75, 99)] == [1, 2, 2, 5]
+
+
 def test_bounds_rise() -> None:
     assert list(LATENESS_MS) == sorted(set(LATENESS_MS))
 

@@ -2,44 +2,10 @@
 
 from typing import Any
 
-_BUCKETS = 31
+from wakeful.values.metrics import Histogram
 
-
-class Histogram:
-    """Lengths of time in buckets that double: 0, 1, 2–3, 4–7 … ms; the last takes everything from 12 days up."""
-
-    __slots__ = ("buckets", "count", "sum_ms")
-
-    def __init__(self) -> None:
-        self.buckets = [0] * (_BUCKETS + 1)
-        self.count = 0
-        self.sum_ms = 0
-
-    def add(self, ms: int) -> None:
-        if ms < 0:
-            ms = 0
-        bits = ms.bit_length()
-        self.buckets[bits if bits < _BUCKETS else _BUCKETS] += 1
-        self.count += 1
-        self.sum_ms += ms
-
-    def percentile_ms(self, percent: float) -> int | None:
-        """At most this long were so many of a hundred, to within a factor of two; None when there were none."""
-        seen = 0
-        for bits, count in enumerate(self.buckets):
-            seen += count
-            if seen and seen * 100 >= self.count * percent:
-                return (1 << bits) - 1
-        return None
-
-    def plain(self) -> dict[str, Any]:
-        return {
-            "count": self.count,
-            "sum_ms": self.sum_ms,
-            "p50_ms": self.percentile_ms(50),
-            "p99_ms": self.percentile_ms(99),
-            "buckets": list(self.buckets),
-        }
+# 0, 1, 2–3, 4–7 … ms; past the last, everything from 12 days up.
+DOUBLING_MS = tuple((1 << bits) - 1 for bits in range(31))
 
 
 class Counters:
@@ -65,12 +31,22 @@ class Counters:
         self.parked = 0
         self.cancelled = 0  # by somebody, by `Stop`, or with a job that they waited for
         self.duplicates = 0  # keys that came twice at once
-        self.lateness = Histogram()
-        self.duration = Histogram()
+        self.lateness = Histogram(DOUBLING_MS)
+        self.duration = Histogram(DOUBLING_MS)
 
     def plain(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for name in self.__slots__:
             value = getattr(self, name)
-            found[name] = value.plain() if isinstance(value, Histogram) else value
+            found[name] = _lengths(value) if isinstance(value, Histogram) else value
         return found
+
+
+def _lengths(found: Histogram) -> dict[str, Any]:
+    return {
+        "count": found.count,
+        "sum_ms": found.sum,
+        "p50_ms": found.percentile(50),
+        "p99_ms": found.percentile(99),
+        "buckets": list(found.counts),
+    }

@@ -70,6 +70,15 @@ class Histogram:
     def count(self) -> int:
         return sum(self.counts)
 
+    def percentile(self, percent: float) -> int | None:
+        """The bound that so many of a hundred did not pass, at most the last; None when there were none."""
+        total, seen = self.count, 0
+        for bound, count in zip(self.bounds, self.counts, strict=False):
+            seen += count
+            if seen and seen * 100 >= total * percent:
+                return bound
+        return self.bounds[-1] if total else None
+
 
 T = TypeVar("T")
 

@@ -13,6 +13,10 @@ log = logging.getLogger("wakeful.store")
 REGROW_TAKES = 1_000
 
 
+def not_open(target: Target) -> StoreDown:
+    return StoreDown(f"{target.shown} is not open: it was closed, or was lost and is being looked for")
+
+
 class Pool:
     """A few connections, made when first needed and again when they were lost; the last used is used next.
 
@@ -85,7 +89,7 @@ class Pool:
 
     async def _ready(self) -> Wire:
         if self._closed:
-            raise StoreDown(f"{self._target.shown} is not open: it was closed, or was lost and is being looked for")
+            raise not_open(self._target)
         while self._idle:
             wire = self._idle.pop()
             if not wire.is_closed:

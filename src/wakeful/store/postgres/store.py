@@ -9,7 +9,7 @@ from wakeful.store.postgres import finding
 from wakeful.store.postgres.group import printable
 from wakeful.store.postgres.inserter import Inserter
 from wakeful.store.postgres.migrating import check_version, check_writable, is_standby, migrate, version_of
-from wakeful.store.postgres.pool import Pool
+from wakeful.store.postgres.pool import Pool, not_open
 from wakeful.store.postgres.rows import (
     NOTHING,
     answer_of,
@@ -176,12 +176,12 @@ class PostgresStore:
 
     async def commit(self, node: str, commits: Sequence[Commit]) -> list[Outcome]:
         if self._writer is None:
-            raise self._closed()
+            raise not_open(self._target)
         return await self._writer.commit(node, commits) if commits else []
 
     async def insert(self, timers: Sequence[Timer], *, now: int) -> list[Timer]:
         if self._inserter is None:
-            raise self._closed()
+            raise not_open(self._target)
         return await self._inserter.insert(timers, now=now) if timers else []
 
     # an object's rows
@@ -313,7 +313,7 @@ class PostgresStore:
 
     async def tell(self, hints: Sequence[Hint]) -> None:
         if self._readers is None:
-            raise self._closed()
+            raise not_open(self._target)
         if self._session is not None and self.listens:
             await self._session.tell(hints)
         elif self.tells:
@@ -341,13 +341,10 @@ class PostgresStore:
     async def _run(self, name: str, values: Mapping[str, object] = {}, parts: Iterable[str] = ()) -> list[Row]:
         """One statement on a connection for reads and small writes, which are safe to send again."""
         if self._readers is None:
-            raise self._closed()
+            raise not_open(self._target)
         statement = self._statements.get(name, parts)
         try:
             async with self._readers.take() as wire:
                 return await wire.run(statement, statement.args(values))
         except Invalid as error:
             raise BadValue(f"PostgreSQL can't take that: {error}", code="value.store") from None
-
-    def _closed(self) -> StoreDown:
-        return StoreDown(f"{self.url} is not open: it was closed, or was lost and is being looked for")
