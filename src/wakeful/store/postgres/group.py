@@ -177,7 +177,7 @@ def gather(node: str, commits: Sequence[Commit]) -> tuple[list[str], Set[int], V
     for id, step in found.items():
         if isinstance(step, Fold):
             _append_fold(id, step, rows, sent)
-        elif not _append_plain(step, rows, sent):
+        elif not _try_plain(step, rows, sent):
             _append_fold(id, _folded(step), rows, sent)
     sent.append(rows)
     values: Values = {"node": node, "shards": list(epochs), "epochs": list(epochs.values())}
@@ -210,7 +210,7 @@ def _folded(commit: Commit) -> Fold:
     return fold
 
 
-def _append_plain(commit: Commit, rows: Rows, sent: Sent) -> bool:
+def _try_plain(commit: Commit, rows: Rows, sent: Sent) -> bool:
     """Its rows, when nothing in it bears on anything else in it, so that it needs no folding: most commits are like that."""
     starts, clears, sets = commit.starts, commit.clears, commit.sets
     if len(starts) + len(clears) + len(sets) > 1 or commit.wipe or commit.deletes:
