@@ -308,3 +308,31 @@ async def test_what_is_too_large_is_refused_and_changes_nothing() -> None:
                 await big.send(event, **data)
             assert refused.value.code == code
         assert await big.snapshot() == before
+
+
+async def test_what_a_method_changes_in_place_stays_with_its_machine() -> None:
+    app = App()
+
+    @app.object
+    class Cart(Machine):
+        chart = {
+            "context": {"items": [], "by": {"kind": []}},
+            "on": {
+                "ADD": {"actions": "add"},
+                "CLEAR": {"actions": {"type": "assign", "assignment": {"items": ["fresh"]}}},
+            },
+        }
+
+        @assign
+        def add(self, context: Any, event: Any) -> Any:
+            context["by"]["kind"].append(event["item"])
+            context["items"].append(event["item"])
+            return {"items": context["items"]}
+
+    async with app.world() as world:
+        mine, theirs = world.get(Cart, "a"), world.get(Cart, "b")
+        await mine.send("ADD", item="secret")
+        assert (await theirs.start()).context == {"items": [], "by": {"kind": []}}
+        await mine.send("CLEAR")
+        assert (await mine.send("ADD", item="more")).context["items"] == ["fresh", "more"]
+        assert (await theirs.send("CLEAR")).context["items"] == ["fresh"]

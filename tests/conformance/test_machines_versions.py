@@ -243,3 +243,16 @@ async def test_a_migration_may_change_the_snapshot_in_place() -> None:
 
 
 BOUGHT = {"invoke": {"id": "pack", "src": "pack"}, "after": {"1m": "left"}}
+
+
+async def test_what_migrate_left_unfit_is_said_to_be_so() -> None:
+    old, shop = program(OLD)
+    new, new_shop = program(NEW, number=2, migrating=lambda self, snapshot, _: {**snapshot, "value": "basket"})
+    async with old.world() as world:
+        await world.get(shop, "a").start()
+        later = await hand_on(world, new)
+        words = r"though migrate has had it: pending: .*'xstate.after.1h.Shop.cart'; let migrate rename it"
+        with pytest.raises(errors.Conflict, match=words):
+            await later.get(new_shop, "a").send("BUY")
+        later.kill()
+        await world.restart()

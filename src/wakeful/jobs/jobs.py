@@ -18,7 +18,7 @@ from wakeful.jobs.reading import Wanted
 from wakeful.jobs.runs import JobRuns
 from wakeful.jobs.scheduling import Scheduling, sent, unsend
 from wakeful.logic.limits import check_count
-from wakeful.runtime.calls import resolve
+from wakeful.runtime.calls import check_loop, resolve
 from wakeful.runtime.context import Context
 from wakeful.runtime.node import Node
 from wakeful.runtime.turn import CURRENT, Turn, running_turn
@@ -213,8 +213,7 @@ class Jobs:
 
     def counters(self) -> dict[str, Any]:
         """What this node has counted since it began: scheduled, run, retried, …, lateness and duration."""
-        node, _ = self._here("counters")
-        return feature_of(node).counters()
+        return feature_of(self._node("counters")).counters()
 
     # where we are
 
@@ -224,15 +223,22 @@ class Jobs:
 
     def _here(self, what: str) -> tuple[Node, Turn | None]:
         """The node, and the turn whose code is asking."""
+        node = self._node(what)
         if self._activation is not None:
-            return self._activation.node, running_turn(self._activation, f"self.jobs.{what}")
-        node = None if self._home is None else self._home.node
-        if node is None:
-            raise NotRunning(f"app.jobs.{what}: the app is not running; call it inside `async with app.run(…)`")
+            return node, running_turn(self._activation, f"self.jobs.{what}")
+        check_loop(node.loop)
         turn = CURRENT.get()
         if turn is None or turn.is_over or turn.activation.node not in node.all_homes:
             return node, None
         return turn.activation.node, turn
+
+    def _node(self, what: str) -> Node:
+        if self._activation is not None:
+            return self._activation.node
+        node = None if self._home is None else self._home.node
+        if node is None:
+            raise NotRunning(f"app.jobs.{what}: the app is not running; call it inside `async with app.run(…)`")
+        return node
 
 
 def _given(node: Node, what: str, specs: Iterable[JobSpec]) -> Specs:

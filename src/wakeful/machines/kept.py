@@ -133,11 +133,12 @@ def fit(bound: Bound, id: ObjectId, kept: Kept, instance: Any) -> bool:
         _check_delays(bound, kept.snapshot)
         _check_actors(bound, kept)
     except BadChart as error:
-        raise Conflict(
-            f"{id} does not fit its chart any more: {error.message}; raise the class's version and give it "
-            "migrate(snapshot, from_version)",
-            code="chart.unfit",
-        ) from None
+        because = "does not fit its chart any more"
+        remedy = "raise the class's version and give it migrate(snapshot, from_version)"
+        if is_older:
+            because = "does not fit its chart, though migrate has had it"
+            remedy = "let migrate rename it, or leave it out"
+        raise Conflict(f"{id} {because}: {error.message}; {remedy}", code="chart.unfit") from None
     return is_older
 
 

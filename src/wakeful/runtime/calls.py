@@ -147,6 +147,16 @@ def carried(value: Any, bytes_max: int, what: str) -> Any:
     return decode(data)
 
 
+def check_loop(loop: asyncio.AbstractEventLoop | None) -> None:
+    """What callers wait for is done on the event loop that runs the app: on another they would wait for ever."""
+    if asyncio.get_running_loop() is not loop:
+        raise BadInput(
+            "this is another event loop than the one that runs the app; from a thread, hand the call to that loop "
+            "(asyncio.run_coroutine_threadsafe), or use Client.sync",
+            code="call.loop",
+        )
+
+
 class Router(Protocol):
     """Brings a call to the object, wherever that is."""
 

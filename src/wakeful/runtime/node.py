@@ -12,7 +12,7 @@ from wakeful.logic.retry import platform_delay_ms
 from wakeful.runtime.activation import Activation
 from wakeful.runtime.alarms import Alarms
 from wakeful.runtime.arrivals import Arrivals
-from wakeful.runtime.calls import Call, carried, is_small
+from wakeful.runtime.calls import Call, carried, check_loop, is_small
 from wakeful.runtime.committer import Committer, Failure
 from wakeful.runtime.deadlines import Deadlines
 from wakeful.runtime.dispatcher import Dispatcher
@@ -41,13 +41,7 @@ from wakeful.runtime.upkeep import Upkeep
 from wakeful.store.protocol import Hint, NodeRow, Store
 from wakeful.values.clock import Clock, Dice, Handle
 from wakeful.values.commits import Commit, Remembered
-from wakeful.values.errors import (
-    DeadlineExceeded,
-    Fenced,
-    NotRunning,
-    Reentrancy,
-    Unavailable,
-)
+from wakeful.values.errors import DeadlineExceeded, Fenced, NotRunning, Reentrancy, Unavailable
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.metrics import Meter
 from wakeful.values.timers import Parked, Timer
@@ -66,6 +60,7 @@ class Node:
     tracer: Tracer | None = None  # set by whoever wants spans
     homes: Homes | None = None  # when the program has several stores
     down_because: Unavailable | None = None
+    loop: asyncio.AbstractEventLoop | None = None  # on which it runs, and all its callers must
     _has_news = False  # the group that just went to disk changed timers
     _clock_watch: Handle | None = None
 
@@ -147,6 +142,7 @@ class Node:
 
     async def start(self) -> None:
         """Open the store, become a member or own everything, and begin to fire."""
+        self.loop = asyncio.get_running_loop()
         self._clock_watch = self.clock.watch(self._clock_stepped)  # what is measured while it starts counts too
         try:
             if self.is_client:
@@ -288,6 +284,7 @@ class Node:
         request_key: str | None = None,
     ) -> Any:
         """Call a method of an object and wait for its answer, which is durable when it comes."""
+        check_loop(self.loop)
         if self.homes is not None and (home := self.homes.of(target)) is not self:
             return await home.send(target, method, args, kwargs, deadline_ms=deadline_ms, request_key=request_key)
         known = self.registry.any(target.cls) if method in self.quiet_operations else self.registry.named(target.cls)

@@ -37,7 +37,18 @@ def read(value: Any, path: str, names: Implementations, *, is_sketch: bool, is_d
     plain(value, path)
     if not is_data:
         _refuse_inner(value, path)
+    if isinstance(value, Mapping | list | tuple):
+        return lambda turn: _own(value)
     return lambda turn: value
+
+
+def _own(value: Any) -> Any:
+    """A copy to keep: a function that changes what it is given must not change the chart, which all machines share."""
+    if isinstance(value, Mapping):
+        return {key: _own(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_own(one) for one in value]
+    return tuple([_own(one) for one in value]) if isinstance(value, tuple) else value
 
 
 def _refuse_inner(value: Any, path: str) -> None:
