@@ -25,7 +25,7 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def test_a_cut_is_noticed_on_both_sides_within_two_seconds() -> None:
+async def test_a_cut_is_noticed_on_both_sides_before_a_lease_is_over() -> None:
     async with virtual() as warp:
         network = Network()
         link, handler = await pair(network)
@@ -36,7 +36,7 @@ async def test_a_cut_is_noticed_on_both_sides_within_two_seconds() -> None:
         with pytest.raises(LinkLost, match="does not answer") as caught:
             await asked
         assert caught.value.was_sent
-        assert 1.5 <= now() - began <= 2.1
+        assert 4.0 <= now() - began <= 4.6
         await asyncio.sleep(0.6)
         assert handler.cancelled == 1
 
@@ -64,7 +64,7 @@ async def test_an_idle_link_over_a_long_cut_is_found_dead_by_the_next_call() -> 
         assert not link.is_closed
         with pytest.raises(LinkLost):
             await link.ask(a_call("echo"), timeout_ms=30_000)
-        assert now() - 86_400 < 2.1
+        assert now() - 86_400 < 4.6
 
 
 async def test_connecting_over_a_cut_takes_its_time_and_fails() -> None:
@@ -177,9 +177,9 @@ async def test_silence_is_counted_in_beats_so_a_frozen_process_accuses_nobody() 
         await asyncio.sleep(0.1)
         assert dead == []
         pulse.is_heard = True
-        await asyncio.sleep(5)
+        await asyncio.sleep(8)
         assert len(dead) == 1
-        assert 21.5 <= dead[0] <= 22.2
+        assert 24.0 <= dead[0] <= 24.7
 
 
 async def test_a_silent_node_is_noticed_on_a_real_socket() -> None:

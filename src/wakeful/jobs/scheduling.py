@@ -15,7 +15,7 @@ from wakeful.jobs.payload import BATCH, decode_kept, decode_record, job_of_recor
 from wakeful.jobs.reading import READS_MAX, Standing, asked_timer, glance, standing
 from wakeful.runtime.calls import Method
 from wakeful.runtime.tracing import within
-from wakeful.runtime.turn import Turn
+from wakeful.runtime.turn import Turn, breathe
 from wakeful.values.errors import BadOption, KeyTaken, Unavailable, UnknownJob, WakefulError
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Timer
@@ -150,6 +150,7 @@ class Scheduling:
         return _new(asked)
 
     async def _inside(self, turn: Turn, asked: Asked, *, is_newest: bool) -> Job:
+        await breathe(turn)
         timer = asked.timer
         if timer.id == turn.activation.id:
             there = await place(self._feature, turn, asked, is_newest=is_newest)

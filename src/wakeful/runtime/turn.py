@@ -25,6 +25,7 @@ Saved = tuple[
     bytes | None,
 ]
 _NONE: list[Any] = []  # never appended to
+BREATH = 25  # schedules or jobs, each of which takes up to half a millisecond
 
 # The turn or reader whose code is running in this context, for storage and outgoing calls.
 CURRENT: ContextVar["Turn | None"] = ContextVar("wakeful_turn", default=None)
@@ -40,6 +41,12 @@ def running_turn(activation: "Activation", what: str) -> "Turn":
         )
     turn.check_open()
     return turn
+
+
+async def breathe(turn: "Turn") -> None:
+    """Others go on now and then while one turn sets thousands of things to do: the node has a lease to keep."""
+    if not (len(turn.timers) + len(turn.sends) + 1) % BREATH:
+        await turn.activation.node.clock.sleep(0)
 
 
 class Done(Generic[T]):

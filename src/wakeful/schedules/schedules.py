@@ -13,7 +13,7 @@ from wakeful.logic.specs.instants import At
 from wakeful.logic.specs.spec import Spec
 from wakeful.logic.timeline import Pause, Version
 from wakeful.runtime.storage import scan
-from wakeful.runtime.turn import Turn, running_turn
+from wakeful.runtime.turn import Turn, breathe, running_turn
 from wakeful.schedules.backfills import sliced_times
 from wakeful.schedules.declared import check_dependencies
 from wakeful.schedules.feature import feature_of
@@ -82,6 +82,7 @@ class Schedules:
         Without a name it goes when it is done.
         """
         turn = self._writing_turn()
+        await breathe(turn)
         asked = parse_spec_options(spec, options)
         method = handler_name(self._activation, handler)
         kwargs = options.pop("kwargs", None) or {}

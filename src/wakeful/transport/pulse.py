@@ -14,7 +14,8 @@ class Pace(NamedTuple):
     """How soon silence is death: after `beats_max` beats of `beat_ms` with not one byte from the other side."""
 
     beat_ms: int = 500
-    beats_max: int = 3
+    # Just below a lease: code that blocks its process for a second or three is late, and not dead.
+    beats_max: int = 8
     when_idle: bool = True  # False: only while a call is under way, so that idle links cost nothing
 
 
