@@ -6,7 +6,7 @@ that has not begun anywhere is made again until its deadline.
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wakeful.cli.joining import Pass
@@ -22,7 +22,13 @@ from wakeful.values.errors import DeadlineExceeded, LinkLost, Unavailable
 from wakeful.values.ids import ObjectId, shard_of
 
 AGAIN_S = 0.2
+STATUS_MS = 2_000
 STATUS = "status"  # asked of the node itself: of no class and no key
+
+
+def runs(status: Mapping[str, Any], store: Store) -> bool:
+    """Whether a node that says this of itself has this very store: a copy of one names the nodes that run the first."""
+    return status.get("store_id", "") in ("", store.identity) or not store.identity
 
 
 class Peers:
@@ -55,18 +61,15 @@ class Peers:
                     secret=self._let_in.secret,
                     tls=self._let_in.tls,
                 )
-            known = self._links[row.node] = await transport.connect(row.address, expect_node=row.node)
+            known = await transport.connect(row.address, expect_node=row.node)
+            if not runs(await _status(known, STATUS_MS), self._store):
+                raise LinkLost(f"node {row.node} runs another store, of which this one is a copy", was_sent=False)
+            self._links[row.node] = known
         return known
 
     async def status_of(self, row: NodeRow, *, timeout_ms: int) -> dict[str, Any]:
         """What that node says of itself."""
-        link = await self.link(row)
-        call = PeerCall("", "", STATUS, encode(()), encode({}), timeout_ms, caller="wakeful-command")
-        reply = await link.ask(call, timeout_ms=timeout_ms)
-        if reply.failure is not None:
-            raise raised(reply.failure)
-        found: dict[str, Any] = decode(reply.answer or b"")
-        return found
+        return await _status(await self.link(row), timeout_ms)
 
     async def call_raw(
         self,
@@ -121,3 +124,12 @@ class Peers:
             if member.state in ALIVE and shard in member.shards:
                 return member.row if member.row.address else None
         return None
+
+
+async def _status(link: Link, timeout_ms: int) -> dict[str, Any]:
+    call = PeerCall("", "", STATUS, encode(()), encode({}), timeout_ms, caller="wakeful-command")
+    reply = await link.ask(call, timeout_ms=timeout_ms)
+    if reply.failure is not None:
+        raise raised(reply.failure)
+    found: dict[str, Any] = decode(reply.answer or b"")
+    return found

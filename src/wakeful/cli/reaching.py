@@ -11,7 +11,7 @@ from typing import Any
 
 from wakeful.cli.failing import UNAVAILABLE, CommandError
 from wakeful.cli.joining import SECRET, Pass, pass_of
-from wakeful.cli.peers import Peers
+from wakeful.cli.peers import Peers, runs
 from wakeful.cli.printing import length, now_ms
 from wakeful.looking.nodes import ALIVE, Member, Members, members
 from wakeful.store.protocol import NodeRow, Store
@@ -44,6 +44,9 @@ async def controlled(store: Store, row: NodeRow) -> AsyncIterator[tuple[ControlC
                 await client.__aenter__()
                 status = await client.status()
         except (Unavailable, TimeoutError):
+            await client.__aexit__(None, None, None)
+            continue
+        if not runs(status, store):
             await client.__aexit__(None, None, None)
             continue
         try:
@@ -100,7 +103,7 @@ async def connected(store: Store, id: ObjectId | None = None) -> AsyncIterator[C
 def _in_order(found: Members, id: ObjectId | None) -> Sequence[Member]:
     shard = None if id is None else shard_of(id)
     return sorted(
-        found.nodes,
+        [member for member in found.nodes if member.row.is_here is not False],
         key=lambda member: (member.state not in ALIVE, shard not in member.shards, -len(member.shards)),
     )
 

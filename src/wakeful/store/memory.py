@@ -86,6 +86,7 @@ class MemoryStore:
         clock: Callable[[], int] | None = None,
     ) -> None:
         self.url = "memory:"
+        self.identity = ""
         self.disk = disk or Disk()
         self.shared = shared
         self.listens = self.tells = listens

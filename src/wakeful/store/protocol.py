@@ -157,6 +157,11 @@ class Store(Protocol):
     local: bool  # reads don't leave the process, so gathering them gains nothing
 
     @property
+    def identity(self) -> str:
+        """Once open: the same for all who have this very store, and of no copy of it; empty when that can't be told."""
+        ...
+
+    @property
     def listens(self) -> bool:
         """What other processes `tell` is heard here."""
         ...

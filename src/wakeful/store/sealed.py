@@ -87,6 +87,10 @@ class SealedStore:
         return getattr(self.__dict__["inner"], name)  # what only one kind of store has, like its path
 
     @property
+    def identity(self) -> str:
+        return self.inner.identity
+
+    @property
     def listens(self) -> bool:
         return self.inner.listens
 

@@ -72,6 +72,10 @@ class FaultyStore:
         self.told: Callable[[], Awaitable[None]] | None = None  # waits until the world's nodes have heard what was told
 
     @property
+    def identity(self) -> str:
+        return self.inner.identity
+
+    @property
     def listens(self) -> bool:
         return self.inner.listens
 

@@ -18,6 +18,11 @@ _RECORD = "INSERT INTO wakeful.migrations (number, name, applied_at) VALUES ($1,
 _READ_ONLY = Statement("SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on'", ())
 _LAZY = Statement("SELECT current_setting('synchronous_commit', true) = 'off'", ())
 _STANDBY = Statement("SELECT pg_is_in_recovery()", ())
+_IDENTITY = Statement(
+    """SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system()), oid::bigint
+    FROM pg_catalog.pg_database WHERE datname = current_database()""",
+    (),
+)
 _MAY_ENTER = Statement(
     "SELECT bool_and(has_schema_privilege(oid, 'USAGE')) FROM pg_catalog.pg_namespace WHERE nspname = $1", ("schema",)
 )
@@ -101,6 +106,15 @@ async def is_standby(wire: Wire) -> bool:
     except Refused:
         return False
     return bool(answer)
+
+
+async def identity_of(wire: Wire, schema: str) -> str:
+    """Which database of which cluster of databases this is, standbys included; empty where the server does not say."""
+    try:
+        [(system, database)] = await wire.run(_IDENTITY)
+    except Refused:
+        return ""
+    return f"{system}/{database}/{schema}"
 
 
 async def migrate(wire: Wire, statements: Statements, *, now: int) -> list[str]:

@@ -8,7 +8,14 @@ from typing import Literal
 from wakeful.store.postgres import finding
 from wakeful.store.postgres.group import printable
 from wakeful.store.postgres.inserter import Inserter
-from wakeful.store.postgres.migrating import check_version, check_writable, is_standby, migrate, version_of
+from wakeful.store.postgres.migrating import (
+    check_version,
+    check_writable,
+    identity_of,
+    is_standby,
+    migrate,
+    version_of,
+)
 from wakeful.store.postgres.pool import Pool, not_open
 from wakeful.store.postgres.rows import (
     NOTHING,
@@ -51,6 +58,7 @@ class PostgresStore:
 
     def __init__(self, target: Target) -> None:
         self.url = target.shown
+        self.identity = ""
         self.listens = self.tells = target.listen  # as hoped for, until the store is opened
         self._target = target
         self._statements = Statements(target.schema)
@@ -78,6 +86,7 @@ class PostgresStore:
                 await migrate(wire, self._statements, now=now)
                 version = await version_of(wire, self._statements)
             check_version(version, self.url)
+            self.identity = await identity_of(wire, self._statements.schema)
             if readonly and await is_standby(wire):
                 self._sees = False  # the locks of nodes are seen only where they were taken
         finally:

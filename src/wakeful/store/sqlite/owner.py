@@ -11,6 +11,7 @@ import sys
 from contextlib import suppress
 from typing import Any
 
+from wakeful.store.sqlite.place import identity_of
 from wakeful.values.errors import FileOwned, StoreError
 
 # A forked child shares its parent's lock and would keep it beyond the parent's death: it lets go at once.
@@ -32,9 +33,10 @@ class Ownership:
 
     def __init__(self, path: str, *, now: int) -> None:
         """Take it, or raise `FileOwned` with the name of who has it."""
+        self._path = f"{path}-owner"
         self._about: dict[str, Any] = {"pid": os.getpid(), "program": sys.argv[0] or sys.executable, "since": now}
         try:
-            descriptor = os.open(f"{path}-owner", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise StoreError(
                 f"{path}: can't be owned, {error.strerror}: {path}-owner; make the folder, and make it writable"
@@ -52,6 +54,11 @@ class Ownership:
         _held.add(descriptor)
         self._descriptor = descriptor
         self._write(self._about)
+
+    def is_whole(self) -> bool:
+        """The file that is locked still has its name: else others can lock another one under it."""
+        found = os.fstat(self._descriptor)
+        return identity_of(self._path) == (found.st_dev, found.st_ino)
 
     def tell_address(self, address: str) -> None:
         """Let others find where this process takes calls."""

@@ -31,17 +31,24 @@ def check_file(path: str, opened: Identity | None) -> None:
 
 
 class Place:
-    """Where a connection's database and its log were when it was opened."""
+    """Where a connection's database, its log and the lock of its owner were when it was opened."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._log = f"{path}-wal"
+        self._owner = f"{path}-owner"
         self.file = identity_of(path)
         self._opened_log = identity_of(self._log)
+        self._opened_owner = identity_of(self._owner)
 
     def check(self) -> None:
-        """Pass only while both have their names; about 3 µs."""
+        """Pass only while all have their names; about 4 µs."""
         check_file(self._path, self.file)
+        if identity_of(self._owner) != self._opened_owner:
+            raise StoreDown(
+                f"{self._owner} was removed, so another process may own the database; it is locked anew unless one does",
+                code="store.moved",
+            )
         if identity_of(self._log) != self._opened_log:
             raise StoreDown(
                 f"{self._log} was removed while it was open; the database is opened anew", code="store.moved"

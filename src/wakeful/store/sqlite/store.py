@@ -14,7 +14,7 @@ from wakeful.store.sqlite.finds import Finder
 from wakeful.store.sqlite.gather import groups
 from wakeful.store.sqlite.insert import insert
 from wakeful.store.sqlite.owner import Ownership
-from wakeful.store.sqlite.place import Identity, check_file
+from wakeful.store.sqlite.place import Identity, check_file, identity_of
 from wakeful.store.sqlite.reads import Reader
 from wakeful.store.sqlite.statements import SQL
 from wakeful.store.sqlite.swapping import swap
@@ -75,6 +75,10 @@ class SqliteStore:
             synchronous = value.upper()
         return cls(path, synchronous=synchronous, url=url)
 
+    @property
+    def identity(self) -> str:
+        return ":".join(map(str, identity_of(self.path) or ()))
+
     # open, close, migrate
 
     async def open(self, *, now: int, readonly: bool = False) -> None:
@@ -109,6 +113,9 @@ class SqliteStore:
         schema.check_version(self._open_reader.db, self.path)
 
     def _open_owned(self, now: int) -> None:
+        if self._ownership is not None and not self._ownership.is_whole():
+            self._ownership.release()  # others may have locked another file of that name
+            self._ownership = None
         if self._ownership is None:
             self._ownership = Ownership(self.path, now=now)
         _prepare(self.path, now=now, only_if_empty=True)
