@@ -219,3 +219,36 @@ async def test_what_falls_due_while_a_lane_holds_the_object_is_on_time(
         found = await fates(world, rota)
         assert [found[60 * minute] for minute in range(1, 7)] == then
         assert not set(found.values()) & {"skipped", "too_late"}
+
+
+@pytest.mark.parametrize(("overlap", "last"), [("skip", "overlap"), ("queue_one", "run"), ("queue_all", "run")])
+async def test_what_falls_due_while_a_backlog_stands_still_is_late_and_not_overlapping(
+    stage: Any, overlap: str, last: str
+) -> None:
+    rota = Rota(stage)
+    async with rota.world() as world:
+        rota.handlers["s"] = slow(*[1] * 30)
+        await rota.on().add("every 10s", "tick", name="s", overlap=overlap)
+        await world.advance(seconds=15)
+        await world.crash()
+        await world.restart(after="50s")  # five are late, and run one after the other
+        await world.advance("1500ms")
+        await world.crash()
+        await world.restart(after="40s")  # within the grace too: the four of this time are late as well
+        await world.advance(seconds=15)
+        found = await fates(world, rota)
+        assert [found[at] for at in range(10, 110, 10)] == ["run"] * 10
+        assert found[110] == last  # this one fell due while others ran
+        assert found[120] == "run"
+
+
+async def test_what_falls_due_while_a_schedule_waits_for_another_is_overlapping(stage: Any) -> None:
+    rota = Rota(stage)
+    async with rota.world() as world:
+        await rota.on().add("every 1h", "tick", name="first")
+        await rota.on().add("every 1h", "tick", name="s", depends_on=["first"], catch_up="all", start_at=after(300))
+        await rota.on().pause("first")
+        await world.advance(hours=3, minutes=30)
+        await rota.on().resume("first")
+        await world.advance(hours=1)
+        assert list((await fates(world, rota)).values())[:4] == ["run", "overlap", "overlap", "overlap"]

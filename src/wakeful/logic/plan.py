@@ -116,9 +116,9 @@ def _is_plain(times: Times, first: int, since: int, now: int, policy: Policy) ->
     return (following is None or following > now) and not times.gaps(since, now)
 
 
-def overlapped(times: Times, since: int, finished_at: int, overlap: Overlap) -> Plan:
-    """What becomes of the occurrences that fell due in `since < t <= finished_at`, while a run was at it."""
-    queue_max = {"skip": 0, "queue_one": 1, "queue_all": RUNS_MAX}[overlap]
+def overlapped(times: Times, since: int, finished_at: int, overlap: Overlap, *, queued: int = 0) -> Plan:
+    """What becomes of the occurrences that fell due in `since < t <= finished_at`, while a run was at it; so many wait."""
+    queue_max = {"skip": 0, "queue_one": 1, "queue_all": RUNS_MAX}[overlap] - queued
     runs: list[Due] = []
     left: list[tuple[int, Verdict]] = [(at, "gap") for at in times.gaps(since, finished_at)]
     at = times.next_ms(since)

@@ -29,6 +29,9 @@ def judge(record: Record, timer: Timer, now: int) -> list[Left]:
     # Nothing is decided yet, or the decision was made before an outage, or lanes are at what was decided.
     if not record.pending or now - timer.due_at > policy.grace_ms or policy.parallel > 1:
         left += _planned(record, now)
+    elif timer.attempt == 0 and record.waits_for is None and _has_stalled(record, timer, now):
+        left += _overlapped(record, timer.due_at)  # while the run before it was at it
+        left += _planned(record, now)  # since then nothing was
     while record.pending and timer.attempt == 0 and record.waits_for is not None:
         due = record.pending[0]
         if due.nominal_at >= now - policy.window_ms:
@@ -42,6 +45,12 @@ def judge(record: Record, timer: Timer, now: int) -> list[Left]:
     _note_missed(record, left)
     count(record, left)
     return left
+
+
+def _has_stalled(record: Record, timer: Timer, now: int) -> bool:
+    """Something fell due after the next of those that wait could have begun, and before it did: no run was under way."""
+    following = record.timeline.next_ms(max(record.judged_to, timer.due_at))
+    return following is not None and following <= now
 
 
 def judge_all(record: Record, to: int) -> list[Left]:
@@ -109,12 +118,21 @@ def told(record: Record) -> Due:
 def settle(record: Record, finished_at: int) -> list[Left]:
     """A run is over: decide about those that fell due meanwhile, once nothing else is pending."""
     record.lost = record.lost_first_at = 0
-    if record.pending or record.is_partial or finished_at <= record.judged_to:
+    if record.pending or record.is_partial:
         return []
-    found = overlapped(record.timeline, record.judged_to, finished_at, record.options.policy.overlap)
-    record.pending = list(found.runs)
+    left = _overlapped(record, finished_at)
+    count(record, left)
+    return left
+
+
+def _overlapped(record: Record, to: int) -> list[Left]:
+    """Decide about those that fell due up to then while a run was under way."""
+    if to <= record.judged_to:
+        return []
+    queued = sum(not due.missed for due in record.pending)
+    found = overlapped(record.timeline, record.judged_to, to, record.options.policy.overlap, queued=queued)
+    record.pending = [*record.pending, *found.runs]
     record.judged_to = found.judged_to
-    count(record, found.left)
     return list(found.left)
 
 
