@@ -55,7 +55,12 @@ class Group:
     async def _flush(self) -> None:
         while self._waiting:
             group, self._waiting = self._waiting, []
-            await self._write([rows for rows, _ in group])
+            try:
+                await self._write([rows for rows, _ in group])
+            except BaseException as error:
+                for _, future in group:
+                    future.set_exception(error)
+                raise
             for _, future in group:
                 future.set_result(None)
         self._task = None
