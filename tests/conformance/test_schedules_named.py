@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from wakeful import Next, RetryPolicy, Run, cron, fixed
+from wakeful import Next, RetryPolicy, Run, any_of, cron, fixed, sharded, spread
 from wakeful.values.errors import UnknownSchedule
 
 sys.path.append(str(Path(__file__).parent))
@@ -73,6 +73,56 @@ async def test_reschedule_gives_a_version_and_keeps_every_option_that_is_not_nam
         assert rota.began[0].missed == 1  # 5 is later than the new grace
         with pytest.raises(UnknownSchedule, match="has no schedule 'other'; it has s"):
             await rota.on().reschedule("other", "every 5s")
+
+
+MONTHLY = "0 9 1 * *"
+LATER = "0 10 1 * *"
+IN_NEW_YORK = "(cron 0 10 1 * * in America/New_York gap=skip fold=both) spread 10m"
+
+
+@pytest.mark.parametrize(
+    ("spec", "options", "wanted"),
+    [
+        (LATER, {}, IN_NEW_YORK),
+        (cron(LATER), {}, IN_NEW_YORK),
+        (LATER, {"tags": ["y"]}, IN_NEW_YORK),
+        (cron(LATER, "Asia/Tokyo"), {}, IN_NEW_YORK.replace("America/New_York", "Asia/Tokyo")),
+        (LATER, {"zone": "Asia/Tokyo"}, IN_NEW_YORK.replace("America/New_York", "Asia/Tokyo")),
+        (LATER, {"zone": None}, IN_NEW_YORK.replace("America/New_York", "Europe/Paris")),  # the app's
+        (LATER, {"gap": "shift", "fold": "first"}, "(cron 0 10 1 * * in America/New_York) spread 10m"),
+        (LATER, {"jitter": "1h"}, IN_NEW_YORK.replace("10m", "1h")),
+        (LATER, {"jitter": None}, IN_NEW_YORK.removeprefix("(").removesuffix(") spread 10m")),
+        (spread(LATER, "1h"), {}, IN_NEW_YORK.replace("10m", "1h")),
+        ("every 1h", {}, "(every 1h after 2026-01-01T00:00:00+00:00) spread 10m"),
+    ],
+)  # fmt: skip
+async def test_reschedule_keeps_zone_gap_fold_and_jitter_that_neither_spec_nor_option_names(
+    stage: Any, spec: Any, options: dict[str, Any], wanted: str
+) -> None:
+    rota = Rota(stage, default_zone="Europe/Paris")
+    given: dict[str, Any] = {"zone": "America/New_York", "gap": "skip", "fold": "both", "jitter": "10m"}
+    async with rota.world():
+        shards = rota.app.schedules(rota.Clock, sharded("acme", 3))
+        await rota.do(lambda clock: clock.schedules.add(MONTHLY, clock.tick, name="s", **given))
+        await rota.do(lambda clock: clock.schedules.reschedule("s", spec, **options))
+        for view, name in ((rota.on(), "t"), (shards, "u")):
+            await view.add(MONTHLY, "tick", name=name, **given)
+            await view.reschedule(name, spec, **options)
+        for found in (await rota.on().get("s"), await rota.on().get("t"), await shards.get("u")):
+            assert found.text.partition(" seed ")[0] == wanted
+
+
+async def test_a_zone_stays_through_an_interval_and_for_each_of_several_times(stage: Any) -> None:
+    rota = Rota(stage)
+    async with rota.world():
+        await rota.on().add(MONTHLY, "tick", name="s", zone="America/New_York")
+        await rota.on().reschedule("s", "every 1h")
+        found = await rota.on().reschedule("s", any_of(cron("0 9 * * *"), cron("30 18 * * *", "Asia/Tokyo")))
+        assert found.text == "(cron 0 9 * * * in America/New_York) or (cron 30 18 * * * in Asia/Tokyo)"
+        same = await rota.on().reschedule("s", found.spec, tags=["x"])
+        assert (same.version, same.tags) == (found.version, ("x",))
+        either = await rota.on().reschedule("s", MONTHLY)
+        assert either.text == "cron 0 9 1 * * in UTC"  # there were two zones, and so none to keep
 
 
 async def test_a_schedule_without_a_name_gets_one_of_its_own_and_goes_when_it_is_done(stage: Any) -> None:

@@ -172,6 +172,11 @@ async def test_schedules() -> None:
         assert await own.resume("n") == 0
         again = await own.reschedule("n", "0 3 * * *", grace="2h")
         assert (again.version, again.handler, again.tags) == (2, "nightly", ("t",))
+        assert again.text == "cron 0 3 * * * in Europe/Paris"
+        spread = await own.reschedule("n", "0 3 * * *", jitter=timedelta(minutes=5), gap="skip")
+        assert spread.text.startswith("(cron 0 3 * * * in Europe/Paris gap=skip) spread 5m seed ")
+        plain = await own.reschedule("n", "0 3 * * *", jitter=None, zone=None, gap="shift")
+        assert plain.text == "cron 0 3 * * * in UTC"
         assert len(await own.next("n", 3)) == 3
         start = datetime(2026, 1, 1, tzinfo=UTC)
         assert len(await own.backfill("n", start, start + timedelta(days=3), dry_run=True)) == 3

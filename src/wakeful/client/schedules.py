@@ -9,7 +9,7 @@ from wakeful.client.looks import object_path
 from wakeful.client.wire import segment
 from wakeful.runtime.calls import Method
 from wakeful.schedules.handlers import method_name
-from wakeful.schedules.options import check_schedule_name, parse_spec_options
+from wakeful.schedules.options import SPEC_OPTIONS, check_schedule_name, parse_spec_options, plain_spec
 from wakeful.schedules.schedule import Found, Names, Runs, Schedule, Times
 from wakeful.values.errors import BadHandler, BadOption
 from wakeful.values.ids import ObjectId
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from wakeful.client.client import Client
 
 PAGE = 500
-_LENGTHS = ("catch_up_window", "grace")  # options that are lengths of time
+_LENGTHS = ("catch_up_window", "grace", "jitter")  # options that are lengths of time
 
 
 class ClientSchedules:
@@ -95,7 +95,10 @@ class ClientSchedules:
 
     async def reschedule(self, /, name: str, spec: Any, **options: Any) -> Schedule:
         """Give it another spec, as a new version; everything else stays, but for options named here."""
-        body = self._asked(spec, options)
+        parse_spec_options(spec, dict(options))
+        asked = plain_spec(spec, options)  # the object knows what it had, and so what stays
+        own = {one: None for one in SPEC_OPTIONS if one in options and options[one] is None}
+        body = self._sent(asked.text, options) | own
         return self._typed(await self._client._do("POST", f"{self._of(name)}/reschedule", body, has_types=True))
 
     async def backfill(self, name: str, start: datetime, end: datetime, *, dry_run: bool = False) -> Times:
@@ -134,9 +137,11 @@ class ClientSchedules:
 
     def _asked(self, spec: Any, options: dict[str, Any]) -> dict[str, Any]:
         """Times and options as the server reads them; what is wrong with the spec is said here."""
-        asked = parse_spec_options(spec, options)
+        return self._sent(parse_spec_options(spec, options).text, options)
+
+    def _sent(self, text: str, options: dict[str, Any]) -> dict[str, Any]:
         for name, value in options.items():
-            if name in _LENGTHS:
+            if name in _LENGTHS and value is not None:
                 options[name] = duration_ms(value, what=name) / 1000
             elif name in ("tags", "depends_on"):
                 options[name] = [getattr(one, "name", one) for one in value]
@@ -144,7 +149,7 @@ class ClientSchedules:
             options["retry"] = waits(options["retry"])
         if options.get("on_missed") is not None:
             options["on_missed"] = self._named(options["on_missed"], what="on_missed")
-        return {name: value for name, value in options.items() if value is not None} | {"spec": asked.text}
+        return {name: value for name, value in options.items() if value is not None} | {"spec": text}
 
     def _typed(self, found: Any) -> Schedule:
         answer: Schedule = found["result"]

@@ -14,7 +14,7 @@ from wakeful.logic.retry import RetryPolicy, exponential
 from wakeful.logic.specs.instants import after, at
 from wakeful.looking import schedules, verdicts
 from wakeful.operating.acts import Acts, Which
-from wakeful.schedules.options import parse_spec_options
+from wakeful.schedules.options import parse_spec_options, plain_spec
 from wakeful.values.errors import BadOption, BadTime
 from wakeful.values.ids import ObjectId, check_class, check_key
 from wakeful.values.times import LATEST_MS, duration_ms, from_datetime, to_datetime
@@ -43,10 +43,10 @@ class Reschedule(Struct, forbid_unknown_fields=True, kw_only=True):
     spec: str | None = None
     at: datetime | None = None
     after: Length | None = None
-    zone: str | UnsetType = UNSET
-    gap: str | UnsetType = UNSET
-    fold: str | UnsetType = UNSET
-    jitter: Length | UnsetType = UNSET
+    zone: str | UnsetType | None = UNSET
+    gap: str | UnsetType | None = UNSET
+    fold: str | UnsetType | None = UNSET
+    jitter: Length | UnsetType | None = UNSET
     catch_up: str | UnsetType = UNSET
     catch_up_window: Length | UnsetType = UNSET
     max_catch_up: int | UnsetType = UNSET
@@ -149,7 +149,8 @@ async def reschedule(ask: Ask) -> Answer:
     id, name = object_of(ask), schedule_name(ask)
     await ask.view.info(id)
     options = asked.options()
-    spec = parse_spec_options(asked.when(), options)
+    parse_spec_options(asked.when(), dict(options))
+    spec = plain_spec(asked.when(), options)  # the object knows what it had, and so what stays
     await _check_exposed(ask, id, asked.on_missed)
     made = await acts_of(ask).reschedule(id, name, spec.text, **options)
     return result(made, MSGPACK) if ask.wants_types else answered(await schedules.show(ask.view, id, name))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wakeful.jobs.ids import parse_id
 from wakeful.runtime.redriving import REDRIVE
+from wakeful.schedules.options import SPEC_OPTIONS
 from wakeful.security.audit import DONE, FAILED, LOG
 from wakeful.security.exposure import check_method_name
 from wakeful.store.protocol import ASIDE, Query, Store
@@ -80,7 +81,8 @@ class Acts:
             return await self.send(id, "schedules.add", (spec, handler, *args), {"name": name, **options})
 
     async def reschedule(self, id: ObjectId, name: str, spec: Any, **options: Any) -> Any:
-        async with self.row("schedule.reschedule", f"{id} {name}", {"spec": str(getattr(spec, "text", spec))}):
+        named = {one: str(options[one]) for one in SPEC_OPTIONS if one in options}
+        async with self.row("schedule.reschedule", f"{id} {name}", {"spec": str(getattr(spec, "text", spec))} | named):
             return await self.send(id, "schedules.reschedule", (name, spec), options)
 
     async def pause(

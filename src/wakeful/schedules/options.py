@@ -1,6 +1,6 @@
 """Layer 4. What may be said about a schedule when it is made, and is it sense?"""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -9,8 +9,9 @@ from wakeful.logic.retry import Retry, RetryPolicy
 from wakeful.logic.specs.combine import AnyOf, any_of
 from wakeful.logic.specs.cron import Cron, cron
 from wakeful.logic.specs.spec import Spec
-from wakeful.logic.specs.spread import spread
+from wakeful.logic.specs.spread import Spread, spread
 from wakeful.logic.specs.text import to_spec
+from wakeful.logic.timeline import Version, spec_of
 from wakeful.schedules.records import Options
 from wakeful.values.codec import encode
 from wakeful.values.errors import BadName, BadOption
@@ -25,7 +26,7 @@ _OPTIONS = (
     "zone", "gap", "fold", "jitter", "catch_up", "catch_up_window", "max_catch_up", "grace", "overlap", "parallel",
     "retry", "start_at", "end_at", "max_runs", "tags", "metadata", "priority", "depends_on", "on_missed",
 )  # fmt: skip
-
+SPEC_OPTIONS = ("zone", "gap", "fold", "jitter")  # those that become part of the spec
 
 _DEFAULTS = Policy()
 # Options that are parts of the policy, and what they are called there.
@@ -37,13 +38,59 @@ POLICY_FIELDS = {
 
 def parse_spec_options(value: object, options: dict[str, Any]) -> Spec:
     """The spec that is asked for, with the options that belong to it; they are taken out of `options`."""
-    inherited = getattr(value, "options", None)  # of a fluent form: every.day.at("9am", tags=["x"])
+    spec = plain_spec(value, options)
+    spec = _on_the_clock(spec, options.pop("zone", None), options.pop("gap", None), options.pop("fold", None))
+    jitter = options.pop("jitter", None)
+    return spec if jitter is None else spread(spec, jitter)
+
+
+def plain_spec(value: object, options: dict[str, Any]) -> Spec:
+    """The spec by itself; the options of a fluent form join the others."""
+    inherited = getattr(value, "options", None)  # every.day.at("9am", tags=["x"])
     if isinstance(inherited, dict):
         for name, given in inherited.items():
             options.setdefault(name, given)
-    spec = _on_the_clock(to_spec(value), options.pop("zone", None), options.pop("gap", None), options.pop("fold", None))
-    jitter = options.pop("jitter", None)
-    return spec if jitter is None else spread(spec, jitter)
+    return to_spec(value)
+
+
+def parse_another_spec(value: object, options: dict[str, Any], versions: Sequence[Version]) -> Spec:
+    """The spec that follows these versions: of zone, gap, fold and jitter stays what neither it nor an option says."""
+    spec = plain_spec(value, options)
+    named = {name: options.pop(name) for name in SPEC_OPTIONS if name in options}
+    spec = _on_the_clock(spec, named.get("zone"), named.get("gap"), named.get("fold"))
+    asked = [spec_of(version.asked) for version in reversed(versions)]
+    clocks = next(filter(None, map(_clocks, asked)), [])  # of the latest that had times of day
+    kept = {name: {getattr(one, name) for one in clocks} for name in ("zone", "gap", "fold") if name not in named}
+    spec = _filled(spec, {name: values.pop() for name, values in kept.items() if len(values) == 1})
+    if named.get("jitter") is not None:
+        return spread(spec, named["jitter"])
+    if "jitter" not in named and isinstance(asked[0], Spread) and not isinstance(spec, Spread):
+        return Spread(spec, asked[0].window_ms, None)
+    return spec
+
+
+def _clocks(spec: Spec) -> list[Cron]:
+    """The parts of a spec that are times of day."""
+    if isinstance(spec, Spread):
+        return _clocks(spec.spec)
+    if isinstance(spec, AnyOf):
+        return [one for part in spec.parts for one in _clocks(part)]
+    return [spec] if isinstance(spec, Cron) else []
+
+
+def _filled(spec: Spec, kept: dict[str, Any]) -> Spec:
+    """The spec with what was kept wherever it says nothing of its own."""
+    if isinstance(spec, Spread):
+        return Spread(_filled(spec.spec, kept), spec.window_ms, spec.seed)
+    if isinstance(spec, AnyOf):
+        return any_of(*(_filled(part, kept) for part in spec.parts))
+    if not isinstance(spec, Cron):
+        return spec
+    unsaid = cron(spec.expression)
+    own = {
+        name: getattr(spec, name) for name in ("zone", "gap", "fold") if getattr(spec, name) != getattr(unsaid, name)
+    }
+    return cron(spec.expression, **(kept | own))
 
 
 def _on_the_clock(spec: Spec, zone: str | None, gap: Any, fold: Any) -> Spec:

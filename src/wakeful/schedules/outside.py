@@ -5,7 +5,7 @@ from typing import Any
 
 from wakeful.runtime.calls import Router
 from wakeful.schedules.handlers import method_name
-from wakeful.schedules.options import check_schedule_name, parse_spec_options
+from wakeful.schedules.options import check_schedule_name, parse_spec_options, plain_spec
 from wakeful.schedules.schedule import Found, Names, Runs, Schedule, Times
 from wakeful.schedules.tenants import Sharded
 from wakeful.values.errors import LimitExceeded
@@ -65,7 +65,8 @@ class ObjectSchedules:
         return await self._send("cancel", name, tag=tag)  # type: ignore[no-any-return]
 
     async def reschedule(self, name: str, spec: Any, **options: Any) -> Schedule:
-        asked = parse_spec_options(spec, options)
+        parse_spec_options(spec, dict(options))  # what is wrong with it is said here
+        asked = plain_spec(spec, options)  # the object knows what it had, and so what stays
         self._name_missed(options)
         return await self._send("reschedule", name, asked.text, **options)  # type: ignore[no-any-return]
 

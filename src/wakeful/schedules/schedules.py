@@ -18,7 +18,13 @@ from wakeful.schedules.backfills import sliced_times
 from wakeful.schedules.declared import check_dependencies
 from wakeful.schedules.feature import feature_of
 from wakeful.schedules.handlers import check_arguments, check_missed, handler_name
-from wakeful.schedules.options import POLICY_FIELDS, check_schedule_name, parse_options, parse_spec_options
+from wakeful.schedules.options import (
+    POLICY_FIELDS,
+    check_schedule_name,
+    parse_another_spec,
+    parse_options,
+    parse_spec_options,
+)
 from wakeful.schedules.records import PREFIX, Book, Lane, Options, Record, decode_record, schedule_of, timer_name
 from wakeful.schedules.schedule import Found, Names, Runs, Schedule, Standing, Times
 from wakeful.schedules.steps import (
@@ -188,7 +194,7 @@ class Schedules:
         """Give it another spec, as a new version; everything else stays, but for options named here."""
         turn = self._writing_turn()
         record = await self._living(turn, name)
-        asked = parse_spec_options(spec, options)
+        asked = parse_another_spec(spec, options, record.versions)
         kept = record.options
         if options:
             kept = _with(kept, self._parsed(asked, kept.handler, (), {}, options), options)
