@@ -18,6 +18,7 @@ app = App()
 class Reminder(DurableObject):
     async def remind(self, text: str, spec: str = "after 5s") -> str:
         """Say it once (`after 5s`) or again and again (`every 5s`, `every monday at 9am`)."""
+        await self.schedules.cancel("say")  # the same spec under the same name would change nothing, done or not
         schedule = await self.schedules.add(spec, self.say, text, name="say")
         return f"{schedule.text}: {text}"
 

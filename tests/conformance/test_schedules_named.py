@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from wakeful import Next, RetryPolicy, Run, any_of, cron, fixed, sharded, spread
+from wakeful import Next, Quotas, RetryPolicy, Run, any_of, cron, fixed, sharded, spread
 from wakeful.values.errors import UnknownSchedule
 
 sys.path.append(str(Path(__file__).parent))
@@ -149,6 +149,60 @@ async def test_a_named_schedule_that_is_done_says_so(stage: Any) -> None:
         assert (again.state, again.version) == ("active", 2)
         await world.advance(seconds=6)
         assert rota.times == [5, 9]
+
+
+@pytest.mark.parametrize("delay", ["after 10s", timedelta(seconds=10), spread("after 10s", "1ms")])
+async def test_a_delay_counts_from_now_when_it_is_rescheduled_and_stays_when_it_is_added(
+    stage: Any, delay: Any
+) -> None:
+    rota = Rota(stage)
+    async with rota.world() as world:
+        await rota.on().add(delay, "tick", name="s")
+        await world.advance(seconds=4)
+        assert (await rota.on().add(delay, "tick", name="s")).next_at == after(10)
+        moved = await rota.on().reschedule("s", delay)  # still to come
+        assert (moved.next_at, moved.version, len(moved.versions)) == (after(14), 2, 1)
+        await world.advance(seconds=16)
+        assert (await rota.on().add(delay, "tick", name="s")).state == "done"
+        again = await rota.on().reschedule("s", delay)
+        assert (again.state, again.next_at, again.version, len(again.versions)) == ("active", after(30), 3, 1)
+        await world.advance(seconds=20)
+        assert rota.times == [14, 30]
+        await rota.do(lambda clock: clock.schedules.cancel("s"))
+        await rota.on().add(delay, "tick", name="s")
+        await world.advance(seconds=20)
+        assert rota.times == [14, 30, 50]
+
+
+async def test_a_handler_may_put_itself_off_again_and_again(stage: Any) -> None:
+    rota = Rota(stage)
+
+    async def put_off(clock: Any, run: Run) -> None:
+        if since(run.nominal_at) < 30:
+            await clock.schedules.reschedule("s", "after 10s")
+
+    rota.handlers["s"] = put_off
+    async with rota.world() as world:
+        await rota.on().add("after 10s", "tick", name="s")
+        await world.advance(seconds=60)
+        assert rota.times == [10, 20, 30]
+        assert (await rota.on().get("s")).state == "done"
+
+
+async def test_a_handler_that_cancels_its_own_frees_name_and_quota(stage: Any) -> None:
+    rota = Rota(stage, quotas=Quotas(schedules=1))
+
+    async def once(clock: Any, run: Run) -> None:
+        if not await clock.schedules.next("s", 1):
+            await clock.schedules.cancel("s")
+
+    rota.handlers["s"] = once
+    async with rota.world() as world:
+        for start in (0, 20):
+            await rota.on("acme/1").add("after 10s", "tick", name="s")
+            await world.advance(seconds=20)
+            assert rota.times[-1] == start + 10
+        assert await rota.on("acme/1").list() == []
 
 
 async def test_an_instant_that_is_past_is_run_at_once_and_once(stage: Any) -> None:

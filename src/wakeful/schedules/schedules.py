@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from wakeful.logic.plan import Due
 from wakeful.logic.specs.fluent import Every
-from wakeful.logic.specs.instants import At
+from wakeful.logic.specs.instants import After, At
 from wakeful.logic.specs.spec import Spec
+from wakeful.logic.specs.spread import Spread
 from wakeful.logic.timeline import Pause, Version
 from wakeful.runtime.storage import scan
 from wakeful.runtime.turn import Turn, breathe, running_turn
@@ -191,14 +192,19 @@ class Schedules:
         return bool(records)
 
     async def reschedule(self, name: str, spec: Any, **options: Any) -> Schedule:
-        """Give it another spec, as a new version; everything else stays, but for options named here."""
+        """Give it another spec, as a new version; everything else stays, but for options named here.
+
+        A delay counts from now, also when it is the same as before, and whether it is still to come or done.
+        """
         turn = self._writing_turn()
         record = await self._living(turn, name)
         asked = parse_another_spec(spec, options, record.versions)
         kept = record.options
         if options:
             kept = _with(kept, self._parsed(asked, kept.handler, (), {}, options), options)
-        record = await upsert(turn, name, asked, kept, is_declared=record.is_declared, is_named=record.is_named)
+        is_delay = isinstance(asked.spec if isinstance(asked, Spread) else asked, After)
+        known = {"is_declared": record.is_declared, "is_named": record.is_named}
+        record = await upsert(turn, name, asked, kept, is_afresh=is_delay, **known)
         return self._seen(name, record)
 
     async def backfill(self, name: str, start: datetime, end: datetime, *, dry_run: bool = False) -> Times:
@@ -309,8 +315,13 @@ class Schedules:
         return {key.partition(":")[2]: decode_record(data, key) for key, data in found.items()}
 
 
-async def upsert(turn: Turn, name: str, asked: Spec, options: Options, *, is_declared: bool, is_named: bool) -> Record:
-    """Make the schedule of that name be this; what is the same already stays as it is, its next occurrence above all."""
+async def upsert(
+    turn: Turn, name: str, asked: Spec, options: Options, *, is_declared: bool, is_named: bool, is_afresh: bool = False
+) -> Record:
+    """Make the schedule of that name be this; what is the same already stays as it is, its next occurrence above all.
+
+    `is_afresh`: the spec begins now, though it may be the same.
+    """
     book = Book(turn)
     activation = turn.activation
     now = activation.node.clock.now()
@@ -335,6 +346,7 @@ async def upsert(turn: Turn, name: str, asked: Spec, options: Options, *, is_dec
         book.put_meta(meta)
         record = Record(options=options, versions=[], is_declared=is_declared, is_named=is_named, judged_to=now)
     is_same = bool(record.versions) and record.version.asked == asked.text and record.version.until is None
+    is_same = is_same and not is_afresh
     is_moved = not is_same or _bounds(record.options) != _bounds(options)
     if record.options == options and is_same and record.is_declared == is_declared:
         return record
@@ -374,7 +386,11 @@ def _add_version(record: Record, asked: Spec, turn: Turn, name: str, now: int) -
             record.judged_to = min(record.judged_to, since)
     number = record.version.number + 1 if record.versions else 1
     if record.versions and record.version.until is None:
-        record.versions = [*record.versions[:-1], replace(record.version, until=now)]
+        ended = [replace(record.version, until=now)]
+        if record.version.asked == asked.text:  # the same delay once more, as often as one likes: only the last is kept
+            owed_at = record.timeline.next_ms(record.judged_to)
+            ended = ended if owed_at is not None and owed_at <= now else []
+        record.versions = [*record.versions[:-1], *ended]
     elif record.versions:
         record.judged_to = max(record.judged_to, now)  # it was retired: nothing is owed for that time
     record.versions = [*record.versions, Version(number, asked.text, spec.text, since)]
