@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from wakeful import RetryPolicy, Run, fixed
+from wakeful import RetryPolicy, Run, any_of, fixed, spread
 from wakeful.logic import plan as planning
 
 sys.path.append(str(Path(__file__).parent))
@@ -130,6 +130,43 @@ async def test_nothing_is_owed_from_before_the_window(stage: Any, policy: str) -
         assert found[30] == {"latest": "skipped", "coalesce": "coalesced"}.get(policy, "run")
         assert rota.began[0].missed == {"latest": 4, "coalesce": 4}.get(policy, 3)
         assert rota.began[0].first_at == after(10)
+
+
+ONCE = [after(10), "after 10s", timedelta(seconds=10), spread(after(10), "1ms"), any_of(after(10), after(5))]
+
+
+@pytest.mark.parametrize("spec", ONCE)
+async def test_what_happens_once_runs_however_late(stage: Any, spec: Any) -> None:
+    rota = Rota(stage)
+    async with rota.world() as world:
+        await rota.on().add(spec, "tick", name="s")
+        await world.crash()
+        await world.restart(after="400d")
+        assert rota.nominal == [10]
+        assert (await fates(world, rota))[10] == "run"
+
+
+@pytest.mark.parametrize(("window", "verdict"), [("1d", "too_late"), ("1h", "too_late"), ("3d", "run")])
+async def test_what_happens_once_has_the_window_that_it_is_given(stage: Any, window: str, verdict: str) -> None:
+    rota = Rota(stage)
+    async with rota.world() as world:
+        await rota.on().add(after(10), "tick", name="s", catch_up_window=window)
+        await world.crash()
+        await world.restart(after="2d")
+        assert await fates(world, rota) == {10: verdict}
+
+
+async def test_the_window_goes_by_the_spec_that_a_schedule_has_when_it_is_late(stage: Any) -> None:
+    rota = Rota(stage)
+    async with rota.world() as world:
+        await rota.on().add("every day at 00:00:10", "tick", name="once")
+        await rota.on().reschedule("once", after(10))
+        await rota.on().add(after(10), "tick", name="daily")
+        await rota.on().reschedule("daily", "10 0 1 1 *")  # every year
+        await world.crash()
+        await world.restart(after="2d")
+        assert await fates(world, rota, "once") == {10: "run"}
+        assert await fates(world, rota, "daily") == {600: "too_late"}
 
 
 async def test_within_the_grace_nothing_is_missed_and_each_runs(stage: Any) -> None:

@@ -4,11 +4,15 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from wakeful import App, DurableObject, Next, RetryPolicy, Run, cron, every, exponential, fixed, holidays, rrule
-from wakeful.logic.specs.text import to_spec
+from wakeful.logic.plan import ENDLESS_MS
+from wakeful.logic.specs.text import parse_spec, to_spec
+from wakeful.logic.timeline import Version
 from wakeful.schedules.options import parse_options, parse_spec_options
+from wakeful.schedules.records import Record, decode_record, encode_struct
 from wakeful.values.codec import decode
 from wakeful.values.errors import (
     BadHandler,
@@ -427,3 +431,30 @@ def test_the_options_of_a_fluent_form_are_the_schedules() -> None:
     assert options == {"tags": ["mine"], "overlap": "queue_all"}
     assert parse_options(to_spec("every 1m"), "work", (), {}, {}).policy.catch_up == "skip"
     assert parse_options(to_spec("0 9 * * *"), "work", (), {}, {}).policy.catch_up == "latest"
+
+
+@pytest.mark.parametrize(
+    ("spec", "given", "window_ms"),
+    [
+        ("at 2026-01-01T00:00:00+00:00", {}, ENDLESS_MS),
+        ("at 2026-01-01T00:00:00+00:00", {"catch_up_window": "1d"}, 86_400_001),  # it was said, so it holds
+        ("at 2026-01-01T00:00:00+00:00", {"catch_up_window": "2d"}, 2 * 86_400_000),
+        ("(at 2026-01-01T00:00:00+00:00) or (cron 0 9 * * * in UTC)", {}, 86_400_000),
+        ("cron 0 9 * * * in UTC", {}, 86_400_000),
+        ("cron 0 9 * * * in UTC", {"catch_up_window": "1d"}, 86_400_000),
+    ],
+)
+def test_what_happens_once_has_no_window_unless_one_is_given(spec: str, given: dict[str, Any], window_ms: int) -> None:
+    options = parse_options(parse_spec(spec), "tick", (), {}, given)
+    record = Record(options=options, versions=[Version(1, spec, spec, 0)], judged_to=0)
+    assert record.policy.window_ms == window_ms
+    assert decode_record(encode_struct(record), "r") == record
+
+
+def test_a_day_that_an_older_version_kept_is_no_window_for_what_happens_once() -> None:
+    once = "at 2026-01-01T00:00:00+00:00"
+    kept = ["tick", None, ["latest", 86_400_000, 100, 60_000, "skip", 1]]  # handler, arguments, policy
+    old = msgspec.msgpack.encode([kept, [[1, once, once, 0, None]], "active", False, True, 0])
+    assert decode_record(old, "r").policy.window_ms == ENDLESS_MS
+    options = parse_options(parse_spec(once), "tick", (), {}, {})
+    assert msgspec.to_builtins(options)[:3] == kept  # and so it is kept to this day

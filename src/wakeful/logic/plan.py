@@ -14,6 +14,7 @@ from wakeful.logic.specs.spec import CatchUp
 from wakeful.logic.timeline import Pause
 from wakeful.values.errors import BadOption, LimitExceeded
 from wakeful.values.runs import Verdict
+from wakeful.values.times import LATEST_MS
 
 Overlap = Literal["skip", "queue_one", "queue_all"]
 
@@ -22,6 +23,9 @@ JUDGED_MAX = 10_000
 # Runs owed at once. More of one schedule is a backlog, for which there is backfill.
 RUNS_MAX = 1_000
 PARALLEL_MAX = 16
+# How far back anything is owed where nothing else was said; of what happens once, without end.
+WINDOW_MS = 86_400_000
+ENDLESS_MS = LATEST_MS
 # Verdicts written one by one, the latest ones; those before them share a row. As many as the ledger keeps.
 SINGLE_MAX = 100
 # Verdicts of occurrences that should have run, and did not.
@@ -32,7 +36,7 @@ class Policy(Struct, frozen=True, kw_only=True, array_like=True):
     """What a schedule does when it is late."""
 
     catch_up: CatchUp = "latest"
-    window_ms: int = 86_400_000  # how far back anything is owed
+    window_ms: int = WINDOW_MS  # how far back anything is owed
     runs_max: int = 100  # how many missed ones `all` and `backfill` run
     grace_ms: int = 60_000  # late by no more than this is merely late
     overlap: Overlap = "skip"

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from wakeful.logic.plan import Policy, check_policy
+from wakeful.logic.plan import WINDOW_MS, Policy, check_policy
 from wakeful.logic.retry import Retry, RetryPolicy
 from wakeful.logic.specs.combine import AnyOf, any_of
 from wakeful.logic.specs.cron import Cron, cron
@@ -121,7 +121,7 @@ def parse_options(
     policy = check_policy(
         Policy(
             catch_up=options.get("catch_up", spec.catch_up),
-            window_ms=_length(options, "catch_up_window", _DEFAULTS.window_ms),
+            window_ms=_window(spec, options),
             runs_max=options.get("max_catch_up", _DEFAULTS.runs_max),
             grace_ms=_length(options, "grace", _DEFAULTS.grace_ms),
             overlap=options.get("overlap", _DEFAULTS.overlap),
@@ -162,6 +162,14 @@ def check_schedule_name(name: object) -> str:
 
 def _length(options: dict[str, Any], name: str, default: int) -> int:
     return default if name not in options else duration_ms(options[name], what=name)
+
+
+def _window(spec: Spec, options: dict[str, Any]) -> int:
+    """How far back it is owed. A day that is given to what happens once is kept as a millisecond more, which tells it
+    from none given: records have always had a day for that."""
+    window_ms = _length(options, "catch_up_window", WINDOW_MS)
+    is_given = spec.is_once and "catch_up_window" in options
+    return window_ms + 1 if is_given and window_ms == WINDOW_MS else window_ms
 
 
 def _instant(options: dict[str, Any], name: str) -> int | None:

@@ -4,10 +4,11 @@ from typing import Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from wakeful.logic.plan import Due, Policy
+from wakeful.logic.plan import ENDLESS_MS, WINDOW_MS, Due, Policy
 from wakeful.logic.retry import Retry
-from wakeful.logic.timeline import Pause, Timeline, Version
+from wakeful.logic.timeline import Pause, Timeline, Version, spec_of
 from wakeful.runtime.turn import Turn
 from wakeful.schedules.counters import Counters
 from wakeful.values.commits import SYSTEM, Slot
@@ -85,6 +86,14 @@ class Record(Struct, kw_only=True, array_like=True):
     @property
     def version(self) -> Version:
         return self.versions[-1]
+
+    @property
+    def policy(self) -> Policy:
+        """What it does when it is late: what happens once has no window unless one was given, as no other time follows."""
+        policy = self.options.policy
+        if policy.window_ms != WINDOW_MS or not spec_of(self.version.spec).is_once:
+            return policy
+        return replace(policy, window_ms=ENDLESS_MS)
 
     @property
     def timeline(self) -> Timeline:

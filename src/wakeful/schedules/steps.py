@@ -24,7 +24,7 @@ PAUSES_MAX = 20
 
 def judge(record: Record, timer: Timer, now: int) -> list[Left]:
     """Decide what becomes of everything that fell due up to now; those that run are `record.pending` afterwards."""
-    policy = record.options.policy
+    policy = record.policy
     left: list[Left] = []
     # Nothing is decided yet, or the decision was made before an outage, or lanes are at what was decided.
     if not record.pending or now - timer.due_at > policy.grace_ms or policy.parallel > 1:
@@ -68,7 +68,7 @@ def judge_all(record: Record, to: int) -> list[Left]:
 
 def _planned(record: Record, to: int) -> list[Left]:
     """Have the policy decide about everything up to that instant."""
-    found = plan(record.timeline, record.judged_to, to, record.options.policy, has_missed=record.has_missed)
+    found = plan(record.timeline, record.judged_to, to, record.policy, has_missed=record.has_missed)
     record.is_partial = not found.is_whole
     record.has_missed = record.is_partial and found.has_missed
     record.pending = [*record.pending, *found.runs]
@@ -231,7 +231,7 @@ def give_up(turn: Turn, name: str, record: Record, now: int) -> list[Left]:
     # Those that were given to lanes wait there to be tried, or tried again; one may be what runs in this turn.
     waiting += [lane_nominal(lane) for lane in parallel_lanes(record) if lane_name(name, lane) != running]
     left = [Left("skipped", at, at) for at in sorted(waiting)]
-    policy = replace(record.options.policy, catch_up="skip", grace_ms=-1)  # nothing is merely late any more
+    policy = replace(record.policy, catch_up="skip", grace_ms=-1)  # nothing is merely late any more
     since, is_whole = record.judged_to, record.state != "active"  # one that is done owes nothing
     while not is_whole:
         found = plan(record.timeline, since, now, policy)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from wakeful.logic.plan import ENDLESS_MS
 from wakeful.logic.specs.words import length_words
 from wakeful.logic.timeline import Timeline, Version, spec_of
 from wakeful.schedules.nights import jumped_over, local_time, missing_words, zone_name
@@ -163,9 +164,11 @@ def _too_late(run: Run, about: About) -> str:
     late = _each(run, f"{length(_lateness(run))} late")
     if about.record is None:
         return late
-    options = about.record.options
+    options, window_ms = about.record.options, about.record.policy.window_ms
+    if window_ms == ENDLESS_MS:
+        return late  # it had a window then
     waited = f", perhaps for waiting for {', '.join(map(repr, options.depends_on))}" if options.depends_on else ""
-    return f"{late}, more than catch_up_window={length(options.policy.window_ms)}{waited}"
+    return f"{late}, more than catch_up_window={length(window_ms)}{waited}"
 
 
 def _coalesced(run: Run, about: About) -> str:

@@ -86,6 +86,10 @@ class AnyOf(Spec):
         return "skip" if all(part.catch_up == "skip" for part in self.parts) else "latest"
 
     @property
+    def is_once(self) -> bool:
+        return all(part.is_once for part in self.parts)
+
+    @property
     def text(self) -> str:
         return " or ".join(f"({part.text})" for part in self.parts)
 
@@ -116,6 +120,10 @@ class Sieve(Spec):
     @property
     def catch_up(self) -> CatchUp:
         return self.spec.catch_up
+
+    @property
+    def is_once(self) -> bool:
+        return self.spec.is_once
 
     @abstractmethod
     def keeps_from(self, at: int) -> int | None:

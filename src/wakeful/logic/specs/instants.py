@@ -48,6 +48,10 @@ class At(Spec):
         self.at_ms = at_ms
 
     @property
+    def is_once(self) -> bool:
+        return True
+
+    @property
     def text(self) -> str:
         return f"at {instant_text(self.at_ms)}"
 
@@ -71,6 +75,10 @@ class After(Spec):
 
     def __init__(self, delay_ms: int) -> None:
         self.delay_ms = delay_ms
+
+    @property
+    def is_once(self) -> bool:
+        return True
 
     @property
     def text(self) -> str:

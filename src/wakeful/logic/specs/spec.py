@@ -35,6 +35,11 @@ class Spec(ABC):
         return "latest"
 
     @property
+    def is_once(self) -> bool:
+        """Whether no other time follows: what is missed of it is lost, unless it still runs."""
+        return False
+
+    @property
     @abstractmethod
     def text(self) -> str:
         """What a person would type for it, complete: zone, gap, fold and anchor included."""

@@ -49,6 +49,10 @@ class Spread(Spec):
         return self.spec.catch_up
 
     @property
+    def is_once(self) -> bool:
+        return self.spec.is_once
+
+    @property
     def text(self) -> str:
         plain = f"({self.spec.text}) spread {length_text(self.window_ms)}"
         if self.seed is None:
