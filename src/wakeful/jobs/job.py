@@ -8,6 +8,7 @@ from typing import Any, Literal
 from msgspec import Struct, field
 
 from wakeful.jobs.ids import target_of
+from wakeful.values.answers import Answer
 from wakeful.values.errors import BadOption
 from wakeful.values.ids import ObjectId
 from wakeful.values.times import Duration, duration_ms
@@ -105,7 +106,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class Again(Answer):
     """Returned by a job: run me once more, that much later. No failure; attempts start again.
 
     >>> from wakeful import Again, App, DurableObject
@@ -134,7 +135,7 @@ class Again:
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(Answer):
     """Returned by a job: it is over for good and did not do what it was for. What it wrote is kept.
 
     >>> from wakeful import App, DurableObject, Stop

@@ -20,6 +20,7 @@ from wakeful.runtime import timer_runs
 from wakeful.runtime.errands import Rows
 from wakeful.runtime.timer_runs import Failed, Park
 from wakeful.runtime.turn import Turn
+from wakeful.values.answers import check_answer
 from wakeful.values.codec import encode
 from wakeful.values.commits import Slot
 from wakeful.values.errors import BadInput, BadTime, LimitExceeded, Undecodable
@@ -57,6 +58,7 @@ class JobRuns(Rows):
         turn.occurrence = Occurrence(timer.name, attempt_id(timer), timer.nominal_at)
         turn.job = partial(job_of_timer, timer, kept, is_running=True)  # few ask, and making it is a tenth of a run
         answer = await self._call(activation, kept)
+        check_answer(answer, "job", f"{activation.id}.{kept.method}")
         counters, now = self._feature.counts, activation.node.clock.now()
         counters.lateness.add(turn.fired_at - timer.due_at)
         counters.duration.add(now - turn.fired_at)

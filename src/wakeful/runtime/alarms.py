@@ -10,6 +10,7 @@ from wakeful.runtime.errands import Rows
 from wakeful.runtime.timer_runs import Again, Failed, Park
 from wakeful.runtime.tracing import carried
 from wakeful.runtime.turn import Turn
+from wakeful.values.answers import check_answer
 from wakeful.values.errors import NoAlarmHandler
 from wakeful.values.runs import run_id
 from wakeful.values.timers import ALARM, Timer
@@ -133,9 +134,10 @@ class Alarms(Rows):
         handler = activation.instance.alarm
         if takes_info:
             turn.run_id = run_id(timer)
-            await handler(AlarmInfo(timer.attempt, to_datetime(timer.nominal_at), turn.run_id))
+            answer = await handler(AlarmInfo(timer.attempt, to_datetime(timer.nominal_at), turn.run_id))
         else:
-            await handler()
+            answer = await handler()
+        check_answer(answer, "alarm", f"{activation.id}.alarm")
         return True
 
     async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> Again | Park:

@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from wakeful.values.answers import Answer
 from wakeful.values.errors import BadOption
 from wakeful.values.times import Duration, duration_ms, from_datetime
 
 
 @dataclass(frozen=True, slots=True)
-class Next:
+class Next(Answer):
     """Returned by a handler: the next occurrence is then, whatever the spec says; after it the spec goes on.
 
     >>> from wakeful import App, DurableObject, Next, Run, every

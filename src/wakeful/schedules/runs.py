@@ -42,6 +42,7 @@ from wakeful.schedules.steps import (
     start_lane,
     told,
 )
+from wakeful.values.answers import check_answer
 from wakeful.values.codec import decode
 from wakeful.values.commits import Slot
 from wakeful.values.errors import Conflict, UnknownSchedule
@@ -322,7 +323,9 @@ def _entries(turn: Turn, name: str, left: list[Left]) -> list[Entry]:
 async def _call(activation: "Activation", record: Record, turn: Turn) -> Any:
     options = record.options
     args, kwargs = decode(options.args) if options.args is not None else ((), {})
-    return await invoke(activation.instance, options.handler, tuple(args), kwargs, turn)
+    answer = await invoke(activation.instance, options.handler, tuple(args), kwargs, turn)
+    check_answer(answer, "schedule", f"{activation.id}.{options.handler}")
+    return answer
 
 
 def _move_by(record: Record, answer: Any, now: int) -> None:
