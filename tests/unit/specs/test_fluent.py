@@ -19,6 +19,7 @@ from wakeful.logic.specs.interval import interval
 from wakeful.logic.specs.phrases import parse_phrase
 from wakeful.logic.specs.rrule import rrule
 from wakeful.values.errors import BadHandler, BadOption, BadSpec, BadTime, LimitExceeded
+from wakeful.values.runs import Run
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 FORMS: list[tuple[Any, str]] = [
@@ -274,7 +275,7 @@ def test_chains_copy_pickle_and_compare_by_what_they_say(chain: Any) -> None:
 
 
 def test_a_decorator_marks_the_very_function_and_they_stack() -> None:
-    async def report() -> None: ...
+    async def report(self: object) -> None: ...
 
     marked = every.hour(every.weekday.at("09:00", zone="Europe/Paris", catch_up="latest")(report))
     assert marked is report
@@ -316,6 +317,55 @@ class Sample:
 
 async def generator() -> Any:
     yield 1
+
+
+async def nightly() -> None: ...
+
+
+async def told(run: Run) -> None: ...
+
+
+async def told_later(this: "Run") -> None: ...
+
+
+async def taken(self: Any, run: Run) -> None: ...
+
+
+def logged(function: Any) -> Any:
+    async def around(*args: Any) -> Any:
+        return await function(*args)
+
+    return around
+
+
+@pytest.mark.parametrize("function", [nightly, told, told_later, functools.wraps(told)(logged(told))])
+def test_a_plain_function_is_refused_and_told_of_the_app(function: Any) -> None:
+    async def local(run: Run) -> None: ...
+
+    for one in (function, local):
+        with pytest.raises(BadHandler) as refused:
+            every.day.at("10:00")(one)
+        assert refused.value.code == "handler.type"
+        assert "is not a method, so nothing would run it" in refused.value.message
+        assert "for a function on the app's clock write @app.every.day.at('10:00')" in refused.value.message
+        assert not hasattr(one, "__wakeful_schedules__")
+
+
+def test_what_is_or_may_become_a_method_is_taken() -> None:
+    class Mixin:
+        @every.hour
+        async def mixed(self) -> None: ...
+
+        @every.hour
+        @logged
+        async def wrapped(self) -> None: ...
+
+    class Sub(Mixin):
+        borrowed = every.hour(taken)
+
+    made = type("Made", (Mixin,), {"taken": every.day(taken)})
+    for cls, name in ((Sub, "mixed"), (Sub, "wrapped"), (Sub, "borrowed"), (made, "taken")):
+        assert getattr(cls, name).__wakeful_schedules__
 
 
 @pytest.mark.parametrize(

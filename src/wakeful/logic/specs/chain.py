@@ -14,6 +14,7 @@ from wakeful.logic.specs.meaning import Meaning, spec_of
 from wakeful.logic.specs.spec import Spec
 from wakeful.logic.specs.zones import Fold, Gap
 from wakeful.values.errors import BadHandler, BadSpec
+from wakeful.values.runs import Run
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -98,11 +99,28 @@ def declare(function: F, declared: Declared, path: str) -> F:
         why = "is a lambda, which has no name to find it by after a restart; use an `async def`"
     elif not inspect.iscoroutinefunction(function):
         why = "is not async; write `async def`"
+    elif _is_plain(function):
+        why = f"is not a method, so nothing would run it; for a function on the app's clock write @app.{path}"
     else:
         marked = (*getattr(function, "__wakeful_schedules__", ()), declared)
         function.__wakeful_schedules__ = marked  # type: ignore[attr-defined]
         return cast("F", function)
     raise BadHandler(f"@{path}: {name} {why}", code="handler.type")
+
+
+def _is_plain(function: FunctionType) -> bool:
+    """It is outside of a class body, and takes no object: nothing, or the run alone.
+
+    One that takes an object may become a method yet, and so may what a decorator put around one.
+    """
+    owner = function.__qualname__.rpartition(".")[0]
+    if owner and not owner.endswith("<locals>"):
+        return False
+    try:
+        first = next(iter(inspect.signature(function).parameters.values()), None)
+    except NameError:  # an annotation that is not there yet; newer Pythons look
+        return False
+    return first is None or first.name == "run" or first.annotation in (Run, "Run", "wakeful.Run")
 
 
 def unknown(chain: object, path: str, name: str, how: str) -> NoSuchWord:

@@ -56,8 +56,9 @@ class Every(Weekdays[R]):
     'at 09:00 from Monday to Friday, Europe/Paris time'
     >>> every(15).minutes.describe()
     'every 15 minutes'
-    >>> @every(cron("0 9 1 * *", "Europe/Paris"), catch_up="latest")
-    ... async def report() -> None: ...
+    >>> class Report:
+    ...     @every(cron("0 9 1 * *", "Europe/Paris"), catch_up="latest")
+    ...     async def send(self) -> None: ...
     """
 
     __slots__ = ()
