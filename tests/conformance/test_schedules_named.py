@@ -174,6 +174,24 @@ async def test_a_delay_counts_from_now_when_it_is_rescheduled_and_stays_when_it_
         assert rota.times == [14, 30, 50]
 
 
+@pytest.mark.parametrize("answer", [Next(at=after(-1e6)), Next(at=after(10)), Next(after=0), Next(after="10ms")])
+@pytest.mark.parametrize("spec", ["every 1h", "after 10s"])
+async def test_a_next_that_is_past_comes_a_second_after_the_run(stage: Any, spec: str, answer: Next) -> None:
+    rota = Rota(stage)
+
+    async def slow(clock: Any, run: Run) -> Next:
+        await asyncio.sleep(0.5)
+        return answer
+
+    rota.handlers["s"] = slow
+    async with rota.world() as world:
+        await rota.on().add(spec, "tick", name="s", start_at=after(10))
+        await world.advance(seconds=3600 if spec == "every 1h" else 10)
+        began = rota.times[0]
+        await world.advance(seconds=5)
+        assert rota.times == rota.nominal == [began, began + 1.5, began + 3, began + 4.5]
+
+
 async def test_a_handler_may_put_itself_off_again_and_again(stage: Any) -> None:
     rota = Rota(stage)
 
@@ -275,8 +293,8 @@ async def test_next_is_what_the_handler_says_and_the_spec_goes_on_after_it(stage
         assert (await rota.on().get("s")).next_at == after(35)
         assert await rota.on().next("s", 2) == [after(35), after(40)]
         await world.advance(seconds=50)
-        # "At once" and a time that is past mean as soon as can be.
-        assert rota.nominal == [10, 35, 36, 36.001, 40, 50, 50.001, 60]
+        # "At once" and a time that is past mean as soon as can be: a second after the run.
+        assert rota.nominal == [10, 35, 36, 37, 40, 50, 51, 60]
 
 
 async def test_next_from_a_long_run_leaves_no_occurrence_without_a_verdict(stage: Any) -> None:

@@ -12,6 +12,8 @@ from wakeful.values.times import Duration, duration_ms, from_datetime
 class Next(Answer):
     """Returned by a handler: the next occurrence is then, whatever the spec says; after it the spec goes on.
 
+    It comes a second after the run at the soonest, also when it is asked for sooner or in the past.
+
     >>> from wakeful import App, DurableObject, Next, Run, every
     >>> app = App()
     >>> @app.object

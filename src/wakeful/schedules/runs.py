@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec.structs import replace
 
 from wakeful.logic.plan import Due, Left
+from wakeful.logic.specs.interval import LENGTH_MIN_MS
 from wakeful.runtime.timer_runs import Again, Failed, Park, Stale
 from wakeful.runtime.turn import Turn
 from wakeful.schedules.declared import Declarations
@@ -329,10 +330,13 @@ async def _call(activation: "Activation", record: Record, turn: Turn) -> Any:
 
 
 def _move_by(record: Record, answer: Any, now: int) -> None:
-    """Take a handler's `Next` as the time of the next occurrence; the spec goes on after it."""
+    """Take a handler's `Next` as the time of the next occurrence; the spec goes on after it.
+
+    No sooner than the shortest interval from now: a time that is past would come again at once, and again.
+    """
     if not isinstance(answer, Next):
         return
-    at = max(answer.at_ms(now), record.judged_to + 1)
+    at = max(answer.at_ms(now), now + LENGTH_MIN_MS, record.judged_to + 1)
     end_at = record.options.end_at
     record.extra = at if end_at is None or at < end_at else None
     record.judged_to = at - 1
