@@ -83,6 +83,13 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
 
 
 @pytest.fixture(scope="session")
+def longest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The program of longest.py."""
+    command = [sys.executable, "-m", "wakeful.cli", "dev", "tests/browser/longest.py", "--store"]
+    yield from _started([*command, f"sqlite:{tmp_path_factory.mktemp('longest')}/all.db"], ", dashboard at ", str)
+
+
+@pytest.fixture(scope="session")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
     """Closed by its first token."""
     yield from _town(tmp_path_factory.mktemp("guarded"))

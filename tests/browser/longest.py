@@ -1,0 +1,51 @@
+"""A program in which everything is called as long as it may be, and fails with as many words."""
+
+from wakeful import AlarmInfo, App, DurableObject, Machine, RetryPolicy
+
+app = App()
+KEY = "k" * 512
+NAME = ("send-the-monthly-invoice-reminder-to-all-who-have-not-paid-" * 4)[:200]
+ONE = "n" * 200
+WORDS = "Words" * 400
+ONCE = RetryPolicy(max_attempts=1)
+
+
+@app.object
+class ReminderOfEverythingThatSomebodyOwesToAnybodyForOneReasonOrOther(DurableObject):
+    async def begin(self) -> None:
+        await self.storage.put_many({KEY: WORDS, "short": 1, "last_invoice_sent_at": "2026-11-01T09:00:00+01:00"})
+        for name in (NAME, ONE, "a", "send-monthly-invoice-reminder"):
+            await self.schedules.add("0 9 1 * *", self.remind_by_a_method_with_a_name_of_some_length, name=name)
+        await self.schedules.add("every 1s", self.fail, name=ONE[1:], tags=(ONE, NAME), retry=ONCE)
+        await self.storage.set_alarm(1_000)
+
+    async def alarm(self, info: AlarmInfo) -> None: ...
+
+    async def remind_by_a_method_with_a_name_of_some_length(self) -> str:
+        return WORDS
+
+    async def fail(self) -> None:
+        raise ConnectionError(WORDS)
+
+
+@app.object
+class Chart(Machine):
+    chart = {
+        "initial": ONE,
+        "context": {ONE: WORDS},
+        "states": {ONE: {"on": {NAME: NAME}, "after": {"24h": NAME}}, NAME: {}},
+    }
+
+
+Reminder = ReminderOfEverythingThatSomebodyOwesToAnybodyForOneReasonOrOther
+
+
+async def on_start(app: App) -> None:
+    for key in (KEY, "reminder of all that is owed " * 15):
+        one = app.get(Reminder, key)
+        await one.begin()
+        await app.jobs.schedule(one.fail, key=ONE, retry=ONCE, tags=(ONE, NAME), metadata={ONE: WORDS})
+        done = await app.jobs.schedule(one.remind_by_a_method_with_a_name_of_some_length, key=NAME, after="1h")
+        await app.jobs.schedule(one.fail, key="after", depends_on=(done.id,))
+        await app.schedules(Reminder, key).pause(NAME, note=WORDS[:500])
+        await app.get(Chart, key).start()

@@ -1,0 +1,73 @@
+"""Nothing is wider than the window, or stands over something else, however long the names are."""
+
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+playwright = pytest.importorskip("playwright.sync_api", reason="pip install 'wakeful[dev]' brings playwright")
+expect = playwright.expect
+WIDTHS = (390, 768, 960, 1024, 1100, 1280)
+LISTS = ["/", "/objects", "/schedules", "/jobs", "/parked", "/nodes", "/audit", "/tokens"]
+LISTS += ["/search?q=k", "/search?q=e", "/nowhere", f"/object?class=Chart&key={'k' * 511}"]
+ONES = {"/object", "/schedule", "/job", "/parked/one"}
+EACH = 3  # of a kind
+# What a table takes is its own width, or that of what it scrolls in.
+TOO_WIDE = """() => {
+  const found = [], page = document.documentElement;
+  if (page.scrollWidth > page.clientWidth) found.push(`the page by ${page.scrollWidth - page.clientWidth}`);
+  for (const table of document.querySelectorAll("main table")) {
+    const place = table.closest("section, #live, main").getBoundingClientRect();
+    const over = (table.closest(".wide") ?? table).getBoundingClientRect().right - place.right;
+    if (over > 1) found.push(`a table by ${Math.round(over)}: ${table.innerText.slice(0, 40)}`);
+  }
+  return found;
+}"""
+
+
+def ones(page: Any, url: str) -> list[str]:
+    """Some pages of each kind that the lists lead to."""
+    found: dict[str, list[str]] = {path: [] for path in ONES}
+    for path in LISTS:
+        page.goto(url + path)
+        for link in page.evaluate("[...document.querySelectorAll('main a[href]')].map((a) => a.getAttribute('href'))"):
+            some = found.get(urlsplit(link).path)
+            if some is not None and link not in some and len(some) < EACH:
+                some.append(link)
+    assert all(found.values()), found
+    return [link for some in found.values() for link in some]
+
+
+def check(page: Any, url: str, paths: list[str]) -> None:
+    wide = []
+    for path in paths:
+        page.goto(url + path)
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 844})
+            wide += [f"{width} {path[:60]}: {one}" for one in page.evaluate(TOO_WIDE)]
+    assert wide == []
+
+
+def test_no_page_is_wider_than_its_window_however_long_its_names_are(longest: str, pages: Any) -> None:
+    page = pages.open(longest, expected=("404",))
+    expect(page.locator("#parked-count")).to_be_visible()  # by now something has failed for good
+    check(page, longest, [*LISTS, *ones(page, longest)])
+
+
+def test_no_table_stands_over_another_in_a_small_window(town: Any, pages: Any) -> None:
+    page = pages.open(town.url)
+    check(page, town.url, ["/", "/object?class=Letter&key=ann", "/schedule?class=Letter&key=ann&name=deliver"])
+
+
+def test_what_a_button_opens_is_within_the_window(longest: str, pages: Any) -> None:
+    page = pages.open(longest, expected=("404",))
+    for path in ones(page, longest):
+        page.goto(longest + path)
+        for width in (390, 640, 768, 1280):
+            page.set_viewport_size({"width": width, "height": 900})
+            for button in page.locator(".title .act > summary").all():
+                button.click()
+                form = page.locator(".title .act[open] > form").bounding_box()
+                button.click()
+                assert form["x"] >= 0, (width, path[:40], form)
+                assert form["x"] + form["width"] <= width, (width, path[:40], form)
