@@ -79,6 +79,22 @@ async def test_a_wrong_end_is_said_on_the_page_and_nothing_is_done() -> None:
         assert await acts(stage) == []
 
 
+@pytest.mark.parametrize(
+    ("until", "words"),
+    [
+        ("99999999h", "99999999h is past the year 9999 in UTC"),
+        ("99999999999999h", "is longer than a timedelta can be"),
+        ("0001-01-01", "0001-01-01 is before the year 1 in UTC"),  # in Paris it already is
+    ],
+)
+async def test_an_end_that_no_calendar_has_is_said_on_the_page(until: str, words: str) -> None:
+    async with staged() as stage:
+        answer = await stage.post("/schedule/pause", **ANN | {"name": "open"}, until=until)
+        assert (answer.status_code, words in answer.text) == (400, True)
+        backfill = await stage.client.get("/schedule", params=ANN | {"name": "open", "from": "1h", "to": until})
+        assert backfill.status_code == 400
+
+
 async def test_running_now_runs_once() -> None:
     async with staged() as stage:
         before = (await stage.world.ledger(stage.app.registry.named("Note").cls, "ann"))[:]

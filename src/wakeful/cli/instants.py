@@ -4,7 +4,7 @@ from datetime import datetime
 
 from wakeful.logic.specs.zones import instants_of, zone_of
 from wakeful.values.errors import BadTime
-from wakeful.values.times import duration_ms, from_datetime
+from wakeful.values.times import duration_ms, from_datetime, within_years
 
 TIME = "TIME"
 TIME_HELP = "like 2026-03-29T02:30, 2026-03-29 or 2026-03-29T00:30Z; without an offset in the schedule's zone"
@@ -28,7 +28,7 @@ def instants(text: str, zone: str | None, *, what: str) -> tuple[int, ...]:
             f"{what} {text!r}: there is no one zone that it could be in; add an offset, like {when.isoformat()}Z",
             code="time.naive",
         )
-    return instants_of(when, zone_of(zone), "shift", "both")
+    return tuple(within_years(at, text) for at in instants_of(when, zone_of(zone), "shift", "both"))
 
 
 def instant(text: str, zone: str | None, *, what: str) -> int:
@@ -40,8 +40,8 @@ def is_length(text: str) -> bool:
     """Whether it is a length of time such as 90s, 2h or 1d12h."""
     try:
         duration_ms(text)
-    except BadTime:
-        return False
+    except BadTime as error:
+        return error.code != "time.text"  # one that is too long is one, and is refused as such
     return True
 
 

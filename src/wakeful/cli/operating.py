@@ -220,10 +220,10 @@ async def _cancel(asked: Asked, as_json: bool) -> None:
 def _end(until: str, records: dict[str, "Record"]) -> int:
     from wakeful.cli.instants import instant, is_length
     from wakeful.cli.printing import now_ms
-    from wakeful.values.times import duration_ms
+    from wakeful.values.times import duration_ms, within_years
 
     if is_length(until):
-        return now_ms() + duration_ms(until)
+        return within_years(now_ms() + duration_ms(until, what="--until"), f"--until {until}")
     return instant(until, _zone(records), what="--until")
 
 

@@ -11,7 +11,7 @@ from wakeful.looking import schedules, verdicts
 from wakeful.schedules.nights import local_time, night_note
 from wakeful.values.errors import BadInput, BadTime
 from wakeful.values.ids import ObjectId
-from wakeful.values.times import duration_ms, from_datetime, to_datetime
+from wakeful.values.times import duration_ms, from_datetime, to_datetime, within_years
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -124,9 +124,10 @@ def meant(text: str, zone: str, now: int, *, is_past: bool) -> int:
     text = text.strip()
     try:
         span = duration_ms(text)
-        return now - span if is_past else now + span
-    except BadTime:
-        pass
+        return within_years(now - span if is_past else now + span, text)
+    except BadTime as error:
+        if error.code != "time.text":
+            raise
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
@@ -136,7 +137,7 @@ def meant(text: str, zone: str, now: int, *, is_past: bool) -> int:
         ) from None
     if when.tzinfo is not None:
         return from_datetime(when)
-    return instants_of(when, zone_of(zone), "shift", "first")[0]
+    return within_years(instants_of(when, zone_of(zone), "shift", "first")[0], text)
 
 
 # forms

@@ -38,11 +38,15 @@ def from_datetime(when: datetime) -> int:
             f"{when.isoformat()} has no time zone; use datetime.now(UTC), .astimezone() or tzinfo=ZoneInfo('…')",
             code="time.naive",
         )
-    ms = (when - _EPOCH) // timedelta(milliseconds=1)
-    if ms < EARLIEST_MS:  # by its offset
-        raise BadTime(f"{when.isoformat()} is before the year 1 in UTC", code="time.early")
+    return within_years((when - _EPOCH) // timedelta(milliseconds=1), when.isoformat())  # its offset may lead out
+
+
+def within_years(ms: int, text: str) -> int:
+    """The instant, if `datetime` can hold it; `text` is how somebody wrote it."""
+    if ms < EARLIEST_MS:
+        raise BadTime(f"{text} is before the year 1 in UTC", code="time.early")
     if ms > _LAST_MS:
-        raise BadTime(f"{when.isoformat()} is past the year 9999 in UTC", code="time.late")
+        raise BadTime(f"{text} is past the year 9999 in UTC", code="time.late")
     return ms
 
 
