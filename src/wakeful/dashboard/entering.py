@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from wakeful.dashboard.rendering import address
-from wakeful.dashboard.visits import Desk, Visit, read_form
+from wakeful.dashboard.visits import Desk, Visit, read_form, told
 from wakeful.security import audit, tokens
 from wakeful.values.errors import BadInput, Denied, TooMany, Unavailable
 
@@ -49,9 +49,13 @@ class Door:
         """The login page; without tokens there is nothing to log in to."""
         from starlette.responses import RedirectResponse
 
-        if self._desk.app.node is not None and await self._desk.gate.is_open():
-            return RedirectResponse(address(request, "/"), status_code=303)
-        return self._desk.bare(request, "login.html", next=back(request.query_params.get("next")))
+        target = back(request.query_params.get("next"))
+        try:
+            if self._desk.app.node is not None and await self._desk.gate.is_open():
+                return RedirectResponse(address(request, "/"), status_code=303)
+        except Unavailable as error:
+            return self._desk.bare(request, "login.html", status=503, next=target, problem=told(error, None))
+        return self._desk.bare(request, "login.html", next=target)
 
     async def enter(self, request: "Request") -> "Response":
         """A token for a session."""
@@ -64,7 +68,7 @@ class Door:
             found = await self._desk.gate.login(request, form.get("token", [""])[0])
         except (Denied, BadInput, Unavailable) as error:
             status = 429 if isinstance(error, TooMany) else 503 if isinstance(error, Unavailable) else 403
-            problem = error.message if not isinstance(error, Denied) or isinstance(error, TooMany) else _refused(error)
+            problem = _refused(error)
             again = self._desk.bare(request, "login.html", status=status, next=target, problem=problem)
             if isinstance(error, TooMany):
                 again.headers["retry-after"] = str(max(1, round(error.retry_after_s)))
@@ -82,7 +86,9 @@ class Door:
             form = await read_form(request)
             header = await self._desk.gate.logout(request, csrf=form.get("csrf", [None])[0])
         except (Denied, BadInput, Unavailable) as error:
-            return self._desk.bare(request, "problem.html", status=403, heading="Not logged out", text=str(error))
+            status = 503 if isinstance(error, Unavailable) else 403
+            text = told(error, None)
+            return self._desk.bare(request, "problem.html", status=status, heading="Not logged out", text=text)
         answer = RedirectResponse(address(request, "/login"), status_code=303)
         answer.headers["set-cookie"] = header
         return answer
@@ -97,7 +103,9 @@ def back(text: str | None) -> str:
     return parts.path + (f"?{parts.query}" if parts.query else "")
 
 
-def _refused(error: Denied) -> str:
-    if error.code == "denied.site":
+def _refused(error: Denied | BadInput | Unavailable) -> str:
+    if isinstance(error, Unavailable):
+        return told(error, None)
+    if not isinstance(error, Denied) or isinstance(error, TooMany) or error.code == "denied.site":
         return error.message
     return "This token is not known here, or it has expired or was revoked."

@@ -60,11 +60,11 @@ def routes(app: "App", gate: "Gate") -> list["BaseRoute"]:
     found += [Route(path, desk.page(handler, "admin", wide=True)) for path, handler in admin.items()]
     found += [Route("/nodes", desk.page(nodes.page, wide=True)), Route("/history", desk.page(live.history, wide=True))]
     found += [
-        Route("/login", door.show, methods=["GET"]),
-        Route("/login", door.enter, methods=["POST"]),
-        Route("/logout", door.leave, methods=["POST"]),
+        Route("/login", desk.safe(door.show), methods=["GET"]),
+        Route("/login", desk.safe(door.enter), methods=["POST"]),
+        Route("/logout", desk.safe(door.leave), methods=["POST"]),
         Mount("/static", static()),
-        Route("/{rest:path}", desk.missing),
+        Route("/{rest:path}", desk.safe(desk.missing)),
     ]
     return found
 

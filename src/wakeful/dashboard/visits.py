@@ -16,7 +16,18 @@ from wakeful.looking import classes
 from wakeful.looking.view import View
 from wakeful.operating import Acts
 from wakeful.values import errors
-from wakeful.values.errors import BadOption, BadToken, NoToken, NotRunning, TooMany, Unavailable, WakefulError
+from wakeful.values.errors import (
+    BadOption,
+    BadToken,
+    NoToken,
+    NotRunning,
+    OutcomeUnknown,
+    StoreDown,
+    StoreError,
+    TooMany,
+    Unavailable,
+    WakefulError,
+)
 from wakeful.values.ids import ObjectId
 
 if TYPE_CHECKING:
@@ -66,6 +77,7 @@ STATUS: dict[type[WakefulError], tuple[int, str]] = {
 TO_LOGIN = frozenset({"denied.no_token", "denied.token", "denied.session", "denied.expired", "denied.revoked"})
 
 Handler = Callable[["Visit"], Awaitable["Response"]]
+Endpoint = Callable[["Request"], Awaitable["Response"]]
 
 
 class Visit:
@@ -196,7 +208,22 @@ class Desk:
 
     def page(self, handler: Handler, scope: "Scope" = "read", *, wide: bool = False) -> Any:
         """An endpoint that lets in, answers, and shows what went wrong."""
-        return partial(self._answer, handler, scope, wide)
+        return self.safe(partial(self._answer, handler, scope, wide))
+
+    def safe(self, endpoint: Endpoint) -> Any:
+        """The endpoint, of which whatever goes wrong is a page, too."""
+        return partial(self._safely, endpoint)
+
+    async def _safely(self, endpoint: Endpoint, request: "Request") -> "Response":
+        try:
+            return await endpoint(request)
+        except WakefulError as error:
+            return await self._problem(request, None, error)
+        except Exception as error:
+            path = request.url.path
+            log.error("a page failed by a fault of ours: %s", path, exc_info=error, extra={"code": "http.bug"})
+            text = "This is a fault of Wakeful's; its log says more. [http.bug]"
+            return self.bare(request, "problem.html", status=500, heading="It failed", text=text)
 
     async def _answer(self, handler: Handler, scope: "Scope", wide: bool, request: "Request") -> "Response":
         visit: Visit | None = None
@@ -243,7 +270,7 @@ class Desk:
 
     async def _problem(self, request: "Request", visit: Visit | None, error: WakefulError) -> "Response":
         status, heading = next(STATUS[cls] for cls in type(error).__mro__ if cls in STATUS)
-        said = {"heading": heading, "text": str(error)}
+        said = {"heading": heading, "text": told(error, visit.caller if visit else None)}
         if status == 503:
             log.warning("%s %s: %s", request.method, request.url.path, error, extra={"code": error.code})
         if visit is None or status == 503:
@@ -268,6 +295,13 @@ class Desk:
             request, template, status=status, now=now, caller=None, said="", lives=False, parked_count=0,
             **{"problem": "", **given},
         )  # fmt: skip
+
+
+def told(error: WakefulError, caller: "Caller | None") -> str:
+    """What it says; where the store is is not for tenants, and not for those who are not let in."""
+    if isinstance(error, (StoreDown, OutcomeUnknown, StoreError)) and (caller is None or caller.tenant is not None):
+        return f"The store can't be reached now; try again in a moment. [{error.code}]"
+    return str(error)
 
 
 async def read_form(request: "Request") -> dict[str, list[str]]:
