@@ -1,5 +1,6 @@
 """When it goes wrong: the store is away, or a page has a fault. Who sees what of it, and that it goes on."""
 
+import asyncio
 import sys
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,10 @@ import pytest
 
 sys.path.append(str(Path(__file__).parent))
 from dashboard_stage import Stage, csrf_of, staged
+from starlette.requests import Request
 
-from wakeful.dashboard.visits import told
+from wakeful.dashboard.live import stream
+from wakeful.dashboard.visits import Desk, Visit, told
 from wakeful.security.scopes import LOCAL, Caller
 from wakeful.values.errors import NotRunning, StoreDown
 
@@ -80,3 +83,31 @@ async def test_a_fault_of_ours_is_a_page_and_a_line_in_the_log(
             assert line.exc_info is not None
         monkeypatch.undo()
         assert "big" in await stage.text("/jobs")
+
+
+async def test_a_page_that_is_open_outlives_an_outage_of_the_store() -> None:
+    async with staged() as stage:
+        scope = {"type": "http", "method": "GET", "path": "/live", "headers": [(b"host", b"127.0.0.1")]}
+        scope |= {"client": ("127.0.0.1", 1)}
+        visit = Visit(Desk(stage.app, stage.gate), Request(scope), LOCAL, stage.world.node, {})
+        said: list[str] = []
+
+        async def listen() -> None:
+            async for chunk in stream(visit):
+                said.append(chunk.decode().strip())
+
+        listening = asyncio.ensure_future(listen())
+        await stage.world.advance(seconds=1)
+        await away(stage)
+        await stage.world.advance(seconds=60)
+        assert not listening.done()
+        said.clear()
+        await stage.world.advance(seconds=10)
+        assert set(said) == {": still here"}
+        stage.world.faults.is_down = False
+        await stage.world.advance(seconds=20)
+        assert 'event: fresh\ndata: {"count": 0}' in said  # so that the page fetches what it missed
+        await stage.token("boss", "admin")  # from now on everybody needs one
+        await stage.world.advance(seconds=40)
+        assert said[-1].startswith("event: gone")
+        await listening

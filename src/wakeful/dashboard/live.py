@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.dashboard.rendering import HEADERS
 from wakeful.dashboard.visits import Visit
-from wakeful.values.errors import Denied
+from wakeful.values.errors import Denied, Unavailable
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -35,6 +35,7 @@ async def stream(visit: Visit) -> AsyncIterator[bytes]:
     node, caller = visit.node, visit.caller
     history = visit.desk.history
     sees = None if caller.tenant is None else lambda event: str(event.get("key", "")).startswith(caller.tenant or "")
+    is_away = False
     checked_at, sampled = node.clock.now(), history.samples[-1]["t"] if history.samples else 0.0
     yield f"retry: {RETRY_MS}\n\n".encode()
     async with node.events.listen(sees=sees) as listener:
@@ -49,11 +50,17 @@ async def stream(visit: Visit) -> AsyncIterator[bytes]:
             if not found:
                 yield b": still here\n\n"  # a connection that is cut off is noticed by writing to it
             if node.clock.now() - checked_at >= CHECK_MS:
-                checked_at = node.clock.now()
                 try:
                     await visit.desk.gate.admit(visit.request, "read")
                 except Denied:
                     break
+                except Unavailable:  # nobody can say now, and nothing can be read; asked again until somebody can
+                    is_away = True
+                    continue
+                checked_at = node.clock.now()
+                if is_away:  # what happened meanwhile was not heard
+                    is_away = False
+                    yield _event("fresh", {"count": 0})
     yield _event("gone", {})
 
 
