@@ -79,6 +79,22 @@ async def test_a_wrong_end_is_said_on_the_page_and_nothing_is_done() -> None:
         assert await acts(stage) == []
 
 
+async def test_a_schedule_without_next_times_says_why() -> None:
+    async with staged() as stage:
+        none, paused = "It has no more times to come.", "It is paused: none until it is resumed."
+        await stage.post("/schedule/pause", **ANN, until="2h")
+        text = await stage.text(PAGE)
+        assert (none in text, paused in text) == (False, False)  # there are some, after the pause
+        await stage.post("/schedule/pause", **ANN)
+        text = await stage.text(PAGE)
+        assert (none in text, paused in text) == (False, True)
+        await stage.post("/schedule/resume", **ANN)
+        note = stage.app.registry.named("Note").cls
+        await stage.app.get(note, "zoe").write("after 1s")
+        await stage.world.advance(seconds=5)
+        assert none in await stage.text(PAGE.replace("ann", "zoe"))
+
+
 @pytest.mark.parametrize(
     ("until", "words"),
     [
