@@ -71,3 +71,13 @@ def test_what_a_button_opens_is_within_the_window(longest: str, pages: Any) -> N
                 button.click()
                 assert form["x"] >= 0, (width, path[:40], form)
                 assert form["x"] + form["width"] <= width, (width, path[:40], form)
+
+
+def test_a_phone_shows_keys_of_storage_whole_and_errors_over_several_lines(town: Any, pages: Any) -> None:
+    page = pages.open(f"{town.url}/object?class=Letter&key=ann", width=390, height=844)
+    for key in page.locator("section[aria-labelledby=storage] bdi.thing").all():
+        assert key.bounding_box()["height"] < 30, key.inner_text()
+    page.goto(f"{town.url}/parked")
+    error = page.locator("tbody .cut").first
+    expect(error).to_be_visible()
+    assert error.evaluate("(node) => node.scrollWidth <= node.clientWidth && node.scrollHeight <= node.clientHeight")

@@ -176,6 +176,20 @@ async def test_what_is_not_there_says_so() -> None:
             assert "Traceback" not in text
 
 
+async def test_a_job_that_has_not_run_has_no_run() -> None:
+    async with staged() as stage:
+        assert "<dt>run</dt>" in await stage.text(page_of("/job", id="Note/ann/%3Dbig"))
+        text = await stage.text(page_of("/job", id="Note/ann/%3Dlater"))
+        assert ("<dt>run</dt>" in text, "None" in text) == (False, False)
+
+
+async def test_the_search_does_not_call_the_node_gone_that_answers() -> None:
+    async with staged() as stage:
+        text = await stage.text(page_of("/search", q=stage.world.node.name))
+        assert stage.world.node.name in text
+        assert '<td class="right soft">up</td>' in text
+
+
 async def test_it_lives_under_a_prefix() -> None:
     async with staged(prefix="/ops/tools") as stage:
         text = await stage.text("/ops/tools/")

@@ -40,9 +40,10 @@ def shown(visit: Visit, hit: dict[str, Any]) -> dict[str, Any]:
         "parked": ("/parked/one", {**where, "number": hit.get("number")}),
         "node": ("/nodes", {}),
     }[kind]
+    is_own = kind == "node" and hit["node"] == visit.node.name and not visit.node.store.shared
     return {
         "kind": kind,
         "name": hit["title"],
-        "note": hit.get("state") or "",
+        "note": "up" if is_own else hit.get("state") or "",  # it renews no lease, and it answers
         "href": address(visit.request, path, **query),
     }
