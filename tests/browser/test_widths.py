@@ -1,9 +1,16 @@
 """Nothing is wider than the window, or stands over something else, however long the names are."""
 
+import asyncio
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "unit"))
+from dashboard_stage import staged
 
 playwright = pytest.importorskip("playwright.sync_api", reason="pip install 'wakeful[dev]' brings playwright")
 expect = playwright.expect
@@ -71,6 +78,33 @@ def test_what_a_button_opens_is_within_the_window(longest: str, pages: Any) -> N
                 button.click()
                 assert form["x"] >= 0, (width, path[:40], form)
                 assert form["x"] + form["width"] <= width, (width, path[:40], form)
+
+
+def cluster() -> str:
+    """The page Nodes where there are two, whose shards can be drained: the demo has one."""
+
+    async def ask() -> str:
+        async with staged(nodes=2) as stage:
+            return await stage.text("/nodes")
+
+    with ThreadPoolExecutor(1) as pool:  # playwright has the loop of this thread
+        return pool.submit(asyncio.run, ask()).result()
+
+
+def test_draining_a_node_asks_within_the_window(town: Any, pages: Any) -> None:
+    page = pages.open(town.url)
+    text = cluster()
+    page.route("**/nodes", lambda route: route.fulfill(body=text, content_type="text/html"))
+    for width in (*WIDTHS, 640):
+        page.set_viewport_size({"width": width, "height": 844})
+        page.goto(f"{town.url}/nodes")
+        found = page.evaluate(TOO_WIDE)
+        page.locator(".act > summary").last.click()
+        form = page.locator(".act[open] > form")
+        box = form.bounding_box()
+        assert (width, found, page.evaluate(TOO_WIDE)) == (width, [], [])
+        assert (box["x"] >= 0, box["x"] + box["width"] <= width) == (True, True), (width, box)
+        assert form.evaluate("(node) => node.scrollWidth <= node.clientWidth"), width
 
 
 def test_a_phone_shows_keys_of_storage_whole_and_errors_over_several_lines(town: Any, pages: Any) -> None:
