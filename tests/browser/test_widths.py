@@ -1,6 +1,7 @@
 """Nothing is wider than the window, or stands over something else, however long the names are."""
 
 import asyncio
+import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -93,7 +94,7 @@ def cluster() -> str:
 
 def test_draining_a_node_asks_within_the_window(town: Any, pages: Any) -> None:
     page = pages.open(town.url)
-    text = cluster()
+    text = re.sub("<script.*?</script>", "", cluster())  # it does not live: the demo would tell it of its own node
     page.route("**/nodes", lambda route: route.fulfill(body=text, content_type="text/html"))
     for width in (*WIDTHS, 640):
         page.set_viewport_size({"width": width, "height": 844})
