@@ -274,6 +274,10 @@ async def test_one_invalid_entry_among_many_fails_them_all_and_is_named(stage: A
             (JobSpec(desk.at().work, at=datetime(2026, 1, 1)), errors.BadTime, r"jobs\[3\]: "),
             (JobSpec("work"), errors.BadHandler, r"jobs\[3\]: "),
             ("no spec", errors.BadOption, r"jobs\[3\]: "),
+            (JobSpec(desk.at().work, "text"), errors.BadOption, r"jobs\[3\]: args must be .* not 'text'"),  # type: ignore[arg-type]
+            (JobSpec(desk.at().work, {"label": 1}), errors.BadOption, r"jobs\[3\]: args .*kwargs="),  # type: ignore[arg-type]
+            (JobSpec(desk.at().work, 5), errors.BadOption, r"jobs\[3\]: args .*\(value,\)"),  # type: ignore[arg-type]
+            (JobSpec(desk.at().work, kwargs=[1]), errors.BadOption, r"jobs\[3\]: kwargs must be a dict"),  # type: ignore[arg-type]
         ]
         for wrong, kind, text in bad:
             with pytest.raises(kind, match=text):

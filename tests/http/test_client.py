@@ -147,6 +147,11 @@ async def test_many_jobs_and_a_batch() -> None:
         assert len({job.id for job in made}) == 5
         with pytest.raises(errors.BadValue, match=r"jobs\[1\]"):
             await client.jobs.schedule_many([JobSpec(stub.add, (1,)), JobSpec(stub.add, ("x",))])
+        wrong = [JobSpec(stub.add, (1,)), JobSpec(stub.add, "12")]  # type: ignore[arg-type]
+        with pytest.raises(errors.BadOption, match=r"jobs\[1\]: args must be a list or tuple, not '12'"):
+            await client.jobs.schedule_many(wrong)
+        with pytest.raises(errors.BadOption, match=r"then: args must be"):
+            await client.jobs.batch(wrong[:1], then=wrong[1])
         batch = await client.jobs.batch([JobSpec(stub.add, (1,)), JobSpec(stub.add, (2,))], then=JobSpec(stub.total))
         assert await client.jobs.wait(batch.then, timeout="20s") == 3
         page = await client.jobs.list(limit=3, state="scheduled")

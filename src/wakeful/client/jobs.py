@@ -61,13 +61,14 @@ class ClientJobs:
 
     async def schedule_many(self, specs: Sequence[JobSpec]) -> Jobs_:
         """Every one of them or none, in one commit; an error says which is wrong (`jobs[3]: …`)."""
-        body = {"jobs": [self._asked(one, has_key=True) for one in specs]}
+        body = {"jobs": [self._asked(one, f"jobs[{at}]: ", has_key=True) for at, one in enumerate(specs)]}
         found = await self._client._do("POST", "/v1/jobs/batch", body)
         return [_job(row) for row in found["rows"]]
 
     async def batch(self, specs: Sequence[JobSpec], *, then: JobSpec) -> Batch:
         """Schedule them all, and one more that runs when all of them have ended. Not sent again when the answer is lost."""
-        body = {"jobs": [self._asked(one) for one in specs], "then": self._asked(then)}
+        members = [self._asked(one, f"jobs[{at}]: ") for at, one in enumerate(specs)]
+        body = {"jobs": members, "then": self._asked(then, "then: ")}
         found = await self._client._do("POST", "/v1/jobs/batch", body, is_repeatable=False)
         return Batch(_job(found["then"]), [_job(row) for row in found["rows"]])
 
@@ -129,13 +130,18 @@ class ClientJobs:
                 if until is not None and loop.time() >= until:
                     raise
 
-    def _asked(self, spec: JobSpec, *, has_key: bool = False) -> dict[str, Any]:
+    def _asked(self, spec: JobSpec, where: str = "", *, has_key: bool = False) -> dict[str, Any]:
         """A job as the server reads it."""
         if not isinstance(spec, JobSpec):
-            raise BadOption(f"{spec!r} is not a JobSpec", code="job.spec")
+            raise BadOption(f"{where}{spec!r} is not a JobSpec", code="job.spec")
+        try:
+            spec.check_given()
+        except BadOption as error:
+            raise BadOption(f"{where}{error.message}", code=error.code) from None
         if not isinstance(spec.method, Method):
             raise BadHandler(
-                f"{spec.method!r} is no method of a stub; write client.get(Class, key).method", code="handler.type"
+                f"{where}{spec.method!r} is no method of a stub; write client.get(Class, key).method",
+                code="handler.type",
             )
         target = spec.method.target
         body = {

@@ -46,6 +46,7 @@ class Asked(NamedTuple):
 
 def ask(node: "Node", order: Order, spec: JobSpec, turn: Turn | None, *, batch: tuple[str, int] | None = None) -> Asked:
     """The timer of a job; whatever is wrong with it is said here."""
+    spec.check_given()
     target, method, known = _target(node, spec.method, turn)
     what = f"job {target.cls}/{target.key}.{method}"
     _check_arguments(known.cls, method, spec.args, spec.kwargs)

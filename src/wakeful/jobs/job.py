@@ -81,7 +81,7 @@ class JobSpec(Struct, frozen=True):
     """
 
     method: Any
-    args: Sequence[Any] = ()
+    args: list[Any] | tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     at: datetime | None = None
     after: Duration | None = None
@@ -91,6 +91,14 @@ class JobSpec(Struct, frozen=True):
     retry: Any = None
     priority: int = 0
     depends_on: Sequence["Job | str"] = ()
+
+    def check_given(self) -> None:
+        """`BadOption` for arguments that Python would take apart: a text is no list of letters."""
+        if not isinstance(self.args, list | tuple):
+            remedy = "those by name go into kwargs=…" if isinstance(self.args, Mapping) else "one alone is (value,)"
+            raise BadOption(f"args must be a list or tuple, not {self.args!r}; {remedy}", code="job.args")
+        if not isinstance(self.kwargs, Mapping):
+            raise BadOption(f"kwargs must be a dict, not {self.kwargs!r}", code="job.args")
 
 
 @dataclass(frozen=True, slots=True)
