@@ -1,11 +1,13 @@
 """Layer 1, pure. When is a failed attempt tried again, and when is it given up?"""
 
+import builtins
 from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
+from wakeful.values.codec import is_same_home
 from wakeful.values.errors import BadOption
 from wakeful.values.times import Duration, duration_ms
 
@@ -77,7 +79,7 @@ class Retry(Struct, frozen=True, array_like=True):
         """How long after the n-th failure (from 1) the next attempt comes, jittered by at most a quarter; None: no more."""
         if failures >= self.max_attempts:
             return None
-        if self.on and not any(_name(kind) in self.on for kind in type(error).__mro__):
+        if self.on and not _is_among(error, self.on):
             return None
         try:
             growth = self.backoff.factor ** (failures - 1)
@@ -119,8 +121,35 @@ class RetryPolicy(Retry, frozen=True):
         return Retry(self.max_attempts, self.backoff, self.on)
 
 
+def _is_among(error: BaseException, names: tuple[str, ...]) -> bool:
+    """The error is of one of these types; a group also if all that is in it are."""
+    if any(_is_named(kind, name) for kind in type(error).__mro__ for name in names):
+        return True
+    return isinstance(error, BaseExceptionGroup) and all(_is_among(one, names) for one in error.exceptions)
+
+
+def _is_named(kind: type, name: str) -> bool:
+    if name == _name(kind):
+        return True
+    end = f".{kind.__qualname__}"
+    return name.endswith(end) and is_same_home(name.removesuffix(end), kind.__module__)
+
+
 def _name(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _full(name: str) -> str:
+    """The full name of an error type; those that Python has are known without."""
+    if "." in name.strip("."):
+        return name
+    kind = getattr(builtins, name, None)
+    if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+        raise BadOption(
+            f"on={name!r}: no error of Python's own is called that; give the class, or its full name, as in 'shop.Declined'",
+            code="retry.on",
+        )
+    return _name(kind)
 
 
 def _names(on: object) -> tuple[str, ...]:
@@ -129,7 +158,7 @@ def _names(on: object) -> tuple[str, ...]:
     names = []
     for kind in kinds:
         if isinstance(kind, str):
-            names.append(kind)
+            names.append(_full(kind))
         elif isinstance(kind, type) and issubclass(kind, BaseException):
             names.append(_name(kind))
         else:

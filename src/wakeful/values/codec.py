@@ -11,6 +11,7 @@ from collections.abc import Callable
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from enum import Enum
+from pathlib import PurePath
 from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -239,6 +240,16 @@ def look_in(module: str) -> None:
     """Let stored dataclasses be found in this module too, under whatever name it had when they were written."""
     if module not in _homes:
         _homes.append(module)
+
+
+def is_same_home(written: str, module: str) -> bool:
+    """A module by the name it had when something was written, and one of now: the same file, perhaps started as a script?"""
+    if written == module:
+        return True
+    if written == "__main__":
+        return module in _homes
+    script = getattr(sys.modules.get("__main__"), "__file__", None) or ""
+    return module == "__main__" and PurePath(script).stem == written.rpartition(".")[2]
 
 
 _homes: list[str] = []
