@@ -10,6 +10,7 @@ import httpx
 import jsonschema_rs
 import pytest
 from http_stage import Stage, opened, problem
+from pydantic import BaseModel
 
 from wakeful import App, DurableObject
 from wakeful.http import asks
@@ -46,6 +47,11 @@ class Job:
     mine: int
 
 
+class Item(BaseModel):
+    name: str
+    count: int = 1
+
+
 class Speechless(Exception):
     def __str__(self) -> str:
         raise RuntimeError
@@ -69,6 +75,18 @@ def program() -> App:
 
         async def waits(self, one: timedelta | None, some: list[timedelta]) -> Any:
             return [one, some]
+
+        async def modelled(
+            self,
+            one: Item,
+            maybe: Item | None = None,
+            some: list[Item] | None = None,
+            named: dict[str, Item] | None = None,
+        ) -> Any:
+            return [one, maybe, some, named]
+
+        async def either(self, one: Item | dict[str, Any]) -> Any:
+            return one
 
         async def speechless(self) -> None:
             raise Speechless
@@ -98,6 +116,22 @@ async def test_whatever_a_type_of_the_program_raises_about_an_argument_is_told_a
     async with opened(program()) as stage:
         said = problem(await call(stage, "picky", [{"size": 3}]), 422, "arguments.type")
         assert said["detail"] == "Odd.picky: argument 'one': 3"
+
+
+async def test_a_model_in_an_annotation_checks_what_came_and_its_fields_go_in() -> None:
+    async with opened(program()) as stage:
+        tea, pot = {"name": "tea"}, {"name": "pot", "count": "2"}
+        found = (await call(stage, "modelled", [tea, pot, [tea], {"a": tea}])).json()["result"]
+        full = {"name": "tea", "count": 1}
+        assert found == [full, {"name": "pot", "count": 2}, [full], {"a": full}]
+        assert (await call(stage, "modelled", {"one": tea, "maybe": None})).json()["result"][1] is None
+        said = problem(await call(stage, "modelled", [{"name": 5, "count": "x"}]), 422, "arguments.type")
+        assert said["detail"].startswith("Odd.modelled: argument 'one': name: Input should be a valid string; count: ")
+        problem(await call(stage, "modelled", [tea, 5]), 422, "arguments.type")
+        said = problem(await call(stage, "modelled", [tea, None, [tea, {}]]), 422, "arguments.type")
+        assert said["detail"] == "Odd.modelled: argument 'some': name: Field required - at `$[1]`"
+        assert (await call(stage, "either", [{"a": 1}])).json() == {"result": {"a": 1}}  # can't be told apart
+        await stage.get("/openapi.json")
 
 
 async def test_keys_that_are_numbers_come_as_text_from_json_and_as_they_are_from_a_client() -> None:

@@ -125,6 +125,17 @@ def test_what_can_not_be_stored_is_named_with_its_place(value: object, where: st
     assert "\n" not in str(caught.value)
 
 
+def test_a_model_is_refused_with_the_remedy() -> None:
+    class Item:
+        def model_dump(self) -> dict[str, Any]:
+            return {}
+
+    with pytest.raises(
+        BadValue, match=r"value\['a'\]\[0\] is a .*Item, a model and not plain data; give its model_dump\(\)"
+    ):
+        encode({"a": [Item()]})
+
+
 def test_a_foreign_time_zone_is_refused_with_the_remedy() -> None:
     class Odd(timezone.__base__):  # type: ignore[misc,name-defined]
         def utcoffset(self, when: datetime | None) -> timedelta | None:

@@ -1,7 +1,7 @@
 """Layer 5. From what JSON can say to what a method takes: by its annotations, before any turn begins.
 
 A datetime is text of ISO 8601, a timedelta a number of seconds or text like "5m", bytes are base64, an enum its value,
-a dataclass or struct an object. Where an annotation can't be resolved, or is of a kind that no JSON can become, the
+a dataclass or struct an object. A model of pydantic's is checked, and its fields go in. Where an annotation can't be resolved, or is of a kind that no JSON can become, the
 value goes in as it came, and the method decides.
 """
 
@@ -155,8 +155,10 @@ def _run_of(found: list[inspect.Parameter], hints: dict[str, Any]) -> inspect.Pa
 
 def converter(hint: Any) -> Convert | None:
     """How JSON becomes that; None when nothing is to be done, or nothing is known."""
-    if hint is Any or hint is inspect.Parameter.empty or not is_known(hint):
+    if hint is Any or hint is inspect.Parameter.empty:
         return None
+    if not is_known(hint):
+        return _modelled(hint) if _has_model(hint) else None
     if hint is timedelta:
         return _length
     if get_origin(hint) in (Union, types.UnionType) and timedelta in get_args(hint):
@@ -172,6 +174,49 @@ def is_known(hint: Any) -> bool:
     except Exception:  # of what the program's own types may raise, names that are there for checkers only
         return False
     return components is not None
+
+
+def _is_model(kind: Any) -> bool:
+    """A model of pydantic's, known by what it can do: Wakeful itself does without it."""
+    return isinstance(kind, type) and hasattr(kind, "model_validate") and hasattr(kind, "model_dump")
+
+
+def _has_model(hint: Any) -> bool:
+    return _is_model(hint) or any(map(_has_model, get_args(hint)))
+
+
+def _modelled(hint: Any) -> Convert | None:
+    """Checked by the models in it, and handed on as their fields: a model itself is no value. None in a union that can't be told apart."""
+
+    def convert(value: Any) -> Any:
+        return _dumped(msgspec.convert(value, hint, str_keys=True, dec_hook=_validated))
+
+    try:
+        convert(None)
+    except msgspec.ValidationError:
+        pass
+    except Exception:
+        return None
+    return convert
+
+
+def _validated(kind: Any, value: Any) -> Any:
+    if not _is_model(kind):
+        raise NotImplementedError
+    try:
+        return kind.model_validate(value)
+    except ValueError as error:
+        found: list[Any] = getattr(error, "errors", list)()
+        words = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}".removeprefix(": ") for one in found]
+        raise ValueError("; ".join(words) or str(error)) from None
+
+
+def _dumped(value: Any) -> Any:
+    if _is_model(type(value)):
+        return value.model_dump()
+    if type(value) in (list, tuple):
+        return type(value)(map(_dumped, value))
+    return {name: _dumped(one) for name, one in value.items()} if type(value) is dict else value
 
 
 def _length(value: Any) -> timedelta:

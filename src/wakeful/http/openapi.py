@@ -221,7 +221,9 @@ def _shapes(known: "ObjectClass", schemas: dict[str, Any]) -> Shapes:
                 shapes[signature.what, one.name] = {}
                 hints += [] if one.convert is None else [((signature.what, one.name), one.hint)]
     found, components = msgspec.json.schema_components(
-        [hint for _, hint in hints], ref_template=REFS.format(name=f"{known.name}.{{name}}")
+        [hint for _, hint in hints],
+        schema_hook=lambda kind: {"title": kind.__name__},  # a model, which says itself what fits
+        ref_template=REFS.format(name=f"{known.name}.{{name}}"),
     )
     schemas |= {f"{known.name}.{name}": one for name, one in components.items()}
     return shapes | {place: _with_length(schema) for (place, _), schema in zip(hints, found, strict=True)}

@@ -103,6 +103,11 @@ def _lower(value: Any) -> Any:
         return _ext(_ENUM, [f"{kind.__module__}:{kind.__qualname__}", _lower(value.value)])
     names = _field_names(kind)
     if names is None:
+        if hasattr(kind, "model_dump"):
+            raise BadValue(
+                f"is a {kind.__module__}.{kind.__qualname__}, a model and not plain data; give its model_dump()",
+                code="value.type",
+            )
         raise BadValue(
             f"is a {kind.__module__}.{kind.__qualname__}, which is not plain data; store None, bool, int, float, str, "
             "bytes, datetime, date, time, timedelta, UUID, Decimal, list, tuple, set, dict, Enum, dataclass or msgspec.Struct",
