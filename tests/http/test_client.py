@@ -10,7 +10,7 @@ import pytest
 from client_stage import client_of, served
 from http_stage import Address, Line, make_app
 
-from wakeful import Client, JobSpec, RetryPolicy, errors, every, fixed
+from wakeful import App, Client, DurableObject, JobSpec, RetryPolicy, errors, every, fixed
 from wakeful.security.tokens import ALL, PREFIX, Token, new_secret
 
 AT = datetime(2099, 1, 1, tzinfo=UTC)
@@ -38,6 +38,28 @@ async def test_a_key_may_be_anything(key: str) -> None:
         assert await client.get("Shop", key).add(3) == 3
         assert [row["key"] for row in await client.objects("Shop")] == [key]
         assert (await client.object("Shop", key))["key"] == key
+
+
+class Declined(Exception):
+    def __init__(self, why: str, *, customer: str) -> None:
+        super().__init__(why, customer)
+        self.code, self.customer = why, customer
+
+
+async def test_of_an_error_the_client_gets_type_and_words_and_nothing_of_what_it_holds() -> None:
+    app = App()
+
+    @app.object
+    class Card(DurableObject):
+        async def pay(self) -> None:
+            raise Declined("no cover", customer="c1")
+
+    async with served(app) as shop, client_of(shop) as client:
+        with pytest.raises(Declined) as caught:
+            await client.get(Card, "a").pay()
+        assert caught.value.args == ("Declined: ('no cover', 'c1')",)
+        assert caught.value.code == "turn.failed"
+        assert not hasattr(caught.value, "customer")
 
 
 async def test_what_the_object_raised_is_of_its_type() -> None:
