@@ -56,6 +56,8 @@ class Machine(DurableObject):
     retry: ClassVar[RetryPolicy | None] = None  # of actions, and of delays whose step raised; None: five attempts
 
     __wakeful_reader_operations__ = (NEWS, SEEN)
+    __wakeful_names__: tuple[str, ...] = ("start", "send", "snapshot", "can")
+    __wakeful_plain__ = ("migrate", "visible", "audible")
 
     async def start(self, input: Any = None) -> Snapshot:
         """Start it with this input; the first event does it without. `Conflict` when it has been started."""

@@ -37,6 +37,8 @@ class DurableObject:
     7
     """
 
+    __wakeful_names__: tuple[str, ...] = ("ctx", "storage", "state", "schedules", "every", "jobs")
+
     def __init__(self, ctx: Context) -> None:
         self.ctx = ctx
 

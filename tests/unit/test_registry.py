@@ -1,5 +1,6 @@
 """Which classes are known, and which of their methods may be called from outside."""
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,7 +53,10 @@ class Sample(Base):
 
     async def on_wake(self) -> None: ...
     async def alarm(self, info: AlarmInfo) -> None: ...
-    async def on_message(self) -> None: ...
+    async def on_message(self, socket: Any, message: Any) -> None: ...
+
+    async def pages(self) -> AsyncIterator[int]:
+        yield 1
 
 
 def test_only_public_async_methods_of_the_class_are_callable() -> None:
@@ -77,6 +81,7 @@ def test_only_public_async_methods_of_the_class_are_callable() -> None:
         ("on_message", "is called by Wakeful"),
         ("hidden", "is @internal"),
         ("plain", "is not an `async def` method"),
+        ("pages", "is an async generator, and a call has one answer; return a list"),
         ("computed", "is not an `async def` method"),
         ("kind", "is not an `async def` method"),
         ("storage", "is not an `async def` method"),

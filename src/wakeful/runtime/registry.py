@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from wakeful.runtime.shape import check_shape
 from wakeful.values.codec import look_in
 from wakeful.values.errors import BadInput, BadName, UnknownClass, UnknownMethod
 from wakeful.values.ids import ObjectId, check_class
@@ -84,6 +85,8 @@ class ObjectClass:
             reason = "is called by Wakeful, not by callers"
         elif getattr(found, "__wakeful_internal__", False):
             reason = "is @internal"
+        elif inspect.isasyncgenfunction(found):
+            reason = "is an async generator, and a call has one answer; return a list"
         else:
             reason = "is not an `async def` method of the class"
         raise UnknownMethod(f"{self.name}.{name} {reason}")
@@ -108,6 +111,7 @@ class Registry:
                 f"{cls.__module__}.{cls.__qualname__}; give one name='…'",
                 code="name.taken",
             )
+        check_shape(cls, found.name)
         self._by_name[found.name] = self._by_class[cls] = found
         _names[cls] = found.name
         look_in(cls.__module__)
@@ -129,6 +133,8 @@ class Registry:
 
     def of_class(self, cls: type) -> ObjectClass:
         found = self._by_class.get(cls)
+        if found is None and isinstance(cls, str):
+            raise UnknownClass(f"{cls!r} is a name; give the class itself (names are for clients: client.get)")
         if found is None:
             raise UnknownClass(f"{cls!r} is not registered with this app; put @app.object on it")
         return found
