@@ -92,6 +92,9 @@ class App:
             raise BadOption(
                 f"overloaded must be a plain function that answers at once, not {overloaded!r}", code="overload.option"
             )
+        for what, given, kind in (("limits", limits, Limits), ("quotas", quotas, Quotas)):
+            if given is not None and not isinstance(given, kind):
+                raise BadOption(f"{what} must be {kind.__name__}(…), not {given!r}", code=f"app.{what}")
         self._overloaded = overloaded
         if keys is not None:
             read_keys(keys)  # what is wrong with them is said here

@@ -10,7 +10,7 @@ import pytest
 import uvloop
 
 from wakeful import AlarmInfo, App, Context, DurableObject, Unavailable
-from wakeful.values.errors import BadOption, NotRunning, OutcomeUnknown, StoreDown
+from wakeful.values.errors import BadInput, BadOption, NotRunning, OutcomeUnknown, StoreDown
 
 pytest_plugins = ["pytester"]
 
@@ -369,3 +369,51 @@ async def test_half_a_year_passes_without_the_clock_losing_its_grain() -> None:
         await world.advance(days=30 * 8)
         assert await world.rows(Monthly, "a") == {"n": 8}
         assert {run.lateness for run in await world.ledger(Monthly, "a")} == {timedelta()}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"days": -1}, "advance by .* is negative"),
+        ({"amount": "-5s"}, "advance by"),
+        ({}, "advance by how much"),
+        ({"amount": "5s", "days": 1}, "advance by how much"),
+        ({"months": 1}, r"advance\(months=…\): parts are weeks, days"),
+        ({"days": "two"}, r"advance\(days=…\): parts are"),
+    ],
+)
+async def test_time_moves_by_an_amount_that_there_is(given: dict[str, Any], said: str) -> None:
+    async with app.world() as world:
+        before = world.now()
+        with pytest.raises(BadInput, match=said):
+            await world.advance(**given)
+        await world.advance(0)
+        await world.advance(seconds=0)
+        assert world.now() == before
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"start": "yesterday"}, "start='yesterday': give an aware datetime, or text like"),
+        ({"start": 5}, "start=5: give"),
+        ({"start": "2026-01-01"}, "no time zone"),
+        ({"nodes": 0}, "nodes=0: a world has one or more"),
+        ({"nodes": True}, "nodes=True"),
+    ],
+)
+def test_a_world_that_can_not_be_is_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        app.world(**options)
+
+
+async def test_a_world_keeps_a_node() -> None:
+    async with app.world(nodes=2) as world:
+        with pytest.raises(BadOption, match="nodes=0"):
+            await world.nodes(0)
+
+
+@pytest.mark.parametrize("name", ["limits", "quotas"])
+def test_options_of_an_app_are_of_their_kind(name: str) -> None:
+    with pytest.raises(BadOption, match=rf"{name} must be {name.title()}\(…\), not 5"):
+        App(**{name: 5})  # type: ignore[arg-type]

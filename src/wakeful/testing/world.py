@@ -20,7 +20,7 @@ from wakeful.testing.timewarp import Timewarp
 from wakeful.values.clock import Clock
 from wakeful.values.codec import decode
 from wakeful.values.commits import USER, Info
-from wakeful.values.errors import BadOption, NotRunning, UnknownClass
+from wakeful.values.errors import BadOption, BadTime, NotRunning, UnknownClass
 from wakeful.values.ids import SHARDS, ObjectId
 from wakeful.values.runs import Run
 from wakeful.values.timers import ALARM, Parked, Timer
@@ -74,10 +74,10 @@ class World:
         self.faults = Faults()  # of a single node; in a cluster each member has its own
         self.network = Network()
         self.members: list[Member] = []
-        self._count = nodes
+        self._count = _check_count(nodes)
         self._listens = listens
         self._sees = sees
-        self._start_ms = from_datetime(datetime.fromisoformat(start) if isinstance(start, str) else start)
+        self._start_ms = _start_ms(start)
         self._url = store
         self._disk = Disk()
         self._dice = random.Random(seed)
@@ -189,9 +189,9 @@ class World:
 
     async def advance(self, amount: Duration | None = None, **parts: float) -> None:
         """Let time pass, everything that falls due in it included: `advance(days=2)`, `advance("90s")`."""
-        length = timedelta(**parts) if amount is None else timedelta(milliseconds=duration_ms(amount))
+        length_ms = _length_ms(amount, parts)
         await self.settle()
-        await self._warp.sleep(length // timedelta(milliseconds=1))
+        await self._warp.sleep(length_ms)
         await self.settle()
 
     async def step_clock(self, by: timedelta) -> None:
@@ -215,6 +215,7 @@ class World:
 
     async def nodes(self, count: int) -> list[Member]:
         """Have so many nodes from now on, as a cluster: new ones join, the last ones stop cleanly."""
+        _check_count(count)
         if self.app.places:
             raise BadOption("a world of several nodes has one store; leave out App(stores=…)", code="world.stores")
         if self._node is not None:
@@ -353,3 +354,37 @@ class World:
             return self.app.registry.of_class(cls).name
         except UnknownClass:
             return cls.__name__
+
+
+def _start_ms(start: object) -> int:
+    try:
+        when = datetime.fromisoformat(start) if isinstance(start, str) else start
+    except ValueError:
+        when = None
+    if not isinstance(when, datetime):
+        raise BadTime(
+            f"start={start!r}: give an aware datetime, or text like '2026-03-28T12:00Z'", code="time.text"
+        ) from None
+    return from_datetime(when)
+
+
+def _check_count(nodes: object) -> int:
+    if isinstance(nodes, bool) or not isinstance(nodes, int) or nodes < 1:
+        raise BadOption(f"nodes={nodes!r}: a world has one or more", code="world.nodes")
+    return nodes
+
+
+def _length_ms(amount: Duration | None, parts: dict[str, float]) -> int:
+    """How far to advance, by one amount or by the parts of a timedelta."""
+    if (amount is None) == (not parts):
+        raise BadOption("advance by how much? Give one amount ('90s'), or parts (days=2)", code="world.advance")
+    if amount is not None:
+        return duration_ms(amount, what="advance by")
+    try:
+        return duration_ms(timedelta(**parts), what="advance by")
+    except TypeError:
+        raise BadOption(
+            f"advance({', '.join(parts)}=…): parts are weeks, days, hours, minutes, seconds, milliseconds; "
+            "a calendar month is no length of time",
+            code="world.advance",
+        ) from None
