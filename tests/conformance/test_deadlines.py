@@ -41,6 +41,25 @@ async def test_a_running_turn_past_its_deadline_is_cancelled_and_rolled_back(sta
         assert await stage.do(add_one) == 1
 
 
+async def test_what_a_late_turn_had_committed_is_not_said_to_be_undone(stage: Any) -> None:
+    async with stage.world(limits=Limits(alarm_deadline_ms=5_000)) as world:
+
+        async def slow(self: Any, *given: Any) -> None:
+            await self.storage.put("x", 1)
+            await self.ctx.commit()
+            await self.storage.put("x", 2)
+            await asyncio.sleep(100)
+
+        with pytest.raises(DeadlineExceeded, match=r"what it wrote since ctx\.commit\(\) was undone"):
+            await stage.do(slow, deadline="5s")
+        assert await world.rows(stage.Bell, "a") == {"x": 1}
+        stage.handlers["a"] = slow
+        await stage.set_alarm(SECOND)
+        await world.advance(seconds=7)
+        [failed] = await world.ledger(stage.Bell, "a")
+        assert "what it wrote since ctx.commit() was undone" in failed.error
+
+
 async def test_the_default_deadline_is_a_named_limit(stage: Any) -> None:
     async with stage.world(limits=Limits(call_deadline_ms=7_000)) as world:
         start = world.now()

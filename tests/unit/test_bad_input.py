@@ -33,6 +33,9 @@ class Foreign:
     pass
 
 
+HALF = "\ud83d"  # of a character; no bytes stand for it
+
+
 @dataclass
 class Order:
     lines: list[Any]
@@ -49,6 +52,7 @@ class Desk(DurableObject):
             "nested": {"a": [1, Foreign()]},
             "order": Order([Foreign()]),
             "huge": b"." * 2**20,
+            "half": HALF,
         }[what]
 
     async def put(self, what: str) -> None:
@@ -125,6 +129,14 @@ CALLS: list[tuple[str, Any, type[WakefulError], str]] = [
     ("a key with a control character", lambda w: w.get(Desk, "a\0").take(), BadName, "control character; leave it out"),
     ("an oversize key", lambda w: w.get(Desk, "k" * 513).take(), BadName, "513 bytes, 1 more than the limit of 512"),
     ("an argument", lambda w: w.get(Desk, "a").take(Foreign()), BadValue, r"arguments of Desk/a\.take: value\[0\]"),
+    (
+        "half a character",
+        lambda w: w.get(Desk, "a").take(HALF),
+        BadValue,
+        r"arguments of Desk/a\.take: .*can't be encoded",
+    ),
+    ("half a character by name", lambda w: w.get(Desk, "a").take(x=HALF), BadValue, "can't be encoded"),
+    ("half a character as answer", lambda w: w.get(Desk, "a").give("half"), BadValue, "answer of Desk/a.give: "),
     (
         "a deep argument",
         lambda w: w.get(Desk, "a").take([{"x": {1: Foreign()}}]),

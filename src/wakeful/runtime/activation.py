@@ -397,7 +397,7 @@ class Activation:
                 raise
             self.meter.failed_calls += 1
             if call.is_expired:
-                raise call.too_late() from None
+                raise call.too_late(turn) from None
             raise TurnFailed(
                 f"{self.id}.{call.method} was cancelled by its own code",
                 remote_type="asyncio.CancelledError",
@@ -411,7 +411,7 @@ class Activation:
             self.undo(turn)
             self.meter.failed_calls += 1
             if call.is_expired:
-                raise call.too_late() from None
+                raise call.too_late(turn) from None
             raise
         finally:
             call.absorb()

@@ -20,6 +20,7 @@ from wakeful.values.ids import ObjectId
 
 if TYPE_CHECKING:
     from wakeful.runtime.registry import ObjectClass
+    from wakeful.runtime.turn import Turn
 
 
 class Call:
@@ -93,15 +94,18 @@ class Call:
         self.cancels += 1
         task.cancel()
 
-    def too_late(self) -> DeadlineExceeded:
+    def too_late(self, turn: "Turn | None" = None) -> DeadlineExceeded:
         if self.is_finished:
             return DeadlineExceeded(
                 f"{self.chain[-1]}.{self.method} was not on disk by its deadline; whether it happened is unknown, "
                 "use a request key to ask again"
             )
-        return DeadlineExceeded(
-            f"{self.chain[-1]}.{self.method} did not finish within its deadline; what it wrote was undone"
-        )
+        return DeadlineExceeded(f"{self.chain[-1]}.{self.method} did not finish within its deadline; {undone(turn)}")
+
+
+def undone(turn: "Turn | None") -> str:
+    """What became of the writes of a turn that was stopped, in words."""
+    return f"what it wrote {'since ctx.commit() ' if turn is not None and turn.commits else ''}was undone"
 
 
 def for_caller(id: ObjectId, failure: Fenced | WakefulError) -> WakefulError:
@@ -130,7 +134,8 @@ _SMALL = frozenset({type(None), bool, int, float, timedelta, UUID})
 def is_small(value: Any) -> bool:
     """Needs no copy on its way between caller and object."""
     kind = type(value)
-    return kind in _SMALL or (kind is str and len(value) < 1_000)
+    # Of text that is not ASCII, half a character (a lone surrogate) can't be encoded.
+    return kind in _SMALL or (kind is str and len(value) < 1_000 and value.isascii())
 
 
 def carried(value: Any, bytes_max: int, what: str) -> Any:

@@ -7,7 +7,8 @@ they expire in the order in which they came: a dict in that order and one handle
 from collections.abc import Iterable
 from operator import attrgetter
 
-from wakeful.runtime.calls import Call
+from wakeful.runtime.calls import Call, undone
+from wakeful.runtime.turn import Turn
 from wakeful.values.clock import Clock, Handle
 from wakeful.values.errors import DeadlineExceeded, TurnFailed
 
@@ -91,9 +92,9 @@ def cancelled(what: str, trace: str) -> TurnFailed:
     )
 
 
-def too_long(what: str, deadline_ms: int) -> DeadlineExceeded:
+def too_long(what: str, deadline_ms: int, turn: Turn | None) -> DeadlineExceeded:
     """It was stopped at its deadline."""
-    return DeadlineExceeded(f"{what} ran longer than {deadline_ms} ms; what it wrote was undone")
+    return DeadlineExceeded(f"{what} ran longer than {deadline_ms} ms; {undone(turn)}")
 
 
 def _past(line: Iterable[Call], now: int) -> list[Call]:

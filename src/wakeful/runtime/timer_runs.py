@@ -352,7 +352,7 @@ class TimerRuns:
             if activation.is_failed:
                 raise
             if call.is_expired:
-                return too_long(f"{timer.id}.{timer.name}", owner.deadline_ms), turn
+                return too_long(f"{timer.id}.{timer.name}", owner.deadline_ms, turn), turn
             if task.cancelling():
                 raise
             if call.is_abandoned:
@@ -367,7 +367,7 @@ class TimerRuns:
             if call.is_abandoned and not call.is_expired and not activation.is_failed:
                 activation.fire(timer)  # how its code says that it was asked to stop
                 return None, turn
-            return too_long(f"{timer.id}.{timer.name}", owner.deadline_ms) if call.is_expired else error, turn
+            return too_long(f"{timer.id}.{timer.name}", owner.deadline_ms, turn) if call.is_expired else error, turn
         finally:
             call.absorb()
             self.deadlines.remove(call)
