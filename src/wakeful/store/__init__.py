@@ -1,12 +1,15 @@
 """Layer 2. Which store does a URL mean? (`wakeful.store` is a public door: write your own against `Store`.)"""
 
-from urllib.parse import urlsplit
+import re
 
 from wakeful.store.memory import Disk, MemoryStore
 from wakeful.store.protocol import NodeRow, Query, Range, ShardRow, Store
 from wakeful.values.errors import BadUrl, MissingExtra
 
 __all__ = ["Disk", "MemoryStore", "NodeRow", "Query", "Range", "ShardRow", "Store", "open_url"]
+
+_WRITE = "write memory:, sqlite:PATH or postgresql://user@host/database"
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]{0,30})://", re.IGNORECASE)
 
 
 def open_url(url: str) -> Store:
@@ -17,9 +20,9 @@ def open_url(url: str) -> Store:
     'sqlite:app.db'
     >>> open_url("mysql://db")
     Traceback (most recent call last):
-    wakeful.values.errors.BadUrl: 'mysql://db' is not a store; write memory:, sqlite:PATH or postgresql://user@host/database [store.url]
+    wakeful.values.errors.BadUrl: 'mysql:' is not a store; write memory:, sqlite:PATH or postgresql://user@host/database [store.url]
     """
-    scheme = urlsplit(url).scheme if isinstance(url, str) else ""
+    scheme = url.partition(":")[0].lower() if isinstance(url, str) and ":" in url else ""
     if url == "memory:":
         return MemoryStore()
     if scheme == "sqlite":
@@ -34,4 +37,14 @@ def open_url(url: str) -> Store:
                 f"{error.name} is not installed; PostgreSQL needs it: pip install 'wakeful[postgres]'"
             ) from None
         return PostgresStore.of_url(url)
-    raise BadUrl(f"{url!r} is not a store; write memory:, sqlite:PATH or postgresql://user@host/database")
+    raise BadUrl(_wrong(url))
+
+
+def _wrong(url: object) -> str:
+    """What to say of it. Nothing of it is quoted but its scheme: there may be a password in it."""
+    scheme = _SCHEME.match(url) if isinstance(url, str) else None
+    if scheme is None:
+        return f"the URL of the store does not begin with its kind; {_WRITE}"
+    if scheme[1].lower().startswith(("postgresql+", "postgres+")):
+        return f"{scheme[1]!r} names a driver, leave that out; {_WRITE}"
+    return f"'{scheme[1]}:' is not a store; {_WRITE}"

@@ -27,6 +27,17 @@ OURS = ("schema", "statement_cache_size", "listen", "session_lock", "timeout")
 _SCHEMA = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
 _TIMEOUT = re.compile(r"(\d{1,7})(ms|s)?")
 _PORT = re.compile(r"(?:\[[^\]]*\]|[^:\[\]]*)(?::(\d{1,5}))?")
+_SEMICOLON = re.compile(r";\s*\w+=")
+
+# Options whose values may be shown. Any other may be a password, under whatever name.
+_SHOWN = (
+    *OURS,
+    *("host", "port", "user", "database", "dbname", "application_name", "target_session_attrs", "connect_timeout"),
+    *("sslmode", "sslnegotiation", "sslrootcert", "sslcert", "sslkey", "sslcrl", "service"),
+)
+
+_WRITE = "write postgresql://user@host:5432/database"
+_ENCODE = "a password with / # ? @ in it must be percent-encoded, as %2F %23 %3F %40"
 
 
 class Target(Struct, frozen=True):
@@ -43,21 +54,30 @@ class Target(Struct, frozen=True):
 
 
 def parse_url(url: str) -> Target:
-    """The parts of a postgresql:// URL, with our own options taken out; `BadUrl` says what is wrong with it."""
+    """The parts of a postgresql:// URL, with our own options taken out; `BadUrl` says what is wrong with it.
+
+    And quotes nothing of where a password may be, by mistake or not.
+    """
+    if not url.lower().startswith(("postgresql://", "postgres://")):
+        raise BadUrl(f"not a PostgreSQL URL, which begins with postgresql://; {_WRITE}")
     try:
         parts = urlsplit(url)
-        options = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
-    except ValueError as error:
-        raise BadUrl(f"not a PostgreSQL URL: {error}; write postgresql://user@host:5432/database") from None
-    if parts.scheme not in ("postgresql", "postgres"):
-        raise BadUrl(
-            f"not a PostgreSQL URL: it begins with {parts.scheme!r}; write postgresql://user@host:5432/database"
-        )
+    except ValueError:
+        raise BadUrl(f"not a PostgreSQL URL: its host can't be read; {_WRITE}; {_ENCODE}") from None
     login, at, hosts = parts.netloc.rpartition("@")
+    # An @ behind the host: what was read as the host is the user, and its port the beginning of the password.
+    if "#" in url or "@" in parts.path or ("@" in parts.query and not (at or parts.path)):
+        raise BadUrl(f"the PostgreSQL URL has a # or an @ where none can be; {_ENCODE}")
+    try:
+        options = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+    except ValueError:
+        raise BadUrl(f"what follows the ? of the PostgreSQL URL is not name=value&name=value; {_ENCODE}") from None
+    if _SEMICOLON.search(parts.query):
+        raise BadUrl("the options of the PostgreSQL URL are separated by &, not by ;")
     for host in hosts.split(","):
         port = _PORT.fullmatch(host)
         if port is None or (port[1] and not 0 < int(port[1]) < 65_536):
-            raise BadUrl(f"host {host!r} of the PostgreSQL URL is not host:port")
+            raise BadUrl(f"a host of the PostgreSQL URL is not host:port, with a port up to 65535; {_ENCODE}")
     ours = {name: value for name, value in options if name in OURS}
     theirs = [(name, value) for name, value in options if name not in ours]
     schema = ours.get("schema", SCHEMA)
@@ -68,7 +88,7 @@ def parse_url(url: str) -> Target:
         raise BadUrl(f"statement_cache_size={cache!r} is not a number")
     is_on = {name: _switch(name, ours.get(name, "on")) for name in ("listen", "session_lock")}
     shown_login = login.partition(":")[0]
-    shown = [(name, value) for name, value in options if name not in ("password", "sslpassword")]
+    shown = [(name, value) for name, value in options if name in _SHOWN]
     return Target(
         dsn=_joined(parts._replace(netloc=login + at + hosts), theirs),
         shown=_joined(parts._replace(netloc=shown_login + ("@" if shown_login else "") + hosts), shown),
