@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from wakeful import Job, Limits, RetryPolicy, errors, exponential, fixed
+from wakeful import Job, Limits, RetryPolicy, Stop, errors, exponential, fixed
 
 sys.path.append(str(Path(__file__).parent))
 from desk import Desk, at, failing
@@ -326,3 +326,45 @@ async def test_an_object_that_cannot_wake_has_its_jobs_tried_and_parked(stage: A
         found = await desk.jobs.get(job.id)
         assert (found.state, found.attempt) == ("failed", 2)
         assert "can't wake" in str(found.error)
+
+
+class Unspeakable(Exception):
+    """One that fails at saying what it is."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words \ud800")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("nul \0 inside"), ValueError("lone \ud800 surrogate"), Unspeakable()],
+    ids=["nul", "lone", "none"],
+)
+async def test_a_job_that_fails_with_any_text_is_given_up_and_says_so(stage: Any, error: Exception) -> None:
+    desk = Desk(stage)
+    async with desk.world() as world:
+
+        async def handler(clerk: Any, job: Job) -> None:
+            raise error
+
+        desk.handlers["x"] = handler
+        policy = RetryPolicy(max_attempts=2, backoff=fixed("1s"))
+        job = await desk.jobs.schedule(desk.at().work, "x", retry=policy)
+        await world.advance(minutes=1)
+        found = await desk.jobs.get(job.id)
+        assert (found.state, len(desk.seen)) == ("failed", 2)
+        assert type(error).__name__ in str(found.error)
+        assert len(await world.parked()) == 1
+
+
+async def test_a_job_may_stop_for_any_reason(stage: Any) -> None:
+    desk = Desk(stage)
+    async with desk.world() as world:
+
+        async def handler(clerk: Any, job: Job) -> Stop:
+            return Stop("nul \0 and lone \ud800")
+
+        desk.handlers["x"] = handler
+        job = await desk.jobs.schedule(desk.at().work, "x")
+        await world.advance(minutes=1)
+        assert (await desk.state(job), len(desk.seen)) == ("cancelled", 1)

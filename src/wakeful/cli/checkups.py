@@ -159,6 +159,7 @@ async def ahead(store: Store) -> list[Finding]:
 async def server(url: str) -> list[Finding]:
     """The PostgreSQL server: whether it takes writes, connections, long transactions, lock waits, notifications."""
     from wakeful.store.postgres.health import health
+    from wakeful.store.postgres.migrating import ENCODE, ENCODINGS
     from wakeful.store.postgres.url import parse_url
     from wakeful.store.postgres.wire import READ_ONLY
 
@@ -169,6 +170,9 @@ async def server(url: str) -> list[Finding]:
         findings.append(Finding("server", "fail", "the server is a standby: it takes no writes", remedy))
     elif found.is_read_only:
         findings.append(Finding("server", "fail", "the server is no standby, and takes no writes", READ_ONLY))
+    if found.encoding not in (*ENCODINGS, None):
+        text = f"the database keeps text as {found.encoding}, which lacks most letters: no node starts on it"
+        findings.append(Finding("server", "fail", text, ENCODE))
     if found.connections is not None and found.connections_max is not None:
         text = f"{found.connections} of {found.connections_max} connections in use"
         is_full = found.connections >= CONNECTIONS_WARN * found.connections_max

@@ -18,6 +18,7 @@ from wakeful.jobs.retries import ask
 from wakeful.logic.retry import Retry
 from wakeful.runtime import timer_runs
 from wakeful.runtime.errands import Rows
+from wakeful.runtime.notes import storable, words_of
 from wakeful.runtime.timer_runs import Failed, Park
 from wakeful.runtime.turn import Turn
 from wakeful.values.answers import check_answer
@@ -70,7 +71,7 @@ class JobRuns(Rows):
             counters.rescheduled += 1
             return False
         if isinstance(answer, Stop):
-            reason = answer.reason or "stopped"
+            reason = storable(answer.reason) or "stopped"
             turn.entries = [*turn.entries, self._entry(turn, timer, now, f"{STOPPED} {answer.reason}")]
             await end(self._feature, turn, timer, kept, "cancelled", error=reason)
             counters.cancelled += 1
@@ -88,16 +89,16 @@ class JobRuns(Rows):
         except Undecodable:
             self._feature.counts.parked += 1
             return Park(timer)  # written by a version that this one can't read; redriven, another may
-        text = CRASHED if error is None else f"{type(error).__name__}: {error}"[:ERROR_CHARS_MAX]
+        text = CRASHED if error is None else words_of(error)[:ERROR_CHARS_MAX]
         also = ""
         if error is not None:
             due_at, also = await self._retry_at(activation, timer, kept, failure, text)
             if due_at is not None:
                 self._feature.counts.retried += 1
                 later = timer.moved(due_at=due_at, attempt=timer.attempt + 1)
-                return timer_runs.Again(replace(later, payload=encode_kept(replace(kept, error=_plain(text)))))
+                return timer_runs.Again(replace(later, payload=encode_kept(replace(kept, error=text))))
         self._feature.counts.parked += 1
-        await end(self._feature, turn, timer, kept, "failed", error=_plain(text))
+        await end(self._feature, turn, timer, kept, "failed", error=text)
         # Its batch has been told: redriven, it is not counted there a second time.
         return Park(replace(timer, payload=encode_kept(replace(kept, batch=None))), also)
 
@@ -172,7 +173,7 @@ class JobRuns(Rows):
             attempt=timer.attempt,
             verdict="run",
             node=turn.activation.node.name,
-            error=_plain(note),
+            error=storable(note),
         )
 
     # failing
@@ -190,7 +191,7 @@ class JobRuns(Rows):
             try:
                 return await ask(policy, activation, _failed_job(timer, text), error), ""
             except Exception as second:
-                return None, f"and its retry policy failed: {type(second).__name__}: {second}"
+                return None, f"and its retry policy failed: {words_of(second)}"
         delay = policy.delay_ms(failures, error, failure.roll)
         return (None if delay is None else min(failure.now + delay, LATEST_MS)), ""
 
@@ -199,8 +200,3 @@ def _failed_job(timer: Timer, text: str) -> Job:
     """The job as its policy sees it: with the error of the attempt that just failed."""
     kept = replace(decode_kept(timer), error=text)
     return job_of_timer(replace(timer, payload=encode_kept(kept)), is_running=True)
-
-
-def _plain(text: str) -> str:
-    """Text that every store can hold."""
-    return text.replace("\0", "\\0").encode(errors="backslashreplace").decode()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.logic.retry import platform_delay_ms
 from wakeful.runtime.calls import carried
+from wakeful.runtime.notes import text_of
 from wakeful.runtime.turn import Turn
 from wakeful.values.errors import DeadlineExceeded, Unavailable
 from wakeful.values.runs import run_id
@@ -84,4 +85,4 @@ class Actors:
 
 def plain(error: BaseException) -> dict[str, Any]:
     """An error as data, the form that XState's own has when it is serialised."""
-    return {"name": type(error).__name__, "message": str(error)}
+    return {"name": type(error).__name__, "message": text_of(error)}

@@ -12,7 +12,7 @@ from wakeful.logic.retry import CRASHES_MAX, platform_delay_ms
 from wakeful.runtime.calls import Call
 from wakeful.runtime.committer import Failure
 from wakeful.runtime.deadlines import Deadlines, cancelled, too_long
-from wakeful.runtime.notes import start_note, storable
+from wakeful.runtime.notes import start_note, storable, words_of
 from wakeful.runtime.tracing import fired
 from wakeful.runtime.turn import CURRENT, DONE, Turn
 from wakeful.runtime.waking import wake
@@ -404,7 +404,7 @@ class TimerRuns:
                 words = "%s %s failed, and so did deciding what comes of it"
                 log.exception(words, timer.id, timer.name, extra={"code": "timer.undecided"})
                 turn, is_counted = Turn(activation, (activation.id,), now, consumed=timer), False
-                text = f"{text}; {storable(f'{type(second).__name__}: {second}')}"[:ERROR_CHARS_MAX]
+                text = f"{text}; {words_of(second)}"[:ERROR_CHARS_MAX]
         if not is_counted:
             self._uncounted[key] += 1
             delay = platform_delay_ms(self._uncounted[key], node.dice.random())

@@ -3,6 +3,7 @@
 import pytest
 
 from wakeful.looking.naming import name_words, timer_words
+from wakeful.machines.actors import plain
 from wakeful.values.codec import encode
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Timer
@@ -40,3 +41,12 @@ def test_a_name_in_words(name: str, words: str) -> None:
 )
 def test_a_timer_in_words(name: str, payload: bytes | None, words: str) -> None:
     assert timer_words(Timer(ObjectId("Order", "o"), name, 0, 0, 1, payload=payload)) == words
+
+
+def test_an_error_of_an_actor_is_data_whatever_it_says() -> None:
+    class Unspeakable(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+    assert plain(ValueError("lone \ud800")) == {"name": "ValueError", "message": "lone \\ud800"}
+    assert plain(Unspeakable()) == {"name": "Unspeakable", "message": "its text can't be made"}

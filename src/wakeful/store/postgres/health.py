@@ -78,6 +78,7 @@ class Health(Struct, frozen=True):
     hidden: int | None  # sessions of this database that the role may not look into
     sessions: list[Session] | None
     hears: bool | None  # a notification to ourselves came back
+    encoding: str | None = None
 
 
 class _Ears(Wire):
@@ -112,6 +113,7 @@ async def health(target: Target, *, long_ms: int = LONG_MS) -> Health:
         used = await _try(wire, Statement(_CONNECTIONS, ()))
         sessions = await _try(wire, Statement(_SESSIONS, ("schema", "long_ms")), target.schema, long_ms)
         hears = await wire.hears_itself()
+        encoding = wire.encoding
     finally:
         await wire.close()
     is_standby, is_read_only = state[0] if state else (None, None)
@@ -124,6 +126,7 @@ async def health(target: Target, *, long_ms: int = LONG_MS) -> Health:
         hidden=hidden,
         sessions=None if sessions is None else [_session(row) for row in sessions],
         hears=hears,
+        encoding=encoding,
     )
 
 

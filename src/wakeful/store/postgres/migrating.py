@@ -36,6 +36,11 @@ _LACKS = Statement(
     ORDER BY r.n, c.relname""",
     ("schema", "rights"),
 )
+ENCODINGS = ("UTF8", "SQL_ASCII")
+ENCODE = (
+    "make another database, with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0, "
+    "and bring over what is here with `wakeful move`"
+)
 # Two nodes that start at once would both try; the lock lets the second find it done. Where there are no
 # advisory locks the second fails on a table that exists, and looks again.
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext('wakeful.migrate'))"
@@ -68,6 +73,7 @@ def check_version(version: int, where: str) -> None:
 async def check_writable(wire: Wire, statements: Statements, where: str, *, readonly: bool) -> None:
     """Nothing, when the server takes writes and the role has the rights; else `StoreError` with the remedy."""
     if not readonly:
+        check_encoding(wire, where)
         [(follows, is_read_only)] = await wire.run(_READ_ONLY)
         if follows:
             raise StoreError(f"{where} is a standby, which takes no writes; {STANDBY}", code="store.readonly")
@@ -86,6 +92,16 @@ async def check_writable(wire: Wire, statements: Statements, where: str, *, read
     if lacks:
         what = "; ".join(f"{right} {', '.join(names)}" for right, names in lacks.items())
         raise StoreError(f"{where}: permission denied for {what}; {RIGHTS}", code="store.rights")
+
+
+def check_encoding(wire: Wire, where: str) -> None:
+    """Nothing, when the database can hold all text. One without an encoding does: it keeps the bytes that we send."""
+    if wire.encoding not in (*ENCODINGS, None):
+        raise StoreError(
+            f"{where} keeps text as {wire.encoding}, which lacks most letters, so that keys, names and errors with "
+            f"others can't be written; {ENCODE}",
+            code="store.encoding",
+        )
 
 
 async def _check_durable(wire: Wire, where: str) -> None:

@@ -9,6 +9,7 @@ from wakeful.store.postgres import finding
 from wakeful.store.postgres.group import printable
 from wakeful.store.postgres.inserter import Inserter
 from wakeful.store.postgres.migrating import (
+    check_encoding,
     check_version,
     check_writable,
     identity_of,
@@ -135,6 +136,7 @@ class PostgresStore:
     async def migrate(self, *, now: int) -> list[str]:
         wire = await Wire.connect(self._target)
         try:
+            check_encoding(wire, self.url)
             return await migrate(wire, self._statements, now=now)
         finally:
             await wire.close()

@@ -108,6 +108,11 @@ class Wire:
         return wire
 
     @property
+    def encoding(self) -> str | None:
+        """How the database keeps text; None where the server does not say."""
+        return getattr(self._connection.get_settings(), "server_encoding", None)
+
+    @property
     def is_closed(self) -> bool:
         return bool(self._connection.is_closed())
 

@@ -1,0 +1,78 @@
+"""What a database or a role brings along must not change what a store does."""
+
+import asyncio
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
+
+import asyncpg
+import pytest
+
+from wakeful.cli import checkups
+from wakeful.store.postgres.store import PostgresStore
+from wakeful.values.errors import StoreError
+from wakeful.values.ids import ObjectId
+from wakeful.values.timers import Timer
+
+NOW = 1_800_000_000_000
+
+
+def execute(url: str, *statements: str) -> None:
+    """Run each, from another thread: a loop may run in this one."""
+
+    async def run() -> None:
+        connection = await asyncpg.connect(url)
+        try:
+            for statement in statements:
+                await connection.execute(statement)
+        finally:
+            await connection.close()
+
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(asyncio.run, run()).result()
+
+
+def named(url: str, database: str) -> str:
+    scheme, host, _, query, _ = urlsplit(url)
+    return f"{scheme}://{host}/{database}{'?' if query else ''}{query}"
+
+
+@pytest.fixture
+def database_in(postgres_server: str) -> Iterator[Callable[[str], str]]:
+    """Makes a database with that encoding; the answer is its URL."""
+    made: list[str] = []
+
+    def make(encoding: str) -> str:
+        made.append(f"wakeful_enc_{uuid.uuid4().hex}")
+        how = f"ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
+        execute(postgres_server, f'CREATE DATABASE "{made[-1]}" {how}')
+        return named(postgres_server, made[-1])
+
+    yield make
+    for name in made:
+        execute(postgres_server, f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+# encodings
+
+
+async def test_a_database_that_lacks_letters_is_refused_with_the_remedy(database_in: Callable[[str], str]) -> None:
+    url = database_in("LATIN1")
+    store = PostgresStore.of_url(url)
+    for act in (store.open, store.migrate):
+        with pytest.raises(StoreError, match=r"LATIN1.* ENCODING 'UTF8' TEMPLATE template0") as caught:
+            await act(now=NOW)
+        assert caught.value.code == "store.encoding"
+    first, *_ = await checkups.server(url)
+    assert (first.check, first.status, "LATIN1" in first.text) == ("server", "fail", True)
+
+
+async def test_one_without_an_encoding_keeps_what_it_is_sent(database_in: Callable[[str], str]) -> None:
+    store = PostgresStore.of_url(database_in("SQL_ASCII"))
+    await store.open(now=NOW)
+    timer = Timer(ObjectId("A", "日本語"), "zoë", NOW, NOW, 1)
+    assert await store.insert([timer], now=NOW) == []
+    assert [found.id.key for found in await store.insert([timer], now=NOW)] == ["日本語"]
+    assert not any(finding.status == "fail" for finding in await checkups.server(store.url))
+    await store.close()
