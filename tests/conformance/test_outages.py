@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from wakeful import AlarmInfo, Unavailable
+from wakeful.store.protocol import CANCELLED
 from wakeful.values.errors import Fenced, OutcomeUnknown, StoreDown, StoreError
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.times import from_datetime
@@ -237,3 +238,16 @@ async def test_a_read_that_fails_while_a_commit_is_on_its_way_leaves_that_ones_o
             await world.settle()
         await world.advance("10s")
         assert await stage.do(get("count")) == 2
+
+
+async def test_upkeep_that_the_server_ends_is_no_outage(stage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with stage.world() as world:
+        asked: list[int] = []
+
+        async def prune(**what: Any) -> int:
+            asked.append(what["now"])
+            raise StoreDown("ended by a timeout", code=CANCELLED)
+
+        monkeypatch.setattr(world.node.store, "prune", prune)
+        await world.advance(minutes=11)
+        assert (len(asked), world.node.outage.count, world.node.state) == (2, 0, "up")

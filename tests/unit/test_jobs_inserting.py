@@ -9,6 +9,7 @@ import pytest
 
 from wakeful.runtime import inserter as inserting
 from wakeful.runtime.inserter import Inserter
+from wakeful.store.protocol import CANCELLED
 from wakeful.values.errors import BadValue, NotRunning, OutcomeUnknown, StoreDown, StoreError, Unavailable
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Timer
@@ -137,6 +138,15 @@ async def test_unknown_and_then_down_is_still_unknown() -> None:
     with pytest.raises(Unavailable, match="RuntimeError: a bug"):
         await bench.inserter.add(timer("c"))
     assert len(bench.down) == 3
+
+
+async def test_a_statement_that_the_server_ends_is_its_callers_and_no_outage() -> None:
+    bench = Bench()
+    bench.raises(StoreDown("ended by a timeout", code=CANCELLED))
+    with pytest.raises(StoreDown, match="ended by a timeout"):
+        await bench.inserter.add_all([timer("a")])
+    assert await bench.inserter.add_all([timer("a")]) == []
+    assert bench.down == []
 
 
 async def test_all_or_none_and_the_taken_come_back() -> None:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from wakeful.logic.retry import platform_delay_ms
 from wakeful.runtime.calls import resolve
-from wakeful.store.protocol import Store
+from wakeful.store.protocol import CANCELLED, Store
 from wakeful.values.clock import Clock, Dice
 from wakeful.values.errors import BadInput, NotRunning, OutcomeUnknown, StoreError, Unavailable, WakefulError
 from wakeful.values.metrics import Meter
@@ -171,7 +171,8 @@ class Inserter:
             return error
         if not isinstance(error, Unavailable):
             error = Unavailable(f"the store failed: {type(error).__name__}: {error}", code="store.fault")
-        self._on_down(error)
+        if error.code != CANCELLED:
+            self._on_down(error)
         if tries > 1 and not isinstance(error, OutcomeUnknown):
             return OutcomeUnknown(f"{error.message}; whether the insert before it arrived is unknown")
         return error

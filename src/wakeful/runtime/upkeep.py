@@ -5,6 +5,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from wakeful.store.protocol import CANCELLED
 from wakeful.values.clock import Handle
 from wakeful.values.errors import Unavailable
 from wakeful.values.ids import ObjectId
@@ -91,6 +92,9 @@ class Upkeep:
         try:
             await self.prune()
         except Unavailable as error:
-            self._node.store_failed(error)
+            if error.code == CANCELLED:
+                log.warning("upkeep: %s has to wait: %s", chore, error, extra={"code": "upkeep.prune"})
+            else:
+                self._node.store_failed(error)
         except Exception:
             log.exception("upkeep: %s failed", chore, extra={"code": f"upkeep.{chore}"})

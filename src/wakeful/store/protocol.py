@@ -22,6 +22,9 @@ from wakeful.values.timers import Parked, Timer, TimerKey
 WHOLE_ROWS_MAX = 16
 WHOLE_BYTES_MAX = 16_384
 
+# The code of a `StoreDown` that is about one statement: the store itself is well, and nothing was written.
+CANCELLED = "store.cancelled"
+
 Outcome = None | Fenced | StoreError | BadInput
 
 # Set by whoever looks for people and can wait: a store whose reads run in the loop's thread takes wide ones beside it.

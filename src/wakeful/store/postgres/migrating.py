@@ -1,11 +1,14 @@
 """Layer 2. Which version is the schema, and how does it become ours?"""
 
+import logging
 from contextlib import suppress
 from importlib.resources import files
 
 from wakeful.store.postgres.statements import Statement, Statements
 from wakeful.store.postgres.wire import MAKING, READ_ONLY, RIGHTS, STANDBY, Invalid, Refused, Wire
 from wakeful.values.errors import SchemaTooNew, SchemaTooOld, StoreDown, StoreError
+
+log = logging.getLogger("wakeful.store")
 
 _EXISTS = Statement(
     """SELECT count(*) FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
@@ -17,6 +20,14 @@ _NUMBERS = "SELECT number FROM wakeful.migrations ORDER BY number"
 _RECORD = "INSERT INTO wakeful.migrations (number, name, applied_at) VALUES ($1, $2, $3)"
 _READ_ONLY = Statement("SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on'", ())
 _LAZY = Statement("SELECT current_setting('synchronous_commit', true) = 'off'", ())
+_FOREIGN = Statement(
+    """SELECT name, setting || coalesce(unit, '') FROM pg_catalog.pg_settings
+    WHERE (name = 'default_transaction_isolation' AND setting <> 'read committed')
+        OR (name IN ('statement_timeout', 'lock_timeout', 'transaction_timeout')
+            AND CASE WHEN setting ~ '^[0-9]+$' THEN setting::bigint BETWEEN 1 AND $1::bigint ELSE false END)
+    ORDER BY name""",
+    ("timeout_ms",),
+)
 _STANDBY = Statement("SELECT pg_is_in_recovery()", ())
 _IDENTITY = Statement(
     """SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system()), oid::bigint
@@ -81,6 +92,7 @@ async def check_writable(wire: Wire, statements: Statements, where: str, *, read
             raise StoreError(f"{where} takes no writes; {READ_ONLY}", code="store.readonly")
         if wire.is_pooled:
             await _check_durable(wire, where)
+            await _warn_of_settings(wire, where)
     rights = ["SELECT"] if readonly else ["SELECT", "INSERT", "UPDATE", "DELETE"]
     [(may_enter,)] = await wire.run(_MAY_ENTER, [statements.schema])
     lacks: dict[str, list[str]] = {}
@@ -112,6 +124,22 @@ async def _check_durable(wire: Wire, where: str) -> None:
             f"{where} answers before a commit is on disk, and a pooler is between, so that this program can't set it "
             "otherwise for itself; ALTER ROLE … SET synchronous_commit = on, or connect to the server itself",
             code="store.lazy",
+        )
+
+
+async def _warn_of_settings(wire: Wire, where: str) -> None:
+    """The same of what makes statements fail that are well: nothing is lost by it, so it is only said."""
+    try:
+        found = await wire.run(_FOREIGN, [round(wire.timeout_s * 1000)])
+    except Refused:
+        return
+    if found:
+        what = ", ".join(f"{name} = {setting}" for name, setting in found)
+        log.warning(
+            "%s has %s, and a pooler is between, so that this program can't set it otherwise for itself: statements will "
+            "fail that need not; ALTER ROLE … SET it for this role, or connect to the server itself",
+            *(where, what),
+            extra={"code": "store.settings"},
         )
 
 

@@ -11,6 +11,7 @@ import msgspec
 from wakeful.store.postgres.packing import PACKERS
 from wakeful.store.postgres.statements import Statement
 from wakeful.store.postgres.url import Target
+from wakeful.store.protocol import CANCELLED
 from wakeful.values.errors import BadUrl, OutcomeUnknown, StoreDown
 
 Row = Any  # an asyncpg.Record: values by name or number
@@ -32,6 +33,12 @@ _SETTINGS = (
     "SET enable_hashjoin = off",
     "SET enable_mergejoin = off",
 )
+# What a role or a database has for other programs is not for this one: its statements are safe when each sees what is
+# committed, and the URL's timeout is the one that they have.
+_OWN = """SELECT set_config(name, CASE name WHEN 'default_transaction_isolation' THEN 'read committed' ELSE '0' END, false)
+    FROM pg_catalog.pg_settings
+    WHERE name IN ('default_transaction_isolation', 'statement_timeout', 'lock_timeout', 'transaction_timeout',
+        'idle_in_transaction_session_timeout', 'idle_session_timeout')"""
 # An acknowledged write is on disk, whatever the server's default is.
 _DURABLE = """SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit')
     WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, false)"""
@@ -49,6 +56,7 @@ RIGHTS = "the role needs USAGE on the schema and SELECT, INSERT, UPDATE, DELETE 
 _LOST = ("08", "57P01", "57P02", "40003")  # the session ended, perhaps after it committed
 _LACKING = ("0A", "42")  # the server has no such thing
 _AGAIN = ("40001", "40P01")  # rolled back for the sake of another transaction
+_CANCELLED = ("57014", "55P03")  # a timeout of the server's, or an operator, ended the statement
 _INVALID = ("22", "23", "54")  # the data itself can't be stored
 
 
@@ -258,6 +266,8 @@ class Wire:
         try:
             await self.prefer(_SETTINGS)
             with suppress(asyncpg.PostgresError):
+                await self._connection.execute(_OWN)
+            with suppress(asyncpg.PostgresError):
                 await self._connection.execute(_DURABLE)
                 self.can_be_lazy = True
             if readonly:
@@ -299,6 +309,9 @@ class Wire:
                 return StoreDown(f"{self._where} can't be written now: {_line(error)}; {remedy}", code="store.readonly")
             if state == "42501":
                 return Refused(f"{self._where}: {_line(error)}; {RIGHTS}", code="store.rights")
+            if state in _CANCELLED:
+                said = f"{_line(error)} ({state})"
+                return StoreDown(f"{self._where} ended the statement, nothing of it is written: {said}", code=CANCELLED)
             if state.startswith(_AGAIN):
                 return Undone(f"{self._where}: {_line(error)} ({state})")
             if state.startswith(_LACKING):
