@@ -71,6 +71,7 @@ class PostgresStore:
         self._heard: Callable[[Sequence[Hint]], None] | None = None
         self._sees = target.session_lock  # False once the server has refused to show who holds locks
         self._is_readonly = False
+        self._pruned_to = 0  # up to this number of the ledger
 
     @classmethod
     def of_url(cls, url: str) -> "PostgresStore":
@@ -305,12 +306,13 @@ class PostgresStore:
             "now": now,
             "entries_before": entries_before,
             "limit": limit,
+            "behind": self._pruned_to,
             "cls": [id.cls for id, _, _ in crowded],
             "key": [id.key for id, _, _ in crowded],
             "name": [name for _, name, _ in crowded],
             "keep": [keep for _, _, keep in crowded],
         }
-        [(gone,)] = await self._run("prune", values)
+        [(gone, self._pruned_to)] = await self._run("prune", values)
         return int(gone)
 
     async def swap(self, swaps: Sequence[Swap]) -> int:

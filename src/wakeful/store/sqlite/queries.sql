@@ -89,8 +89,13 @@ DELETE FROM requests WHERE (class, key, request) IN
 DELETE FROM ledger WHERE number IN
  (SELECT number FROM ledger WHERE class = ? AND key = ? AND name = ? ORDER BY number DESC LIMIT -1 OFFSET ?)
 
+-- name: prune_until
+-- The number of a row so far behind; none when there are fewer.
+SELECT max(number) FROM (SELECT number FROM ledger WHERE number > ? ORDER BY number LIMIT 1 OFFSET ?)
+
 -- name: prune_ledger
 -- Numbers are given in the order of finishing, near enough, so the old ones are among the first: an
 -- index on finished_at would cost every commit more than it saves here.
 DELETE FROM ledger WHERE number IN
- (SELECT number FROM (SELECT number, finished_at FROM ledger ORDER BY number LIMIT ?) WHERE finished_at < ? LIMIT ?)
+ (SELECT number FROM (SELECT number, finished_at FROM ledger WHERE number > ? ORDER BY number LIMIT ?)
+  WHERE finished_at < ? LIMIT ?)

@@ -53,6 +53,7 @@ class SqliteStore:
         self._open_writer: Writer | None = None
         self._open_reader: Reader | None = None
         self._fences = Fences()
+        self._pruned_to = 0  # up to this number of the ledger
 
     @classmethod
     def of_url(cls, url: str) -> "SqliteStore":
@@ -279,9 +280,23 @@ class SqliteStore:
             gone = db.execute(SQL["prune_requests"], (now, limit)).rowcount
             for id, name, keep in crowded:
                 gone += db.execute(SQL["prune_crowded"], (*id, name, keep)).rowcount
-            return gone + db.execute(SQL["prune_ledger"], (2 * limit + 1000, entries_before, limit)).rowcount
+            return gone + self._prune_ledger(db, entries_before, limit)
 
         return await self._writer.write(work, bulk=True)
+
+    def _prune_ledger(self, db: sqlite3.Connection, before: int, limit: int) -> int:
+        """The old ones among the first rows, and among so many further on: behind those of a clock that was ahead are others."""
+        count = 1000 + 2 * limit
+        gone = db.execute(SQL["prune_ledger"], (0, count, before, limit)).rowcount
+        [first] = db.execute(SQL["prune_until"], (0, count - 1)).fetchone() if gone < limit else (None,)
+        if first is None:
+            return gone
+        behind = max(self._pruned_to, first)
+        [last] = db.execute(SQL["prune_until"], (behind, count - 1)).fetchone()
+        gone += db.execute(SQL["prune_ledger"], (behind, count, before, limit - gone)).rowcount
+        if gone < limit:  # else there may be more of them here
+            self._pruned_to = last or 0  # none: that was the end, from the front again
+        return gone
 
     async def swap(self, swaps: Sequence[Swap]) -> int:
         return await self._writer.write(lambda db: swap(db, swaps), bulk=len(swaps) > BULK_ROWS) if swaps else 0

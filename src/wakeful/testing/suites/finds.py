@@ -305,6 +305,16 @@ class PruneSuite(Harness):
         assert sum(gone) == 40
         assert max(gone) <= 2 * 7
 
+    async def test_old_entries_go_from_behind_those_of_a_clock_that_was_ahead(self) -> None:
+        store = await self.open_store()
+        young = [entry(finished_at=NOW * 2) for _ in range(2_500)]
+        await self.done(store, self.turn(entries=young), self.turn(entries=[entry(finished_at=NOW) for _ in range(40)]))
+        await self.done(store, self.turn(entries=[*young, entry(finished_at=NOW)]))
+        gone = [await self.prune(store, entries_before=NOW + 1, limit=20) for _ in range(10)]
+        assert (sum(gone), max(gone), await store.count("entries")) == (41, 20, 5_000)
+        await self.done(store, self.turn(entries=[entry(finished_at=NOW)]))
+        assert sum([await self.prune(store, entries_before=NOW + 1, limit=20) for _ in range(10)]) == 1
+
     async def test_a_prune_leaves_everything_else_alone(self) -> None:
         store = await self.open_store()
         await self.done(store, self.turn(puts={(USER, "x"): b"1"}, sets=[timer()], parks=[parked()]))
