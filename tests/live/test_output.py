@@ -1,5 +1,6 @@
 """Real processes: commands whose output nobody reads to its end, or has no room."""
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -41,3 +42,21 @@ def test_a_disk_that_is_full_is_said_in_one_line(url: str) -> None:
         )
     said = "error: the output can't be written: No space left on device; what was written of it is not whole [output]\n"
     assert (done.returncode, done.stderr) == (1, said)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device here")
+def test_and_so_it_is_with_json(url: str) -> None:
+    with open("/dev/full", "wb") as full:
+        args = [*WAKEFUL, "ls", "--json", "--store", url]
+        done = subprocess.run(args, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "No space left on device" in done.stderr
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_whoever_has_closed_the_output_wants_none(url: str, closed: str) -> None:
+    for args in (["ls"], ["ls", "--json"]):
+        line = f"{shlex.join([*WAKEFUL, *args, '--store', url])} {closed}"
+        done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert ("Plain" in done.stdout) == (closed == "2>&-")

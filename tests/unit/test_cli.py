@@ -267,6 +267,7 @@ def test_parked_and_redrive_without_a_process(wakeful: Command, tmp_path: Path) 
     assert "in alarm" in wakeful("parked", "--full").out
     assert wakeful("redrive").code == 2
     assert wakeful("redrive", "7").code == 1
+    assert "is not parked" in wakeful("redrive", str(10**20)).out
     assert "no process runs this store" in wakeful("redrive", "1").out
     assert wakeful("parked", "--json").json == []
     [timer] = wakeful("due", "--json").json

@@ -300,8 +300,9 @@ async def test_a_schema_of_another_version_is_refused(postgres_schema_url: str) 
     schema = parse_url(postgres_schema_url).schema
     async with opened(postgres_schema_url) as store, plain(postgres_schema_url) as other:
         await other.execute(f"INSERT INTO \"{schema}\".migrations VALUES (9999, '9999_later', 0)")
-        with pytest.raises(SchemaTooNew, match="9999"):
-            await store.open(now=NOW)
+        for act in (store.open, store.migrate):
+            with pytest.raises(SchemaTooNew, match="9999"):
+                await act(now=NOW)
         await other.execute(f'TRUNCATE "{schema}".migrations')
         await other.execute(f"INSERT INTO \"{schema}\".migrations VALUES (-1, 'before', 0)")
         with pytest.raises(SchemaTooOld, match="wakeful migrate"):

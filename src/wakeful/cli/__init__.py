@@ -167,9 +167,21 @@ def _enough() -> int:
 
 def main() -> None:
     """The `wakeful` command."""
+    _fill_streams()
     terms = _hear_term()
     code = run(sys.argv[1:])
     sys.exit(128 + signal.SIGTERM if terms and code == 128 + signal.SIGINT else code)
+
+
+def _fill_streams() -> None:
+    """`wakeful ls >&-`: nobody reads. What is closed leads nowhere then, for the next file that is opened would be in its place."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            if nowhere != number:
+                os.dup2(nowhere, number)
+                os.close(nowhere)
+            setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", encoding="utf-8", closefd=False))
 
 
 def _hear_term() -> list[int]:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from wakeful.cli import offering, options
+from wakeful.cli.failing import is_plain
 
 
 @options.command("call", context_settings={"ignore_unknown_options": True})
@@ -65,7 +66,7 @@ async def _call(
     if as_json or answer is not None:
         put_json(plain(answer))
     elif sys.stdout.isatty():
-        click.echo(click.style("done", dim=True))
+        click.echo("done" if is_plain() else click.style("done", dim=True))
 
 
 def argument(text: str) -> Any:

@@ -5,6 +5,7 @@ import json
 import os
 import sys
 import traceback
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -73,17 +74,23 @@ def report(error: Exception) -> int:
         about = {"type": type(error).__name__, "code": code, "message": message}
         if isinstance(error, TurnFailed):
             about |= {"remote_type": error.remote_type, "remote_traceback": error.remote_traceback}
-        print(json_text({"error": about}), flush=True)
+        with suppress(OSError):  # it may be the output itself that failed: then stderr says it
+            print(json_text({"error": about}), flush=True)
     trace = _trace(error)
     if with_traceback and trace:
         print(one_screen(trace), file=sys.stderr)
     elif isinstance(error, TurnFailed):
         message += "; --traceback shows where"
     line = one_line(f"error: {message} [{code}]")
-    if sys.stderr.isatty() and "NO_COLOR" not in os.environ:
+    if sys.stderr.isatty() and not is_plain():
         line = f"\033[31merror\033[0m{line.removeprefix('error')}"
     print(line, file=sys.stderr, flush=True)
     return exit_code_of(error)
+
+
+def is_plain() -> bool:
+    """No colours, and nothing else that only a terminal understands, is wished."""
+    return "NO_COLOR" in os.environ
 
 
 def one_line(text: str) -> str:

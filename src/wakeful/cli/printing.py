@@ -5,9 +5,9 @@ import sys
 import time
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from wakeful.cli.failing import json_text, one_screen
+from wakeful.cli.failing import is_plain, json_text, one_screen
 from wakeful.looking.plain import iso as iso
 from wakeful.looking.words import length as length
 from wakeful.looking.words import many as many
@@ -50,7 +50,9 @@ def console() -> "Console":
     from rich.console import Console
 
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else PIPE_WIDTH
-    return Console(markup=False, highlight=False, emoji=False, soft_wrap=False, width=width)
+    # rich leaves bold and dim with NO_COLOR, which are escape codes as well.
+    system: Literal["auto"] | None = None if is_plain() else "auto"
+    return Console(markup=False, highlight=False, emoji=False, soft_wrap=False, width=width, color_system=system)
 
 
 def put_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, indent: int = 0) -> None:

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from wakeful.cli.failing import is_plain
+
 if TYPE_CHECKING:
     from rich.progress import Progress
 
@@ -13,8 +15,8 @@ Note = Callable[[str], None]
 
 
 def is_watched() -> bool:
-    """Whether somebody sees what goes to stderr, which is where bars go: stdout is for the answer."""
-    return sys.stderr.isatty()
+    """Whether somebody sees what goes to stderr, which is where bars go, and may be drawn to: stdout is for the answer."""
+    return sys.stderr.isatty() and not is_plain()
 
 
 @contextmanager

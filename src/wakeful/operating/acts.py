@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("wakeful.operating")
 
 PARKED_PAGE = 500
+NUMBER_MAX = 2**63 - 1  # no store has given a larger one
 
 Send = Callable[[ObjectId, str, tuple[Any, ...], dict[str, Any]], Awaitable[Any]]
 
@@ -202,9 +203,11 @@ class Acts:
 
 async def find_parked(store: Store, which: Which) -> list[Parked]:
     """What is meant, oldest first; of what is parked between two numbers as little is read as can be."""
-    numbers = set(which.numbers)
+    numbers = {number for number in which.numbers if 0 < number <= NUMBER_MAX}
     wanted = sorted(numbers)
     found: list[Parked] = []
+    if which.numbers and not wanted:
+        return found
     last = wanted[0] - 1 if wanted else None
     aside = ASIDE.set(True)  # all of them may be many, and read without a pause where the store is in this process
     try:

@@ -138,7 +138,9 @@ class PostgresStore:
         wire = await Wire.connect(self._target)
         try:
             check_encoding(wire, self.url)
-            return await migrate(wire, self._statements, now=now)
+            applied = await migrate(wire, self._statements, now=now)
+            check_version(await version_of(wire, self._statements), self.url)  # it may be newer than this program
+            return applied
         finally:
             await wire.close()
 

@@ -339,6 +339,7 @@ def _prepare(path: str, *, now: int, only_if_empty: bool) -> list[str]:
         if steps:
             db.execute("PRAGMA journal_mode = WAL")
             schema.apply(db, *steps, now=now)
+        schema.check_version(db, path)  # it may be newer than this program
         return [step.name for step in steps]
     finally:
         db.close()
