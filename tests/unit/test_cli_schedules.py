@@ -237,6 +237,31 @@ def test_schedules_are_listed_with_state_next_and_sums(wakeful: Stage) -> None:
     assert "the first 1 of 2 schedules" in wakeful("schedules", "Report", "eu", "-n", "1").out
 
 
+def test_ended_schedules_of_many_objects_are_looked_for_when_asked(
+    wakeful: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a million objects without a schedule it took minutes, with nothing on the screen."""
+
+    async def live(world: Any, call: Any) -> None:
+        await world.node.send(ObjectId("Report", "a"), "heal", (), {})
+        await call("add", "at 2026-03-28T00:00:00Z", "tick", "once")
+        await world.advance(days=3)
+
+    wakeful.past(live, start="2026-03-27T12:00:00+00:00")
+    note = "those without a next time were looked for in the first 1 objects, --all looks on"
+    assert "once" in {row["schedule"] for row in wakeful("schedules", "--json").json}
+    assert note not in wakeful("schedules").words
+    monkeypatch.setattr("wakeful.looking.schedules.OBJECTS_MAX", 1)
+    monkeypatch.setattr("wakeful.looking.schedules.READS_MAX", 1)
+    some = wakeful("schedules", "--json")
+    assert ({row["schedule"] for row in some.json}, note in some.err) == ({"nightly", "weekly", "cleanup"}, True)
+    assert note in wakeful("schedules").words
+    assert f"no schedules match; {note}" in wakeful("schedules", "--tag", "none").words
+    for asked in (("--all",), ("--state", "done")):
+        answer = wakeful("schedules", *asked)
+        assert ("once" in answer.out, note in answer.words) == (True, False)
+
+
 def test_show_lists_the_schedules_too(wakeful: Stage) -> None:
     wakeful.past(spring, start="2026-03-27T12:00:00+00:00")
     found = wakeful("show", "Report", "eu", "--json").json

@@ -1,6 +1,7 @@
 """Layer 5. `wakeful schedules`: which schedules does an object have, and how do they do?"""
 
 import asyncio
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 @click.option(
     "--state", type=click.Choice(["active", "paused", "waiting", "done", "retired"]), help="Only those in this state."
 )
+@click.option("--all", "everything", is_flag=True, help="Look through all objects for those without a next time.")
 @options.limit_option(50)
 @options.store_option
 def schedules(
@@ -29,6 +31,7 @@ def schedules(
     contains: str | None,
     tag: str | None,
     state: str | None,
+    everything: bool,
     limit: int,
     url: str,
     as_json: bool,
@@ -36,42 +39,57 @@ def schedules(
     """List schedules: spec, state, next time, last verdict and sums. Doesn't wake their objects.
 
     Those of the object CLASS/KEY by name; those of CLASS, or all, soonest first, and then the ones that have ended.
+    The latter, and others without a next time, are looked for in the first objects only, unless --all or --state asks for them.
     """
     from wakeful.looking.schedules import Wanted
 
-    asyncio.run(_schedules(Wanted(cls, key, tag, state, contains), limit, url, as_json))
+    is_wide = everything or state is not None
+    asyncio.run(_schedules(Wanted(cls, key, tag, state, contains), is_wide, limit, url, as_json))
 
 
-async def _schedules(wanted: "Wanted", limit: int, url: str, as_json: bool) -> None:
+async def _schedules(wanted: "Wanted", is_wide: bool, limit: int, url: str, as_json: bool) -> None:
     from wakeful.cli.finding import viewing
     from wakeful.cli.guessing import info_of, instead
     from wakeful.cli.printing import many, put_json, put_line
-    from wakeful.looking.schedules import count_of, plain_row
+    from wakeful.cli.progress import pulse
+    from wakeful.looking.schedules import OBJECTS_MAX, count_of, plain_row
     from wakeful.values.ids import ObjectId
 
     id = None if wanted.cls is None or wanted.key is None else ObjectId(wanted.cls, wanted.key)
     async with viewing(url) as view:
         if id is not None:
             await info_of(view, id)
-        found, is_more = await _rows(view, wanted, limit)
+        with pulse("look", is_shown=is_wide and not as_json):
+            found, cursor = await _rows(view, wanted, limit, is_wide=is_wide)
+        is_more = cursor is not None and len(found) == limit
         total = await count_of(view, id, wanted) if is_more and id is not None else None
         hint = "" if found or as_json else await instead(view, wanted.cls)
+    unseen = f"; those without a next time were looked for in the first {OBJECTS_MAX:,} objects, --all looks on"
     if as_json:
         put_json([plain_row(row) for row in found])
+        if cursor is not None and not is_more:
+            print(f"note{unseen.replace(';', ':')}", file=sys.stderr)
         return
     if not found:
         how = " match" if wanted.tag or wanted.state or wanted.contains else ""
-        put_line(f"no schedules of {wanted.cls}{hint}" if hint else f"no schedules{how}", "dim")
+        put_line(
+            f"no schedules of {wanted.cls}{hint}" if hint else f"no schedules{how}{unseen if cursor else ''}", "dim"
+        )
         return
     put_rows(found, with_sums=id is not None, with_object=id is None)
     if is_more:
         of = "" if total is None else f" of {many(total, 'schedule')}"
         put_line(f"the first {len(found):,}{of}; -n shows more", "dim")
+    elif cursor is not None:
+        put_line(f"{many(len(found), 'schedule')}{unseen}", "dim")
 
 
-async def _rows(view: "View", wanted: "Wanted", limit: int) -> tuple[list["Row"], bool]:
-    """As many as were asked for, though pages of what a filter thins out may be short; and whether there are more."""
-    from wakeful.looking.schedules import rows
+async def _rows(view: "View", wanted: "Wanted", limit: int, *, is_wide: bool) -> tuple[list["Row"], str | None]:
+    """As many as were asked for, though pages of what a filter thins out may be short; and where the rest begins.
+
+    Unless it is wide, one page looks for those without a next time: each object has to be asked, of a million.
+    """
+    from wakeful.looking.schedules import is_among_ended, rows
 
     found: list[Row] = []
     cursor = None
@@ -79,8 +97,8 @@ async def _rows(view: "View", wanted: "Wanted", limit: int) -> tuple[list["Row"]
         page = await rows(view, wanted, limit - len(found), cursor)
         found += page.rows
         cursor = page.cursor
-        if cursor is None or len(found) >= limit:
-            return found[:limit], cursor is not None or len(found) > limit
+        if cursor is None or len(found) >= limit or (is_among_ended(cursor) and not is_wide):
+            return found, cursor
 
 
 def spec_shown(record: "Record") -> str:

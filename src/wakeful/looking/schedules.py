@@ -141,6 +141,11 @@ def _opened(cursor: str) -> tuple[str, str | None]:
     return places[0], places[1]
 
 
+def is_among_ended(cursor: str) -> bool:
+    """Whether the page that begins there has those without a next time, for which object after object is looked at."""
+    return _opened(cursor)[0] == "ended"
+
+
 async def _lasted(view: View, found: list[_Seen], phase: str, inner: str | None) -> Rows:
     """The schedules with the latest verdict of each."""
     now = view.now()
