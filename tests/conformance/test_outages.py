@@ -1,6 +1,7 @@
 """A stolen shard, a store that goes away and comes back; on every store."""
 
 import asyncio
+import logging
 import sys
 from pathlib import Path
 from typing import Any
@@ -251,3 +252,33 @@ async def test_upkeep_that_the_server_ends_is_no_outage(stage: Any, monkeypatch:
         monkeypatch.setattr(world.node.store, "prune", prune)
         await world.advance(minutes=11)
         assert (len(asked), world.node.outage.count, world.node.state) == (2, 0, "up")
+
+
+async def test_a_store_that_comes_and_goes_is_said_once_a_minute(stage: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """A client whose database had a full disk said so 80 times in 15 seconds."""
+
+    def said() -> list[str]:
+        lines = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+        caplog.clear()
+        return [line for line in lines if "the store answers" in line]
+
+    async with stage.world() as world:
+        for n in range(20):
+            world.node.store_failed(StoreDown(f"could not extend file {n}: no space left"))
+            await world.advance(seconds=2)
+            assert world.node.state == "up"
+        assert [line[:7] for line in said()] == ["nothing", "the sto"]
+        world.node.store_failed(StoreDown("something else"))
+        await world.advance(seconds=2)
+        assert "something else [store.down] (19 short ones before it were not said)" in said()[0]
+        world.faults.is_down = True
+        world.node.store_failed(StoreDown("could not extend file 7: no space left"))
+        await world.advance(seconds=5)  # this one lasts, which must not go unsaid
+        assert ["could not extend file 7" in line for line in said()] == [True]
+        world.faults.is_down = False
+        await world.advance(minutes=2)
+        assert len(said()) == 1
+        world.node.store_failed(StoreDown("could not extend file 8: no space left"))
+        await world.advance(seconds=2)
+        assert len(said()) == 2
+        assert world.node.outage.count == 23

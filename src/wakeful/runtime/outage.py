@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from typing import TYPE_CHECKING
 
 from wakeful.logic.retry import platform_delay_ms
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("wakeful.node")
 
+SAID_MS = 60_000  # of one cause the log hears so often, while the store comes and goes
+_NUMBERS = re.compile(r"\d+")
+
 
 class Outage:
     """Answers nothing, believes nothing, asks again and again."""
@@ -21,15 +25,19 @@ class Outage:
         self._node = node
         self._recovery: asyncio.Task[None] | None = None
         self.count = 0
+        self._said: dict[str, int] = {}  # when, of each cause
+        self._is_said = True  # of this outage the log has heard
+        self._unsaid = 0  # short ones since the log heard of one
 
     def begin(self, error: Unavailable) -> None:
         """The store can't be written: everyone who waits is told, and what memory believes is forgotten."""
         node = self._node
         if node.state != "up":
             return
-        # It may as well have been this process that was away: frozen, or cut off.
-        log.warning("nothing is answered or fired until the store answers: %s", error, extra={"code": "store.down"})
         self.count += 1
+        self._is_said = False
+        if self._is_news(error):
+            self._say(error)
         node.state = "down"
         node.down_because = error
         node.dispatcher.stop()
@@ -43,6 +51,24 @@ class Outage:
         node.take_leave(range(SHARDS))
         node.committer.abandon(error)
         self._recovery = asyncio.get_running_loop().create_task(self._recover())
+
+    def _is_news(self, error: Unavailable) -> bool:
+        """A full disk is read and can't be written: the store would be away and back, five times a second."""
+        now = self._node.clock.now()
+        self._said = {cause: at for cause, at in self._said.items() if at <= now < at + SAID_MS}
+        cause = _NUMBERS.sub("#", error.message)
+        if cause in self._said:
+            return False
+        self._said[cause] = now
+        return True
+
+    def _say(self, error: Unavailable) -> None:
+        # It may as well have been this process that was away: frozen, or cut off.
+        more = f" ({self._unsaid} short ones before it were not said)" if self._unsaid else ""
+        log.warning(
+            "nothing is answered or fired until the store answers: %s%s", error, more, extra={"code": "store.down"}
+        )
+        self._is_said, self._unsaid = True, 0
 
     def stop(self) -> None:
         if self._recovery is not None:
@@ -76,10 +102,15 @@ class Outage:
                 else:
                     await node.take_over()
             except Exception as error:  # whatever it is: to give up would leave the node down for good
+                if not self._is_said:
+                    self._say(node.down_because or StoreDown("unknown"))  # this one lasts
                 log.info("the store does not answer yet: %s", error, extra={"code": "store.down"})
                 continue
             break
-        log.warning("the store answers again, after %d tries", tries, extra={"code": "store.up"})
+        if self._is_said:
+            log.warning("the store answers again, after %d tries", tries, extra={"code": "store.up"})
+        else:
+            self._unsaid += 1
         self._recovery = None
         node.sideline.cut(set(range(SHARDS)) - node.epochs.keys())
         node.go_up()
