@@ -108,6 +108,7 @@ class Api:
         if route.names_object:
             await self.gate.named(connection, ask.caller, ask.params["class"], ask.params["key"])
         if method in _WRITES:
+            check_key(ask, route)
             await ask.take_body(self._room)
         if route.is_stream:
             return await self._streamed(ask, route)
@@ -182,6 +183,13 @@ class Api:
 def routes(app: "App", gate: "Gate", **options: Any) -> list[Mount]:
     """The API for a Starlette application of your own."""
     return [Mount("", app=Api(app, gate, **options))]
+
+
+def check_key(ask: Ask, route: Route) -> None:
+    """`Problem` for a key that nobody would honour: who sends one believes that they may send it all again."""
+    if "Idempotency-Key" not in route.headers and ask.header(b"idempotency-key") is not None:
+        words = "Idempotency-Key is for calls and for single jobs, and would do nothing here; leave it out"
+        raise Problem(400, "request.key.unsupported", words)
 
 
 async def respond(scope: Scope, send: Send, answer: Answer) -> None:

@@ -1,6 +1,7 @@
 """Layer 5. Jobs over HTTP: schedule one or many, look at one, wait for it, cancel it."""
 
 from datetime import datetime
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -9,8 +10,9 @@ from msgspec.structs import replace
 
 from wakeful.http.acts import Length, Waits, acts_of
 from wakeful.http.asks import MSGPACK, Answer, Ask, answered, result
-from wakeful.http.calls import signature_of
+from wakeful.http.calls import request_key, signature_of
 from wakeful.http.looks import connection_of
+from wakeful.http.problems import Problem
 from wakeful.http.table import read_body
 from wakeful.http.watching import shown_to
 from wakeful.jobs.feature import feature_of
@@ -63,10 +65,22 @@ async def schedule(ask: Ask) -> Answer:
     """Schedule one; 201 with how it stands."""
     asked: One = read_body(ask, One, is_needed=True)
     spec = await _spec(ask, asked)
+    key = request_key(ask)
+    if key is not None and asked.replace:
+        raise Problem(
+            400, "request.key.unsupported", "Idempotency-Key: not with replace, which each time puts a new job"
+        )
+    if key is not None and spec.key is None:
+        spec = replace(spec, key=once_key(key))
     # Not app.jobs.schedule(…, **kwargs): a method may have an argument that is called like one of its options.
     scheduling = Scheduling(ask.node, feature_of(ask.node), None)
     job = await scheduling.one(spec, is_newest=asked.replace)
     return answered(jobs.plain_job(await _shown(ask, job)), 201)
+
+
+def once_key(key: str) -> str:
+    """An Idempotency-Key as the key of a job: of any length, and no key that somebody chose for another meaning."""
+    return f"idempotency:{blake2b(key.encode(), digest_size=16).hexdigest()}"
 
 
 async def schedule_many(ask: Ask) -> Answer:

@@ -35,7 +35,7 @@ SOMETIMES = {
 }
 HEADERS = {
     "Idempotency-Key": (
-        "The first answer is remembered for a day and given again.",
+        "Sent again it is done once: of a call the first answer is given again, of a job it is the same job.",
         {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
     ),
     "Wakeful-Deadline": (

@@ -171,7 +171,7 @@ ROWS = [
         "call",
         "Schedule a job.",
         jobs.schedule,
-        headers=("traceparent",),
+        headers=("Idempotency-Key", "traceparent"),
         body=jobs.One,
         answer="Job",
         status=201,
