@@ -74,7 +74,7 @@ async def schedule(ask: Ask) -> Answer:
         spec = replace(spec, key=once_key(key))
     # Not app.jobs.schedule(…, **kwargs): a method may have an argument that is called like one of its options.
     scheduling = Scheduling(ask.node, feature_of(ask.node), None)
-    job = await scheduling.one(spec, is_newest=asked.replace)
+    job = await scheduling.traced([spec], scheduling.one(spec, is_newest=asked.replace))
     return answered(jobs.plain_job(await _shown(ask, job)), 201)
 
 
