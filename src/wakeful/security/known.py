@@ -1,24 +1,31 @@
 """Layer 5. Which token or session is behind this secret, as of at most a second ago?
 
 The server asks the store for each secret once a second, not once a request; so one that is revoked is refused within
-a second on every node. What is unknown is remembered as well, so that trying costs the store nothing.
+a second on every node. What is unknown is remembered as well, so that trying costs the store nothing. For the page of
+metrics alone, which must tell of a store that is away, what the store said last stands for some minutes (`is_lenient`).
 """
 
 import asyncio
 import hmac
 from collections import OrderedDict
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from wakeful.security.patience import within
 from wakeful.security.tokens import ALL, TOUCH_MS, Session, Token, digest, has_tokens, id_of, session_of, token_of
-from wakeful.values.errors import BadToken, WakefulError
+from wakeful.values.errors import BadToken, Unavailable, WakefulError
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
 
 KEEP_MS = 1_000
 KNOWN_MAX = 4_096
+LATELY_MS = 900_000  # how old an answer may be that stands for a store which does not answer
+PATIENCE_MS = 500  # how long such a store is waited for
+SILENT_MS = 5_000  # and for how long it is not asked again
 
+T = TypeVar("T")
 _NOTHING = digest("")  # what a secret of no record is compared with, so that it takes as long
 
 
@@ -37,18 +44,19 @@ class Known:
         self._kept: OrderedDict[str, Kept] = OrderedDict()
         self._open: tuple[int, bool] | None = None  # when asked, whether there were none
         self._touched: dict[str, int] = {}
+        self._silent_at: int | None = None  # when the store was last waited for in vain
 
-    async def is_open(self, node: "Node") -> bool:
+    async def is_open(self, node: "Node", *, is_lenient: bool = False) -> bool:
         """Nobody ever made a token here."""
-        now = node.clock.now()
-        if self._open is None or not 0 <= now - self._open[0] < KEEP_MS:
-            self._open = (now, not await node.reading(has_tokens(node.store)))
-        return self._open[1]
+        now, kept = node.clock.now(), self._open
+        if kept is None or not 0 <= now - kept[0] < KEEP_MS:
+            kept = await self._anew(node, self._ask_open, kept, is_lenient=is_lenient)
+        return kept[1]
 
-    async def token(self, node: "Node", text: str) -> Token:
+    async def token(self, node: "Node", text: str, *, is_lenient: bool = False) -> Token:
         """The token of that text, which is active; `BadToken` else."""
         id = id_of(text)
-        token = None if id is None else (await self._get(node, f"token:{id}")).token
+        token = None if id is None else (await self._get(node, f"token:{id}", is_lenient=is_lenient)).token
         is_same = hmac.compare_digest(_NOTHING if token is None else token.hash, digest(text))
         if token is None or not is_same:
             raise BadToken("this token is not known here; `wakeful tokens list` shows those that are")
@@ -100,18 +108,43 @@ class Known:
             )
         return token
 
-    async def _get(self, node: "Node", key: str) -> Kept:
-        now = node.clock.now()
-        kept = self._kept.get(key)
+    async def _get(self, node: "Node", key: str, *, is_lenient: bool = False) -> Kept:
+        now, kept = node.clock.now(), self._kept.get(key)
         if kept is None or not 0 <= now - kept.at < KEEP_MS:
-            kind, _, id = key.partition(":")
-            token = await node.reading(token_of(node.store, id)) if kind == "token" else None
-            session = await node.reading(session_of(node.store, id)) if kind == "session" else None
-            kept = self._kept[key] = Kept(now, token, session)
-            self._kept.move_to_end(key)
-            if len(self._kept) > KNOWN_MAX:
-                self._kept.popitem(last=False)
+            kept = await self._anew(node, lambda node: self._ask(node, key), kept, is_lenient=is_lenient)
         return kept
+
+    async def _ask(self, node: "Node", key: str) -> Kept:
+        now = node.clock.now()
+        kind, _, id = key.partition(":")
+        token = await node.reading(token_of(node.store, id)) if kind == "token" else None
+        session = await node.reading(session_of(node.store, id)) if kind == "session" else None
+        kept = self._kept[key] = Kept(now, token, session)
+        self._kept.move_to_end(key)
+        if len(self._kept) > KNOWN_MAX:
+            self._kept.popitem(last=False)
+        return kept
+
+    async def _ask_open(self, node: "Node") -> tuple[int, bool]:
+        now = node.clock.now()
+        self._open = kept = (now, not await node.reading(has_tokens(node.store)))
+        return kept
+
+    async def _anew(
+        self, node: "Node", ask: Callable[["Node"], Coroutine[Any, Any, T]], last: T | None, *, is_lenient: bool
+    ) -> T:
+        """What the store says; `is_lenient`: what it said last, if that is not long ago and it does not answer now."""
+        now = node.clock.now()
+        if not is_lenient or last is None or not 0 <= now - last[0] < LATELY_MS:  # type: ignore[index]
+            return await ask(node)
+        is_silent = self._silent_at is not None and 0 <= now - self._silent_at < SILENT_MS
+        if node.state != "up" or is_silent:
+            return last
+        asked = await within(node, ask(node), PATIENCE_MS)
+        if not asked.done():
+            self._silent_at = now
+            return last
+        return last if isinstance(asked.exception(), Unavailable) else asked.result()
 
 
 async def _touch(node: "Node", id: str) -> None:

@@ -116,7 +116,7 @@ class Site:
         try:
             if scope["method"] not in ("GET", "HEAD"):
                 raise Problem(405, "method.not_allowed", "this is only read", allow="GET, HEAD")
-            await self.gate.admit(HTTPConnection(scope), "read", wide=True)
+            await self.gate.admit(HTTPConnection(scope), "read", wide=True, is_lenient=True)
             from wakeful.telemetry import prometheus
 
             answer = Answer(prometheus.page(self.app).encode(), 200, METRICS_MEDIA)
