@@ -80,6 +80,8 @@ STATUS: dict[type[BaseException], int] = {
     errors.NoKey: 503,
 }
 
+# They name the store, its host and its user, which are in the log and not for everybody.
+_OF_STORES = (errors.StoreDown, errors.OutcomeUnknown, errors.StoreError)
 BY_CODE = {"cursor": 400, "limit.arguments": 413, "events.kind": 400, "request.key.form": 400}
 
 
@@ -110,8 +112,8 @@ class Told(NamedTuple):
     headers: list[tuple[bytes, bytes]]
 
 
-def told(error: BaseException, instance: str, *, is_operator: bool = False) -> Told:
-    """The problem that stands for the error; tracebacks are for operators only."""
+def told(error: BaseException, instance: str, *, is_operator: bool = False, is_admitted: bool = True) -> Told:
+    """The problem that stands for the error; tracebacks are for operators only, and stores for who was let in."""
     trace: str | None = None
     extra: dict[str, Any] = {}
     headers: list[tuple[bytes, bytes]] = []
@@ -124,6 +126,8 @@ def told(error: BaseException, instance: str, *, is_operator: bool = False) -> T
     elif isinstance(error, WakefulError):
         status, code, detail = status_of(error), error.code, error.message
         extra = {"error": type(error).__name__}
+        if not is_admitted and isinstance(error, _OF_STORES):
+            detail = "the store can't be reached now; try again"
     elif isinstance(error, Raised):
         raised = error.error
         status, code, detail = FAILED, TurnFailed.default_code, f"{type(raised).__name__}: {error}"

@@ -60,8 +60,7 @@ async def _connected(app: "App", gate: "Gate", scope: Scope, receive: Receive, s
         else:
             held, chosen = await gateway.connect(target, _request(scope, caller), wire)
     except Exception as error:
-        is_operator = caller is not None and caller.may("operate")
-        await _deny(scope, send, error, is_operator=is_operator)
+        await _deny(scope, send, error, caller)
         return
     if telling is not None:
         await telling.tell(gate, _own_protocol(scope), receive, send)
@@ -187,12 +186,14 @@ def _gateway(app: "App") -> "Gateway":
     return feature_of(app.node).gateway
 
 
-async def _deny(scope: Scope, send: Send, error: Exception, *, is_operator: bool) -> None:
+async def _deny(scope: Scope, send: Send, error: Exception, caller: "Caller | None") -> None:
     """Answer the request with a problem; with a bare 403 where the server can't do that."""
     if "websocket.http.response" not in (scope.get("extensions") or {}):
         await send({"type": "websocket.close", "code": 1008, "reason": ""})
         return
-    found = told(error, paths.raw_of(scope).decode("latin-1"), is_operator=is_operator)
+    is_admitted = caller is not None
+    is_operator = caller is not None and caller.may("operate")
+    found = told(error, paths.raw_of(scope).decode("latin-1"), is_operator=is_operator, is_admitted=is_admitted)
     body = json_bytes(found.body)
     headers = [(b"content-type", MEDIA), (b"content-length", b"%d" % len(body)), *found.headers]
     await send({"type": "websocket.http.response.start", "status": found.status, "headers": headers})
