@@ -18,6 +18,23 @@ CALL = "/v1/objects/Box/eu%2F1/put"
 BODY = b'["x"]'
 
 
+PAGE = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "cors", "sec-fetch-dest": "empty"}
+
+
+async def test_a_page_of_a_named_origin_reads_and_writes_and_no_other_does() -> None:
+    async with doors(cors=["https://ops.example"]) as door:
+        own, other = PAGE | {"origin": "https://ops.example"}, PAGE | {"origin": "https://evil.example"}
+        for site in ("cross-site", "same-site"):
+            own["sec-fetch-site"] = site
+            assert (await door.ask("POST", CALL, body=BODY, headers=own)).status == 200
+            found = await door.ask("GET", "/v1/objects", headers=own)
+            assert found.status == 200, found.body
+            assert found.headers["access-control-allow-origin"] == "https://ops.example"
+        for method, path in (("GET", "/v1/objects"), ("HEAD", "/v1/objects"), ("POST", CALL)):
+            assert (await door.ask(method, path, headers=other)).status == 403
+        assert (await door.ask("GET", "/v1/objects", headers=PAGE)).status == 403
+
+
 @asynccontextmanager
 async def doors(**options: Any) -> AsyncIterator[Door]:
     app = program()

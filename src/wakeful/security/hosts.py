@@ -74,16 +74,16 @@ def why_cross_site(
 ) -> str | None:
     """What makes this request one that a page of another site sent; None: nothing does.
 
-    Reading is left to the browser, which shows no site what another answered; except for sockets, which it does not
-    guard. Programs that are no browsers send none of these headers.
+    A page of one of the `origins` is none. Reading is left to the browser, which shows no site what another answered;
+    except for sockets, which it does not guard. Programs that are no browsers send none of these headers.
     """
     is_safe = method in SAFE and not is_socket
     origin = headers.get(b"origin")
+    text = "" if origin is None else origin.decode("latin-1")
+    if text and text in origins:
+        return None
     if origin is not None and not is_safe:
-        text = origin.decode("latin-1")
         place = text.partition("://")[2]
-        if text in origins:
-            return None
         if not place or place.lower() != headers.get(b"host", b"").decode("latin-1").lower():
             return f"it was sent by a page of {text[:100]!r}"
         return None
