@@ -14,16 +14,20 @@ from starlette.routing import Mount
 
 from wakeful.http import paths
 from wakeful.http.asks import Answer, Ask, Gone, Receive, Room, Scope, Send, json_bytes
+from wakeful.http.calls import early_deadline
 from wakeful.http.openapi import document
 from wakeful.http.pace import Pace
 from wakeful.http.problems import MEDIA, Problem, Told, told
 from wakeful.http.rows import TABLE
 from wakeful.http.table import Route, read_query
+from wakeful.security.patience import within
+from wakeful.values.errors import DeadlineExceeded
 from wakeful.values.tracing import TRACE, received
 
 if TYPE_CHECKING:
     from wakeful.app import App
     from wakeful.security.gate import Gate
+    from wakeful.security.scopes import Caller
 
 BODY_BYTES_MAX = 2 << 20  # arguments may have one mebibyte, and base64 or \\u escapes make more of them
 REQUESTS_MAX = 512  # half of the turns that a node runs at once: the other half is for timers and other nodes
@@ -103,8 +107,7 @@ class Api:
             ask.query = read_query(route, scope["query_string"])
             return await route.handler(ask)
         connection = HTTPConnection(scope)
-        needed: Any = route.scope
-        ask.caller = await self.gate.admit(connection, needed, wide=route.is_wide)
+        ask.caller = await self._admitted(ask, route, connection)
         ask.query = read_query(route, scope["query_string"])
         if route.names_object:
             await self.gate.named(connection, ask.caller, ask.params["class"], ask.params["key"])
@@ -116,6 +119,20 @@ class Api:
         if route.is_wait:
             return await self._waited(ask, route)
         return await (self._looked(ask, route) if route.is_look else self._handled(ask, route))
+
+    async def _admitted(self, ask: Ask, route: Route, connection: HTTPConnection) -> "Caller":
+        """Who asks. A call's deadline holds for that as well: a store that hangs would be waited for first of all."""
+        needed: Any = route.scope
+        deadline_ms, node = early_deadline(ask, route), self.app.node
+        way = self.gate.admit(connection, needed, wide=route.is_wide)
+        if deadline_ms is None or node is None:
+            return await way
+        began_at = node.clock.now()
+        admission = await within(node, way, deadline_ms)
+        if not admission.done():
+            raise DeadlineExceeded(f"the store did not say within {deadline_ms} ms who asks; nothing was done")
+        ask.waited_ms = max(0, node.clock.now() - began_at)
+        return admission.result()
 
     async def _looked(self, ask: Ask, route: Route) -> Answer | None:
         """A few at a time, first come, first served: a long list holds the loop for milliseconds again and again."""

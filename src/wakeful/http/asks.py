@@ -60,7 +60,7 @@ class Room:
 class Ask:
     """One request, on its way through."""
 
-    __slots__ = ("_headers", "app", "body", "body_max", "caller", "gate", "params", "query", "receive", "scope", "send")
+    __slots__ = ("_headers", "app", "body", "body_max", "caller", "gate", "params", "query", "receive", "scope", "send", "waited_ms")  # fmt: skip
 
     def __init__(self, app: "App", gate: "Gate", scope: Scope, receive: Receive, send: Send, body_max: int) -> None:
         self.app = app
@@ -73,6 +73,7 @@ class Ask:
         self.params: dict[str, str] = {}  # from the path
         self.query: dict[str, Any] = {}
         self.caller: Caller | None = None
+        self.waited_ms = 0  # for the store to say who asks, of the time that a call has
         self._headers: dict[bytes, bytes | None] | None = None  # None: it is there more than once
 
     @property

@@ -5,16 +5,18 @@ codec's bytes instead, as `[args, kwargs]`. Nothing of an argument that does not
 """
 
 import re
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from wakeful.http.arguments import Signature
 from wakeful.http.asks import MSGPACK, Answer, Ask, result
 from wakeful.http.problems import Problem, Raised
-from wakeful.http.table import length_ms
+from wakeful.http.table import length_ms, read_query
 from wakeful.values.errors import WakefulError
 
 if TYPE_CHECKING:
+    from wakeful.http.table import Route
     from wakeful.runtime.registry import ObjectClass
 
 KEY = r"[!-~]{1,255}"
@@ -83,4 +85,17 @@ def deadline_of(ask: Ask) -> int | None:
         asked = length_ms(text)
         if asked is None:
             raise Problem(400, "deadline.form", f"Wakeful-Deadline {text[:40]!r}: write it like 30, 30s, 250ms or 5m")
-    return None if asked is None else min(asked, DEADLINE_MAX_MS)
+    return None if asked is None else max(1, min(asked, DEADLINE_MAX_MS) - ask.waited_ms)
+
+
+def early_deadline(ask: Ask, route: "Route") -> int | None:
+    """The same before anybody was let in: what is wrong with it is said later."""
+    if "Wakeful-Deadline" not in route.headers:
+        return None
+    with suppress(Problem):
+        text, query = ask.header(b"wakeful-deadline"), ask.scope["query_string"]
+        if text is not None:
+            return length_ms(text)
+        found: int | None = read_query(route, query)["deadline"] if query else None  # most calls have neither
+        return found
+    return None

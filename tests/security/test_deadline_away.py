@@ -1,0 +1,48 @@
+"""The deadline of a call holds while a store that hangs is asked who calls."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parent))
+from stage_security import Door, program
+
+CALL = "/v1/objects/Box/eu%2F1/put"
+
+
+@pytest.mark.parametrize(("path", "headers"), [(CALL, {"Wakeful-Deadline": "2s"}), (f"{CALL}?deadline=2s", {})])
+async def test_a_store_that_hangs_is_a_504_at_the_deadline(path: str, headers: dict[str, str]) -> None:
+    app = program()
+    async with app.world() as world:
+        door = Door(app, world)
+        token = await door.token("call")
+        world.faults.gate = gate = asyncio.Event()
+        task = asyncio.ensure_future(door.ask("POST", path, token=token, headers=headers, body=b'["x"]'))
+        await world.advance(milliseconds=1_900)
+        assert not task.done()
+        await world.advance(milliseconds=200)
+        try:
+            assert task.done()
+        finally:
+            world.faults.gate = None
+            gate.set()
+        found = await task
+        assert (found.status, found.code) == (504, "call.deadline")
+        assert "nothing was done" in found.json["detail"]
+        await world.advance(seconds=5)
+        assert await world.info(app.box, "eu/1") is None  # type: ignore[attr-defined]
+
+
+async def test_within_its_deadline_it_is_answered_and_refused_as_without() -> None:
+    app = program()
+    async with app.world() as world:
+        door = Door(app, world)
+        token, other = await door.token("call"), await door.token("read")
+        headers = {"Wakeful-Deadline": "2s"}
+        assert (await door.ask("POST", CALL, token=token, headers=headers, body=b'["x"]')).status == 200
+        assert (await door.ask("POST", CALL, token=other, headers=headers, body=b'["x"]')).status == 403
+        assert (await door.ask("POST", CALL, headers=headers, body=b'["x"]')).status == 401
+        odd = await door.ask("POST", CALL, token=token, headers={"Wakeful-Deadline": "soon"}, body=b'["x"]')
+        assert (odd.status, odd.code) == (400, "deadline.form")
