@@ -180,6 +180,50 @@ async def test_the_stream_has_ids_kinds_and_a_heartbeat() -> None:
         assert ": still here\n\n" in reader.text
 
 
+LOST = {"kind": "lost", "count": None}
+
+
+@pytest.mark.parametrize("id", ["another-7", "garbage", "node-1-99999", "node-1-x", "node-1", "-", "7"])
+async def test_a_reader_that_comes_back_with_an_id_of_elsewhere_is_told_that_it_lost_some(id: str) -> None:
+    async with opened() as stage:
+        assert stage.world.node.name == "node-1"
+        await stage.result("a", "add")
+        async with Reader(stage, "/v1/events?kinds=call", {"Last-Event-ID": id}) as reader:
+            await stage.result("b", "add")
+            lost, call = await reader.events()
+            assert lost[2] == LOST | {"at": stage.world.warp.now()}
+            assert call[2]["object"] == "Shop/b"
+        async with Reader(stage, "/v1/events?kinds=call", {"Last-Event-ID": lost[0]}) as again:  # it has a place now
+            assert [data["object"] for _, _, data in await again.events()] == ["Shop/b"]
+
+
+async def test_a_reader_that_comes_back_after_nobody_listened_is_told_so_once() -> None:
+    async with opened() as stage:
+        async with Reader(stage, "/v1/events?kinds=call") as reader:
+            await stage.result("a", "add")
+            [(id, _, _)] = await reader.events()
+        await stage.world.advance(milliseconds=GRACE_MS + 5_000)
+        await stage.result("b", "add")
+        async with Reader(stage, "/v1/events?kinds=call", {"Last-Event-ID": id}) as again:
+            [(last, _, lost)] = await again.events()
+            assert (lost["kind"], lost["count"]) == ("lost", None)
+        async with Reader(stage, "/v1/events?kinds=call", {"Last-Event-ID": last}) as once:
+            assert await once.events() == []
+        async with Reader(stage, "/v1/events?kinds=call") as fresh:
+            assert await fresh.events() == []
+
+
+async def test_an_id_goes_before_the_instant_of_the_first_time() -> None:
+    async with opened() as stage:
+        path = "/v1/events?kinds=call&since=2020-01-01T00:00:00Z"
+        async with Reader(stage, path) as reader:
+            await stage.result("a", "add")
+            [(id, _, _)] = await reader.events()
+        await stage.result("b", "add")
+        async with Reader(stage, path, {"Last-Event-ID": id}) as again:
+            assert [data["object"] for _, _, data in await again.events()] == ["Shop/b"]
+
+
 async def test_a_reader_that_comes_back_misses_nothing() -> None:
     async with opened() as stage:
         async with Reader(stage, "/v1/events?kinds=call") as reader:
@@ -189,7 +233,7 @@ async def test_a_reader_that_comes_back_misses_nothing() -> None:
         async with Reader(stage, "/v1/events?kinds=call", {"Last-Event-ID": id}) as again:
             assert [data["object"] for _, _, data in await again.events()] == ["Shop/b"]
         async with Reader(stage, "/v1/events?kinds=call", {"Last-Event-ID": "another-7"}) as other:
-            assert await other.events() == []
+            assert [data for _, _, data in await other.events()] == [LOST | {"at": stage.world.warp.now()}]
 
 
 async def test_a_reader_that_does_not_read_holds_nothing_and_is_told_what_it_lost() -> None:

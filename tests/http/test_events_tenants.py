@@ -91,3 +91,31 @@ async def test_a_bound_reader_who_lost_some_is_told_how_many_and_of_nobody() -> 
             told = await bound.events()
             assert [set(data) for _, _, data in told] == [{"kind", "at", "count"}]
             assert SECRET not in bound.text
+
+
+async def test_ids_do_not_tell_a_bound_reader_how_much_happens_to_others() -> None:
+    async with opened() as stage:
+        eu = await stage.token("eu", "read", "call", tenant="eu/")
+        headers, path = {"authorization": f"Bearer {eu}"}, "/v1/events?kinds=call"
+        async with Reader(stage, path, headers) as bound:
+            await stage.result("eu/1", "add", token=eu)
+            stage.world.node.events.tell("write", ObjectId("Shop", f"us/{SECRET}"), keys=1)
+            await stage.result("eu/1", "add", token=eu)
+            first, second = [id for id, _, _ in await bound.events()]
+            numbers = [int(id.rpartition("-")[2], 16) for id in (first, second)]
+            assert abs(numbers[1] - numbers[0]) > 1_000
+        async with Reader(stage, path, headers | {"last-event-id": first}) as again:
+            assert [id for id, _, _ in await again.events()] == [second]
+        name = stage.world.node.name
+        async with Reader(stage, path, headers | {"last-event-id": f"{name}-1"}) as plain:  # of another form
+            assert [data["kind"] for _, _, data in await plain.events()] == ["lost"]
+
+
+async def test_a_bound_reader_who_lost_some_does_not_hear_how_many_there_were() -> None:
+    async with opened() as stage:
+        eu = await stage.token("eu", "read", tenant="eu/")
+        async with Reader(stage, headers={"authorization": f"Bearer {eu}"}) as bound:
+            for _ in range(KEPT + 10):
+                stage.world.node.events.tell("write", ObjectId("Shop", f"us/{SECRET}"), keys=1)
+            [(_, _, data)] = await bound.events()
+            assert data["count"] is None

@@ -127,7 +127,7 @@ class Looks:
         """What happens in the deployment, as it does, without an end; of these kinds only, if any are named.
 
         A connection that breaks is made again, and goes on after the last event that came, as far as the server still
-        has them; `{"kind": "lost", …}` says how many it has not.
+        has them; `{"kind": "lost", …}` says how many it has not, `count` None that it does not know.
         """
         query = {"kinds": ",".join(kinds) or None, "since": None if since is None else since.isoformat()}
         async with aclosing(self._told("/v1/events", query)) as told:

@@ -30,13 +30,15 @@ Ends = set[asyncio.Future[Any]]
 
 async def events(ask: Ask) -> Answer | None:
     """The stream: each event with its id, a comment when nothing happens, until client, token or node go."""
-    listener = _listener(ask)
+    listener, has_lost = _listener(ask)
     if ask.scope["method"] == "HEAD":
         await only_head(ask)
         return None
     async with listener:
-        last = f"id: {ask.node.name}-{listener.number}\n"
+        last = f"id: {_id(ask, listener.number)}\n"
         first = f"retry: {RETRY_MS}\n{last}: events of {', '.join(KINDS)}\n\n".encode()
+        if has_lost:  # and nobody knows how many
+            first += _frame(ask, listener.number, {"kind": "lost", "at": ask.node.clock.now(), "count": None})
         await streamed(ask, first, lambda ends: _tell(ask, listener, ends))
     return None
 
@@ -94,18 +96,18 @@ async def _tell(ask: Ask, listener: Listener, ends: Ends) -> None:
         found = await unless(ends, listener.some(limit=BATCH, wait_ms=HEARTBEAT_MS))
         if found is None or events.is_over:
             return
-        await put(ask, b"".join(_frame(ask.node.name, *one) for one in found) or b": still here\n\n")
+        await put(ask, b"".join(_frame(ask, *one) for one in found) or b": still here\n\n")
 
 
-def _listener(ask: Ask) -> Listener:
+def _listener(ask: Ask) -> tuple[Listener, bool]:
+    """A place in the stream, and whether something was lost before it."""
     node, who = ask.node, ask.who
-    kinds = ask.query["kinds"]
+    kinds, since = ask.query["kinds"], ask.query["since"]
     last = ask.header(b"last-event-id")
-    after: int | None = None
-    if last is not None:
-        name, _, number = last.strip().rpartition("-")
-        if number.isascii() and number.isdigit() and len(number) < 19 and name == node.name:
-            after = int(number)
+    after = None if last is None else _number(ask, last.strip())
+    has_lost = bool(last) and after is None  # where there was a gap, the ring itself says so
+    if after is not None:
+        since = None  # of the first time, which a browser sends again
 
     def sees(event: Event) -> bool:
         cls = event.get("class")
@@ -113,7 +115,7 @@ def _listener(ask: Ask) -> Listener:
             return who.tenant is None
         return is_shown(cls) and who.sees(ObjectId(cls, event["key"]))
 
-    return node.events.listen(kinds=kinds, after=after, since=ask.query["since"], sees=sees, reserved=True)
+    return node.events.listen(kinds=kinds, after=after, since=since, sees=sees, reserved=True), has_lost
 
 
 def read_kinds(text: str) -> list[str]:
@@ -125,8 +127,29 @@ def read_kinds(text: str) -> list[str]:
     return kinds
 
 
-def _frame(node: str, number: int, event: dict[str, Any]) -> bytes:
-    return b"id: %s-%d\nevent: %s\ndata: %s\n\n" % (node.encode(), number, event["kind"].encode(), json_bytes(event))
+def _id(ask: Ask, number: int) -> str:
+    """What a reader comes back with; for one who is bound to a tenant it does not say how many there were."""
+    said = number if ask.who.tenant is None else ask.gate.veil.hide(number)
+    return f"{ask.node.name}-{said}"
+
+
+def _number(ask: Ask, id: str) -> int | None:
+    """The number of the event of that id; None when it is of another node, of one that was restarted, or of none."""
+    name, _, said = id.rpartition("-")
+    if name != ask.node.name:
+        return None
+    if ask.who.tenant is not None:
+        number = ask.gate.veil.show(said)
+    else:
+        number = int(said) if said.isascii() and said.isdigit() and len(said) < 19 else None
+    return number if number is not None and number < ask.node.events.ring.next else None
+
+
+def _frame(ask: Ask, number: int, event: dict[str, Any]) -> bytes:
+    if event["kind"] == "lost" and ask.who.tenant is not None:
+        event = event | {"count": None}  # most of them were of others
+    kind, id = event["kind"].encode(), _id(ask, number).encode()
+    return b"id: %s\nevent: %s\ndata: %s\n\n" % (id, kind, json_bytes(event))
 
 
 async def put(ask: Ask, body: bytes, *, is_last: bool = False) -> None:

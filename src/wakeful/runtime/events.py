@@ -141,6 +141,7 @@ class Events:
         self._own = Ring(KEPT)  # of this process, for other nodes
         self._listeners: set[Listener] = set()
         self.dropped = 0  # by listeners that were too slow
+        self._gap_at = 0  # the ring's number where nobody listened for a while
         self._heard_until = 0
         self._asked_until = 0
         self._looking: asyncio.Task[None] | None = None
@@ -305,6 +306,7 @@ class Events:
             for task in self._following.values():
                 task.cancel()
             self._following, self._looking = {}, None
+            self._leave_gap()
 
     async def _follow(self, home: "Node", row: "NodeRow") -> None:
         after, tries = None, 0
@@ -339,6 +341,12 @@ class Events:
             if before is not None and before != now:
                 self.tell("node", None, name=home.name, **now)
 
+    def _leave_gap(self) -> None:
+        """What happens from here on is not kept: whoever comes back to a place before it has lost some."""
+        if self._gap_at != self.ring.next and not self.is_over:
+            self.ring.add({"kind": "lost", "at": self.clock.now(), "count": None})
+            self._gap_at = self.ring.next
+
     def _review_at(self, at: int) -> None:
         self.clock.call_at(at, self._review)
 
@@ -346,7 +354,10 @@ class Events:
         now = self.clock.now()
         if now >= self._asked_until:
             self._asked_until = 0
+        was_heard = self.is_heard
         self.is_heard = not self.is_over and bool(self._listeners or now < self._heard_until or self._asked_until)
+        if was_heard and not self.is_heard:
+            self._leave_gap()
 
 
 def _wake(future: asyncio.Future[None]) -> None:

@@ -7,6 +7,7 @@ pages, as the session that it was exchanged for. Who is refused leaves an audit 
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import to_builtins
@@ -21,6 +22,7 @@ from wakeful.security.refusals import Refusals
 from wakeful.security.scopes import LOCAL, SECRET, Caller, Scope
 from wakeful.security.sessions import LENGTH_MS, cookie_of, csrf_of, is_csrf, set_cookie
 from wakeful.security.tokens import ALL, Session, Token, has_tokens, new_secret, redact
+from wakeful.security.veil import Veil
 from wakeful.values.errors import (
     BadInput,
     BadToken,
@@ -164,6 +166,11 @@ class Gate:
         asking = Asking.of(connection)
         actor = f"address:{asking.peer}" if caller is None else caller.name
         await self._refuse(self._node(), asking, actor, error)
+
+    @cached_property
+    def veil(self) -> Veil:
+        """What numbers are given out under that would tell a tenant of others; another one in each process."""
+        return Veil(self._entropy(32))
 
     async def is_open(self) -> bool:
         """Nobody ever made a token, so whoever is on this machine may do everything."""
