@@ -22,6 +22,7 @@ from wakeful.http.rows import TABLE
 from wakeful.http.table import Route, read_query
 from wakeful.security.patience import within
 from wakeful.values.errors import DeadlineExceeded
+from wakeful.values.metrics import LASTING, ROUTE
 from wakeful.values.tracing import TRACE, received
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ class Api:
         paths.check_length(scope)
         segments = paths.segments_of(paths.raw_of(scope))
         method = scope["method"]
+        scope[ROUTE] = "/openapi.json" if segments == ["openapi.json"] else "other"
         # The document names the program's classes, so it is not for everyone.
         if segments == ["openapi.json"] and method != "OPTIONS":
             await self.gate.admit(HTTPConnection(scope), None)
@@ -103,6 +105,9 @@ class Api:
         if method == "OPTIONS":
             return _options(segments)
         route, ask.params = TABLE.find("GET" if method == "HEAD" else method, segments)
+        scope[ROUTE] = route.path
+        if route.is_wait:
+            scope[LASTING] = True
         if not route.scope:
             ask.query = read_query(route, scope["query_string"])
             return await route.handler(ask)

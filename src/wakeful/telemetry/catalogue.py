@@ -208,7 +208,7 @@ CATALOGUE: tuple[Metric, ...] = (
     # the edges
     Metric("wakeful.http.requests", "counter", "{request}", ("method", "route", "status"), "Requests that were answered.",
            _family(lambda n: n.meter.http)),
-    Metric("wakeful.http.duration", "histogram", "s", ("route",), "How long answers took.", _family(lambda n: n.meter.http_durations), _US),
+    Metric("wakeful.http.duration", "histogram", "s", ("route",), "How long answers took; streams and waits for jobs are left out.", _family(lambda n: n.meter.http_durations), _US),
     Metric("wakeful.http.open", "gauge", "{request}", (), "Requests being answered, streams included.", _one(lambda n: n.meter.http_open.value)),
     Metric("wakeful.denied", "counter", "{request}", ("code",), "Requests of those who may not.", _family(lambda n: n.meter.denied)),
     Metric("wakeful.sockets.open", "gauge", "{socket}", (), "WebSockets that this process holds.", _one(_sockets), 1.0, True),

@@ -4,6 +4,7 @@ import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
+from wakeful.values.metrics import LASTING, ROUTE
 from wakeful.values.tracing import TRACE, received
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-ROUTE = "wakeful.route"  # in the scope: what a router inside says that it was; else the path says the part
 _PARTS = frozenset(
     ("audit", "classes", "due", "events", "jobs", "ledger", "nodes", "objects", "parked", "schedules", "search")
 )
@@ -51,12 +51,13 @@ class Measured:
         if node is None:
             await self._inner(scope, receive, send)
             return
-        meter, began, status = node.meter, time.perf_counter_ns(), 0
+        meter, began, status, is_stream = node.meter, time.perf_counter_ns(), 0, False
 
         async def noted(message: Message) -> None:
-            nonlocal status
+            nonlocal status, is_stream
             if message["type"] == "http.response.start":
                 status = message["status"]
+                is_stream = any(map(_is_stream, message.get("headers", ())))
             await send(message)
 
         meter.http_open.add()
@@ -66,7 +67,12 @@ class Measured:
             meter.http_open.add(-1)
             route, method = route_of(scope), scope["method"]
             meter.http.of(method if method in _METHODS else "other", route, str(status or 499)).add()
-            meter.http_durations.of(route).add((time.perf_counter_ns() - began) // 1_000)
+            if not is_stream and LASTING not in scope:
+                meter.http_durations.of(route).add((time.perf_counter_ns() - began) // 1_000)
+
+
+def _is_stream(header: tuple[bytes, bytes]) -> bool:
+    return header[0] == b"content-type" and header[1].startswith(b"text/event-stream")
 
 
 def route_of(scope: Scope) -> str:

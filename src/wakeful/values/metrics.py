@@ -11,6 +11,11 @@ from typing import Generic, TypeVar
 from wakeful.values.commits import Commit
 
 OTHER = "other"  # the label of everything past what a family may hold
+# In the scope of a request, for whoever counts it: which route of which table it took (else its path says the part),
+ROUTE = "wakeful.route"
+# and that it is answered when something happens, so that how long this takes says nothing.
+LASTING = "wakeful.lasting"
+HTTP_MAX = 1_000  # each of some fifty routes has several statuses
 LABELS_MAX = 200  # of one family: what is scraped every few seconds must stay small, whatever a program names
 
 # Upper bounds, inclusive. Three to a decade: fine enough for "99 of 100 within 50 ms", and small to scrape.
@@ -167,7 +172,7 @@ class Meter:
         self.shards_taken = Counter()
         self.shards_released = Counter()
         # the edges
-        self.http = counters("method", "route", "status")
+        self.http = Family(Counter, "method", "route", "status", most=HTTP_MAX)
         self.http_durations = durations("route")
         self.http_open = Gauge()
         self.denied = counters("code")
