@@ -75,6 +75,12 @@ class Client(Looks):
             raise BadOption(
                 f"connections must be a whole number from 1, not {connections!r}", code="client.connections"
             )
+        if tls is not None and not isinstance(tls, ssl.SSLContext):
+            raise BadOption(
+                f"tls must be an ssl.SSLContext, not {tls!r}; for a certificate authority of your own: "
+                'ssl.create_default_context(cafile="ca.pem")',
+                code="client.tls",
+            )
         self._has_retries = retries
         self._wire = Wire(url, token, is_retrying=retries, connections_max=connections, tls=tls)
         self._known: dict[str, ObjectClass] = {}

@@ -11,6 +11,7 @@ from wakeful.http.api import Api, respond
 from wakeful.http.asks import Answer, Receive, Scope, Send, json_bytes
 from wakeful.http.problems import MEDIA, Problem, told
 from wakeful.security.gate import Gate
+from wakeful.server.options import check_limits, check_origins, check_switch
 from wakeful.telemetry.sampling import sampling
 from wakeful.telemetry.web import Measured
 
@@ -44,6 +45,10 @@ class Site:
 
         Where it is the whole application, a server's lifespan runs the program on `store`, with the options `run`.
         """
+        cors = check_origins(cors)
+        check_switch("dashboard", dashboard)
+        check_switch("metrics", metrics)
+        check_limits(limits)
         self.app = app
         self.gate = gate or Gate(app, origins=cors)
         self.api = Api(app, self.gate, **limits)
