@@ -18,6 +18,14 @@ PIPELINED_MAX = 4  # requests that wait behind the one that is being answered
 
 _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 _LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+_PROBLEM = (
+    b'{"type":"urn:wakeful:problem:body.slow","title":"Request Timeout","status":408,'
+    b'"detail":"the body did not come in time","code":"body.slow"}'
+)
+_SLOW = (
+    b"HTTP/1.1 408 Request Timeout\r\ncontent-type: application/problem+json\r\ncontent-length: %d\r\n"
+    b"connection: close\r\n\r\n%s" % (len(_PROBLEM), _PROBLEM)
+)
 
 
 class Joined:
@@ -77,7 +85,7 @@ class Guarded(HttpToolsProtocol):
             transport.write(_BUSY)
             transport.close()
             return
-        self._timer = self.loop.call_later(self.request_s, self._cut)
+        self._timer = self.loop.call_later(self.request_s, self._too_slow)
 
     def data_received(self, data: bytes) -> None:
         if self._rest:
@@ -110,7 +118,7 @@ class Guarded(HttpToolsProtocol):
             self.transport.write(_LARGE)
             self.transport.close()
         elif self._timer is None:
-            self._timer = self.loop.call_later(self.request_s, self._cut)
+            self._timer = self.loop.call_later(self.request_s, self._too_slow)
 
     def on_message_begin(self) -> None:
         self._in_head, self._is_whole = True, False
@@ -152,6 +160,16 @@ class Guarded(HttpToolsProtocol):
         if self._stall_timer is not None:
             self._stall_timer.cancel()
             self._stall_timer = None
+
+    def _too_slow(self) -> None:
+        """Of a body that does not come its sender is told; behind an answer that is being sent there is no place for it."""
+        cycle = self.cycle
+        if not self._in_body or self.pipeline or cycle is None or cycle.response_started:
+            self._cut()
+            return
+        self._timer = None
+        self.transport.write(_SLOW)
+        self.transport.close()
 
     def _cut(self) -> None:
         self._timer = self._stall_timer = None
