@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from wakeful import App, DurableObject
-from wakeful.cli.failing import CommandError, exit_code_of
+from wakeful.cli.failing import USAGE, CommandError, exit_code_of
 from wakeful.cli.saying import Say
 from wakeful.cli.web import ADDRESS, Http, web, wished
 from wakeful.server.serving import bind
@@ -35,6 +35,19 @@ def the_app() -> App:
             return total
 
     return app
+
+
+def test_a_certificate_for_nothing_that_is_served_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("WAKEFUL_HTTP", "WAKEFUL_HTTP_CERT", "WAKEFUL_HTTP_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(CommandError, match="add --http HOST:PORT") as raised:
+        wished(None, cert="c.pem", key="k.pem")
+    assert (raised.value.code, raised.value.exit_code) == ("http.tls", USAGE)
+    assert wished("off", cert="c.pem", key="k.pem") is None
+    assert wished("h:1", cert="c.pem", key="k.pem") == Http("h:1", certificate="c.pem", key="k.pem")
+    monkeypatch.setenv("WAKEFUL_HTTP_CERT", "c.pem")  # of a machine on which other programs serve
+    monkeypatch.setenv("WAKEFUL_HTTP_KEY", "k.pem")
+    assert wished(None) is None
 
 
 def test_what_is_wished_comes_from_the_option_then_the_environment_then_the_default(

@@ -33,6 +33,7 @@ def wished(
 ) -> Http | None:
     """From the options and the environment; None: nothing is served."""
     address = given or os.environ.get(HTTP) or None
+    given_tls = "--http-cert" if cert else "--http-key" if key else ""
     cert, key = cert or os.environ.get(CERTIFICATE), key or os.environ.get(KEY)
     if bool(cert) != bool(key):
         missing = "--http-key" if cert else "--http-cert"
@@ -40,6 +41,9 @@ def wished(
             f"HTTPS needs a certificate and its key, and {missing} is missing", code="http.tls", exit_code=USAGE
         )
     if address == OFF or (address is None and default is None):
+        if given_tls and address is None:
+            words = f"{given_tls} is for HTTPS, and nothing is served without --http; add --http HOST:PORT"
+            raise CommandError(words, code="http.tls", exit_code=USAGE)
         return None
     return Http(address or str(default), address is not None, cert, key)
 
