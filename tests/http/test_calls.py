@@ -5,8 +5,9 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
-from http_stage import Address, Colour, Line, later, opened, problem
+from http_stage import Address, Colour, Line, later, make_app, opened, problem
 
+from wakeful import DurableObject
 from wakeful.http.asks import MSGPACK
 from wakeful.values.codec import decode, encode
 
@@ -153,6 +154,57 @@ async def test_a_deadline_by_header_or_query() -> None:
         for text in ("soon", "0", "-1", "1h", "nan", "1e3", "1.5"):
             answer = await stage.ask("POST", "/v1/objects/Shop/a/slow", params={"deadline": text}, json=[1])
             assert answer.status_code == 400, text
+
+
+async def test_a_deadline_that_is_too_long_is_refused_as_the_client_refuses_it() -> None:
+    async with opened() as stage:
+        for options in ({"headers": {"Wakeful-Deadline": "901"}}, {"params": {"deadline": "16m"}}):
+            answer = await stage.ask("POST", "/v1/objects/Shop/a/add", json=[1], **options)
+            assert "15m at most" in problem(answer, 400, "deadline.long")["detail"]
+        assert await stage.result("a", "add", [1], headers={"Wakeful-Deadline": "15m"}) == 1
+
+
+async def test_an_answer_that_is_too_large_is_no_fault_of_the_request() -> None:
+    app = make_app()
+
+    @app.object
+    class Wide(DurableObject):
+        async def grow(self, size: int) -> str:
+            await self.storage.put("n", 1)
+            return "x" * size
+
+    async with opened(app) as stage:
+        answer = await stage.ask("POST", "/v1/objects/Wide/a/grow", json=[2_000_000])
+        assert "answer of Wide/a.grow" in problem(answer, 424, "limit.answer")["detail"]
+        assert await stage.world.info(Wide, "a") is None
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br", "GZIP", "identity, gzip"])
+async def test_a_packed_body_is_refused_as_such(encoding: str) -> None:
+    async with opened() as stage:
+        body, headers = b"\x1f\x8b\x08", {"content-encoding": encoding, "content-type": "application/json"}
+        for path in ("/v1/objects/Shop/a/add", "/v1/jobs"):
+            answer = await stage.ask("POST", path, content=body, headers=headers)
+            problem(answer, 415, "body.encoding")
+            assert answer.headers["accept-encoding"] == "identity"
+        assert await stage.result("a", "add", [1], headers={"content-encoding": "identity"}) == 1
+
+
+async def test_a_turn_that_failed_is_not_remembered() -> None:
+    app, runs = make_app(), []
+
+    @app.object
+    class Till(DurableObject):
+        async def pay(self) -> str:
+            runs.append(1)
+            if len(runs) == 1:
+                raise ValueError("declined")
+            return "paid"
+
+    async with opened(app) as stage:
+        found = [await stage.ask("POST", "/v1/objects/Till/a/pay", headers={"Idempotency-Key": "k"}) for _ in range(3)]
+        assert [one.status_code for one in found] == [424, 200, 200]
+        assert len(runs) == 2
 
 
 async def test_a_trace_goes_along() -> None:

@@ -112,7 +112,12 @@ class Ask:
         return found.decode("latin-1")
 
     async def take_body(self, room: "Room") -> None:
-        """Read all of the body; `Problem` when it is too large or does not come."""
+        """Read all of the body; `Problem` when it is too large, does not come, or is packed."""
+        packed = self.header(b"content-encoding")
+        if packed is not None and packed.strip().lower() not in ("", "identity"):
+            raise Problem(
+                415, "body.encoding", f"send the body as it is, not as {packed[:40]!r}", accept_encoding="identity"
+            )
         length = self.header(b"content-length")
         if length is not None and length.isascii() and length.isdigit() and int(length[:20]) > self.body_max:
             raise Problem(

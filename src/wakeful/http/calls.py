@@ -78,14 +78,19 @@ def request_key(ask: Ask) -> str | None:
 
 
 def deadline_of(ask: Ask) -> int | None:
-    """How long the caller is ready to wait, by header or query; one that is too long is cut."""
+    """How long the caller is ready to wait, by header or query; `Problem` for one that is too long."""
     asked: int | None = ask.query.get("deadline")
     text = ask.header(b"wakeful-deadline")
     if text is not None:
         asked = length_ms(text)
         if asked is None:
             raise Problem(400, "deadline.form", f"Wakeful-Deadline {text[:40]!r}: write it like 30, 30s, 250ms or 5m")
-    return None if asked is None else max(1, min(asked, DEADLINE_MAX_MS) - ask.waited_ms)
+    if asked is None:
+        return None
+    if asked > DEADLINE_MAX_MS:
+        words = f"a deadline of {asked // 1_000} s: {DEADLINE_MAX_MS // 60_000}m at most; a job may take longer"
+        raise Problem(400, "deadline.long", words)
+    return max(1, asked - ask.waited_ms)
 
 
 def early_deadline(ask: Ask, route: "Route") -> int | None:

@@ -9,7 +9,7 @@ from wakeful.http.arguments import Parameter, Signature
 from wakeful.http.calls import signature_of
 from wakeful.http.rows import ROWS
 from wakeful.http.schemas import SCHEMAS, ref
-from wakeful.http.table import LENGTH, Route
+from wakeful.http.table import TO_15M, Route
 from wakeful.values.ids import KEY_BYTES_MAX, RESERVED
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ HEADERS = {
     ),
     "Wakeful-Deadline": (
         "How long to wait: 30, 30s, 250ms or 5m; at most 15m.",
-        {"type": "string", "pattern": f"^{LENGTH}$"},
+        {"type": "string", "pattern": f"^({TO_15M})$"},
     ),
     "Last-Event-ID": ("The id of the last event that was read, to go on from there.", {"type": "string"}),
     "traceparent": ("W3C trace context.", {"type": "string"}),

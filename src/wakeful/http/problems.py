@@ -82,7 +82,13 @@ STATUS: dict[type[BaseException], int] = {
 
 # They name the store, its host and its user, which are in the log and not for everybody.
 _OF_STORES = (errors.StoreDown, errors.OutcomeUnknown, errors.StoreError)
-BY_CODE = {"cursor": 400, "limit.arguments": 413, "events.kind": 400, "request.key.form": 400}
+BY_CODE = {
+    "cursor": 400,
+    "limit.arguments": 413,
+    "limit.answer": FAILED,  # the request was in order
+    "events.kind": 400,
+    "request.key.form": 400,
+}
 
 
 class Problem(Exception):

@@ -17,6 +17,8 @@ from wakeful.values.times import from_datetime
 LIMIT_MAX = 1_000  # rows of one page
 QUERY_FIELDS_MAX = 20
 LENGTH = r"([1-9][0-9]{0,5})(ms|s|m)?"  # 30, 30s, 250ms, 5m
+# The same up to a quarter of an hour.
+TO_15M = r"([1-8][0-9]{5}|900000|[1-9][0-9]{0,4})ms|([1-8][0-9]{2}|900|[1-9][0-9]?)s?|([1-9]|1[0-5])m"
 
 Handler = Callable[[Ask], Awaitable[Answer | None]]  # None: it has answered itself
 
@@ -166,7 +168,7 @@ def text(name: str, about: str, *, is_needed: bool = False, longest: int = 512) 
     return Param(name, schema, read, None, is_needed, about)
 
 
-def length(name: str, about: str) -> Param:
+def length(name: str, about: str, *, pattern: str = LENGTH) -> Param:
     """A length of time, in milliseconds."""
 
     def read(given: str) -> int:
@@ -175,7 +177,7 @@ def length(name: str, about: str) -> Param:
             raise ValueError("write it like 30, 30s, 250ms or 5m")
         return found
 
-    return Param(name, {"type": "string", "pattern": f"^{LENGTH}$"}, read, None, False, about)
+    return Param(name, {"type": "string", "pattern": f"^({pattern})$"}, read, None, False, about)
 
 
 def length_ms(text: str) -> int | None:

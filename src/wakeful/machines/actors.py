@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from wakeful.logic.retry import platform_delay_ms
-from wakeful.runtime.calls import carried
+from wakeful.runtime.calls import carried_back
 from wakeful.runtime.notes import text_of
 from wakeful.runtime.turn import Turn
 from wakeful.values.errors import DeadlineExceeded, Unavailable
@@ -52,7 +52,7 @@ class Actors:
             answer = await bound.method(src, instance, context, event, input)
             is_good, value = (
                 True,
-                carried(answer, self._node.limits.arguments_bytes, f"answer of {timer.id}.{src}"),
+                carried_back(answer, self._node.limits.arguments_bytes, f"{timer.id}.{src}"),
             )
         except asyncio.CancelledError as error:
             task = asyncio.current_task()

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from wakeful.runtime import tracing
-from wakeful.runtime.calls import Call, carried, for_caller, is_small, resolve
+from wakeful.runtime.calls import Call, carried_back, for_caller, is_small, resolve
 from wakeful.runtime.committer import Failure
 from wakeful.runtime.context import Context
 from wakeful.runtime.requests import fingerprint, recalled
@@ -492,7 +492,7 @@ class Activation:
         """The answer as its caller gets it."""
         if is_small(answer):
             return answer
-        return carried(answer, self.node.limits.arguments_bytes, f"answer of {self.id}.{call.method}")
+        return carried_back(answer, self.node.limits.arguments_bytes, f"{self.id}.{call.method}")
 
     def _remembered(self, key: str, print_: bytes, result: Any) -> Remembered:
         expires_at = self.node.clock.now() + self.node.limits.request_keep_ms

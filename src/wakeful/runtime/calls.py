@@ -138,7 +138,7 @@ def is_small(value: Any) -> bool:
     return kind in _SMALL or (kind is str and len(value) < 1_000 and value.isascii())
 
 
-def carried(value: Any, bytes_max: int, what: str) -> Any:
+def carried(value: Any, bytes_max: int, what: str, *, code: str = "limit.arguments") -> Any:
     """What arrives at the other end: a copy, as it would be over a wire, and not too large for one message."""
     try:
         data = encode(value)
@@ -147,9 +147,14 @@ def carried(value: Any, bytes_max: int, what: str) -> Any:
     if len(data) > bytes_max:
         raise LimitExceeded(
             f"{what}: {len(data)} bytes, {len(data) - bytes_max} more than the limit of {bytes_max}; keep large data in storage",
-            code="limit.arguments",
+            code=code,
         )
     return decode(data)
+
+
+def carried_back(answer: Any, bytes_max: int, whose: str) -> Any:
+    """The same for an answer, of which no argument is to blame."""
+    return carried(answer, bytes_max, f"answer of {whose}", code="limit.answer")
 
 
 def check_loop(loop: asyncio.AbstractEventLoop | None) -> None:
