@@ -152,6 +152,50 @@ async def test_a_node_that_goes_and_one_that_comes_are_followed() -> None:
             assert len(await heard(stage, listener)) == 30
 
 
+async def test_a_node_that_comes_and_one_that_dies_are_told_once_to_listeners_anywhere() -> None:
+    async with opened(nodes=3) as stage:
+        first, second, third = (member for member in stage.world.members)
+        assert first.node is not None
+        assert second.node is not None
+        assert third.node is not None
+        dead, names = third.node.name, {first.node.name, second.node.name}
+        async with (
+            first.node.events.listen(kinds=["node"]) as one,
+            second.node.events.listen(kinds=["node"]) as two,
+        ):
+            await stage.world.advance(seconds=5)
+            await heard(stage, one)
+            await heard(stage, two)
+            third.kill()
+            await stage.world.advance(seconds=30)
+            for listener in (one, two):
+                told = [event for event in await heard(stage, listener) if event["name"] not in names]
+                assert [(event["name"], event["verdict"]) for event in told] == [(dead, "gone")]
+            await stage.world.nodes(4)
+            await stage.world.advance(seconds=10)
+            for listener in (one, two):
+                told = [event for event in await heard(stage, listener) if event["verdict"] == "joined"]
+                assert len({event["name"] for event in told}) == len(told) >= 1
+                assert not {event["name"] for event in told} & names
+
+
+async def test_a_node_without_its_store_does_not_tell_that_all_others_are_gone() -> None:
+    async with opened(nodes=2) as stage:
+        first = stage.world.members[0]
+        assert first.node is not None
+        async with first.node.events.listen(kinds=["node"]) as listener:
+            await stage.world.advance(seconds=5)
+            await heard(stage, listener)
+            first.faults.gate = gate = asyncio.Event()  # it hangs, and then refuses
+            await stage.world.advance(seconds=4)
+            first.faults.is_down, first.faults.gate = True, None
+            gate.set()
+            await stage.world.advance(seconds=30)
+            first.faults.is_down = False
+            await stage.world.advance(seconds=30)
+            assert "gone" not in {event["verdict"] for event in await heard(stage, listener)}
+
+
 async def test_a_node_that_stops_ends_its_listeners() -> None:
     app = make_app()
     async with opened(app) as stage:

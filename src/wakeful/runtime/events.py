@@ -147,6 +147,7 @@ class Events:
         self._looking: asyncio.Task[None] | None = None
         self._following: dict[str, asyncio.Task[None]] = {}
         self._seen: dict[str, Any] = {}  # of the nodes of this process, for what changes with them
+        self._others: set[str] | None = None  # nodes of other processes at the last look; None: nobody looked yet
 
     # listening
 
@@ -294,6 +295,7 @@ class Events:
         try:
             while self._listeners or self.clock.now() < self._heard_until:
                 self._notice()
+                self._notice_others()
                 peers = self._peers()
                 for name in [name for name in self._following if name not in peers]:
                     self._following.pop(name).cancel()
@@ -305,7 +307,7 @@ class Events:
         finally:
             for task in self._following.values():
                 task.cancel()
-            self._following, self._looking = {}, None
+            self._following, self._looking, self._others = {}, None, None
             self._leave_gap()
 
     async def _follow(self, home: "Node", row: "NodeRow") -> None:
@@ -340,6 +342,15 @@ class Events:
             self._seen[home.store.url] = now
             if before is not None and before != now:
                 self.tell("node", None, name=home.name, **now)
+
+    def _notice_others(self) -> None:
+        """Which nodes have come and gone, for listeners here alone: every node sees that, and would tell it to all others."""
+        now = set[str]().union(*(home.membership.others for home in self._node.all_homes if home.is_clustered))
+        before, self._others = self._others, now
+        for name in sorted(now ^ before) if before is not None else ():
+            verdict = "joined" if name in now else "gone"
+            event = {"kind": "node", "at": self.clock.now(), "node": self._node.name, "name": name, "verdict": verdict}
+            self.ring.add(event)
 
     def _leave_gap(self) -> None:
         """What happens from here on is not kept: whoever comes back to a place before it has lost some."""

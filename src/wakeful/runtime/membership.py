@@ -48,6 +48,7 @@ class Membership:
         self.lease_until = 0
         self.nodes: dict[str, NodeRow] = {}
         self.owners: list[ShardRow] = []
+        self.others: set[str] = set()  # names of nodes that live, by the last round that reached the store
         self.is_draining = False
         self.asks_back = False  # whether the others are asked to dial this node before it joins
         self._renewed_at = 0
@@ -161,6 +162,7 @@ class Membership:
         if before != (owners, self.nodes.keys()):
             node.routes.changed()
         if node.is_client:
+            self.others = self._live(now).keys() - {node.name}
             return
         if node.name not in self.nodes:
             await self.renew()  # somebody thought we were gone
@@ -170,6 +172,7 @@ class Membership:
         live = self._live(now)
         if len(live) < len(self.nodes) and not await self._is_sure(live, owners):
             return
+        self.others = live.keys() - {node.name}
         ours = node.ownership
         seen = (
             owners,
