@@ -1,5 +1,6 @@
 """Late and missed occurrences: the five policies, window, limit, grace, and a clock that is set; on every store."""
 
+import asyncio
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -367,3 +368,23 @@ async def test_a_time_that_the_clocks_jump_over_gets_its_own_verdict(stage: Any)
         assert (await rota.on().get("skips")).counters.gap == 1
         assert (await rota.on().get("skips")).next_at.isoformat() == "2026-03-30T00:30:00+00:00"
         assert [run.name for run in rota.began] == ["schedule:shifts"]
+
+
+async def test_a_long_outage_that_is_not_judged_to_its_end_is_none_of_overlap(stage: Any) -> None:
+    rota = Rota(stage)
+    async with rota.world() as world:
+
+        async def slow(clock: Any, run: Run) -> None:
+            await asyncio.sleep(10)
+
+        rota.handlers["s"] = slow
+        options: dict[str, Any] = {"overlap": "queue_all", "catch_up": "all", "max_catch_up": 50}
+        await rota.on().add("every 1s", "tick", name="s", **options)
+        await world.advance(seconds=15)
+        await world.crash()
+        await world.restart(after="5h")
+        await world.advance(seconds=4)
+        busy = asyncio.ensure_future(rota.do(lambda clock: asyncio.sleep(3)))  # so the next begins late
+        await world.advance(seconds=60)
+        await busy
+        assert (await rota.on().get("s")).counters.overlap == 0

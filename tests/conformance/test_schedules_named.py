@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from wakeful import Next, Quotas, RetryPolicy, Run, any_of, cron, fixed, sharded, spread
+from wakeful import Next, Quotas, RetryPolicy, Run, any_of, cron, except_for, fixed, sharded, spread
 from wakeful.values.errors import UnknownSchedule
 
 sys.path.append(str(Path(__file__).parent))
@@ -123,6 +123,15 @@ async def test_a_zone_stays_through_an_interval_and_for_each_of_several_times(st
         assert (same.version, same.tags) == (found.version, ("x",))
         either = await rota.on().reschedule("s", MONTHLY)
         assert either.text == "cron 0 9 1 * * in UTC"  # there were two zones, and so none to keep
+
+
+async def test_the_zone_that_stays_is_that_of_the_latest_version_also_behind_exceptions(stage: Any) -> None:
+    rota = Rota(stage)
+    async with rota.world():
+        await rota.on().add("0 9 * * *", "tick", name="s", zone="Europe/Paris")
+        there = cron("0 10 * * *", "America/New_York")
+        await rota.on().reschedule("s", except_for(there, cron("0 10 * * 1", "America/New_York")))
+        assert (await rota.on().reschedule("s", "0 11 * * *")).text == "cron 0 11 * * * in America/New_York"
 
 
 async def test_a_schedule_without_a_name_gets_one_of_its_own_and_goes_when_it_is_done(stage: Any) -> None:

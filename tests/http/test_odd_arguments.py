@@ -4,16 +4,18 @@ import asyncio
 import sys
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import jsonschema_rs
 import pytest
 from http_stage import Stage, opened, problem
-from pydantic import BaseModel
+from pydantic import BaseModel, Field, model_validator
 
 from wakeful import App, DurableObject
 from wakeful.http import asks
+from wakeful.http.arguments import converter
 from wakeful.http.asks import MSGPACK
 from wakeful.jobs.ids import parse_id
 from wakeful.values.codec import encode
@@ -50,6 +52,20 @@ class Job:
 class Item(BaseModel):
     name: str
     count: int = 1
+
+
+class Before(BaseModel):
+    name: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def look(cls, data: Any) -> Any:
+        return {**data, "name": data.get("title") or data["name"]}
+
+
+class Linked(BaseModel):
+    path: Path
+    called: int = Field(alias="n")
 
 
 class Speechless(Exception):
@@ -235,3 +251,19 @@ async def test_names_that_no_store_has_are_unknown_on_every_store() -> None:
         for body in ({"class": "a\0"}, {"key": "a\0"}, {"class": ""}):
             answer = await stage.ask("POST", "/v1/parked/redrive", json=body | {"all": True})
             assert (answer.status_code, answer.json()["error"]) == (400, "BadName")
+
+
+def test_a_model_checks_whatever_its_validators_fields_and_neighbours_are() -> None:
+    before, linked, beside = converter(Before), converter(Linked), converter(tuple[Item, Path])
+    assert before is not None
+    assert linked is not None
+    assert beside is not None
+    assert before({"title": "a"}) == {"name": "a"}
+    for wrong in ({"name": 5}, 5):
+        with pytest.raises((ValueError, AttributeError, TypeError)):
+            before(wrong)
+    assert linked({"path": "/x", "n": 1}) == {"path": "/x", "n": 1}  # a path is no value, and goes in as it came
+    assert linked({"path": "/x", "called": 1}) == {"path": "/x", "called": 1}  # what model_dump() gives
+    with pytest.raises(ValueError, match="n"):
+        linked({"path": "/x"})
+    assert beside([{"name": "a"}, "/x"]) == [{"name": "a"}, "/x"]

@@ -46,3 +46,48 @@ async def test_within_its_deadline_it_is_answered_and_refused_as_without() -> No
         assert (await door.ask("POST", CALL, headers=headers, body=b'["x"]')).status == 401
         odd = await door.ask("POST", CALL, token=token, headers={"Wakeful-Deadline": "soon"}, body=b'["x"]')
         assert (odd.status, odd.code) == (400, "deadline.form")
+
+
+async def test_those_who_wait_no_longer_are_not_left_behind_without_bound() -> None:
+    app = program()
+    async with app.world() as world:
+        door = Door(app, world, requests_max=20)
+        await door.token("call")
+        await world.advance(seconds=2)
+        world.faults.gate = gate = asyncio.Event()
+        seen = set()
+        before = len(asyncio.all_tasks())
+        for _ in range(10):
+            headers = {"Wakeful-Deadline": "1ms"}
+            some = [door.ask("POST", CALL, token=f"wk_abcdefgh_{'a' * 43}", headers=headers) for _ in range(10)]
+            asked = asyncio.gather(*some)
+            await world.advance(milliseconds=10)
+            seen |= {(found.status, found.code) for found in await asked}
+        assert len(asyncio.all_tasks()) - before <= 20 + 10
+        assert seen == {(504, "call.deadline"), (503, "server.busy")}
+        world.faults.gate = None
+        gate.set()
+        await world.advance(seconds=1)
+        assert len(asyncio.all_tasks()) <= before
+
+
+async def test_a_node_that_ends_meanwhile_is_a_503() -> None:
+    app = program()
+    async with app.world() as world:
+        door = Door(app, world)
+        token = await door.token("admin")
+        assert (await door.ask("GET", "/metrics", token=token)).status == 200
+        await world.advance(seconds=2)
+        world.faults.gate = gate = asyncio.Event()
+        headers = {"Wakeful-Deadline": "60s"}
+        asked = [
+            asyncio.ensure_future(door.ask("POST", CALL, token=token, headers=headers, body=b'["x"]')),
+            asyncio.ensure_future(door.ask("GET", "/metrics", token=token)),
+        ]
+        for _ in range(10):
+            await asyncio.sleep(0)
+        world.kill()
+        world.faults.gate = None
+        gate.set()
+        assert {found.status for found in await asyncio.gather(*asked)} <= {503, 200}
+        await world.restart()

@@ -44,3 +44,14 @@ async def test_who_is_let_in_reads_what_it_is() -> None:
 def test_only_errors_of_stores_lose_their_words(error: Exception) -> None:
     assert "ada" not in str(told(error, "/x", is_admitted=False).body)
     assert SECRET in str(told(error, "/x").body)
+
+
+async def test_who_is_bound_to_a_tenant_reads_only_that_the_store_is_away() -> None:
+    app = program()
+    async with app.world() as world:
+        door = Door(app, world)
+        token = await door.token("call", tenant="eu/")
+        assert (await door.ask("POST", "/v1/objects/Box/eu%2F1/put", token=token, body=b'["x"]')).status == 200
+        world.node.store_failed(StoreDown(SECRET))
+        found = await door.ask("POST", "/v1/objects/Box/eu%2F2/put", token=token, body=b'["x"]')
+        assert (found.status, found.json["detail"]) == (503, "the store can't be reached now; try again")

@@ -16,13 +16,12 @@ import pytest
 from click.testing import CliRunner
 
 sys.path.append(str(Path(__file__).parent))
-import test_pages
 import tidy_pages as tidy
 
 from wakeful.cli import cli
 
 # Run by test_pages.py, in ways of their own.
-ELSEWHERE = {f"docs/{name}" for name in (*test_pages.PAGES, "testing.md", "concepts.md")}
+ELSEWHERE = {f"docs/{name}" for name in (*tidy.APART, "testing.md", "concepts.md")}
 SHELL = {"docs/quickstart.md", "README.md"}  # run by tests/live/test_new_user.py
 MARKS = {"", "not run", "in the background"}
 LANGUAGES = {

@@ -14,20 +14,6 @@ import tidy_source as source
 
 from wakeful.logic.specs.text import to_spec
 
-PAGES = (
-    "specs.md",
-    "schedules.md",
-    "late-and-missed.md",
-    "tenants-and-dags.md",
-    "jobs.md",
-    "cluster.md",
-    "machines.md",
-    "machines-resume.md",
-    "sockets.md",
-    "standalone.md",
-    "cloudflare.md",
-    "client.md",
-)
 _ROW = re.compile(r"^\| `(.+?)` \| `(.+?)` \| (.+?) \|$", re.MULTILINE)
 
 
@@ -48,7 +34,7 @@ def wrong_rows(page: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", tidy.APART)
 def test_the_code_of_a_page_runs_and_prints_what_it_says(name: str) -> None:
     page = (source.ROOT / "docs" / name).read_text(encoding="utf-8")
     assert said(page) >= 2

@@ -9,7 +9,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parent))
 from dashboard_stage import Stage, csrf_of, staged
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from wakeful.dashboard.live import stream
 from wakeful.dashboard.visits import Desk, Visit, told
@@ -83,6 +83,19 @@ async def test_a_fault_of_ours_is_a_page_and_a_line_in_the_log(
             assert line.exc_info is not None
         monkeypatch.undo()
         assert "big" in await stage.text("/jobs")
+
+
+async def test_whoever_hangs_up_in_the_middle_of_a_form_is_no_fault_of_ours(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with staged() as stage:
+
+        async def gone(*_: Any, **__: Any) -> Any:
+            raise ClientDisconnect
+
+        monkeypatch.setattr("wakeful.dashboard.entering.read_form", gone)
+        assert (await stage.post("/login", token="x")).status_code == 400
+        assert not [record for record in caplog.records if getattr(record, "code", "") == "http.bug"]
 
 
 async def test_a_page_that_is_open_outlives_an_outage_of_the_store() -> None:

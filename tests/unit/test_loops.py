@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from wakeful import App, DurableObject, errors
+from wakeful.runtime.calls import check_loop
 
 app = App()
 
@@ -71,3 +72,11 @@ async def test_others_go_on_while_one_turn_sets_many_things_to_do(method: str) -
             passes += 1
         await turn
         assert passes >= 500 / 25
+
+
+async def test_a_node_that_does_not_run_yet_has_no_loop_to_be_wrong_about() -> None:
+    check_loop(None)  # as of a program with several stores, one of which comes up after the others
+    other = asyncio.new_event_loop()
+    with pytest.raises(errors.BadInput):
+        check_loop(other)
+    other.close()

@@ -1,5 +1,7 @@
 """When a failed alarm is tried again, and when it is given up."""
 
+import asyncio  # noqa: F401  (a home of an error)
+import json
 import sys
 from types import ModuleType
 from typing import Any
@@ -89,3 +91,10 @@ def test_an_error_of_a_script_is_known_when_the_script_is_imported_and_the_other
     assert is_retried(("bill.Declined",), own())
     assert is_retried(("shop.bill.Declined",), own())
     assert not is_retried(("requests.Declined",), own())
+
+
+@pytest.mark.parametrize("name", ["json.JSONDecodeError", "asyncio.TimeoutError"])
+def test_an_error_may_be_named_by_any_of_its_homes(name: str) -> None:
+    kind = json.JSONDecodeError("x", "", 0) if "JSON" in name else TimeoutError()
+    assert RetryPolicy(3, fixed("1s"), on=name).delay_ms(1, kind, 0.0) is not None
+    assert RetryPolicy(3, fixed("1s"), on=name).delay_ms(1, KeyError(), 0.0) is None

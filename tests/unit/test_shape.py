@@ -1,5 +1,6 @@
 """What could never work is said when the class is registered, with the remedy, and not to its first caller."""
 
+import functools
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -46,6 +47,28 @@ def test_one_that_hands_on_hides_nothing() -> None:
 
         async def send(self, event: Any, /, **data: Any) -> Any:
             return await super().send(event, **data)
+
+    def around(method: Any) -> Any:
+        @functools.wraps(method)
+        async def call(*args: Any, **data: Any) -> Any:
+            return await method(*args, **data)
+
+        return call
+
+    @App().object
+    class Around(Machine):
+        chart = CHART
+
+        @around
+        async def send(self, event: Any, /, **data: Any) -> Any:
+            return await super().send(event, **data)
+
+    @App().object
+    class Named(Machine):
+        chart = CHART
+
+        async def send(self, event: Any, /, **data: Any) -> Any:
+            return await Machine.send(self, event, **data)
 
 
 @pytest.mark.parametrize("name", ["migrate", "visible", "audible"])

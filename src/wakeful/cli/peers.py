@@ -28,7 +28,8 @@ STATUS = "status"  # asked of the node itself: of no class and no key
 
 def runs(status: Mapping[str, Any], store: Store) -> bool:
     """Whether a node that says this of itself has this very store: a copy of one names the nodes that run the first."""
-    return status.get("store_id", "") in ("", store.identity) or not store.identity
+    said = list(filter(None, status.get("store_ids") or [status.get("store_id")]))  # a process may have several
+    return not store.identity or not said or store.identity in said
 
 
 class Peers:
@@ -62,7 +63,13 @@ class Peers:
                     tls=self._let_in.tls,
                 )
             known = await transport.connect(row.address, expect_node=row.node)
-            if not runs(await _status(known, STATUS_MS), self._store):
+            try:
+                status = await _status(known, STATUS_MS)
+            except (LinkLost, DeadlineExceeded) as error:  # nothing was asked of it yet
+                await known.close()
+                raise LinkLost(f"node {row.node} does not answer: {error.message}", was_sent=False) from None
+            if not runs(status, self._store):
+                await known.close()
                 raise LinkLost(f"node {row.node} runs another store, of which this one is a copy", was_sent=False)
             self._links[row.node] = known
         return known

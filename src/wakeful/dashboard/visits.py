@@ -215,8 +215,13 @@ class Desk:
         return partial(self._safely, endpoint)
 
     async def _safely(self, endpoint: Endpoint, request: "Request") -> "Response":
+        from starlette.requests import ClientDisconnect
+        from starlette.responses import Response
+
         try:
             return await endpoint(request)
+        except ClientDisconnect:  # in the middle of a form: nobody's fault, and nobody reads the answer
+            return Response(status_code=400)
         except WakefulError as error:
             return await self._problem(request, None, error)
         except Exception as error:
@@ -299,7 +304,9 @@ class Desk:
 
 def told(error: WakefulError, caller: "Caller | None") -> str:
     """What it says; where the store is is not for tenants, and not for those who are not let in."""
-    if isinstance(error, (StoreDown, OutcomeUnknown, StoreError)) and (caller is None or caller.tenant is not None):
+    of_store = (StoreDown, OutcomeUnknown, StoreError)
+    is_away = isinstance(error, of_store) and not isinstance(error, errors.Undecodable)
+    if is_away and (caller is None or caller.tenant is not None):
         return f"The store can't be reached now; try again in a moment. [{error.code}]"
     return str(error)
 

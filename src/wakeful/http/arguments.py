@@ -8,12 +8,14 @@ value goes in as it came, and the method decides.
 import inspect
 import types
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from wakeful.http.problems import words_of
+from wakeful.values.codec import encode
 from wakeful.values.errors import BadTime, BadValue
 from wakeful.values.runs import Run
 from wakeful.values.times import duration_ms
@@ -189,15 +191,27 @@ def _modelled(hint: Any) -> Convert | None:
     """Checked by the models in it, and handed on as their fields: a model itself is no value. None in a union that can't be told apart."""
 
     def convert(value: Any) -> Any:
-        return _dumped(msgspec.convert(value, hint, str_keys=True, dec_hook=_validated))
+        try:
+            fields = _dumped(msgspec.convert(value, hint, str_keys=True, dec_hook=_validated))
+        except NotImplementedError:  # beside the model is something that only the program can make
+            return value
+        try:
+            encode(fields)
+        except BadValue:  # a URL, a path, a secret: it is checked, and goes in as it came
+            return value
+        return fields
 
     try:
-        convert(None)
+        msgspec.convert(None, hint, str_keys=True, dec_hook=_refused)  # no validator of the program's runs for this
     except msgspec.ValidationError:
         pass
     except Exception:
         return None
     return convert
+
+
+def _refused(kind: Any, value: Any) -> Any:
+    raise ValueError if _is_model(kind) else NotImplementedError
 
 
 def _validated(kind: Any, value: Any) -> Any:
@@ -206,6 +220,8 @@ def _validated(kind: Any, value: Any) -> Any:
     try:
         return kind.model_validate(value)
     except ValueError as error:
+        with suppress(TypeError, ValueError):  # model_dump() has fields by name, whatever their aliases; pydantic 2.11
+            return kind.model_validate(value, by_alias=True, by_name=True)
         found: list[Any] = getattr(error, "errors", list)()
         words = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}".removeprefix(": ") for one in found]
         raise ValueError("; ".join(words) or str(error)) from None

@@ -132,7 +132,7 @@ def told(error: BaseException, instance: str, *, is_operator: bool = False, is_a
     elif isinstance(error, WakefulError):
         status, code, detail = status_of(error), error.code, error.message
         extra = {"error": type(error).__name__}
-        if not is_admitted and isinstance(error, _OF_STORES):
+        if not is_admitted and isinstance(error, _OF_STORES) and not isinstance(error, errors.Undecodable):
             detail = "the store can't be reached now; try again"
     elif isinstance(error, Raised):
         raised = error.error

@@ -77,7 +77,9 @@ async def watch(ask: Ask) -> Answer | None:
             except NotRunning:
                 return
             except Exception as error:
-                await put(ask, _frame("problem", told(error, ask.path, is_operator=ask.who.may("operate")).body))
+                may, is_wide = ask.who.may("operate"), ask.who.tenant is None
+                problem = told(error, ask.path, is_operator=may, is_admitted=is_wide)
+                await put(ask, _frame("problem", problem.body))
                 return
             if news is None:
                 return

@@ -1,6 +1,7 @@
 """Layer 1, pure. When is a failed attempt tried again, and when is it given up?"""
 
 import builtins
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -142,7 +143,9 @@ def _name(kind: type) -> str:
 def _full(name: str) -> str:
     """The full name of an error type; those that Python has are known without."""
     if "." in name.strip("."):
-        return name
+        module, _, short = name.rpartition(".")
+        known = getattr(sys.modules.get(module), short, None)  # json.JSONDecodeError is at home in json.decoder
+        return _name(known) if isinstance(known, type) and issubclass(known, BaseException) else name
     kind = getattr(builtins, name, None)
     if not (isinstance(kind, type) and issubclass(kind, BaseException)):
         raise BadOption(

@@ -57,7 +57,7 @@ def _check_names(cls: type, name: str) -> None:
     for base in cls.__mro__:
         for own in base.__dict__.get(OWN, ()):
             hiding = [one.__dict__[own] for one in below if inspect.isroutine(one.__dict__.get(own))]
-            if not all(inspect.iscoroutinefunction(one) and "__class__" in one.__code__.co_freevars for one in hiding):
+            if not all(_hands_on(one, base) for one in hiding):
                 raise BadInput(
                     f"{name}.{own} hides the {own!r} of {base.__name__}, which its objects need; call it something else",
                     code="class.name",
@@ -66,6 +66,13 @@ def _check_names(cls: type, name: str) -> None:
             if inspect.iscoroutinefunction(inspect.getattr_static(cls, plain)):
                 raise BadInput(f"{name}.{plain} must be `def`: its answer is not awaited", code="class.plain")
         below.append(base)
+
+
+def _hands_on(method: Any, base: type) -> bool:
+    """It calls what it hides, with super() or by the name of the class; whatever decorators are around it."""
+    code = getattr(inspect.unwrap(method), "__code__", None)
+    names = () if code is None else (*code.co_freevars, *code.co_names)
+    return inspect.iscoroutinefunction(method) and ("__class__" in names or base.__name__ in names)
 
 
 def _check_declared(cls: type, name: str) -> None:

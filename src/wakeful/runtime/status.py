@@ -20,6 +20,7 @@ def status_of(node: "Node") -> dict[str, Any]:
         "down_because": str(node.down_because) if node.down_because else None,
         "store": node.store.url,
         "store_id": node.store.identity,
+        "store_ids": [home.store.identity for home in node.all_homes],
         "classes": [name for name in node.registry.names() if not name.startswith(RESERVED)],
         "shards": len(node.epochs),
         "shards_leaving": len(node.ownership.leaving),

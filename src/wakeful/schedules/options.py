@@ -6,7 +6,7 @@ from typing import Any
 
 from wakeful.logic.plan import WINDOW_MS, Policy, check_policy
 from wakeful.logic.retry import Retry, RetryPolicy
-from wakeful.logic.specs.combine import AnyOf, any_of
+from wakeful.logic.specs.combine import AnyOf, Sieve, any_of
 from wakeful.logic.specs.cron import Cron, cron
 from wakeful.logic.specs.spec import Spec
 from wakeful.logic.specs.spread import Spread, spread
@@ -71,7 +71,7 @@ def parse_another_spec(value: object, options: dict[str, Any], versions: Sequenc
 
 def _clocks(spec: Spec) -> list[Cron]:
     """The parts of a spec that are times of day."""
-    if isinstance(spec, Spread):
+    if isinstance(spec, Spread | Sieve):
         return _clocks(spec.spec)
     if isinstance(spec, AnyOf):
         return [one for part in spec.parts for one in _clocks(part)]

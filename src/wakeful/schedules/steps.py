@@ -29,7 +29,7 @@ def judge(record: Record, timer: Timer, now: int) -> list[Left]:
     # Nothing is decided yet, or the decision was made before an outage, or lanes are at what was decided.
     if not record.pending or now - timer.due_at > policy.grace_ms or policy.parallel > 1:
         left += _planned(record, now)
-    elif timer.attempt == 0 and record.waits_for is None and _has_stalled(record, timer, now):
+    elif timer.attempt == 0 and record.waits_for is None and not record.is_partial and _has_stalled(record, timer, now):
         left += _overlapped(record, timer.due_at)  # while the run before it was at it
         left += _planned(record, now)  # since then nothing was
     while record.pending and timer.attempt == 0 and record.waits_for is not None:

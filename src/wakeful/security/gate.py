@@ -21,7 +21,7 @@ from wakeful.security.rates import Buckets, Failures
 from wakeful.security.refusals import Refusals
 from wakeful.security.scopes import LOCAL, SECRET, Caller, Scope
 from wakeful.security.sessions import LENGTH_MS, cookie_of, csrf_of, is_csrf, set_cookie
-from wakeful.security.tokens import ALL, Session, Token, has_tokens, new_secret, redact
+from wakeful.security.tokens import ALL, Session, Token, has_tokens, id_of, new_secret, redact
 from wakeful.security.veil import Veil
 from wakeful.values.errors import (
     BadInput,
@@ -140,6 +140,15 @@ class Gate:
             self._check_refused(node, asking, error)
             raise
         return caller
+
+    def knows(self, connection: "HTTPConnection") -> bool:
+        """Whether to admit this one asks nothing of the store, because it was asked just now."""
+        text = Asking.of(connection).headers.get(b"authorization")
+        try:
+            id = None if text is None else id_of(_bearer(text))
+        except Denied:
+            return False
+        return self._known.is_fresh(self._node(), id)
 
     async def exposed(self, connection: "HTTPConnection", caller: Caller, cls: str, key: str, method: str) -> ObjectId:
         """The object whose method this caller may call; names that can't be, and methods that are not for callers, leave an audit row."""

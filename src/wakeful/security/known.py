@@ -53,6 +53,14 @@ class Known:
             kept = await self._anew(node, self._ask_open, kept, is_lenient=is_lenient)
         return kept[1]
 
+    def is_fresh(self, node: "Node", id: str | None) -> bool:
+        """Whether it is known without asking that there are no tokens, or what this one is."""
+        now = node.clock.now()
+        if self._open is None or not 0 <= now - self._open[0] < KEEP_MS:
+            return False
+        kept = None if id is None else self._kept.get(f"token:{id}")
+        return self._open[1] or (kept is not None and 0 <= now - kept.at < KEEP_MS)
+
     async def token(self, node: "Node", text: str, *, is_lenient: bool = False) -> Token:
         """The token of that text, which is active; `BadToken` else."""
         id = id_of(text)

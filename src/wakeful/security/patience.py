@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from wakeful.values.errors import NotRunning
+
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
 
@@ -22,6 +24,8 @@ async def within(node: "Node", work: Coroutine[Any, Any, T], ms: int) -> asyncio
         await over.wait()
     finally:
         handle.cancel()
+    if task.cancelled():
+        raise NotRunning("the node has stopped meanwhile")
     return task
 
 

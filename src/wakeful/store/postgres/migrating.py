@@ -156,7 +156,7 @@ async def identity_of(wire: Wire, schema: str) -> str:
     """Which database of which cluster of databases this is, standbys included; empty where the server does not say."""
     try:
         [(system, database)] = await wire.run(_IDENTITY)
-    except Refused:
+    except (Refused, StoreDown):  # for a hint: whether the server is there, the next statement tells
         return ""
     return f"{system}/{database}/{schema}"
 

@@ -121,6 +121,8 @@ class SqliteStore:
             self._ownership = Ownership(self.path, now=now)
         _prepare(self.path, now=now, only_if_empty=True)
         self._open_writer = Writer(self.path, synchronous=self._synchronous)
+        if not self._ownership.is_whole():
+            raise StoreDown(f"{self.path}-owner was removed just now; try again", code="store.moved")
         self._owned = self._open_writer.place.file
         self._open_reader = Reader(self.path)
         schema.check_version(self._open_reader.db, self.path)

@@ -125,7 +125,7 @@ class Writer:
             if self.db is None:
                 check_file(self._path, self.place.file)  # to connect would make an empty one
                 self.db = self._connect()
-                self.place = Place(self._path)
+                self.place = self.place.anew()
             self.place.check()
             self.db.execute(SQL["begin"])
             return work(self.db)
