@@ -107,6 +107,20 @@ def test_parked_alarms_are_redriven_one_and_many(town: Any, pages: Any) -> None:
     expect(page.locator("#live")).to_contain_text("redrive")
 
 
+def test_nothing_is_put_in_the_place_of_what_is_pressed(town: Any, pages: Any) -> None:
+    page = pages.open(f"{town.url}/jobs?state=scheduled")
+    link = page.locator("tbody tr", has_text="parcel").get_by_role("link", name="charge")
+    link.hover()
+    page.mouse.down()
+    link.evaluate("found => (found.dataset.same = 'yes')")
+    with page.expect_response(lambda answer: "hx-request" in answer.request.headers):
+        page.evaluate("htmx.trigger('#live', 'fresh')")
+    page.wait_for_timeout(300)
+    assert link.get_attribute("data-same") == "yes"
+    page.mouse.up()
+    expect(page).to_have_url(re.compile("/job\\?"))
+
+
 def test_a_job_is_cancelled(town: Any, pages: Any) -> None:
     page = pages.open(f"{town.url}/jobs?state=scheduled")
     page.locator("tbody tr", has_text="parcel").get_by_role("link", name="charge").click()

@@ -80,10 +80,21 @@
     );
   }
 
+  // A click is press and release on one thing, so nothing is put in its place in between. A release outside of the
+  // window is not told of.
+  const PRESS_MS = 5_000;
+  let pressed = 0;
+  addEventListener("pointerdown", () => (pressed = Date.now()), true);
+  for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => setTimeout(() => (pressed = 0)), true);
+
   // What a person has opened, ticked or stands on survives the swap.
   let kept = null;
   document.addEventListener("htmx:beforeSwap", (event) => {
     if (event.detail.target.id !== "live") return;
+    if (Date.now() - pressed < PRESS_MS) {
+      event.detail.shouldSwap = false;
+      return freshen();
+    }
     const region = event.detail.target;
     const focus = document.activeElement;
     kept = {
