@@ -12,7 +12,6 @@ import pytest
 
 from wakeful import Again, App, DurableObject, JobSpec, Quotas, RetryPolicy, Stop, errors, exponential
 from wakeful.jobs.runs import JobRuns
-from wakeful.jobs.scheduling import Scheduling
 from wakeful.store import Disk, MemoryStore
 
 sys.path.append(str(Path(__file__).parent))
@@ -233,19 +232,19 @@ async def test_a_quota_counts_what_lives_in_other_stores_too(stage: Any) -> None
             await desk.jobs.schedule(desk.at("eu/x").work, after=60)
 
 
-async def test_a_key_used_up_between_looking_and_inserting_is_said_to_be_taken(stage: Any) -> None:
+async def test_a_key_used_up_between_asking_and_inserting_is_said_to_be_taken(stage: Any) -> None:
     desk = Desk(stage)
     async with desk.world() as world:
         node = world.node
-        add_timers = node.add_timers
+        add_timer = node.add_timer
 
-        async def slowly(timers: Any) -> Any:
-            node.add_timers = add_timers
+        async def slowly(*given: Any) -> Any:
+            node.add_timer = add_timer
             await desk.jobs.schedule(desk.at().work, "first", key="k")
             await world.settle()
-            return await add_timers(timers)
+            return await add_timer(*given)
 
-        node.add_timers = slowly
+        node.add_timer = slowly
         with pytest.raises(errors.KeyTaken):
             await desk.jobs.schedule(desk.at().work, "second", after="2d", key="k")
         await world.advance(days=3)
@@ -314,22 +313,20 @@ async def test_jobs_of_a_class_that_the_program_no_longer_has_can_be_cancelled()
 
 
 @pytest.mark.parametrize("is_same", [True, False])
-async def test_many_of_which_one_was_beaten_to_its_key_get_the_job_that_had_it(
-    stage: Any, monkeypatch: pytest.MonkeyPatch, is_same: bool
-) -> None:
-    """It came and went between looking and inserting: the answer told of a job that would never run."""
-    look = Scheduling._in_use
+async def test_many_of_which_one_was_beaten_to_its_key_get_the_job_that_had_it(stage: Any, is_same: bool) -> None:
+    """It came and went between asking and inserting: the answer told of a job that would never run."""
     desk = Desk(stage)
     async with desk.world() as world:
+        node = world.node
+        add_timers = node.add_timers
 
-        async def looked(scheduling: Any, asked: Any) -> Any:
-            found = await look(scheduling, asked)
-            monkeypatch.setattr(Scheduling, "_in_use", look)
+        async def slowly(*given: Any) -> Any:
+            node.add_timers = add_timers
             await desk.jobs.schedule(desk.at().work, "x" if is_same else "other", key="k")
             await world.settle()
-            return found
+            return await add_timers(*given)
 
-        monkeypatch.setattr(Scheduling, "_in_use", looked)
+        node.add_timers = slowly
         twins = [JobSpec(desk.at().work, ("x",), key="k") for _ in range(2)]
         specs = [JobSpec(desk.at().work, ("y",), key="l", after=5), *twins]
         if is_same:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from wakeful.store import MemoryStore, NodeRow, Query, Range, Store
 from wakeful.store.postgres import finding
+from wakeful.store.protocol import Guard, Obstacle, Receipt
 from wakeful.store.sqlite import finds
 from wakeful.values.commits import SYSTEM, USER, Commit, Remembered, Start
 from wakeful.values.errors import BadInput, Fenced
@@ -35,7 +36,8 @@ KINDS = {
     "same object twice", "join", "renew", "leave", "claim", "release", "insert", "prune answers", "prune entries",
     "prune crowded", "load whole", "load part", "load never", "read", "scan", "timers page", "timers of some shards",
     "find", "find key prefix", "find name prefix", "find pages", "covers", "reopen", "send", "send taken",
-    "send to itself", "send and clear", "insert taken", "insert twice", "claim seen", "claim lost", "drain", "undrain",
+    "send to itself", "send and clear", "insert taken", "insert twice", "insert again", "insert some",
+    "insert guarded", "claim seen", "claim lost", "drain", "undrain",
     "drain nobody", "answers", "answers by prefix", "answers pages",
 }  # fmt: skip
 
@@ -213,14 +215,36 @@ class Sequence:
         if self.chance(0.6):
             timers = [timer for timer in timers if (timer.id, timer.name) not in self.disk.timers]
 
+        receipt = self.draw_receipt() if self.chance(0.6) else None
+        requests = [request for _, request in self.disk.remembered] or ["none"]
+        guards = {
+            n: Guard(self.dice.choice(requests), self.dice.choice(["a", "job:", "zz"]))
+            for n in range(len(timers))
+            if self.chance(0.3)
+        }
+        each = self.chance(0.4)
+
         async def call(store: Store) -> Any:
             try:
-                return await store.insert(timers, now=self.now)
+                return await store.insert(timers, now=self.now, receipt=receipt, guards=guards, each=each)
             except BadInput as error:
                 return str(error)
 
+        is_again = (
+            receipt is not None and (last := self.disk.receipts.get(receipt.id)) and last.number >= receipt.number
+        )
         taken = await self.both("insert", call)
+        if not isinstance(taken, str):
+            self.done["insert again"] += bool(is_again and timers)
+            self.done["insert some"] += each and 0 < len(taken) < len(timers)
+            self.done["insert guarded"] += any(one.parked or one.answer for one in taken)
         self.done["insert twice" if isinstance(taken, str) else "insert taken" if taken else "insert"] += bool(timers)
+
+    def draw_receipt(self) -> Receipt:
+        """Of three who send: the next number, or one that was sent before."""
+        id = self.dice.choice(["one", "two", "three"])
+        last = self.disk.receipts[id].number if id in self.disk.receipts else 0
+        return Receipt(id, max(1, last + self.dice.choice([1, 1, 1, 0, -1])), self.now + self.dice.choice([1, 10**9]))
 
     async def membership(self) -> None:
         node = self.dice.choice(NODES)
@@ -413,6 +437,8 @@ def _plain(answer: Any) -> Any:
         return [_plain(part) for part in answer]
     if isinstance(answer, Parked):
         return replace(answer, number=0)
+    if isinstance(answer, Obstacle):
+        return replace(answer, parked=_plain(answer.parked))
     if isinstance(answer, NodeRow):
         return replace(answer, is_here=None)
     if isinstance(answer, Fenced):

@@ -162,8 +162,9 @@ async def test_nothing_secret_is_readable_beneath_and_all_of_it_above(
         assert await sealed.known_classes() == ["Box"]
         assert await sealed.count("objects") == 2
         assert [info.id for info in await sealed.find_objects(Query(limit=2))] == [A, B]
-        [taken] = await sealed.insert([Timer(A, "added", NOW, NOW, 9)], now=NOW)
-        assert taken.payload == encode(SECRET)
+        [met] = await sealed.insert([Timer(A, "added", NOW, NOW, 9)], now=NOW)
+        assert met.timer is not None
+        assert met.timer.payload == encode(SECRET)
     finally:
         await plain.close()
         await sealed.close()

@@ -180,7 +180,7 @@ def sends_after_the_commit() -> Any:
 
             async def follow() -> None:
                 await self.durable(number)
-                await self.node.inserter.add_all(sends)
+                await self.node.add_timers(sends)
 
             task = asyncio.get_running_loop().create_task(follow())
             task.add_done_callback(lambda done: done.cancelled() or done.exception())

@@ -14,6 +14,7 @@ from wakeful import App, DurableObject, every
 from wakeful.moving import Moved, Part, Step, Sum, digest, move
 from wakeful.store import NodeRow, Query, Range, Store, open_url
 from wakeful.store.copying import TABLES, Pages
+from wakeful.store.protocol import Receipt
 from wakeful.testing.suites.harness import NODE, NOW, entry, parked, timer
 from wakeful.values.commits import SYSTEM, USER, Commit, Remembered
 from wakeful.values.errors import BadUrl, Conflict, FileOwned, SchemaTooOld, StoreError
@@ -92,6 +93,8 @@ def fill(url: str, objects: int = 40) -> None:
         assert not any(await store.commit(NODE, commits))
         unparked = Commit(id=id, shard=shard, epoch=epochs[shard], now=NOW, unparks=[objects])
         assert await store.commit(NODE, [unparked]) == [None]
+        carried = timer(ObjectId("Order", "ключ/0"), "job:carried", seq=1)
+        assert await store.insert([carried], now=NOW, receipt=Receipt("forward:1", 1, NOW + 10**9)) == []
         await store.release(NODE, epochs)
 
     on(url, do)
@@ -106,7 +109,7 @@ def test_a_round_trip_over_both_kinds_of_store_keeps_every_row(
     assert first.parts == second.parts == digests(sqlite_url("a")) == digests(postgres_schema_url)
     assert digests(sqlite_url("b")) == first.parts
     assert {part.table: part.rows for part in first.parts} == {
-        "objects": 40, "storage": 120, "timers": 200, "ledger": 80, "parked": 39, "requests": 40,
+        "objects": 40, "storage": 120, "timers": 201, "ledger": 80, "parked": 39, "requests": 40, "receipts": 1,
     }  # fmt: skip
 
 

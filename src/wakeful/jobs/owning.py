@@ -45,7 +45,8 @@ async def place(feature: "JobFeature", turn: Turn, asked: Asked, *, is_newest: b
     turn.check_writable()
     if asked.kept.key is not None:
         there = await owned(turn, asked.timer.name)
-        existing = None if is_newest or there is None else same(asked, there)
+        # One that only the ledger knows of has no key any more: its record has expired.
+        existing = None if is_newest or there is None or there.kept is None else same(asked, there)
         if existing is not None:
             return existing
         await _clear_way(turn, asked.timer.name, there)
@@ -54,11 +55,9 @@ async def place(feature: "JobFeature", turn: Turn, asked: Asked, *, is_newest: b
     return None
 
 
-def same(asked: Asked, there: Standing) -> Standing | None:
-    """The job that has the key already, if it is the one that is asked for; None: the key is free after all."""
-    if there.kept is None:
-        return None  # only the ledger knows of it: its record has expired
-    if is_same(asked.kept, there.kept):
+def same(asked: Asked, there: Standing) -> Standing:
+    """The job that has the key already, if it is the one that is asked for."""
+    if there.kept is not None and is_same(asked.kept, there.kept):
         return there
     raise KeyTaken(
         f"{asked.timer.id}: job key {asked.kept.key!r} belongs to another call, time or metadata "

@@ -20,8 +20,9 @@ from wakeful.jobs.payload import (
     record_key,
     shown,
 )
-from wakeful.store.protocol import Query, Store
+from wakeful.store.protocol import Guard, Obstacle, Query, Store
 from wakeful.values.codec import decode
+from wakeful.values.commits import Remembered
 from wakeful.values.errors import BadOption, UnknownJob
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.runs import Entry
@@ -59,30 +60,48 @@ async def standing(node: "Node", id: ObjectId, name: str) -> Standing | None:
 
 
 async def glance(node: "Node", id: ObjectId, name: str) -> Standing | None:
-    """The same, but one that is owed again since, redriven or replaced, may be missed: inserting under its name shows."""
+    """The same, but one that is owed again since, redriven or replaced, may be missed."""
     node = node.home(id)
     store, here = node.store, Query(cls=id.cls, key=id.key, name=name, limit=1)
-    timers = await node.reading(store.find_timers(here))
-    # A duplicate has not been found out yet, and runs no more: the job is what became of the first.
-    if timers and not await is_duplicate(node, timers[0], kept_there := shown(timers[0])):
-        [timer] = timers
-        return Standing(job_of_timer(timer, is_running=await Epochs(node).run(timer)), kept_there, timer)
-    parked = await node.reading(store.find_parked(Query(cls=id.cls, key=id.key, name=name, limit=PARKED_MAX)))
-    if parked:
-        return Standing(job_of_parked(parked[-1]), shown(parked[-1].timer), parked=parked[-1])
-    kept = await node.reading(store.recall(id, record_key(name), now=node.clock.now()))
-    if kept is not None:
-        record = decode_record(kept)
-        return Standing(job_of_record(id, name, record), record.kept)
-    entries = await node.reading(store.find_entries(here))
-    if entries:
+    parked_here = Query(cls=id.cls, key=id.key, name=name, limit=PARKED_MAX)
+    asked_here = Query(cls=id.cls, key=id.key, name_prefix=ask_prefix(name), limit=PAGE)
+    timers, parked, answer, entries, asks = await asyncio.gather(
+        node.reading(store.find_timers(here)),
+        node.reading(store.find_parked(parked_here)),
+        node.reading(store.recall(id, record_key(name), now=node.clock.now())),
+        node.reading(store.find_entries(here)),
+        node.reading(store.find_timers(asked_here) if key_of(name) is not None else _none()),
+    )
+    own = timers[0] if timers else asks[-1] if asks else None
+    there = await in_the_way(node, id, name, Obstacle(0, own, parked[-1] if parked else None, answer))
+    if entries and (there is None or there.is_asked):
         return Standing(job_of_entry(entries[0][1]), None, ended_at=entries[0][1].finished_at)
-    if key_of(name) is not None:
-        query = Query(cls=id.cls, key=id.key, name_prefix=ask_prefix(name), limit=PAGE)
-        asks = await node.reading(store.find_timers(query))
-        if asks:
-            timer = asked_timer(asks[-1])
-            return Standing(job_of_timer(timer, is_running=False, is_asked=True), shown(timer), timer, is_asked=True)
+    return there
+
+
+async def _none() -> list[Timer]:
+    return []
+
+
+def guard_of(name: str) -> Guard:
+    """What must not be there for a job to be inserted under its key: the record of one, or an errand that asks for one."""
+    return Guard(record_key(name), ask_prefix(name))
+
+
+async def in_the_way(node: "Node", id: ObjectId, name: str, obstacle: Obstacle) -> Standing | None:
+    """The job that has the name, by what there is; None when there is nothing any more."""
+    timer, parked, answer = obstacle.timer, obstacle.parked, obstacle.answer
+    # A duplicate has not been found out yet, and runs no more: the job is what became of the first.
+    if timer is not None and timer.name == name and not _is_beaten(timer, kept := shown(timer), answer):
+        return Standing(job_of_timer(timer, is_running=await Epochs(node).run(timer)), kept, timer)
+    if parked is not None:
+        return Standing(job_of_parked(parked), shown(parked.timer), parked=parked)
+    if answer is not None:
+        record = decode_record(answer)
+        return Standing(job_of_record(id, name, record), record.kept)
+    if timer is not None and timer.name != name:
+        asked = asked_timer(timer)
+        return Standing(job_of_timer(asked, is_running=False, is_asked=True), shown(asked), asked, is_asked=True)
     return None
 
 
@@ -90,8 +109,13 @@ async def is_duplicate(node: "Node", timer: Timer, kept: Kept) -> bool:
     """Its key has had its run: two asked for it at once, and the other was over before this one was inserted."""
     if kept.key is None or kept.is_newest or timer.attempt:
         return False
-    found = await node.recall(timer.id, record_key(timer.name))
-    return found is not None and decode_record(found).kept.token != kept.token
+    return _is_beaten(timer, kept, await node.recall(timer.id, record_key(timer.name)))
+
+
+def _is_beaten(timer: Timer, kept: Kept, record: Remembered | None) -> bool:
+    if record is None or kept.key is None or kept.is_newest or timer.attempt:
+        return False
+    return decode_record(record).kept.token != kept.token
 
 
 def asked_timer(errand: Timer) -> Timer:

@@ -11,11 +11,12 @@ from wakeful.jobs.feature import JobFeature
 from wakeful.jobs.ids import ASK, TOLD, ask_prefix, job_id, parse_id
 from wakeful.jobs.job import Batch, Job, JobSpec
 from wakeful.jobs.owning import place, same
-from wakeful.jobs.payload import BATCH, decode_kept, decode_record, job_of_record, job_of_timer, record_key
-from wakeful.jobs.reading import READS_MAX, Standing, asked_timer, glance, standing
+from wakeful.jobs.payload import BATCH, decode_kept, job_of_timer
+from wakeful.jobs.reading import READS_MAX, Standing, asked_timer, guard_of, in_the_way, standing
 from wakeful.runtime.calls import Method
 from wakeful.runtime.tracing import within
 from wakeful.runtime.turn import Turn, breathe
+from wakeful.store.protocol import Obstacle
 from wakeful.values.errors import BadOption, KeyTaken, Unavailable, UnknownJob, WakefulError
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Timer
@@ -160,7 +161,7 @@ class Scheduling:
             return _new(asked)
         # Whether the key is free, its owner says when this turn is on disk; what can be said before is said here.
         there = sent(turn, timer.id, timer.name) or await standing(self._node, timer.id, timer.name)
-        existing = None if is_newest or there is None else same(asked, there)
+        existing = None if is_newest or there is None or there.kept is None else same(asked, there)
         if existing is not None:
             return existing.job
         payload = [timer.name, timer.due_at, timer.nominal_at, timer.seq, timer.priority, timer.payload, is_newest]
@@ -182,83 +183,96 @@ class Scheduling:
 
     async def _keyed(self, asked: Asked) -> Job:
         """Insert it, unless the key is in use."""
-        for _ in range(TRIES_MAX):
-            there = await glance(self._node, asked.timer.id, asked.timer.name)
-            existing = None if there is None else same(asked, there)
-            if existing is not None:
-                return existing.job
-            if not await self._node.add_timers(self._with_errands(asked)):
-                before = await self._beaten(asked)
-                return _new(asked) if before is None else before.job
-        raise Unavailable(f"{asked.timer.id}: job key {asked.kept.key!r} is being changed by others; try again")
-
-    async def _beaten(self, asked: Asked) -> Standing | None:
-        """The job that came and went under its key between looking and inserting: then this one, which must not run, goes."""
         id, name = asked.timer.id, asked.timer.name
-        found = await self._node.home(id).recall(id, record_key(name))
-        record = None if found is None else decode_record(found)
-        if record is None or record.kept.token == asked.kept.token:
-            return None
-        await self._node.send(id, "jobs.withdraw", (name, asked.kept.token), {})
-        return same(asked, Standing(job_of_record(id, name, record), record.kept))
+        for _ in range(TRIES_MAX):
+            obstacle = await self._insert_keyed(asked)
+            if obstacle is None:
+                return _new(asked)
+            there = await in_the_way(self._node.home(id), id, name, obstacle)
+            if there is None or there.kept is None:
+                continue  # what was in the way is gone
+            if there.kept.token == asked.kept.token:
+                return _new(asked)  # it is this very one: the answer to a first try was lost
+            if obstacle.is_in:
+                await self._withdraw(asked)
+            return same(asked, there).job
+        raise Unavailable(f"{id}: job key {asked.kept.key!r} is being changed by others; try again")
+
+    async def _insert_keyed(self, asked: Asked) -> Obstacle | None:
+        guard = guard_of(asked.timer.name)
+        if not asked.kept.waits:
+            return await self._node.add_timer(asked.timer, guard)
+        obstacles = await self._node.add_timers(self._with_errands(asked), {0: guard})
+        return obstacles[0] if obstacles else None
+
+    async def _withdraw(self, asked: Asked) -> None:
+        """It slipped in behind the end of the job that has its key, and must not run."""
+        await self._node.send(asked.timer.id, "jobs.withdraw", (asked.timer.name, asked.kept.token), {})
 
     async def _all_outside(self, asked: list[Asked]) -> list[Job]:
-        for _ in range(TRIES_MAX):
-            there = await self._in_use(asked)
-            fresh = [one for index, one in enumerate(asked) if index not in there]
-            timers = [timer for one in fresh for timer in self._with_errands(one)]
-            adding = self._node.add_timers(timers) if timers else _nothing()
-            # What the caller gets is made while the disk takes them: a quarter of the time of many.
-            taken, jobs = await asyncio.gather(adding, self._new_ones(asked))
-            if not taken:
-                before = await self._all_beaten(asked, fresh)
-                known = [there[index].job if index in there else job for index, job in enumerate(jobs)]
-                return [before.get(job.id, job) for job in known] if before else known
-        raise Unavailable("keys of these jobs are being changed by others; try again")
+        twins = self._twins(asked)
+        # What the caller gets is made while the disk takes them: a quarter of the time of many.
+        jobs, known = await asyncio.gather(self._new_ones(asked), self._bring_all(asked, twins))
+        return [known.get(place, jobs[place]) for place in (twins.get(n, n) for n in range(len(asked)))]
 
-    async def _all_beaten(self, asked: list[Asked], fresh: list[Asked]) -> dict[str, Job]:
-        """By their ids, the jobs that came and went under keys of the fresh ones; if one is another's, none of these stays."""
-        keyed = [one for one in fresh if one.kept.key is not None]
-        found: dict[str, Job] = {}
-        for start in range(0, len(keyed), READS_MAX):
-            some = keyed[start : start + READS_MAX]
-            befores = await asyncio.gather(*map(self._beaten, some), return_exceptions=True)
-            for one, before in zip(some, befores, strict=True):
-                if isinstance(before, KeyTaken):
-                    for other in fresh:
-                        given = (other.timer.name, other.kept.token)
-                        await self._node.send(other.timer.id, "jobs.withdraw", given, {})
-                    raise _at(asked.index(one), before) from None
-                if isinstance(before, BaseException):
-                    raise before
-                if before is not None:
-                    found[one.id] = before.job
+    async def _bring_all(self, asked: list[Asked], twins: dict[int, int]) -> dict[int, Job]:
+        """Insert all but the twins, of each store all or none; by their places the jobs that were there already."""
+        by_home: dict[Node, list[int]] = {}
+        for n, one in enumerate(asked):
+            if n not in twins:
+                by_home.setdefault(self._node.home(one.timer.id), []).append(n)
+        known: dict[int, Job] = {}
+        for fresh in by_home.values():
+            for _ in range(TRIES_MAX):
+                if await self._bring_some(asked, [n for n in fresh if n not in known], known):
+                    break
+            else:
+                raise Unavailable("keys of these jobs are being changed by others; try again")
+        return known
+
+    async def _bring_some(self, asked: list[Asked], fresh: list[int], known: dict[int, Job]) -> bool:
+        """Insert these; False when something was in the way."""
+        timers: list[Timer] = []
+        places: dict[int, int] = {}  # of the jobs themselves among the timers
+        for n in fresh:
+            places[len(timers)] = n
+            timers += self._with_errands(asked[n])
+        guards = {at: guard_of(timers[at].name) for at, n in places.items() if asked[n].kept.key is not None}
+        obstacles = await self._node.add_timers(timers, guards) if timers else []
+        for obstacle in obstacles:
+            await self._meet(asked, fresh, known, places[obstacle.index], obstacle)
+        return all(one.is_in for one in obstacles)
+
+    def _twins(self, asked: list[Asked]) -> dict[int, int]:
+        """Where one has the key of another before it, which must ask for the same: the place of that."""
+        found: dict[int, int] = {}
+        first: dict[str, int] = {}
+        for index, one in enumerate(asked):
+            if one.kept.key is None or (twin := first.setdefault(one.id, index)) == index:
+                continue
+            try:
+                same(one, Standing(_new(asked[twin]), asked[twin].kept))
+            except KeyTaken as error:
+                raise _at(index, error) from None
+            found[index] = twin
         return found
 
-    async def _in_use(self, asked: list[Asked]) -> dict[int, Standing]:
-        """Those whose key is in use already, by the very job that is asked for; `KeyTaken` says which is another's."""
-        keyed = [index for index, one in enumerate(asked) if one.kept.key is not None]
-        found: dict[int, Standing] = {}
-        first: dict[str, Asked] = {}
-        for start in range(0, len(keyed), READS_MAX):
-            some = keyed[start : start + READS_MAX]
-            theres = await asyncio.gather(
-                *(glance(self._node, asked[index].timer.id, asked[index].timer.name) for index in some)
-            )
-            for index, there in zip(some, theres, strict=True):
-                one = asked[index]
-                twin = first.setdefault(one.id, one)
-                try:
-                    if twin is not one:
-                        same(one, Standing(_new(twin), twin.kept))
-                    existing = None if there is None else same(one, there)
-                except KeyTaken as error:
-                    raise _at(index, error) from None
-                if existing is not None:
-                    found[index] = existing
-                elif twin is not one:
-                    found[index] = Standing(_new(twin), twin.kept)
-        return found
+    async def _meet(
+        self, asked: list[Asked], fresh: list[int], known: dict[int, Job], place: int, obstacle: Obstacle
+    ) -> None:
+        """Note the job that is there already; when it is another's, none of the fresh ones stays."""
+        one = asked[place]
+        there = await in_the_way(self._node.home(one.timer.id), one.timer.id, one.timer.name, obstacle)
+        if there is None or there.kept is None:
+            return
+        try:
+            known[place] = same(one, there).job
+        except KeyTaken as error:
+            for other in fresh if obstacle.is_in else ():
+                await self._withdraw(asked[other])
+            raise _at(place, error) from None
+        if obstacle.is_in:
+            await self._withdraw(one)
 
     # both
 
@@ -292,10 +306,6 @@ class Scheduling:
         if not asked.kept.waits:
             return [asked.timer]
         return [asked.timer, *errands(self._node, self._feature.order, asked)]
-
-
-async def _nothing() -> list[Timer]:
-    return []
 
 
 def _new(asked: Asked) -> Job:

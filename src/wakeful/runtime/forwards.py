@@ -5,24 +5,31 @@ turn and is due at once; its own turn brings what it carries to the other store,
 try, and is over when that is there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from wakeful.runtime.errands import Errands
 from wakeful.runtime.turn import Turn
+from wakeful.store.protocol import Guard, Obstacle, Receipt
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Timer
+from wakeful.values.times import LATEST_MS
 
 if TYPE_CHECKING:
     from wakeful.runtime.activation import Activation
     from wakeful.runtime.node import Node
 
 PREFIX = "forward"
+FORWARDED = "forwarded"
+FORGET_MS = 1_000  # so that of many that go at once the receipts do not hold up the rest
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Timer)
+_forwarded = msgspec.msgpack.Decoder(tuple[str, str, str])  # a receipt, and an object of the store that has it
 
 
 def routed(node: "Node", sender: ObjectId, timers: list[Timer]) -> list[Timer]:
@@ -36,24 +43,49 @@ def _errand(node: "Node", sender: ObjectId, timer: Timer) -> Timer:
     return Timer(sender, name, now, now, timer.seq, payload=_encoder.encode(timer))
 
 
-async def add_apart(node: "Node", timers: Sequence[Timer]) -> list[Timer]:
-    """Bring timers to the stores that they belong to, all or none in each; what is taken there comes back."""
-    by_home: dict[Node, list[Timer]] = {}
-    for timer in timers:
-        by_home.setdefault(node.home(timer.id), []).append(timer)
-    return [taken for home, some in by_home.items() for taken in await home.inserter.add_all(some)]
+async def add_apart(node: "Node", timers: Sequence[Timer], guards: Mapping[int, Guard]) -> list[Obstacle]:
+    """Bring timers to the stores that they belong to, all or none in each; what is in the way there comes back."""
+    by_home: dict[Node, list[int]] = {}
+    for place, timer in enumerate(timers):
+        by_home.setdefault(node.home(timer.id), []).append(place)
+    found: list[Obstacle] = []
+    for home, places in by_home.items():
+        own = {n: guards[place] for n, place in enumerate(places) if place in guards}
+        until = home.clock.now() + node.limits.call_deadline_ms
+        met = await home.inserter.add_all([timers[place] for place in places], own, until=until)
+        found += [replace(one, index=places[one.index]) for one in met]
+    return found
 
 
 class Forwards(Errands):
-    """The owner of these errands: they need no awake object, and are tried until they succeed."""
+    """The owner of these errands: they need no awake object, and are tried until they succeed.
 
-    prefix = PREFIX
+    What has arrived may have run and be gone when an errand that does not know that comes again, however late. So the
+    other store keeps a receipt of it, until a second errand, which commits with the end of the first, has it forgotten.
+    """
 
-    def __init__(self, deadline_ms: int) -> None:
+    def __init__(self, prefix: str, deadline_ms: int) -> None:
+        self.prefix = prefix
         self.deadline_ms = deadline_ms
 
     async def fire(self, activation: "Activation", turn: Turn, timer: Timer) -> bool:
+        node = activation.node
+        if self.prefix == FORWARDED:
+            receipt, cls, key = _forwarded.decode(timer.payload or b"")
+            await node.home(ObjectId(cls, key)).store.forget([receipt])
+            return False
         carried = _decoder.decode(timer.payload or b"")
+        home, receipt = node.home(carried.id), receipt_id(timer)
         # One that is there already came with an earlier try.
-        await activation.node.home(carried.id).inserter.add_all([carried])
+        until = home.clock.now() + node.limits.call_deadline_ms
+        await home.inserter.add_all([carried], until=until, receipt=Receipt(receipt, 1, LATEST_MS))
+        payload = _encoder.encode((receipt, *carried.id))
+        due_at = node.clock.now() + FORGET_MS
+        turn.set_timer(Timer(timer.id, f"{FORWARDED}:{receipt}", due_at, due_at, timer.seq, payload=payload))
         return False
+
+
+def receipt_id(errand: Timer) -> str:
+    """The same for every try of that very errand."""
+    text = f"{errand.id.cls}\0{errand.id.key}\0{errand.name}\0{errand.seq}\0{errand.nominal_at}"
+    return f"{PREFIX}:{blake2b(text.encode(), digest_size=16).hexdigest()}"

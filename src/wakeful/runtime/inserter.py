@@ -1,16 +1,32 @@
-"""Layer 3. How do timers from outside a turn share trips to the disk?"""
+"""Layer 3. How do timers from outside a turn share trips to the disk, and get there once though answers are lost?
+
+An insert whose answer was lost is sent again. That the name of its timer is free says nothing by then: the first try may
+have been written, and its timer fired and cleared. So every insert has a receipt, which the store keeps in the commit
+that takes it (see `Receipt`): what was taken before is not taken again, nor is a first try that comes after the second.
+"""
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import Context
 from typing import Protocol
 
 from wakeful.logic.retry import platform_delay_ms
 from wakeful.runtime.calls import resolve
-from wakeful.store.protocol import CANCELLED, Store
-from wakeful.values.clock import Clock, Dice
-from wakeful.values.errors import BadInput, NotRunning, OutcomeUnknown, StoreError, Unavailable, WakefulError
+from wakeful.store.protocol import CANCELLED, NO_GUARDS, Guard, Obstacle, Receipt, Store
+from wakeful.values.clock import Clock, Dice, Handle
+from wakeful.values.errors import (
+    BadInput,
+    DeadlineExceeded,
+    NotRunning,
+    OutcomeUnknown,
+    StoreDown,
+    StoreError,
+    Unavailable,
+    WakefulError,
+)
+from wakeful.values.ids import ObjectId
 from wakeful.values.metrics import Meter
 from wakeful.values.timers import Timer
 
@@ -18,7 +34,8 @@ GROUP_MAX = 2_000  # timers in one insert, so that one stays a few milliseconds
 GROUP_BYTES_MAX = 4 << 20  # of what they carry, or a few thousand large ones would be more than a server takes
 WAITING_MAX = 20_000  # timers that wait for the disk; past it callers wait to be let in
 ALONE_MAX = 4  # inserts of their own under way at once: each may hold a hundred thousand timers
-TRIES_MAX = 4  # of an insert whose outcome is unknown; by then the caller had better hear of it
+RECEIPT_MS = 86_400_000  # how long the store remembers what it took last
+REPEAT_MS = RECEIPT_MS // 2  # and how long it may be sent again, whatever the deadline: clocks may differ
 
 
 class Arrivals(Protocol):
@@ -29,6 +46,45 @@ class Arrivals(Protocol):
     def added(self, timers: Sequence[Timer], mark: int) -> None: ...
 
     def unsure(self, timers: Sequence[Timer]) -> None: ...
+
+
+class Lane:
+    """What is sent one after the other, and numbered."""
+
+    __slots__ = ("_id", "_number")
+
+    def __init__(self, id: str) -> None:
+        self._id = id
+        self._number = 0
+
+    def next(self, now: int) -> Receipt:
+        """The receipt for what is sent now; for all tries of it the same."""
+        self._number += 1
+        return Receipt(self._id, self._number, now + RECEIPT_MS)
+
+
+class Sending:
+    """One insert on its way, in however many tries."""
+
+    __slots__ = ("failure", "group", "receipt")
+
+    def __init__(self, receipt: Receipt, group: "Sequence[Asked]" = ()) -> None:
+        self.receipt = receipt
+        self.group = group
+        self.failure: Unavailable | None = None  # of the last try, while the next is to come
+
+
+class Asked:
+    """One timer that somebody waits to see on disk."""
+
+    __slots__ = ("done", "guard", "timer", "twins", "until")
+
+    def __init__(self, timer: Timer, guard: Guard | None, until: int, done: "asyncio.Future[Obstacle | None]") -> None:
+        self.timer = timer
+        self.guard = guard
+        self.until = until
+        self.done = done
+        self.twins: list[Asked] | None = None  # others who want the same name
 
 
 class Inserter:
@@ -49,33 +105,53 @@ class Inserter:
         self._dice = dice
         self._arrivals = arrivals
         self._on_down = on_down
-        self._waiting: deque[tuple[Timer, asyncio.Future[None]]] = deque()
+        self._waiting: deque[Asked] = deque()
+        self._sending: Sending | None = None  # the group that is under way
         self._room: deque[asyncio.Future[None]] = deque()  # callers that wait to be let in, first come first
         self._worker: asyncio.Task[None] | None = None
+        self._watch: Handle | None = None  # at the first deadline of those that wait
         self._alone = asyncio.Semaphore(ALONE_MAX)
+        self._lane: Lane | None = None
+        self._lanes: list[Lane] = []  # of inserts of their own, those that are free
         self._is_stopped = False
         self.groups = 0
         self.timers = 0
 
-    async def add(self, timer: Timer) -> None:
-        """Bring a timer to disk whose name nobody else can have."""
+    async def add(self, timer: Timer, guard: Guard | None = None, *, until: int) -> Obstacle | None:
+        """Bring a timer to disk: under a name that nobody else can have, or unless its guard finds something in the way."""
         while len(self._waiting) >= WAITING_MAX:
             room: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._room.append(room)
-            await room
+            with self._within(until, None):
+                await room
         if self._is_stopped:
             raise NotRunning("the node is stopped; nothing was written")
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((timer, done))
+        asked = Asked(timer, guard, until, asyncio.get_running_loop().create_future())
+        self._waiting.append(asked)
+        if self._watch is None:
+            self._watch = self._clock.call_at(until, self._expire)
         if self._worker is None:
             # A context of its own, as in the committer: the first caller's turn must not be seen by all later ones.
             self._worker = asyncio.get_running_loop().create_task(self._work(), context=Context())
-        await done
+        return await asked.done
 
-    async def add_all(self, timers: Sequence[Timer]) -> list[Timer]:
-        """Bring all of them to disk or none; the timers that have their names already, [] when it was done."""
+    async def add_all(
+        self,
+        timers: Sequence[Timer],
+        guards: Mapping[int, Guard] = NO_GUARDS,
+        *,
+        until: int,
+        receipt: Receipt | None = None,
+    ) -> list[Obstacle]:
+        """Bring all of them to disk or none; what is in the way, [] when it was done."""
         async with self._alone:
-            return await self._insert(timers)
+            lane = self._lanes.pop() if self._lanes else self._new_lane()
+            sending = Sending(receipt or lane.next(self._clock.now()))
+            try:
+                with self._within(until, sending):
+                    return await self._insert(timers, sending, guards=guards, each=False, until=lambda: until)
+            finally:
+                self._lanes.append(lane)
 
     def stop(self) -> None:
         """Whoever waits hears that the node is gone; nothing more is sent."""
@@ -83,99 +159,199 @@ class Inserter:
         if self._worker is not None:
             self._worker.cancel()
             self._worker = None
-        self._fail(
-            [done for _, done in self._waiting], NotRunning("the node stopped; whether it was written is unknown")
-        )
+        self._end_watch()
+        self._fail(self._waiting, NotRunning("the node stopped; whether it was written is unknown"))
         self._waiting.clear()
         self._let_in()
+
+    # deadlines
+
+    @contextmanager
+    def _within(self, until: int, sending: Sending | None) -> Iterator[None]:
+        """What is awaited in it ends at that time."""
+        task, is_late = asyncio.current_task(), False
+
+        def expire() -> None:
+            nonlocal is_late
+            is_late = True
+            assert task is not None
+            task.cancel()
+
+        handle = self._clock.call_at(until, expire)
+        try:
+            yield
+        except asyncio.CancelledError:
+            assert task is not None
+            if is_late and not task.uncancel():
+                raise _late(sending) from None
+            raise
+        finally:
+            handle.cancel()
+
+    def _expire(self) -> None:
+        """Tell those whose time is over, and come again for the next."""
+        now, sending = self._clock.now(), self._sending
+        lines = [(sending, asked) for asked in _with_twins(sending.group)] if sending is not None else []
+        left = []
+        for sent, asked in (*lines, *((None, asked) for asked in self._waiting)):
+            if asked.until <= now:
+                resolve(asked.done, None, _late(sent))
+            elif not asked.done.done():
+                left.append(asked.until)
+        self._watch = self._clock.call_at(min(left), self._expire) if left else None
+
+    def _end_watch(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+
+    # groups
 
     async def _work(self) -> None:
         try:
             while self._waiting:
                 group = self._next_group()
+                if not group:
+                    continue
                 try:
                     await self._flush(group)
                 except BaseException as error:
                     gone = NotRunning("the node stopped; whether it was written is unknown")
-                    self._fail([done for _, done in group], error if isinstance(error, WakefulError) else gone)
+                    self._fail(group, error if isinstance(error, WakefulError) else gone)
                     if not isinstance(error, Exception):
                         raise
+                finally:
+                    self._sending = None
                 self._let_in()
+            self._end_watch()
         finally:
             self._worker = None
 
-    def _next_group(self) -> list[tuple[Timer, asyncio.Future[None]]]:
-        group, size = [self._waiting.popleft()], 0
-        while self._waiting and len(group) < GROUP_MAX:
-            size += len(group[-1][0].payload or b"")
-            if size > GROUP_BYTES_MAX:
-                break
-            group.append(self._waiting.popleft())
+    def _next_group(self) -> list[Asked]:
+        """The next that somebody still waits for; of those that want one name the first, with the others as its twins."""
+        group: list[Asked] = []
+        guarded: dict[tuple[ObjectId, str], Asked] = {}
+        size = 0
+        while self._waiting and len(group) < GROUP_MAX and size <= GROUP_BYTES_MAX:
+            asked = self._waiting.popleft()
+            if asked.done.done():
+                continue
+            if asked.guard is not None:
+                first = guarded.setdefault((asked.timer.id, asked.timer.name), asked)
+                if first is not asked:
+                    first.twins = [*(first.twins or ()), asked]
+                    continue
+            group.append(asked)
+            if self._waiting:
+                size += len(asked.timer.payload or b"")
         return group
 
-    async def _flush(self, group: list[tuple[Timer, asyncio.Future[None]]]) -> None:
-        timers = [timer for timer, _ in group]
-        refused: dict[int, WakefulError] = {}
+    async def _flush(self, group: list[Asked]) -> None:
         try:
-            await self._insert_new(timers)
+            obstacles = await self._insert_group(group)
         except (StoreError, BadInput):
             if len(group) == 1:
                 raise
-            for index, timer in enumerate(timers):  # find those that the store refuses by themselves
+            for asked in group:  # find those that the store refuses by themselves
                 try:
-                    await self._insert_new([timer])
+                    self._answer([asked], await self._insert_group([asked]))
                 except (StoreError, BadInput) as error:
-                    refused[index] = error
-        for index, (_, done) in enumerate(group):
-            resolve(done, None, refused.get(index))
-
-    async def _insert_new(self, timers: Sequence[Timer]) -> None:
-        """Insert under names that nobody else can have: those that are taken are ours, from a try of unknown outcome."""
-        taken = await self._insert(timers)
-        if not taken:
+                    self._fail([asked], error)
             return
-        there = {(timer.id, timer.name): timer.seq for timer in taken}
-        sent = {(timer.id, timer.name): timer.seq for timer in timers}
-        foreign = [name for name, seq in there.items() if sent[name] != seq]
-        rest = [timer for timer in timers if (timer.id, timer.name) not in there]
-        if foreign or (rest and await self._insert(rest)):
-            raise StoreError(f"a timer name was taken that nobody else can have: {foreign}", code="timer.name")
+        self._answer(group, obstacles)
 
-    async def _insert(self, timers: Sequence[Timer]) -> list[Timer]:
-        """One trip; when its outcome is unknown it is made again, which names make safe."""
-        tries = 0
+    async def _insert_group(self, group: list[Asked]) -> list[Obstacle]:
+        self._lane = self._lane or self._new_lane()
+        self._sending = sending = Sending(self._lane.next(self._clock.now()), group)
+        guards = {n: asked.guard for n, asked in enumerate(group) if asked.guard is not None}
+        return await self._insert(
+            [asked.timer for asked in group],
+            sending,
+            guards=guards,
+            each=bool(guards),
+            until=lambda: max((one.until for one in _with_twins(group) if not one.done.done()), default=0),
+        )
+
+    def _answer(self, group: list[Asked], obstacles: list[Obstacle]) -> None:
+        met = {one.index: one for one in obstacles}
+        for n, asked in enumerate(group):
+            obstacle = met.get(n)
+            if obstacle is not None and asked.guard is None:
+                taken = StoreError(
+                    f"a timer name was taken that nobody else can have: {asked.timer.name}", code="timer.name"
+                )
+                resolve(asked.done, None, taken)
+                continue
+            resolve(asked.done, obstacle)
+            for twin in asked.twins or ():
+                resolve(twin.done, obstacle or Obstacle(0, asked.timer))
+
+    async def _insert(
+        self,
+        timers: Sequence[Timer],
+        sending: Sending,
+        *,
+        guards: Mapping[int, Guard],
+        each: bool,
+        until: Callable[[], int],
+    ) -> list[Obstacle]:
+        """Sent until it is answered, or nobody waits any more; the receipt makes that safe."""
+        tries, last_at = 0, self._clock.now() + REPEAT_MS
         while True:
             mark = self._arrivals.expect(timers)
             began = self.meter.ticks()
             try:
-                taken = await self._store.insert(timers, now=self._clock.now())
+                obstacles = await self._store.insert(
+                    timers, now=self._clock.now(), receipt=sending.receipt, guards=guards, each=each
+                )
             except BaseException as error:
                 self._arrivals.unsure(timers)
                 tries += 1
-                if not isinstance(error, OutcomeUnknown) or tries >= TRIES_MAX:
-                    raise self._failed(error, tries) from None
-                await self._clock.sleep(platform_delay_ms(tries, self._dice.random()))
+                sending.failure = self._failed(error, sending.failure)
+                delay_ms = platform_delay_ms(tries, self._dice.random())
+                if self._clock.now() + delay_ms >= min(until(), last_at):
+                    self._on_down(sending.failure)
+                    raise sending.failure from None
+                await self._clock.sleep(delay_ms)
                 continue
-            if taken:
-                self._arrivals.unsure(timers)
-                return [] if tries and _are_same(taken, timers) else taken
-            self._arrivals.added(timers, mark)
-            self.meter.inserts.add((self.meter.ticks() - began) // 1_000)
-            self.groups += 1
-            self.timers += len(timers)
-            return []
+            is_in = each or all(one.is_in for one in obstacles)
+            if is_in and not tries:
+                self._arrived(timers, obstacles, mark)
+            else:
+                self._arrivals.unsure(timers)  # nothing was added, or nobody knows since when it is there
+            if is_in:
+                self.meter.inserts.add((self.meter.ticks() - began) // 1_000)
+                self.groups += 1
+                self.timers += len(timers) - len(obstacles)
+            return obstacles
 
-    def _failed(self, error: BaseException, tries: int) -> BaseException:
-        """What the caller hears."""
-        if not isinstance(error, Exception) or (isinstance(error, WakefulError) and not isinstance(error, Unavailable)):
-            return error
+    def _arrived(self, timers: Sequence[Timer], obstacles: list[Obstacle], mark: int) -> None:
+        """Those who wait for timers hear of them, but for those that are not in."""
+        out = {one.index for one in obstacles if not one.is_in}
+        if out:
+            self._arrivals.unsure([timers[n] for n in out])
+            timers = [timer for n, timer in enumerate(timers) if n not in out]
+        self._arrivals.added(timers, mark)
+
+    def _failed(self, error: BaseException, before: Unavailable | None) -> Unavailable:
+        """Why it has to be tried again; what would not help is raised. Once the outcome is unknown, it stays so."""
         if not isinstance(error, Unavailable):
-            error = Unavailable(f"the store failed: {type(error).__name__}: {error}", code="store.fault")
-        if error.code != CANCELLED:
-            self._on_down(error)
-        if tries > 1 and not isinstance(error, OutcomeUnknown):
+            if not isinstance(error, Exception) or isinstance(error, WakefulError):
+                raise error
+            fault = Unavailable(f"the store failed: {type(error).__name__}: {error}", code="store.fault")
+            self._on_down(fault)
+            raise fault from None
+        if error.code == CANCELLED:
+            raise error
+        if isinstance(error, OutcomeUnknown):
+            return error
+        self._on_down(error)
+        if isinstance(before, OutcomeUnknown):
             return OutcomeUnknown(f"{error.message}; whether the insert before it arrived is unknown")
         return error
+
+    def _new_lane(self) -> Lane:
+        return Lane(f"insert:{int(self._dice.random() * (1 << 52)):013x}{int(self._dice.random() * (1 << 52)):013x}")
 
     def _let_in(self) -> None:
         room = WAITING_MAX - len(self._waiting)
@@ -184,12 +360,27 @@ class Inserter:
             room -= not waiting.done()  # else its caller has gone, and takes nobody's place
             resolve(waiting, None)
 
-    def _fail(self, waiting: Sequence[asyncio.Future[None]], error: WakefulError) -> None:
-        for done in waiting:
-            resolve(done, None, error)
+    def _fail(self, asked: Sequence[Asked], error: WakefulError) -> None:
+        for one in _with_twins(asked):
+            resolve(one.done, None, error)
 
 
-def _are_same(taken: Sequence[Timer], timers: Sequence[Timer]) -> bool:
-    """All of them are there, each the very setting that was sent."""
-    sent = {(timer.id, timer.name): timer.seq for timer in timers}
-    return len(taken) == len(timers) and all(sent.get((timer.id, timer.name)) == timer.seq for timer in taken)
+def _with_twins(asked: Sequence[Asked]) -> Iterator[Asked]:
+    for one in asked:
+        yield one
+        if one.twins is not None:
+            yield from one.twins
+
+
+def _late(sending: Sending | None) -> WakefulError:
+    """What is said at the deadline of what is on its way, or is not yet: why the store did not take it, if that is known."""
+    if sending is None:
+        return StoreDown("the store takes no more for now; nothing was written by the deadline, try again")
+    failure = sending.failure
+    if isinstance(failure, OutcomeUnknown):
+        return OutcomeUnknown(f"{failure.message}; whether it was written is unknown, ask again with a key")
+    if failure is not None:
+        return StoreDown(f"{failure.message}; nothing was written by the deadline, try again")
+    return DeadlineExceeded(
+        "it was not on disk by the deadline; whether it will be is unknown, ask again with a key", code="job.deadline"
+    )

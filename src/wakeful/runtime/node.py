@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar, cast
 
@@ -17,7 +17,7 @@ from wakeful.runtime.committer import Committer, Failure
 from wakeful.runtime.deadlines import Deadlines
 from wakeful.runtime.dispatcher import Dispatcher
 from wakeful.runtime.events import Events
-from wakeful.runtime.forwards import Forwards, add_apart, routed
+from wakeful.runtime.forwards import FORWARDED, PREFIX, Forwards, add_apart, routed
 from wakeful.runtime.hibernation import Hibernation
 from wakeful.runtime.homes import Homes
 from wakeful.runtime.inserter import Inserter
@@ -38,7 +38,7 @@ from wakeful.runtime.timer_runs import TimerRuns
 from wakeful.runtime.tracing import begin
 from wakeful.runtime.turn import CURRENT, Turn
 from wakeful.runtime.upkeep import Upkeep
-from wakeful.store.protocol import Hint, NodeRow, Store
+from wakeful.store.protocol import NO_GUARDS, Guard, Hint, NodeRow, Obstacle, Store
 from wakeful.values.clock import Clock, Dice, Handle
 from wakeful.values.commits import Commit, Remembered
 from wakeful.values.errors import DeadlineExceeded, Fenced, NotRunning, Reentrancy, Unavailable
@@ -110,7 +110,8 @@ class Node:
         self.alarms = Alarms(limits.alarm_deadline_ms)
         self.timer_runs = TimerRuns(self)
         self.timer_runs.register(self.alarms)
-        self.timer_runs.register(Forwards(limits.call_deadline_ms), quiet=True)
+        for prefix in (PREFIX, FORWARDED):
+            self.timer_runs.register(Forwards(prefix, limits.call_deadline_ms), quiet=True)
         # What features do to any object, by dotted name ("schedules.pause"): turns like any other call.
         self.operations: dict[str, Callable[..., Awaitable[Any]]] = {REDRIVE: redrive}
         self.quiet_operations: set[str] = {REDRIVE}  # of these, those that do not wake it
@@ -339,13 +340,16 @@ class Node:
         """The nodes of this process, one for each store of the program."""
         return [self] if self.homes is None else self.homes.all
 
-    async def add_timer(self, timer: Timer) -> None:
-        """Bring a timer of any object to disk, under a name that nobody else can have."""
-        await self.home(timer.id).inserter.add(timer)
+    async def add_timer(self, timer: Timer, guard: Guard | None = None) -> Obstacle | None:
+        """Bring a timer of any object to disk, under a name that nobody else can have, or unless something is in the way."""
+        home = self.home(timer.id)
+        return await home.inserter.add(timer, guard, until=home.clock.now() + self.limits.call_deadline_ms)
 
-    async def add_timers(self, timers: Sequence[Timer]) -> list[Timer]:
-        """Bring them to disk, all or none in each store; when names are taken, the timers that have them."""
-        return await (self.inserter.add_all(timers) if self.homes is None else add_apart(self, timers))
+    async def add_timers(self, timers: Sequence[Timer], guards: Mapping[int, Guard] = NO_GUARDS) -> list[Obstacle]:
+        """Bring them to disk, all or none in each store; what is in the way, [] when it was done."""
+        if self.homes is not None:
+            return await add_apart(self, timers, guards)
+        return await self.inserter.add_all(timers, guards, until=self.clock.now() + self.limits.call_deadline_ms)
 
     def routed(self, sender: ObjectId, timers: list[Timer]) -> list[Timer]:
         """Timers that a turn of the sender adds, as they go into its commit: to other stores they take a detour."""

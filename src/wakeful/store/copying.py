@@ -25,6 +25,7 @@ TABLES: Mapping[str, tuple[str, ...]] = {
     ),
     "parked": ("number", *_TIMER, "run_id", "parked_at", "attempts", "reason", "error", "traceback"),
     "requests": ("cls", "key", "request", "fingerprint", "answer", "expires_at"),
+    "receipts": ("id", "number", "answer", "expires_at"),
 }
 # Values have up to 2 MiB, so few of them are in memory at once; other rows are small.
 PAGE_ROWS = {"storage": 128, "requests": 128}

@@ -7,17 +7,21 @@ from typing import Literal
 from msgspec.structs import replace
 
 from wakeful.store.protocol import (
+    NO_GUARDS,
     WHOLE_BYTES_MAX,
     WHOLE_ROWS_MAX,
+    Guard,
     Hint,
     NodeRow,
+    Obstacle,
     Outcome,
     Query,
     Range,
+    Receipt,
     ShardRow,
     Swap,
 )
-from wakeful.store.sends import check_once
+from wakeful.store.sends import check_once, is_other
 from wakeful.values.commits import SYSTEM, USER, Commit, Info, Loaded, Remembered, Slot
 from wakeful.values.errors import Fenced, StoreDown
 from wakeful.values.ids import SHARDS, ObjectId, shard_of
@@ -43,6 +47,7 @@ class Disk:
     entries_since: int = 0  # no entry finished before that; spares most prunings a look at every one
     parked: dict[int, Parked] = field(default_factory=dict)
     remembered: dict[tuple[ObjectId, str], Remembered] = field(default_factory=dict)
+    receipts: dict[str, Receipt] = field(default_factory=dict)
     shards: dict[int, ShardRow] = field(default_factory=lambda: {n: ShardRow(n, None, 0) for n in range(SHARDS)})
     nodes: dict[str, NodeRow] = field(default_factory=dict)
     numbers: int = 0
@@ -161,14 +166,56 @@ class MemoryStore:
         self._check()
         return [self._apply(node, commit) for commit in commits]
 
-    async def insert(self, timers: Sequence[Timer], *, now: int) -> list[Timer]:
+    async def insert(
+        self,
+        timers: Sequence[Timer],
+        *,
+        now: int,
+        receipt: Receipt | None = None,
+        guards: Mapping[int, Guard] = NO_GUARDS,
+        each: bool = False,
+    ) -> list[Obstacle]:
         self._check()
+        if not timers:
+            return []
+        if each:
+            check_once(timers)
+        if receipt is not None and (last := self.disk.receipts.get(receipt.id)) and last.number >= receipt.number:
+            return [
+                one
+                for n in (guards if each else ())
+                if (one := self._obstacle(n, timers[n], guards[n], now)) and is_other(one, timers)
+            ]
         check_once(timers)
-        there = self.disk.timers
-        taken = [there[timer.id, timer.name] for timer in timers if (timer.id, timer.name) in there]
-        if not taken:
-            self._add(timers, now)
-        return taken
+        obstacles = [one for n, timer in enumerate(timers) if (one := self._obstacle(n, timer, guards.get(n), now))]
+        if obstacles and not each:
+            return obstacles
+        barred = {one.index for one in obstacles}
+        self._add([timer for n, timer in enumerate(timers) if n not in barred], now)
+        if receipt is not None:
+            self.disk.receipts[receipt.id] = receipt
+        return obstacles
+
+    def _obstacle(self, index: int, timer: Timer, guard: Guard | None, now: int) -> Obstacle | None:
+        disk, id = self.disk, timer.id
+        there = disk.timers.get((id, timer.name))
+        if guard is None:
+            return None if there is None else Obstacle(index, there)
+        if there is None:
+            asks = [one for one in disk.timers.values() if one.id == id and one.name.startswith(guard.prefix)]
+            there = max(asks, key=lambda one: one.sort_key, default=None)
+        parked = [one for _, one in sorted(disk.parked.items()) if (one.timer.id, one.timer.name) == (id, timer.name)]
+        answer = disk.remembered.get((id, guard.answer))
+        if answer is not None and answer.expires_at <= now:
+            answer = None
+        if there is None and not parked and answer is None:
+            return None
+        return Obstacle(index, there, parked[-1] if parked else None, answer)
+
+    async def forget(self, receipts: Sequence[str]) -> None:
+        self._check()
+        for id in receipts:
+            self.disk.receipts.pop(id, None)
 
     async def load(self, ids: Sequence[ObjectId]) -> list[Loaded]:
         self._check()
@@ -288,6 +335,9 @@ class MemoryStore:
         old = [slot for slot, answer in self.disk.remembered.items() if answer.expires_at <= now][:limit]
         for slot in old:
             del self.disk.remembered[slot]
+        expired = [one.id for one in self.disk.receipts.values() if one.expires_at <= now]
+        for receipt in expired:
+            del self.disk.receipts[receipt]
         is_due = self.disk.entries_since < entries_before
         going = [n for n, entry in self.disk.entries.items() if entry.finished_at < entries_before] if is_due else []
         del going[limit:]

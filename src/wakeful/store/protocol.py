@@ -8,6 +8,7 @@ store from answering is raised as `StoreDown`; a commit whose outcome can't be k
 
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
@@ -26,6 +27,7 @@ WHOLE_BYTES_MAX = 16_384
 CANCELLED = "store.cancelled"
 
 Outcome = None | Fenced | StoreError | BadInput
+NO_GUARDS: Mapping[int, "Guard"] = MappingProxyType({})
 
 # Set by whoever looks for people and can wait: a store whose reads run in the loop's thread takes wide ones beside it.
 ASIDE: ContextVar[bool] = ContextVar("wakeful.store.aside", default=False)
@@ -114,6 +116,38 @@ class Query(Struct, frozen=True, kw_only=True):
     name_prefix: str | None = None  # what the timer or ledger name begins with
     limit: int = 100
     after: tuple[object, ...] | None = None  # the `cursor` of the last row of the page before
+
+
+class Receipt(Struct, frozen=True):
+    """What an insert is known by, so that it is taken once, however often it is asked for because an answer was lost.
+
+    Whoever sends has an id of its own and numbers what it sends; under one id it sends one at a time. The store keeps
+    the last number that it took, in the commit that took it: what comes again, or comes late, is not taken again.
+    """
+
+    id: str
+    number: int
+    expires_at: int  # nobody asks again after that
+
+
+class Guard(Struct, frozen=True):
+    """What must not be there for a timer to be inserted, beside a timer of its name: a parked one of its name, and these."""
+
+    answer: str  # the request key of a remembered answer
+    prefix: str  # what the names of other timers of the object begin with
+
+
+class Obstacle(Struct, frozen=True):
+    """Why the timer at that place of an insert is not in: what is there already, each None when it is not that.
+
+    All None: it was in the way, and is no more.
+    """
+
+    index: int
+    timer: Timer | None = None  # of its name, else one of the guard's
+    parked: Parked | None = None
+    answer: Remembered | None = None
+    is_in: bool = False  # it is in all the same: what it should not meet came while it was being inserted
 
 
 class Swap(Struct, frozen=True):
@@ -234,11 +268,25 @@ class Store(Protocol):
         """
         ...
 
-    async def insert(self, timers: Sequence[Timer], *, now: int) -> list[Timer]:
-        """Add timers from outside a turn, all or none, no two of one name. Creates missing objects.
+    async def insert(
+        self,
+        timers: Sequence[Timer],
+        *,
+        now: int,
+        receipt: Receipt | None = None,
+        guards: Mapping[int, Guard] = NO_GUARDS,
+        each: bool = False,
+    ) -> list[Obstacle]:
+        """Add timers from outside a turn, no two of one name. Creates missing objects. What is in the way comes back.
 
-        When a name is taken nothing is written, and the timers that have those names come back; else [].
+        All or none, unless `each` is for itself. `guards` are those of the timers at these places. An insert whose
+        receipt says that it was taken before does nothing; when each was for itself, what there is now of its guarded
+        timers' names comes back, but for these very timers, so that whoever sent them can tell which are in.
         """
+        ...
+
+    async def forget(self, receipts: Sequence[str]) -> None:
+        """Nobody will ask again under these ids."""
         ...
 
     # an object's rows
@@ -303,7 +351,7 @@ class Store(Protocol):
     async def prune(
         self, *, now: int, entries_before: int, crowded: Sequence[tuple[ObjectId, str, int]], limit: int
     ) -> int:
-        """Drop what is past keeping, at most about `limit` rows: remembered answers that expired, ledger rows finished before `entries_before`, and, per crowded (object, name, keep), all but the newest `keep`. How many went."""
+        """Drop what is past keeping, at most about `limit` rows: remembered answers that expired (and receipts, which are not counted), ledger rows finished before `entries_before`, and, per crowded (object, name, keep), all but the newest `keep`. How many went."""
         ...
 
     # between nodes; never needed to be right, only to be quick

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from wakeful.store.protocol import Hint, Outcome, Query, Range, Store
+from wakeful.store.protocol import NO_GUARDS, Guard, Hint, Obstacle, Outcome, Query, Range, Receipt, Store
 from wakeful.store.sealing import Sealing, about_row
 from wakeful.values.codec import decode, encode
 from wakeful.values.commits import SYSTEM, Commit, Info, Loaded, Remembered, Slot
@@ -163,9 +163,30 @@ class SealedStore:
     async def commit(self, node: str, commits: Sequence[Commit]) -> list[Outcome]:
         return await self.inner.commit(node, [self.sealing.commit(commit) for commit in commits])
 
-    async def insert(self, timers: Sequence[Timer], *, now: int) -> list[Timer]:
-        taken = await self.inner.insert([self.sealing.timer(timer) for timer in timers], now=now)
-        return [self.sealing.opened_timer(timer) for timer in taken]
+    async def insert(
+        self,
+        timers: Sequence[Timer],
+        *,
+        now: int,
+        receipt: Receipt | None = None,
+        guards: Mapping[int, Guard] = NO_GUARDS,
+        each: bool = False,
+    ) -> list[Obstacle]:
+        sealed = [self.sealing.timer(timer) for timer in timers]
+        found = await self.inner.insert(sealed, now=now, receipt=receipt, guards=guards, each=each)
+        return [self._opened(timers[one.index].id, one) for one in found]
+
+    def _opened(self, id: ObjectId, obstacle: Obstacle) -> Obstacle:
+        timer, parked, answer = obstacle.timer, obstacle.parked, obstacle.answer
+        return replace(
+            obstacle,
+            timer=None if timer is None else self.sealing.opened_timer(timer),
+            parked=None if parked is None else self.sealing.opened_parked(parked),
+            answer=None if answer is None else self.sealing.opened_answer(id, answer),
+        )
+
+    async def forget(self, receipts: Sequence[str]) -> None:
+        await self.inner.forget(receipts)
 
     # an object's rows
 

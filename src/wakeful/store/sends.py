@@ -6,6 +6,7 @@ else's clear or set of the same timer. Commits between which it matters must not
 
 from collections.abc import Sequence
 
+from wakeful.store.protocol import Obstacle
 from wakeful.values.commits import Commit
 from wakeful.values.errors import BadInput
 from wakeful.values.ids import ObjectId
@@ -42,3 +43,9 @@ def check_once(timers: Sequence[Timer]) -> None:
                 f"timer {timer.name!r} of {timer.id} is there twice in one insert; leave one out", code="timer.twice"
             )
         seen.add((timer.id, timer.name))
+
+
+def is_other(obstacle: Obstacle, timers: Sequence[Timer]) -> bool:
+    """It is not the very timer that was inserted, which is there from the first try."""
+    there, sent = obstacle.timer, timers[obstacle.index]
+    return there is None or (there.name, there.seq) != (sent.name, sent.seq)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wakeful.store import Disk, MemoryStore
-from wakeful.store.protocol import Hint, NodeRow, Outcome, Range, ShardRow
+from wakeful.store.protocol import Hint, NodeRow, Obstacle, Outcome, Range, ShardRow
 from wakeful.testing.slowdisk import Glimpse
 from wakeful.testing.timewarp import Timewarp
 from wakeful.testing.world import World
@@ -115,11 +115,11 @@ class SharedDisk(MemoryStore):
         await self._pause()
         return found
 
-    async def insert(self, timers: Sequence[Timer], *, now: int) -> list[Timer]:
+    async def insert(self, timers: Sequence[Timer], **options: Any) -> list[Obstacle]:
         await self._pause()
-        taken = await super().insert(timers, now=now)
+        obstacles = await super().insert(timers, **options)
         await self._pause()
-        return taken
+        return obstacles
 
     async def load(self, ids: Sequence[ObjectId]) -> list[Loaded]:
         await self._pause()

@@ -5,7 +5,21 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Literal, TypeVar, cast
 
 from wakeful.store.memory import MemoryStore
-from wakeful.store.protocol import Hint, NodeRow, Outcome, Query, Range, ShardRow, Store, Swap, Swapping
+from wakeful.store.protocol import (
+    NO_GUARDS,
+    Guard,
+    Hint,
+    NodeRow,
+    Obstacle,
+    Outcome,
+    Query,
+    Range,
+    Receipt,
+    ShardRow,
+    Store,
+    Swap,
+    Swapping,
+)
 from wakeful.testing.timewarp import Timewarp
 from wakeful.values.commits import Commit, Info, Loaded, Remembered
 from wakeful.values.errors import OutcomeUnknown, StoreDown
@@ -169,8 +183,21 @@ class FaultyStore:
             raise OutcomeUnknown("connection lost after the commit was sent (the test says so)")
         return outcomes
 
-    async def insert(self, timers: Sequence[Timer], *, now: int) -> list[Timer]:
-        return await self._pass("insert", lambda: self.inner.insert(timers, now=now))
+    async def insert(
+        self,
+        timers: Sequence[Timer],
+        *,
+        now: int,
+        receipt: Receipt | None = None,
+        guards: Mapping[int, Guard] = NO_GUARDS,
+        each: bool = False,
+    ) -> list[Obstacle]:
+        return await self._pass(
+            "insert", lambda: self.inner.insert(timers, now=now, receipt=receipt, guards=guards, each=each)
+        )
+
+    async def forget(self, receipts: Sequence[str]) -> None:
+        await self._pass("forget", lambda: self.inner.forget(receipts))
 
     async def load(self, ids: Sequence[ObjectId]) -> list[Loaded]:
         if self._is_free():

@@ -11,6 +11,7 @@ coroutines; whatever runs them (`asyncio.run` will do) must call `close_stores` 
 from wakeful.testing.suites.commits import CommitSuite
 from wakeful.testing.suites.fences import FenceSuite, NodeSuite
 from wakeful.testing.suites.finds import FindSuite, PruneSuite
+from wakeful.testing.suites.inserts import InsertSuite
 from wakeful.testing.suites.objects import ObjectSuite
 from wakeful.testing.suites.sends import SendSuite
 from wakeful.testing.suites.timers import TimerSuite
@@ -18,5 +19,7 @@ from wakeful.testing.suites.timers import TimerSuite
 __all__ = ["StoreSuite"]
 
 
-class StoreSuite(CommitSuite, FenceSuite, NodeSuite, ObjectSuite, TimerSuite, SendSuite, FindSuite, PruneSuite):
+class StoreSuite(
+    CommitSuite, FenceSuite, NodeSuite, ObjectSuite, TimerSuite, InsertSuite, SendSuite, FindSuite, PruneSuite
+):
     """Everything that a store must do, one test a sentence."""

@@ -1,14 +1,19 @@
-"""Layer 2. How do timers from outside a turn get in, all of them or none?"""
+"""Layer 2. How do timers from outside a turn get in, all of them or none, and once though they are sent again?"""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
+from typing import NamedTuple
 
+from msgspec.structs import replace
+
+from wakeful.logic.ranges import past_prefix
 from wakeful.store.postgres.group import TIMER_COLUMNS, timer_columns, timer_row
 from wakeful.store.postgres.pool import Pool
-from wakeful.store.postgres.rows import timer_of
+from wakeful.store.postgres.rows import obstacle_of
 from wakeful.store.postgres.statements import Statement, Statements
-from wakeful.store.postgres.wire import Invalid, Taken, Undone, Wire
-from wakeful.store.sends import check_once
+from wakeful.store.postgres.wire import Invalid, Row, Taken, Undone, Wire
+from wakeful.store.protocol import Guard, Obstacle, Receipt
+from wakeful.store.sends import check_once, is_other
 from wakeful.values.errors import BadValue, StoreDown
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.timers import Timer
@@ -29,6 +34,16 @@ SAMPLE = 64
 OBJECT_COLUMNS = ("cls", "key", "created_at", "active_at", "rows", "bytes")
 
 
+class Wanted(NamedTuple):
+    """One insert, as the store's verb has it."""
+
+    timers: Sequence[Timer]
+    now: int
+    receipt: Receipt | None
+    guards: Mapping[int, Guard]
+    each: bool
+
+
 class Inserter:
     """The connections for timers that come from outside."""
 
@@ -36,48 +51,105 @@ class Inserter:
         self._pool = pool
         self._statements = statements
 
-    async def insert(self, timers: Sequence[Timer], *, now: int) -> list[Timer]:
-        """Nothing, when all are in; else those that have the names, and none is in."""
+    async def insert(self, wanted: Wanted) -> list[Obstacle]:
+        """Nothing, when all are in; else what is in the way, and none is in, unless each is for itself."""
         try:
             async with self._pool.take() as wire:
                 for tries in range(TRIES_MAX):
                     try:
-                        await self._write(wire, timers, now)
-                        return []
+                        return await self._write(wire, wanted)
                     except Undone:
                         pause_s = PAUSE_S * (1 + tries)  # so that the other one can end
                         await wire.run(_PAUSE, [pause_s], timeout_s=wire.timeout_s + pause_s)
                     except Taken:
-                        check_once(timers)
-                        taken = await self._taken(wire, timers)
-                        if taken:
-                            return taken
+                        check_once(wanted.timers)
+                        obstacles = await self._obstacles(wire, wanted, range(len(wanted.timers)))
+                        if obstacles:
+                            return obstacles
         except (Invalid, UnicodeEncodeError) as error:
             raise BadValue(f"timers can't be stored: {error}", code="value.store") from None
         raise StoreDown(
-            f"names of {len(timers)} timers were wanted by others, too, {TRIES_MAX} times in a row; try again"
+            f"names of {len(wanted.timers)} timers were wanted by others, too, {TRIES_MAX} times in a row; try again"
         )
 
-    async def _write(self, wire: Wire, timers: Sequence[Timer], now: int) -> None:
+    async def _write(self, wire: Wire, wanted: Wanted) -> list[Obstacle]:
+        timers, receipt, guards = wanted.timers, wanted.receipt, wanted.guards
         size = sum(len(timer.payload or b"") for timer in timers)
-        if len(timers) > INSERT_ROWS or size > INSERT_BYTES:
-            await self._copy(wire, timers, size, now)
-            return
-        statement = self._statements.get("insert")
-        columns = timer_columns((timer, shard_of(timer.id)) for timer in timers)
-        await wire.run(statement, statement.args(columns | {"now": now}), writes=True)
+        if not wanted.each and (len(timers) > INSERT_ROWS or size > INSERT_BYTES):
+            await self._copy(wire, wanted, size)
+            return []
+        parts = ["each" if wanted.each else "all"]
+        values = timer_columns((timer, shard_of(timer.id)) for timer in timers) | {"now": wanted.now}
+        if receipt is not None:
+            parts.append("receipt")
+            values |= {"receipt": receipt.id, "number": receipt.number, "expires_at": receipt.expires_at}
+        if wanted.each or guards:
+            check_once(timers)
+            parts += ["guards"] if receipt is not None else ["guards", "bare"]
+            places = sorted(guards)
+            values |= {f"guard_{column}": value for column, value in _guarded(places, timers, guards).items()}
+            values["guard_n"] = [n + 1 for n in places]
+        statement = self._statements.get("insert", parts)
+        rows = await wire.run(statement, statement.args(values), writes=True)
+        if not rows:
+            return []
+        if rows[0]["first"]:
+            return await self._met(wire, wanted, rows)
+        return await self._taken_before(wire, wanted)
 
-    async def _copy(self, wire: Wire, timers: Sequence[Timer], size: int, now: int) -> None:
+    async def _met(self, wire: Wire, wanted: Wanted, rows: Sequence[Row]) -> list[Obstacle]:
+        """What the insert met, and what it should not have slipped in behind."""
+        slipped = {row["place"] for row in rows if row["slipped"]}
+        met = {row["place"] for row in rows} - slipped
+        if met and not wanted.each:
+            raise Taken("something guarded is in the way")
+        found = await self._obstacles(wire, wanted, sorted(slipped | met))
+        others = [one for one in found if is_other(one, wanted.timers)]
+        # Beside one that slipped in stands what became of the other.
+        others += [
+            replace(one, timer=None, is_in=True)
+            for one in found
+            if one.index in slipped and not is_other(one, wanted.timers) and (one.parked or one.answer)
+        ]
+        # What was in the way and is no more: whoever asks for that one may try again.
+        gone = met - {one.index for one in others}
+        return sorted([*others, *map(Obstacle, gone)], key=attrgetter("index"))
+
+    async def _taken_before(self, wire: Wire, wanted: Wanted) -> list[Obstacle]:
+        """Of an insert whose receipt was there: all are in, or each that has nothing but itself in the way."""
+        if not wanted.each:
+            return []
+        found = await self._obstacles(wire, wanted, sorted(wanted.guards))
+        return [one for one in found if is_other(one, wanted.timers)]
+
+    async def _obstacles(self, wire: Wire, wanted: Wanted, places: Sequence[int]) -> list[Obstacle]:
+        """What there is in the way of the timers at these places, in the same order."""
+        statement = self._statements.get("obstacles")
+        found: list[Obstacle] = []
+        for at in range(0, len(places), INSERT_ROWS):
+            some = places[at : at + INSERT_ROWS]
+            values = _guarded(some, wanted.timers, wanted.guards) | {"now": wanted.now}
+            found += [obstacle_of(some[row[0]], row) for row in await wire.run(statement, statement.args(values))]
+        return found
+
+    async def _copy(self, wire: Wire, wanted: Wanted, size: int) -> None:
         """Many of them by COPY. In the order of their names: that is faster, and two who add the same can't deadlock."""
-        schema = self._statements.schema
+        schema, timers, receipt = self._statements.schema, wanted.timers, wanted.receipt
         timeout_s = wire.timeout_s + len(timers) / ROWS_PER_S + size / BYTES_PER_S
         ordered = sorted(timers, key=attrgetter("id", "name"))
         ids = list(dict.fromkeys(timer.id for timer in ordered))
         async with wire.transaction(timeout_s=timeout_s):
+            if receipt is not None:
+                receive = self._statements.get("receive")
+                values = {"receipt": receipt.id, "number": receipt.number, "expires_at": receipt.expires_at}
+                if not await wire.run(receive, receive.args(values)):
+                    return
+            if await self._obstacles(wire, wanted, sorted(wanted.guards)):
+                raise Taken("something guarded is in the way")
             # Timers before objects, as the single statements do it.
             rows = ((*timer_row(timer.id, timer), shard_of(timer.id)) for timer in ordered)
             await wire.copy_in(schema, "timers", TIMER_COLUMNS, rows, timeout_s)
-            await self._make_objects(wire, ids, timeout_s, now)
+            await self._make_objects(wire, ids, timeout_s, wanted.now)
 
     async def _make_objects(self, wire: Wire, ids: Sequence[ObjectId], timeout_s: float, now: int) -> None:
         """Those that are not there yet. When all seem new by COPY, which is twice as fast and fails if one is not."""
@@ -95,15 +167,17 @@ class Inserter:
             values = {**_columns(ids[n : n + INSERT_ROWS]), "now": now}
             await wire.run(objects, objects.args(values), timeout_s=timeout_s)
 
-    async def _taken(self, wire: Wire, timers: Sequence[Timer]) -> list[Timer]:
-        """Those that have the names of these, in the same order."""
-        statement = self._statements.get("taken")
-        found: list[Timer] = []
-        for n in range(0, len(timers), INSERT_ROWS):
-            some = timers[n : n + INSERT_ROWS]
-            values = {**_columns([timer.id for timer in some]), "name": [timer.name for timer in some]}
-            found += [timer_of(row) for row in await wire.run(statement, statement.args(values))]
-        return found
+
+def _guarded(places: Sequence[int], timers: Sequence[Timer], guards: Mapping[int, Guard]) -> dict[str, object]:
+    """The columns of what is asked about the timers at these places; None where there is no guard."""
+    some = [(timers[n], guards.get(n)) for n in places]
+    return {
+        **_columns([timer.id for timer, _ in some]),
+        "name": [timer.name for timer, _ in some],
+        "request": [None if guard is None else guard.answer.encode() for _, guard in some],
+        "first": [None if guard is None else guard.prefix for _, guard in some],
+        "last": [None if guard is None else past_prefix(guard.prefix) for _, guard in some],
+    }
 
 
 def _columns(ids: Sequence[ObjectId]) -> dict[str, object]:

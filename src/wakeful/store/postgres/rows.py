@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from wakeful.store.postgres.session import lock_key
 from wakeful.store.postgres.wire import Row
-from wakeful.store.protocol import WHOLE_BYTES_MAX, WHOLE_ROWS_MAX, NodeRow
+from wakeful.store.protocol import WHOLE_BYTES_MAX, WHOLE_ROWS_MAX, NodeRow, Obstacle
 from wakeful.values.commits import Info, Loaded, Remembered
 from wakeful.values.ids import ObjectId
 from wakeful.values.runs import Entry
@@ -53,6 +53,17 @@ def parked_of(row: Row) -> Parked:
     number, *rest = row
     run_id, parked_at, attempts, reason, error, traceback = rest[11:]
     return Parked(timer_of(rest), run_id, parked_at, attempts, reason, error, traceback, number)
+
+
+def obstacle_of(index: int, row: Row) -> Obstacle:
+    """From a row of obstacles.sql."""
+    timer, answer, parked = row[1:12], row[12:16], row[16:]
+    return Obstacle(
+        index,
+        None if timer[0] is None else timer_of(timer),
+        None if parked[0] is None else parked_of(parked),
+        None if answer[0] is None else Remembered(answer[0].decode(), *answer[1:]),
+    )
 
 
 def joined_ids(ids: Sequence[ObjectId]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from wakeful.store.postgres import finding
 from wakeful.store.postgres.group import printable
-from wakeful.store.postgres.inserter import Inserter
+from wakeful.store.postgres.inserter import Inserter, Wanted
 from wakeful.store.postgres.migrating import (
     check_encoding,
     check_version,
@@ -36,7 +36,21 @@ from wakeful.store.postgres.swapping import values_of
 from wakeful.store.postgres.url import Target, parse_url
 from wakeful.store.postgres.wire import Invalid, Refused, Row, Wire
 from wakeful.store.postgres.writer import Writer
-from wakeful.store.protocol import WHOLE_BYTES_MAX, WHOLE_ROWS_MAX, Hint, NodeRow, Outcome, Query, Range, ShardRow, Swap
+from wakeful.store.protocol import (
+    NO_GUARDS,
+    WHOLE_BYTES_MAX,
+    WHOLE_ROWS_MAX,
+    Guard,
+    Hint,
+    NodeRow,
+    Obstacle,
+    Outcome,
+    Query,
+    Range,
+    Receipt,
+    ShardRow,
+    Swap,
+)
 from wakeful.values.commits import Commit, Info, Loaded, Remembered
 from wakeful.values.errors import BadValue, StoreDown
 from wakeful.values.ids import ObjectId
@@ -193,10 +207,21 @@ class PostgresStore:
             raise not_open(self._target)
         return await self._writer.commit(node, commits) if commits else []
 
-    async def insert(self, timers: Sequence[Timer], *, now: int) -> list[Timer]:
+    async def insert(
+        self,
+        timers: Sequence[Timer],
+        *,
+        now: int,
+        receipt: Receipt | None = None,
+        guards: Mapping[int, Guard] = NO_GUARDS,
+        each: bool = False,
+    ) -> list[Obstacle]:
         if self._inserter is None:
             raise not_open(self._target)
-        return await self._inserter.insert(timers, now=now) if timers else []
+        return await self._inserter.insert(Wanted(timers, now, receipt, guards, each)) if timers else []
+
+    async def forget(self, receipts: Sequence[str]) -> None:
+        await self._run("forget", {"ids": list(receipts)})
 
     # an object's rows
 

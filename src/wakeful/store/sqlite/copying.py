@@ -25,6 +25,7 @@ _TABLES = {
     "ledger": ("ledger", f"number, {ENTRY}"),
     "parked": ("parked", f"number, {PARKED}"),
     "requests": ("requests", "class, key, request, fingerprint, answer, expires_at"),
+    "receipts": ("receipts", "id, number, answer, expires_at"),
 }
 _WITH_SHARD = ("objects", "timers")
 _RANK = {"timers": 9, "parked": 10}  # where `rank` stands, which is minus the priority

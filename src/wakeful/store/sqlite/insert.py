@@ -1,21 +1,55 @@
-"""Layer 2. How do timers from outside a turn get in, all of them or none?"""
+"""Layer 2. How do timers from outside a turn get in, all of them or none, and once though they are sent again?"""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 
-from wakeful.store.sends import check_once
+from wakeful.logic.ranges import past_prefix
+from wakeful.store.protocol import Guard, Obstacle, Receipt
+from wakeful.store.sends import check_once, is_other
 from wakeful.store.sqlite import statements
-from wakeful.store.sqlite.gather import timer_of, timer_row
+from wakeful.store.sqlite.gather import parked_of, timer_of, timer_row
 from wakeful.store.sqlite.statements import SQL
+from wakeful.values.commits import Remembered
 from wakeful.values.ids import shard_of
 from wakeful.values.timers import Timer
 
 # Timers are flattened into parameters this many at a time, so that a million don't sit in memory twice.
 INSERT_ROWS = 4096
+_NOTHING = Guard("", "")
 
 
-def insert(db: sqlite3.Connection, timers: Sequence[Timer], now: int) -> list[Timer]:
-    """Add them inside a transaction; when names are taken add nothing, and tell by what."""
+def insert(
+    db: sqlite3.Connection,
+    timers: Sequence[Timer],
+    now: int,
+    receipt: Receipt | None,
+    guards: Mapping[int, Guard],
+    each: bool,
+) -> list[Obstacle]:
+    """Add them inside a transaction, or nothing when something is in the way, unless each is for itself; and tell what is."""
+    is_again = receipt is not None and db.execute(SQL["has_receipt"], (receipt.id, receipt.number)).fetchone()
+    if is_again and not each:
+        return []
+    if each or guards:
+        check_once(timers)
+    asked = range(len(timers)) if each and not is_again else sorted(guards)
+    obstacles = [_obstacle(db, n, timers[n], guards.get(n), now) for n in _barred(db, asked, timers, guards, now)]
+    if is_again:
+        return [one for one in obstacles if is_other(one, timers)]
+    if obstacles and not each:
+        return obstacles if len(guards) == len(timers) else _all_in_the_way(db, timers, guards, now)
+    barred = {one.index for one in obstacles}
+    taken = _add(db, [timer for n, timer in enumerate(timers) if n not in barred] if barred else timers, now)
+    if taken:
+        return _all_in_the_way(db, timers, guards, now)
+    if receipt is not None:
+        db.execute(SQL["keep_receipt"], (receipt.id, receipt.number, receipt.expires_at))
+    return obstacles
+
+
+def _add(db: sqlite3.Connection, timers: Sequence[Timer], now: int) -> bool:
+    """Add them all, or nothing and True when a name is taken."""
     db.execute("SAVEPOINT inserting")
     try:
         for at in range(0, len(timers), INSERT_ROWS):
@@ -25,19 +59,51 @@ def insert(db: sqlite3.Connection, timers: Sequence[Timer], now: int) -> list[Ti
     except sqlite3.IntegrityError:
         db.execute("ROLLBACK TO inserting")
         check_once(timers)
-        taken = _taken(db, timers)
-        if not taken:
+        if not any(db.execute(SQL["find_timer"], (*timer.id, timer.name)).fetchone() for timer in timers):
             raise
-        return taken
+        return True
     finally:
         if db.in_transaction:
             db.execute("RELEASE inserting")
-    return []
+    return False
 
 
-def _taken(db: sqlite3.Connection, timers: Sequence[Timer]) -> list[Timer]:
-    """Those that have the names of these, in the same order."""
-    found: list[Timer] = []
-    for timer in timers:
-        found += [timer_of(row) for row in db.execute(SQL["find_timer"], (*timer.id, timer.name)).fetchall()]
+def _barred(
+    db: sqlite3.Connection, asked: Sequence[int], timers: Sequence[Timer], guards: Mapping[int, Guard], now: int
+) -> list[int]:
+    """At which of these places something is in the way."""
+    found: list[int] = []
+    for at in range(0, len(asked), statements.BARRED_ROWS):
+        some = asked[at : at + statements.BARRED_ROWS]
+        rows = [_probe(n, timers[n], guards.get(n, _NOTHING)) for n in some]
+        found += [n for (n,) in db.execute(statements.barred(len(rows)), (*chain.from_iterable(rows), now)).fetchall()]
     return found
+
+
+def _probe(index: int, timer: Timer, guard: Guard) -> tuple[object, ...]:
+    last = past_prefix(guard.prefix) if guard.prefix else ""
+    return (index, *timer.id, timer.name, guard.answer or None, guard.prefix or None, last)
+
+
+def _all_in_the_way(
+    db: sqlite3.Connection, timers: Sequence[Timer], guards: Mapping[int, Guard], now: int
+) -> list[Obstacle]:
+    places = _barred(db, range(len(timers)), timers, guards, now)
+    return [_obstacle(db, n, timers[n], guards.get(n), now) for n in places]
+
+
+def _obstacle(db: sqlite3.Connection, index: int, timer: Timer, guard: Guard | None, now: int) -> Obstacle:
+    """What is there at that place, as far as its guard asks for it."""
+    there = db.execute(SQL["find_timer"], (*timer.id, timer.name)).fetchone()
+    if guard is None:
+        return Obstacle(index, timer_of(there))
+    if there is None:
+        there = db.execute(SQL["last_timer"], (*timer.id, guard.prefix, past_prefix(guard.prefix))).fetchone()
+    parked = db.execute(SQL["last_parked"], (*timer.id, timer.name)).fetchone()
+    answer = db.execute(SQL["recall"], (*timer.id, guard.answer, now)).fetchone()
+    return Obstacle(
+        index,
+        None if there is None else timer_of(there),
+        None if parked is None else parked_of(parked),
+        None if answer is None else Remembered(*answer),
+    )

@@ -35,6 +35,28 @@ UPDATE nodes SET is_draining = ? WHERE node = ?
 SELECT class, key, name, due_at, nominal_at, seq, attempt, crashes, started, rank, payload FROM timers
  WHERE class = ? AND key = ? AND name = ?
 
+-- name: last_timer
+-- Of those whose names begin so, the last that fires.
+SELECT class, key, name, due_at, nominal_at, seq, attempt, crashes, started, rank, payload FROM timers
+ WHERE class = ? AND key = ? AND name >= ? AND name < ? ORDER BY due_at DESC, rank DESC, seq DESC LIMIT 1
+
+-- name: last_parked
+SELECT number, class, key, name, due_at, nominal_at, seq, attempt, crashes, started, rank, payload,
+       run_id, parked_at, attempts, reason, error, traceback
+  FROM parked WHERE class = ? AND key = ? AND name = ? ORDER BY number DESC LIMIT 1
+
+-- name: has_receipt
+SELECT 1 FROM receipts WHERE id = ? AND number >= ?
+
+-- name: keep_receipt
+REPLACE INTO receipts (id, number, answer, expires_at) VALUES (?, ?, NULL, ?)
+
+-- name: forget_receipt
+DELETE FROM receipts WHERE id = ?
+
+-- name: prune_receipts
+DELETE FROM receipts WHERE expires_at <= ?
+
 -- name: load_object
 -- One row for each of the object's rows when they are few. The CASE makes the key of the search NULL for
 -- a large object, so that none of its rows is looked at.

@@ -111,6 +111,16 @@ CREATE TABLE parked (
   traceback  TEXT    NOT NULL
 );
 
+CREATE INDEX parked_timer ON parked (class, key, name);
+
+-- What was taken from those who may ask again because an answer was lost: of each the last number, and what was said.
+CREATE TABLE receipts (
+  id         TEXT    NOT NULL PRIMARY KEY,
+  number     INTEGER NOT NULL,
+  answer     BLOB,
+  expires_at INTEGER NOT NULL
+) WITHOUT ROWID;
+
 -- First answers to request keys.
 CREATE TABLE requests (
   class       TEXT    NOT NULL,

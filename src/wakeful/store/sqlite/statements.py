@@ -114,6 +114,28 @@ def read_rows(count: int) -> tuple[str, int]:
     )
 
 
+# The arguments of so many timers, seven each, stay well below the number that any SQLite takes.
+BARRED_ROWS = 256
+
+
+def barred(count: int) -> str:
+    """The statement that tells which of `count` timers that are to be inserted something is in the way of.
+
+    Of each: its place, class, key, name, the request key of an answer, a prefix and what comes after it; at the end, now.
+    """
+    one = "(?, ?, ?, ?, ?, ?, ?)"
+    own = "class = v.column2 AND key = v.column3"
+    return (
+        f"SELECT v.column1 FROM (VALUES {', '.join([one] * count)}) AS v, (SELECT ? AS now) AS n WHERE "
+        f"EXISTS (SELECT 1 FROM timers WHERE {own} AND name = v.column4) "
+        f"OR v.column5 IS NOT NULL AND ("
+        f"EXISTS (SELECT 1 FROM requests WHERE {own} AND request = v.column5 AND expires_at > n.now) "
+        f"OR EXISTS (SELECT 1 FROM parked WHERE {own} AND name = v.column4) "
+        f"OR EXISTS (SELECT 1 FROM timers WHERE {own} AND name >= v.column6 AND name < v.column7)) "
+        "ORDER BY v.column1"
+    )
+
+
 def timers_page(shards: Sequence[int] | None, *, after: bool) -> str:
     """A page of the firing order. A set of shards is written out: it is numbers of ours, and rarely changes."""
     conditions = ["due_at <= ?"]

@@ -7,7 +7,20 @@ from pathlib import Path
 from typing import Literal, TypeVar
 from urllib.parse import parse_qsl
 
-from wakeful.store.protocol import ASIDE, Hint, NodeRow, Outcome, Query, Range, ShardRow, Swap
+from wakeful.store.protocol import (
+    ASIDE,
+    NO_GUARDS,
+    Guard,
+    Hint,
+    NodeRow,
+    Obstacle,
+    Outcome,
+    Query,
+    Range,
+    Receipt,
+    ShardRow,
+    Swap,
+)
 from wakeful.store.sqlite import schema
 from wakeful.store.sqlite.apply import Fences
 from wakeful.store.sqlite.finds import Finder
@@ -211,11 +224,27 @@ class SqliteStore:
         except Refused:
             return await writer.write(lambda db: one_by_one(db, node, commits), bulk=bulk)
 
-    async def insert(self, timers: Sequence[Timer], *, now: int) -> list[Timer]:
+    async def insert(
+        self,
+        timers: Sequence[Timer],
+        *,
+        now: int,
+        receipt: Receipt | None = None,
+        guards: Mapping[int, Guard] = NO_GUARDS,
+        each: bool = False,
+    ) -> list[Obstacle]:
         writer = self._writer
         if not timers:
             return []
-        return await writer.write(lambda db: insert(db, timers, now), bulk=2 * len(timers) > BULK_ROWS)
+        bulk = 2 * len(timers) > BULK_ROWS
+        return await writer.write(lambda db: insert(db, timers, now, receipt, guards, each), bulk=bulk)
+
+    async def forget(self, receipts: Sequence[str]) -> None:
+        def work(db: sqlite3.Connection) -> None:
+            for id in receipts:
+                db.execute(SQL["forget_receipt"], (id,))
+
+        await self._writer.write(work, sync=False)
 
     # an object's rows, and timers
 
@@ -280,6 +309,7 @@ class SqliteStore:
     ) -> int:
         def work(db: sqlite3.Connection) -> int:
             gone = db.execute(SQL["prune_requests"], (now, limit)).rowcount
+            db.execute(SQL["prune_receipts"], (now,))
             for id, name, keep in crowded:
                 gone += db.execute(SQL["prune_crowded"], (*id, name, keep)).rowcount
             return gone + self._prune_ledger(db, entries_before, limit)

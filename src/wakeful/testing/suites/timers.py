@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from wakeful.store.protocol import Query, Store
+from wakeful.store.protocol import Obstacle, Query, Store
 from wakeful.testing.suites.harness import ALL, NODE, NOW, A, B, C, Harness, timer
 from wakeful.values.commits import USER, Info, Start
 from wakeful.values.errors import BadInput
@@ -205,13 +205,14 @@ class TimerSuite(Harness):
         first = timer(seq=1, payload=b"1")
         assert await store.insert([first], now=NOW) == []
         assert await store.insert([], now=NOW) == []
-        assert await store.insert([timer(B, seq=4), timer(seq=2, due_at=NOW + 1)], now=NOW) == [first]
+        taken = await store.insert([timer(B, seq=4), timer(seq=2, due_at=NOW + 1)], now=NOW)
+        assert taken == [Obstacle(1, first)]
         assert await self.timer_rows(store) == [first]
         assert (await store.count("timers"), await store.count("objects")) == (1, 1)
         second = timer(B, seq=5)
         assert await store.insert([second], now=NOW) == []
         taken = await store.insert([timer(B, seq=6), timer(C), timer(seq=7)], now=NOW)
-        assert taken == [second, first]
+        assert taken == [Obstacle(0, second), Obstacle(2, first)]
         assert await store.count("timers") == 2
 
     async def test_two_timers_of_one_name_in_one_insert_are_refused(self) -> None:

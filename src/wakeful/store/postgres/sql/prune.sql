@@ -39,6 +39,9 @@ requests AS (
     WHERE r.cls = o.cls AND r.key = o.key AND r.request = o.request
     RETURNING 1
 ),
+receipts AS (
+    DELETE FROM wakeful.receipts WHERE expires_at <= $now::bigint
+),
 entries AS (
     DELETE FROM wakeful.ledger AS l USING old_entries AS o WHERE l.number = o.number RETURNING 1
 )

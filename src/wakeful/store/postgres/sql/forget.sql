@@ -1,0 +1,1 @@
+DELETE FROM wakeful.receipts WHERE id = ANY ($ids::text[])
