@@ -2,10 +2,14 @@
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { command -v "$$p"; break; }; done)
 BIN := .venv/bin
+# Runs a long target and keeps its row of docs/proof.md.
+PROOF := .venv/bin/python tests/proof.py
 STAMP := .venv/.stamp
 DEMO := .demo
 SEEDS ?= 1000
 FROM ?= 0
+# Worker processes of the simulations: 0 is one for each core.
+JOBS ?= 0
 # Worker processes of pytest: one more than a small machine has cores, since the live tests mostly wait.
 WORKERS ?= 3
 export DO_NOT_TRACK = 1
@@ -53,20 +57,20 @@ types: $(STAMP) ## Check types, strictly
 	$(BIN)/mypy
 
 sim: $(STAMP) ## Simulate SEEDS=1000 worlds with crashes and outages, from seed FROM=0 on
-	$(BIN)/python -m wakeful.testing.simulation --seeds $(SEEDS) --from $(FROM)
+	$(PROOF) sim --least 1000 -- $(BIN)/python -m wakeful.testing.simulation --seeds $(SEEDS) --from $(FROM) --jobs $(JOBS)
 
 sim-cluster: $(STAMP) ## Simulate SEEDS=1000 clusters of three to five nodes, from seed FROM=0 on
-	$(BIN)/python -m wakeful.testing.cluster_simulation --seeds $(SEEDS) --from $(FROM)
+	$(PROOF) sim-cluster --least 1000 -- $(BIN)/python -m wakeful.testing.cluster_simulation --seeds $(SEEDS) --from $(FROM) --jobs $(JOBS)
 
 year: SEEDS = 10
 year: $(STAMP) ## Live SEEDS=10 whole years of schedules with outages, from seed FROM=0 on, against a naive oracle
-	$(BIN)/python tests/model/schedule_life.py --seeds $(SEEDS) --from $(FROM)
+	$(PROOF) year --least 10 -- $(BIN)/python tests/model/schedule_life.py --seeds $(SEEDS) --from $(FROM)
 
 live: $(STAMP) ## The long live tests: real processes killed a hundred times
-	WAKEFUL_LIVE=full $(BIN)/python -m pytest $(filter-out tests/live/test_cluster%,$(wildcard tests/live/test_*.py))
+	WAKEFUL_LIVE=full $(PROOF) live -- $(BIN)/python -m pytest $(filter-out tests/live/test_cluster%,$(wildcard tests/live/test_*.py))
 
 live-cluster: $(STAMP) ## The long live tests of a cluster: jobs under kills, freezes and restarts of nodes and database (45 minutes)
-	WAKEFUL_LIVE=full $(BIN)/python -m pytest -s --timeout 3600 $(sort $(wildcard tests/live/test_cluster*.py))
+	WAKEFUL_LIVE=full $(PROOF) live-cluster -- $(BIN)/python -m pytest -s --timeout 3600 $(sort $(wildcard tests/live/test_cluster*.py))
 
 chromium: ## Install Chromium with apt, if it is missing and may be
 	@for name in chromium chromium-browser google-chrome; do command -v $$name >/dev/null && exit 0; done; \
@@ -79,10 +83,10 @@ browser: $(STAMP) chromium ## The dashboard in a real Chromium
 xstate: CASES = 5000
 xstate: RECORD = 1200
 xstate: $(STAMP) ## Compare CASES=5000 random charts with the real XState (needs Node), from seed FROM=0 on; record RECORD=1200 of them anew
-	$(BIN)/python tests/xstate/check.py --cases $(CASES) --from $(FROM) --record $(RECORD)
+	$(PROOF) xstate -- $(BIN)/python tests/xstate/check.py --cases $(CASES) --from $(FROM) --record $(RECORD)
 
 workerd: $(STAMP) ## Compare Workers on Wakeful with the real workerd (needs Node; three minutes), and record its answers anew
-	$(BIN)/python tests/workerd/check.py
+	$(PROOF) workerd -- $(BIN)/python tests/workerd/check.py
 
 bench: $(STAMP) ## Measure, the short form, beside other libraries
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,bench]'

@@ -5,6 +5,7 @@ import inspect
 import logging
 import os
 import shutil
+import sys
 import tempfile
 import uuid
 import warnings
@@ -19,6 +20,14 @@ import pytest
 
 from wakeful.cli.saying import LogLines
 from wakeful.store import MemoryStore, Store, open_url
+
+sys.path.append(str(Path(__file__).parent))
+import keeper
+
+
+def pytest_configure() -> None:
+    """Whatever tests start ends with this process."""
+    keeper.start()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -75,6 +84,7 @@ def postgres_server() -> Iterator[str]:
 
         # Not under pytest's own folder, which the server's user may not enter.
         folder = tempfile.mkdtemp(prefix="wakeful-postgres-")
+        keeper.also(folder)
         server = pgserver.get_server(folder)
     try:
         yield server.get_uri()

@@ -17,7 +17,7 @@ import pytest
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 WHY = "chromium is not installed here; `make browser` installs it with apt"
-WAIT_MS = 20_000  # for anything; a slow machine takes its time
+WAIT_MS = 120_000  # for anything; a slow machine takes its time
 ROOT = Path(__file__).parents[2]
 
 

@@ -20,7 +20,7 @@ from wakeful.sockets.feature import feature_of
 from wakeful.sockets.request import Request
 
 TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
-WAIT_S = 20.0  # far more than anything takes: a test that needs it fails
+WAIT_S = 180.0  # far more than anything takes: a test that needs it fails
 
 
 class Place:

@@ -7,6 +7,7 @@ import pytest
 from wakeful.http.asks import Room
 from wakeful.http.pace import YOUNG_S, Pace
 from wakeful.http.problems import Problem
+from yardstick import PATIENCE_S
 
 
 async def test_only_so_many_begin_in_one_pass_of_the_loop() -> None:
@@ -48,7 +49,7 @@ async def test_one_that_gives_up_does_not_hold_up_the_others() -> None:
     assert first is not None
     assert second is not None
     first.cancel()
-    await asyncio.wait_for(second, 1)
+    await asyncio.wait_for(second, PATIENCE_S)
 
 
 async def test_no_more_are_young_than_may_go_on_together(monkeypatch: pytest.MonkeyPatch) -> None:

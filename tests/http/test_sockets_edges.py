@@ -45,13 +45,13 @@ async def test_text_that_is_no_utf_8_is_closed_with_1007_and_logged_nowhere(
 
 async def test_a_client_is_not_given_up_while_its_message_waits_for_the_object() -> None:
     place = Place()
-    async with place.served(ws_ping_interval=0.05, ws_ping_timeout=0.05):
+    async with place.served(ws_ping_interval=0.25, ws_ping_timeout=0.25):
         client = await connect(place)
         assert await client.text() == "welcome"
         reading = asyncio.ensure_future(_answer_pings(client, "behind it"))
         await client.send("wait")
         await client.send("behind it")  # from here on nothing more is read of it for now, answers to pings either
-        await asyncio.wait({reading}, timeout=0.5)  # ten times what a ping is given
+        await asyncio.wait({reading}, timeout=2.5)  # ten times what a ping is given
         assert not reading.done()
         place.gate.set()
         await asyncio.wait_for(reading, WAIT_S)

@@ -17,6 +17,7 @@ from wakeful.store.postgres.url import parse_url
 from wakeful.store.protocol import NodeRow
 from wakeful.values.codec import decode
 from wakeful.values.ids import SHARDS, shard_of
+from yardstick import PATIENCE_S
 
 LEASE_S = 5.0
 SETTLE_S = 3.2  # until a session that was just made may miss others
@@ -42,7 +43,7 @@ class Member(Child):
         self.send_signal(signal.SIGCONT)
         self.is_frozen = False
 
-    def stop(self, timeout_s: float = 30) -> int:
+    def stop(self, timeout_s: float = PATIENCE_S) -> int:
         """Its exit code, after it was asked to stop."""
         self.send_signal(signal.SIGTERM)
         return self.wait(timeout_s)
@@ -101,14 +102,14 @@ def fleet(url: str, count: int, *options: str, **more: Any) -> Iterator[Fleet]:
         some.close()
 
 
-async def until(is_so: Callable[[], bool], what: str, timeout_s: float = 20) -> None:
+async def until(is_so: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S) -> None:
     end = time.monotonic() + timeout_s
     while not is_so():
         assert time.monotonic() < end, f"waited in vain: {what}"
         await asyncio.sleep(0.01)
 
 
-async def balanced(node: Node, members: Sequence[Member], timeout_s: float = 20) -> None:
+async def balanced(node: Node, members: Sequence[Member], timeout_s: float = PATIENCE_S) -> None:
     """Every shard is owned by one of these, and about as many by each."""
     names = {member.name for member in members}
 
@@ -194,7 +195,7 @@ class Cells:
         return found
 
 
-async def settled(url: str, timeout_s: float = 60, *, until_ms: int | None = None) -> None:
+async def settled(url: str, timeout_s: float = PATIENCE_S, *, until_ms: int | None = None) -> None:
     """Until nothing is due any more."""
     end = time.monotonic() + timeout_s
     while True:

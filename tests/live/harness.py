@@ -20,11 +20,10 @@ from wakeful.values.codec import decode
 from wakeful.values.commits import SYSTEM, USER, Info
 from wakeful.values.runs import Entry
 from wakeful.values.timers import Parked, Timer
+from yardstick import PATIENCE_S
 
 # `make live` asks for the long form; `make test` runs the short one.
 IS_LONG = os.environ.get("WAKEFUL_LIVE", "") not in ("", "0")
-# The long forms have the machine to themselves; the short ones run beside other tests, on as few cores.
-ROOM_S = 0.0 if IS_LONG else 5.0
 PROGRAMS = Path(__file__).parent / "programs"
 PAGE = 500
 
@@ -109,7 +108,7 @@ class Child:
             self._process.stdin.write(json.dumps(words).encode() + b"\n")
             self._process.stdin.flush()
 
-    def wait_for(self, kind: str, *what: Any, timeout_s: float = 30) -> list[Any]:
+    def wait_for(self, kind: str, *what: Any, timeout_s: float = PATIENCE_S) -> list[Any]:
         """The first report of that kind (and beginning), waiting for it."""
         wanted = [kind, *what]
 
@@ -122,7 +121,7 @@ class Child:
         assert event is not None, f"no {wanted} from {self.pid} (exit code {self._process.poll()}): {self.tail()}"
         return event
 
-    def until(self, is_so: Callable[[], bool], timeout_s: float = 30) -> None:
+    def until(self, is_so: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None:
         """Wait until it is so, looking again at every report."""
         with self._heard:
             assert self._heard.wait_for(is_so, timeout_s), f"waited in vain: {self.tail()}"
@@ -140,7 +139,7 @@ class Child:
             os.killpg(self.pid, signal.SIGKILL)
         self.wait()
 
-    def wait(self, timeout_s: float = 30) -> int:
+    def wait(self, timeout_s: float = PATIENCE_S) -> int:
         """Its exit code, once it has ended and was heard to the end."""
         try:
             code = self._process.wait(timeout_s)
@@ -194,7 +193,7 @@ def settle(url: str, book: Book) -> None:
     with child(book, url=url, run="last", calm=True, pending=book.pending, again=book.some_acked(50)) as last:
         last.wait_for("up")
         last.order(["settle"])
-        last.wait_for("settled", timeout_s=60)
+        last.wait_for("settled")
         last.order(["stop"])
         last.wait_for("stopped")
         assert last.wait() == 0, last.tail()

@@ -16,6 +16,9 @@ from typing import Any
 
 import pytest
 
+import keeper
+from yardstick import PATIENCE_S
+
 # What pg_ctl sends for `stop -m`.
 FAST, IMMEDIATE = signal.SIGINT, signal.SIGQUIT
 
@@ -32,6 +35,7 @@ class Server:
         self._bin = Path(POSTGRES_BIN_PATH)
         self._user: str | None = None
         self.folder = Path(tempfile.mkdtemp(prefix="wakeful-live-"))  # short: it holds the socket as well
+        keeper.also(str(self.folder))
         if os.geteuid() == 0:
             self._user = "pgserver"  # PostgreSQL refuses to run as root
             ensure_user_exists(self._user)
@@ -45,7 +49,7 @@ class Server:
             check=True,
             user=self._user,
             stdout=subprocess.DEVNULL,
-            timeout=60,
+            timeout=PATIENCE_S,
         )
 
     def start(self) -> None:
@@ -63,9 +67,9 @@ class Server:
 
     def wait(self) -> None:
         """Until it takes connections."""
-        until = time.monotonic() + 30
+        until = time.monotonic() + PATIENCE_S
         ready = [self._bin / "pg_isready", "-q", "-h", self.folder, "-U", "postgres"]
-        while subprocess.run(ready, timeout=10).returncode != 0:
+        while subprocess.run(ready, timeout=PATIENCE_S).returncode != 0:
             assert self._process is not None, "start it first"
             assert self._process.poll() is None, self.log()
             assert time.monotonic() < until, self.log()
@@ -75,7 +79,7 @@ class Server:
         if self._process is not None:
             with suppress(ProcessLookupError):
                 os.kill(self._process.pid, how)
-            self._process.wait(30)
+            self._process.wait(PATIENCE_S)
             self._process = None
 
     def log(self) -> str:

@@ -7,6 +7,8 @@ from typing import Any
 from harness import Book
 from tally import make_app
 
+from yardstick import PATIENCE_S
+
 
 class Stage:
     """Its app, and what was heard from it. Make it inside the event loop: errors that nobody awaited count as wrong."""
@@ -29,11 +31,11 @@ class Stage:
     def refusals(self) -> int:
         return sum(self.book.refused.values())
 
-    async def acked_since(self, moment: float, count: int, timeout_s: float = 20) -> None:
+    async def acked_since(self, moment: float, count: int, timeout_s: float = PATIENCE_S) -> None:
         """Wait until that many calls were answered after the moment."""
         await self.until(lambda: sum(at > moment for at in self.acks[-count:]) >= count, "no answers", timeout_s)
 
-    async def until(self, is_so: Any, what: str, timeout_s: float = 20) -> None:
+    async def until(self, is_so: Any, what: str, timeout_s: float = PATIENCE_S) -> None:
         """Wait until it is so."""
         until = time.monotonic() + timeout_s
         while not is_so():

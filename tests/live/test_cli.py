@@ -20,6 +20,7 @@ from wakeful.store import open_url
 from wakeful.values.commits import Commit
 from wakeful.values.ids import SHARDS, ObjectId, shard_of
 from wakeful.values.timers import Parked, Timer
+from yardstick import PATIENCE_S
 
 PROGRAM = """
 import asyncio
@@ -55,7 +56,7 @@ class Greeter(DurableObject):
 async def on_start(app):
     await app.get(Greeter, "seed", request_key="seed").greet()
 """
-LONG_S = 20.0
+LONG_S = PATIENCE_S
 
 
 class Shell:

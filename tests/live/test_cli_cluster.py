@@ -17,6 +17,7 @@ from unittest.mock import patch
 import pytest
 
 from wakeful.cli import run
+from yardstick import PATIENCE_S
 
 SECRET = "0123456789abcdef0123456789abcdef"
 OLD = """
@@ -59,7 +60,7 @@ class Gift(DurableObject):
         return "wrapped"
 """
 )
-LONG_S = 30.0
+LONG_S = PATIENCE_S
 
 
 class Answer(NamedTuple):
@@ -133,6 +134,10 @@ class Cluster:
 
         self.wait_for(is_so, "the nodes do not share")
 
+    def well(self) -> None:
+        """Nothing is wrong by and by: a machine that is busy may be late with a lease or a clock for a moment."""
+        self.wait_for(lambda: {row["status"] for row in self.json("doctor")} == {"ok"}, "something is not well")
+
     def named(self, port: int) -> str:
         return next(row["node"] for row in self.json("nodes")["nodes"] if row["address"].endswith(f":{port}"))
 
@@ -188,7 +193,7 @@ def cluster(tmp_path: Path, postgres_schema_url: str) -> Iterator[Cluster]:
 def test_nodes_drain_and_calls_from_here_and_from_elsewhere(cluster: Cluster) -> None:
     first, second = cluster.start(), cluster.start()
     cluster.settled(2)
-    assert {row["status"] for row in cluster.json("doctor")} == {"ok"}
+    cluster.well()
     assert [cluster.json("call", "Cart", f"c{n}", "add", "2") for n in range(4)] == [2] * 4
 
     there = cluster.elsewhere()
@@ -201,7 +206,7 @@ def test_nodes_drain_and_calls_from_here_and_from_elsewhere(cluster: Cluster) ->
     assert [row["status"]["awake"] >= 0 for row in cluster.json("nodes", **there)["nodes"]] == [True, True]
 
     node = cluster.named(first)
-    drained = cluster.json("drain", node[:6], "--wait", "--timeout", "20s")
+    drained = cluster.json("drain", node[:6], "--wait", "--timeout", "120s")
     assert drained == {"node": node, "is_draining": True, "shards_left": 0, "others": [cluster.named(second)]}
     states = {row["node"]: (row["state"], len(row["shards"])) for row in cluster.json("nodes")["nodes"]}
     assert states == {node: ("draining", 0), cluster.named(second): ("up", 256)}
@@ -284,18 +289,21 @@ def test_a_rolling_deploy_loses_no_call(cluster: Cluster) -> None:
     assert [cluster.json("call", "Cart", key, "add") for key in keys] == [1] * 6
     known = {row["node"]: row["status"]["classes"] for row in cluster.json("nodes")["nodes"]}
     assert known == {cluster.named(old): ["Cart"], cluster.named(new): ["Cart", "Gift"]}
-    cluster.json("drain", cluster.named(old), "--wait", "--timeout", "20s")
+    cluster.json("drain", cluster.named(old), "--wait", "--timeout", "120s")
     assert [cluster.json("call", "Cart", key, "twice") for key in keys] == [3] * 6
     assert [cluster.json("call", "Gift", key, "wrap") for key in keys] == ["wrapped"] * 6
-    assert {row["status"] for row in cluster.json("doctor")} == {"ok"}  # who drains need not know it
+    cluster.well()  # who drains need not know it
     cluster.run("drain", cluster.named(old), "--undo")
     cluster.settled(2)
-    findings = [row["text"] for row in cluster.json("doctor") if row["status"] != "ok"]
-    assert len(findings) == 1
-    assert findings[0].startswith("Gift is known to 1 of 2 nodes")
+
+    def findings() -> list[str]:
+        return [row["text"] for row in cluster.json("doctor") if row["status"] != "ok"]
+
+    cluster.wait_for(lambda: len(findings()) == 1, "something is not well, beside a class that one node does not know")
+    assert findings()[0].startswith("Gift is known to 1 of 2 nodes")
     cluster.stop(old)
     assert [cluster.json("call", "Cart", key, "add") for key in keys] == [4] * 6
-    cluster.wait_for(lambda: {row["status"] for row in cluster.json("doctor")} == {"ok"}, "something is not well")
+    cluster.well()
 
 
 def test_a_node_that_can_not_join_says_why_and_what_to_do(cluster: Cluster, tmp_path: Path) -> None:

@@ -15,10 +15,11 @@ from wakeful.store import open_url
 from wakeful.values.errors import Conflict, StoreError
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Timer
+from yardstick import PATIENCE_S
 
 TIMERS = 40_000
 KILLS = 20 if os.environ.get("WAKEFUL_LIVE") == "full" else 3
-LONG_S = 120
+LONG_S = PATIENCE_S
 
 
 async def _fill(url: str) -> None:
@@ -66,7 +67,7 @@ def test_kill_9_while_moving_moves_nothing(kind: str, tmp_path: Path, request: p
 
 def _rows(target: str) -> int:
     """How many there are, as soon as the server has noticed that its client is gone; 0 before there are tables."""
-    until = time.monotonic() + 30
+    until = time.monotonic() + PATIENCE_S
     while True:
         try:
             return sum(part.rows for part in _parts(target))

@@ -21,6 +21,7 @@ from postgres import server
 from cluster import Member
 from wakeful.store.protocol import Query
 from wakeful.values.runs import Entry
+from yardstick import PATIENCE_S
 
 HOUR = 3_600_000
 OBJECTS = 3
@@ -35,7 +36,9 @@ class Wrong:
             pytest.skip("needs a C compiler and LD_PRELOAD")
         shim, self._file = folder / "clock.so", folder / "off"
         built = subprocess.run(
-            [compiler, "-shared", "-fPIC", "-o", shim, PROGRAMS / "clock.c", "-ldl"], capture_output=True, timeout=60
+            [compiler, "-shared", "-fPIC", "-o", shim, PROGRAMS / "clock.c", "-ldl"],
+            capture_output=True,
+            timeout=PATIENCE_S,
         )
         if built.returncode != 0:
             pytest.skip(f"the compiler does not work here: {built.stderr.decode()[-300:]}")
@@ -48,7 +51,9 @@ class Wrong:
 
     def wakeful(self, *args: str) -> tuple[int, str]:
         command = [sys.executable, "-m", "wakeful.cli", *args]
-        done = subprocess.run(command, env={**os.environ, **self.env}, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            command, env={**os.environ, **self.env}, capture_output=True, text=True, timeout=PATIENCE_S
+        )
         return done.returncode, done.stdout + done.stderr
 
 
@@ -101,7 +106,7 @@ def check(entries: list[Entry]) -> None:
             assert first_at - before.nominal_at == 1_000, (before, row)
 
 
-def runs_after(url: str, count: int, timeout_s: float = 20) -> list[Entry]:
+def runs_after(url: str, count: int, timeout_s: float = PATIENCE_S) -> list[Entry]:
     """The ledger, once it has so many more runs than that."""
     until = time.monotonic() + timeout_s
     while (found := counted(url)) <= count:

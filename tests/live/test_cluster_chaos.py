@@ -10,6 +10,7 @@ from harness import IS_LONG
 from jobbing import AHEAD_MS, Event, Load, check, explained, now_ms
 
 from cluster import Fleet, balanced, fleet, settled
+from yardstick import Yardstick
 
 RATE = int(os.environ.get("WAKEFUL_LIVE_RATE", "2000" if IS_LONG else "500"))
 LOAD_S = int(os.environ.get("WAKEFUL_LIVE_S", "60" if IS_LONG else "10"))
@@ -72,7 +73,7 @@ def test_an_excuse_must_reach_back_to_when_the_job_was_due() -> None:
 async def test_every_job_runs_once_while_nodes_are_killed_frozen_and_restarted(postgres_schema_url: str) -> None:
     url = postgres_schema_url
     load = Load(RATE)
-    with fleet(url, 3) as members:
+    with fleet(url, 3) as members, Yardstick() as machine:
         async with app.connect(url) as node:
             await balanced(node, members)
             chaos = Chaos(members, seed=int(os.environ.get("WAKEFUL_LIVE_SEED", "1")))
@@ -81,7 +82,7 @@ async def test_every_job_runs_once_while_nodes_are_killed_frozen_and_restarted(p
             chaos.is_over = True
             await hurting
             await settled(url, until_ms=now_ms() + AHEAD_MS)
-            summary = await check(url, load, chaos.events)
+            summary = await check(url, load, chaos.events, machine)
             await balanced(node, members)
     kinds = Counter(event.kind for event in chaos.events)
     print(f"{rate:.0f}/s for {LOAD_S} s, events {dict(kinds)}, refused {dict(load.refused)}; {summary}")

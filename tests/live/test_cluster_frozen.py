@@ -7,16 +7,17 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from fleet import Cell, app
-from harness import IS_LONG, ROOM_S
+from harness import IS_LONG
 from proxy import proxy
 
 from cluster import LEASE_S, Cells, Fleet, Member, balanced, fetch, fleet, keys_of, nodes_of, owners_of, settled, until
 from wakeful.runtime.node import Node
+from yardstick import PATIENCE_S, Yardstick
 
 FROZEN_S = 20.0 if IS_LONG else 7.0
 TICKING = 20
 # The lease, a round of the others, and their way to the objects.
-TAKEOVER_S = LEASE_S + 2.5 + ROOM_S
+TAKEOVER_S = LEASE_S + 2.5
 
 
 def through(url: str, port: int) -> str:
@@ -41,7 +42,7 @@ async def answers(keys: list[str], run: str, since: float) -> float:
     """How long after that moment the last of these objects answered."""
 
     async def one(key: str) -> None:
-        await app.get(Cell, key, request_key=f"{run}.{key}", deadline="30s").add(f"{run}.{key}")
+        await app.get(Cell, key, request_key=f"{run}.{key}", deadline="120s").add(f"{run}.{key}")
 
     await asyncio.gather(*(one(key) for key in keys))
     return time.monotonic() - since
@@ -75,7 +76,7 @@ async def nothing_more(url: str, name: str, after: int, diary: Path, pid: int, w
     assert not early, f"it began {early[:3]} before it was a member again"
 
 
-async def joined_again_ms(url: str, member: Member, node: Node, timeout_s: float = 20) -> int:
+async def joined_again_ms(url: str, member: Member, node: Node, timeout_s: float = PATIENCE_S) -> int:
     """When it owned something again, at the earliest: the first claim after it lost everything."""
     await until(
         lambda: any(row.owner == member.name for row in node.membership.owners), "it owns shards again", timeout_s
@@ -89,7 +90,7 @@ async def ledger_end(url: str) -> int:
     return int(number)
 
 
-async def wrap_up(url: str, members: Fleet, node: Node, timeout_s: float = 20) -> str:
+async def wrap_up(url: str, members: Fleet, node: Node, timeout_s: float = PATIENCE_S) -> str:
     """All balanced again, no more alarms, everything adds up: one line about it."""
     await balanced(node, members, timeout_s)
     await asyncio.gather(*(app.get(Cell, f"tick{number}").still() for number in range(TICKING)))
@@ -107,7 +108,7 @@ async def wrap_up(url: str, members: Fleet, node: Node, timeout_s: float = 20) -
 
 async def test_a_frozen_owner_that_wakes_commits_nothing(postgres_schema_url: str, tmp_path: Path) -> None:
     url, diary = postgres_schema_url, tmp_path / "diary"
-    with fleet(url, 3, env={"WAKEFUL_DIARY": str(diary)}) as members:
+    with fleet(url, 3, env={"WAKEFUL_DIARY": str(diary)}) as members, Yardstick() as machine:
         async with app.connect(url) as node:
             await balanced(node, members)
             await all_tick(url, members)
@@ -115,13 +116,12 @@ async def test_a_frozen_owner_that_wakes_commits_nothing(postgres_schema_url: st
             victim = members[1]
             keys, epochs = keys_of(node, victim.name, 20), await owners_of(url)
             held = asyncio.create_task(
-                app.get(Cell, keys[0], request_key="held", deadline="40s").hold("held", 2)
+                app.get(Cell, keys[0], request_key="held", deadline="150s").hold("held", 2)
             )  # a turn in the middle of which it freezes
             await asyncio.sleep(0.5)
             victim.freeze()
             frozen_at = time.monotonic()
             took_s = await answers(keys[1:], "frozen", frozen_at)
-            assert took_s < TAKEOVER_S, f"its objects were silent for {took_s:.1f} s"
             await taken_over(url, victim.name, epochs)
             end = await ledger_end(url)
             await asyncio.sleep(max(0.0, FROZEN_S - (time.monotonic() - frozen_at)))
@@ -133,6 +133,7 @@ async def test_a_frozen_owner_that_wakes_commits_nothing(postgres_schema_url: st
             assert await held == 1, "the turn that was frozen happened twice, or not at all"
             await asyncio.sleep(0.5)
             summary = await wrap_up(url, members, node)
+    assert took_s < machine.allows(TAKEOVER_S), f"its objects were silent for {took_s:.1f} s; {machine}"
     print(
         f"frozen {FROZEN_S:.0f} s: answered elsewhere after {took_s:.2f} s, owner again {again_s:.2f} s after waking; {summary}"
     )
@@ -143,7 +144,7 @@ async def test_a_node_cut_off_from_the_database_commits_nothing_and_rejoins(
 ) -> None:
     url, diary = postgres_schema_url, tmp_path / "diary"
     async with proxy(socket_of(url)) as way:
-        with fleet(url, 2) as members:
+        with fleet(url, 2) as members, Yardstick() as machine:
             cut = Member(through(url, way.port), env={"WAKEFUL_DIARY": str(diary)})
             members.append(cut)
             await asyncio.to_thread(cut.wait_for, "ready")
@@ -155,7 +156,6 @@ async def test_a_node_cut_off_from_the_database_commits_nothing_and_rejoins(
                 way.cut()
                 cut_at, cut_ms = time.monotonic(), int(time.time() * 1000)
                 took_s = await answers(keys, "cut", cut_at)
-                assert took_s < TAKEOVER_S, f"its objects were silent for {took_s:.1f} s"
                 await taken_over(url, cut.name, epochs)
                 end = await ledger_end(url)
                 rows = await nodes_of(url)
@@ -163,11 +163,12 @@ async def test_a_node_cut_off_from_the_database_commits_nothing_and_rejoins(
                 await asyncio.sleep(10 if IS_LONG else 1)
                 way.heal()
                 healed_at = time.monotonic()
-                rejoined_ms = await joined_again_ms(url, cut, node, 40)
+                rejoined_ms = await joined_again_ms(url, cut, node)
                 again_s = time.monotonic() - healed_at
                 # Turns that were on their way when it was cut may have begun; none since it knew.
                 await nothing_more(url, cut.name, end, diary, cut.pid, cut_ms + 500, rejoined_ms)
                 await asyncio.sleep(1)
                 summary = await wrap_up(url, members, node)
                 await settled(url, until_ms=int(time.time() * 1000) - 1000)
+    assert took_s < machine.allows(TAKEOVER_S), f"its objects were silent for {took_s:.1f} s; {machine}"
     print(f"cut off: answered elsewhere after {took_s:.2f} s, owner again {again_s:.2f} s after it healed; {summary}")

@@ -5,9 +5,10 @@ import time
 from pathlib import Path
 
 from fleet import Cell, app
-from harness import IS_LONG, ROOM_S
+from harness import IS_LONG
 
 from cluster import LEASE_S, balanced, fleet, keys_of, percentile, until
+from yardstick import Yardstick
 
 JOBS = 1_000 if IS_LONG else 100
 
@@ -23,7 +24,7 @@ async def latencies(diary: Path, run: str, count: int, pause_s: float) -> list[f
     def lines() -> list[list[str]]:
         return [line.split() for line in diary.read_text().splitlines()]
 
-    await until(lambda: {line[2] for line in lines()} >= asked.keys(), "all have begun", 10)
+    await until(lambda: {line[2] for line in lines()} >= asked.keys(), "all have begun")
     return [int(at) - asked[id] for _, at, id in lines() if id in asked]
 
 
@@ -31,23 +32,24 @@ async def test_a_job_of_another_process_reaches_its_owner_by_notification(
     postgres_schema_url: str, tmp_path: Path
 ) -> None:
     url, diary = postgres_schema_url, tmp_path / "diary"
-    with fleet(url, 2, env={"WAKEFUL_DIARY": str(diary)}) as members:
+    # Nobody looks by itself, so what runs was told of.
+    env = {"WAKEFUL_DIARY": str(diary), "WAKEFUL_NO_SCANS": "1"}
+    with fleet(url, 2, env=env) as members, Yardstick() as machine:
         async with app.connect(url) as node:
             await balanced(node, members)
             assert node.store.listens
             took = await latencies(diary, "told", JOBS, 0.01)
     p50, p99 = percentile(took, 0.5), percentile(took, 0.99)
     print(f"by notification, {JOBS} jobs: p50 {p50:.1f} ms, p99 {p99:.1f} ms, max {max(took):.1f} ms")
-    # A scan would take half a second in the middle; the rest is room for a busy machine.
-    assert p50 < 100
-    assert p99 < 1_000
+    assert p50 < machine.allows(0.1) * 1000, machine
+    assert p99 < machine.allows(1) * 1000, machine
 
 
 async def test_without_notifications_and_session_locks_scans_and_leases_do_it(
     postgres_schema_url: str, tmp_path: Path
 ) -> None:
     url, diary = f"{postgres_schema_url}&listen=off&session_lock=off", tmp_path / "diary"
-    with fleet(url, 2, env={"WAKEFUL_DIARY": str(diary)}) as members:
+    with fleet(url, 2, env={"WAKEFUL_DIARY": str(diary)}) as members, Yardstick() as machine:
         async with app.connect(url) as node:
             await balanced(node, members)
             assert not node.store.listens
@@ -58,9 +60,10 @@ async def test_without_notifications_and_session_locks_scans_and_leases_do_it(
             members[0].kill()
             since = time.monotonic()
             for key in keys:
-                await app.get(Cell, key, request_key=f"k{key}", deadline="30s").add(f"k{key}")
+                await app.get(Cell, key, request_key=f"k{key}", deadline="120s").add(f"k{key}")
             crash_s = time.monotonic() - since
     print(f"by scan: max {max(took):.0f} ms; a crash without session locks was made up for after {crash_s:.2f} s")
     assert percentile(took, 0.5) > 50, "something told of them all the same"
-    assert max(took) < 1_000 + 500 + 1_000 * ROOM_S
-    assert LEASE_S - 2 < crash_s < LEASE_S + 1 + 1 + ROOM_S, "by the lease, which is renewed every 1.5 s, and a round"
+    assert max(took) < machine.allows(1.5) * 1000, machine
+    assert crash_s > LEASE_S - 2, "somebody told of it all the same"
+    assert crash_s < machine.allows(LEASE_S + 2), f"by the lease, which is renewed every 1.5 s, and a round; {machine}"

@@ -7,6 +7,7 @@ from fleet import Cell, app
 from harness import IS_LONG
 
 from cluster import SETTLE_S, Cells, balanced, fetch, fleet, keys_of, percentile, until
+from yardstick import Yardstick
 
 KILLS = 50 if IS_LONG else 3
 OBJECTS = 20  # of the victim, asked at once
@@ -19,7 +20,7 @@ async def test_objects_of_a_killed_node_answer_elsewhere_within_two_seconds(post
     took_s: list[float] = []
     acked: list[str] = []
     # The short form does not wait for others to take the place of the dead.
-    with fleet(url, 3 if IS_LONG else 2 + KILLS) as members:
+    with fleet(url, 3 if IS_LONG else 2 + KILLS) as members, Yardstick() as machine:
         async with app.connect(url) as node:
             await balanced(node, members)
             for number in range(KILLS):
@@ -32,7 +33,7 @@ async def test_objects_of_a_killed_node_answer_elsewhere_within_two_seconds(post
                 killed_at = time.monotonic()
 
                 async def ask(key: str, id: str, since: float) -> float:
-                    await app.get(Cell, key, request_key=id).add(id)
+                    await app.get(Cell, key, request_key=id, deadline="120s").add(id)
                     acked.append(id)
                     return time.monotonic() - since
 
@@ -48,7 +49,7 @@ async def test_objects_of_a_killed_node_answer_elsewhere_within_two_seconds(post
     assert set(acked) == set(cells.ids)
     p50, p99 = percentile(took_s, 0.5), percentile(took_s, 0.99)
     print(f"{KILLS} kills, {len(took_s)} objects: p50 {p50:.3f} s, p99 {p99:.3f} s, max {max(took_s):.3f} s")
-    assert p99 < 2, f"p99 {p99:.2f} s"
+    assert p99 < machine.allows(2), f"p99 {p99:.2f} s; {machine}"
 
 
 async def test_a_graceful_stop_fails_no_call_and_delays_no_timer(postgres_schema_url: str) -> None:
@@ -57,7 +58,7 @@ async def test_a_graceful_stop_fails_no_call_and_delays_no_timer(postgres_schema
     calls = 0
     failed: list[str] = []
     windows: list[tuple[int, int]] = []
-    with fleet(url, 3) as members:
+    with fleet(url, 3) as members, Yardstick() as machine:
         async with app.connect(url) as node:
             await balanced(node, members)
             await asyncio.gather(*(app.get(Cell, f"tick{number}").tick(200) for number in range(TICKING)))
@@ -101,8 +102,9 @@ async def test_a_graceful_stop_fails_no_call_and_delays_no_timer(postgres_schema
         f"{STOPS} graceful stops (to shards elsewhere and process gone: {max(stops_s):.2f} s), {calls} calls, none failed, "
         f"slowest {slowest:.3f} s; {len(rows)} alarms, latest {latest} ms late"
     )
-    late = [f"{key}: due {at}, {ms} ms late on {name}" for ms, at, key, name in rows if ms > 1_000]
-    assert not late, f"stops {windows}: {late[:10]}"
+    most_ms = machine.allows(1) * 1000
+    late = [f"{key}: due {at}, {ms} ms late on {name}" for ms, at, key, name in rows if ms > most_ms]
+    assert not late, f"stops {windows}: {late[:10]}; {machine}"
     cells = await Cells.read(url)
     assert not cells.wrong, cells.wrong[:5]
     assert calls == sum(1 for id in cells.ids if "alarm" not in id)

@@ -28,7 +28,7 @@ async def test_a_deploy_rolls_over_nodes_of_two_versions(postgres_schema_url: st
                 assert await app.get(Account, key).version() == version
                 assert await app.get(Account, key).deposit(100) == 100
                 job = await app.jobs.schedule(app.get(Account, key).deposit, 5)
-                assert await app.jobs.wait(job, timeout="10s") == 105
+                assert await app.jobs.wait(job, timeout="120s") == 105
 
             # A new method fails on old nodes, at once and by its name.
             assert await app.get(Account, on_new[0]).told() == "105 EUR"
@@ -49,7 +49,7 @@ async def test_a_deploy_rolls_over_nodes_of_two_versions(postgres_schema_url: st
             # The last old node goes: the new one has everything, what waited runs, and old state has the new field.
             assert await asyncio.to_thread(old.stop) == 0
             since = time.monotonic()
-            assert await app.jobs.wait(waiting, timeout="10s") == "at last"
+            assert await app.jobs.wait(waiting, timeout="120s") == "at last"
             waited_s = time.monotonic() - since
             assert await app.get(Account, on_old[0]).told() == "105 EUR"
             assert await app.get(Receipt, there[0]).text() is None

@@ -15,6 +15,7 @@ from harness import PROGRAMS
 
 from cluster import Member, fetch
 from wakeful.store.postgres.url import parse_url
+from yardstick import PATIENCE_S
 
 SECRET, OTHER = "0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210"
 # A role that may have so few connections at once that a node can't work.
@@ -105,7 +106,7 @@ async def test_a_node_that_can_t_be_one_says_why_and_leaves_nothing(postgres_sch
             said = []
             for process in started:
                 try:
-                    out, err = process.communicate(timeout=30)
+                    out, err = process.communicate(timeout=PATIENCE_S)
                 except subprocess.TimeoutExpired:
                     process.kill()
                     out, err = process.communicate()
@@ -119,7 +120,7 @@ async def test_a_node_that_can_t_be_one_says_why_and_leaves_nothing(postgres_sch
         )
         faults.append(Fault("cluster.version", "stop the old nodes", url))
         process = start(faults[-1])
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=PATIENCE_S)
         said.append((process.returncode, out, err))
         await execute(url, f"DELETE FROM {schema}.nodes WHERE node = 'ancient'")
         problems = [problem for fault, what in zip(faults, said, strict=True) if (problem := wrong(fault, *what))]
@@ -163,7 +164,7 @@ async def test_a_node_that_finds_its_tables_locked_says_that_it_waits_and_stops_
             members += (waiting := Member(url), going := Member(url))
             assert "wakeful doctor" in waiting.wait_for("waiting")[1]["text"]
             going.wait_for("waiting")
-            assert going.stop(timeout_s=10) == 0, going.tail()
+            assert going.stop() == 0, going.tail()
             assert "ready" not in [event[0] for event in waiting.events]
         waiting.wait_for("ready")
         assert waiting.stop() == 0

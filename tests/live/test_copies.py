@@ -14,11 +14,16 @@ import pytest
 
 from cluster import Member
 from wakeful.store.postgres.url import parse_url
+from yardstick import PATIENCE_S
 
 
 def command(*args: str) -> tuple[int, Any]:
     done = subprocess.run(
-        [sys.executable, "-m", "wakeful.cli", *args, "--json"], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-m", "wakeful.cli", *args, "--json"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
     return done.returncode, json.loads(done.stdout)
 

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from harness import IS_LONG, PROGRAMS
 
+from yardstick import PATIENCE_S
+
 
 def test_whatever_fails_no_turn_is_torn_lost_or_done_though_it_was_refused(tmp_path: Path) -> None:
     compiler = shutil.which("cc") or shutil.which("gcc")
@@ -20,7 +22,7 @@ def test_whatever_fails_no_turn_is_torn_lost_or_done_though_it_was_refused(tmp_p
     built = subprocess.run(
         [compiler, "-shared", "-fPIC", "-o", shim, PROGRAMS / "failing.c", "-ldl"],
         capture_output=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     if built.returncode != 0:
         pytest.skip(f"the compiler does not work here: {built.stderr.decode()[-300:]}")
@@ -32,7 +34,7 @@ def test_whatever_fails_no_turn_is_torn_lost_or_done_though_it_was_refused(tmp_p
             env={**os.environ, "LD_PRELOAD": str(shim)},
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=800,
         )
     assert done.returncode == 0, done.stderr[-2000:]
     said = json.loads(done.stdout)

@@ -20,6 +20,7 @@ from wakeful.server import Served, serving
 from wakeful.server.guarded import Guarded
 from wakeful.server.serving import bind, parse_address
 from wakeful.values.errors import AddressInUse, BadAddress, NoToken, WrongCertificate
+from yardstick import PATIENCE_S
 
 
 @contextlib.asynccontextmanager
@@ -50,12 +51,12 @@ class Wire:
         self.writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
 
     async def answer(self) -> tuple[int, Any]:
-        head = (await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 20)).decode().lower()
+        head = (await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), PATIENCE_S)).decode().lower()
         length = int(head.partition("content-length: ")[2].partition("\r\n")[0])
         body = await self.reader.readexactly(length)
         return int(head[9:12]), json.loads(body) if body else None
 
-    async def is_closed(self, within_s: float = 20) -> bool:
+    async def is_closed(self, within_s: float = PATIENCE_S) -> bool:
         """The other side hangs up; what it says before is passed over."""
         with contextlib.suppress(OSError):
             async with asyncio.timeout(within_s):
@@ -101,7 +102,7 @@ async def test_a_body_may_come_in_pieces_and_has_a_bound() -> None:
 async def test_the_order_of_the_end() -> None:
     app = make_app()
     async with app.run("memory:") as node, contextlib.AsyncExitStack() as wires:
-        async with asyncio.timeout(20), serving(app, node, "127.0.0.1:0") as server:
+        async with asyncio.timeout(PATIENCE_S), serving(app, node, "127.0.0.1:0") as server:
             slow, stream, idle = [await wires.enter_async_context(Wire(server)) for _ in range(3)]
             slow.send("POST", "/v1/objects/Shop/a/slow", b"[0.5]")
             stream.send("GET", "/v1/events")
@@ -132,7 +133,7 @@ async def test_a_client_that_says_nothing_or_too_little_is_cut_off(monkeypatch: 
         await body.answer()
         body.writer.write(b"POST /v1/objects/Shop/a/add HTTP/1.1\r\nhost: localhost\r\ncontent-length: 3\r\n\r\n[")
         for wire in (silent, half, body):
-            assert await wire.is_closed(10)
+            assert await wire.is_closed()
         async with Wire(server) as other:
             other.send("POST", "/v1/objects/Shop/a/total")
             assert (await other.answer())[1] == {"result": 1}
@@ -162,7 +163,7 @@ async def test_a_client_that_does_not_read_is_cut_off(monkeypatch: pytest.Monkey
             with contextlib.suppress(OSError):
                 for _ in range(200):
                     wire.send("POST", "/v1/objects/Shop/a/echo", text)
-                    await asyncio.wait_for(wire.writer.drain(), 10)
+                    await asyncio.wait_for(wire.writer.drain(), PATIENCE_S)
             wire.writer.transport.resume_reading()  # type: ignore[attr-defined]
             assert await wire.is_closed()
         async with Wire(server) as other:
@@ -235,7 +236,7 @@ async def test_a_flood_is_answered_or_refused_and_timers_go_on() -> None:
         await asyncio.gather(*(client() for _ in range(50)))
         assert set(statuses) == {200, 503}
         assert len(statuses) == 500
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while not (await node.store.find_entries(_of_clock())):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 

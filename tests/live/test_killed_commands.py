@@ -15,6 +15,7 @@ from harness import IS_LONG, PROGRAMS, looking
 
 from wakeful.store.protocol import Query
 from wakeful.values.timers import Timer
+from yardstick import PATIENCE_S
 
 COMMANDS = ["open", "migrate", "move", "export", "import", "machines", "keys"]
 
@@ -32,7 +33,9 @@ def test_whatever_is_killed_is_finished_by_a_second_run(
     url = "" if kind == "sqlite" else request.getfixturevalue("postgres_schema_url")
     shim = tmp_path / "pulling.so"
     built = subprocess.run(
-        [compiler, "-shared", "-fPIC", "-o", shim, PROGRAMS / "pulling.c", "-ldl"], capture_output=True, timeout=60
+        [compiler, "-shared", "-fPIC", "-o", shim, PROGRAMS / "pulling.c", "-ldl"],
+        capture_output=True,
+        timeout=PATIENCE_S,
     )
     if built.returncode != 0:
         pytest.skip(f"the compiler does not work here: {built.stderr.decode()[-300:]}")
@@ -46,7 +49,7 @@ def test_whatever_is_killed_is_finished_by_a_second_run(
             env={**os.environ, "LD_PRELOAD": str(shim)},
             capture_output=True,
             text=True,
-            timeout=2_900 if IS_LONG else 200,
+            timeout=2_900 if IS_LONG else 1_500,
         )
     assert done.returncode == 0, done.stderr[-2000:]
     said = json.loads(done.stdout.splitlines()[-1])
@@ -78,7 +81,7 @@ def test_a_command_that_runs_a_program_stops_it_cleanly_when_it_is_ended(
             assert process.stdout is not None
             assert process.stdout.readline() == "[began]\n"
             process.send_signal(how)
-            assert process.wait(30) == 128 + how
+            assert process.wait(PATIENCE_S) == 128 + how
         finally:
             process.kill()
 

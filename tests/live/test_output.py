@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from harness import PROGRAMS
 
+from yardstick import PATIENCE_S
+
 WAKEFUL = [sys.executable, "-m", "wakeful.cli"]
 
 
@@ -15,7 +17,7 @@ WAKEFUL = [sys.executable, "-m", "wakeful.cli"]
 def url(tmp_path: Path) -> str:
     url = f"sqlite:{tmp_path}/app.db"
     call = ["call", "Plain", "a", "touch", "20", "--app", str(PROGRAMS / "pulled_app.py")]
-    subprocess.run([*WAKEFUL, *call, "--store", url], check=True, stdout=subprocess.DEVNULL, timeout=60)
+    subprocess.run([*WAKEFUL, *call, "--store", url], check=True, stdout=subprocess.DEVNULL, timeout=PATIENCE_S)
     return url
 
 
@@ -38,7 +40,7 @@ def test_a_disk_that_is_full_is_said_in_one_line(url: str) -> None:
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=60,
+            timeout=PATIENCE_S,
         )
     said = "error: the output can't be written: No space left on device; what was written of it is not whole [output]\n"
     assert (done.returncode, done.stderr) == (1, said)
@@ -48,7 +50,7 @@ def test_a_disk_that_is_full_is_said_in_one_line(url: str) -> None:
 def test_and_so_it_is_with_json(url: str) -> None:
     with open("/dev/full", "wb") as full:
         args = [*WAKEFUL, "ls", "--json", "--store", url]
-        done = subprocess.run(args, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        done = subprocess.run(args, stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "No space left on device" in done.stderr
 
@@ -57,6 +59,6 @@ def test_and_so_it_is_with_json(url: str) -> None:
 def test_whoever_has_closed_the_output_wants_none(url: str, closed: str) -> None:
     for args in (["ls"], ["ls", "--json"]):
         line = f"{shlex.join([*WAKEFUL, *args, '--store', url])} {closed}"
-        done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=60)
+        done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=PATIENCE_S)
         assert (done.returncode, done.stderr) == (0, "")
         assert ("Plain" in done.stdout) == (closed == "2>&-")

@@ -12,6 +12,7 @@ from stage import Stage
 from tally import Load
 
 from wakeful.store.protocol import Query
+from yardstick import PATIENCE_S
 
 STOPS = 12 if IS_LONG else 4
 CUTS = 200 if IS_LONG else 25
@@ -62,7 +63,7 @@ async def test_writer_session_is_terminated_in_mid_commit(own_server: Server) ->
         load.start(CALLERS)
         await stage.acked_since(0, 50)
         hit = 0
-        until = time.monotonic() + 120
+        until = time.monotonic() + PATIENCE_S
         while hit < CUTS and time.monotonic() < until:
             hit += await cut_writer(own_server.url, 20, pause_s=0.15)
         await stage.acked_since(time.monotonic(), 50)
@@ -93,7 +94,7 @@ async def test_server_crashes_in_mid_commit(own_server: Server) -> None:
     print(f"{CRASHES} crashes, {len(stage.book.acked)} acknowledged, refused {stage.book.refused}; {sums}")
 
 
-async def _all_fired(node: Any, due_ms: int, timeout_s: float = 20) -> None:
+async def _all_fired(node: Any, due_ms: int, timeout_s: float = PATIENCE_S) -> None:
     """Wait until no timer is left that was due by then."""
     until = time.monotonic() + timeout_s
     while True:

@@ -14,6 +14,8 @@ from harness import IS_LONG, PROGRAMS, Book, Child
 sys.path.append(str(Path(__file__).parent.parent / "http"))
 from served_stage import Client, connect
 
+from yardstick import PATIENCE_S
+
 IDLE = 8_000 if IS_LONG else 400
 PER_SOCKET_KB = 50  # 10,000 within 500 MB
 
@@ -51,7 +53,7 @@ def hallway(url: str) -> Iterator[Hallway]:
         made.close()
 
 
-async def until(is_so: Callable[[], Any], timeout_s: float = 60) -> Any:
+async def until(is_so: Callable[[], Any], timeout_s: float = PATIENCE_S) -> Any:
     """What it says, as soon as it says something."""
     end = time.monotonic() + timeout_s
     while time.monotonic() < end:
@@ -150,7 +152,7 @@ def test_two_processes_and_the_death_of_either(postgres_schema_url: str) -> None
             while not got or got[-1] < 40:
                 got.append(int(await far.text()))
             assert got == sorted(set(got))  # one that was sent right before the death may be missing, none comes twice
-            rows = await until(partial(told, one, key, 1), timeout_s=90)
+            rows = await until(partial(told, one, key, 1))
             assert (rows["messages"], rows["code:1006"]) == (40, 1)
             await hang_up(far, near)
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from yardstick import PATIENCE_S
+
 WRANGLER = """
 { // of a test
   "name": "live", "main": "entry.py", "compatibility_date": "2026-03-01",
@@ -65,13 +67,13 @@ def served(tmp_path: Path) -> Iterator[Served]:
     yield found
     if found.process.poll() is None:
         os.kill(found.process.pid, signal.SIGTERM)
-    found.process.wait(30)
+    found.process.wait(PATIENCE_S)
     assert found.process.stdout is not None
     found.process.stdout.close()
 
 
 def asked(url: str) -> list[int]:
-    with urllib.request.urlopen(url, timeout=30) as answer:
+    with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
         found: list[int] = json.loads(answer.read())
         return found
 
@@ -79,7 +81,7 @@ def asked(url: str) -> list[int]:
 def test_a_worker_is_served_reloaded_and_keeps_its_data(served: Served, tmp_path: Path) -> None:
     url = served.told("worker")["url"]
     assert asked(url) == [1, 0]
-    give_up_at = time.monotonic() + 30
+    give_up_at = time.monotonic() + PATIENCE_S
     while asked(url)[1] == 0:  # an alarm of a real clock
         assert time.monotonic() < give_up_at
         time.sleep(0.3)
@@ -94,4 +96,4 @@ def test_a_worker_is_served_reloaded_and_keeps_its_data(served: Served, tmp_path
     url = served.told("worker")["url"]
     assert asked(url)[0] == before + 1001
     os.kill(served.process.pid, signal.SIGTERM)
-    assert served.process.wait(30) == 0
+    assert served.process.wait(PATIENCE_S) == 0

@@ -24,6 +24,7 @@ from wakeful.logic.limits import Limits
 from wakeful.logic.retry import RetryPolicy
 from wakeful.schedules.reading import record_of
 from wakeful.store.protocol import Query
+from wakeful.testing.many import verdict
 from wakeful.testing.world import World
 from wakeful.values.errors import BadOption, Unavailable
 from wakeful.values.ids import ObjectId
@@ -339,17 +340,16 @@ def main() -> int:
     parser.add_argument("--from", dest="first", type=int, default=0, help="the first of them")
     parser.add_argument("--days", type=float, default=365.0, help="how long each lives")
     given = parser.parse_args()
-    began, failed = time.monotonic(), 0
+    began, failed = time.monotonic(), []
     total: Counter[str] = Counter()
     for seed in range(given.first, given.first + given.seeds):
         try:
             total += run_case(seed, given.days)
         except AssertionError as error:
-            failed += 1
+            failed.append(f"seed {seed}")
             print(f"{error}\n  replay: make year SEEDS=1 FROM={seed}")
-    print(f"{given.seeds} seeds from {given.first}, {timedelta(days=given.days)} each: {dict(total)}")
-    print(f"{failed} failed" if failed else "clean", f"{time.monotonic() - began:.0f} s")
-    return 1 if failed else 0
+    print(f"{timedelta(days=given.days)} each: {dict(total)}")
+    return verdict(given.seeds, given.first, failed, began)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from wakeful.testing.timewarp import Timewarp
 from wakeful.transport.protocol import Link, NotStarted, PeerCall, Transport
 from wakeful.transport.tcp import SocketTransport
 from wakeful.values.errors import Fenced, LimitExceeded, Unavailable
+from yardstick import PATIENCE_S
 
 SECRET = "a secret for tests only"
 WIRES = ("tcp", "unix", "memory")
@@ -106,6 +107,6 @@ async def virtual() -> AsyncIterator[Timewarp]:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait, a little in real time, until it holds."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while not condition():  # noqa: ASYNC110 - it holds through work elsewhere, which tells nobody
             await asyncio.sleep(0.005)

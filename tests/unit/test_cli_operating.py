@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from yardstick import PATIENCE_S
+
 sys.path.append(str(Path(__file__).parent))
 from cli_stage import Stage, make_stage
 
@@ -27,8 +29,8 @@ async def seeded(world: Any, call: Any) -> None:
 
 
 def soon(look: Callable[[], Any], wanted: Any) -> None:
-    """It becomes so within seconds."""
-    until = time.monotonic() + 15
+    """It becomes so."""
+    until = time.monotonic() + PATIENCE_S
     while (found := look()) != wanted and time.monotonic() < until:
         time.sleep(0.05)
     assert found == wanted

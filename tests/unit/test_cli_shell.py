@@ -197,7 +197,7 @@ def test_completing_makes_nothing_says_nothing_and_does_not_hang(wakeful: Stage)
     wakeful.monkeypatch.setattr(offering, "_looked", frozen)
     began = time.monotonic()
     assert completed(wakeful, "wakeful show R") == []
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 50, "it waited for what is frozen"
 
 
 def test_completing_wakes_nobody_and_works_beside_a_process(wakeful: Stage) -> None:

@@ -21,7 +21,7 @@ from wakeful.values.ids import ObjectId
 
 wakeful = pytest.fixture(make_stage)
 KEYS = ("eu", "us/1:a", "us/1:b", "with space", "日本", "x,1", "it's")
-PATIENCE_S = 30.0
+PATIENCE_S = 180.0
 
 
 def needs(shell: str) -> pytest.MarkDecorator:

@@ -36,6 +36,7 @@ from wakeful.values.errors import (
     UnknownMethod,
     WakefulError,
 )
+from yardstick import PATIENCE_S
 
 
 @dataclass
@@ -197,7 +198,7 @@ async def test_nonsense_ends_the_connection_and_harms_nothing(tmp_path: Path, by
         reader, writer = await asyncio.open_unix_connection(sockets.path_of(node.address))
         writer.write(bytes_)
         writer.write_eof()
-        assert await asyncio.wait_for(reader.read(), 5) == b""
+        assert await asyncio.wait_for(reader.read(), PATIENCE_S) == b""
         writer.close()
         await writer.wait_closed()
         assert await client.call("Thing", "a", "add") == 1
@@ -354,6 +355,6 @@ async def test_somebody_who_begins_tls_is_named_as_such() -> None:
 
 
 async def _until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.005)

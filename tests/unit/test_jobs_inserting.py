@@ -21,6 +21,7 @@ from wakeful.values.errors import (
 )
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Timer
+from yardstick import PATIENCE_S
 
 A = ObjectId("Clerk", "a")
 DEADLINE = 60_000
@@ -315,7 +316,7 @@ async def test_callers_that_have_gone_take_nobodys_place(monkeypatch: pytest.Mon
     for task in gone:
         task.cancel()
     bench.store.gate.set()
-    await asyncio.wait_for(asyncio.gather(*rest), 5)
+    await asyncio.wait_for(asyncio.gather(*rest), PATIENCE_S)
 
 
 async def test_a_group_carries_no_more_bytes_than_a_server_takes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from yardstick import PATIENCE_S
+
 sys.path.append(str(Path(__file__).parent))
 from links_stage import SECRET, Sample, a_call, real, until
 
@@ -55,7 +57,7 @@ async def converse(a: Identity, b: Identity, *, expects: str | None = "b") -> tu
     two: asyncio.Queue[bytes] = asyncio.Queue()
     dialled = dial(Pipe(one, two, said), a, nonce=os.urandom(32), expects=expects, address="tcp:b:1")
     accepted = accept(Pipe(two, one, said), b, nonce=os.urandom(32), window=7)
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(PATIENCE_S):
         found = await asyncio.gather(dialled, accepted, return_exceptions=True)
     return found[0], found[1], said
 
@@ -234,7 +236,7 @@ async def test_garbage_and_silence_are_hung_up_on(words: bytes) -> None:
     address = await b.serve(Sample())
     reader, writer = await asyncio.open_connection("127.0.0.1", int(address.rpartition(":")[2]))
     writer.write(words)
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(PATIENCE_S):
         with contextlib.suppress(ConnectionError):
             assert await reader.read() == b""
     writer.close()

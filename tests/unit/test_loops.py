@@ -9,6 +9,7 @@ import pytest
 
 from wakeful import App, DurableObject, errors
 from wakeful.runtime.calls import check_loop
+from yardstick import PATIENCE_S
 
 app = App()
 
@@ -47,7 +48,7 @@ async def test_who_asks_on_another_event_loop_is_refused_and_nothing_is_stuck(wh
         assert [getattr(one, "code", one) for one in refused] == ["call.loop"] * 5
         assert isinstance(refused[0], errors.BadInput)
         assert "run_coroutine_threadsafe" in str(refused[0])
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             assert await app.get(Cart, "a").add() == 1
 
 

@@ -14,6 +14,7 @@ from wakeful.store.postgres.url import parse_url
 from wakeful.store.postgres.wire import Wire
 from wakeful.store.protocol import Hint
 from wakeful.values.errors import StoreError
+from yardstick import PATIENCE_S
 
 NOW = 1_700_000_000_000
 SET = ("default_transaction_read_only", "synchronous_commit", "enable_seqscan", "plan_cache_mode", "jit")
@@ -76,7 +77,7 @@ async def test_who_sits_behind_a_pooler_hears_nobody_and_is_heard(
         hints = [Hint(3, NOW, NOW + 1)]
         await program.tell(hints)
         await program.tell([])
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             while len(heard) < 2:  # noqa: ASYNC110  (nobody tells us)
                 await asyncio.sleep(0.005)
         assert [list(one) for one in heard] == [hints, []]

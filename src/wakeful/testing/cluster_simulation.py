@@ -25,6 +25,7 @@ from wakeful.testing.cluster_disk import ClusterWorld, Umpire
 from wakeful.testing.cluster_invariants import Books, check_any_time, check_owners, check_quiet, check_ticks
 from wakeful.testing.cluster_workload import CLASS, Witness, make_cluster_app
 from wakeful.testing.invariants import Violation
+from wakeful.testing.many import add_options, run_many, verdict
 from wakeful.testing.members import Member
 from wakeful.testing.simulation import quietly
 from wakeful.values.errors import Conflict, DeadlineExceeded, Unavailable
@@ -375,22 +376,21 @@ def failure(seed: int, violation: BaseException) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run many seeds; 1 when any failed."""
     parser = argparse.ArgumentParser(prog="python -m wakeful.testing.cluster_simulation", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=200, help="how many")
-    parser.add_argument("--from", dest="first", type=int, default=0, help="the first of them")
+    add_options(parser)
     given = parser.parse_args(arguments)
-    began, failed = time.monotonic(), 0
-    for seed in range(given.first, given.first + given.seeds):
-        try:
-            run_cluster_seed(seed)
-        except Violation as violation:
-            failed += 1
-            print(f"\n{failure(seed, violation)}", flush=True)
-        if sys.stderr.isatty():
-            done = seed - given.first + 1
-            print(f"\rseed {seed}, {done} of {given.seeds}: {failed} failed ", end="", file=sys.stderr, flush=True)
-    verdict = f"{failed} failed" if failed else "clean"
-    print(f"{given.seeds} seeds from {given.first}: {verdict}, {time.monotonic() - began:.0f} s")
-    return 1 if failed else 0
+    began = time.monotonic()
+    items = [f"seed {seed}" for seed in range(given.first, given.first + given.seeds)]
+    return verdict(given.seeds, given.first, run_many(_attempt, items, given.jobs), began)
+
+
+def _attempt(item: str) -> str | None:
+    """What to print about a seed that fails."""
+    seed = int(item.removeprefix("seed "))
+    try:
+        run_cluster_seed(seed)
+    except Violation as violation:
+        return failure(seed, violation)
+    return None
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from typing import Any
 
@@ -39,6 +40,7 @@ from wakeful.testing.invariants import (
     check_quiet,
     look,
 )
+from wakeful.testing.many import add_options, run_many, verdict
 from wakeful.testing.rota import Planners, make_rota_app
 from wakeful.testing.rota_invariants import check_schedules, check_schedules_quiet, look_at_schedules
 from wakeful.testing.slowdisk import SimulatedWorld, SlowDisk
@@ -413,34 +415,35 @@ def _run(seed: int, store: str, **options: Any) -> Report:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run many seeds, and the fixed workload with a crash at each of its probes; 1 when any failed."""
     parser = argparse.ArgumentParser(prog="python -m wakeful.testing.simulation", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=200, help="how many")
-    parser.add_argument("--from", dest="first", type=int, default=0, help="the first of them")
+    add_options(parser)
     parser.add_argument("--store", choices=("memory", "sqlite"), default="memory")
     parser.add_argument("--probe", type=int, help="only the fixed workload, killed at this probe")
     given = parser.parse_args(arguments)
-    began, failed = time.monotonic(), 0
+    began = time.monotonic()
     if given.probe is not None:
         print(run_probe(given.probe, store=given.store))
         return 0
+    items = [f"seed {seed}" for seed in range(given.first, given.first + given.seeds)]
     if given.seeds > 1:
         probes = run_probe(store=given.store).busy_probes
-        for probe in range(1, probes + 1):
-            try:
-                run_probe(probe, store=given.store)
-            except Violation as violation:
-                failed += 1
-                print(f"\nprobe {probe}: {violation}\n  replay: python -m wakeful.testing.simulation --probe {probe}")
-            _progress(f"probe {probe} of {probes}", failed, began)
-    for seed in range(given.first, given.first + given.seeds):
-        try:
-            run_seed(seed, store=given.store)
-        except Violation as violation:
-            failed += 1
-            print(f"\n{failure(seed, violation, given.store)}")
-        _progress(f"seed {seed}, {seed - given.first + 1} of {given.seeds}", failed, began)
-    verdict = f"{failed} failed" if failed else "clean"
-    print(f"{given.seeds} seeds from {given.first}: {verdict}, {time.monotonic() - began:.0f} s")
-    return 1 if failed else 0
+        items[:0] = [f"probe {probe}" for probe in range(1, probes + 1)]
+    failed = run_many(partial(_attempt, store=given.store), items, given.jobs)
+    return verdict(given.seeds, given.first, failed, began)
+
+
+def _attempt(item: str, store: str) -> str | None:
+    """What to print about a seed or a probe that fails."""
+    kind, _, number = item.partition(" ")
+    try:
+        if kind == "seed":
+            run_seed(int(number), store=store)
+        else:
+            run_probe(int(number), store=store)
+    except Violation as violation:
+        if kind == "seed":
+            return failure(int(number), violation, store)
+        return f"{item}: {violation}\n  replay: python -m wakeful.testing.simulation --probe {number}"
+    return None
 
 
 def failure(seed: int, violation: BaseException, store: str = "memory") -> str:
@@ -448,12 +451,6 @@ def failure(seed: int, violation: BaseException, store: str = "memory") -> str:
     more = "" if store == "memory" else f" --store {store}"
     command = f"python -m wakeful.testing.simulation --seeds 1 --from {seed}{more}"
     return f"seed {seed}: {violation}\n  replay: make sim SEEDS=1 FROM={seed}   (or: {command})"
-
-
-def _progress(where: str, failed: int, began: float) -> None:
-    if not sys.stderr.isatty():
-        return  # in a log only the end is worth a line
-    print(f"\r{where}: {failed} failed, {time.monotonic() - began:.0f} s ", end="", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

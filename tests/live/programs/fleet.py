@@ -8,6 +8,7 @@ from contextlib import suppress
 from time import time
 
 from wakeful import AlarmInfo, App, DurableObject, Limits, reader
+from wakeful.runtime import dispatcher
 
 with suppress(OSError, AttributeError):
     if "WAKEFUL_FLEET" in os.environ:  # a member, not the test that imports the class
@@ -16,6 +17,9 @@ with suppress(OSError, AttributeError):
 # Where handlers write that they began, when somebody wants to know: one line each, whole or not at all.
 _diary = os.environ.get("WAKEFUL_DIARY")
 _file = os.open(_diary, os.O_WRONLY | os.O_APPEND | os.O_CREAT) if _diary else None
+
+if "WAKEFUL_NO_SCANS" in os.environ:  # what another process inserts is found by being told of it, or never
+    dispatcher.LOST_SCAN_MS = 3_600_000
 
 app = App(limits=Limits(ledger_keep=1_000_000))
 
