@@ -8,10 +8,14 @@ from typing import Any
 
 import pytest
 
-from wakeful import App, Machine, errors
+from wakeful import App, Machine, assign, errors
+from wakeful.machines.carrying import MAIL
 from wakeful.machines.kept import GONE
 from wakeful.machines.mail import Mail
 from wakeful.testing import World
+from wakeful.values.codec import encode
+from wakeful.values.timers import Timer
+from wakeful.values.times import from_datetime
 
 sys.path.append(str(Path(__file__).parent))
 from house import CHILD, PARENT, House, row, there
@@ -262,3 +266,103 @@ async def test_a_delayed_send_to_a_child_and_to_itself_by_their_ids(store_url: s
         ]
         assert [(await home.snapshot()).context for home in (loud, hushed)] == [{"heard": True}] * 2
         assert [timer.name for timer in await world.due()] == []
+
+
+def relatives(log: list[Any]) -> tuple[App, Any]:
+    """A machine that sends to its child, late, and starts it anew; the child says what it got, and is listened to."""
+    app = App()
+
+    @app.object
+    class Kid(Machine):
+        chart = {
+            "initial": "here",
+            "context": {"got": 0},
+            "states": {"here": {"on": {"HI": {"actions": "hear"}}}},
+        }
+
+        @assign
+        def hear(self, context: Any, event: Any) -> Any:
+            return {"got": context["got"] + 1}
+
+    late = {"type": "sendTo", "to": "k", "event": {"type": "HI"}, "delay": 10_000}
+
+    @app.object
+    class Top(Machine):
+        chart = {
+            "initial": "on",
+            "states": {
+                "off": {"on": {"ON": "on"}},
+                "on": {
+                    "invoke": {"id": "k", "src": "Kid", "onSnapshot": {"actions": "seen"}},
+                    "on": {
+                        "LATE": {"actions": late},
+                        "ODD": {"actions": {"type": "sendTo", "to": "k", "event": {"type": "ODD"}}},
+                        "OFF": "off",
+                        "STOP": {"actions": {"type": "stopChild", "id": {"$call": "nobody"}}},
+                    },
+                },
+            },
+        }
+
+        def nobody(self, context: Any, event: Any) -> Any:
+            return None
+
+        @assign
+        def seen(self, context: Any, event: Any) -> Any:
+            log.append(event["snapshot"]["context"]["got"])
+            return {}
+
+    return app, Top
+
+
+@pytest.mark.parametrize("is_anew", [False, True])
+async def test_a_delayed_message_reaches_the_child_it_was_meant_for_or_nobody(is_anew: bool) -> None:
+    log: list[Any] = []
+    app, top = relatives(log)
+    async with app.world() as world:
+        one = world.get(top, "t")
+        await one.send("LATE")
+        if is_anew:
+            await one.send("OFF")
+            await one.send("ON")
+        await world.advance(seconds=5)
+        await world.crash()
+        await world.restart()
+        await world.advance(seconds=20)
+        assert log[-1] == (0 if is_anew else 1)
+        await one.send("LATE")  # and the new one gets its own
+        await world.advance(seconds=20)
+        assert log[-1] == (1 if is_anew else 2)
+
+
+async def test_snapshots_of_a_child_are_told_for_every_event_and_stopping_nobody_does_nothing() -> None:
+    log: list[Any] = []
+    app, top = relatives(log)
+    async with app.world() as world:
+        one = world.get(top, "t")
+        await one.send("ODD")
+        await one.send("ODD")
+        await world.settle()
+        assert log == [0, 0, 0]  # its first, and one for each event, though nothing changed
+        await one.send("STOP")
+        await one.send("ODD")
+        await world.settle()
+        assert log == [0, 0, 0, 0]
+
+
+async def test_what_is_said_to_a_parent_is_for_the_start_that_it_was_said_to() -> None:
+    house = House()
+    async with house.app.world() as world:
+        await world.get(house.Parent, "p").send("GO")
+        await world.settle()
+        number = (await row(world, CHILD))["actors"]["pet"]
+        for said_by, count in ((1, 0), (number, 1)):  # a pet of a child that is no more, and the one that there is
+            now = from_datetime(world.now())
+            letter = encode(["up", "pet", said_by, {"type": "ADD"}])
+            assert (
+                await world.store.insert([Timer(CHILD, f"{MAIL}:{count}", now, now, 1, payload=letter)], now=now) == []
+            )
+            await world.crash()
+            await world.restart()
+            await world.settle()
+            assert (await world.get(house.Child, "p/kid").snapshot()).context["count"] == count

@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 
 from wakeful import Limits, RetryPolicy, Run, fixed
+from wakeful.looking.schedules import page, show
+from wakeful.looking.view import View
 from wakeful.store.protocol import Query
 from wakeful.values.errors import BadOption, NotRunning
+from wakeful.values.ids import ObjectId
 
 sys.path.append(str(Path(__file__).parent))
 from rota import MISSED, Rota, after, failing, fates, since, verdicts
@@ -191,3 +194,26 @@ async def test_a_timer_that_is_handed_out_again_does_not_run_its_occurrence_agai
         assert len(rota.began) == 2
         await world.advance(seconds=10)
         assert await verdicts(world, rota) == [(0, "run"), (10, "run"), (20, "run")]
+
+
+async def test_the_newest_verdict_of_a_schedule_is_there_however_long_ago_it_was(stage: Any) -> None:
+    rota = Rota(stage)
+    async with rota.world() as world:
+        rota.handlers["invoice"] = failing(1)
+        await rota.on().add("every 30 days", "tick", name="invoice", retry=RetryPolicy(2, fixed("2s")))
+        await rota.on().add("after 1d", "tick", name="once")
+        await rota.on().add("every 5 days", "tick", name="dropped")
+        await world.advance(days=6)
+        await rota.on().cancel("dropped")
+        await world.advance(days=53)
+        view = View.of_node(world.node)
+        shown = await show(view, ObjectId("Clock", "a"), "invoice")
+        assert [row["verdict"] for row in shown["verdicts"]] == ["run", "failed"]
+        assert shown["last"]["verdict"] == "run"
+        lasts = {row["schedule"]: row["last"] for row in (await page(view, "Clock", "a")).rows}
+        assert lasts["invoice"] == shown["last"]
+        assert lasts["once"]["verdict"] == "run"
+        assert await world.ledger(rota.Clock, "a", "dropped") == []
+        await world.advance(days=2)  # the second came, and what there was of the first has gone
+        rows = await world.ledger(rota.Clock, "a", "invoice")
+        assert [(since(row.nominal_at), row.verdict) for row in rows] == [(60 * 86_400, "run")]

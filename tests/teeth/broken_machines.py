@@ -196,3 +196,16 @@ def those_beside_a_killer_are_blamed() -> Any:
         return broken
 
     return swapped(TimerRuns, "_try_beside", make)
+
+
+def a_delayed_message_is_for_whoever_has_the_id() -> Any:
+    """What is pending knows the id of an actor, and not which start of it was meant."""
+
+    def make(fire: Any) -> Any:
+        def broken(chart: Any, snapshot: Any, id: str, now: int = 0) -> Any:
+            pending = [{**one, "start": None} for one in snapshot.get("pending") or ()]
+            return fire(chart, {**snapshot, "pending": pending}, id, now)
+
+        return broken
+
+    return swapped(owners, "fire", make)

@@ -66,6 +66,11 @@ def blame() -> None:
     asyncio.run(test_machines_actors.test_those_beside_one_that_kills_are_not_blamed(1))
 
 
+def delayed() -> None:
+    """tests/conformance: a child that was started anew."""
+    asyncio.run(test_machines_children.test_a_delayed_message_reaches_the_child_it_was_meant_for_or_nobody(True))
+
+
 BROKEN: dict[str, tuple[Catcher, ...]] = {
     "the_snapshot_in_a_commit_of_its_own": (lives, probes),
     "delays_outlive_their_state": (lives, probes),
@@ -75,6 +80,7 @@ BROKEN: dict[str, tuple[Catcher, ...]] = {
     "an_event_leaves_no_row_in_the_ledger_when_nothing_changed": (lives, probes),
     "a_start_that_was_taken_back_happens": (starts,),
     "a_child_is_whoever_has_its_key": (overtaking,),
+    "a_delayed_message_is_for_whoever_has_the_id": (delayed,),
     "restarted_delays_begin_when_somebody_looks": (resumes,),
     "down_time_is_forgotten": (resumes, lives),
     "watchers_are_told_at_once": (watches,),

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sqlite3
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -355,3 +356,29 @@ def test_dev_tells_what_did_not_run_and_does_not_call_it_failed(capsys: pytest.C
         ("ran", "Report/eu schedule nightly (8.0 s late, for 4 missed)"),
         ("failed", "Report/eu schedule nightly (attempt 1): ValueError: no"),
     ]
+
+
+def test_the_last_run_of_a_monthly_schedule_is_shown_when_the_ledger_keeps_a_week(wakeful: Stage) -> None:
+    async def a_season(world: Any, call: Any) -> None:
+        await call("add", "0 9 1 * *", "tick", "invoice")
+        await world.advance(days=20)
+
+    wakeful.past(a_season, start="2026-03-27T12:00:00+00:00")
+    assert verdicts(wakeful("why", "Report", "eu", "invoice", "--json")) == [("run", "on time")]
+    answer = wakeful("why", "Report", "eu", "invoice")
+    assert "none" not in answer.words
+    rows = {row["schedule"]: row["last"] for row in wakeful("schedules", "--json").json}
+    assert rows["invoice"] == {"nominal_at": "2026-04-01T07:00:00.000Z", "verdict": "run"}
+
+
+def test_of_verdicts_that_are_kept_no_more_it_is_not_said_that_none_has_come_yet(wakeful: Stage) -> None:
+    async def a_day(world: Any, call: Any) -> None:
+        await call("heal")
+        await world.advance(days=1)
+
+    wakeful.past(a_day, start="2026-03-27T12:00:00+00:00")
+    with sqlite3.connect(wakeful.path / "wakeful.db") as db:
+        db.execute("DELETE FROM ledger")
+    db.close()
+    assert "none kept" in wakeful("why", "Report", "eu", "nightly").words
+    assert "none yet" in wakeful("why", "Report", "eu", "weekly").words

@@ -14,6 +14,7 @@ from dashboard_stage import ODD, staged
 from wakeful.dashboard.rendering import HERE, POLICY
 from wakeful.looking import objects
 from wakeful.looking.view import View
+from wakeful.values.ids import ObjectId
 
 
 def page_of(path: str, **query: object) -> str:
@@ -295,3 +296,12 @@ def test_every_value_that_a_form_sends_back_is_exact() -> None:
     for file in (HERE / "templates").glob("*.html"):
         for given in re.findall(r'value="\{\{(.*?)\}\}"', file.read_text(encoding="utf-8")):
             assert given.rstrip().endswith("|exact"), (file.name, given)
+
+
+async def test_the_last_run_of_a_monthly_schedule_is_shown_when_the_ledger_keeps_a_week() -> None:
+    async with staged(is_seeded=False) as stage:
+        await stage.world.node.send(ObjectId("Note", "ann"), "write", ("0 9 1 * *",), {})
+        await stage.world.advance(days=20)
+        page = await stage.text("/schedule?class=Note&key=ann&name=read")
+        assert "No verdict" not in page
+        assert "on time" in page

@@ -184,7 +184,7 @@ class Maker:
         for key in ("entry", "exit"):
             if self.chance(0.3):
                 one: dict[str, Any] = {"type": "xstate.sendTo", "to": self.dice.choice(actors), "event": {"type": "HI"}}
-                sends = self.delayed(one) if self.chance(0.3) else [one]
+                sends = self.delayed(one) if self.chance(0.5) else [one]
                 there = made.get(key, [])
                 made[key] = [*(there if isinstance(there, list) else [there]), *sends]
 
@@ -321,10 +321,14 @@ class Maker:
             return [
                 {"type": "xstate.emit", "event": {"$call": "ping"} if self.chance(0.3) else {"type": "told", "n": 1}}
             ]
-        if roll < 0.91 and "invoke" in self.uses:
+        if roll < 0.92 and "invoke" in self.uses:
             id = f"child{self.dice.randrange(3)}"
-            if self.chance(0.5):
-                return [{"type": "xstate.stopChild", "id": id}]
+            if self.chance(0.4):
+                return [{"type": "xstate.stopChild", "id": {"$call": "none"} if self.chance(0.2) else id}]
+            if self.chance(0.5):  # and what it is sent may come when another has its id
+                hi = {"type": "xstate.sendTo", "to": id, "event": {"type": "HI"}}
+                spawn = {"type": "xstate.spawnChild", "src": "svc", "id": id}
+                return [{"type": "xstate.stopChild", "id": id}, spawn, *self.delayed(hi)]
             return [{"type": "xstate.stopChild", "id": id}, {"type": "xstate.spawnChild", "src": "svc", "id": id}]
         if roll < 0.94:
             return [{"type": "xstate.log", "value": {"$call": "sum"}, "label": "sum"}]

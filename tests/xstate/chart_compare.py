@@ -61,8 +61,10 @@ class Runner:
             self.now = max(self.now, first["due_at"])
             self.made.append({"fired": first["id"]})
             snapshot, effects = fire(self.chart, self.snapshot, first["id"], self.now)
-            # A delayed send to an actor is carried out by the scheduler, in XState too: no action of the chart.
             self._take(snapshot, effects if first["target"] is None else [])
+            if first["target"] is not None:
+                # Carried out by the scheduler, in XState too: no action of the chart, but the actor gets it.
+                self.made += [{"got": one.target, "event": one.event} for one in effects if isinstance(one, Send)]
 
     def _take(self, snapshot: dict[str, Any], effects: list[Effect]) -> None:
         self.snapshot = json.loads(json.dumps(snapshot))

@@ -50,6 +50,7 @@ NAMES = Implementations(
         "born": lambda context, event, params: {"a": (event.get("input") or {}).get("a", 0), "b": 1},
         "bar": lambda context, event, params: {"key": "a", "n": 1 + _count(context, "b") % 3},
         "whom": lambda context, event, params: "#_internal",
+        "none": lambda context, event, params: None,
         "which": lambda context, event, params: f"d{_count(context, 'a') % 3}",
         "while": lambda context, event, params: 3 + 5 * (_count(context, "b") % 4),
         "ping": lambda context, event, params: {"type": "B", "flag": _count(context, "a") % 2 == 0},

@@ -30,6 +30,7 @@ const values = {
   born: ({ event }) => ({ a: event.input?.a ?? 0, b: 1 }),
   bar: ({ context }) => ({ key: 'a', n: 1 + (context.b ?? 0) % 3 }),
   whom: () => '#_internal',
+  none: () => null,
   which: ({ context }) => `d${(context.a ?? 0) % 3}`,
   while: ({ context }) => 3 + 5 * ((context.b ?? 0) % 4),
   ping: ({ context }) => ({ type: 'B', flag: (context.a ?? 0) % 2 === 0 }),
@@ -70,7 +71,7 @@ function action(a) {
     case 'xstate.emit': return emit(value(a.event));
     case 'xstate.log': return 'value' in a ? log(value(a.value), a.label) : log();
     case 'xstate.spawnChild': return spawnChild(a.src, { id: a.id, input: value(a.input) });
-    case 'xstate.stopChild': return stopChild(a.id);
+    case 'xstate.stopChild': return stopChild(isCall(a.id) ? (args) => values[a.id.$call](args) ?? undefined : a.id);
     case 'xstate.enqueueActions':
       return enqueueActions(({ enqueue, check }) => {
         for (const one of a.actions) {
@@ -172,12 +173,17 @@ function run(kase) {
     if (check({ type: 'even', params: { key: 'a' } })) enqueue({ type: 'inc', params: { key: 'a' } });
     else enqueue.raise({ type: 'C' });
   });
-  const actors = { svc: fromCallback(() => {}), job: fromCallback(() => {}) };
+  // What a delayed send brings to an actor; whatever else reaches one is listed as the action of the chart that sent it.
+  let brought = false;
+  const listening = () => fromCallback(({ self, receive }) => {
+    receive((event) => { if (brought) made.push({ got: self.id, event }); });
+  });
+  const actors = { svc: listening(), job: listening() };
   const machine = createMachine(state(kase.config)).provide({ actions, guards: {
     ...guards,
     mixed: and([{ type: 'even', params: { key: 'a' } }, not({ type: 'atLeast', params: { key: 'b', n: 3 } })]),
   }, delays, actors });
-  const clock = new Clock(({ id }) => { made.push({ fired: id }); relayed = 0; });
+  const clock = new Clock(({ id, to }) => { made.push({ fired: id }); relayed = 0; brought = Boolean(to); });
   let actor;
   const inspect = (seen) => {
     if (seen.type === '@xstate.microstep' && !endless && !isPossible(seen.snapshot._nodes)) fault ??= 'impossible';
@@ -239,6 +245,7 @@ function run(kase) {
   look();
   for (const entry of kase.script) {
     if (fault || said[said.length - 1].threw) break;
+    brought = false;
     if ('tick' in entry) clock.advance(entry.tick);
     else actor.send(entry.send);
     look();

@@ -177,7 +177,8 @@ def _put_verdicts(runs: Sequence["Run"], about: "About") -> None:
     if runs:
         _put_runs(runs, about)
     else:
-        put_line("  none yet", "dim")
+        has_had = about.record is not None and about.record.counters.occurrences > 0
+        put_line("  none kept" if has_had else "  none yet", "dim")
 
 
 def _put_runs(runs: Sequence["Run"], about: "About") -> None:

@@ -49,6 +49,7 @@ class Kept:
     parent: Parent | None = None
     epoch: int = 0  # of the shard, when its delays were last looked at
     down_ms: int = 0  # how long nobody was there, as it was counted then
+    since: int = 0  # of a child: what it started has numbers after this one, what the one before it did has not
 
 
 _FIELDS = [one.name for one in fields(Kept)]
@@ -57,7 +58,7 @@ _FIELDS = [one.name for one in fields(Kept)]
 # What most machines have most of the time is not on disk: a hundred thousand that sleep are a hundred thousand rows.
 # Made anew each time: whoever gets a machine may change it in place.
 def _nothing() -> dict[str, Any]:
-    return {"actors": {}, "running": {}, "begun": {}, "parent": None, "epoch": 0, "down_ms": 0}
+    return {"actors": {}, "running": {}, "begun": {}, "parent": None, "epoch": 0, "down_ms": 0, "since": 0}
 
 
 def _no_news() -> dict[str, Any]:

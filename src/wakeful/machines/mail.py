@@ -46,7 +46,10 @@ class Mail(Owner):
             return await self._told(turn, bound, timer, *rest)
         id, number, value = rest
         if kind == "up":
-            return self._take(turn, bound, await present(self._feature, turn, bound), value)
+            kept = await present(self._feature, turn, bound)
+            if kept is not None and number < kept.since:
+                return False  # said to the one that was there before this one was started
+            return self._take(turn, bound, kept, value)
         if kind == "snapshot":
             return await self._seen(turn, bound, id, number, value)
         return await apply(self._feature, turn, id, number, is_good=kind == "done", value=value)

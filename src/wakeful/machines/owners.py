@@ -86,7 +86,15 @@ class Delays(Owner):
         if turn.timers[timer.name] is not None and due["due_at"] > turn.fired_at:
             return False  # by the rule of its class it is due later, and has been set anew
         turn.clear_timer(timer.name)
-        take(self._feature, turn, bound, kept, due["event"], lambda snapshot, now: fire(bound.chart, snapshot, id, now))
+        take(
+            self._feature,
+            turn,
+            bound,
+            kept,
+            due["event"],
+            lambda snapshot, now: fire(bound.chart, snapshot, id, now),
+            is_for_it=due.get("target") is None,
+        )
         return True
 
 

@@ -29,6 +29,8 @@ async def begin(
     bound.with_instance(activation.instance)
     stepped = start(bound.chart, input, activation.node.clock.now())
     kept = Kept(bound.version, stepped[0], parent=parent, epoch=activation.epoch, down_ms=down_ms)
+    if parent is not None:
+        kept.since = activation.node.next_seq(activation.shard)  # before the numbers of all that it starts
     _carry(feature, turn, bound, kept, stepped, {"type": "xstate.init", "input": input}, None)
     return kept
 
@@ -52,11 +54,14 @@ def take(
     kept: Kept,
     event: dict[str, Any],
     stepping: Callable[[dict[str, Any], int], Stepped],
+    *,
+    is_for_it: bool = True,
 ) -> None:
-    """Take one step of a machine that has been started."""
+    """Take one step of a machine that has been started; not `is_for_it`: it only passes the event on to an actor."""
     before = kept.snapshot
     bound.with_instance(turn.activation.instance)
-    _carry(feature, turn, bound, kept, stepping(before, turn.activation.node.clock.now()), event, before)
+    stepped = stepping(before, turn.activation.node.clock.now())
+    _carry(feature, turn, bound, kept, stepped, event, before, is_for_it=is_for_it)
 
 
 def note(turn: Turn, name: str, fired_at: int, *, run_id: str = "", error: str | None = None) -> None:
@@ -79,6 +84,8 @@ def _carry(
     stepped: Stepped,
     event: dict[str, Any],
     before: dict[str, Any] | None,
+    *,
+    is_for_it: bool = True,
 ) -> None:
     kept.snapshot, effects = stepped
     carrier = Carrier(feature, bound, turn, kept, event, before)
@@ -87,7 +94,8 @@ def _carry(
     if status != "active" and (before is None or before["status"] == "active"):
         kind = "done" if status == "done" else "error"
         carrier.tell_parent(kind, kept.snapshot["output" if status == "done" else "error"])
-    elif kept.parent is not None and kept.parent.is_synced and kept.snapshot is not before:
+    elif kept.parent is not None and kept.parent.is_synced and is_for_it and status == "active":
+        # After every event, also one that changed nothing, as in XState.
         carrier.tell_parent("snapshot", {key: kept.snapshot[key] for key in ("value", "context", "status")})
     save(turn, kept)
     feature.watchers.changed(turn, bound, kept, carrier.emitted)

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from wakeful.store.protocol import (
     NO_GUARDS,
+    REWALK_MS,
     WHOLE_BYTES_MAX,
     WHOLE_ROWS_MAX,
     Guard,
@@ -44,7 +45,7 @@ class Disk:
     rows: dict[ObjectId, dict[Slot, bytes]] = field(default_factory=dict)
     timers: dict[tuple[ObjectId, str], Timer] = field(default_factory=dict)
     entries: dict[int, Entry] = field(default_factory=dict)
-    entries_since: int = 0  # no entry finished before that; spares most prunings a look at every one
+    entries_since: int = 0  # no entry that may go finished before that; spares most prunings a look at every one
     parked: dict[int, Parked] = field(default_factory=dict)
     remembered: dict[tuple[ObjectId, str], Remembered] = field(default_factory=dict)
     receipts: dict[str, Receipt] = field(default_factory=dict)
@@ -100,6 +101,8 @@ class MemoryStore:
         self._open = False
         self._joined: str | None = None
         self._heard: Callable[[Sequence[Hint]], None] | None = None
+        self._settled_to = 0  # ledger rows up to this number are old and stay
+        self._walked_at = 0  # when they were last looked at
 
     async def open(self, *, now: int, readonly: bool = False) -> None:
         self._open = True
@@ -338,19 +341,44 @@ class MemoryStore:
         expired = [one.id for one in self.disk.receipts.values() if one.expires_at <= now]
         for receipt in expired:
             del self.disk.receipts[receipt]
-        is_due = self.disk.entries_since < entries_before
-        going = [n for n, entry in self.disk.entries.items() if entry.finished_at < entries_before] if is_due else []
-        del going[limit:]
+        going = self._aged(now, entries_before, limit)
         for id, name, keep in crowded:
             numbers = [n for n, entry in sorted(self.disk.entries.items()) if (entry.id, entry.name) == (id, name)]
             going += numbers[: max(0, len(numbers) - keep)]
         gone = set(going)
         for number in gone:
             del self.disk.entries[number]
-        if is_due:
-            left = self.disk.entries.values()
-            self.disk.entries_since = min((entry.finished_at for entry in left), default=entries_before)
         return len(old) + len(gone)
+
+    def _aged(self, now: int, before: int, limit: int) -> list[int]:
+        """Ledger rows that are old enough to go, and go."""
+        disk = self.disk
+        if before > 0 and now - self._walked_at >= REWALK_MS:
+            self._walked_at, self._settled_to, disk.entries_since = now, 0, 0
+        if disk.entries_since >= before:
+            return []
+        rows = [(n, entry) for n, entry in sorted(disk.entries.items()) if n > self._settled_to]
+        going = [n for n, entry in rows if entry.finished_at < before and not self._stays(n, entry)]
+        if len(going) >= limit:
+            return going[:limit]
+        young = [(n, entry.finished_at) for n, entry in rows if entry.finished_at >= before]
+        self._settled_to = young[0][0] - 1 if young else max([self._settled_to, *(n for n, _ in rows)])
+        gone = set(going)
+        left = [entry.finished_at for n, entry in rows if n > self._settled_to and n not in gone]
+        disk.entries_since = min(left, default=before)
+        return going
+
+    def _stays(self, number: int, row: Entry) -> bool:
+        """It belongs to the newest verdict of a name that lasts."""
+        disk, id, name = self.disk, row.id, row.name
+        if name.startswith("job"):
+            return False
+        rows = disk.rows.get(id, {})
+        if (id, name) not in disk.timers and (SYSTEM, name) not in rows and not (name == ALARM and rows):
+            return False
+        newer = [entry for n, entry in disk.entries.items() if n > number and (entry.id, entry.name) == (id, name)]
+        others = [entry for entry in newer if entry.run_id != row.run_id]
+        return all(entry.verdict == "failed" for entry in others) and len({entry.run_id for entry in others}) < 2
 
     async def swap(self, swaps: Sequence[Swap]) -> int:
         self._check()

@@ -23,6 +23,11 @@ from wakeful.values.timers import Parked, Timer, TimerKey
 WHOLE_ROWS_MAX = 16
 WHOLE_BYTES_MAX = 16_384
 
+# Ledger rows that stayed when they were old enough to go are looked at again this often: others may have come since.
+REWALK_MS = 86_400_000
+# One pruning passes at most so many pages of ledger rows that all stay.
+WALKS_MAX = 5
+
 # The code of a `StoreDown` that is about one statement: the store itself is well, and nothing was written.
 CANCELLED = "store.cancelled"
 
@@ -351,7 +356,14 @@ class Store(Protocol):
     async def prune(
         self, *, now: int, entries_before: int, crowded: Sequence[tuple[ObjectId, str, int]], limit: int
     ) -> int:
-        """Drop what is past keeping, at most about `limit` rows: remembered answers that expired (and receipts, which are not counted), ledger rows finished before `entries_before`, and, per crowded (object, name, keep), all but the newest `keep`. How many went."""
+        """Drop what is past keeping, at most about `limit` rows: remembered answers that expired (and receipts, which are not counted), ledger rows finished before `entries_before`, and, per crowded (object, name, keep), all but the newest `keep`. How many went.
+
+        However old, the newest verdict of a name that lasts stays, with the attempts that led to it: of a name that a
+        timer or a system row has (so of each schedule), and of the alarm of an object that stores something. Jobs are
+        not among them: their names come but once, so they would never go. A verdict is one that is not `failed`, or
+        that another occurrence came after; what went before it goes. A store remembers up to where everything old is
+        to stay, and looks there again once in `REWALK_MS`.
+        """
         ...
 
     # between nodes; never needed to be right, only to be quick

@@ -161,10 +161,12 @@ class Actions:
 
         def send(turn: "Turn") -> None:
             whom = text(target(turn), f"{path}.to")
+            start: int | None = None
             if whom not in (SELF, PARENT):
-                whom = turn.actor(whom, path)
+                asked, whom = whom, turn.actor(whom, path)
+                start = turn.start_of(asked) if is_delayed else None
             if is_delayed:
-                turn.delay(id(turn), delay_ms(turn), event(turn), None if whom == SELF else whom)
+                turn.delay(id(turn), delay_ms(turn), event(turn), None if whom == SELF else whom, start)
             elif whom == SELF:
                 turn.mailbox.append(event(turn))
             else:
@@ -201,7 +203,12 @@ class Actions:
 
     def _stop(self, given: Mapping[str, Any], path: str) -> Action:
         id = self.value(given.get("id"), f"{path}.id")
-        return lambda turn: turn.stop(text(id(turn), f"{path}.id"))
+
+        def stop(turn: "Turn") -> None:
+            if (wanted := id(turn)) is not None:  # of nothing it does nothing, as in XState
+                turn.stop(text(wanted, f"{path}.id"))
+
+        return stop
 
     def _enqueue(self, given: Mapping[str, Any], path: str) -> Action:
         """Actions of which some hang on a guard: all guards are asked first, then the actions done, as XState does."""

@@ -67,13 +67,18 @@ def step(
 
 
 def fire(chart: Chart | Mapping[str, Any], snapshot: Snapshot, id: str, now: int = 0) -> tuple[Snapshot, list[Effect]]:
-    """The snapshot after a pending delay of that id was due; the same when it is not pending any more."""
+    """The snapshot after a pending delay of that id was due; the same when it is not pending any more.
+
+    What goes to an actor goes to the one that was there when it was sent, or to nobody.
+    """
     due = next((one for one in snapshot.get("pending") or [] if one["id"] == id), None)
     if due is None or snapshot["status"] != "active":
         return snapshot, []
     rest = {**snapshot, "pending": [one for one in snapshot["pending"] if one["id"] != id]}
-    if due.get("target") is not None:
-        return rest, [Send(due["target"], due["event"])]
+    if (target := due.get("target")) is not None:
+        start = due.get("start")  # of none that an earlier version set, and of none to the parent
+        there = ((snapshot.get("children") or {}).get(target) or {}).get("seq", 0)
+        return rest, [Send(target, due["event"])] if start in (None, there) else []
     return step(chart, rest, due["event"], now)
 
 

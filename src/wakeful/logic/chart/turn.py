@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from wakeful.logic.chart.configuration import Configuration
 
 
+STARTING = -1  # instead of the number of a start: that of the actor which the state being entered will have
+
+
 class Turn:
     """The state of a chart while it takes a step; what it was before stays as it is."""
 
@@ -70,11 +73,15 @@ class Turn:
         self.seq += 1
         return self.seq
 
-    def delay(self, id: str, delay_ms: float, event: dict[str, Any], target: str | None) -> None:
-        """Set a delayed send; one of the same id gives way."""
+    def delay(
+        self, id: str, delay_ms: float, event: dict[str, Any], target: str | None, start: int | None = None
+    ) -> None:
+        """Set a delayed send; one of the same id gives way. `start` is which start of the target it is for."""
         due_at = self.now + max(0, int(delay_ms))
-        self.pending = [one for one in self.pending if one["id"] != id]
-        self.pending.append({"id": id, "due_at": due_at, "delay_ms": delay_ms, "event": event, "target": target})
+        pending = {"id": id, "due_at": due_at, "delay_ms": delay_ms, "event": event, "target": target}
+        if start is not None:
+            pending["start"] = start
+        self.pending = [*(one for one in self.pending if one["id"] != id), pending]
         self.effects.append(Delay(id, due_at, event, target))
 
     def cancel(self, id: str) -> None:
@@ -89,6 +96,11 @@ class Turn:
         seq = self.count()
         child = {"src": src, "input": input, "syncSnapshot": is_synced, "seq": seq}
         self.children = {**self.children, id: child}
+        if any(one.get("start") == STARTING and one["target"] == id for one in self.pending):
+            self.pending = [
+                {**one, "start": seq} if one.get("start") == STARTING and one["target"] == id else one
+                for one in self.pending
+            ]
         self.effects.append(Invoke(id, src, input, seq, is_synced))
         self.is_changed = True
 
@@ -101,6 +113,10 @@ class Turn:
 
     def send(self, target: str, event: dict[str, Any]) -> None:
         self.effects.append(Send(target, event))
+
+    def start_of(self, target: str) -> int:
+        """Which start of an actor is meant by one who sends to it now."""
+        return STARTING if target in self.starting else int(self.children[target.removeprefix("#_")].get("seq", 0))
 
     def actor(self, target: str, path: str) -> str:
         """The id of an actor that a chart sends to, which must be there."""

@@ -38,6 +38,8 @@ from wakeful.store.postgres.wire import Invalid, Refused, Row, Wire
 from wakeful.store.postgres.writer import Writer
 from wakeful.store.protocol import (
     NO_GUARDS,
+    REWALK_MS,
+    WALKS_MAX,
     WHOLE_BYTES_MAX,
     WHOLE_ROWS_MAX,
     Guard,
@@ -85,7 +87,9 @@ class PostgresStore:
         self._heard: Callable[[Sequence[Hint]], None] | None = None
         self._sees = target.session_lock  # False once the server has refused to show who holds locks
         self._is_readonly = False
-        self._pruned_to = 0  # up to this number of the ledger
+        self._pruned_to = 0  # up to this number of the ledger, behind the first rows
+        self._settled_to = 0  # ledger rows up to this number are old and stay
+        self._walked_at = 0  # when those were last looked at
 
     @classmethod
     def of_url(cls, url: str) -> "PostgresStore":
@@ -329,17 +333,27 @@ class PostgresStore:
     async def prune(
         self, *, now: int, entries_before: int, crowded: Sequence[tuple[ObjectId, str, int]], limit: int
     ) -> int:
-        values = {
-            "now": now,
-            "entries_before": entries_before,
-            "limit": limit,
-            "behind": self._pruned_to,
-            "cls": [id.cls for id, _, _ in crowded],
-            "key": [id.key for id, _, _ in crowded],
-            "name": [name for _, name, _ in crowded],
-            "keep": [keep for _, _, keep in crowded],
-        }
-        [(gone, self._pruned_to)] = await self._run("prune", values)
+        if entries_before > 0 and now - self._walked_at >= REWALK_MS:
+            self._walked_at, self._settled_to = now, 0
+        gone = 0
+        for _ in range(WALKS_MAX):  # each a transaction of its own
+            values = {
+                "now": now,
+                "entries_before": entries_before,
+                "limit": limit,
+                "behind": self._pruned_to,
+                "settled": self._settled_to,
+                "cls": [id.cls for id, _, _ in crowded],
+                "key": [id.key for id, _, _ in crowded],
+                "name": [name for _, name, _ in crowded],
+                "keep": [keep for _, _, keep in crowded],
+            }
+            [(some, behind, settled_to, is_walking)] = await self._run("prune", values)
+            if entries_before > 0:
+                self._pruned_to, self._settled_to = behind, settled_to
+            gone, crowded = gone + some, ()
+            if gone >= limit or not is_walking:
+                break
         return int(gone)
 
     async def swap(self, swaps: Sequence[Swap]) -> int:

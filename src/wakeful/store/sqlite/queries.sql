@@ -111,13 +111,33 @@ DELETE FROM requests WHERE (class, key, request) IN
 DELETE FROM ledger WHERE number IN
  (SELECT number FROM ledger WHERE class = ? AND key = ? AND name = ? ORDER BY number DESC LIMIT -1 OFFSET ?)
 
--- name: prune_until
--- The number of a row so far behind; none when there are fewer.
-SELECT max(number) FROM (SELECT number FROM ledger WHERE number > ? ORDER BY number LIMIT 1 OFFSET ?)
+-- name: prune_end
+-- The last number of so many rows, or of all that there are.
+SELECT max(number) FROM (SELECT number FROM ledger WHERE number > ? ORDER BY number LIMIT ?)
+
+-- name: ledger_end
+SELECT max(number) FROM ledger
+
+-- name: prune_young
+SELECT min(number) FROM ledger WHERE number > ? AND number <= ? AND finished_at >= ?
 
 -- name: prune_ledger
 -- Numbers are given in the order of finishing, near enough, so the old ones are among the first: an
--- index on finished_at would cost every commit more than it saves here.
+-- index on finished_at would cost every commit more than it saves here. What stays: the newest verdict, and its
+-- attempts, of a name that lasts (see `Store.prune`).
 DELETE FROM ledger WHERE number IN
- (SELECT number FROM (SELECT number, finished_at FROM ledger WHERE number > ? ORDER BY number LIMIT ?)
-  WHERE finished_at < ? LIMIT ?)
+ (SELECT r.number FROM ledger AS r
+   WHERE r.number > ? AND r.number <= ? AND r.finished_at < ?
+     AND (r.name GLOB 'job*'
+       OR EXISTS (SELECT 1 FROM ledger AS n INDEXED BY ledger_timer
+                   WHERE n.class = r.class AND n.key = r.key AND n.name = r.name AND n.number > r.number
+                     AND n.run_id <> r.run_id
+                     AND (n.verdict <> 'failed'
+                       OR EXISTS (SELECT 1 FROM ledger AS m INDEXED BY ledger_timer
+                                   WHERE m.class = r.class AND m.key = r.key AND m.name = r.name AND m.number > n.number
+                                     AND m.run_id <> r.run_id AND m.run_id <> n.run_id)))
+       OR NOT (EXISTS (SELECT 1 FROM timers AS t WHERE t.class = r.class AND t.key = r.key AND t.name = r.name)
+         OR EXISTS (SELECT 1 FROM kv WHERE kv.class = r.class AND kv.key = r.key AND kv.space = 1 AND kv.name = r.name)
+         OR (r.name = 'alarm'
+           AND EXISTS (SELECT 1 FROM objects AS o WHERE o.class = r.class AND o.key = r.key AND o.rows > 0))))
+   ORDER BY r.number LIMIT ?)

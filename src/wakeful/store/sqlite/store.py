@@ -10,6 +10,8 @@ from urllib.parse import parse_qsl
 from wakeful.store.protocol import (
     ASIDE,
     NO_GUARDS,
+    REWALK_MS,
+    WALKS_MAX,
     Guard,
     Hint,
     NodeRow,
@@ -28,6 +30,7 @@ from wakeful.store.sqlite.gather import groups
 from wakeful.store.sqlite.insert import insert
 from wakeful.store.sqlite.owner import Ownership
 from wakeful.store.sqlite.place import Identity, check_file, identity_of
+from wakeful.store.sqlite.pruning import Pruned, prune_ledger
 from wakeful.store.sqlite.reads import Reader
 from wakeful.store.sqlite.statements import SQL
 from wakeful.store.sqlite.swapping import swap
@@ -66,7 +69,8 @@ class SqliteStore:
         self._open_writer: Writer | None = None
         self._open_reader: Reader | None = None
         self._fences = Fences()
-        self._pruned_to = 0  # up to this number of the ledger
+        self._pruned = Pruned()
+        self._walked_at = 0  # when what stays in the ledger was last looked at
 
     @classmethod
     def of_url(cls, url: str) -> "SqliteStore":
@@ -307,28 +311,29 @@ class SqliteStore:
     async def prune(
         self, *, now: int, entries_before: int, crowded: Sequence[tuple[ObjectId, str, int]], limit: int
     ) -> int:
-        def work(db: sqlite3.Connection) -> int:
+        def others(db: sqlite3.Connection) -> int:
             gone = db.execute(SQL["prune_requests"], (now, limit)).rowcount
             db.execute(SQL["prune_receipts"], (now,))
             for id, name, keep in crowded:
                 gone += db.execute(SQL["prune_crowded"], (*id, name, keep)).rowcount
-            return gone + self._prune_ledger(db, entries_before, limit)
-
-        return await self._writer.write(work, bulk=True)
-
-    def _prune_ledger(self, db: sqlite3.Connection, before: int, limit: int) -> int:
-        """The old ones among the first rows, and among so many further on: behind those of a clock that was ahead are others."""
-        count = 1000 + 2 * limit
-        gone = db.execute(SQL["prune_ledger"], (0, count, before, limit)).rowcount
-        [first] = db.execute(SQL["prune_until"], (0, count - 1)).fetchone() if gone < limit else (None,)
-        if first is None:
             return gone
-        behind = max(self._pruned_to, first)
-        [last] = db.execute(SQL["prune_until"], (behind, count - 1)).fetchone()
-        gone += db.execute(SQL["prune_ledger"], (behind, count, before, limit - gone)).rowcount
-        if gone < limit:  # else there may be more of them here
-            self._pruned_to = last or 0  # none: that was the end, from the front again
-        return gone
+
+        if entries_before > 0 and now - self._walked_at >= REWALK_MS:
+            self._walked_at, self._pruned = now, self._pruned._replace(settled_to=0)
+        gone = aged = 0
+        for walk in range(WALKS_MAX):  # each a transaction of its own: commits go on between them
+
+            def work(
+                db: sqlite3.Connection, is_first: bool = walk == 0, left: int = limit - aged
+            ) -> tuple[int, int, Pruned]:
+                some = others(db) if is_first else 0
+                return some, *prune_ledger(db, self._pruned, entries_before, left)
+
+            some, more, self._pruned = await self._writer.write(work, bulk=True)
+            gone, aged = gone + some, aged + more
+            if aged >= limit or not self._pruned.is_walking:
+                break
+        return gone + aged
 
     async def swap(self, swaps: Sequence[Swap]) -> int:
         return await self._writer.write(lambda db: swap(db, swaps), bulk=len(swaps) > BULK_ROWS) if swaps else 0

@@ -4,9 +4,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from wakeful.store.protocol import Query, Store
+from wakeful.store.protocol import REWALK_MS, Query, Store
 from wakeful.testing.suites.harness import NOW, A, B, C, Harness, entry, parked, timer
-from wakeful.values.commits import USER, Remembered, Start
+from wakeful.values.commits import SYSTEM, USER, Remembered, Start
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import ALARM, Parked
 
@@ -314,6 +314,64 @@ class PruneSuite(Harness):
         assert (sum(gone), max(gone), await store.count("entries")) == (41, 20, 5_000)
         await self.done(store, self.turn(entries=[entry(finished_at=NOW)]))
         assert sum([await self.prune(store, entries_before=NOW + 1, limit=20) for _ in range(10)]) == 1
+
+    async def verdicts(self, store: Store) -> list[tuple[str, str]]:
+        return [(row.name, row.run_id) for _, row in await store.find_entries(Query())][::-1]
+
+    async def test_the_newest_verdict_of_a_name_that_lasts_stays_however_old(self) -> None:
+        store = await self.open_store()
+        names = ["schedule:kept", "schedule:gone", "alarm", "job:m:t", "waits", "job:=waits"]
+        rows = [entry(A, name, run_id=f"r{n}") for n in range(2) for name in names]
+        rows += [entry(B, "alarm", run_id="b1"), entry(C, "alarm", run_id="c1")]
+        waits = [timer(A, "waits"), timer(A, "job:=waits")]
+        await self.done(store, self.turn(A, puts={(SYSTEM, "schedule:kept"): b"", (USER, "schedule:gone"): b""}))
+        await self.done(store, self.turn(A, sets=waits), self.turn(B), self.turn(C, puts={(USER, "x"): b"1"}))
+        await self.done(store, *(self.turn(row.id, entries=[row]) for row in rows))
+        assert await self.prune(store, entries_before=NOW * 2) == 10
+        left = [("schedule:kept", "r1"), ("alarm", "r1"), ("waits", "r1"), ("alarm", "c1")]
+        assert await self.verdicts(store) == left
+        assert await self.prune(store, entries_before=NOW * 2) == 0
+
+    async def test_with_the_newest_verdict_stay_its_attempts_and_while_another_is_tried_the_one_before(self) -> None:
+        store = await self.open_store()
+        await self.done(store, self.turn(A, puts={(SYSTEM, "s"): b""}))
+
+        async def wrote(run_id: str, verdict: Any, attempt: int) -> list[str]:
+            row = entry(A, "s", run_id=run_id, verdict=verdict, attempt=attempt)
+            await self.done(store, self.turn(A, entries=[row]))
+            self.day = self.__dict__.get("day", 0) + 1
+            await self.prune(store, now=NOW + self.day * REWALK_MS, entries_before=NOW * 2)
+            return [run_id for _, run_id in await self.verdicts(store)]
+
+        assert await wrote("a", "run", 0) == ["a"]
+        assert await wrote("b", "failed", 0) == ["a", "b"]
+        assert await wrote("b", "failed", 1) == ["a", "b", "b"]
+        assert await wrote("b", "run", 2) == ["b", "b", "b"]
+        assert await wrote("c", "failed", 0) == ["b", "b", "b", "c"]
+        assert await wrote("d", "failed", 0) == ["c", "d"]
+        assert await wrote("d", "failed", 1) == ["c", "d", "d"]
+        assert await wrote("e", "overlap", 0) == ["e"]
+
+    async def test_what_stays_does_not_keep_what_is_behind_it_from_going(self) -> None:
+        store = await self.open_store()
+        names = [f"schedule:{n}" for n in range(3_000)]
+        await self.done(store, self.turn(A, puts={(SYSTEM, name): b"" for name in names}))
+        await self.done(store, self.turn(A, entries=[entry(A, name) for name in names]))
+        await self.done(store, self.turn(A, entries=[entry(B, "job:m:t") for _ in range(40)]))
+        await self.done(store, self.turn(A, entries=[entry(B, "job:m:t", finished_at=NOW * 3)]))
+        gone = [await self.prune(store, entries_before=NOW * 2, limit=20) for _ in range(4)]
+        assert (sum(gone), max(gone), await store.count("entries")) == (40, 20, 3_001)
+
+    async def test_what_stayed_goes_when_another_verdict_came_or_nothing_has_its_name_any_more(self) -> None:
+        store = await self.open_store()
+        await self.done(store, self.turn(A, puts={(SYSTEM, "s"): b"", (SYSTEM, "t"): b""}))
+        await self.done(store, self.turn(A, entries=[entry(A, "s", run_id="1"), entry(A, "t", run_id="1")]))
+        assert await self.prune(store, entries_before=NOW * 2) == 0
+        new = entry(A, "s", run_id="2", finished_at=NOW * 3)
+        await self.done(store, self.turn(A, deletes=[(SYSTEM, "t")], entries=[new]))
+        await self.prune(store, entries_before=NOW * 2)
+        await self.prune(store, now=NOW + REWALK_MS, entries_before=NOW * 2)
+        assert await self.verdicts(store) == [("s", "2")]
 
     async def test_a_prune_leaves_everything_else_alone(self) -> None:
         store = await self.open_store()

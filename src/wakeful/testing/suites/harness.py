@@ -21,9 +21,8 @@ def timer(id: ObjectId = A, name: str = ALARM, *, due_at: int = NOW, seq: int = 
 def entry(
     id: ObjectId = A, name: str = ALARM, *, finished_at: int = NOW, verdict: Verdict = "run", **more: Any
 ) -> Entry:
-    return Entry(
-        id, name, f"run-{id.key}", NOW - 10, NOW - 5, finished_at, more.pop("attempt", 1), verdict, NODE, **more
-    )
+    run_id, attempt = more.pop("run_id", f"run-{id.key}"), more.pop("attempt", 1)
+    return Entry(id, name, run_id, NOW - 10, NOW - 5, finished_at, attempt, verdict, NODE, **more)
 
 
 def parked(id: ObjectId = A, name: str = ALARM, *, seq: int = 1) -> Parked:
