@@ -24,6 +24,7 @@ from wakeful.testing.cluster_clients import Clients
 from wakeful.testing.cluster_disk import ClusterWorld, Umpire
 from wakeful.testing.cluster_invariants import Books, check_any_time, check_owners, check_quiet, check_ticks
 from wakeful.testing.cluster_workload import CLASS, Witness, make_cluster_app
+from wakeful.testing.faults import Lags
 from wakeful.testing.invariants import Violation
 from wakeful.testing.many import add_options, run_many, verdict
 from wakeful.testing.members import Member
@@ -41,6 +42,8 @@ TROUBLES = {
     "fail before": 4,
     "fail after": 5,
     "fail late": 6,
+    "lag": 12,
+    "slow wire": 5,
     "part": 6,
     "isolate": 4,
     "drift": 4,
@@ -177,6 +180,12 @@ class ClusterSimulation:
             member.faults.fail_commit(dice.randint(0, 3), when=when)
         elif trouble == "fail late":
             self.umpire.late = dice.choice((1, 2, 4))
+        elif trouble == "lag":
+            member.faults.lag = Lags(dice)
+            self._later(self._answer_at_once(member, dice.choice((0.5, 4, 12))))
+        elif trouble == "slow wire":
+            world.network.slow(lambda node, other: dice.choice((0, 0, 0, 2, 40, 900, 4_500)))
+            self._later(self._quicken(dice.choice((1, 6))))
         elif trouble == "part":
             other = dice.choice([one for one in world.members if one is not member])
             world.network.cut(member.name, other.name)
@@ -212,6 +221,14 @@ class ClusterSimulation:
     async def _reconnect(self, member: Member, after_s: float) -> None:
         await asyncio.sleep(after_s)
         member.reconnect()
+
+    async def _answer_at_once(self, member: Member, after_s: float) -> None:
+        await asyncio.sleep(after_s)
+        member.faults.lag = None
+
+    async def _quicken(self, after_s: float) -> None:
+        await asyncio.sleep(after_s)
+        self.world.network.slow(None)
 
     async def _reach(self, name: str, other: str | None, after_s: float) -> None:
         await asyncio.sleep(after_s)
@@ -282,8 +299,9 @@ class ClusterSimulation:
         self.umpire.late, self.umpire.is_deaf = 0, False
         self.witness.is_safe = True
         world.network.heal()
+        world.network.slow(None)
         for member in world.members:
-            member.faults.on_probe = None
+            member.faults.on_probe = member.faults.lag = None
             member.faults.fail_commits.clear()
             member.thaw()
             member.reconnect()

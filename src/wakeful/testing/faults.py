@@ -1,8 +1,11 @@
 """Layer 5. A store that fails on request: crashes before and after commits, outages, refusals."""
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any, Literal, TypeVar, cast
+from contextlib import suppress
+from contextvars import Context
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 from wakeful.store.memory import MemoryStore
 from wakeful.store.protocol import (
@@ -22,12 +25,37 @@ from wakeful.store.protocol import (
 )
 from wakeful.testing.timewarp import Timewarp
 from wakeful.values.commits import Commit, Info, Loaded, Remembered
-from wakeful.values.errors import OutcomeUnknown, StoreDown
+from wakeful.values.errors import Fenced, OutcomeUnknown, StoreDown, Unavailable, WakefulError
 from wakeful.values.ids import ObjectId
 from wakeful.values.runs import Entry
 from wakeful.values.timers import Parked, Timer, TimerKey
 
 T = TypeVar("T")
+
+
+class Lag(NamedTuple):
+    """What becomes of one trip to the store, while the world goes on.
+
+    `late`: it happens at once, and its answer comes so much later. `lost`: the same, but what comes is that the
+    connection was lost. `stray`: the connection is called lost at once, and so much later it happens all the same.
+    """
+
+    kind: Literal["late", "lost", "stray"]
+    length_ms: int
+
+
+class Lags:
+    """A spell in which many trips to the store lag, by seconds."""
+
+    def __init__(self, dice: random.Random, share: float = 0.25) -> None:
+        self._dice = dice
+        self._share = share
+
+    def __call__(self, verb: str) -> Lag | None:
+        dice = self._dice
+        if dice.random() >= self._share:
+            return None
+        return Lag(dice.choice(("late", "late", "lost", "lost", "stray")), dice.choice((3, 40, 700, 2_500, 7_000)))
 
 
 class Faults:
@@ -59,11 +87,23 @@ class Faults:
         self.on_probe: Callable[[str, int], None] | None = None  # told the probe's name and number; may crash the node
         self.probes = 0
         self.groups = 0
+        self.lag: Callable[[str], Lag | None] | None = None  # asked of every trip, by the name of its verb
         self.gate: asyncio.Event | None = None  # the process stands still: nothing goes in or out until it is set
 
     def fail_commit(self, n: int = 0, *, when: Literal["before", "after"] = "before") -> None:
         """Let the n-th group commit from now fail: `before` nothing of it is on disk, `after` all of it is and nobody knows."""
         self.fail_commits[self.groups + n] = when
+
+    def lag_once(self, verb: str, kind: Literal["late", "lost", "stray"], length_ms: int) -> None:
+        """Let the next trip of that verb lag."""
+
+        def lag(asked: str) -> Lag | None:
+            if asked != verb:
+                return None
+            self.lag = None
+            return Lag(kind, length_ms)
+
+        self.lag = lag
 
     def probe(self, name: str) -> None:
         self.probes += 1
@@ -82,6 +122,7 @@ class FaultyStore:
         self._faults = faults
         self._warp = warp
         self._is_instant = isinstance(inner, MemoryStore)  # never leaves the loop, so time need not be held
+        self._strays: set[asyncio.Task[None]] = set()
         self.is_cut = False  # the process it belonged to is dead: nothing more gets through
         self.told: Callable[[], Awaitable[None]] | None = None  # waits until the world's nodes have heard what was told
 
@@ -105,7 +146,12 @@ class FaultyStore:
     def _is_free(self) -> bool:
         """Nothing shall go wrong, nobody watches, time need not be held: straight through, which is most of a long test."""
         faults = self._faults
-        if self._is_instant and faults.on_probe is None and not (faults.is_down or self.is_cut or faults.gate):
+        if (
+            self._is_instant
+            and faults.on_probe is None
+            and faults.lag is None
+            and not (faults.is_down or self.is_cut or faults.gate)
+        ):
             faults.probes += 2
             return True
         return False
@@ -117,15 +163,33 @@ class FaultyStore:
         await self._pass_gate()
         faults.probe(f"{verb}.before")
         self._check()
-        if self._is_instant:
-            answer = await made()
-        else:
-            with self._warp.outside():
-                answer = await made()
+        lag = None if faults.lag is None else faults.lag(verb)
+        if lag is not None and lag.kind == "stray":
+            task = asyncio.get_running_loop().create_task(self._stray(made, lag.length_ms), context=Context())
+            self._strays.add(task)
+            task.add_done_callback(self._strays.discard)
+            raise _lost(verb)
+        answer = await self._made(made)
+        if lag is not None:
+            await self._warp.sleep(lag.length_ms)
         faults.probe(f"{verb}.after")
         await self._pass_gate()
         self._check()
+        if lag is not None and lag.kind == "lost":
+            raise _lost(verb)
         return answer
+
+    async def _made(self, made: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        if self._is_instant:
+            return await made()
+        with self._warp.outside():
+            return await made()
+
+    async def _stray(self, made: Callable[[], Coroutine[Any, Any, Any]], length_ms: int) -> None:
+        """It reaches the store whatever became of its sender."""
+        await self._warp.sleep(length_ms)
+        with suppress(WakefulError, Fenced):
+            await self._made(made)
 
     async def _pass_gate(self) -> None:
         while self._faults.gate is not None and not self.is_cut:
@@ -261,3 +325,8 @@ class FaultyStore:
 
     def watch(self, heard: Callable[[Sequence[Hint]], None]) -> None:
         self.inner.watch(lambda hints: None if self.is_cut else heard(hints))
+
+
+def _lost(verb: str) -> Unavailable:
+    kind = OutcomeUnknown if verb in ("commit", "insert") else StoreDown
+    return kind(f"the connection was lost before {verb} was answered (the test says so)")

@@ -45,6 +45,10 @@ class Network:
         self._cuts: set[frozenset[str]] = set()
         self._apart: set[str] = set()
 
+    def slow(self, delay_ms: Callable[[str, str], int] | None) -> None:
+        """From now on messages take so long; None: no time at all."""
+        self._delay_ms = delay_ms
+
     def transport(self, node: str) -> "NetworkTransport":
         """A transport for one life of the node of that name."""
         return NetworkTransport(self, node)

@@ -29,6 +29,7 @@ from wakeful.schedules.records import schedule_of
 from wakeful.store import MemoryStore
 from wakeful.store.protocol import Query, Range
 from wakeful.testing.clients import CALLS, Clients
+from wakeful.testing.faults import Lags
 from wakeful.testing.invariants import (
     CLASS,
     EVERYTHING,
@@ -58,6 +59,7 @@ TROUBLES = {
     "fail before": 6,
     "fail after": 6,
     "fail late": 8,
+    "lag": 8,
     "outage": 5,
     "long outage": 1,
     "restart": 5,
@@ -188,6 +190,10 @@ class Simulation:
                 )
         elif trouble == "fail late" and isinstance(world.disk, SlowDisk):
             world.disk.late = dice.choice((1, 1, 2, 4))
+        elif trouble == "lag":
+            world.faults.lag = Lags(dice)
+            await asyncio.sleep(dice.choice((0.5, 4, 12)))
+            world.faults.lag = None
         elif trouble in ("outage", "long outage"):
             await self._sleep_a_little()
             world.faults.is_down = True
@@ -250,6 +256,7 @@ class Simulation:
         world = self.world
         self._busy_probes = world.faults.probes
         world.faults.fail_commits.clear()
+        world.faults.lag = None
         self._crash_in = None
         if isinstance(world.disk, SlowDisk):
             world.disk.late = 0
