@@ -268,15 +268,15 @@ async def test_news_is_not_kept_for_those_who_went(monkeypatch: pytest.MonkeyPat
         await world.settle()
         await large.send("ADD")
         await world.settle()
-        log = vars(world.node.awake[ObjectId("Large", "l")].instance)
-        assert watching._LOG in log
+        awake = world.node.awake[ObjectId("Large", "l")]
+        assert awake.watched is not None
         await eye.close()
         for _ in range(6):
             await large.send("ADD")
-        assert sum(step.size for step in log[watching._LOG].steps) <= watching.KEPT_BYTES_MAX
+        assert sum(step.size for step in awake.watched.steps) <= watching.KEPT_BYTES_MAX
         for _ in range(40):
             await world.advance(seconds=2)
             await large.can("ADD")  # it stays awake
         await large.send("ADD")
         await world.settle()
-        assert watching._LOG not in log
+        assert awake.watched is None

@@ -302,3 +302,16 @@ def stop_hands_back_what_was_replaced() -> Any:
             yield
 
     return both()
+
+
+def copy_kept_after_a_rollback() -> Any:
+    """What an undone turn left in the object's attributes meets the next one."""
+
+    def make(undo: Any) -> Any:
+        def broken(self: Activation, turn: Turn | None) -> None:
+            undo(self, turn)
+            self.is_stale = False
+
+        return broken
+
+    return swapped(Activation, "undo", make)

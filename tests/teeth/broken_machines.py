@@ -160,7 +160,7 @@ def watchers_are_told_at_once() -> Any:
 
     def make(changed: Any) -> Any:
         def broken(self: Watchers, turn: Any, bound: Any, kept: Any, events: Any) -> None:
-            log = getattr(turn.activation.instance, watching._LOG, None)
+            log = turn.activation.watched
             if log is not None:
                 log.add(events, watching.shown(bound, kept))
 

@@ -185,7 +185,7 @@ class JobRuns(Rows):
         error, failures = failure.error, timer.attempt + 1
         assert error is not None
         policy = DEFAULT if kept.retry is None else kept.retry
-        if isinstance(policy, str) and ":" not in policy and not activation.is_awake:
+        if isinstance(policy, str) and ":" not in policy and activation.instance is None:
             policy = DEFAULT  # it could not even wake, so its own method can't be asked
         if isinstance(policy, str):
             try:

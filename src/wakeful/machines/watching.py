@@ -32,7 +32,6 @@ KEPT_MAX = 1_000  # of the steps of one machine; who is further behind gets a fr
 KEPT_BYTES_MAX = 4 * 1_048_576  # and of their bytes, which would else be gigabytes: two of the largest snapshots
 WAIT_MS = 20_000  # how long a watcher waits at the owner before it asks again
 GONE_MS = 600_000  # nobody who has not asked for so long is waited for: ten minutes to look at a piece of news
-_LOG = "_wakeful_log"
 
 Event = dict[str, Any]
 News = Snapshot | Event
@@ -93,11 +92,11 @@ class Watchers:
 
     def changed(self, turn: Turn, bound: "Bound", kept: Kept, events: list[Event]) -> None:
         """A step was taken in this turn."""
-        log: Log | None = getattr(turn.activation.instance, _LOG, None)
+        log: Log | None = turn.activation.watched
         if log is None:
             return
         if not log.waiting and self._node.clock.now() - log.asked_at > GONE_MS:
-            delattr(turn.activation.instance, _LOG)
+            turn.activation.watched = None
             return
         row = turn.writes.get(ROW)  # just encoded, unless the machine ends: that says how large it is
         size = (len(row) if row else _size_of(kept.snapshot)) + (_size_of(events) if events else 0)
@@ -135,10 +134,9 @@ async def news(ctx: "Context", since: tuple[int, int] | None, caller: Any, wait_
     activation = ctx._activation
     turn, node, machine = running_turn(activation, NEWS), activation.node, activation.instance
     feature: MachineFeature = node.features["machines"]
-    log: Log | None = getattr(machine, _LOG, None)
+    log: Log | None = activation.watched
     if log is None:
-        log = Log(node.next_seq(activation.shard))
-        setattr(machine, _LOG, log)
+        log = activation.watched = Log(node.next_seq(activation.shard))
     log.asked_at = node.clock.now()
     until = log.asked_at + wait_ms
     while since is not None and since[0] == log.token:

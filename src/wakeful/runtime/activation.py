@@ -16,12 +16,11 @@ from wakeful.runtime import tracing
 from wakeful.runtime.calls import Call, carried_back, for_caller, is_small, resolve
 from wakeful.runtime.committer import Failure
 from wakeful.runtime.context import Context
-from wakeful.runtime.requests import fingerprint, recalled
+from wakeful.runtime.requests import fingerprint, recalled, remembered
 from wakeful.runtime.rows import Rows
-from wakeful.runtime.state import State
+from wakeful.runtime.state import STATE_SLOT, State
 from wakeful.runtime.turn import CURRENT, Turn
 from wakeful.runtime.waking import wake
-from wakeful.values.codec import encode
 from wakeful.values.commits import Commit, Remembered, Slot
 from wakeful.values.errors import Fenced, Reentrancy, TurnFailed, Unavailable
 from wakeful.values.ids import ObjectId
@@ -52,6 +51,7 @@ class Activation:
         "id",
         "idle_at",
         "instance",
+        "is_stale",
         "known",
         "meter",
         "node",
@@ -60,6 +60,7 @@ class Activation:
         "sockets",
         "state",
         "timers",
+        "watched",
     )
 
     def __init__(self, node: "Node", id: ObjectId, known: "ObjectClass", shard: int, epoch: int) -> None:
@@ -74,7 +75,9 @@ class Activation:
         self.state = State(known.state_type)
         self.timers: dict[str, Timer | None] = {}  # what finished turns made of them; absent: as on disk
         self.sockets: Any = None  # those that it has looked at, while it is awake; the feature's own
+        self.watched: Any = None  # what happened lately, for those who watch it; a feature's own as well
         self.instance: Any = None  # the object, which holds this: let go of when it sleeps
+        self.is_stale = False  # its memory may hold what was undone: to be made anew before its next event
         self._mailbox: deque[Call | Timer] | None = None  # made when first needed: an empty one is 600 bytes
         self._running: asyncio.Task[Any] | None = None
         self._readers = 0
@@ -96,12 +99,10 @@ class Activation:
 
     @property
     def is_unsettled(self) -> bool:
-        """Something of it is on its way to disk."""
         return self._submitted > self._durable
 
     @property
     def task(self) -> "asyncio.Task[Any]":
-        """The task in which the running turn runs."""
         assert self._running is not None
         return self._running
 
@@ -111,13 +112,13 @@ class Activation:
 
     @property
     def is_awake(self) -> bool:
-        return self.instance is not None
+        return self.instance is not None and not self.is_stale
 
     async def call(self, call: Call) -> Any:
         """The answer of a call, once everything it rests on is on disk."""
         if self._failure is not None:
             raise for_caller(self.id, self._failure)  # it came too late: nobody would ever look into this mailbox
-        if self.instance is not None and call.method in self.known.readers:
+        if call.method in self.known.readers and self.is_awake:
             return await self._call_reader(call)
         if self._running is None and not self._mailbox:
             # Nobody before it: run it in the caller's own task and spare two task switches.
@@ -207,6 +208,8 @@ class Activation:
     def adopt(self, writes: dict[Slot, bytes | None], wiped: bool, timers: dict[str, Timer | None]) -> None:
         """A turn ended well: the next one starts from what it left."""
         self.rows.adopt(writes, wiped=wiped, number=self._submitted + 1)
+        if STATE_SLOT in writes:
+            self.state.adopt(writes[STATE_SLOT])
         self.timers.update(timers)
         if self.sockets is not None:
             self.sockets.adopt(writes)
@@ -278,8 +281,6 @@ class Activation:
         for by, future in waiters:
             if by <= number and not future.done():
                 future.set_result(None)
-
-    # turns
 
     def _post(self, item: Call | Timer) -> None:
         if self._mailbox is None:
@@ -362,7 +363,7 @@ class Activation:
             if slot is not None:
                 await slot
                 began = self.node.meter.waited(began)
-            if self.instance is None and call.method not in self.node.quiet_operations:
+            if (self.instance is None or self.is_stale) and call.method not in self.node.quiet_operations:
                 await wake(self, call.chain, call.deadline_at)
             key = call.request_key
             if key is not None:
@@ -379,7 +380,7 @@ class Activation:
             if call.cancels:
                 raise asyncio.CancelledError  # its code swallowed the cancellation
             if key is not None:
-                turn.remember = self._remembered(key, print_, result)
+                turn.remember = remembered(self.node, key, print_, result)
             number = self.finish(turn)
             if key is not None and turn.remember is not None:
                 self._requests = {**(self._requests or {}), key: (number, turn.remember)}
@@ -482,9 +483,11 @@ class Activation:
             future.set_result(None)  # done soon, not now: what earlier turns left may be waiting for the same
 
     def undo(self, turn: Turn | None) -> None:
-        """The turn failed: nothing it wrote since its last durable point happened."""
+        """The turn failed: nothing it wrote since its last durable point happened, and nobody meets what it left in memory."""
         if turn is not None:
             turn.is_over = True
+            if turn.has_written or (turn.state_used and self.state.has_changed(turn)):
+                self.is_stale = True
             if turn.state_used:
                 self.state.forget()
 
@@ -493,7 +496,3 @@ class Activation:
         if is_small(answer):
             return answer
         return carried_back(answer, self.node.limits.arguments_bytes, f"{self.id}.{call.method}")
-
-    def _remembered(self, key: str, print_: bytes, result: Any) -> Remembered:
-        expires_at = self.node.clock.now() + self.node.limits.request_keep_ms
-        return Remembered(key, print_, encode(result), expires_at)

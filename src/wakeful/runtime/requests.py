@@ -1,13 +1,16 @@
 """Layer 3. Has this request been answered before?"""
 
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wakeful.runtime.calls import Call
 from wakeful.values.codec import decode, encode
 from wakeful.values.commits import Remembered
 from wakeful.values.errors import BadOption, KeyTaken
 from wakeful.values.ids import ObjectId
+
+if TYPE_CHECKING:
+    from wakeful.runtime.node import Node
 
 REQUEST_KEY_BYTES_MAX = 255
 
@@ -31,3 +34,8 @@ def recalled(id: ObjectId, kept: Remembered, print_: bytes) -> Any:
     if kept.fingerprint != print_:
         raise KeyTaken(f"{id}: request key {kept.key!r} was used for another method or other arguments; use a new key")
     return decode(kept.answer)
+
+
+def remembered(node: "Node", key: str, print_: bytes, result: Any) -> Remembered:
+    """The answer as it is kept with the turn, for as long as a repeat may come."""
+    return Remembered(key, print_, encode(result), node.clock.now() + node.limits.request_keep_ms)

@@ -21,12 +21,13 @@ class State:
     full collection.
     """
 
-    __slots__ = ("_data", "_type", "_value")
+    __slots__ = ("_base", "_data", "_type", "_value")
 
     def __init__(self, kind: Any) -> None:
         self._type = kind
         self._data: bytes | None = None  # as of the last turn that ended well
         self._value: Any = None  # the live value, None when it must be decoded anew
+        self._base: bytes | None = None  # the live value as it was when no turn had changed it yet
 
     def load(self, data: bytes | None) -> None:
         """The object wakes: this is what is on disk."""
@@ -43,6 +44,7 @@ class State:
         turn.state_used = True
         if self._value is None:
             self._value = self._decoded()
+            self._base = encode(fields_of(self._value))  # not what is on disk: that may be of another version
         return self._value
 
     def set(self, activation: "Activation", value: Any) -> None:
@@ -54,6 +56,8 @@ class State:
                 code="state.type",
             )
         turn.state_used = True
+        if self._value is None:
+            self._base = self._data
         self._value = value
 
     def collect(self, turn: Turn) -> None:
@@ -64,10 +68,20 @@ class State:
             data = encode(fields_of(self._value))
         except BadValue as error:
             raise BadValue(f"{turn.activation.id}: state: {error.message}", code=error.code) from None
-        if data != self._data:
+        if data != turn.writes.get(STATE_SLOT, self._base):
             check_value_size("state", len(data))
             turn.writes[STATE_SLOT] = data
-            self._data = data
+
+    def adopt(self, data: bytes | None) -> None:
+        """A turn that changed it ended well, or came to a durable point."""
+        self._data = self._base = data
+
+    def has_changed(self, turn: Turn) -> bool:
+        """The turn, which is being undone, has changed it."""
+        try:
+            return not turn.is_reader and self._value is not None and encode(fields_of(self._value)) != self._base
+        except BadValue:
+            return True  # into something that can't be saved
 
     def forget(self) -> None:
         """The turn failed: what is right is what the last good one left."""

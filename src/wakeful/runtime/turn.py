@@ -24,6 +24,8 @@ Saved = tuple[
     tuple[list[Entry], list[int], list[Remembered], list[Callable[[], None]]],
     bytes | None,
 ]
+Base = tuple[dict[Slot, bytes | None], dict[str, Timer | None], tuple[int, ...]]
+_NO_COUNTS = (0, 0, 0, 0, 0)
 _NONE: list[Any] = []  # never appended to
 BREATH = 25  # schedules or jobs, each of which takes up to half a millisecond
 
@@ -88,6 +90,7 @@ class Turn:
 
     __slots__ = (
         "activation",
+        "base",
         "chain",
         "commits",
         "consumed",
@@ -111,6 +114,7 @@ class Turn:
         "then",
         "timers",
         "unparks",
+        "was_restored",
         "wiped",
         "writes",
     )
@@ -132,6 +136,8 @@ class Turn:
         self.consumed = consumed  # the due timer that this turn is
         self.fired_at = fired_at
         self.is_over = False
+        self.was_restored = False  # a savepoint was undone: what the object's code did to memory meanwhile was not
+        self.base: Base | None = None  # what its owner had written when the object's code began; None: nothing
         self.commits = 0  # durable points so far
         self.writes: dict[Slot, bytes | None] = {}
         self.wiped = False
@@ -172,6 +178,22 @@ class Turn:
         """There is nothing to commit."""
         rest = self.entries or self.unparks or self.sends or self.remember or self.records
         return not (self.writes or self.timers or self.wiped or rest)
+
+    def mark(self) -> None:
+        """The object's code begins: what was written so far is its owner's, and says nothing of the object's memory."""
+        if self.base is None:
+            self.base = (dict(self.writes), dict(self.timers), self._counts())
+
+    @property
+    def has_written(self) -> bool:
+        """The object's code has written something since the last durable point, and may have changed its memory with it."""
+        own: dict[str, Timer | None] = {} if self.consumed is None else {self.consumed.name: None}
+        writes, timers, counts = self.base or ({}, own, _NO_COUNTS)
+        is_same = writes == self.writes and timers == self.timers and counts == self._counts()
+        return self.wiped or self.was_restored or not is_same
+
+    def _counts(self) -> tuple[int, ...]:
+        return (len(self.entries), len(self.unparks), len(self.sends), len(self.records), len(self.then))
 
     @property
     def run(self) -> Run | None:
@@ -224,6 +246,7 @@ class Turn:
         self.writes, self.wiped, self.timers, self.sends, logs, state = self.saved.pop()
         self.entries, self.unparks, self.records, self.then = logs
         self.activation.state.restore(state)
+        self.was_restored = True
 
     # the end
 
@@ -277,6 +300,7 @@ class Turn:
             records=self.records,
         )
         self.commits += 1
+        self.base, self.was_restored = None, False
         activation.adopt(self.writes, self.wiped, timers)
         self.writes, self.wiped = {}, False
         self.entries, self.parks, self.unparks, self.sends, self.records = _NONE, _NONE, _NONE, _NONE, _NONE

@@ -313,6 +313,7 @@ class ScheduleRuns:
             return
         book.put(name, replace(record, untold=None))  # `record` keeps it, for when the turn fails
         about = Missed(untold.count, to_datetime(untold.first_at), to_datetime(untold.last_at))
+        turn.mark()
         await getattr(turn.activation.instance, record.options.on_missed)(about)
 
 
@@ -324,6 +325,7 @@ def _entries(turn: Turn, name: str, left: list[Left]) -> list[Entry]:
 async def _call(activation: "Activation", record: Record, turn: Turn) -> Any:
     options = record.options
     args, kwargs = decode(options.args) if options.args is not None else ((), {})
+    turn.mark()
     answer = await invoke(activation.instance, options.handler, tuple(args), kwargs, turn)
     check_answer(answer, "schedule", f"{activation.id}.{options.handler}")
     return answer

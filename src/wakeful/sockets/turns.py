@@ -60,6 +60,7 @@ async def connect(ctx: "Context", id: str, gateway: str, given: dict[str, Any]) 
     chosen = ""
     if has_hook(activation.known, "on_connect"):
         request = request_of(given)
+        turn.mark()
         chosen = await activation.instance.on_connect(Socket(activation, id), request) or ""
         if chosen and chosen not in request.protocols:
             raise BadOption(
@@ -105,6 +106,7 @@ async def part(turn: Turn, id: str, code: int, reason: str, *, was_clean: bool) 
     socket = Socket(activation, id, last=keeping.known(turn, id))
     await keeping.remove(turn, id)
     if has_hook(activation.known, "on_close"):
+        turn.mark()
         await activation.instance.on_close(socket, code, reason, was_clean)
 
 
