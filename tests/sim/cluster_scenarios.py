@@ -62,10 +62,10 @@ async def an_insert_that_is_heard_of_late() -> None:
         key, store, gate = key_of(owner), asker.node.store, asyncio.Event()
         insert = store.insert
 
-        async def slow(timers: Sequence[Timer], *, now: int) -> list[Timer]:
-            taken = await insert(timers, now=now)
+        async def slow(timers: Sequence[Timer], **options: Any) -> Any:
+            met = await insert(timers, **options)
             await gate.wait()
-            return taken
+            return met
 
         store.insert = slow  # type: ignore[method-assign]
         call = asyncio.ensure_future(Jobs(Door(asker)).schedule(troupe.at(asker, key).work, "once"))

@@ -20,6 +20,7 @@ from wakeful.runtime.queue import TimerQueue
 from wakeful.runtime.rows import Rows
 from wakeful.store.memory import MemoryStore
 from wakeful.store.protocol import Hint, ShardRow
+from wakeful.store.sends import is_other
 from wakeful.values.commits import Commit
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.timers import Timer
@@ -232,3 +233,16 @@ def reads_ahead_of_another_epoch() -> Any:
         return broken
 
     return swapped(Loader, "take", make)
+
+
+def inserts_known_by_their_names_alone() -> Any:
+    """What is sent again is known by the name of its timer, which is free again when that has fired."""
+
+    def make(insert: Any) -> Any:
+        async def broken(self: MemoryStore, timers: Sequence[Timer], **options: Any) -> Any:
+            met = await insert(self, timers, **options | {"receipt": None})
+            return [one for one in met if is_other(one, timers)]
+
+        return broken
+
+    return swapped(MemoryStore, "insert", make)

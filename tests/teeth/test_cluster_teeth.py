@@ -10,6 +10,7 @@ from wakeful.testing.cluster_simulation import run_cluster_seed
 
 sys.path.append(str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).parent.parent / "sim"))
+sys.path.append(str(Path(__file__).parent.parent / "model"))
 import broken_cluster
 from catching import Catcher, Teeth
 from cluster_scenarios import (
@@ -24,8 +25,10 @@ from cluster_scenarios import (
     many_jobs_of_one_object_while_the_disk_is_slow,
     two_claimants_of_one_shard,
 )
+from lost_answers import Kind, Model
 
 SEEDS = 20
+KINDS: tuple[Kind, ...] = ("plain", "keyed", "errand")
 
 
 def simulation() -> None:
@@ -65,11 +68,18 @@ def claims() -> None:
     asyncio.run(two_claimants_of_one_shard())
 
 
+def every_order() -> None:
+    """tests/model: every interleaving."""
+    for kind in KINDS:
+        Model(kind).explore()
+
+
 def ramp() -> None:
     asyncio.run(a_new_node_among_many_free_shards())
 
 
 BROKEN: dict[str, tuple[Catcher, ...]] = {
+    "inserts_known_by_their_names_alone": (simulation, every_order),
     "claim_without_epoch_bump": (simulation,),
     "claim_that_ignores_what_was_seen": (claims,),
     "commit_that_trusts_the_cached_owner": (simulation,),

@@ -2,9 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from wakeful.jobs.ids import KEYED, PREFIX, RECORD, ask_prefix, job_id, key_of, parse_id
 from wakeful.jobs.job import STATES, Job, Page
@@ -31,6 +31,7 @@ from wakeful.values.timers import Parked, Timer
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
 
+T = TypeVar("T")
 PAGE = 500
 APART_MS = 60_000  # more than any two clocks here disagree
 READS_MAX = 64  # reads that are on their way at once
@@ -65,22 +66,25 @@ async def glance(node: "Node", id: ObjectId, name: str) -> Standing | None:
     store, here = node.store, Query(cls=id.cls, key=id.key, name=name, limit=1)
     parked_here = Query(cls=id.cls, key=id.key, name=name, limit=PARKED_MAX)
     asked_here = Query(cls=id.cls, key=id.key, name_prefix=ask_prefix(name), limit=PAGE)
-    timers, parked, answer, entries, asks = await asyncio.gather(
-        node.reading(store.find_timers(here)),
-        node.reading(store.find_parked(parked_here)),
-        node.reading(store.recall(id, record_key(name), now=node.clock.now())),
-        node.reading(store.find_entries(here)),
-        node.reading(store.find_timers(asked_here) if key_of(name) is not None else _none()),
+    timers = await node.reading(store.find_timers(here))
+    if timers and key_of(name) is None:
+        return await in_the_way(node, id, name, Obstacle(0, timers[0]))
+
+    async def read(ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        return await node.reading(ask())
+
+    # One trip for all of them, where it is one.
+    parked, answer, entries, asks = await asyncio.gather(
+        read(lambda: store.find_parked(parked_here)),
+        read(lambda: store.recall(id, record_key(name), now=node.clock.now())),
+        read(lambda: store.find_entries(here)),
+        read(lambda: store.find_timers(asked_here)),
     )
     own = timers[0] if timers else asks[-1] if asks else None
     there = await in_the_way(node, id, name, Obstacle(0, own, parked[-1] if parked else None, answer))
     if entries and (there is None or there.is_asked):
         return Standing(job_of_entry(entries[0][1]), None, ended_at=entries[0][1].finished_at)
     return there
-
-
-async def _none() -> list[Timer]:
-    return []
 
 
 def guard_of(name: str) -> Guard:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 PREFIX = "forward"
 FORWARDED = "forwarded"
 FORGET_MS = 1_000  # so that of many that go at once the receipts do not hold up the rest
+KEEP_MS = 3_600_000  # how long a try that was given up may still be on its way to a server
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Timer)
@@ -72,7 +73,8 @@ class Forwards(Errands):
         node = activation.node
         if self.prefix == FORWARDED:
             receipt, cls, key = _forwarded.decode(timer.payload or b"")
-            await node.home(ObjectId(cls, key)).store.forget([receipt])
+            home = node.home(ObjectId(cls, key))
+            await home.store.forget([receipt], at=home.clock.now() + KEEP_MS)
             return False
         carried = _decoder.decode(timer.payload or b"")
         home, receipt = node.home(carried.id), receipt_id(timer)

@@ -215,10 +215,11 @@ class MemoryStore:
             return None
         return Obstacle(index, there, parked[-1] if parked else None, answer)
 
-    async def forget(self, receipts: Sequence[str]) -> None:
+    async def forget(self, receipts: Sequence[str], *, at: int) -> None:
         self._check()
         for id in receipts:
-            self.disk.receipts.pop(id, None)
+            if id in self.disk.receipts:
+                self.disk.receipts[id] = replace(self.disk.receipts[id], expires_at=at)
 
     async def load(self, ids: Sequence[ObjectId]) -> list[Loaded]:
         self._check()

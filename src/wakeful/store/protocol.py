@@ -290,8 +290,8 @@ class Store(Protocol):
         """
         ...
 
-    async def forget(self, receipts: Sequence[str]) -> None:
-        """Nobody will ask again under these ids."""
+    async def forget(self, receipts: Sequence[str], *, at: int) -> None:
+        """Nobody asks again under these ids: they expire then, when nothing of theirs can be on its way any more."""
         ...
 
     # an object's rows

@@ -185,8 +185,8 @@ class SealedStore:
             answer=None if answer is None else self.sealing.opened_answer(id, answer),
         )
 
-    async def forget(self, receipts: Sequence[str]) -> None:
-        await self.inner.forget(receipts)
+    async def forget(self, receipts: Sequence[str], *, at: int) -> None:
+        await self.inner.forget(receipts, at=at)
 
     # an object's rows
 

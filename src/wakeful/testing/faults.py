@@ -260,8 +260,8 @@ class FaultyStore:
             "insert", lambda: self.inner.insert(timers, now=now, receipt=receipt, guards=guards, each=each)
         )
 
-    async def forget(self, receipts: Sequence[str]) -> None:
-        await self._pass("forget", lambda: self.inner.forget(receipts))
+    async def forget(self, receipts: Sequence[str], *, at: int) -> None:
+        await self._pass("forget", lambda: self.inner.forget(receipts, at=at))
 
     async def load(self, ids: Sequence[ObjectId]) -> list[Loaded]:
         if self._is_free():

@@ -224,8 +224,8 @@ class PostgresStore:
             raise not_open(self._target)
         return await self._inserter.insert(Wanted(timers, now, receipt, guards, each)) if timers else []
 
-    async def forget(self, receipts: Sequence[str]) -> None:
-        await self._run("forget", {"ids": list(receipts)})
+    async def forget(self, receipts: Sequence[str], *, at: int) -> None:
+        await self._run("forget", {"ids": list(receipts), "at": at})
 
     # an object's rows
 

@@ -52,7 +52,7 @@ SELECT 1 FROM receipts WHERE id = ? AND number >= ?
 REPLACE INTO receipts (id, number, answer, expires_at) VALUES (?, ?, NULL, ?)
 
 -- name: forget_receipt
-DELETE FROM receipts WHERE id = ?
+UPDATE receipts SET expires_at = ? WHERE id = ?
 
 -- name: prune_receipts
 DELETE FROM receipts WHERE expires_at <= ?

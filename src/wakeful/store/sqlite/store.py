@@ -243,10 +243,10 @@ class SqliteStore:
         bulk = 2 * len(timers) > BULK_ROWS
         return await writer.write(lambda db: insert(db, timers, now, receipt, guards, each), bulk=bulk)
 
-    async def forget(self, receipts: Sequence[str]) -> None:
+    async def forget(self, receipts: Sequence[str], *, at: int) -> None:
         def work(db: sqlite3.Connection) -> None:
             for id in receipts:
-                db.execute(SQL["forget_receipt"], (id,))
+                db.execute(SQL["forget_receipt"], (at, id))
 
         await self._writer.write(work, sync=False)
 

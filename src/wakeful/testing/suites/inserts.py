@@ -92,7 +92,11 @@ class InsertSuite(Harness):
         await store.insert([timer(A, "job:a")], now=NOW, receipt=Receipt("a", 1, FOREVER))
         await store.insert([timer(A, "job:b")], now=NOW, receipt=Receipt("b", 1, FOREVER))
         assert [one.name for one in await self.timer_rows(store)] == ["job:a"]
-        await store.forget(["b", "unknown"])
+        await store.forget(["b", "unknown"], at=NOW + 50)
+        await store.prune(now=NOW + 49, entries_before=0, crowded=[], limit=100)
+        await store.insert([timer(A, "job:b")], now=NOW, receipt=Receipt("b", 1, FOREVER))
+        assert await store.count("timers") == 1
+        await store.prune(now=NOW + 50, entries_before=0, crowded=[], limit=100)
         await store.insert([timer(A, "job:b")], now=NOW, receipt=Receipt("b", 1, FOREVER))
         assert await store.count("timers") == 2
 

@@ -1,1 +1,1 @@
-DELETE FROM wakeful.receipts WHERE id = ANY ($ids::text[])
+UPDATE wakeful.receipts SET expires_at = $at::bigint WHERE id = ANY ($ids::text[])
