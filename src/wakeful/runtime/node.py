@@ -17,6 +17,7 @@ from wakeful.runtime.committer import Committer, Failure
 from wakeful.runtime.deadlines import Deadlines
 from wakeful.runtime.dispatcher import Dispatcher
 from wakeful.runtime.events import Events
+from wakeful.runtime.farewell import leave
 from wakeful.runtime.forwards import Forwards, add_apart, routed
 from wakeful.runtime.hibernation import Hibernation
 from wakeful.runtime.homes import Homes
@@ -60,6 +61,7 @@ class Node:
     tracer: Tracer | None = None  # set by whoever wants spans
     homes: Homes | None = None  # when the program has several stores
     down_because: Unavailable | None = None
+    doubt: asyncio.Future[None] | None = None  # until it is done, the objects here may be another node's
     loop: asyncio.AbstractEventLoop | None = None  # on which it runs, and all its callers must
     _has_news = False  # the group that just went to disk changed timers
     _clock_watch: Handle | None = None
@@ -169,6 +171,7 @@ class Node:
         """The store is there, and what is ours in it is known."""
         self.state = "up"
         self.down_because = None
+        self.outage.end()
         if not self.is_client:
             self.dispatcher.start()
         if self.is_clustered:
@@ -183,15 +186,8 @@ class Node:
         self.state = "stopping"
         self._stop_chores()
         self.outage.stop()
-        if not was_down and not self.is_client:
-            try:
-                if self.is_clustered:
-                    await self.membership.retire()
-                await self.ownership.release_all()
-                await self.store.leave(self.name)
-                await self.store.tell([])
-            except Unavailable as error:
-                log.warning("stopped without releasing the store: %s", error, extra={"code": "node.stop"})
+        if not self.is_client:
+            await leave(self, was_down=was_down)
         for activation in list(self.awake.values()):  # else it looks like their doing
             activation.fail(NotRunning("the node is stopping; try again", code="node.stopping"))
         self._end()
@@ -294,8 +290,6 @@ class Node:
         caller = CURRENT.get()
         if caller is not None and caller.is_over:
             caller = None  # a task that the turn left behind
-        if self.state != "up" and (self.state != "stopping" or caller is None):
-            raise self.outage.refusal()
         chain: tuple[ObjectId, ...] = (target,)
         if caller is not None:
             chain = (*caller.chain, target)
@@ -306,6 +300,8 @@ class Node:
                 )
             # What this turn knows may rest on turns before it that could still be undone.
             await caller.activation.settled()
+        if (self.state != "up" or self.doubt is not None) and (self.state != "stopping" or caller is None):
+            await self.outage.over(deadline_at)
         call = Call(
             method,
             self._carried(target, method, args) if args else args,
@@ -316,15 +312,19 @@ class Node:
         )
         way = self.routes.call(target, call) if self.is_clustered else self.deliver(target, call)
         span = None if self.tracer is None else begin(self, self.tracer, "call", target, method)
-        if span is None:
-            return await self.within_deadline(target, call, way)
         try:
             answer = await self.within_deadline(target, call, way)
         except BaseException as error:
-            span.end(error)
-            raise
-        span.end()
-        return answer
+            if span is not None:
+                span.end(error)
+            if not self.outage.spares(call, error):
+                raise
+        else:
+            if span is not None:
+                span.end()
+            return answer
+        left_ms = max(1, deadline_at - self.clock.now())
+        return await self.send(target, method, args, kwargs, deadline_ms=left_ms, request_key=request_key)
 
     def trace(self) -> str | None:
         """The trace that what is scheduled now belongs to."""
