@@ -54,6 +54,7 @@ async def _part(node: "Node") -> None:
     """The way of every day."""
     if node.is_clustered:
         await node.membership.retire()
+        await node.membership.make_sure()
     await node.ownership.release_all()
     await node.store.leave(node.name)
     await node.store.tell([])

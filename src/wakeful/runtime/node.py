@@ -61,7 +61,7 @@ class Node:
     tracer: Tracer | None = None  # set by whoever wants spans
     homes: Homes | None = None  # when the program has several stores
     down_because: Unavailable | None = None
-    doubt: asyncio.Future[None] | None = None  # until it is done, the objects here may be another node's
+    is_doubted = False  # the lease has lapsed, so the objects here may be another node's
     loop: asyncio.AbstractEventLoop | None = None  # on which it runs, and all its callers must
     _has_news = False  # the group that just went to disk changed timers
     _clock_watch: Handle | None = None
@@ -300,7 +300,7 @@ class Node:
                 )
             # What this turn knows may rest on turns before it that could still be undone.
             await caller.activation.settled()
-        if (self.state != "up" or self.doubt is not None) and (self.state != "stopping" or caller is None):
+        if (self.state != "up" or self.is_doubted) and (self.state != "stopping" or caller is None):
             await self.outage.over(deadline_at)
         call = Call(
             method,

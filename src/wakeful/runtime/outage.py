@@ -45,7 +45,7 @@ class Outage:
         self._is_said = False
         if self._is_news(error):
             self._say(error)
-        node.state = "down"
+        node.state, node.is_doubted = "down", False
         node.down_because = error
         node.dispatcher.stop()
         node.membership.stop()
@@ -101,7 +101,7 @@ class Outage:
         """
         node = self._node
         until = min(deadline_at, node.clock.now() + node.limits.store_wait_ms)
-        while node.state == "down" or (node.state == "up" and node.doubt is not None):
+        while node.state == "down" or (node.state == "up" and node.is_doubted):
             if len(self._waiting) >= node.limits.store_waiting:
                 raise Unavailable(
                     f"{len(self._waiting)} calls wait for the store already, the limit; nothing was written, back off",
@@ -116,12 +116,12 @@ class Outage:
     def spares(self, call: Call, error: BaseException) -> bool:
         """The call failed because the store went away, and is to be made again when that is over: none of it has begun,
         it only reads, or its request key finds what became of it."""
-        if type(error) not in (StoreDown, OutcomeUnknown) or len(call.chain) > 1:
+        if not isinstance(error, StoreDown | OutcomeUnknown) or len(call.chain) > 1:
             return False
         node = self._node
         if node.state not in ("up", "down") or node.clock.now() >= call.deadline_at:
             return False
-        is_unknown = type(error) is OutcomeUnknown
+        is_unknown = isinstance(error, OutcomeUnknown)
         return (
             not call.is_started
             or (is_unknown and call.request_key is not None)
@@ -152,7 +152,7 @@ class Outage:
             return StoreDown(
                 f"the store is away ({because.message if because else 'unknown'}); nothing was written, try again"
             )
-        if node.state == "up" and node.doubt is not None:
+        if node.state == "up" and node.is_doubted:
             return StoreDown(
                 "the store does not answer, so the objects may be another node's; nothing was written, try again"
             )

@@ -137,4 +137,13 @@ CREATE TABLE wakeful.requests (
 
 CREATE INDEX requests_expiry ON wakeful.requests (expires_at);
 
+-- What was taken from those who may ask again because an answer was lost: of each the last number, and what was said.
+-- A row is written again with every insert of a node: half of a page is left for that.
+CREATE TABLE wakeful.receipts (
+    number     bigint NOT NULL,
+    expires_at bigint NOT NULL,
+    id         text COLLATE "C" NOT NULL PRIMARY KEY,
+    answer     bytea
+) WITH (fillfactor = 50);
+
 INSERT INTO wakeful.shards (shard, epoch) SELECT n, 0 FROM generate_series(0, 255) AS n;

@@ -17,6 +17,7 @@ from wakeful.store.postgres.migrating import (
     migrate,
     version_of,
 )
+from wakeful.store.postgres.patience import Patience
 from wakeful.store.postgres.pool import Pool, not_open
 from wakeful.store.postgres.rows import (
     NOTHING,
@@ -34,7 +35,7 @@ from wakeful.store.postgres.session import LOCK_CLASS, NOTIFY, Session, channel_
 from wakeful.store.postgres.statements import Statements
 from wakeful.store.postgres.swapping import values_of
 from wakeful.store.postgres.url import Target, parse_url
-from wakeful.store.postgres.wire import Invalid, Refused, Row, Wire
+from wakeful.store.postgres.wire import Invalid, Lost, Refused, Row, Wire
 from wakeful.store.postgres.writer import Writer
 from wakeful.store.protocol import WHOLE_BYTES_MAX, WHOLE_ROWS_MAX, Hint, NodeRow, Outcome, Query, Range, ShardRow, Swap
 from wakeful.values.commits import Commit, Info, Loaded, Remembered
@@ -65,6 +66,7 @@ class PostgresStore:
         self._statements = Statements(target.schema)
         self._pools: list[Pool] = []
         self._readers: Pool | None = None
+        self._renewer: Pool | None = None  # of one connection: a lease waits behind nothing else
         self._inserter: Inserter | None = None
         self._writer: Writer | None = None
         self._session: Session | None = None
@@ -102,7 +104,8 @@ class PostgresStore:
         self._inserter = Inserter(loaders, self._statements)
         single = Pool(self._target, 1, packed=True, readonly=readonly)
         self._writer = Writer(single, self._statements)
-        self._pools = [self._readers, loaders, single]
+        self._renewer = Pool(self._target, 1, readonly=readonly)
+        self._pools = [self._readers, loaders, single, self._renewer]
         if not readonly:
             # A server that has no room left shall say so now, and not to the first turn of a node that owns shards.
             try:
@@ -131,7 +134,7 @@ class PostgresStore:
 
     async def _disconnect(self) -> None:
         pools, self._pools = self._pools, []
-        self._readers = self._inserter = self._writer = None
+        self._readers = self._renewer = self._inserter = self._writer = None
         await gather(*(pool.close() for pool in pools))
 
     async def migrate(self, *, now: int) -> list[str]:
@@ -149,7 +152,8 @@ class PostgresStore:
     async def join(self, row: NodeRow) -> None:
         values = {name: getattr(row, name) for name in row.__struct_fields__}
         has_session = self._session is not None and await self._session.lock(row.node)
-        await self._run("join", values | {"about": printable(row.about), "has_session": has_session})
+        values |= {"about": printable(row.about), "has_session": has_session}
+        await self._run("join", values, ["lazy"], pool=self._renewer)
 
     async def leave(self, node: str) -> None:
         await self._run("leave", {"node": node})
@@ -196,7 +200,15 @@ class PostgresStore:
     async def insert(self, timers: Sequence[Timer], *, now: int) -> list[Timer]:
         if self._inserter is None:
             raise not_open(self._target)
-        return await self._inserter.insert(timers, now=now) if timers else []
+        patience = Patience(self._target.timeout_ms / 1000)
+        inserter = self._inserter
+        while timers:
+            try:
+                return await inserter.insert(timers, now=now)
+            except Lost as error:  # nothing of it was written
+                if self._inserter is not inserter or not await patience.waits():
+                    raise StoreDown(error.message) from None
+        return []
 
     # an object's rows
 
@@ -353,13 +365,27 @@ class PostgresStore:
         if self._heard is not None:
             self._heard(hints)
 
-    async def _run(self, name: str, values: Mapping[str, object] = {}, parts: Iterable[str] = ()) -> list[Row]:
-        """One statement on a connection for reads and small writes, which are safe to send again."""
-        if self._readers is None:
+    async def _run(
+        self,
+        name: str,
+        values: Mapping[str, object] = {},
+        parts: Iterable[str] = (),
+        *,
+        pool: Pool | None = None,
+    ) -> list[Row]:
+        """One statement on a connection for reads and small writes, which are safe to send again, and are."""
+        pool = pool or self._readers
+        if pool is None:
             raise not_open(self._target)
-        statement = self._statements.get(name, parts)
-        try:
-            async with self._readers.take() as wire:
-                return await wire.run(statement, statement.args(values))
-        except Invalid as error:
-            raise BadValue(f"PostgreSQL can't take that: {error}", code="value.store") from None
+        patience = Patience(pool.timeout_s)
+        while True:
+            try:
+                async with pool.take() as wire:
+                    known = parts if wire.can_be_lazy else [part for part in parts if part != "lazy"]
+                    statement = self._statements.get(name, known)
+                    return await wire.run(statement, statement.args(values))
+            except Invalid as error:
+                raise BadValue(f"PostgreSQL can't take that: {error}", code="value.store") from None
+            except Lost as error:
+                if pool.is_closed or not await patience.waits():
+                    raise StoreDown(error.message) from None
