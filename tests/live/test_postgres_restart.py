@@ -82,12 +82,11 @@ async def test_server_crashes_in_mid_commit(own_server: Server) -> None:
         load.start(CALLERS)
         for number in range(CRASHES):
             await stage.acked_since(time.monotonic(), 50)
-            refused = stage.refusals
             await kill_writer(own_server.url, number)
-            await stage.until(lambda: stage.refusals > refused, f"crash {number}: nobody noticed")  # noqa: B023
         await stage.acked_since(time.monotonic(), 50)
         assert node.state == "up"
         await load.stop()
+    assert not stage.book.refused, "a group whose answer was lost is sent again under its number"
     await asyncio.to_thread(settle, stage.url, stage.book)
     sums = await check_async(stage.url, stage.book, allow_platform_failures=True)
     print(f"{CRASHES} crashes, {len(stage.book.acked)} acknowledged, refused {stage.book.refused}; {sums}")

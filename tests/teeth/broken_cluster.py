@@ -232,3 +232,8 @@ def reads_ahead_of_another_epoch() -> Any:
         return broken
 
     return swapped(Loader, "take", make)
+
+
+def reads_answered_without_a_lease() -> Any:
+    """A node whose lease lapsed goes on, and answers from memory as if nothing had happened."""
+    return swapped(membership.Membership, "_lapsed", lambda lapsed: lambda self: None)
