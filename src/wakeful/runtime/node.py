@@ -312,19 +312,15 @@ class Node:
         )
         way = self.routes.call(target, call) if self.is_clustered else self.deliver(target, call)
         span = None if self.tracer is None else begin(self, self.tracer, "call", target, method)
+        if span is None:
+            return await self.within_deadline(target, call, way)
         try:
             answer = await self.within_deadline(target, call, way)
         except BaseException as error:
-            if span is not None:
-                span.end(error)
-            if not self.outage.spares(call, error):
-                raise
-        else:
-            if span is not None:
-                span.end()
-            return answer
-        left_ms = max(1, deadline_at - self.clock.now())
-        return await self.send(target, method, args, kwargs, deadline_ms=left_ms, request_key=request_key)
+            span.end(error)
+            raise
+        span.end()
+        return answer
 
     def trace(self) -> str | None:
         """The trace that what is scheduled now belongs to."""

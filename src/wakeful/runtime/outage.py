@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from wakeful.logic.retry import platform_delay_ms
-from wakeful.runtime.calls import Call, resolve
+from wakeful.runtime.calls import resolve
 from wakeful.values.errors import NotRunning, OutcomeUnknown, StoreDown, Unavailable
 from wakeful.values.ids import SHARDS, ObjectId
 from wakeful.values.timers import Timer
@@ -112,21 +112,6 @@ class Outage:
             await self._wait(until)
         if node.state != "up":
             raise self.refusal()
-
-    def spares(self, call: Call, error: BaseException) -> bool:
-        """The call failed because the store went away, and is to be made again when that is over: none of it has begun,
-        it only reads, or its request key finds what became of it."""
-        if not isinstance(error, StoreDown | OutcomeUnknown) or len(call.chain) > 1:
-            return False
-        node = self._node
-        if node.state not in ("up", "down") or node.clock.now() >= call.deadline_at:
-            return False
-        is_unknown = isinstance(error, OutcomeUnknown)
-        return (
-            not call.is_started
-            or (is_unknown and call.request_key is not None)
-            or node.is_reader(call.chain[-1], call.method)
-        )
 
     async def _wait(self, until: int) -> None:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -141,7 +141,6 @@ class Routes:
         if isinstance(answer, Unavailable) and answer.code != FULL and (not reply.failure.is_started or is_harmless):
             node.membership.look()
             return answer
-        call.is_started = True  # over there, perhaps: nobody here may make it again
         raise answer
 
     async def _wait(self, call: Call, because: Unavailable, tries: int) -> None:
