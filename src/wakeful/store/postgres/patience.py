@@ -5,6 +5,7 @@ as one statement may take: `?timeout=`.
 """
 
 import asyncio
+from contextlib import suppress
 
 FIRST_S = 0.05
 MOST_S = 1.0
@@ -24,6 +25,7 @@ class Patience:
         left_s = self._until - asyncio.get_running_loop().time()
         if left_s <= 0:
             return False
-        await asyncio.sleep(min(left_s, self._delay_s))
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.Event().wait(), min(left_s, self._delay_s))
         self._delay_s = min(2 * self._delay_s, MOST_S)
         return True

@@ -32,7 +32,7 @@ from wakeful.store.postgres.rows import (
     timer_of,
 )
 from wakeful.store.postgres.session import LOCK_CLASS, NOTIFY, Session, channel_of, payloads
-from wakeful.store.postgres.statements import Statements
+from wakeful.store.postgres.statements import Statement, Statements
 from wakeful.store.postgres.swapping import values_of
 from wakeful.store.postgres.url import Target, parse_url
 from wakeful.store.postgres.wire import Invalid, Lost, Refused, Row, Wire
@@ -50,6 +50,7 @@ READERS = 4
 LOADERS = 2
 # At least so many timers are asked of each shard: four times a page's fair share, and never fewer than this.
 INNER_MIN = 16
+_UNIQUE = Statement("SELECT gen_random_uuid()::text", ())
 
 
 class PostgresStore:
@@ -91,6 +92,7 @@ class PostgresStore:
                 version = await version_of(wire, self._statements)
             check_version(version, self.url)
             self.identity = await identity_of(wire, self._statements.schema)
+            [(unique,)] = await wire.run(_UNIQUE)
             if readonly and await is_standby(wire):
                 self._sees = False  # the locks of nodes are seen only where they were taken
         finally:
@@ -103,7 +105,7 @@ class PostgresStore:
         loaders = Pool(self._target, LOADERS, packed=True, readonly=readonly)
         self._inserter = Inserter(loaders, self._statements)
         single = Pool(self._target, 1, packed=True, readonly=readonly)
-        self._writer = Writer(single, self._statements)
+        self._writer = Writer(single, self._statements, unique)
         self._renewer = Pool(self._target, 1, readonly=readonly)
         self._pools = [self._readers, loaders, single, self._renewer]
         if not readonly:

@@ -2,7 +2,6 @@
 
 from asyncio import Lock
 from collections.abc import Mapping, Sequence, Set
-from secrets import token_hex
 
 from wakeful.store.postgres.group import gather
 from wakeful.store.postgres.patience import Patience
@@ -21,11 +20,11 @@ KEEP_MS = 86_400_000  # a receipt stays for a day or two; nobody waits that long
 class Writer:
     """The one connection that commits, one group after the other."""
 
-    def __init__(self, pool: Pool, statements: Statements) -> None:
+    def __init__(self, pool: Pool, statements: Statements, id: str) -> None:
         self._pool = pool
         self._statements = statements
         self._lock = Lock()
-        self._id = f"commits:{token_hex(8)}"
+        self._id = f"commits:{id}"  # nobody else's, not even of this process at another time
         self._number = 0  # of the last statement
         self._has_written = False  # something of the group that is being written
 
