@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from wakeful import AlarmInfo, Unavailable
-from wakeful.store.protocol import CANCELLED
+from wakeful.store.protocol import CANCELLED, Query
 from wakeful.values.errors import Fenced, OutcomeUnknown, StoreDown, StoreError
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.times import from_datetime
@@ -282,3 +282,77 @@ async def test_a_store_that_comes_and_goes_is_said_once_a_minute(stage: Any, cap
         await world.advance(seconds=2)
         assert len(said()) == 2
         assert world.node.outage.count == 23
+
+
+async def stop_while_away(world: Any, *, back_after: str) -> None:
+    """A clean stop that begins while the store is away, which is back so much later; and a new start a minute on."""
+    world.faults.is_down = True
+    world.node.store_failed(StoreDown("away"))
+    stopping = asyncio.create_task(world.restart(after="60s"))
+    await world.advance(back_after)
+    world.faults.is_down = False
+    await stopping
+
+
+@pytest.mark.parametrize("back_after", ["3s", "30s"])
+async def test_a_stop_while_the_store_is_away_parks_nobody(stage: Any, back_after: str) -> None:
+    """Three clean stops during outages looked like three deaths, and the timer was parked."""
+    async with stage.world() as world:
+
+        async def handler(self: Any, info: AlarmInfo) -> None:
+            await self.storage.put("tried", len(stage.fired))
+            await asyncio.sleep(5 if len(stage.fired) > 4 else 600)
+
+        stage.handlers["a"] = handler
+        await stage.set_alarm(SECOND)
+        for _ in range(4):
+            await world.advance("2s")
+            await stop_while_away(world, back_after=back_after)
+        await world.advance("20s")
+        assert await world.store.find_parked(Query()) == []
+        assert await world.due() == []
+        assert [info.retry_count for _, info, _ in stage.fired] == [0] * 5
+        assert await world.rows(stage.Bell, "a") == {"tried": 5}
+
+
+async def test_a_stop_takes_its_start_notes_back_when_the_store_is_there_again_in_time(stage: Any) -> None:
+    async with stage.world() as world:
+        await stage.set_alarm(SECOND)
+
+        async def handler(self: Any, info: AlarmInfo) -> None:
+            await asyncio.sleep(600)
+
+        stage.handlers["a"] = handler
+        await world.advance("2s")
+        assert [timer.started > 0 for timer in await world.due()] == [True]
+        world.faults.is_down = True
+        world.node.store_failed(StoreDown("away"))
+        stopping = asyncio.create_task(world.node.stop())
+        await world.advance("5s")
+        assert not stopping.done()
+        world.faults.is_down = False
+        await stopping
+        stage.handlers.clear()
+        await world.restart()
+        [timer] = await world.due() or [None]
+        assert timer is None or (timer.started, timer.crashes) == (0, 0)
+
+
+async def test_a_call_that_was_cut_off_by_a_stop_while_the_store_was_away_is_never_written(stage: Any) -> None:
+    async with stage.world() as world:
+
+        async def slow(self: Any) -> None:
+            await self.storage.put("x", 1)
+            await asyncio.sleep(4)
+
+        running = asyncio.create_task(stage.do(slow))
+        await world.advance("1s")
+        world.faults.is_down = True
+        stopping = asyncio.create_task(world.node.stop())
+        await world.advance("5s")
+        world.faults.is_down = False
+        [ended] = await asyncio.gather(running, return_exceptions=True)
+        await stopping
+        assert isinstance(ended, Unavailable), ended
+        await world.restart()
+        assert await world.rows(stage.Bell, "a") == {}

@@ -50,7 +50,7 @@ async def test_node_survives_restarts_of_the_server(own_server: Server) -> None:
             await _all_fired(node, due_ms)
             assert len(stage.book.fired) > fired, f"restart {number}: no alarm fired afterwards"
         await load.stop()
-    assert stage.book.refused, "nobody noticed that the server was away"
+    assert not stage.book.refused, "a restart is waited for"
     await in_thread(settle, stage.url, stage.book)
     sums = await check_async(stage.url, stage.book, allow_platform_failures=True)
     print(f"{STOPS} restarts, {len(stage.book.acked)} acknowledged, refused {stage.book.refused}; {sums}")
@@ -70,7 +70,7 @@ async def test_writer_session_is_terminated_in_mid_commit(own_server: Server) ->
         assert node.state == "up"
         await load.stop()
     assert hit >= CUTS
-    assert stage.book.refused, "nobody noticed that sessions were terminated"
+    assert not stage.book.refused, "a group whose answer was lost is sent again under its number"
     await asyncio.to_thread(settle, stage.url, stage.book)
     sums = await check_async(stage.url, stage.book, allow_platform_failures=True)
     print(f"{hit} sessions cut, {len(stage.book.acked)} acknowledged, refused {stage.book.refused}; {sums}")
@@ -83,12 +83,11 @@ async def test_server_crashes_in_mid_commit(own_server: Server) -> None:
         load.start(CALLERS)
         for number in range(CRASHES):
             await stage.acked_since(time.monotonic(), 50)
-            refused = stage.refusals
             await kill_writer(own_server.url, number)
-            await stage.until(lambda: stage.refusals > refused, f"crash {number}: nobody noticed")  # noqa: B023
         await stage.acked_since(time.monotonic(), 50)
         assert node.state == "up"
         await load.stop()
+    assert not stage.book.refused, "a group whose answer was lost is sent again under its number"
     await asyncio.to_thread(settle, stage.url, stage.book)
     sums = await check_async(stage.url, stage.book, allow_platform_failures=True)
     print(f"{CRASHES} crashes, {len(stage.book.acked)} acknowledged, refused {stage.book.refused}; {sums}")

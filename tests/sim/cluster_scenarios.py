@@ -10,7 +10,7 @@ from typing import Any
 from wakeful import JobSpec, Limits
 from wakeful.jobs.jobs import Jobs
 from wakeful.logic.ramp import shards_allowed
-from wakeful.runtime.membership import RAMP_DOUBLE_MS, RAMP_FIRST
+from wakeful.runtime.membership import LEASE_MS, RAMP_DOUBLE_MS, RAMP_FIRST
 from wakeful.runtime.node import Node
 from wakeful.store.protocol import Hint, Outcome
 from wakeful.testing import World
@@ -275,3 +275,21 @@ SCENARIOS: tuple[Scenario, ...] = (
     a_hint_and_a_scan_at_once,
     two_claimants_of_one_shard,
 )
+
+
+async def a_read_of_a_node_whose_lease_has_lapsed() -> None:
+    """Another has taken over and written since: the old copy answers when that is known, or not at all."""
+    troupe, world = stage()
+    async with world:
+        slow, other = world.members[1], world.members[0]
+        key = key_of(slow)
+        assert await troupe.at(slow, key).add() == 1
+        read = asyncio.ensure_future(troupe.at(slow, key).value(LEASE_MS / 1_000 + 3))
+        await world.advance(milliseconds=10)
+        slow.stall()
+        await world.advance(milliseconds=LEASE_MS + 1_000)
+        assert await troupe.at(other, key, deadline="20s").add() == 2
+        await world.advance(seconds=4)
+        slow.go_on()
+        [told] = await asyncio.gather(read, return_exceptions=True)
+        assert told == 2 or isinstance(told, Unavailable), f"it was told {told!r}, and 2 was written before that"

@@ -246,3 +246,8 @@ def inserts_known_by_their_names_alone() -> Any:
         return broken
 
     return swapped(MemoryStore, "insert", make)
+
+
+def reads_answered_without_a_lease() -> Any:
+    """A node whose lease lapsed goes on, and answers from memory as if nothing had happened."""
+    return swapped(membership.Membership, "_lapsed", lambda lapsed: lambda self: None)

@@ -18,6 +18,7 @@ from cluster_scenarios import (
     a_hint_and_a_scan_at_once,
     a_hint_that_comes_late,
     a_new_node_among_many_free_shards,
+    a_read_of_a_node_whose_lease_has_lapsed,
     a_redrive_while_another_start_is_noted,
     a_shard_that_goes_and_comes_while_a_start_is_noted,
     an_insert_that_is_heard_of_late,
@@ -78,6 +79,10 @@ def ramp() -> None:
     asyncio.run(a_new_node_among_many_free_shards())
 
 
+def lapses() -> None:
+    asyncio.run(a_read_of_a_node_whose_lease_has_lapsed())
+
+
 BROKEN: dict[str, tuple[Catcher, ...]] = {
     "inserts_known_by_their_names_alone": (simulation, every_order),
     "claim_without_epoch_bump": (simulation,),
@@ -94,6 +99,7 @@ BROKEN: dict[str, tuple[Catcher, ...]] = {
     "starts_that_overtake": (order,),
     "reads_ahead_that_stay": (reads_ahead,),
     "reads_ahead_of_another_epoch": (reads_ahead,),
+    "reads_answered_without_a_lease": (lapses,),
 }
 TEETH = Teeth(broken_cluster, BROKEN, shown=(simulation,))
 

@@ -344,7 +344,7 @@ async def test_a_network_that_drops_packets_is_noticed_within_the_timeout(postgr
 async def test_telling_and_joining_over_a_dead_session_does_not_hold_up_the_node(
     postgres_schema_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "SESSION_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(session, "LOCK_WAIT_S", 0.2)
     async with Proxy(postgres_schema_url) as proxy:
         store = PostgresStore.of_url(f"{proxy.url}&timeout=300ms")
         await store.open(now=NOW)

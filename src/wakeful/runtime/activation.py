@@ -16,13 +16,14 @@ from wakeful.runtime import tracing
 from wakeful.runtime.calls import Call, carried_back, for_caller, is_small, resolve
 from wakeful.runtime.committer import Failure
 from wakeful.runtime.context import Context
+from wakeful.runtime.deadlines import cancelled
 from wakeful.runtime.requests import fingerprint, recalled, remembered
 from wakeful.runtime.rows import Rows
 from wakeful.runtime.state import STATE_SLOT, State
 from wakeful.runtime.turn import CURRENT, Turn
 from wakeful.runtime.waking import wake
 from wakeful.values.commits import Commit, Remembered, Slot
-from wakeful.values.errors import Fenced, Reentrancy, TurnFailed, Unavailable
+from wakeful.values.errors import Fenced, Reentrancy, Unavailable
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import ALARM, Timer
 from wakeful.values.tracing import TRACE, UNSAMPLED
@@ -95,7 +96,8 @@ class Activation:
     @property
     def is_busy(self) -> bool:
         """Something would be lost or interrupted if it slept now."""
-        return self._running is not None or bool(self._mailbox) or self._readers > 0 or self._submitted > self._durable
+        is_writing = self._submitted > self._durable
+        return self._running is not None or is_writing or self._readers > 0 or bool(self._mailbox or self._waiters)
 
     @property
     def is_unsettled(self) -> bool:
@@ -229,8 +231,8 @@ class Activation:
         return number
 
     async def durable(self, number: int) -> None:
-        """Wait until that commit, and so all before it, is on disk."""
-        if number <= self._durable:
+        """Wait until that commit, and so all before it, is on disk, and until it is sure that this copy is the one."""
+        if number <= self._durable and not self.node.is_doubted:
             return
         if self._failure is not None:
             raise for_caller(self.id, self._failure)
@@ -269,12 +271,13 @@ class Activation:
             self._requests = {key: found for key, found in self._requests.items() if found[0] > number}
         self.node.timers_changed(commit)
         if self._waiters:
-            self._release(number)
+            self.release(number)
         if not self.is_busy:
             self.node.hibernation.became_idle(self)
 
-    def _release(self, number: int) -> None:
-        """That much is on disk: let the answers go that rest on no more."""
+    def release(self, number: int | None = None) -> None:
+        """That much is on disk, or all that was: let the answers go that rest on no more. Its owner is sure of it."""
+        number = self._durable if number is None else number
         waiters = self._waiters
         all_ready = number == self._submitted
         self._waiters = [] if all_ready else [waiter for waiter in waiters if waiter[0] > number]
@@ -345,7 +348,8 @@ class Activation:
                 raise
         finally:
             call.task = None
-        if number <= self._durable or self._failure is not None or call.is_expired:
+        is_there = number <= self._durable and not self.node.is_doubted
+        if is_there or self._failure is not None or call.is_expired:
             resolve(answer, result, raised)
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -399,12 +403,7 @@ class Activation:
             self.meter.failed_calls += 1
             if call.is_expired:
                 raise call.too_late(turn) from None
-            raise TurnFailed(
-                f"{self.id}.{call.method} was cancelled by its own code",
-                remote_type="asyncio.CancelledError",
-                remote_traceback="",
-                code="turn.cancelled",
-            ) from None
+            raise cancelled(f"{self.id}.{call.method}", "") from None
         except Fenced as fenced:
             self.undo(turn)
             raise for_caller(self.id, fenced) from None
@@ -477,7 +476,7 @@ class Activation:
         calls, turn.then = turn.then, []
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         future.add_done_callback(lambda done: done.exception() or [call() for call in calls])
-        if self._submitted > self._durable:
+        if self._submitted > self._durable or self.node.is_doubted:
             self._waiters.append((self._submitted, future))
         elif self._failure is None:
             future.set_result(None)  # done soon, not now: what earlier turns left may be waiting for the same

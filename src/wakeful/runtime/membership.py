@@ -35,6 +35,10 @@ HAND_OVER_MAX = 32  # shards on their way at once, so that most of a node goes o
 # A node that has just come takes shards by and by: 16, then twice as many every 200 ms, all after less than a second.
 RAMP_FIRST = 16
 RAMP_DOUBLE_MS = 200
+# A round that took so long tells of a store that is slow: then others could not renew their leases either, and are not
+# taken for dead before they had time to. (Those whose session is gone are.)
+SLOW_MS = 1_000
+SETTLE_MS = 3_000
 FORGET_MS = 60_000  # a node that is gone, owns nothing and can't be seen to be gone is forgotten after this
 
 
@@ -52,6 +56,7 @@ class Membership:
         self.is_draining = False
         self.asks_back = False  # whether the others are asked to dial this node before it joins
         self._renewed_at = 0
+        self._slow_until = 0
         self._task: asyncio.Task[None] | None = None
         self._is_asked = False  # something changed while a round was under way
         self._rest_ms = ROUND_MS  # until the next round, when nobody asks for one
@@ -60,6 +65,7 @@ class Membership:
         self._moves: set[asyncio.Task[None]] = set()
         self._resting: dict[int, int] = {}  # shards that stayed busy, and when to try them again
         self.rounds = 0
+        self.lapses = 0  # how often the lease was not renewed in time
         self._settled: object = None  # what a round saw that left nothing to do
 
     # life
@@ -147,14 +153,18 @@ class Membership:
     async def _round(self) -> None:
         node = self._node
         self.rounds += 1
+        began_at = node.clock.now()
         age_ms = node.clock.now() - self._renewed_at
         if not 0 <= age_ms < RENEW_MS:
             if node.is_client:
                 self._renewed_at = await self._follow()  # by it, the jobs that it schedules are due
             else:
                 await self.renew()
+        asked_at = node.clock.now()
         rows, owners = await node.store.nodes(), await node.store.owners()
         now = node.clock.now()
+        if now - began_at >= SLOW_MS:
+            self._slow_until = now + SETTLE_MS
         before = (self.owners, self.nodes.keys())
         self.nodes, self.owners = {row.node: row for row in rows}, owners
         if before[0] != owners or self._settled is None:
@@ -168,8 +178,11 @@ class Membership:
             await self.renew()  # somebody thought we were gone
             self._is_asked = True
             return
+        if node.is_doubted and asked_at < self.lease_until:
+            self._is_sure_of_all()
         self.is_draining = self.nodes[node.name].is_draining
-        live = self._live(now)
+        # By then: an answer that took long tells of leases that were renewed since.
+        live = self._live(0 if now < self._slow_until else asked_at)
         if len(live) < len(self.nodes) and not await self._is_sure(live, owners):
             return
         self.others = live.keys() - {node.name}
@@ -232,10 +245,36 @@ class Membership:
         return isinstance(self._node.clock, FollowedClock) and self._node.clock.doubt is not None
 
     def _lapsed(self) -> None:
-        """Nobody need wait for us any more: what memory holds may be old, so nobody may be answered from it."""
+        """Nobody need wait for us any more: what memory holds may be old, so nobody is answered from it until that is known.
+
+        Commits go on: the epoch, not the lease, decides who may write.
+        """
         node = self._node
-        if node.state == "up" and node.clock.now() >= self.lease_until:
-            node.store_failed(StoreDown("the lease could not be renewed in time, so other nodes may own the objects"))
+        if node.state == "up" and node.clock.now() >= self.lease_until and not node.is_doubted:
+            node.is_doubted = True
+            self.lapses += 1
+            log.warning(
+                "the store did not renew the lease in time: what it must prove waits until it answers",
+                extra={"code": "store.slow"},
+            )
+            self.look()
+
+    async def make_sure(self) -> None:
+        """Find out what is still ours: for a node that stops, and has no rounds any more that would."""
+        node = self._node
+        if node.is_doubted:
+            await self.renew()
+            node.ownership.compare(await node.store.owners())
+            self._is_sure_of_all()
+
+    def _is_sure_of_all(self) -> None:
+        """The lease runs, and after it was renewed the store still said that what we have is ours: answers may go."""
+        node = self._node
+        node.is_doubted = False
+        log.warning("the lease is renewed, and what is left is ours", extra={"code": "store.slow"})
+        for activation in list(node.awake.values()):
+            activation.release()
+        node.outage.end()
 
     def _live(self, now: int) -> dict[str, NodeRow]:
         """Nodes that are believed to live, this one included: their lease runs, and their session is not known to be gone."""

@@ -17,6 +17,7 @@ from wakeful.runtime.committer import Committer, Failure
 from wakeful.runtime.deadlines import Deadlines
 from wakeful.runtime.dispatcher import Dispatcher
 from wakeful.runtime.events import Events
+from wakeful.runtime.farewell import leave
 from wakeful.runtime.forwards import FORWARDED, PREFIX, Forwards, add_apart, routed
 from wakeful.runtime.hibernation import Hibernation
 from wakeful.runtime.homes import Homes
@@ -60,6 +61,7 @@ class Node:
     tracer: Tracer | None = None  # set by whoever wants spans
     homes: Homes | None = None  # when the program has several stores
     down_because: Unavailable | None = None
+    is_doubted = False  # the lease has lapsed, so the objects here may be another node's
     loop: asyncio.AbstractEventLoop | None = None  # on which it runs, and all its callers must
     _has_news = False  # the group that just went to disk changed timers
     _clock_watch: Handle | None = None
@@ -170,6 +172,7 @@ class Node:
         """The store is there, and what is ours in it is known."""
         self.state = "up"
         self.down_because = None
+        self.outage.end()
         if not self.is_client:
             self.dispatcher.start()
         if self.is_clustered:
@@ -184,15 +187,8 @@ class Node:
         self.state = "stopping"
         self._stop_chores()
         self.outage.stop()
-        if not was_down and not self.is_client:
-            try:
-                if self.is_clustered:
-                    await self.membership.retire()
-                await self.ownership.release_all()
-                await self.store.leave(self.name)
-                await self.store.tell([])
-            except Unavailable as error:
-                log.warning("stopped without releasing the store: %s", error, extra={"code": "node.stop"})
+        if not self.is_client:
+            await leave(self, was_down=was_down)
         for activation in list(self.awake.values()):  # else it looks like their doing
             activation.fail(NotRunning("the node is stopping; try again", code="node.stopping"))
         self._end()
@@ -295,8 +291,6 @@ class Node:
         caller = CURRENT.get()
         if caller is not None and caller.is_over:
             caller = None  # a task that the turn left behind
-        if self.state != "up" and (self.state != "stopping" or caller is None):
-            raise self.outage.refusal()
         chain: tuple[ObjectId, ...] = (target,)
         if caller is not None:
             chain = (*caller.chain, target)
@@ -307,6 +301,8 @@ class Node:
                 )
             # What this turn knows may rest on turns before it that could still be undone.
             await caller.activation.settled()
+        if (self.state != "up" or self.is_doubted) and (self.state != "stopping" or caller is None):
+            await self.outage.over(deadline_at)
         call = Call(
             method,
             self._carried(target, method, args) if args else args,

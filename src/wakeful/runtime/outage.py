@@ -3,11 +3,14 @@
 import asyncio
 import logging
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from wakeful.logic.retry import platform_delay_ms
+from wakeful.runtime.calls import resolve
 from wakeful.values.errors import NotRunning, OutcomeUnknown, StoreDown, Unavailable
-from wakeful.values.ids import SHARDS
+from wakeful.values.ids import SHARDS, ObjectId
+from wakeful.values.timers import Timer
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("wakeful.node")
 
 SAID_MS = 60_000  # of one cause the log hears so often, while the store comes and goes
+BEGUN_MAX = 20_000  # timers of outages that are remembered, to be handed back at a stop
 _NUMBERS = re.compile(r"\d+")
 
 
@@ -28,6 +32,9 @@ class Outage:
         self._said: dict[str, int] = {}  # when, of each cause
         self._is_said = True  # of this outage the log has heard
         self._unsaid = 0  # short ones since the log heard of one
+        self.epochs: dict[int, int] = {}  # that were ours when it began
+        self.begun: dict[tuple[ObjectId, str], Timer] = {}  # timers whose start notes may still be on disk
+        self._waiting: set[asyncio.Future[None]] = set()  # of those who wait until it is over
 
     def begin(self, error: Unavailable) -> None:
         """The store can't be written: everyone who waits is told, and what memory believes is forgotten."""
@@ -38,10 +45,12 @@ class Outage:
         self._is_said = False
         if self._is_news(error):
             self._say(error)
-        node.state = "down"
+        node.state, node.is_doubted = "down", False
         node.down_because = error
         node.dispatcher.stop()
         node.membership.stop()
+        self.epochs = dict(node.epochs)
+        self.keep(node.queue.running.values())
         node.queue.reset()
         # A read that failed says nothing of the commit that is on its way beside it.
         unknown = OutcomeUnknown(f"{error.message}; whether what was on its way arrived is unknown, use a request key")
@@ -51,6 +60,14 @@ class Outage:
         node.take_leave(range(SHARDS))
         node.committer.abandon(error)
         self._recovery = asyncio.get_running_loop().create_task(self._recover())
+
+    def keep(self, begun: Iterable[Timer]) -> None:
+        """These were handed out when the store went: not they are to blame, should this process end before they run again."""
+        for timer in begun:
+            self.begun.pop((timer.id, timer.name), None)
+            self.begun[timer.id, timer.name] = timer
+        while len(self.begun) > BEGUN_MAX:
+            del self.begun[next(iter(self.begun))]
 
     def _is_news(self, error: Unavailable) -> bool:
         """A full disk is read and can't be written: the store would be away and back, five times a second."""
@@ -70,7 +87,44 @@ class Outage:
         )
         self._is_said, self._unsaid = True, 0
 
+    def end(self) -> None:
+        """The store is there, or nobody need wait for it any more: those who did go on, and see."""
+        waiting, self._waiting = self._waiting, set()
+        for future in waiting:
+            resolve(future, None)
+
+    async def over(self, deadline_at: int) -> None:
+        """Wait for a store that is away, or that has to say whose the objects are; `StoreDown` when it takes too long.
+
+        Too long is `store_wait_ms`, or until that deadline; and no more than `store_waiting` wait at once. Nothing was
+        begun for whoever is refused here, so nothing was written.
+        """
+        node = self._node
+        until = min(deadline_at, node.clock.now() + node.limits.store_wait_ms)
+        while node.state == "down" or (node.state == "up" and node.is_doubted):
+            if len(self._waiting) >= node.limits.store_waiting:
+                raise Unavailable(
+                    f"{len(self._waiting)} calls wait for the store already, the limit; nothing was written, back off",
+                    code="store.waiting",
+                )
+            if node.clock.now() >= until:
+                raise self.refusal()
+            await self._wait(until)
+        if node.state != "up":
+            raise self.refusal()
+
+    async def _wait(self, until: int) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.add(future)
+        handle = self._node.clock.call_at(until, lambda: resolve(future, None))
+        try:
+            await future
+        finally:
+            handle.cancel()
+            self._waiting.discard(future)
+
     def stop(self) -> None:
+        self.end()
         if self._recovery is not None:
             self._recovery.cancel()
             self._recovery = None
@@ -81,7 +135,11 @@ class Outage:
         if node.state == "down":
             because = node.down_because
             return StoreDown(
-                f"the store is away ({because.message if because else 'unknown'}); nothing is lost, try again"
+                f"the store is away ({because.message if because else 'unknown'}); nothing was written, try again"
+            )
+        if node.state == "up" and node.is_doubted:
+            return StoreDown(
+                "the store does not answer, so the objects may be another node's; nothing was written, try again"
             )
         if node.state == "up":
             return Unavailable("the node has just come back; try again")

@@ -31,7 +31,10 @@ class Ownership:
         self._node = node
         self.leaving: set[int] = set()  # being handed over: no new turns but those that a running one waits for
         # Epochs that were this process's own, and those of owners that lost them without having died.
-        self._held: dict[int, deque[int]] = {}
+        self._held: dict[int, deque[int]] = {
+            shard: deque(epochs, maxlen=HELD_MAX)
+            for shard, epochs in node.registry.ended.get(node.store.url, {}).items()
+        }
         self.taken_at: dict[int, int] = {}  # when the shard came to this node
         self._taken: dict[int, int] = {}  # how many groups the committer had sent when the shard came
         self._seqs: dict[int, int] = {}
@@ -41,6 +44,12 @@ class Ownership:
     def has_held(self, shard: int, epoch: int) -> bool:
         """That epoch of the shard did not end by the death of its owner."""
         return epoch in self._held.get(shard, ())
+
+    def remember_ended(self, epochs: Mapping[int, int]) -> None:
+        """This node ends and could not say so on disk: the next one of this program shall know."""
+        known = self._node.registry.ended.setdefault(self._node.store.url, {})
+        for shard, epoch in epochs.items():
+            known.setdefault(shard, deque(maxlen=HELD_MAX)).append(epoch)
 
     def _hold(self, shard: int, epoch: int) -> None:
         self._held.setdefault(shard, deque(maxlen=HELD_MAX)).append(epoch)
@@ -155,7 +164,7 @@ class Ownership:
         node = self._node
         beside = [t for name, t in node.queue.running.items() if name in node.sideline and shard_of(name[0]) in shards]
         node.sideline.cut(shards)
-        await self._hand_back(shards)
+        await self.hand_back(shards)
         for timer in beside:  # it has ended here, and runs again wherever its shard is then
             node.queue.finished(timer)
         begun = self._busy(beside=False)  # a turn that another waits for may have begun meanwhile: that shard stays
@@ -190,7 +199,7 @@ class Ownership:
         await node.clock.sleep(1)  # let the cancelled turns unwind
         await node.committer.drained()
         node.sideline.cut(range(SHARDS))
-        await self._hand_back(range(SHARDS))
+        await self.hand_back(range(SHARDS))
         await node.store.release(node.name, node.epochs)
 
     async def _wait_for_turns(self, within_ms: int) -> None:
@@ -202,7 +211,7 @@ class Ownership:
                 return
             await node.clock.sleep(LOOK_MS)
 
-    async def _hand_back(self, shards: Collection[int]) -> None:
+    async def hand_back(self, shards: Collection[int]) -> None:
         """Timers that were begun and cut off by the stop: not their fault, so no trace of this run may remain.
 
         Crashes of earlier processes stay counted. Only the very setting that was begun is touched: one that a
@@ -218,11 +227,14 @@ class Ownership:
                 now=now,
                 starts=[Start(timer.name, timer.seq, node.timer_runs.crashes_of(timer), is_running=False)],
             )
-            for timer in node.queue.running.values()
+            for timer in {**node.outage.begun, **node.queue.running}.values()
             if (shard := shard_of(timer.id)) in node.epochs and shard in shards
         ]
         if commits:
             await node.store.commit(node.name, commits)
+        begun = node.outage.begun
+        for name in [name for name in begun if shard_of(name[0]) in shards]:
+            del begun[name]
 
     def _forget_timers(self, shards: Collection[int]) -> None:
         queue = self._node.queue

@@ -119,6 +119,16 @@ class Member:
     def reconnect(self) -> None:
         self.faults.is_down = False
 
+    def stall(self) -> None:
+        """Its store takes what it is asked and answers nothing, until `go_on`."""
+        self.faults.gate = asyncio.Event()
+
+    def go_on(self) -> None:
+        """Its store answers again, first of all what it was asked meanwhile."""
+        gate, self.faults.gate = self.faults.gate, None
+        if gate is not None:
+            gate.set()
+
     def freeze(self) -> None:
         """Its process stands still (SIGSTOP): no timer of it runs, nothing goes in or out. The world goes on."""
         self.clock.freeze()

@@ -35,6 +35,11 @@ class Pool:
         self._missing = 0  # so many of its size it does without
         self._has_said = False
         self._closed = False
+        self.timeout_s = target.timeout_ms / 1000
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
 
     def take(self) -> "_Taken":
         """A connection of one's own for a while."""

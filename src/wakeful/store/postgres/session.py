@@ -22,8 +22,9 @@ log = logging.getLogger("wakeful.store")
 
 Heard = Callable[[Sequence[Hint]], None]
 
-# A node renews its lease past this connection: nothing of it may take long.
-SESSION_TIMEOUT_S = 2.0
+# A node renews its lease past this connection: it does not wait longer for the lock. The connection itself is as patient
+# as any: to give it up because the server is slow would let go of the lock, and others would take this node for dead.
+LOCK_WAIT_S = 2.0
 BACKOFF_FIRST_S = 0.05
 BACKOFF_MAX_S = 1.0
 # When the server restarts every session is gone for a moment; others are not missed until they had time to come back.
@@ -83,6 +84,7 @@ class Session:
         self._closing = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
         self._flush: asyncio.Task[None] | None = None
+        self._locking: asyncio.Task[None] | None = None
         self._pending: dict[int, Hint] = {}
         self._has_news = False
         self._told = asyncio.Event()  # of the notification that takes with it what is pending now
@@ -108,7 +110,7 @@ class Session:
 
     async def close(self) -> None:
         self._closing.set()
-        for task in (self._keeper, self._flush):
+        for task in (self._keeper, self._flush, self._locking):
             if task is not None:
                 task.cancel()
                 with suppress(asyncio.CancelledError):
@@ -125,7 +127,9 @@ class Session:
             await self.unlock(self._node)
         self._node = node
         if not self._is_locked:
-            await self._take_lock()
+            if self._locking is None or self._locking.done():
+                self._locking = asyncio.create_task(self._take_lock())
+            await asyncio.wait([self._locking], timeout=LOCK_WAIT_S)
         return self._is_locked and self.is_alive
 
     async def unlock(self, node: str) -> None:
@@ -186,7 +190,7 @@ class Session:
         async with self._busy:
             if self._wire is None:
                 raise Unavailable("no session")
-            return await self._wire.run(statement, args, timeout_s=SESSION_TIMEOUT_S)
+            return await self._wire.run(statement, args)
 
     async def _take_lock(self) -> None:
         """Try it; somebody else may have it: a connection of ours that the server has not missed yet."""

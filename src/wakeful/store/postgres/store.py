@@ -17,6 +17,7 @@ from wakeful.store.postgres.migrating import (
     migrate,
     version_of,
 )
+from wakeful.store.postgres.patience import Patience
 from wakeful.store.postgres.pool import Pool, not_open
 from wakeful.store.postgres.rows import (
     NOTHING,
@@ -31,10 +32,10 @@ from wakeful.store.postgres.rows import (
     timer_of,
 )
 from wakeful.store.postgres.session import LOCK_CLASS, NOTIFY, Session, channel_of, payloads
-from wakeful.store.postgres.statements import Statements
+from wakeful.store.postgres.statements import Statement, Statements
 from wakeful.store.postgres.swapping import values_of
 from wakeful.store.postgres.url import Target, parse_url
-from wakeful.store.postgres.wire import Invalid, Refused, Row, Wire
+from wakeful.store.postgres.wire import Invalid, Lost, Refused, Row, Wire
 from wakeful.store.postgres.writer import Writer
 from wakeful.store.protocol import (
     NO_GUARDS,
@@ -65,6 +66,7 @@ READERS = 4
 LOADERS = 2
 # At least so many timers are asked of each shard: four times a page's fair share, and never fewer than this.
 INNER_MIN = 16
+_UNIQUE = Statement("SELECT gen_random_uuid()::text", ())
 
 
 class PostgresStore:
@@ -81,6 +83,7 @@ class PostgresStore:
         self._statements = Statements(target.schema)
         self._pools: list[Pool] = []
         self._readers: Pool | None = None
+        self._renewer: Pool | None = None  # of one connection: a lease waits behind nothing else
         self._inserter: Inserter | None = None
         self._writer: Writer | None = None
         self._session: Session | None = None
@@ -107,6 +110,7 @@ class PostgresStore:
                 version = await version_of(wire, self._statements)
             check_version(version, self.url)
             self.identity = await identity_of(wire, self._statements.schema)
+            [(unique,)] = await wire.run(_UNIQUE)
             if readonly and await is_standby(wire):
                 self._sees = False  # the locks of nodes are seen only where they were taken
         finally:
@@ -119,8 +123,9 @@ class PostgresStore:
         loaders = Pool(self._target, LOADERS, packed=True, readonly=readonly)
         self._inserter = Inserter(loaders, self._statements)
         single = Pool(self._target, 1, packed=True, readonly=readonly)
-        self._writer = Writer(single, self._statements)
-        self._pools = [self._readers, loaders, single]
+        self._writer = Writer(single, self._statements, unique)
+        self._renewer = Pool(self._target, 1, readonly=readonly)
+        self._pools = [self._readers, loaders, single, self._renewer]
         if not readonly:
             # A server that has no room left shall say so now, and not to the first turn of a node that owns shards.
             try:
@@ -149,7 +154,7 @@ class PostgresStore:
 
     async def _disconnect(self) -> None:
         pools, self._pools = self._pools, []
-        self._readers = self._inserter = self._writer = None
+        self._readers = self._renewer = self._inserter = self._writer = None
         await gather(*(pool.close() for pool in pools))
 
     async def migrate(self, *, now: int) -> list[str]:
@@ -167,7 +172,8 @@ class PostgresStore:
     async def join(self, row: NodeRow) -> None:
         values = {name: getattr(row, name) for name in row.__struct_fields__}
         has_session = self._session is not None and await self._session.lock(row.node)
-        await self._run("join", values | {"about": printable(row.about), "has_session": has_session})
+        values |= {"about": printable(row.about), "has_session": has_session}
+        await self._run("join", values, ["lazy"], pool=self._renewer)
 
     async def leave(self, node: str) -> None:
         await self._run("leave", {"node": node})
@@ -222,7 +228,15 @@ class PostgresStore:
     ) -> list[Obstacle]:
         if self._inserter is None:
             raise not_open(self._target)
-        return await self._inserter.insert(Wanted(timers, now, receipt, guards, each)) if timers else []
+        patience = Patience(self._target.timeout_ms / 1000)
+        inserter, wanted = self._inserter, Wanted(timers, now, receipt, guards, each)
+        while timers:
+            try:
+                return await inserter.insert(wanted)
+            except Lost as error:  # nothing of it was written
+                if self._inserter is not inserter or not await patience.waits():
+                    raise StoreDown(error.message) from None
+        return []
 
     async def forget(self, receipts: Sequence[str], *, at: int) -> None:
         await self._run("forget", {"ids": list(receipts), "at": at})
@@ -392,13 +406,27 @@ class PostgresStore:
         if self._heard is not None:
             self._heard(hints)
 
-    async def _run(self, name: str, values: Mapping[str, object] = {}, parts: Iterable[str] = ()) -> list[Row]:
-        """One statement on a connection for reads and small writes, which are safe to send again."""
-        if self._readers is None:
+    async def _run(
+        self,
+        name: str,
+        values: Mapping[str, object] = {},
+        parts: Iterable[str] = (),
+        *,
+        pool: Pool | None = None,
+    ) -> list[Row]:
+        """One statement on a connection for reads and small writes, which are safe to send again, and are."""
+        pool = pool or self._readers
+        if pool is None:
             raise not_open(self._target)
-        statement = self._statements.get(name, parts)
-        try:
-            async with self._readers.take() as wire:
-                return await wire.run(statement, statement.args(values))
-        except Invalid as error:
-            raise BadValue(f"PostgreSQL can't take that: {error}", code="value.store") from None
+        patience = Patience(pool.timeout_s)
+        while True:
+            try:
+                async with pool.take() as wire:
+                    known = parts if wire.can_be_lazy else [part for part in parts if part != "lazy"]
+                    statement = self._statements.get(name, known)
+                    return await wire.run(statement, statement.args(values))
+            except Invalid as error:
+                raise BadValue(f"PostgreSQL can't take that: {error}", code="value.store") from None
+            except Lost as error:
+                if pool.is_closed or not await patience.waits():
+                    raise StoreDown(error.message) from None

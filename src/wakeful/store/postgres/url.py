@@ -2,7 +2,7 @@
 
 Options of ours, beside those of the driver:
 `schema=NAME`                 where the tables are, `wakeful` unless said
-`timeout=10s`                 how long a statement may take before its connection is given up
+`timeout=30s`                 how long a statement may take, asked again or not, before the store counts as away
 `listen=off`                  no LISTEN/NOTIFY: for a pooler that shares sessions, and CockroachDB; nodes scan instead
 `session_lock=off`            no advisory lock per node, for the same: a crash is then noticed by the lease
 `statement_cache_size=0`      no prepared statements, for a pooler that shares sessions and can't keep them
@@ -17,8 +17,8 @@ from msgspec import Struct
 from wakeful.values.errors import BadUrl
 
 SCHEMA = "wakeful"
-# Long enough for a busy server, short enough that a network that swallows packets is noticed.
-TIMEOUT_MS = 10_000
+# A disk or a server that stalls for seconds is slow, not gone; a network that swallows packets is noticed by the kernel.
+TIMEOUT_MS = 30_000
 TIMEOUT_MIN_MS = 100
 
 OURS = ("schema", "statement_cache_size", "listen", "session_lock", "timeout")
@@ -50,7 +50,7 @@ class Target(Struct, frozen=True):
     names_itself: bool  # the URL has an application_name of its own
     listen: bool = True  # False: the server has no LISTEN, or a pooler is between
     session_lock: bool = True  # False: no advisory lock that lasts as long as the session
-    timeout_ms: int = TIMEOUT_MS  # how long a statement may take before its connection is given up
+    timeout_ms: int = TIMEOUT_MS  # how long a statement may take, asked again or not
 
 
 def parse_url(url: str) -> Target:

@@ -21,6 +21,9 @@ CLOSE_TIMEOUT_S = 1.0
 # A migration may build an index over everything.
 SCRIPT_TIMEOUT_S = 600.0
 RETRIES_MAX = 8
+# So long may a network swallow what was sent, before the connection counts as lost: a server that only takes its time
+# acknowledges it.
+GONE_MS = 10_000
 # The kernel looks after an idle connection: three unanswered probes, one a second, after three seconds.
 _KEEPALIVES = (("TCP_KEEPIDLE", 3), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 3))
 
@@ -43,8 +46,8 @@ _OWN = """SELECT set_config(name, CASE name WHEN 'default_transaction_isolation'
 _DURABLE = """SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit')
     WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, false)"""
 
-# How many a store may have: to read, to insert, to commit, and the session.
-CONNECTIONS = 8
+# How many a store may have: to read, to insert, to commit, to renew the lease, and the session.
+CONNECTIONS = 9
 STANDBY = "connect to the primary (with several hosts in the URL: target_session_attrs=read-write)"
 READ_ONLY = (
     "default_transaction_read_only is on for this server, database or role, or in the URL: turn it off "
@@ -66,6 +69,10 @@ class Invalid(Exception):
 
 class Refused(StoreDown):
     """The server is there and lacks what was asked for, or the right to it: asking again won't help."""
+
+
+class Lost(StoreDown):
+    """The server was lost or can't be reached, and nothing that was asked for was written: it may be back in a moment."""
 
 
 class Undone(StoreDown):
@@ -255,7 +262,8 @@ class Wire:
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for name, value in _KEEPALIVES:
                 peer.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(self.timeout_s * 1000))
+            gone_ms = min(GONE_MS, int(self.timeout_s * 1000))
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, gone_ms)
 
     async def _prepare(self, packed: bool, readonly: bool) -> None:
         self._watch_over()
@@ -274,7 +282,7 @@ class Wire:
                 with suppress(asyncpg.PostgresError):
                     await self._connection.execute("SET default_transaction_read_only = on")
         except (asyncpg.InterfaceError, OSError) as error:
-            raise StoreDown(f"{self._where} can't be reached: {_line(error)}") from None
+            raise Lost(f"{self._where} can't be reached: {_line(error)}") from None
 
     async def prefer(self, settings: Sequence[str]) -> None:
         """Apply what the server knows of these; a relative of PostgreSQL may lack one, and is then slower, not wrong."""
@@ -323,7 +331,7 @@ class Wire:
         self.drop()
         if writes:
             return OutcomeUnknown(f"{self._where} was lost while committing: {_line(error)}; retry with a request key")
-        return StoreDown(f"{self._where} was lost: {_line(error)}")
+        return Lost(f"{self._where} was lost: {_line(error)}")
 
     def _read_only_remedy(self) -> str:
         """By what the server said of itself; a relative of PostgreSQL, or a pooler, may not say it."""
@@ -352,7 +360,7 @@ def refusal(error: Exception, where: str) -> StoreDown:
             code="store.connections",
         )
     remedy = "; does it run, and do host and port of the URL lead to it?" if isinstance(error, OSError) else ""
-    return StoreDown(f"{where} can't be reached: {said}{remedy}")
+    return Lost(f"{where} can't be reached: {said}{remedy}")
 
 
 def _line(error: BaseException) -> str:

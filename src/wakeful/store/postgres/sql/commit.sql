@@ -15,8 +15,18 @@ WITH locked AS MATERIALIZED (
     ORDER BY s.shard  -- as a claim does, so that the two can't deadlock
     FOR SHARE
 ),
+-- Each statement of a writer has a number, and one that comes again because its answer was lost does nothing: here it
+-- waits for the first to end, and finds that this number was written.
+receipt AS (
+    INSERT INTO wakeful.receipts AS r (id, number, expires_at)
+    SELECT $writer::text, $number::bigint, $keep_until::bigint
+    WHERE (SELECT count(*) = cardinality($shards::smallint[]) FROM locked)
+    ON CONFLICT (id) DO UPDATE SET number = EXCLUDED.number, expires_at = EXCLUDED.expires_at
+        WHERE r.number < EXCLUDED.number
+    RETURNING 1
+),
 fence AS MATERIALIZED (
-    SELECT count(*) = cardinality($shards::smallint[]) AS ok FROM locked
+    SELECT EXISTS (SELECT FROM receipt) AS ok
 )
 --? wipes
 , wiped AS (
@@ -240,8 +250,8 @@ put AS (
 )
 --.
 SELECT
-    shard
+    shard, ok
     --? lazy
     , set_config('synchronous_commit', 'off', true)
     --.
-FROM locked
+FROM locked, fence

@@ -1,0 +1,82 @@
+"""A store that answers seconds late, in virtual time: nobody sees an error, and what nothing proves waits."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from wakeful import Unavailable
+from wakeful.logic.limits import Limits
+from wakeful.runtime.membership import LEASE_MS
+
+sys.path.append(str(Path(__file__).parent))
+from cluster_stage import Cluster, key_of
+
+
+async def test_a_node_whose_lease_lapsed_goes_on_when_the_store_does(cluster: Cluster) -> None:
+    """Of all nodes at once, as a database stalls: none of them takes the others for dead when it is back."""
+    troupe, world = cluster()
+    async with world:
+        member = world.members[1]
+        key, node = key_of(member), member.node
+        assert node is not None
+        assert await troupe.at(member, key).add() == 1
+        epochs = dict(node.epochs)
+        for each in world.members:
+            each.stall()
+        write = asyncio.ensure_future(troupe.at(member, key).add())
+        await world.advance(milliseconds=LEASE_MS + 2_000)
+        read = asyncio.ensure_future(troupe.at(member, key).value())
+        late = asyncio.ensure_future(troupe.at(member, key).add())
+        await world.advance(seconds=1)
+        assert [call.done() for call in (write, read, late)] == [False] * 3
+        for each in world.members:
+            each.go_on()
+            await world.advance(milliseconds=40)
+        assert (await write, await read in (2, 3), await late) == (2, True, 3)
+        assert (node.outage.count, node.membership.lapses, node.epochs) == (0, 1, epochs)
+
+
+async def test_a_lapsed_node_answers_no_read_that_nothing_proves(cluster: Cluster) -> None:
+    """Somebody has taken over and written since: what memory holds is old."""
+    troupe, world = cluster()
+    async with world:
+        slow, other = world.members[1], world.members[0]
+        key = key_of(slow)
+        assert await troupe.at(slow, key).add() == 1
+        read = asyncio.ensure_future(troupe.at(slow, key).value(LEASE_MS / 1_000 + 3))
+        await world.advance(milliseconds=10)
+        slow.stall()
+        await world.advance(milliseconds=LEASE_MS + 1_000)
+        assert await troupe.at(other, key, deadline="20s").add() == 2
+        await world.advance(seconds=4)
+        assert not read.done()
+        slow.go_on()
+        [told] = await asyncio.gather(read, return_exceptions=True)
+        assert told == 2 or isinstance(told, Unavailable), told
+
+
+async def test_no_more_than_a_bound_wait_for_a_store_that_is_away(cluster: Cluster) -> None:
+    troupe, world = cluster(nodes=2, limits=Limits(store_waiting=2, store_wait_ms=5_000))
+    async with world:
+        member, other = world.members
+        for each in world.members:
+            each.cut_off()
+        with pytest.raises(Unavailable):
+            await troupe.at(member, "a").add()
+        waiting = [asyncio.ensure_future(troupe.at(member, "a").add()) for _ in range(3)]
+        await world.advance(milliseconds=10)
+        assert [call.done() for call in waiting] == [False, False, True]
+        with pytest.raises(Unavailable) as caught:
+            await waiting[2]
+        assert caught.value.code == "store.waiting"
+        began = world.now()
+        for call in waiting[:2]:
+            with pytest.raises(Unavailable, match="nothing was written"):
+                await call
+        assert (world.now() - began).total_seconds() <= 5.1
+        member.reconnect()
+        other.reconnect()
+        await world.advance(seconds=8)
+        assert await troupe.at(member, "a").add() == 1
