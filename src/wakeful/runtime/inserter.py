@@ -66,10 +66,11 @@ class Lane:
 class Sending:
     """One insert on its way, in however many tries."""
 
-    __slots__ = ("failure", "group", "receipt")
+    __slots__ = ("failure", "group", "is_first", "receipt")
 
-    def __init__(self, receipt: Receipt, group: "Sequence[Asked]" = ()) -> None:
+    def __init__(self, receipt: Receipt, group: "Sequence[Asked]" = (), *, is_first: bool = True) -> None:
         self.receipt = receipt
+        self.is_first = is_first  # no try of it can have arrived before
         self.group = group
         self.failure: Unavailable | None = None  # of the last try, while the next is to come
 
@@ -146,7 +147,7 @@ class Inserter:
         """Bring all of them to disk or none; what is in the way, [] when it was done."""
         async with self._alone:
             lane = self._lanes.pop() if self._lanes else self._new_lane()
-            sending = Sending(receipt or lane.next(self._clock.now()))
+            sending = Sending(receipt or lane.next(self._clock.now()), is_first=receipt is None)
             try:
                 with self._within(until, sending):
                     return await self._insert(timers, sending, guards=guards, each=False, until=lambda: until)
@@ -307,6 +308,7 @@ class Inserter:
             except BaseException as error:
                 self._arrivals.unsure(timers)
                 tries += 1
+                sending.is_first = False
                 sending.failure = self._failed(error, sending.failure)
                 delay_ms = platform_delay_ms(tries, self._dice.random())
                 if self._clock.now() + delay_ms >= min(until(), last_at):
@@ -315,7 +317,7 @@ class Inserter:
                 await self._clock.sleep(delay_ms)
                 continue
             is_in = each or all(one.is_in for one in obstacles)
-            if is_in and not tries:
+            if is_in and sending.is_first:
                 self._arrived(timers, obstacles, mark)
             else:
                 self._arrivals.unsure(timers)  # nothing was added, or nobody knows since when it is there

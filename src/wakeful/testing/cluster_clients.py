@@ -188,10 +188,17 @@ class Clients:
         tries = [self._schedule(fact, more, is_keyed) for _ in range(2 if is_keyed and dice.random() < 0.5 else 1)]
         await asyncio.gather(*tries)
 
-    async def _schedule(self, fact: JobFact, more: list[Any], is_keyed: bool) -> None:
+    def jobs_at(self, member: Member, count: int) -> None:
+        """So many plain jobs are asked for at that node, due at once or nearly."""
+        for _ in range(count):
+            fact = self.job(self.dice.choice(self.keys), self.token(), "steady", self.dice.choice((0, 0, 5, 300)))
+            body = self._schedule(fact, [], self.dice.random() < 0.3, member)
+            self.start(body, f"job {fact.token}")
+
+    async def _schedule(self, fact: JobFact, more: list[Any], is_keyed: bool, first: Member | None = None) -> None:
         for tries in range(TRIES if is_keyed else 1):
             try:
-                member = self._member()
+                member = first if first is not None and first.node is not None and not tries else self._member()
                 node = member.node
                 assert node is not None
                 stub: Any = node.stub(self.cls, fact.key, deadline=None, request_key=None)

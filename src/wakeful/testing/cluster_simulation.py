@@ -182,6 +182,7 @@ class ClusterSimulation:
             self.umpire.late = dice.choice((1, 2, 4))
         elif trouble == "lag":
             member.faults.lag = Lags(dice)
+            self.clients.jobs_at(member, dice.choice((1, 4, 8)))
             self._later(self._answer_at_once(member, dice.choice((0.5, 4, 12))))
         elif trouble == "slow wire":
             world.network.slow(lambda node, other: dice.choice((0, 0, 0, 2, 40, 900, 4_500)))

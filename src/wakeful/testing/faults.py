@@ -45,17 +45,17 @@ class Lag(NamedTuple):
 
 
 class Lags:
-    """A spell in which many trips to the store lag, by seconds."""
+    """A spell in which many trips to the store lag, by seconds; those that write more than others."""
 
-    def __init__(self, dice: random.Random, share: float = 0.25) -> None:
+    def __init__(self, dice: random.Random) -> None:
         self._dice = dice
-        self._share = share
 
     def __call__(self, verb: str) -> Lag | None:
         dice = self._dice
-        if dice.random() >= self._share:
+        if dice.random() >= (0.5 if verb in ("commit", "insert") else 0.12):
             return None
-        return Lag(dice.choice(("late", "late", "lost", "lost", "stray")), dice.choice((3, 40, 700, 2_500, 7_000)))
+        kind: Literal["late", "lost", "stray"] = dice.choice(("late", "lost", "lost", "stray"))
+        return Lag(kind, dice.choice((3, 40, 700, 2_500, 7_000)))
 
 
 class Faults:
