@@ -12,6 +12,7 @@ from collections.abc import Callable
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from enum import Enum
+from functools import lru_cache
 from pathlib import PurePath
 from typing import Any
 from uuid import UUID
@@ -107,7 +108,7 @@ def copied(value: Any) -> Any:
 
 def _lower(value: Any) -> Any:
     """The value in terms that MessagePack carries exactly; the same object where nothing had to change."""
-    kind = type(value)
+    kind: Any = type(value)
     if kind is int:
         return value if _INT64_MIN <= value <= _UINT64_MAX else _ext(_BIGINT, _int_bytes(value))
     if kind in _FAST:
@@ -152,22 +153,30 @@ def _lower(value: Any) -> Any:
     return _ext(_TYPED, [f"{kind.__module__}:{kind.__qualname__}", fields])
 
 
-def _field_names(kind: Any) -> list[str] | None:
+@lru_cache(1_024)
+def _field_names(kind: Any) -> tuple[str, ...] | None:
     if dataclasses.is_dataclass(kind):
-        return [field.name for field in dataclasses.fields(kind)]
+        return tuple(field.name for field in dataclasses.fields(kind))
     if issubclass(kind, msgspec.Struct):
-        return list(kind.__struct_fields__)
+        return tuple(kind.__struct_fields__)
     return None
+
+
+@lru_cache(1_024)
+def _made_with(kind: Any) -> dict[str, bool]:
+    """The fields of a dataclass, and whether its constructor takes them."""
+    return {field.name: field.init for field in dataclasses.fields(kind)}
 
 
 def _blame(value: Any, path: str = "value") -> str:
     """The path to the first part that `_lower` refuses. Only walked when it did."""
+    kind: Any = type(value)
     parts: list[tuple[str, Any]] = []
     if isinstance(value, dict):
         parts = [(f"key {key!r} of {path}", key) for key in value] + [(f"{path}[{key!r}]", value[key]) for key in value]
     elif isinstance(value, list | tuple | set | frozenset):
         parts = [(f"{path}[{i}]", item) for i, item in enumerate(value)]
-    elif names := _field_names(type(value)):
+    elif names := _field_names(kind):
         parts = [(f"{path}.{name}", getattr(value, name)) for name in names]
     for deeper, part in parts:
         try:
@@ -233,7 +242,8 @@ def _lower_set(number: int) -> Callable[[Any], Any]:
 
 def fields_of(value: Any) -> dict[str, Any]:
     """The fields of a dataclass or struct, not copied."""
-    return {name: getattr(value, name) for name in _field_names(type(value)) or ()}
+    kind: Any = type(value)
+    return {name: getattr(value, name) for name in _field_names(kind) or ()}
 
 
 def rebuild(kind: Any, fields: dict[str, Any]) -> Any:
@@ -243,15 +253,18 @@ def rebuild(kind: Any, fields: dict[str, Any]) -> Any:
 
 def _built(kind: Any, fields: dict[str, Any]) -> tuple[Any, bool]:
     """The same, and whether its class knows all of them."""
+    make: Any = kind
     try:
         if not dataclasses.is_dataclass(kind):
             taken = {k: v for k, v in fields.items() if k in kind.__struct_fields__}
             return kind(**taken), len(taken) == len(fields)
-        known = {field.name: field for field in dataclasses.fields(kind)}
-        make: Any = kind
-        value = make(**{k: v for k, v in fields.items() if k in known and known[k].init})
+        known = _made_with(make)
+        taken = {k: v for k, v in fields.items() if known.get(k)}
+        value = make(**taken)
+        if len(taken) == len(fields):
+            return value, True
         for key, item in fields.items():
-            if key in known and not known[key].init:
+            if known.get(key) is False:
                 object.__setattr__(value, key, item)
         return value, fields.keys() <= known.keys()
     except TypeError as error:

@@ -13,13 +13,14 @@ from collections.abc import Callable
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
+from functools import lru_cache
 from typing import Annotated, Any, Final, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints, is_typeddict
 from uuid import UUID
-from weakref import WeakKeyDictionary
 
 import msgspec
 
 Fits = Callable[[Any], bool]
+Exact = frozenset[type]
 
 
 class Misfit(NamedTuple):
@@ -42,37 +43,36 @@ _ABSTRACT = {
 }
 _MAPS = {dict, collections.abc.Mapping, collections.abc.MutableMapping}
 _MEMBERS = {list, set, frozenset, *_ABSTRACT}
-_plans: "WeakKeyDictionary[Any, list[tuple[str, Any, Fits]]]" = WeakKeyDictionary()
 
 
 def fits(value: Any) -> bool:
     """Each field of this dataclass or struct, and all that is in it, is what its annotation says."""
-    kind = type(value)
-    plan = _plans.get(kind)
-    if plan is None:
-        plan = _plans[kind] = _planned(kind)
-    for name, _, check in plan:  # noqa: SIM110  (a generator would double what each write of a state pays for this)
-        if not check(getattr(value, name)):
+    kind: Any = type(value)
+    for name, exact, check, _ in _planned(kind):
+        item = getattr(value, name)
+        if type(item) not in exact and not check(item):
             return False
     return True
 
 
 def misfit(value: Any, path: str = "") -> Misfit | None:
     """The first field of this dataclass or struct that does not fit, by its path; None when all do."""
-    for name, hint, check in _planned(type(value)):
+    kind: Any = type(value)
+    for name, _, check, hint in _planned(kind):
         item = getattr(value, name)
         if not check(item):
             return _blamed(hint, item, f"{path}.{name}" if path else name)
     return None
 
 
-def _planned(kind: Any) -> list[tuple[str, Any, Fits]]:
-    """Of each field whose annotation says something: its name, what it wants, and the check."""
+@lru_cache(1_024)
+def _planned(kind: Any) -> list[tuple[str, Exact, Fits, Any]]:
+    """Of each field whose annotation says something: its name, the types that surely fit, the check, the annotation."""
     plan = []
     for name, hint, default in _fields(kind):
         check = _check(hint)
         if check is not None:
-            plan.append((name, hint, check if check(default) else _or_default(check, default)))
+            plan.append((name, _exact(hint), check if check(default) else _or_default(check, default), hint))
     return plan
 
 
@@ -117,11 +117,11 @@ def _check(hint: Any) -> Fits | None:
     if origin is Literal:
         return lambda value: value in args
     if origin in _MAPS:
-        return _map(origin, *(_check(one) for one in args)) if len(args) == 2 else _is_a(origin)
+        return _map(origin, _all(args[0]), _all(args[1])) if len(args) == 2 else _is_a(origin)
     if origin is tuple:
         return _tuple(args)
     if origin in _MEMBERS:
-        return _members(origin, _check(args[0]) if args else None)
+        return _members(origin, _all(args[0]) if args else None)
     if is_typeddict(origin):
         return _is_a(dict)
     if hasattr(origin, "__value__"):
@@ -131,6 +131,16 @@ def _check(hint: Any) -> Fits | None:
     if has_fields(origin):
         return _typed(origin)
     return None
+
+
+def _exact(hint: Any) -> Exact:
+    """Types of which every value fits: most need no more than a look at this, and each write of a state pays for it."""
+    hint = _bare(hint)
+    if get_origin(hint) in (Union, types.UnionType):
+        return frozenset().union(*(_exact(one) for one in get_args(hint)))
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return frozenset({hint})
+    return frozenset(_SIMPLE.get(hint, ())) if isinstance(hint, type) else frozenset()
 
 
 def _bare(hint: Any) -> Any:
@@ -172,28 +182,32 @@ def _alias(alias: Any) -> Fits:
     return lambda value: (check := _check(alias.__value__)) is None or check(value)
 
 
-def _members(kind: Any, check: Fits | None) -> Fits:
+def _all(hint: Any) -> Fits | None:
+    """Whether each of several values fits the annotation."""
+    check, exact = _check(hint), _exact(hint)
     if check is None:
+        return None
+    return lambda values: exact.issuperset(map(type, values)) or all(map(check, values))
+
+
+def _members(kind: Any, are_fit: Fits | None) -> Fits:
+    if are_fit is None:
         return _is_a(kind)
-    return lambda value: isinstance(value, kind) and all(map(check, value))
+    return lambda value: isinstance(value, kind) and (not value or are_fit(value))
 
 
-def _map(kind: Any, key: Fits | None, item: Fits | None) -> Fits:
-    def is_fit(value: Any) -> bool:
-        return (
-            isinstance(value, kind)
-            and (key is None or all(map(key, value)))
-            and (item is None or all(map(item, value.values())))
-        )
-
-    return is_fit
+def _map(kind: Any, keys: Fits | None, values: Fits | None) -> Fits:
+    return lambda value: (
+        isinstance(value, kind)
+        and (not value or ((keys is None or keys(value)) and (values is None or values(value.values()))))
+    )
 
 
 def _tuple(args: tuple[Any, ...]) -> Fits:
     if not args:
         return _is_a(tuple)
     if len(args) == 2 and args[1] is Ellipsis:
-        return _members(tuple, _check(args[0]))
+        return _members(tuple, _all(args[0]))
     checks = [_check(one) for one in args if one != ()]
 
     def is_fit(value: Any) -> bool:
