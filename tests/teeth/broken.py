@@ -315,3 +315,24 @@ def copy_kept_after_a_rollback() -> Any:
         return broken
 
     return swapped(Activation, "undo", make)
+
+
+def unknown_fields_of_a_state_dropped() -> Any:
+    """An older program that changes the state saves only what its class knows."""
+    from wakeful.runtime import state
+
+    return swapped(state, "encode_fields", lambda encode: lambda value, rest: encode(value, {}))
+
+
+def unknown_fields_inside_a_value_dropped() -> Any:
+    """The same of a dataclass in a list of the state, or in a row."""
+    from wakeful.values import codec
+
+    return swapped(codec, "keep_rest", lambda keep: lambda value, rest: None)
+
+
+def state_of_another_type_taken() -> Any:
+    """What is on disk under a field is taken for what the class says, whatever it is."""
+    from wakeful.runtime import state
+
+    return swapped(state, "fits", lambda fits: lambda value: True)

@@ -5,14 +5,18 @@ The same checks pass when nothing is broken, which is asserted first.
 
 import asyncio
 import sys
+from dataclasses import astuple, field, make_dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from wakeful import App, DurableObject
+from wakeful.runtime.registry import Registry
 from wakeful.testing.simulation import run_probe, run_seed
+from wakeful.values.errors import Unfit
 
 sys.path.append(str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).parent.parent / "model"))
@@ -92,6 +96,57 @@ def memory() -> None:
     asyncio.run(play())
 
 
+def _deployed(*more: str, total: type = int) -> type[DurableObject]:
+    """A version of a program: its two types have these fields more."""
+    line = make_dataclass("Line", [("count", int, 0), *((name, int, 0) for name in more)])
+    line.__module__ = __name__
+    fields = [("lines", list[line], field(default_factory=list)), ("total", total, total())]  # type: ignore[valid-type]
+    order = make_dataclass("Order", [*fields, *((name, int, 0) for name in more)])
+    globals()["Line"] = line
+
+    class Shop(DurableObject):
+        state: order  # type: ignore[valid-type]
+
+        async def fill(self) -> None:
+            self.state = order([line(1, *(7 for _ in more))], 1, *(7 for _ in more))
+
+        async def count(self) -> None:
+            self.state.total += 1
+            self.state.lines[0].count += 1
+
+        async def look(self) -> tuple[Any, ...]:
+            return (*astuple(self.state.lines[0]), *astuple(self.state)[1:])
+
+    return Shop
+
+
+def deploys() -> None:
+    """As tests/conformance/test_state_versions: a newer program, an older one, and the newer again."""
+
+    async def play() -> None:
+        app = App()
+        async with app.world() as world:
+
+            async def deploy(cls: type[DurableObject]) -> Any:
+                await world.crash()
+                app.registry = Registry()
+                app.object(cls)
+                await world.restart()
+                return world.get(cls, "s")
+
+            await (await deploy(_deployed("points"))).fill()
+            await (await deploy(_deployed())).count()
+            assert await (await deploy(_deployed("points"))).look() == (2, 7, 2, 7)
+            found: Any = None
+            try:
+                found = await (await deploy(_deployed(total=str))).look()
+            except Unfit as error:
+                found = error.path
+            assert found == "total"
+
+    asyncio.run(play())
+
+
 BROKEN: dict[str, tuple[Catcher, ...]] = {
     "alarm_cleared_before_the_commit": (simulation, probes),
     "commit_without_the_epoch_check": (simulation,),
@@ -112,6 +167,9 @@ BROKEN: dict[str, tuple[Catcher, ...]] = {
     "savepoint_forgets_the_alarm": (simulation, probes, object_model),
     "wake_beside_a_commit_on_its_way": (scenarios,),
     "stop_hands_back_what_was_replaced": (simulation, scenarios),
+    "unknown_fields_of_a_state_dropped": (deploys,),
+    "unknown_fields_inside_a_value_dropped": (deploys,),
+    "state_of_another_type_taken": (deploys,),
 }
 TEETH = Teeth(broken, BROKEN, beside={"swapped"}, shown=(simulation, probes, object_model))
 

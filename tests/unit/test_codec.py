@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from wakeful.values.codec import copied, decode, decode_loosely, encode, rebuild
 from wakeful.values.errors import BadValue, Undecodable
+from wakeful.values.rests import RESTS
 
 
 @dataclasses.dataclass
@@ -215,6 +216,46 @@ def test_a_member_of_an_enum_is_found_by_its_value_or_refused() -> None:
     assert decode_loosely(data) == Colour.RED.value
     with pytest.raises(Undecodable, match="not one of its members any more"):
         decode(data[:-1] + b"\x07")
+
+
+def _newer(value: object, **more: Any) -> bytes:
+    """The value as a program would have written it whose class has these fields more; raw ones may be of any kind."""
+    name = f"{type(value).__module__}:{type(value).__qualname__}"
+    known = decode_loosely(encode(value))
+    del known["$type"]
+    inner = msgspec.msgpack.encode([name, {**more, **known}])
+    return b"\x01" + msgspec.msgpack.encode([msgspec.msgpack.Ext(11, inner)])
+
+
+def test_fields_that_a_class_does_not_have_go_out_again_with_the_very_object() -> None:
+    strange = msgspec.msgpack.Ext(11, msgspec.msgpack.encode(["nowhere:Thing", {"n": 1}]))
+    data = _newer(Point(1, []), colour="red", thing=strange, newest=msgspec.msgpack.Ext(99, b"\x01"))
+    (point,) = decode(data)
+    assert point == Point(1, [])
+    point.x = 2
+    (raw,) = msgspec.msgpack.decode(encode([{"moved": point}])[1:])
+    fields = msgspec.msgpack.decode(raw["moved"].data)[1]
+    assert (fields["x"], fields["colour"], fields["newest"].code) == (2, "red", 99)
+    assert (fields["thing"].code, fields["thing"].data) == (strange.code, strange.data)
+    assert encode(dataclasses.replace(point)) == encode(Point(2, []))
+    key = id(point)
+    del point
+    assert key not in RESTS
+
+
+def test_a_type_that_is_not_loaded_is_refused_where_somebody_would_read_it() -> None:
+    strange = msgspec.msgpack.Ext(11, msgspec.msgpack.encode(["nowhere:Thing", {"n": 1}]))
+    inner = msgspec.msgpack.encode([f"{__name__}:Point", {"x": 1, "y": [strange], "more": 1}])
+    with pytest.raises(Undecodable, match="nowhere:Thing, which is not loaded here"):
+        decode(b"\x01" + msgspec.msgpack.encode(msgspec.msgpack.Ext(11, inner)))
+
+
+def test_what_can_not_be_read_deep_inside_is_refused_at_once() -> None:
+    raw = msgspec.msgpack.Ext(11, msgspec.msgpack.encode(["nowhere:Thing", {}]))
+    for _ in range(40):  # to try each level twice would take until the end of days
+        raw = msgspec.msgpack.Ext(11, msgspec.msgpack.encode([f"{__name__}:Point", {"x": 1, "y": raw, "more": 1}]))
+    with pytest.raises(Undecodable, match="nowhere:Thing"):
+        decode(b"\x01" + msgspec.msgpack.encode(raw))
 
 
 def test_fields_may_come_and_go() -> None:

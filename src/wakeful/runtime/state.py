@@ -4,9 +4,11 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.logic.limits import check_value_size
 from wakeful.runtime.turn import CURRENT, Turn
-from wakeful.values.codec import decode, encode, fields_of, rebuild
+from wakeful.values.codec import decode_fields, encode_fields, unknown_fields
 from wakeful.values.commits import SYSTEM, Slot
-from wakeful.values.errors import BadOption, BadValue, TurnOver
+from wakeful.values.errors import BadOption, BadValue, TurnOver, Undecodable, Unfit
+from wakeful.values.fitting import fits, misfit
+from wakeful.values.rests import Rest, Shelf
 
 if TYPE_CHECKING:
     from wakeful.runtime.activation import Activation
@@ -17,17 +19,23 @@ STATE_SLOT: Slot = (SYSTEM, "state")
 class State:
     """The object's declared state: decoded once, encoded at the end of each turn that touched it.
 
+    Fields on disk that its type does not have were written by another version of the program. They belong to the
+    object, whatever value is assigned, and go out again as they came in.
+
     It does not hold its activation, which holds it: a circle would keep a sleeping object in memory until the next
     full collection.
     """
 
-    __slots__ = ("_base", "_data", "_type", "_value")
+    __slots__ = ("_base", "_data", "_loan", "_rest", "_shelf", "_type", "_value")
 
     def __init__(self, kind: Any) -> None:
         self._type = kind
         self._data: bytes | None = None  # as of the last turn that ended well
         self._value: Any = None  # the live value, None when it must be decoded anew
         self._base: bytes | None = None  # the live value as it was when no turn had changed it yet
+        self._rest: Rest = {}  # what is on disk and its type does not know
+        self._shelf: Shelf | None = None  # holds the parts of the live value that carry such fields
+        self._loan: Shelf | None = None  # of the turn that put such parts of its own in: the next one decodes it anew
 
     def load(self, data: bytes | None) -> None:
         """The object wakes: this is what is on disk."""
@@ -39,12 +47,14 @@ class State:
         if turn.is_reader:
             # A copy: the running turn may be changing the live value and may still fail.
             if turn.state_copy is None:
-                turn.state_copy = self._decoded()
+                turn.state_copy = self._decoded(turn, self._data)[0]
             return turn.state_copy
         turn.state_used = True
+        if self._loan is not None and self._loan is not turn.shelf:
+            self._loan = self._value = None
         if self._value is None:
-            self._value = self._decoded()
-            self._base = encode(fields_of(self._value))  # not what is on disk: that may be of another version
+            self._become(turn, self._data)
+            self._base = encode_fields(self._value, self._rest)  # not what is on disk: that may be of another version
         return self._value
 
     def set(self, activation: "Activation", value: Any) -> None:
@@ -58,6 +68,7 @@ class State:
         turn.state_used = True
         if self._value is None:
             self._base = self._data
+            self._rest = {} if self._data is None else unknown_fields(self._type, self._data)
         self._value = value
 
     def collect(self, turn: Turn) -> None:
@@ -65,11 +76,14 @@ class State:
         if not turn.state_used or turn.is_reader or self._value is None:
             return  # None: a savepoint that first touched it was undone, so nothing changed
         try:
-            data = encode(fields_of(self._value))
+            data = encode_fields(self._value, self._rest)
         except BadValue as error:
             raise BadValue(f"{turn.activation.id}: state: {error.message}", code=error.code) from None
         if data != turn.writes.get(STATE_SLOT, self._base):
             check_value_size("state", len(data))
+            self._check_fit(turn)
+            if turn.shelf is not self._shelf:
+                self._loan = turn.shelf
             turn.writes[STATE_SLOT] = data
 
     def adopt(self, data: bytes | None) -> None:
@@ -79,7 +93,9 @@ class State:
     def has_changed(self, turn: Turn) -> bool:
         """The turn, which is being undone, has changed it."""
         try:
-            return not turn.is_reader and self._value is not None and encode(fields_of(self._value)) != self._base
+            return (
+                not turn.is_reader and self._value is not None and encode_fields(self._value, self._rest) != self._base
+            )
         except BadValue:
             return True  # into something that can't be saved
 
@@ -89,14 +105,43 @@ class State:
 
     def snapshot(self, turn: Turn) -> bytes | None:
         """The live value as bytes, None when this turn has not touched it."""
-        return encode(fields_of(self._value)) if turn.state_used and self._value is not None else None
+        return encode_fields(self._value, self._rest) if turn.state_used and self._value is not None else None
 
-    def restore(self, snapshot: bytes | None) -> None:
+    def restore(self, turn: Turn, snapshot: bytes | None) -> None:
         """Back to what it was when the snapshot was taken."""
-        self._value = None if snapshot is None else rebuild(self._type, decode(snapshot))
+        if snapshot is None:
+            self._value = None
+        else:
+            self._become(turn, snapshot)
 
-    def _decoded(self) -> Any:
-        return self._type() if self._data is None else rebuild(self._type, decode(self._data))
+    def _become(self, turn: Turn, data: bytes | None) -> None:
+        self._value, self._rest = self._decoded(turn, data)
+        self._shelf = turn.shelf
+
+    def _decoded(self, turn: Turn, data: bytes | None) -> tuple[Any, Rest]:
+        if data is None:
+            return self._type(), {}
+        try:
+            found, rest = decode_fields(self._type, data)
+        except Undecodable as error:
+            raise type(error)(f"{turn.activation.id}: state: {error.message}", code=error.code) from None
+        if not fits(found) and (wrong := misfit(found)) is not None:
+            raise Unfit(
+                f"{turn.activation.id}: state.{wrong.path} is stored as {wrong.stored}, and {self._type.__name__} wants "
+                f"{wrong.wanted}; what is stored was left as it is. Go back to the program that wrote it, or give the "
+                "field a name of its own",
+                **wrong._asdict(),
+            )
+        return found, rest
+
+    def _check_fit(self, turn: Turn) -> None:
+        """Refuse what could not be read again, while the turn that made it can still be undone."""
+        if not fits(self._value) and (wrong := misfit(self._value)) is not None:
+            raise BadValue(
+                f"{turn.activation.id}: state.{wrong.path} would be stored as {wrong.stored}, and "
+                f"{self._type.__name__} wants {wrong.wanted}",
+                code="state.fit",
+            )
 
     def _turn(self, activation: "Activation") -> Turn:
         if self._type is None:

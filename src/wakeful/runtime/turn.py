@@ -8,6 +8,7 @@ from wakeful.values.commits import USER, Commit, Remembered, Slot
 from wakeful.values.errors import ReadOnly, TurnOver
 from wakeful.values.ids import ObjectId
 from wakeful.values.occurrences import Occurrence
+from wakeful.values.rests import Shelf, shelve_with
 from wakeful.values.runs import Entry, Run, run_id
 from wakeful.values.timers import Parked, Timer
 from wakeful.values.times import to_datetime
@@ -43,6 +44,19 @@ def running_turn(activation: "Activation", what: str) -> "Turn":
         )
     turn.check_open()
     return turn
+
+
+def _shelf() -> Shelf | None:
+    """Where the running turn keeps what it must hold to carry unknown fields along."""
+    turn = CURRENT.get()
+    if turn is None:
+        return None
+    if turn.shelf is None:
+        turn.shelf = Shelf()
+    return turn.shelf
+
+
+shelve_with(_shelf)
 
 
 async def breathe(turn: "Turn") -> None:
@@ -109,6 +123,7 @@ class Turn:
         "run_id",
         "saved",
         "sends",
+        "shelf",
         "state_copy",
         "state_used",
         "then",
@@ -152,6 +167,7 @@ class Turn:
         self.then: list[Callable[[], None]] = _NONE  # to be done once it is on disk, and not if it never is
         self.refused: list[Refused] = _NONE
         self.saved: list[Saved] = _NONE
+        self.shelf: Shelf | None = None  # of what its code read and its classes do not know all of
         self.state_used = False
         self.state_copy: Any = None
         self.occurrence: Occurrence | None = None  # what the timer's owner says that this turn is
@@ -245,7 +261,7 @@ class Turn:
     def restore(self) -> None:
         self.writes, self.wiped, self.timers, self.sends, logs, state = self.saved.pop()
         self.entries, self.unparks, self.records, self.then = logs
-        self.activation.state.restore(state)
+        self.activation.state.restore(self, state)
         self.was_restored = True
 
     # the end

@@ -2,7 +2,8 @@
 
 MessagePack behind one version byte. What MessagePack lacks travels as extension types, so that any
 language can read it; nothing is ever executed on the way in. Dataclasses and structs carry the name
-of their type, as members of an Enum do, and are rebuilt only from a type this process has already loaded.
+of their type, as members of an Enum do, and are rebuilt only from a type this process has already loaded. Fields that
+such a type does not have go along with the object, unread (`rests`).
 """
 
 import dataclasses
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from enum import Enum
+from functools import lru_cache
 from pathlib import PurePath
 from typing import Any
 from uuid import UUID
@@ -19,6 +21,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 
 from wakeful.values.errors import BadValue, Undecodable
+from wakeful.values.rests import RESTS, Rest, keep_rest, rest_of
 from wakeful.values.seals import MAGIC, why_not
 
 VERSION = b"\x01"
@@ -49,10 +52,41 @@ def decode(data: bytes) -> Any:
             f"stored value has format {data[:1]!r}, this version reads {VERSION!r}; upgrade Wakeful",
             code="value.version",
         )
+    body = memoryview(data)[1:]
     try:
-        return _decoder.decode(memoryview(data)[1:])
+        try:
+            return _decoder.decode(body)
+        except Undecodable:
+            return _raised(_shallow_decoder.decode(body))  # what is in the way may be in a field that nobody reads here
     except msgspec.DecodeError as error:
         raise Undecodable(f"stored value is damaged: {error}", code="value.damaged") from None
+
+
+def decode_fields(kind: Any, data: bytes) -> tuple[Any, Rest]:
+    """The value of that type whose fields were encoded, and what it does not know of them."""
+    rest = unknown_fields(kind, data)
+    if not rest:
+        return rebuild(kind, decode(data)), rest
+    fields = _shallow_decoder.decode(memoryview(data)[1:])
+    return rebuild(kind, {name: _raised(item) for name, item in fields.items() if name not in rest}), rest
+
+
+def encode_fields(value: Any, rest: Rest) -> bytes:
+    """The fields of a dataclass or struct as bytes, and with them what its class does not know."""
+    if not rest:
+        return encode(fields_of(value))
+    return VERSION + _encoder.encode({**_shallow_decoder.decode(encode(fields_of(value))[1:]), **rest})
+
+
+def unknown_fields(kind: Any, data: bytes) -> Rest:
+    """Those of the encoded fields that the type does not have, as they are on disk."""
+    if data[:1] != VERSION:
+        return {}  # `decode` has the words for it
+    try:
+        fields = _shallow_decoder.decode(memoryview(data)[1:])
+    except msgspec.DecodeError:
+        return {}
+    return _unknown(kind, fields)
 
 
 def decode_loosely(data: bytes) -> Any:
@@ -74,7 +108,7 @@ def copied(value: Any) -> Any:
 
 def _lower(value: Any) -> Any:
     """The value in terms that MessagePack carries exactly; the same object where nothing had to change."""
-    kind = type(value)
+    kind: Any = type(value)
     if kind is int:
         return value if _INT64_MIN <= value <= _UINT64_MAX else _ext(_BIGINT, _int_bytes(value))
     if kind in _FAST:
@@ -114,25 +148,35 @@ def _lower(value: Any) -> Any:
             code="value.type",
         )
     fields = {name: _lower(getattr(value, name)) for name in names}
+    if RESTS and (rest := rest_of(value)):
+        fields.update(rest)
     return _ext(_TYPED, [f"{kind.__module__}:{kind.__qualname__}", fields])
 
 
-def _field_names(kind: Any) -> list[str] | None:
+@lru_cache(1_024)
+def _field_names(kind: Any) -> tuple[str, ...] | None:
     if dataclasses.is_dataclass(kind):
-        return [field.name for field in dataclasses.fields(kind)]
+        return tuple(field.name for field in dataclasses.fields(kind))
     if issubclass(kind, msgspec.Struct):
-        return list(kind.__struct_fields__)
+        return tuple(kind.__struct_fields__)
     return None
+
+
+@lru_cache(1_024)
+def _made_with(kind: Any) -> dict[str, bool]:
+    """The fields of a dataclass, and whether its constructor takes them."""
+    return {field.name: field.init for field in dataclasses.fields(kind)}
 
 
 def _blame(value: Any, path: str = "value") -> str:
     """The path to the first part that `_lower` refuses. Only walked when it did."""
+    kind: Any = type(value)
     parts: list[tuple[str, Any]] = []
     if isinstance(value, dict):
         parts = [(f"key {key!r} of {path}", key) for key in value] + [(f"{path}[{key!r}]", value[key]) for key in value]
     elif isinstance(value, list | tuple | set | frozenset):
         parts = [(f"{path}[{i}]", item) for i, item in enumerate(value)]
-    elif names := _field_names(type(value)):
+    elif names := _field_names(kind):
         parts = [(f"{path}.{name}", getattr(value, name)) for name in names]
     for deeper, part in parts:
         try:
@@ -198,25 +242,72 @@ def _lower_set(number: int) -> Callable[[Any], Any]:
 
 def fields_of(value: Any) -> dict[str, Any]:
     """The fields of a dataclass or struct, not copied."""
-    return {name: getattr(value, name) for name in _field_names(type(value)) or ()}
+    kind: Any = type(value)
+    return {name: getattr(value, name) for name in _field_names(kind) or ()}
 
 
 def rebuild(kind: Any, fields: dict[str, Any]) -> Any:
-    """A dataclass or struct from its stored fields: unknown ones are dropped, missing ones take their default."""
+    """A dataclass or struct from its stored fields: unknown ones are left out, missing ones take their default."""
+    return _built(kind, fields)[0]
+
+
+def _built(kind: Any, fields: dict[str, Any]) -> tuple[Any, bool]:
+    """The same, and whether its class knows all of them."""
+    make: Any = kind
     try:
         if not dataclasses.is_dataclass(kind):
-            return kind(**{k: v for k, v in fields.items() if k in kind.__struct_fields__})
-        known = {field.name: field for field in dataclasses.fields(kind)}
-        make: Any = kind
-        value = make(**{k: v for k, v in fields.items() if k in known and known[k].init})
+            taken = {k: v for k, v in fields.items() if k in kind.__struct_fields__}
+            return kind(**taken), len(taken) == len(fields)
+        known = _made_with(make)
+        taken = {k: v for k, v in fields.items() if known.get(k)}
+        value = make(**taken)
+        if len(taken) == len(fields):
+            return value, True
         for key, item in fields.items():
-            if key in known and not known[key].init:
+            if known.get(key) is False:
                 object.__setattr__(value, key, item)
-        return value
+        return value, fields.keys() <= known.keys()
     except TypeError as error:
         raise Undecodable(
             f"a stored {kind.__name__} no longer fits its class: {error}; give new fields a default", code="value.type"
         ) from None
+
+
+def _raise_typed(data: memoryview) -> Any:
+    """A dataclass or struct; what its class does not know goes along with it."""
+    name, fields = _decoder.decode(data)
+    kind = _find_type(name)
+    value, is_all = _built(kind, fields)
+    if not is_all:
+        keep_rest(value, _unknown(kind, _shallow_decoder.decode(data)[1]))
+    return value
+
+
+def _raised(raw: Any) -> Any:
+    """What was decoded without its extension types, with them; only fields that their class knows are looked at."""
+    kind = type(raw)
+    if kind is list:
+        return [_raised(item) for item in raw]
+    if kind is dict:
+        return {key: _raised(item) for key, item in raw.items()}
+    if kind is not msgspec.msgpack.Ext:
+        return raw
+    if raw.code not in _RAISE:
+        return _raise_ext(raw.code, memoryview(raw.data))  # raises with the right words
+    inner = _shallow_decoder.decode(raw.data)
+    if raw.code != _TYPED:
+        return _RAISE[raw.code](_raised(inner))
+    found, fields = _find_type(inner[0]), inner[1]
+    rest = _unknown(found, fields)
+    value = rebuild(found, {name: _raised(item) for name, item in fields.items() if name not in rest})
+    if rest:
+        keep_rest(value, rest)
+    return value
+
+
+def _unknown(kind: Any, fields: dict[str, Any]) -> Rest:
+    known = _field_names(kind) or ()
+    return {name: item for name, item in fields.items() if name not in known}
 
 
 def _member(name: str, value: Any) -> Any:
@@ -293,6 +384,8 @@ _RAISE: dict[int, Callable[[Any], Any]] = {
 
 
 def _raise_ext(number: int, data: memoryview) -> Any:
+    if number == _TYPED:
+        return _raise_typed(data)
     raise_ = _RAISE.get(number)
     if raise_ is None:
         raise Undecodable(
@@ -312,4 +405,5 @@ def _raise_loosely(number: int, data: memoryview) -> Any:
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(ext_hook=_raise_ext)
+_shallow_decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder()  # leaves extension types as they are
 _loose_decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(ext_hook=_raise_loosely)

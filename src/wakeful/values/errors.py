@@ -58,6 +58,7 @@ WakefulError
     ├── SchemaTooOld            needs `wakeful migrate`
     ├── NoKey                   values are sealed, and their key is not here (says which)
     └── Undecodable             stored bytes that can't become a value again
+        └── Unfit               a stored state whose types are not those of its class any more (says which field)
 
 BaseException
 └── Fenced                      this node lost the object's shard; user code must not catch it
@@ -359,6 +360,20 @@ class NoKey(StoreError):
 
 class Undecodable(StoreError, ValueError):
     default_code = "store.value"
+
+
+class Unfit(Undecodable):
+    """What is stored under a field is of another type than its class says; `path`, `stored` and `wanted` name them."""
+
+    default_code = "state.fit"
+
+    def __init__(
+        self, message: str = "", *, path: str = "", stored: str = "", wanted: str = "", code: str | None = None
+    ) -> None:
+        super().__init__(message, code=code)
+        self.path = path
+        self.stored = stored
+        self.wanted = wanted
 
 
 class Fenced(BaseException):
