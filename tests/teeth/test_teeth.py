@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from wakeful import App, DurableObject
+from wakeful import App, DurableObject, Limits
 from wakeful.testing.simulation import run_probe, run_seed
 
 sys.path.append(str(Path(__file__).parent))
@@ -92,6 +92,31 @@ def memory() -> None:
     asyncio.run(play())
 
 
+def callers() -> None:
+    """As tests/conformance/test_callers_gone: one that waits for a second, and turns that take longer."""
+
+    class Slow(DurableObject):
+        async def add(self, seconds: float) -> int:
+            value: int = await self.storage.get("n", 0) + 1
+            await self.storage.put("n", value)
+            await asyncio.sleep(seconds)
+            return value
+
+    async def play() -> None:
+        app = App(limits=Limits(concurrent_turns=1, slow_start_turns=1))
+        app.object(Slow)
+        async with app.world() as world:
+            for key, seconds, deadline in (("begun", 3, "60s"), ("waiting", 0, "60s"), ("endless", 30, "10s")):
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(world.get(Slow, key, deadline=deadline).add(seconds), 1)
+                if key != "begun":
+                    await world.advance(seconds=40)
+            rows = {key: await world.rows(Slow, key) for key in ("begun", "waiting", "endless")}
+            assert rows == {"begun": {"n": 1}, "waiting": {}, "endless": {}}
+
+    asyncio.run(play())
+
+
 BROKEN: dict[str, tuple[Catcher, ...]] = {
     "alarm_cleared_before_the_commit": (simulation, probes),
     "commit_without_the_epoch_check": (simulation,),
@@ -112,6 +137,9 @@ BROKEN: dict[str, tuple[Catcher, ...]] = {
     "savepoint_forgets_the_alarm": (simulation, probes, object_model),
     "wake_beside_a_commit_on_its_way": (scenarios,),
     "stop_hands_back_what_was_replaced": (simulation, scenarios),
+    "turn_ends_with_its_caller": (callers,),
+    "call_runs_without_its_caller": (callers,),
+    "deadline_goes_with_the_caller": (callers,),
 }
 TEETH = Teeth(broken, BROKEN, beside={"swapped"}, shown=(simulation, probes, object_model))
 
