@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from wakeful import DurableObject, Limits, reader
-from wakeful.values.errors import DeadlineExceeded, NotRunning
+from wakeful.values.errors import DeadlineExceeded, NotRunning, Unavailable
 from wakeful.values.ids import ObjectId
 
 sys.path.append(str(Path(__file__).parent))
@@ -145,6 +145,19 @@ async def test_a_call_that_waits_in_the_mailbox_never_runs(house: Any) -> None:
         assert await first == 1
         assert await world.get(Account, "a").look() == (1, 1)
         assert began == ["a"]
+
+
+async def test_calls_for_which_nobody_waits_leave_room_in_the_mailbox(house: Any) -> None:
+    async with house.world(limits=Limits(mailbox=3)) as world:
+        account = world.get(Account, "a")
+        first = asyncio.ensure_future(account.add(1, 5))
+        await asyncio.sleep(0)
+        await asyncio.gather(*(wait_for(account.add(50)) for _ in range(3)))
+        others = [asyncio.ensure_future(account.add(1)) for _ in range(3)]
+        await asyncio.sleep(0)
+        with pytest.raises(Unavailable, match="3 calls waiting, its limit"):
+            await account.add(1)
+        assert await asyncio.gather(first, *others) == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("is_first", [True, False])

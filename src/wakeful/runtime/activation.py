@@ -39,6 +39,7 @@ class Activation(Settling):
     __slots__ = (
         "_coming",
         "_cut",
+        "_gone",
         "_is_hurried",
         "_mailbox",
         "_readers",
@@ -80,6 +81,7 @@ class Activation(Settling):
         self._mailbox: deque[Call | Timer] | None = None  # made when first needed: an empty one is 600 bytes
         self._running: asyncio.Task[Any] | None = None
         self._coming: Call | None = None  # for which there is a task that has not taken its first step
+        self._gone = 0  # callers that left since the mailbox was thinned: their calls may lie in it
         self._readers = 0
         # Remembered by turns that may not be on disk yet; like the mailbox, made when first needed.
         self._requests: dict[str, tuple[int, Remembered]] | None = None
@@ -140,7 +142,7 @@ class Activation(Settling):
                     f"{' → '.join(map(str, call.chain))}: {self.id} is waking and waits for this very call, which would never end"
                 )
             self._hurry()
-        if self._mailbox and len(self._mailbox) >= self.node.limits.mailbox:
+        if self._mailbox and len(self._mailbox) >= self.node.limits.mailbox and not self._has_thinned(self._mailbox):
             self.node.meter.full.add()
             raise Unavailable(
                 f"{self.id} has {len(self._mailbox)} calls waiting, its limit; back off and try again",
@@ -150,10 +152,22 @@ class Activation(Settling):
         self._post(call)
         self.node.timer_runs.posted(call)
 
+    def _has_thinned(self, mailbox: deque[Call | Timer]) -> bool:
+        """Calls were taken out for which nobody waits any more."""
+        if self._gone:
+            self._gone = 0
+            before = len(mailbox)
+            self._mailbox = deque(
+                one for one in mailbox if isinstance(one, Timer) or one.answer is None or not one.answer.done()
+            )
+            return len(self._mailbox) < before
+        return False
+
     def _left(self, call: Call) -> None:
         """Its caller has gone: a turn that has begun goes on to its end, one that has not never will."""
         if call.task is not None and self._slot is not None and not self._slot.done():
             call.interrupt()
+        self._gone += 1
 
     def take_slot(self, *, nested: bool) -> asyncio.Future[None] | None:
         """A slot for the turn that is about to begin; a future to await first when there is none."""
