@@ -10,7 +10,6 @@ import pytest
 from wakeful import App, Unavailable
 from wakeful.logic.limits import Limits
 from wakeful.values.errors import DeadlineExceeded, Reentrancy, TurnFailed
-from wakeful.values.ids import ObjectId
 
 sys.path.append(str(Path(__file__).parent))
 from cluster_stage import Cluster, OwnError, Troupe, key_of, keys_of
@@ -66,21 +65,6 @@ async def test_a_deadline_is_what_is_left_of_it_after_a_hop(cluster: Cluster) ->
             await troupe.at(world.members[2], first, deadline="400ms").relay([second])
         assert world.warp.now() - began <= 500
         assert await blocker == 1
-
-
-async def test_a_caller_that_goes_away_takes_its_turn_elsewhere_with_it(cluster: Cluster) -> None:
-    troupe, world = cluster()
-    async with world:
-        key = key_of(world.members[1])
-        call = asyncio.ensure_future(troupe.at(world.members[0], key).add(5.0))
-        await world.advance(milliseconds=100)
-        call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
-        await world.advance(milliseconds=100)
-        assert world.members[1].node is not None
-        assert not world.members[1].node.awake[ObjectId("Cell", key)].is_busy
-        assert await troupe.cell(key).add() == 1
 
 
 async def test_a_request_key_is_remembered_whichever_node_is_asked_and_after_a_takeover(cluster: Cluster) -> None:

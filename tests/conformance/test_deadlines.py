@@ -1,4 +1,4 @@
-"""Deadlines, cancellation and cycles: no call waits for ever; on every store."""
+"""Deadlines and cycles: no call waits for ever; on every store."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ from wakeful.values.errors import (
 sys.path.append(str(Path(__file__).parent))
 from acts import SECOND, Gate, add_one, ask, sleep
 
-# Deadlines and cancellation
+# Deadlines
 
 
 async def test_a_running_turn_past_its_deadline_is_cancelled_and_rolled_back(stage: Any) -> None:
@@ -184,7 +184,7 @@ async def test_a_commit_that_is_late_for_the_deadline_is_told_as_unknown(stage: 
             await asyncio.sleep(0)
             second = asyncio.create_task(
                 stage.do(add_one, deadline="5s")
-            )  # one in its caller's task, one from the mailbox
+            )  # one to an idle object, one from the mailbox
             results = await asyncio.gather(first, second, return_exceptions=True)
             assert [type(result) for result in results] == [DeadlineExceeded, DeadlineExceeded]
             assert all("unknown" in str(result) for result in results), results
@@ -192,57 +192,6 @@ async def test_a_commit_that_is_late_for_the_deadline_is_told_as_unknown(stage: 
             gate.open()
             await world.settle()
             assert await stage.do(add_one) == 4
-
-
-async def test_cancelling_a_caller_cancels_its_turn(stage: Any) -> None:
-    async with stage.world() as world:
-        ended: list[str] = []
-
-        def slow(name: str) -> Any:
-            async def body(self: Any) -> None:
-                await self.storage.put(name, 1)
-                try:
-                    await asyncio.sleep(50)
-                finally:
-                    ended.append(name)
-
-            return body
-
-        first = asyncio.create_task(stage.do(slow("first")))  # runs in its caller's task
-        second = asyncio.create_task(stage.do(slow("second")))  # waits, then runs in the object's
-        third = asyncio.create_task(stage.do(slow("third")))  # cancelled while it waits
-        last = asyncio.create_task(stage.do(add_one))
-        await world.advance(seconds=1)
-        third.cancel()
-        first.cancel()
-        await world.advance(seconds=1)
-        assert ended == ["first"]
-        second.cancel()
-        assert await last == 1
-        results = await asyncio.gather(first, second, third, return_exceptions=True)
-        assert all(isinstance(result, asyncio.CancelledError) for result in results)
-        assert ended == ["first", "second"]
-        assert await world.rows(stage.Bell, "a") == {"count": 1}
-
-
-async def test_cancelling_a_caller_cancels_the_turns_its_turn_waits_for(stage: Any) -> None:
-    async with stage.world() as world:
-
-        async def inner(self: Any) -> None:
-            await self.storage.put("x", 1)
-            await asyncio.sleep(50)
-
-        async def outer(self: Any) -> None:
-            await self.storage.put("x", 1)
-            await self.ctx.get(stage.Bell, "b").do(stage.act(inner))
-
-        task = asyncio.create_task(stage.do(outer))
-        await world.advance(seconds=1)
-        task.cancel()
-        await world.settle()
-        assert task.cancelled()
-        assert not any(activation.is_busy for activation in world.node.awake.values())
-        assert await world.rows(stage.Bell, "a") == await world.rows(stage.Bell, "b") == {}
 
 
 # Cycles

@@ -42,6 +42,10 @@ async def test_what_is_told_of_a_call_a_run_a_timer_and_a_parked_one() -> None:
         await stage.call("a", "fails", ["oh"])
         failed = next(event for event in await heard(stage, listener) if event["kind"] == "call")
         assert (failed["verdict"], failed["error"]) == ("failed", "ValueError: oh")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(stage.call("a", "slow", [5]), 1)
+        left = next(event for event in await heard(stage, listener) if event["kind"] == "call")
+        assert (left["name"], left["verdict"], left["error"]) == ("slow", "left", None)
         await stage.result("a", "alarm_soon", [60])
         timer = next(event for event in await heard(stage, listener) if event["kind"] == "timer")
         assert (timer["name"], timer["due_at"] - timer["at"]) == ("alarm", 60_000)

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from inspect import getattr_static
 from typing import Any
 
 from msgspec.structs import replace
 
 from wakeful.runtime.activation import Activation
+from wakeful.runtime.calls import Call
+from wakeful.runtime.node import Node
 from wakeful.runtime.ownership import Ownership
 from wakeful.runtime.queue import TimerQueue
 from wakeful.runtime.timer_runs import TimerRuns
@@ -21,12 +24,15 @@ from wakeful.values.timers import Timer
 @contextmanager
 def swapped(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
     """`owner.name` is `make(the original)` until the block ends."""
-    original = vars(owner)[name]
+    original, is_own = getattr_static(owner, name), name in vars(owner)
     setattr(owner, name, make(original))
     try:
         yield
     finally:
-        setattr(owner, name, original)
+        if is_own:
+            setattr(owner, name, original)
+        else:
+            delattr(owner, name)
 
 
 def alarm_cleared_before_the_commit() -> Any:
@@ -99,7 +105,19 @@ def answer_released_before_the_commit() -> Any:
 
         return broken
 
-    return swapped(Activation, "durable", make)
+    def make_finish(finish: Any) -> Any:
+        def broken(self: Activation, turn: Turn) -> int:
+            finish(self, turn)
+            return 0  # rests on nothing
+
+        return broken
+
+    @contextmanager
+    def both() -> Iterator[None]:
+        with swapped(Activation, "durable", make), swapped(Activation, "finish", make_finish):
+            yield
+
+    return both()
 
 
 def retry_count_not_persisted() -> Any:
@@ -336,3 +354,35 @@ def state_of_another_type_taken() -> Any:
     from wakeful.runtime import state
 
     return swapped(state, "fits", lambda fits: lambda value: True)
+
+
+def turn_ends_with_its_caller() -> Any:
+    """A caller that gives up takes the turn with it that has begun."""
+
+    def make(left: Any) -> Any:
+        def broken(self: Activation, call: Call) -> None:
+            call.interrupt()
+
+        return broken
+
+    return swapped(Activation, "_left", make)
+
+
+def call_runs_without_its_caller() -> Any:
+    """One that waits for a slot begins, though nobody waits for it any more."""
+    return swapped(Activation, "_left", lambda left: lambda self, call: None)
+
+
+def deadline_goes_with_the_caller() -> Any:
+    """A turn whose caller has gone may take as long as it likes."""
+
+    def make(within: Any) -> Any:
+        async def broken(self: Node, call: Call, way: Any) -> Any:
+            try:
+                return await within(self, call, way)
+            finally:
+                self.deadlines.remove(call)
+
+        return broken
+
+    return swapped(Node, "within_deadline", make)

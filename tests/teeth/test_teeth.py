@@ -5,6 +5,7 @@ The same checks pass when nothing is broken, which is asserted first.
 
 import asyncio
 import sys
+from contextlib import suppress
 from dataclasses import astuple, field, make_dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from wakeful import App, DurableObject
+from wakeful import App, DurableObject, Limits
 from wakeful.runtime.registry import Registry
 from wakeful.testing.simulation import run_probe, run_seed
 from wakeful.values.errors import Unfit
@@ -147,6 +148,31 @@ def deploys() -> None:
     asyncio.run(play())
 
 
+def callers() -> None:
+    """As tests/conformance/test_callers_gone: one that waits for a second, and turns that take longer."""
+
+    class Slow(DurableObject):
+        async def add(self, seconds: float) -> int:
+            value: int = await self.storage.get("n", 0) + 1
+            await self.storage.put("n", value)
+            await asyncio.sleep(seconds)
+            return value
+
+    async def play() -> None:
+        app = App(limits=Limits(concurrent_turns=1, slow_start_turns=1))
+        app.object(Slow)
+        async with app.world() as world:
+            for key, seconds, deadline in (("begun", 3, "60s"), ("waiting", 0, "60s"), ("endless", 30, "10s")):
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(world.get(Slow, key, deadline=deadline).add(seconds), 1)
+                if key != "begun":
+                    await world.advance(seconds=40)
+            rows = {key: await world.rows(Slow, key) for key in ("begun", "waiting", "endless")}
+            assert rows == {"begun": {"n": 1}, "waiting": {}, "endless": {}}
+
+    asyncio.run(play())
+
+
 BROKEN: dict[str, tuple[Catcher, ...]] = {
     "alarm_cleared_before_the_commit": (simulation, probes),
     "commit_without_the_epoch_check": (simulation,),
@@ -170,6 +196,9 @@ BROKEN: dict[str, tuple[Catcher, ...]] = {
     "unknown_fields_of_a_state_dropped": (deploys,),
     "unknown_fields_inside_a_value_dropped": (deploys,),
     "state_of_another_type_taken": (deploys,),
+    "turn_ends_with_its_caller": (callers,),
+    "call_runs_without_its_caller": (callers,),
+    "deadline_goes_with_the_caller": (callers,),
 }
 TEETH = Teeth(broken, BROKEN, beside={"swapped"}, shown=(simulation, probes, object_model))
 

@@ -1,15 +1,14 @@
 """Layer 3. One live copy of an object: how does it wake, run its turns one at a time, and fall asleep?
 
-Turns are pipelined: the next starts on top of the writes of the one before while those are on their
-way to disk. Commits of one activation are numbered; an answer waits for the number it rests on. When
-a commit fails, everything built on it fails with it and the activation is dropped.
+A turn runs in a task of the object, never in that of its caller, who may go before it ends. Turns are
+pipelined: the next starts on top of the writes of the one before while those are on their way to disk.
+When a commit fails, everything built on it fails with it and the activation is dropped.
 """
 
 import asyncio
 import contextvars
 from collections import deque
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from wakeful.runtime import tracing
@@ -19,6 +18,7 @@ from wakeful.runtime.context import Context
 from wakeful.runtime.deadlines import cancelled
 from wakeful.runtime.requests import fingerprint, recalled, remembered
 from wakeful.runtime.rows import Rows
+from wakeful.runtime.settling import Settling
 from wakeful.runtime.state import STATE_SLOT, State
 from wakeful.runtime.turn import CURRENT, Turn
 from wakeful.runtime.waking import wake
@@ -26,28 +26,26 @@ from wakeful.values.commits import Commit, Remembered, Slot
 from wakeful.values.errors import Fenced, Reentrancy, Unavailable
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import ALARM, Timer
-from wakeful.values.tracing import TRACE, UNSAMPLED
+from wakeful.values.tracing import TRACE
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
     from wakeful.runtime.registry import ObjectClass
 
 
-class Activation:
+class Activation(Settling):
     """An object that is awake, or about to be."""
 
     __slots__ = (
+        "_coming",
         "_cut",
-        "_durable",
-        "_failure",
+        "_gone",
         "_is_hurried",
         "_mailbox",
         "_readers",
         "_requests",
         "_running",
         "_slot",
-        "_submitted",
-        "_waiters",
         "epoch",
         "id",
         "idle_at",
@@ -65,6 +63,7 @@ class Activation:
     )
 
     def __init__(self, node: "Node", id: ObjectId, known: "ObjectClass", shard: int, epoch: int) -> None:
+        Settling.__init__(self)
         self.node = node
         self.id = id
         self.known = known
@@ -81,12 +80,11 @@ class Activation:
         self.is_stale = False  # its memory may hold what was undone: to be made anew before its next event
         self._mailbox: deque[Call | Timer] | None = None  # made when first needed: an empty one is 600 bytes
         self._running: asyncio.Task[Any] | None = None
+        self._coming: Call | None = None  # for which there is a task that has not taken its first step
+        self._gone = 0  # callers that left since the mailbox was thinned: their calls may lie in it
         self._readers = 0
         # Remembered by turns that may not be on disk yet; like the mailbox, made when first needed.
         self._requests: dict[str, tuple[int, Remembered]] | None = None
-        self._submitted = self._durable = 0  # the last commit that was sent on its way, and that is on disk
-        self._waiters: list[tuple[int, asyncio.Future[None]]] = []  # in order of their numbers
-        self._failure: Failure | None = None
         self._cut: asyncio.Task[Any] | None = None  # the task that `fail` cancelled
         self._slot: asyncio.Future[None] | None = None  # what the running turn waits for before it may begin
         self._is_hurried = False  # a turn elsewhere waits for one in the mailbox
@@ -101,10 +99,12 @@ class Activation:
 
     @property
     def is_unsettled(self) -> bool:
+        """A commit of it is on its way to disk."""
         return self._submitted > self._durable
 
     @property
     def task(self) -> "asyncio.Task[Any]":
+        """The task in which its turns run; there is one while one does."""
         assert self._running is not None
         return self._running
 
@@ -122,46 +122,53 @@ class Activation:
             raise for_caller(self.id, self._failure)  # it came too late: nobody would ever look into this mailbox
         if call.method in self.known.readers and self.is_awake:
             return await self._call_reader(call)
+        loop = asyncio.get_running_loop()
         if self._running is None and not self._mailbox:
-            # Nobody before it: run it in the caller's own task and spare two task switches.
-            self._running = asyncio.current_task()
-            raised: Exception | None = None
-            try:
-                result, number = await tracing.turn(self, call)
-            except Exception as error:
-                if call.is_expired:
-                    raise
-                # An error is an answer too: it may rest on turns before it that could still be undone.
-                raised, number = error, self._submitted
-            finally:
-                self._next()
-            await self.durable(number)
-            if raised is not None:
-                try:
-                    raise raised
-                finally:
-                    raised = None
-            return result
+            # Nobody before it. A task of its own all the same: its caller may go before it ends. In the caller's context.
+            call.answer, call.trace, self._coming = loop.create_future(), TRACE.get(), call
+            self._running = loop.create_task(self._run_alone(call))
+        else:
+            self._line_up(call, loop.create_future())
+        try:
+            return await call.answer  # type: ignore[misc]
+        except asyncio.CancelledError:
+            self._left(call)
+            raise
+
+    def _line_up(self, call: Call, answer: asyncio.Future[Any]) -> None:
+        """Put it into the mailbox, if there is room and its turn can come."""
         if len(call.chain) > 1:
             if self.id in call.chain[:-1]:
                 raise Reentrancy(
                     f"{' → '.join(map(str, call.chain))}: {self.id} is waking and waits for this very call, which would never end"
                 )
             self._hurry()
-        if self._mailbox and len(self._mailbox) >= self.node.limits.mailbox:
+        if self._mailbox and len(self._mailbox) >= self.node.limits.mailbox and not self._has_thinned(self._mailbox):
             self.node.meter.full.add()
             raise Unavailable(
                 f"{self.id} has {len(self._mailbox)} calls waiting, its limit; back off and try again",
                 code="object.mailbox",
             )
-        call.answer, call.trace = asyncio.get_running_loop().create_future(), TRACE.get()
+        call.answer, call.trace = answer, TRACE.get()
         self._post(call)
         self.node.timer_runs.posted(call)
-        try:
-            return await call.answer
-        except asyncio.CancelledError:
-            call.abandon()
-            raise
+
+    def _has_thinned(self, mailbox: deque[Call | Timer]) -> bool:
+        """Calls were taken out for which nobody waits any more."""
+        if self._gone:
+            self._gone = 0
+            before = len(mailbox)
+            self._mailbox = deque(
+                one for one in mailbox if isinstance(one, Timer) or one.answer is None or not one.answer.done()
+            )
+            return len(self._mailbox) < before
+        return False
+
+    def _left(self, call: Call) -> None:
+        """Its caller has gone: a turn that has begun goes on to its end, one that has not never will."""
+        if call.task is not None and self._slot is not None and not self._slot.done():
+            call.interrupt()
+        self._gone += 1
 
     def take_slot(self, *, nested: bool) -> asyncio.Future[None] | None:
         """A slot for the turn that is about to begin; a future to await first when there is none."""
@@ -197,13 +204,16 @@ class Activation:
             return
         self._failure = failure
         waiters, self._waiters = self._waiters, []
-        for _, future in waiters:
+        for _, future, _, _ in waiters:
             resolve(future, None, for_caller(self.id, failure))
         waiting, self._mailbox = self._mailbox or (), None
         for item in waiting:
             if isinstance(item, Call) and item.answer is not None:
                 resolve(item.answer, None, for_caller(self.id, failure))
-        if self._running is not None and self._running is not asyncio.current_task():
+        if self._coming is not None and self._coming.answer is not None:
+            # Cancelled now, its task would never see to anything; so it finds that there is nothing left to do.
+            resolve(self._coming.answer, None, for_caller(self.id, failure))
+        elif self._running is not None and self._running is not asyncio.current_task():
             self._cut = self._running
             self._cut.cancel()
 
@@ -216,33 +226,7 @@ class Activation:
         if self.sockets is not None:
             self.sockets.adopt(writes)
 
-    # commits
-
-    def submit(self, commit: Commit) -> int:
-        """Send a commit on its way; its number."""
-        if self._failure is not None:
-            raise for_caller(self.id, self._failure)  # built on something that is not there
-        self._submitted = number = self._submitted + 1
-        done: Callable[[Failure | None], None] = partial(self._committed, number, commit)
-        tracer = self.node.tracer
-        if tracer is not None and TRACE.get() != UNSAMPLED:
-            done = tracer.follow("commit", self.id, done)
-        self.node.committer.submit(commit, done)
-        return number
-
-    async def durable(self, number: int) -> None:
-        """Wait until that commit, and so all before it, is on disk, and until it is sure that this copy is the one."""
-        if number <= self._durable and not self.node.is_doubted:
-            return
-        if self._failure is not None:
-            raise for_caller(self.id, self._failure)
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append((number, future))
-        await future
-
-    async def settled(self) -> None:
-        """Wait until every finished turn is on disk."""
-        await self.durable(self._submitted)
+    # turns
 
     async def commit_now(self, turn: Turn) -> None:
         """A durable point in the middle of a turn."""
@@ -275,16 +259,6 @@ class Activation:
         if not self.is_busy:
             self.node.hibernation.became_idle(self)
 
-    def release(self, number: int | None = None) -> None:
-        """That much is on disk, or all that was: let the answers go that rest on no more. Its owner is sure of it."""
-        number = self._durable if number is None else number
-        waiters = self._waiters
-        all_ready = number == self._submitted
-        self._waiters = [] if all_ready else [waiter for waiter in waiters if waiter[0] > number]
-        for by, future in waiters:
-            if by <= number and not future.done():
-                future.set_result(None)
-
     def _post(self, item: Call | Timer) -> None:
         if self._mailbox is None:
             self._mailbox = deque()
@@ -293,7 +267,7 @@ class Activation:
             self._begin_draining()
 
     def _next(self) -> None:
-        """A turn that ran in its caller's task is over: see to those that came meanwhile."""
+        """The task that ran turns is over: see to those that came meanwhile."""
         self._running = None
         if self._mailbox:
             self._begin_draining()
@@ -325,7 +299,19 @@ class Activation:
         finally:
             self._next()
 
+    async def _run_alone(self, call: Call) -> None:
+        """Run a call in its caller's context, which those that come meanwhile must not see."""
+        self._coming = None
+        try:
+            await self._answer(call)
+        except asyncio.CancelledError:
+            if self._failure is None and not self.node.is_dead:
+                raise
+        finally:
+            self._next()
+
     async def _answer(self, call: Call) -> None:
+        """Run a call unless its caller has gone; it is answered once what the answer rests on is on disk."""
         answer = call.answer
         assert answer is not None
         if answer.done():
@@ -338,9 +324,10 @@ class Activation:
             result, number = await tracing.turn(self, call)
             call.is_finished = True
         except asyncio.CancelledError:
-            if not call.is_abandoned:
-                raise
-            return
+            if call.is_interrupted:
+                return
+            resolve(answer, None, cancelled(f"{self.id}.{call.method}", ""))
+            raise
         except BaseException as error:
             # It may rest on turns before it that could still be undone, and then the caller hears of that instead.
             raised, number = error, self._submitted
@@ -348,13 +335,14 @@ class Activation:
                 raise
         finally:
             call.task = None
+            if answer.done():
+                self.node.ended(call)
         is_there = number <= self._durable and not self.node.is_doubted
         if is_there or self._failure is not None or call.is_expired:
             resolve(answer, result, raised)
-            return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        future.add_done_callback(lambda done: resolve(answer, result, done.exception() or raised))
-        self._waiters.append((number, future))
+        else:
+            self._waiters.append((number, answer, result, raised))
+        raised = None  # it holds this frame
 
     async def run_call(self, call: Call) -> tuple[Any, int]:
         """One turn: the answer, and the commit number it rests on."""
@@ -398,7 +386,7 @@ class Activation:
                 raise  # the turn that waits for this one, or its caller, is cancelled as well
             if self._failure is not None:
                 raise for_caller(self.id, self._failure) from None
-            if call.is_abandoned and not call.is_expired:
+            if call.is_interrupted and not call.is_expired:
                 raise
             self.meter.failed_calls += 1
             if call.is_expired:
@@ -436,7 +424,7 @@ class Activation:
         self._readers += 1
         began = self.node.meter.ticks()
         token = CURRENT.set(None)
-        call.task = asyncio.current_task()
+        call.task, call.answer = asyncio.current_task(), None
         try:
             turn = Turn(self, call.chain, call.deadline_at, is_reader=True)
             CURRENT.set(turn)
@@ -477,7 +465,7 @@ class Activation:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         future.add_done_callback(lambda done: done.exception() or [call() for call in calls])
         if self._submitted > self._durable or self.node.is_doubted:
-            self._waiters.append((self._submitted, future))
+            self._waiters.append((self._submitted, future, None, None))
         elif self._failure is None:
             future.set_result(None)  # done soon, not now: what earlier turns left may be waiting for the same
 

@@ -32,9 +32,9 @@ class Call:
         "cancels",
         "chain",
         "deadline_at",
-        "is_abandoned",
         "is_expired",
         "is_finished",
+        "is_interrupted",
         "is_started",
         "kwargs",
         "method",
@@ -59,14 +59,14 @@ class Call:
         self.deadline_at = deadline_at
         self.request_key = request_key
         self.chain = chain
-        self.answer: asyncio.Future[Any] | None = None  # set while it waits in a mailbox
+        self.answer: asyncio.Future[Any] | None = None  # for which its caller waits; None of a reader's
         self.task: asyncio.Task[Any] | None = None  # set while it runs
         self.cancels = 0  # how often this call had its task cancelled, to be taken back by whoever runs it
         self.is_expired = False
-        self.is_abandoned = False
+        self.is_interrupted = False
         self.is_started = False  # the object's code has seen it
         self.is_finished = False  # its turn ended well and is on its way to disk
-        self.trace: str | None = None  # of its caller, while it waits in a mailbox
+        self.trace: str | None = None  # of its caller, while it waits to run
 
     def expire(self) -> None:
         """Its deadline has passed."""
@@ -78,9 +78,9 @@ class Call:
         elif self.answer is not None and not self.answer.done():
             self.answer.set_exception(self.too_late())
 
-    def abandon(self) -> None:
-        """Its caller has gone."""
-        self.is_abandoned = True
+    def interrupt(self) -> None:
+        """Stop it without a verdict: it waits for a slot and nobody waits for it, or it comes again."""
+        self.is_interrupted = True
         if self.task is not None:
             self._cancel(self.task)
 

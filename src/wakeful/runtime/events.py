@@ -261,6 +261,9 @@ class Events:
         except Exception as raised:
             error = _short(f"{type(raised).__name__}: {raised}")
             raise
+        except asyncio.CancelledError:
+            verdict = "left"  # by its caller; a turn that has begun goes on
+            raise
         finally:
             owner, _, operation = call.method.partition(".")
             kind = {"schedules": "schedule", "jobs": "job"}.get(owner, "call") if operation else "call"

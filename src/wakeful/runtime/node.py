@@ -42,7 +42,7 @@ from wakeful.runtime.upkeep import Upkeep
 from wakeful.store.protocol import NO_GUARDS, Guard, Hint, NodeRow, Obstacle, Store
 from wakeful.values.clock import Clock, Dice, Handle
 from wakeful.values.commits import Commit, Remembered
-from wakeful.values.errors import DeadlineExceeded, Fenced, NotRunning, Reentrancy, Unavailable
+from wakeful.values.errors import Fenced, NotRunning, Reentrancy, Unavailable
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.metrics import Meter
 from wakeful.values.timers import Parked, Timer
@@ -314,9 +314,9 @@ class Node:
         way = self.routes.call(target, call) if self.is_clustered else self.deliver(target, call)
         span = None if self.tracer is None else begin(self, self.tracer, "call", target, method)
         if span is None:
-            return await self.within_deadline(target, call, way)
+            return await self.within_deadline(call, way)
         try:
-            answer = await self.within_deadline(target, call, way)
+            answer = await self.within_deadline(call, way)
         except BaseException as error:
             span.end(error)
             raise
@@ -356,27 +356,27 @@ class Node:
         there = caller.activation.node
         return caller.deadline_at if there is self else caller.deadline_at - there.clock.now() + self.clock.now()
 
-    async def within_deadline(self, target: ObjectId, call: Call, way: Awaitable[Any]) -> Any:
+    async def within_deadline(self, call: Call, way: Awaitable[Any]) -> Any:
         """The answer, or `DeadlineExceeded` when it is late."""
         self.deadlines.add(call)
         try:
             return await way
         except asyncio.CancelledError:
-            if not call.is_expired:
+            if not call.is_expired or call.answer is not None:
                 raise
-            call.absorb()
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
+            call.absorb()  # a reader runs in its caller's task
+            if call.task is not None and call.task.cancelling():
                 raise  # the turn that made the call has run out of time as well, or was cancelled
-            if self.is_reader(target, call.method):
-                raise call.too_late() from None
-            raise DeadlineExceeded(
-                f"{target}.{call.method} was not on disk by its deadline; whether it happened is unknown, use a request key to ask again"
-            ) from None
+            raise call.too_late() from None
         finally:
-            self.deadlines.remove(call)
-            if call.is_expired:
-                self.meter.expired.add()
+            if call.task is None or call.answer is None:
+                self.ended(call)  # else its caller has gone, and the turn goes on within its deadline
+
+    def ended(self, call: Call) -> None:
+        """Nothing of the call is left to be stopped at its deadline."""
+        self.deadlines.remove(call)
+        if call.is_expired:
+            self.meter.expired.add()
 
     def deliver(self, target: ObjectId, call: Call) -> Coroutine[Any, Any, Any]:
         """The answer of an object that lives here."""

@@ -235,7 +235,7 @@ class Routes:
         )
         token = TRACE.set(call.trace or None)
         try:
-            return encode(await node.within_deadline(target, local, node.deliver(target, local)))
+            return encode(await node.within_deadline(local, node.deliver(target, local)))
         except WakefulError as error:
             if isinstance(error, Unavailable) and not local.is_started:
                 raise NotStarted(error) from None

@@ -79,7 +79,7 @@ class Sideline:
             return await node.send(target, method, args, {})
         deadline_at = node.clock.now() + node.limits.call_deadline_ms
         call = Call(method, args, {}, deadline_at=deadline_at, request_key=None, chain=(target,))
-        return await node.within_deadline(target, call, node.deliver(target, call))
+        return await node.within_deadline(call, node.deliver(target, call))
 
     def _ended(self, name: tuple[ObjectId, str], task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()

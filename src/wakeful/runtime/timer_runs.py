@@ -155,8 +155,8 @@ class TimerRuns:
         if running is None or name != key[1]:
             self._stopping[key] = call
             call.answer.add_done_callback(lambda _: self._stopping.pop(key, None))
-        elif not running.is_abandoned:
-            running.abandon()
+        elif not running.is_interrupted:
+            running.interrupt()
 
     def crashes_of(self, timer: Timer) -> int:
         """How many processes died while it ran: begun and not finished by an owner that is gone.
@@ -355,7 +355,7 @@ class TimerRuns:
                 return too_long(f"{timer.id}.{timer.name}", owner.deadline_ms, turn), turn
             if task.cancelling():
                 raise
-            if call.is_abandoned:
+            if call.is_interrupted:
                 activation.fire(timer)
                 return None, turn
             return cancelled(f"{timer.id}.{timer.name}", traceback.format_exc()), turn
@@ -364,7 +364,7 @@ class TimerRuns:
             raise
         except BaseException as error:
             activation.undo(turn)
-            if call.is_abandoned and not call.is_expired and not activation.is_failed:
+            if call.is_interrupted and not call.is_expired and not activation.is_failed:
                 activation.fire(timer)  # how its code says that it was asked to stop
                 return None, turn
             return too_long(f"{timer.id}.{timer.name}", owner.deadline_ms, turn) if call.is_expired else error, turn

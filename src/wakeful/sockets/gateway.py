@@ -208,7 +208,7 @@ class Gateway:
         deadline_at = node.clock.now() + node.limits.call_deadline_ms
         call = Call(method, args, {}, deadline_at=deadline_at, request_key=None, chain=(target,))
         way = node.routes.call(target, call) if node.is_clustered else node.deliver(target, call)
-        return await node.within_deadline(target, call, way)
+        return await node.within_deadline(call, way)
 
     async def _again(self, target: ObjectId, method: str, args: tuple[Any, ...]) -> Any:
         """The same, asked again while it can't be had, for as long as a call may take: these may be repeated."""

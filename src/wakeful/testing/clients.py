@@ -27,6 +27,16 @@ CALLS = {
     "hurried": 4,
 }
 
+PATIENCE = (0.0005, 0.003, 0.05, 0.7)  # seconds that those wait who give up
+
+
+async def patient(token: str, call: Coroutine[Any, Any, Any]) -> Any:
+    """The answer; every sixth caller gives up waiting, and never learns whether it happened."""
+    number = int(token[1:])
+    if number % 6:
+        return await call
+    return await asyncio.wait_for(call, PATIENCE[number // 6 % len(PATIENCE)])
+
 
 class Clients:
     """Callers without number; the journal is what they were told."""
@@ -78,7 +88,7 @@ class Clients:
     async def _guarded(self, body: Coroutine[Any, Any, None], what: str) -> None:
         try:
             await body
-        except (Unavailable, DeadlineExceeded) as error:
+        except (Unavailable, DeadlineExceeded, TimeoutError) as error:
             self.witness.note(f"{what}: {type(error).__name__}")
         except Violation as violation:
             self.witness.complain(str(violation))
@@ -93,19 +103,20 @@ class Clients:
         stub: Any = self.world.get(self.cls, key, deadline="500ms" if kind == "hurried" else "60s")
         try:
             if kind == "arm":
-                await stub.arm(token, amount, delay_ms, 0 if key.startswith("killer") else self.dice.choice((0, 0, 3)))
+                fails = 0 if key.startswith("killer") else self.dice.choice((0, 0, 3))
+                await patient(token, stub.arm(token, amount, delay_ms, fails))
             elif kind == "add":
-                await stub.add(token, amount, pause)
+                await patient(token, stub.add(token, amount, pause))
             elif kind == "hurried":
-                await stub.add(token, amount, 1.0)
+                await patient(token, stub.add(token, amount, 1.0))
             elif kind == "fail":
-                await stub.fail(token, amount, pause)
+                await patient(token, stub.fail(token, amount, pause))
             elif kind == "touch":
                 journal.refuse(key, token)
-                await stub.touch(token)
+                await patient(token, stub.touch(token))
                 return
             else:
-                await getattr(stub, kind)(token, amount)
+                await patient(token, getattr(stub, kind)(token, amount))
         except WakeBang:
             journal.refuse(key, token, f"{token}!")
             return
@@ -130,11 +141,9 @@ class Clients:
         for tries in range(8):
             stub: Any = self.world.get(self.cls, key, request_key=f"{kind}-{token}")
             try:
-                if kind == "transfer":
-                    answer = await stub.transfer(token, amount, other)
-                else:
-                    answer = await stub.add(token, amount)
-            except (Unavailable, DeadlineExceeded, WakeBang):
+                call = stub.transfer(token, amount, other) if kind == "transfer" else stub.add(token, amount)
+                answer = await (call if tries else patient(token, call))
+            except (Unavailable, DeadlineExceeded, WakeBang, TimeoutError):
                 await asyncio.sleep(0.1 * 3**tries)
                 continue
             journal.ack(key, token)

@@ -8,6 +8,7 @@ from typing import Any
 from wakeful.jobs.ids import key_of, parse_id
 from wakeful.jobs.jobs import Jobs
 from wakeful.runtime.node import Node
+from wakeful.testing.clients import patient
 from wakeful.testing.cluster_disk import ClusterWorld
 from wakeful.testing.cluster_invariants import JobFact, Journal
 from wakeful.testing.cluster_workload import Bang, Clerk, Witness
@@ -109,6 +110,8 @@ class Clients:
             await body
         except (Unavailable, DeadlineExceeded) as error:
             self.witness.note(f"{what}: {type(error).__name__} {error.code}")
+        except TimeoutError:
+            self.witness.note(f"{what}: gave up")
         except Violation as violation:
             self.witness.complain(str(violation))
         except Exception as error:
@@ -119,9 +122,9 @@ class Clients:
     async def _once(self, kind: str, key: str, token: str) -> None:
         journal = self.journal
         if kind == "book":
-            await self._stub(key).book(token, self.dice.choice((0.0, 0.0, 0.01, 1.5)))
+            await patient(token, self._stub(key).book(token, self.dice.choice((0.0, 0.0, 0.01, 1.5))))
         elif kind == "arm":
-            await self._stub(key).arm(token, self.dice.choice((0, 50, 1_500, 5_000)))
+            await patient(token, self._stub(key).arm(token, self.dice.choice((0, 50, 1_500, 5_000))))
         elif kind == "circle":
             others = self.dice.sample([other for other in self.keys if other != key], 2)
             # Whatever fails it, it fails in every one of them.
@@ -133,7 +136,7 @@ class Clients:
             raise Violation(f"{key}: it waited for itself by way of {others}, and nobody minded")
         else:
             try:
-                await self._stub(key).fail(token)
+                await patient(token, self._stub(key).fail(token))
             except (Bang, TurnFailed) as error:  # from another node it comes by name
                 if isinstance(error, TurnFailed) and error.remote_type != f"{Bang.__module__}.Bang":
                     raise
@@ -150,8 +153,9 @@ class Clients:
         for tries in range(TRIES):
             try:
                 stub = self._stub(key, request_key=f"{kind}-{token}", deadline="8s")
-                answer = await (stub.book(token) if kind == "keyed" else stub.give(token, other))
-            except (Unavailable, DeadlineExceeded):
+                call = stub.book(token) if kind == "keyed" else stub.give(token, other)
+                answer = await (call if tries else patient(token, call))
+            except (Unavailable, DeadlineExceeded, TimeoutError):
                 await asyncio.sleep(min(5.0, 0.1 * 2**tries))
                 continue
             journal.acked.add((key, token if kind == "keyed" else f"{token}>"))

@@ -191,7 +191,7 @@ class Answerer:
 
     def _is_silent(self) -> None:
         log.warning(
-            "node %s is silent; the %d calls that run here for it are cancelled",
+            "node %s is silent; of the %d calls that it made here those go on that have begun",
             self.node,
             len(self._running),
             extra={"code": "link.silent"},
