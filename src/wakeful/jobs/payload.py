@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from wakeful.jobs.ids import RECORD, attempt_id, job_id, key_of, method_of
+from wakeful.jobs.ids import RECORD, attempt_id, job_id, key_of, method_in
 from wakeful.jobs.job import Job, State
 from wakeful.logic.retry import Retry
 from wakeful.values.codec import decode
@@ -158,11 +158,10 @@ def is_stopped(entry: Entry) -> bool:
 def job_of_entry(entry: Entry) -> Job:
     """A job of which only the ledger knows: it had nothing to remember."""
     states: dict[str, State] = {"run": "done", "skipped": "cancelled"}
-    key = key_of(entry.name)
     return Job(
         id=job_id(entry.id, entry.name),
-        key=key,
-        name="" if key is not None else method_of(entry.name),
+        key=key_of(entry.name),
+        name=method_in(entry.name, entry.run_id),
         due_at=to_datetime(entry.nominal_at),
         state="cancelled" if is_stopped(entry) else states.get(entry.verdict, "failed"),
         attempt=entry.attempt + 1 if entry.verdict != "skipped" else entry.attempt,
@@ -199,7 +198,7 @@ def _job(
         created_at=_instant(kept.created_at),
         result=result,
         error=error,
-        run_id=attempt_id(timer) if timer is not None and state == "running" else run_id,
+        run_id=attempt_id(timer, kept.method) if timer is not None and state == "running" else run_id,
         depends_on=tuple(one for one in kept.waits if one != BATCH) if kept.waits else (),
         batch=None if ended is None else {"done": ended[0], "failed": ended[1], "cancelled": ended[2]},
     )
