@@ -136,7 +136,10 @@ def job_of_parked(parked: Parked) -> Job:
     )
 
 
-def job_of_record(id: ObjectId, name: str, record: Record) -> Job:
+def job_of_record(id: ObjectId, name: str, record: Record, *, result_max: int | None = None) -> Job:
+    """A job that has ended; a result of more bytes than that is left out, and marked as such."""
+    size = 0 if record.result is None else len(record.result)
+    is_left_out = result_max is not None and size > result_max
     return _job(
         id,
         name,
@@ -146,7 +149,8 @@ def job_of_record(id: ObjectId, name: str, record: Record) -> Job:
         record.attempt,
         run_id=record.run_id,
         error=record.error,
-        result=None if record.result is None else READ.get()(record.result),
+        result=None if record.result is None or is_left_out else READ.get()(record.result),
+        left_out=size if is_left_out else 0,
     )
 
 
@@ -182,6 +186,7 @@ def _job(
     run_id: str | None = None,
     result: Any = None,
     error: str | None = None,
+    left_out: int = 0,
 ) -> Job:
     due_at = kept.due_at if timer is None or timer.due_at == HELD_AT else timer.due_at
     ended = kept.ended
@@ -201,4 +206,5 @@ def _job(
         run_id=attempt_id(timer, kept.method) if timer is not None and state == "running" else run_id,
         depends_on=tuple(one for one in kept.waits if one != BATCH) if kept.waits else (),
         batch=None if ended is None else {"done": ended[0], "failed": ended[1], "cancelled": ended[2]},
+        left_out=left_out,
     )
