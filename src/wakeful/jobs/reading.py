@@ -190,10 +190,11 @@ class Wanted(NamedTuple):
             and (self.tag is None or self.tag in job.tags)
         )
 
-    def query(self, before: str, after: tuple[object, ...] | None, limit: int = PAGE) -> Query:
+    def query(self, before: str, after: tuple[object, ...] | None, limit: int | None = None) -> Query:
         """What the store can filter itself; `before` is what the names begin with."""
         prefix = f"{before}{PREFIX}:" if self.key_prefix is None else f"{before}{KEYED}{self.key_prefix}"
-        return Query(cls=self.cls, key=self.key, key_prefix=self.prefix, name_prefix=prefix, limit=limit, after=after)
+        most = PAGE if limit is None else limit
+        return Query(cls=self.cls, key=self.key, key_prefix=self.prefix, name_prefix=prefix, limit=most, after=after)
 
 
 async def listed(node: "Node", wanted: Wanted, *, limit: int, after: str | None, looks_max: int | None = None) -> Page:
