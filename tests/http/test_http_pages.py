@@ -281,7 +281,8 @@ async def test_redriving_all_holds_a_page_at_a_time_and_no_timer_twice(monkeypat
         find = node.store.find_parked
 
         async def counted(query: Any) -> Any:
-            done.append("page")
+            if query.name is None:  # else the object looks for its own
+                done.append("page")
             return await find(query)
 
         async def send(id: Any, method: str, *rest: Any) -> Any:
