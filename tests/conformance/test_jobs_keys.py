@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from wakeful import RetryPolicy, errors
+from wakeful import RetryPolicy, Stop, errors
 from wakeful.jobs.payload import decode_kept, encode_kept
+from wakeful.looking.ledger import plain_entry
+from wakeful.store.protocol import Query
 
 sys.path.append(str(Path(__file__).parent))
 from desk import Desk, at, failing
@@ -227,3 +229,39 @@ async def test_one_that_is_inserted_when_its_key_has_just_had_its_run_does_not_r
         await world.advance(seconds=10)
         assert (desk.labels, await world.due(), await desk.state(job)) == (["x"], [], "done")
         assert desk.jobs.counters()["duplicates"] == 1
+
+
+async def test_a_job_whose_record_has_expired_still_says_its_method(stage: Any) -> None:
+    desk = Desk(stage)
+    async with desk.world() as world:
+
+        async def stop(clerk: Any, job: Any) -> Any:
+            return Stop("enough")
+
+        desk.handlers.update(stop=stop)
+        done = await desk.jobs.schedule(desk.at().work, key="done")
+        colons = await desk.jobs.schedule(desk.at().other, key="a:b/c: d")
+        stopped = await desk.jobs.schedule(desk.at().work, "stop", key="stopped")
+        cancelled = await desk.jobs.schedule(desk.at().work, after="1h", key="cancelled")
+        await desk.jobs.cancel(cancelled)
+        await world.advance(seconds=1)
+        before = {job.id: await desk.jobs.get(job.id) for job in (done, colons, stopped, cancelled)}
+        await world.advance(hours=25)
+        for job, method, state in (
+            (done, "work", "done"),
+            (colons, "other", "done"),
+            (stopped, "work", "cancelled"),
+            (cancelled, "work", "cancelled"),
+        ):
+            seen = await desk.jobs.get(job.id)
+            assert (seen.name, seen.state, seen.key) == (method, state, job.key)
+            assert seen.created_at is None  # so this is the ledger's word, not the record's
+            if before[job.id].run_id is not None:
+                assert seen.run_id == before[job.id].run_id
+        rows = await world.store.find_entries(Query(cls="Clerk", key="a", limit=10))
+        assert {plain_entry(entry, number)["words"] for number, entry in rows} == {
+            "job 'done', work",
+            "job 'a:b/c: d', other",
+            "job 'stopped', work",
+            "job 'cancelled', work",
+        }

@@ -12,6 +12,7 @@ from wakeful import Again, JobSpec, Quotas, RetryPolicy, errors, fixed
 sys.path.append(str(Path(__file__).parent))
 from desk import Desk, at, failing
 
+from wakeful.jobs.reading import LISTED_RESULT_MAX
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Timer
 
@@ -174,3 +175,54 @@ async def test_without_a_running_app_there_are_no_jobs(stage: Any) -> None:
         await desk.jobs.schedule(desk.at().work)
     with pytest.raises(errors.NotRunning):
         await desk.jobs.list()
+
+
+async def test_a_list_leaves_out_large_results_and_says_so_and_get_has_them(stage: Any) -> None:
+    desk = Desk(stage)
+    async with desk.world() as world:
+
+        async def answer(clerk: Any, job: Any) -> Any:
+            return "x" * job.metadata["length"]
+
+        desk.handlers.update(answer=answer)
+        sizes = [10, LISTED_RESULT_MAX - 4, LISTED_RESULT_MAX - 3, 1_000_000]  # encoded, such a text has 4 bytes more
+        for size in sizes:
+            await desk.jobs.schedule(desk.at(f"{size:07}").work, "answer", metadata={"length": size})
+        await desk.jobs.schedule(desk.at("none").work)
+        await world.advance(seconds=1)
+        page = await desk.jobs.list(state="done")
+        seen = {job.target.key: (job.result, job.left_out) for job in page}
+        assert seen["none"] == (None, 0)
+        assert seen["0000010"] == ("x" * 10, 0)
+        assert seen[f"{sizes[1]:07}"] == ("x" * sizes[1], 0)
+        assert seen[f"{sizes[2]:07}"] == (None, LISTED_RESULT_MAX + 1)
+        left_out = seen["1000000"][1]
+        assert seen["1000000"] == (None, left_out)
+        assert 1_000_000 < left_out < 1_000_010
+        for job in page:
+            whole = await desk.jobs.get(job.id)
+            assert (len(whole.result or ""), whole.left_out) == (
+                0 if job.target.key == "none" else int(job.target.key),
+                0,
+            )
+
+
+async def test_pages_of_many_results_have_each_once(stage: Any) -> None:
+    desk = Desk(stage)
+    async with desk.world() as world:
+
+        async def answer(clerk: Any, job: Any) -> Any:
+            return "done"
+
+        desk.handlers.update(answer=answer)
+        made = await desk.jobs.schedule_many([JobSpec(desk.at(f"{n}").work, ["answer"]) for n in range(150)])
+        await world.advance(seconds=1)
+        for limit in (7, 64, 150, 1000):
+            seen, after = [], None
+            while True:
+                page = await desk.jobs.list(state="done", limit=limit, after=after)
+                seen += [job.id for job in page]
+                after = page.next
+                if after is None:
+                    break
+            assert sorted(seen) == sorted(job.id for job in made)

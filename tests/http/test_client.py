@@ -134,6 +134,20 @@ async def test_request_keys_of_ones_own() -> None:
                 await once.add(2)
 
 
+async def test_lists_of_jobs_leave_out_large_results_and_get_has_them() -> None:
+    async with served() as shop, client_of(shop) as client:
+        large = await client.jobs.schedule(client.get(shop.cls, "large").echo, "x" * 100_000)
+        small = await client.jobs.schedule(client.get(shop.cls, "small").echo, "x" * 100)
+        for job in (large, small):
+            await client.jobs.wait(job, timeout="20s")
+        seen = {job.id: job for job in await client.jobs.list(state="done")}
+        assert (seen[small.id].result, seen[small.id].left_out) == ("x" * 100, 0)
+        assert seen[large.id].result is None
+        assert 100_000 < seen[large.id].left_out < 100_010
+        whole = await client.jobs.get(large.id)
+        assert (whole.result, whole.left_out) == ("x" * 100_000, 0)
+
+
 async def test_jobs() -> None:
     async with served() as shop, client_of(shop) as client:
         stub = client.get(shop.cls, "a")

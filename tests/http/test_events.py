@@ -153,7 +153,9 @@ async def test_a_node_that_goes_and_one_that_comes_are_followed() -> None:
             for number in range(30):
                 await stage.result(f"k{number}", "add")
             await stage.world.advance(seconds=5)
-            assert len(await heard(stage, listener)) == 30
+            lost, *calls = await heard(stage, listener)
+            assert (lost["kind"], lost["node"], lost["count"]) == ("lost", "node-2.1", None)  # it had that name before
+            assert len(calls) == 30
 
 
 async def test_a_node_that_comes_and_one_that_dies_are_told_once_to_listeners_anywhere() -> None:
@@ -226,6 +228,84 @@ async def test_the_stream_has_ids_kinds_and_a_heartbeat() -> None:
         assert ": still here" not in reader.text
         await stage.world.advance(seconds=20)
         assert ": still here\n\n" in reader.text
+
+
+async def test_a_follower_that_could_not_ask_for_a_minute_is_told_that_it_lost_some_of_that_node() -> None:
+    async with opened(nodes=3) as stage:
+        here, there, third = [member.node for member in stage.world.members if member.node is not None]
+        network = stage.world.network
+        async with here.events.listen(kinds=["write"]) as listener:
+            await stage.world.advance(seconds=3)  # the others are being followed
+            network.cut(here.name, there.name)
+            await stage.world.advance(seconds=90)
+            there.events.tell("write", ObjectId("Shop", "unheard"), keys=1)
+            network.heal(here.name, there.name)
+            await stage.world.advance(seconds=90)
+            told = await heard(stage, listener)
+            lost = [event for event in told if event["kind"] == "lost"]
+            assert [(event["node"], event["count"]) for event in lost] == [(there.name, None)]
+            there.events.tell("write", ObjectId("Shop", "heard"), keys=1)
+            third.events.tell("write", ObjectId("Shop", "third"), keys=1)
+            await stage.world.advance(seconds=5)
+            again = await heard(stage, listener)
+            assert [(event["kind"], event["key"]) for event in again] == [("write", "heard"), ("write", "third")]
+
+
+async def test_a_follower_is_told_exactly_how_many_it_lost_while_others_asked() -> None:
+    async with opened(nodes=3) as stage:
+        here, there, third = [member.node for member in stage.world.members if member.node is not None]
+        told: list[Event] = []
+
+        async def read() -> None:
+            async for event in here.events.listen(kinds=["write"]):
+                told.append(event)
+
+        reading = asyncio.ensure_future(read())
+        async with third.events.listen(kinds=["write"]):
+            await stage.world.advance(seconds=3)
+            stage.world.network.cut(here.name, there.name)
+            for number in range(KEPT + 500):
+                there.events.tell("write", ObjectId("Shop", "a"), keys=number)
+            await stage.world.advance(seconds=60)
+            stage.world.network.heal(here.name, there.name)
+            await stage.world.advance(seconds=60)
+            found = [event for event in told if event["node"] == there.name]
+            assert [event["count"] for event in found if event["kind"] == "lost"] == [500]
+            assert [event["keys"] for event in found if event["kind"] == "write"] == list(range(500, KEPT + 500))
+        reading.cancel()
+
+
+async def test_a_node_that_went_and_came_back_under_its_name_is_told_of_as_lost() -> None:
+    async with opened(nodes=3) as stage:
+        member = stage.world.members[1]
+        here, there = stage.world.node, member.node
+        assert there is not None
+        async with here.events.listen(kinds=["write"]) as listener:
+            await stage.world.advance(seconds=3)
+            member.freeze()
+            await stage.world.advance(seconds=120)  # the others took over what it had, and follow it no more
+            member.thaw()
+            there.events.tell("write", ObjectId("Shop", "unheard"), keys=1)
+            await stage.world.advance(seconds=60)
+            told = await heard(stage, listener)
+            assert [(e["node"], e["count"]) for e in told if e["kind"] == "lost"] == [(there.name, None)]
+
+
+async def test_a_place_in_the_events_of_a_process_before_is_lost_and_not_one_in_those_of_this() -> None:
+    async with opened() as stage:
+        events = stage.world.node.events
+        first = await events.answer(None, 10, 0)
+        assert first == {"events": [], "next": first["next"], "lost": 0}  # who asks for the first time has no place yet
+        await stage.result("a", "add")
+        some = await events.answer(first["next"], 10, 0)
+        assert some["lost"] == 0
+        assert {event["key"] for event in some["events"]} == {"a"}
+        assert (await events.answer(some["next"], 10, 0))["lost"] == 0
+        for before in (3, first["next"] - 1, 2**60):  # of the process that had the name before, on whatever clock
+            answer = await events.answer(before, 10, 0)
+            assert answer["lost"] is None
+            assert [event["key"] for event in answer["events"]] in (["a"] * len(some["events"]), [])
+            assert (await events.answer(answer["next"], 10, 0))["lost"] == 0
 
 
 LOST = {"kind": "lost", "count": None}

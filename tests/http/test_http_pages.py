@@ -13,10 +13,13 @@ from wakeful.http import looks
 from wakeful.http.api import Api
 from wakeful.jobs import reading
 from wakeful.looking import jobs, nodes, objects, paging, schedules
-from wakeful.operating.acts import Which, find_parked
+from wakeful.operating.acts import Acts, Which
+from wakeful.runtime import redriving
+from wakeful.runtime.redriving import each_parked
 from wakeful.schedules.schedules import next_times
 from wakeful.security.audit import LOG
 from wakeful.security.gate import Gate
+from wakeful.store.protocol import Query
 
 
 def program() -> App:
@@ -259,10 +262,60 @@ async def test_a_number_that_is_not_parked_is_looked_for_and_not_everything_behi
         monkeypatch.setattr(store, "find_parked", counted)
         for wanted in ([numbers[0]], [numbers[4] + 5], [numbers[1], numbers[3]], numbers):
             limits.clear()
-            found = await find_parked(store, Which(wanted))
+            found = [row async for row in each_parked(store.find_parked, Query(), wanted)]
             assert [row.number for row in found] == [number for number in wanted if number in numbers]
             assert sum(limits) <= wanted[-1] - wanted[0] + 1
-        assert len(await find_parked(store, Which(is_all=True))) == 5
+        assert len([row async for row in each_parked(store.find_parked, Query())]) == 5
+
+
+async def test_redriving_all_holds_a_page_at_a_time_and_no_timer_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redriving, "PARKED_PAGE", 2)
+    async with opened() as stage:
+        for key in "abcde":
+            await stage.result(key, "doomed")
+        await stage.world.advance(seconds=10)
+        parked = (await stage.get("/v1/parked"))["rows"]
+        before = [row["number"] for row in parked]
+        order = [row["key"] for row in sorted(parked, key=lambda row: row["number"])]
+        node, done = stage.world.node, list[str]()
+        find = node.store.find_parked
+
+        async def counted(query: Any) -> Any:
+            if query.name is None:  # else the object looks for its own
+                done.append("page")
+            return await find(query)
+
+        async def send(id: Any, method: str, *rest: Any) -> Any:
+            answer = await node.send(id, method, *rest)
+            if method == redriving.REDRIVE:
+                await stage.world.advance(seconds=10)  # it fails again meanwhile, and is parked under a higher number
+                done.append(id.key)
+                assert len(done) < 100, "it does not end"
+            return answer
+
+        monkeypatch.setattr(node.store, "find_parked", counted)
+        rows = await Acts(send, "test", stores=[node.store]).redrive(Which(is_all=True))
+        monkeypatch.undo()
+        assert [row["number"] for row in rows] == sorted(before)
+        assert all(row["ok"] for row in rows)
+        keys = [one for one in done if one != "page"]
+        assert keys == order
+        assert (
+            "page" in done[done.index(order[1]) : done.index(order[2])]
+        )  # what comes next is read when it is its turn
+        assert "page" in done[done.index(order[3]) : done.index(order[4])]
+        after = [row["number"] for row in (await stage.get("/v1/parked"))["rows"]]
+        assert len(after) == 5
+        assert min(after) > max(before)
+
+
+@pytest.mark.parametrize("number", [0, -5, 2**63, 2**70])
+async def test_numbers_that_nothing_can_have_are_not_parked(number: int) -> None:
+    async with opened() as stage:
+        await stage.result("a", "doomed")
+        await stage.world.advance(seconds=10)
+        [row] = await Acts.of_node(stage.world.node, "test").redrive(Which([number]))
+        assert (row["number"], row["problem"]) == (number, "is not parked")
 
 
 async def test_times_to_come_are_looked_for_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:

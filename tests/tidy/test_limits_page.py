@@ -40,6 +40,7 @@ ROWS = {
     "`key`": "jobs.ids.KEY_BYTES_MAX",
     "`tags` |": "jobs.asking.TAGS_MAX",
     "`depends_on`": "jobs.asking.DEPENDS_MAX",
+    "result in a list": "jobs.reading.LISTED_RESULT_MAX",
     "states of a chart": "logic.chart.reading.STATES_MAX",
     "states within states": "logic.chart.fields.DEPTH_MAX",
     "microsteps until a chart rests": "logic.chart.chart.MICROSTEPS_MAX",

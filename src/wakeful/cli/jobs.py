@@ -98,7 +98,7 @@ async def _get(id: str, url: str, as_json: bool) -> None:
         put_json(answer)
         return
     for name, value in answer.items():
-        if value not in (None, [], {}, ""):
+        if value not in (None, [], {}, "") and name != "left_out":  # nothing is, of one alone
             put_line(one_line(f"{name:<11} {value if isinstance(value, str) else text(value)}"))
 
 

@@ -83,11 +83,11 @@ async def _through(
     """The owners do it, with a bar to watch when there are many."""
     from wakeful.cli.asking import actor, live
     from wakeful.cli.progress import bar
-    from wakeful.operating.acts import Acts, find_parked
-    from wakeful.runtime.redriving import REDRIVE
+    from wakeful.operating.acts import Acts, finding
+    from wakeful.runtime.redriving import REDRIVE, survey
 
     send = live(client)
-    total = len(await find_parked(store, which)) if which.is_all else len(which.numbers)
+    total = (await survey(finding(store), which.query())).total if which.is_all else len(which.numbers)
     with bar("redrive", total, is_shown=is_shown and total > BAR_FROM) as step:
 
         async def counted(id: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -105,27 +105,30 @@ async def redrive_unowned(url: str, which: "Which", *, is_shown: bool = False) -
     from wakeful.cli.finding import opened
     from wakeful.cli.printing import now_ms
     from wakeful.cli.progress import bar
-    from wakeful.operating.acts import Acts, find_parked
+    from wakeful.operating.acts import Acts, finding
+    from wakeful.runtime.redriving import NAMED_MAX, each_parked, survey
     from wakeful.transport.control import redriven
-    from wakeful.values.ids import shard_of
 
     name = f"redrive-{uuid.uuid4().hex[:8]}"
     async with opened(url) as store:
         acts = Acts(bare(store), actor())
         target = "all parked" if which.is_all else f"parked {', '.join(map(str, sorted(which.numbers)[:20]))}"
-        found = await find_parked(store, which)
-        missing = sorted(set(which.numbers) - {parked.number for parked in found})
+        find, query = finding(store), which.query()
+        found = await survey(find, query, which.numbers)
+        missing = sorted(set(which.numbers) - set(found.numbers))
         results = [redriven(number, None, "is not parked") for number in missing]
-        if not found:
+        if not found.total:
             return results
-        async with acts.row("redrive", target, {"numbers": [parked.number for parked in found[:100]]}):
-            shards = sorted({shard_of(parked.timer.id) for parked in found})
+        async with acts.row("redrive", target, {"numbers": found.numbers[:NAMED_MAX]}):
+            shards = sorted(found.shards)
             # Only what nobody has taken since: a node that starts this very moment must not lose its shards to us.
             seen = {row.shard: row.epoch for row in await store.owners()}
             epochs = await store.claim(name, shards, now=now_ms(), seen=seen)
             try:
-                with bar("redrive", len(found), is_shown=is_shown and len(found) > BAR_FROM) as step:
-                    for count, parked in enumerate(found, 1):
+                with bar("redrive", found.total, is_shown=is_shown and found.total > BAR_FROM) as step:
+                    count = 0
+                    async for parked in each_parked(find, query, which.numbers, found.last):
+                        count += 1
                         problem = await _put_back(store, name, epochs, parked, count)
                         results.append(redriven(parked.number, parked, problem))
                         step(1)

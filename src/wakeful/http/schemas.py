@@ -197,6 +197,7 @@ SCHEMAS: dict[str, Schema] = {
         depends_on=many(TEXT),
         batch=none_or({"type": "object"}),
         result=ANY,
+        left_out=WHOLE,
         error=none_or(TEXT),
         run_id=none_or(TEXT),
     ),

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Literal
 
 from wakeful.jobs.asking import errand
 from wakeful.jobs.ids import TOLD, attempt_id, job_id, parse_id, short
-from wakeful.jobs.payload import Kept, Record, remembered
+from wakeful.jobs.payload import Kept, Record, remembered, shown
 from wakeful.logic.order import Order
 from wakeful.runtime.turn import Turn
 from wakeful.store.protocol import Range
@@ -54,7 +54,7 @@ async def end(
         kept.key is not None if outcome == "failed" else not is_plain or result is not None or error is not None
     )
     if needs_record:
-        run_id = attempt_id(timer) if has_run else None
+        run_id = attempt_id(timer, kept.method) if has_run else None
         attempts = timer.attempt + has_run
         record = Record(outcome, kept, timer.priority, attempts, run_id, result, error, now)
         turn.records = [*turn.records, remembered(timer.name, record, now + node.limits.job_keep_ms)]
@@ -74,7 +74,7 @@ def left(turn: Turn, timer: Timer, reason: str) -> None:
     entry = Entry(
         id=timer.id,
         name=timer.name,
-        run_id=attempt_id(timer),
+        run_id=attempt_id(timer, shown(timer).method),
         nominal_at=timer.nominal_at,
         fired_at=now,
         finished_at=now,

@@ -93,7 +93,17 @@ def short(id: str) -> str:
     return _short(id)
 
 
-def attempt_id(timer: Timer) -> str:
-    """New for each attempt, the same when one is redelivered."""
+def attempt_id(timer: Timer, method: str) -> str:
+    """New for each attempt, the same when one is redelivered.
+
+    The name of a job with a key says nothing of its method, so its id does: when its record has expired, its ledger
+    rows are all that is left to tell.
+    """
     text = f"{timer.id.cls}\0{timer.id.key}\0{timer.name}\0{timer.seq}\0{timer.attempt}"
-    return blake2b(text.encode(), digest_size=12).hexdigest()
+    found = blake2b(text.encode(), digest_size=12).hexdigest()
+    return f"{found}:{method}" if method and timer.name.startswith(KEYED) else found
+
+
+def method_in(name: str, run_id: str) -> str:
+    """The method of a job, by its timer's name and an attempt's id; empty where those of a key don't say (older rows)."""
+    return run_id.partition(":")[2] if name.startswith(KEYED) else method_of(name)

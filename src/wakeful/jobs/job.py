@@ -52,6 +52,7 @@ class Job(Struct, frozen=True):
     run_id: str | None = None  # of the attempt that runs, or ran last: new for each, the same when one is redelivered
     depends_on: tuple[str, ...] = ()  # ids of those it still waits for
     batch: dict[str, int] | None = None  # of a completion job: how many of its batch are "done", "failed", "cancelled"
+    left_out: int = 0  # bytes of a result that a list leaves out because it is large; `get` has it
 
     @property
     def target(self) -> ObjectId:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from wakeful.jobs.ids import RECORD, attempt_id, job_id, key_of, method_of
+from wakeful.jobs.ids import RECORD, attempt_id, job_id, key_of, method_in
 from wakeful.jobs.job import Job, State
 from wakeful.logic.retry import Retry
 from wakeful.values.codec import decode
@@ -136,7 +136,10 @@ def job_of_parked(parked: Parked) -> Job:
     )
 
 
-def job_of_record(id: ObjectId, name: str, record: Record) -> Job:
+def job_of_record(id: ObjectId, name: str, record: Record, *, result_max: int | None = None) -> Job:
+    """A job that has ended; a result of more bytes than that is left out, and marked as such."""
+    size = 0 if record.result is None else len(record.result)
+    is_left_out = result_max is not None and size > result_max
     return _job(
         id,
         name,
@@ -146,7 +149,8 @@ def job_of_record(id: ObjectId, name: str, record: Record) -> Job:
         record.attempt,
         run_id=record.run_id,
         error=record.error,
-        result=None if record.result is None else READ.get()(record.result),
+        result=None if record.result is None or is_left_out else READ.get()(record.result),
+        left_out=size if is_left_out else 0,
     )
 
 
@@ -158,11 +162,10 @@ def is_stopped(entry: Entry) -> bool:
 def job_of_entry(entry: Entry) -> Job:
     """A job of which only the ledger knows: it had nothing to remember."""
     states: dict[str, State] = {"run": "done", "skipped": "cancelled"}
-    key = key_of(entry.name)
     return Job(
         id=job_id(entry.id, entry.name),
-        key=key,
-        name="" if key is not None else method_of(entry.name),
+        key=key_of(entry.name),
+        name=method_in(entry.name, entry.run_id),
         due_at=to_datetime(entry.nominal_at),
         state="cancelled" if is_stopped(entry) else states.get(entry.verdict, "failed"),
         attempt=entry.attempt + 1 if entry.verdict != "skipped" else entry.attempt,
@@ -183,6 +186,7 @@ def _job(
     run_id: str | None = None,
     result: Any = None,
     error: str | None = None,
+    left_out: int = 0,
 ) -> Job:
     due_at = kept.due_at if timer is None or timer.due_at == HELD_AT else timer.due_at
     ended = kept.ended
@@ -199,7 +203,8 @@ def _job(
         created_at=_instant(kept.created_at),
         result=result,
         error=error,
-        run_id=attempt_id(timer) if timer is not None and state == "running" else run_id,
+        run_id=attempt_id(timer, kept.method) if timer is not None and state == "running" else run_id,
         depends_on=tuple(one for one in kept.waits if one != BATCH) if kept.waits else (),
         batch=None if ended is None else {"done": ended[0], "failed": ended[1], "cancelled": ended[2]},
+        left_out=left_out,
     )

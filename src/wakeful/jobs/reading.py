@@ -11,6 +11,7 @@ from wakeful.jobs.job import STATES, Job, Page
 from wakeful.jobs.payload import (
     HELD_AT,
     Kept,
+    Record,
     decode_record,
     is_stopped,
     job_of_entry,
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PAGE = 500
+LISTED_RESULT_MAX = 4_096  # bytes of a result that a list of jobs shows; of a larger one only how large it is
+RECORDS_PAGE = 64  # records in one read: each may have a result of a mebibyte
 APART_MS = 60_000  # more than any two clocks here disagree
 READS_MAX = 64  # reads that are on their way at once
 PARKED_MAX = 100  # of one name: redriving removes the one before, so there is hardly ever more than one
@@ -191,15 +194,17 @@ class Wanted(NamedTuple):
             and (self.tag is None or self.tag in job.tags)
         )
 
-    def query(self, before: str, after: tuple[object, ...] | None) -> Query:
+    def query(self, before: str, after: tuple[object, ...] | None, limit: int | None = None) -> Query:
         """What the store can filter itself; `before` is what the names begin with."""
         prefix = f"{before}{PREFIX}:" if self.key_prefix is None else f"{before}{KEYED}{self.key_prefix}"
-        return Query(cls=self.cls, key=self.key, key_prefix=self.prefix, name_prefix=prefix, limit=PAGE, after=after)
+        most = PAGE if limit is None else limit
+        return Query(cls=self.cls, key=self.key, key_prefix=self.prefix, name_prefix=prefix, limit=most, after=after)
 
 
 async def listed(node: "Node", wanted: Wanted, *, limit: int, after: str | None, looks_max: int | None = None) -> Page:
     """The jobs that are wanted: owed ones in firing order, then failed ones, then those of which results are kept.
 
+    Results of more than `LISTED_RESULT_MAX` bytes are left out; `job.left_out` says how many.
     A page that has looked at about `looks_max` rows of a store ends there, however few of them were wanted.
     """
     wanted.check()
@@ -249,6 +254,7 @@ async def _walk(
         after = tuple(begin[1]) if begin and begin[0] == source else None
         if after is None and wanted.state == "waiting":
             after = (HELD_AT - 1, 0, 0)  # behind all that have a time
+        page = RECORDS_PAGE if source == "records" else PAGE
         while True:
             rows = await _page(node, source, wanted, after)
             for start in range(0, len(rows), READS_MAX):
@@ -259,7 +265,7 @@ async def _walk(
                     fit = [one for one, is_known in zip(fit, known, strict=True) if not is_known]
                 for cursor, job in fit:
                     yield (source, cursor), job
-            if len(rows) < PAGE:
+            if len(rows) < page:
                 break
             if wanted.state == "running" and rows[-1][0][0] > node.clock.now() + APART_MS:
                 break  # none runs before its time, so of a million that wait nobody looks at more than these
@@ -283,19 +289,22 @@ async def _page(
         parked = await node.reading(store.find_parked(wanted.query("", after)))
         return [([one.number], job_of_parked(one)) for one in parked]
     if source == "records":
-        answers = await node.reading(store.find_answers(wanted.query(RECORD, after), now=node.clock.now()))
+        answers = await node.reading(
+            store.find_answers(wanted.query(RECORD, after, RECORDS_PAGE), now=node.clock.now())
+        )
         records = [(id, kept.key[len(RECORD) :], decode_record(kept)) for id, kept in answers]
-        # A failed one is listed where it is parked.
-        return [
-            ([id.cls, id.key, f"{RECORD}{name}"], None if one.state == "failed" else job_of_record(id, name, one))
-            for id, name, one in records
-        ]
+        return [([id.cls, id.key, f"{RECORD}{name}"], _listed_record(id, name, one)) for id, name, one in records]
     entries = await node.reading(store.find_entries(wanted.query("", after)))
     # The last row of a job without a key: what a key stands for may have been replaced since.
     return [
         ([number], job_of_entry(entry) if _is_last(entry) and key_of(entry.name) is None else None)
         for number, entry in entries
     ]
+
+
+def _listed_record(id: ObjectId, name: str, record: Record) -> Job | None:
+    """One that has ended, without a large result; None: a failed one, which is listed where it is parked."""
+    return None if record.state == "failed" else job_of_record(id, name, record, result_max=LISTED_RESULT_MAX)
 
 
 def _is_last(entry: Entry) -> bool:

@@ -56,7 +56,7 @@ class JobRuns(Rows):
         kept = decode_kept(timer)
         if kept.key is not None and await self._is_duplicate(activation, timer, kept):
             return False
-        turn.occurrence = Occurrence(timer.name, attempt_id(timer), timer.nominal_at)
+        turn.occurrence = Occurrence(timer.name, attempt_id(timer, kept.method), timer.nominal_at)
         turn.job = partial(job_of_timer, timer, kept, is_running=True)  # few ask, and making it is a tenth of a run
         answer = await self._call(activation, kept)
         check_answer(answer, "job", f"{activation.id}.{kept.method}")
@@ -83,12 +83,13 @@ class JobRuns(Rows):
 
     async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> "timer_runs.Again | Park":
         timer, error = failure.timer, failure.error
-        turn.occurrence = Occurrence(timer.name, attempt_id(timer), timer.nominal_at)
         try:
             kept = decode_kept(timer)
         except Undecodable:
+            turn.occurrence = Occurrence(timer.name, attempt_id(timer, ""), timer.nominal_at)
             self._feature.counts.parked += 1
             return Park(timer)  # written by a version that this one can't read; redriven, another may
+        turn.occurrence = Occurrence(timer.name, attempt_id(timer, kept.method), timer.nominal_at)
         text = CRASHED if error is None else words_of(error)[:ERROR_CHARS_MAX]
         also = ""
         if error is not None:
@@ -163,10 +164,11 @@ class JobRuns(Rows):
         return data
 
     def _entry(self, turn: Turn, timer: Timer, now: int, note: str) -> Entry:
+        assert turn.occurrence is not None  # `fire` begins with saying which it is
         return Entry(
             id=timer.id,
             name=timer.name,
-            run_id=attempt_id(timer),
+            run_id=turn.occurrence.run_id,
             nominal_at=timer.nominal_at,
             fired_at=turn.fired_at,
             finished_at=now,

@@ -109,6 +109,7 @@ def plain_job(job: Job) -> dict[str, Any]:
         "depends_on": list(job.depends_on),
         "batch": job.batch,
         "result": plain(job.result),
+        "left_out": job.left_out,
         "error": job.error,
         "run_id": job.run_id,
     }

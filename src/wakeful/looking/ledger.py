@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from wakeful.jobs.ids import KEYED, method_in
 from wakeful.looking.naming import name_words, schedule_named
 from wakeful.looking.paging import ENTRIES, Page, find
 from wakeful.looking.plain import iso
@@ -37,7 +38,7 @@ def plain_entry(entry: Entry, number: int) -> dict[str, Any]:
         "class": entry.id.cls,
         "key": entry.id.key,
         "timer": entry.name,
-        "words": name_words(entry.name),
+        "words": _words(entry),
         "schedule": schedule_named(entry.name),
         "verdict": entry.verdict,
         "covers": entry.covers,
@@ -50,3 +51,10 @@ def plain_entry(entry: Entry, number: int) -> dict[str, Any]:
         "run_id": entry.run_id,
         "node": entry.node,
     }
+
+
+def _words(entry: Entry) -> str:
+    """The timer's name for people; of a job with a key the method too, which only its rows have."""
+    words = name_words(entry.name)
+    method = method_in(entry.name, entry.run_id) if entry.name.startswith(KEYED) else ""
+    return f"{words}, {method}" if method else words

@@ -4,7 +4,6 @@ Every act is in the audit rows before it is done, or it is not done. How it ende
 """
 
 import logging
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
@@ -12,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wakeful.jobs.ids import parse_id
-from wakeful.runtime.redriving import REDRIVE
+from wakeful.runtime.redriving import NUMBER_MAX, REDRIVE, Find, each_parked, survey
 from wakeful.schedules.options import SPEC_OPTIONS
 from wakeful.security.audit import DONE, FAILED, LOG
 from wakeful.security.exposure import check_method_name
@@ -27,9 +26,6 @@ if TYPE_CHECKING:
     from wakeful.runtime.registry import Registry
 
 log = logging.getLogger("wakeful.operating")
-
-PARKED_PAGE = 500
-NUMBER_MAX = 2**63 - 1  # no store has given a larger one
 
 Send = Callable[[ObjectId, str, tuple[Any, ...], dict[str, Any]], Awaitable[Any]]
 
@@ -46,6 +42,10 @@ class Which(NamedTuple):
     def check(self) -> None:
         if not self.numbers and not self.is_all:
             raise BadOption("redrive what? Give numbers, or all", code="option.redrive")
+
+    def query(self) -> Query:
+        """What the store can filter itself."""
+        return Query(cls=self.cls, key=self.key, key_prefix=self.prefix)
 
 
 class Acts:
@@ -138,16 +138,22 @@ class Acts:
         detail = {"numbers": sorted(which.numbers)} if which.numbers else {"all": True}
         detail |= {name: value for name in ("cls", "key", "prefix") if (value := getattr(which, name)) is not None}
         async with self.row("redrive", _parked_words(which), detail):
-            found = [parked for store in self._stores for parked in await find_parked(store, which)]
-            # Every store numbers its own: one number may be several timers, of which only one was meant.
-            often = Counter(parked.number for parked in found) if which.numbers else Counter[int]()
+            finds = [finding(store) for store in self._stores]
+            often = Counter[int]()
+            lasts = [NUMBER_MAX] * len(finds)
+            if which.is_all or len(finds) > 1:
+                found = [await survey(find, which.query(), which.numbers) for find in finds]
+                lasts = [one.last for one in found]  # what fails again meanwhile is parked anew, and is left so
+                # Every store numbers its own: one number may be several timers, of which only one was meant.
+                often.update(number for one in found for number in one.numbers if which.numbers)
             results = []
-            for parked in found:
-                is_clear = often[parked.number] <= 1
-                problem = (
-                    await self._redrive(parked) if is_clear else "is of several stores; give class and key as well"
-                )
-                results.append(redriven(parked.number, parked, problem))
+            for find, last in zip(finds, lasts, strict=True):
+                async for parked in each_parked(find, which.query(), which.numbers, last):
+                    is_clear = often[parked.number] <= 1
+                    problem = (
+                        await self._redrive(parked) if is_clear else "is of several stores; give class and key as well"
+                    )
+                    results.append(redriven(parked.number, parked, problem))
             missing = set(which.numbers) - {row["number"] for row in results}
             return [redriven(number, None, "is not parked") for number in sorted(missing)] + results
 
@@ -201,32 +207,17 @@ class Acts:
             log.warning("audit row %d was not completed: %s", number, problem, extra={"code": "audit.open"})
 
 
-async def find_parked(store: Store, which: Which) -> list[Parked]:
-    """What is meant, oldest first; of what is parked between two numbers as little is read as can be."""
-    numbers = {number for number in which.numbers if 0 < number <= NUMBER_MAX}
-    wanted = sorted(numbers)
-    found: list[Parked] = []
-    if which.numbers and not wanted:
-        return found
-    last = wanted[0] - 1 if wanted else None
-    aside = ASIDE.set(True)  # all of them may be many, and read without a pause where the store is in this process
-    try:
-        while True:
-            limit = PARKED_PAGE if last is None or not wanted else min(PARKED_PAGE, wanted[-1] - last)
-            after = None if last is None else (last,)
-            query = Query(cls=which.cls, key=which.key, key_prefix=which.prefix, after=after, limit=limit)
-            page = await store.find_parked(query)
-            found += [parked for parked in page if not wanted or parked.number in numbers]
-            if len(page) < limit:
-                return found
-            last = page[-1].number
-            if wanted:
-                place = bisect_right(wanted, last)
-                if place == len(wanted):
-                    return found
-                last = wanted[place] - 1
-    finally:
-        ASIDE.reset(aside)
+def finding(store: Store) -> Find:
+    """How to find what is parked there: beside the loop, where the store is in this process."""
+
+    async def find(query: Query) -> list[Parked]:
+        aside = ASIDE.set(True)
+        try:
+            return await store.find_parked(query)
+        finally:
+            ASIDE.reset(aside)
+
+    return find
 
 
 def _named(**given: Any) -> dict[str, Any]:

@@ -34,16 +34,18 @@ POLL_MS = 10_000  # how long a question to another node waits for something to h
 GATHER_MS = 50  # and after that for more of it, so that a busy node is not asked a thousand times a second
 POLL_MAX = 1_000
 LOOK_MS = 1_000  # between two looks at who is there
+PLACES_MAX = 1_000  # of nodes that were followed and may come back
+STRETCH = 4_096  # numbers to a millisecond, more than there can be events: no two stretches of events share one
 PER_COMMIT_MAX = 20  # timers of one commit that are told one by one
 ERROR_CHARS_MAX = 300
 
 
 class Ring:
-    """The newest events, numbered from 1; older ones are overwritten."""
+    """The newest events, numbered from `begin` on; older ones are overwritten."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, begin: int = 1) -> None:
         self._items: list[Event | None] = [None] * size
-        self.next = 1
+        self.begin = self.next = begin
         self._waiting: list[asyncio.Future[None]] = []
 
     def add(self, event: Event) -> None:
@@ -61,7 +63,7 @@ class Ring:
 
     def first(self) -> int:
         """The number of the oldest that is still there."""
-        return max(1, self.next - len(self._items))
+        return max(self.begin, self.next - len(self._items))
 
     def after(self, number: int, limit: int) -> tuple[int, list[Event]]:
         """The number of the first event after that one which is still there, and so many events from it on."""
@@ -138,7 +140,7 @@ class Events:
         self.is_heard = False  # what everyone who has something to tell asks first
         self.is_over = False
         self.ring = Ring(KEPT)  # of the deployment
-        self._own = Ring(KEPT)  # of this process, for other nodes
+        self._own = Ring(KEPT, self.clock.now() * STRETCH)  # of this process while others ask, for them
         self._listeners: set[Listener] = set()
         self.dropped = 0  # by listeners that were too slow
         self._gap_at = 0  # the ring's number where nobody listened for a while
@@ -146,6 +148,7 @@ class Events:
         self._asked_until = 0
         self._looking: asyncio.Task[None] | None = None
         self._following: dict[str, asyncio.Task[None]] = {}
+        self._places: dict[str, int] = {}  # how far each of them was read, also of one that has gone and may come back
         self._seen: dict[str, Any] = {}  # of the nodes of this process, for what changes with them
         self._others: set[str] | None = None  # nodes of other processes at the last look; None: nobody looked yet
 
@@ -284,8 +287,13 @@ class Events:
         self._review_at(self._asked_until)
         self._notice()
         ring = self._own
-        if after is None or after >= ring.next:
+        if after is None:
             return {"events": [], "next": ring.next - 1, "lost": 0}
+        if (
+            not ring.begin - 1 <= after < ring.next
+        ):  # a place in what was kept before nobody asked, or of a process before
+            start, found = ring.after(0, max(1, min(limit, POLL_MAX)))
+            return {"events": found, "next": start + len(found) - 1, "lost": None}
         if ring.next <= after + 1:
             await ring.news(after, partial(self.wait_until, now + max(0, min(wait_ms, POLL_MS))))
             if ring.next > after + 1 and not self.is_over:
@@ -310,11 +318,11 @@ class Events:
         finally:
             for task in self._following.values():
                 task.cancel()
-            self._following, self._looking, self._others = {}, None, None
+            self._following, self._looking, self._others, self._places = {}, None, None, {}
             self._leave_gap()
 
     async def _follow(self, home: "Node", row: "NodeRow") -> None:
-        after, tries = None, 0
+        after, tries = self._places.pop(row.node, None), 0
         while True:
             try:
                 answer = await home.routes.ask(row, "events", after, POLL_MAX, POLL_MS, timeout_ms=2 * POLL_MS)
@@ -323,7 +331,10 @@ class Events:
                 await self.clock.sleep(LOOK_MS + platform_delay_ms(tries, home.dice.random()))
                 continue
             tries, after = 0, answer["next"]
-            if answer["lost"]:
+            self._places[row.node] = after
+            while len(self._places) > PLACES_MAX:
+                del self._places[next(iter(self._places))]
+            if answer["lost"] != 0:
                 self.ring.add({"kind": "lost", "at": self.clock.now(), "node": row.node, "count": answer["lost"]})
             for event in answer["events"]:
                 self.ring.add(event)
@@ -366,8 +377,11 @@ class Events:
 
     def _review(self) -> None:
         now = self.clock.now()
-        if now >= self._asked_until:
-            self._asked_until = 0
+        if self._asked_until and now >= self._asked_until:
+            # From here on nothing is kept for the others: a place in what was is none in what will be.
+            self._asked_until, old = 0, self._own
+            self._own = Ring(KEPT, max(now * STRETCH, old.next + 1))
+            old.wake()
         was_heard = self.is_heard
         self.is_heard = not self.is_over and bool(self._listeners or now < self._heard_until or self._asked_until)
         if was_heard and not self.is_heard:

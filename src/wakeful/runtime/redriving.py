@@ -1,16 +1,77 @@
-"""Layer 3. How does a parked timer get another chance?"""
+"""Layer 3. How does a parked timer get another chance, and how do all of them without being held in memory?"""
 
-from typing import TYPE_CHECKING
+from bisect import bisect_right
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
 
 from wakeful.runtime.turn import running_turn
 from wakeful.store.protocol import Query
 from wakeful.values.errors import Conflict
-from wakeful.values.timers import Timer
+from wakeful.values.ids import shard_of
+from wakeful.values.timers import Parked, Timer
 
 if TYPE_CHECKING:
     from wakeful.runtime.context import Context
 
 REDRIVE = "timers.redrive"
+PARKED_PAGE = 100  # rows in memory at once: each may carry arguments of a mebibyte
+NUMBER_MAX = 2**63 - 1  # no store has given a larger one
+NAMED_MAX = 100  # of all that is parked, so many numbers are noted
+
+Find = Callable[[Query], Awaitable[list[Parked]]]
+
+
+class Survey(NamedTuple):
+    """What there is to redrive, before it begins."""
+
+    total: int
+    last: int  # the highest number; what is parked again meanwhile has a higher one
+    numbers: list[int]  # of those asked for by number all, of others the first
+    shards: frozenset[int]
+
+
+async def survey(find: Find, query: Query, numbers: Collection[int] = ()) -> Survey:
+    """How many of these are parked, up to which number, in which shards; holds a page of them at a time."""
+    count = last = 0
+    named: list[int] = []
+    shards = set[int]()
+    async for parked in each_parked(find, query, numbers):
+        count, last = count + 1, parked.number
+        shards.add(shard_of(parked.timer.id))
+        if numbers or count <= NAMED_MAX:
+            named.append(last)
+    return Survey(count, last, named, frozenset(shards))
+
+
+async def each_parked(
+    find: Find, query: Query, numbers: Collection[int] = (), last: int = NUMBER_MAX
+) -> AsyncGenerator[Parked, None]:
+    """What the query leaves, or of it those numbers, oldest first, up to `last`; holds a page of them at a time.
+
+    Of what is parked between two numbers that are asked for as little is read as can be.
+    """
+    among = {number for number in numbers if 0 < number <= NUMBER_MAX}
+    wanted = sorted(among)
+    if numbers and not wanted:
+        return
+    place = wanted[0] - 1 if wanted else 0
+    end = min(last, wanted[-1]) if wanted else last
+    while place < end:
+        limit = min(PARKED_PAGE, end - place)
+        page = await find(replace(query, after=(place,), limit=limit))
+        for parked in page:
+            if parked.number <= end and (not among or parked.number in among):
+                yield parked
+        if len(page) < limit:
+            return
+        place = page[-1].number
+        if wanted:
+            at = bisect_right(wanted, place)
+            if at == len(wanted):
+                return
+            place = wanted[at] - 1
 
 
 async def redrive(context: "Context", name: str, number: int) -> None:

@@ -9,13 +9,14 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from wakeful.runtime.node import Node
+from wakeful.runtime.redriving import NUMBER_MAX, each_parked, survey
 from wakeful.runtime.requests import check_request_key
 from wakeful.runtime.status import status_of
 from wakeful.store.protocol import Query
@@ -40,7 +41,6 @@ log = logging.getLogger("wakeful.control")
 
 # Requests of one connection that run at once; more wait in the socket's own buffer.
 REQUESTS_MAX = 256
-PARKED_PAGE = 500
 
 _requests: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
 _replies: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Reply)
@@ -158,33 +158,23 @@ class ControlServer:
         )
 
     async def _redrive(self, request: RedriveRequest) -> list[dict[str, Any]]:
-        wanted = set(request.numbers)
-        node = self._of(request.store)
-        found = await find_parked(node, request)
-        results = [redriven(number, None, "is not parked") for number in sorted(wanted - {p.number for p in found})]
-        for parked in found:
+        if not request.numbers and not request.all:
+            raise BadOption("redrive what? Give numbers, or all", code="option.redrive")
+        node, query = self._of(request.store), Query(cls=request.cls, key=request.key)
+
+        def find(query: Query) -> Awaitable[list[Parked]]:
+            return node.reading(node.store.find_parked(query))
+
+        last = NUMBER_MAX if request.numbers else (await survey(find, query)).last
+        results = []
+        async for parked in each_parked(find, query, request.numbers, last):
             try:
                 await node.redrive(parked)
                 results.append(redriven(parked.number, parked, None))
             except WakefulError as error:
                 results.append(redriven(parked.number, parked, str(error)))
-        return results
-
-
-async def find_parked(node: Node, request: RedriveRequest) -> list[Parked]:
-    """What the request means, oldest first."""
-    wanted = set(request.numbers)
-    if not wanted and not request.all:
-        raise BadOption("redrive what? Give numbers, or all", code="option.redrive")
-    found: list[Parked] = []
-    after: tuple[object, ...] | None = (min(wanted) - 1,) if wanted else None
-    while True:
-        query = Query(cls=request.cls, key=request.key, after=after, limit=PARKED_PAGE)
-        page = await node.reading(node.store.find_parked(query))
-        found += [parked for parked in page if not wanted or parked.number in wanted]
-        if len(page) < PARKED_PAGE or len(found) == len(wanted) > 0:
-            return found
-        after = (page[-1].number,)
+        missing = set(request.numbers) - {row["number"] for row in results}
+        return [redriven(number, None, "is not parked") for number in sorted(missing)] + results
 
 
 def redriven(number: int, parked: Parked | None, problem: str | None) -> dict[str, Any]:
