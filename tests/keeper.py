@@ -5,6 +5,7 @@ mark in their environment, which children, their children and daemons (PostgreSQ
 what they started have the mark of their controller in theirs, so that its keeper finds them all.
 """
 
+import atexit
 import os
 import select
 import shutil
@@ -37,6 +38,14 @@ def start() -> None:
         start_new_session=True,  # Ctrl-C is not for it
     )
     os.environ[MARK] = mark
+    atexit.register(_leave, _keeper)
+
+
+def _leave(keeper: subprocess.Popen[str]) -> None:
+    """It outlives this process by a moment, on purpose: nobody is to be warned of that."""
+    if keeper.stdin is not None:
+        keeper.stdin.close()
+    keeper.returncode = 0
 
 
 def also(folder: str) -> None:
