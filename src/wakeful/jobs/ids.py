@@ -20,7 +20,7 @@ KEYED = f"{PREFIX}:="
 RECORD = "\x01"  # what the request key of a record begins with: no user's own can, it is not printable
 KEY_BYTES_MAX = 200  # with its prefix it must fit a timer's name in every store
 
-_PLAIN = re.compile(r"[A-Za-z0-9_.~:-]*")
+_PLAIN = re.compile(r"[A-Za-z0-9_.~:=-]*")
 
 
 def new_token(dice: Dice) -> str:
@@ -37,7 +37,7 @@ def job_id(target: ObjectId, name: str) -> str:
     cls, key, rest = target.cls, target.key, name[len(PREFIX) + 1 :]
     # Quoted as in a URL. Nearly every one needs no more than a look, and ids are made for each job.
     if _PLAIN.fullmatch(f"{cls}{key}{rest}"):
-        return f"{cls}/{key}/{rest}".replace(":", "%3A")
+        return f"{cls}/{key}/{rest}".replace(":", "%3A").replace("=", "%3D")
     return f"{quote(cls, safe='')}/{quote(key, safe='')}/{quote(rest, safe='')}"
 
 

@@ -2,7 +2,6 @@
 
 import sqlite3
 from collections.abc import Mapping, Sequence
-from itertools import chain
 
 from wakeful.logic.ranges import past_prefix
 from wakeful.store.protocol import Guard, Obstacle, Receipt
@@ -72,12 +71,7 @@ def _barred(
     db: sqlite3.Connection, asked: Sequence[int], timers: Sequence[Timer], guards: Mapping[int, Guard], now: int
 ) -> list[int]:
     """At which of these places something is in the way."""
-    found: list[int] = []
-    for at in range(0, len(asked), statements.BARRED_ROWS):
-        some = asked[at : at + statements.BARRED_ROWS]
-        rows = [_probe(n, timers[n], guards.get(n, _NOTHING)) for n in some]
-        found += [n for (n,) in db.execute(statements.barred(len(rows)), (*chain.from_iterable(rows), now)).fetchall()]
-    return found
+    return statements.barred(db, [_probe(n, timers[n], guards.get(n, _NOTHING)) for n in asked], now)
 
 
 def _probe(index: int, timer: Timer, guard: Guard) -> tuple[object, ...]:

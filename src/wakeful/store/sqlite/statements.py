@@ -6,6 +6,7 @@ lock at every step: with `executemany` another busy thread could make each row w
 
 import re
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from importlib.resources import files
 from itertools import chain, islice
 from sqlite3 import Connection
@@ -114,15 +115,22 @@ def read_rows(count: int) -> tuple[str, int]:
     )
 
 
-# The arguments of so many timers, seven each, stay well below the number that any SQLite takes.
-BARRED_ROWS = 256
+def barred(db: Connection, rows: Sequence[Row], now: int) -> list[int]:
+    """At which of these places something is in the way of timers that are to be inserted.
 
-
-def barred(count: int) -> str:
-    """The statement that tells which of `count` timers that are to be inserted something is in the way of.
-
-    Of each: its place, class, key, name, the request key of an answer, a prefix and what comes after it; at the end, now.
+    Of each: its place, class, key, name, the request key of an answer, a prefix and what comes after it.
     """
+    found: list[int] = []
+    left = list(rows)
+    for size in SIZES:
+        while len(left) >= size:
+            some, left = left[:size], left[size:]
+            found += [n for (n,) in db.execute(_barred(size), (*chain.from_iterable(some), now)).fetchall()]
+    return sorted(found)
+
+
+@lru_cache(maxsize=len(SIZES))
+def _barred(count: int) -> str:
     one = "(?, ?, ?, ?, ?, ?, ?)"
     own = "class = v.column2 AND key = v.column3"
     return (
@@ -131,8 +139,7 @@ def barred(count: int) -> str:
         f"OR v.column5 IS NOT NULL AND ("
         f"EXISTS (SELECT 1 FROM requests WHERE {own} AND request = v.column5 AND expires_at > n.now) "
         f"OR EXISTS (SELECT 1 FROM parked WHERE {own} AND name = v.column4) "
-        f"OR EXISTS (SELECT 1 FROM timers WHERE {own} AND name >= v.column6 AND name < v.column7)) "
-        "ORDER BY v.column1"
+        f"OR EXISTS (SELECT 1 FROM timers WHERE {own} AND name >= v.column6 AND name < v.column7))"
     )
 
 
