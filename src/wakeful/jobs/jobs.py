@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from wakeful.jobs import owning, reading
 from wakeful.jobs.asking import Asked
@@ -20,6 +20,7 @@ from wakeful.jobs.scheduling import Scheduling, sent, unsend
 from wakeful.logic.limits import check_count
 from wakeful.runtime.calls import check_loop, resolve
 from wakeful.runtime.context import Context
+from wakeful.runtime.deadlines import within
 from wakeful.runtime.node import Node
 from wakeful.runtime.turn import CURRENT, Turn, running_turn
 from wakeful.values.errors import (
@@ -29,6 +30,7 @@ from wakeful.values.errors import (
     JobFailed,
     NotRunning,
     Reentrancy,
+    StoreDown,
     UnknownJob,
 )
 from wakeful.values.timers import Timer
@@ -37,6 +39,7 @@ from wakeful.values.times import Duration, duration_ms
 CANCELS_AT_ONCE = 64
 LOOK_FIRST_MS, LOOK_MOST_MS = 20, 1_000  # how often `wait` looks at the store
 
+T = TypeVar("T")
 Jobs_ = list[Job]
 Specs = list[JobSpec]
 
@@ -103,7 +106,7 @@ class Jobs:
         """How the job stands on disk, or will when this turn is there; `UnknownJob` when there is none."""
         node, turn = self._here("get")
         own = None if turn is None else sent(turn, *parse_id(id))
-        return await reading.get(node, id) if own is None else own.job
+        return await _read(node, turn, lambda: reading.get(node, id)) if own is None else own.job
 
     async def list(
         self,
@@ -121,9 +124,9 @@ class Jobs:
 
         Owed ones in firing order, then failed ones, then ended ones. `after=page.next` gives the following page.
         """
-        node, _ = self._here("list")
+        node, turn = self._here("list")
         wanted = _wanted(node, cls, key, name, state, key_prefix, tag)
-        return await reading.listed(node, wanted, limit=limit, after=after)
+        return await _read(node, turn, lambda: reading.listed(node, wanted, limit=limit, after=after))
 
     async def cancel(self, id: str | Job) -> bool:
         """True: it has not run and never will. False: it is over, or there is none.
@@ -157,7 +160,8 @@ class Jobs:
         node, turn = self._here("cancel_many")
         if all(one is None for one in (cls, key, name, key_prefix, tag)):
             raise BadOption("cancel_many of what? give cls, key, name, key_prefix or tag", code="job.cancel")
-        ids = await reading.owed(node, _wanted(node, cls, key, name, None, key_prefix, tag))
+        wanted = _wanted(node, cls, key, name, None, key_prefix, tag)
+        ids = await _read(node, turn, lambda: reading.owed(node, wanted))
         if turn is not None:
             return sum([await self.cancel(id) for id in ids])
         count = 0
@@ -193,7 +197,7 @@ class Jobs:
         while True:
             future = waits.add(target, name)
             try:
-                there = await reading.known(node, target, name)
+                there = await _read(node, turn, lambda: reading.known(node, target, name))
                 job, now = there.job, node.clock.now()
                 if job.state in ENDED:
                     # Of one that returned None nothing else may be kept from the beginning.
@@ -239,6 +243,23 @@ class Jobs:
         if node is None:
             raise NotRunning(f"app.jobs.{what}: the app is not running; call it inside `async with app.run(…)`")
         return node
+
+
+async def _read(node: Node, turn: Turn | None, read: Callable[[], Awaitable[T]]) -> T:
+    """Outside a turn, a store that is away is waited for, no longer than a call may take."""
+    if turn is not None:
+        return await read()
+    until = node.clock.now() + node.limits.call_deadline_ms
+    late = DeadlineExceeded("the store did not say in time how the jobs stand; try again", code="job.deadline")
+    with within(node.clock, until, lambda: late):
+        while True:
+            if node.state == "down":
+                await node.outage.over(until)
+            try:
+                return await read()
+            except StoreDown:
+                if node.state != "down":
+                    raise  # it is about this read alone
 
 
 def _given(node: Node, what: str, specs: Iterable[JobSpec]) -> Specs:

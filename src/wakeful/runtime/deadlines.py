@@ -4,7 +4,9 @@ A timer handle for every call costs more than many calls do. Most calls have the
 they expire in the order in which they came: a dict in that order and one handle for its first.
 """
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from operator import attrgetter
 
 from wakeful.runtime.calls import Call, undone
@@ -105,3 +107,26 @@ def _past(line: Iterable[Call], now: int) -> list[Call]:
             break
         found.append(call)
     return found
+
+
+@contextmanager
+def within(clock: Clock, until: int, late: Callable[[], Exception]) -> Iterator[None]:
+    """What is awaited in it ends at that time, with that error."""
+    task, is_late = asyncio.current_task(), False
+
+    def expire() -> None:
+        nonlocal is_late
+        is_late = True
+        assert task is not None
+        task.cancel()
+
+    handle = clock.call_at(until, expire)
+    try:
+        yield
+    except asyncio.CancelledError:
+        assert task is not None
+        if is_late and not task.uncancel():
+            raise late() from None
+        raise
+    finally:
+        handle.cancel()

@@ -8,12 +8,12 @@ that takes it (see `Receipt`): what was taken before is not taken again, nor is 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from contextvars import Context
 from typing import Protocol
 
 from wakeful.logic.retry import platform_delay_ms
 from wakeful.runtime.calls import resolve
+from wakeful.runtime.deadlines import within
 from wakeful.store.protocol import CANCELLED, NO_GUARDS, Guard, Obstacle, Receipt, Store
 from wakeful.values.clock import Clock, Dice, Handle
 from wakeful.values.errors import (
@@ -123,7 +123,7 @@ class Inserter:
         while len(self._waiting) >= WAITING_MAX:
             room: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._room.append(room)
-            with self._within(until, None):
+            with within(self._clock, until, lambda: _late(None)):
                 await room
         if self._is_stopped:
             raise NotRunning("the node is stopped; nothing was written")
@@ -149,7 +149,7 @@ class Inserter:
             lane = self._lanes.pop() if self._lanes else self._new_lane()
             sending = Sending(receipt or lane.next(self._clock.now()), is_first=receipt is None)
             try:
-                with self._within(until, sending):
+                with within(self._clock, until, lambda: _late(sending)):
                     return await self._insert(timers, sending, guards=guards, each=False, until=lambda: until)
             finally:
                 self._lanes.append(lane)
@@ -166,28 +166,6 @@ class Inserter:
         self._let_in()
 
     # deadlines
-
-    @contextmanager
-    def _within(self, until: int, sending: Sending | None) -> Iterator[None]:
-        """What is awaited in it ends at that time."""
-        task, is_late = asyncio.current_task(), False
-
-        def expire() -> None:
-            nonlocal is_late
-            is_late = True
-            assert task is not None
-            task.cancel()
-
-        handle = self._clock.call_at(until, expire)
-        try:
-            yield
-        except asyncio.CancelledError:
-            assert task is not None
-            if is_late and not task.uncancel():
-                raise _late(sending) from None
-            raise
-        finally:
-            handle.cancel()
 
     def _expire(self) -> None:
         """Tell those whose time is over, and come again for the next."""
