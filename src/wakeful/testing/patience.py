@@ -61,7 +61,10 @@ class Patience:
             self._places.add(place)
             self._since, self._steps = time_s, LOOK_EVERY
             return
-        if time_s - self._since > self._most_s or self._steps > STEPS_MAX:
+        is_asleep = (
+            bool(place) and place[-1][0] is asyncio.sleep.__code__
+        )  # it wakes by itself, in however busy a world
+        if time_s - self._since > self._most_s or (self._steps > STEPS_MAX and not is_asleep):
             self._give_up(owner, time_s - self._since)
 
     @property
