@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from wakeful.testing.patience import Patience
 from wakeful.values.clock import Handle
 from wakeful.values.errors import BadOption
 
@@ -33,8 +34,9 @@ class Watch:
 class Timewarp:
     """Virtual time on the running asyncio loop, from `install` to `remove`."""
 
-    def __init__(self, start_ms: int) -> None:
+    def __init__(self, start_ms: int, patience: Patience | None = None) -> None:
         self._start_ms = start_ms
+        self.patience = patience or Patience(None)
         self._loop: Any = None
         self._time = 0.0
         self._now_ms = start_ms  # the same instant, for those who ask in milliseconds: ten times a turn
@@ -64,6 +66,7 @@ class Timewarp:
         self._resolution, loop._clock_resolution = loop._clock_resolution, RESOLUTION_S
         loop._selector = _JumpingSelector(selector, self)
         loop.run_in_executor = self._beside
+        self.patience.begin(asyncio.current_task())
 
     def remove(self) -> None:
         del self._loop.run_in_executor
@@ -88,6 +91,7 @@ class Timewarp:
             handle._when += seconds
 
     def jump(self, seconds: float) -> None:
+        self.patience.step(self._time)
         self._time += seconds
         self._now_ms = self._start_ms + round(self._time * 1000)
 
@@ -106,6 +110,16 @@ class Timewarp:
             if not future.done():
                 future.set_result(None)
         return True
+
+    @contextmanager
+    def on_purpose(self) -> Iterator[None]:
+        """Time passes because the test says so, however much of it."""
+        self.patience.moving += 1
+        try:
+            yield
+        finally:
+            self.patience.moving -= 1
+            self.patience.moved()
 
     @contextmanager
     def outside(self) -> Iterator[None]:
@@ -164,8 +178,13 @@ class _JumpingSelector:
                 return ready
         if is_busy or warp.tell_idle():
             return ()
-        if timeout is None:
-            return self._real.select(None)  # nothing waits for time: only the world outside can go on
+        if timeout is None:  # nothing waits for time: only the world outside can go on
+            if len(self._files) > 1:
+                return self._real.select(None)
+            ready = self._real.select(warp.patience.alone_s)  # a thread that nobody knows of
+            if not ready:
+                warp.patience.alone()
+            return ready
         warp.jump(timeout)
         return ()
 

@@ -1,5 +1,6 @@
 """Layer 5. A whole deployment in a test: virtual time, a disk that outlives crashes, faults on request, one seed."""
 
+import asyncio
 import random
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,6 +16,7 @@ from wakeful.testing.beside import Beside
 from wakeful.testing.faults import Faults, FaultyStore
 from wakeful.testing.members import Member
 from wakeful.testing.network import Network
+from wakeful.testing.patience import PATIENCE, Patience
 from wakeful.testing.sockets import Client
 from wakeful.testing.timewarp import Timewarp
 from wakeful.values.clock import Clock
@@ -67,8 +69,12 @@ class World:
         nodes: int = 1,
         listens: bool = True,
         sees: bool = True,
+        patience: Duration | None = PATIENCE,
     ) -> None:
-        """`nodes` makes it a cluster; `listens` and `sees` whether its store tells of changes and of dead nodes."""
+        """`nodes` makes it a cluster; `listens` and `sees` whether its store tells of changes and of dead nodes.
+
+        A test that awaits the same thing for `patience` of the world's time fails; None lets it wait for ever.
+        """
         self.app = app
         self.seed = seed
         self.faults = Faults()  # of a single node; in a cluster each member has its own
@@ -83,7 +89,7 @@ class World:
         self._dice = random.Random(seed)
         self._sleep_after_turn = sleep_after_turn
         self._limits = limits
-        self._warp = Timewarp(self._start_ms)
+        self._warp = Timewarp(self._start_ms, Patience(patience))
         self._store: FaultyStore | None = None
         self._node: Node | None = None
         self._lives = 0
@@ -113,6 +119,12 @@ class World:
             self._warp.remove()
         if exc[0] is not None:
             print(f"world seed: {self.seed}")
+        found = self._warp.patience.found
+        if found is not None and exc[0] is asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None:
+                task.uncancel()
+            raise found
 
     # looking
 
@@ -190,9 +202,10 @@ class World:
     async def advance(self, amount: Duration | None = None, **parts: float) -> None:
         """Let time pass, everything that falls due in it included: `advance(days=2)`, `advance("90s")`."""
         length_ms = _length_ms(amount, parts)
-        await self.settle()
-        await self._warp.sleep(length_ms)
-        await self.settle()
+        with self._warp.on_purpose():
+            await self.settle()
+            await self._warp.sleep(length_ms)
+            await self.settle()
 
     async def step_clock(self, by: timedelta) -> None:
         """Set the wall clock ahead or back, as a person or a time server does: no time passes meanwhile."""
@@ -277,7 +290,7 @@ class World:
         if self.members:
             await self._stop_members()
             if after is not None:
-                await self._warp.sleep(duration_ms(after))
+                await self._pass(duration_ms(after))
             await self.nodes(len(self.members))
             return
         if self._node is not None:
@@ -287,10 +300,14 @@ class World:
             await self._beside.stop()
             await node.stop()
         if after is not None:
-            await self._warp.sleep(duration_ms(after))
+            await self._pass(duration_ms(after))
         if self._store is not None:
             await self._store.close()
         await self._boot()
+
+    async def _pass(self, length_ms: int) -> None:
+        with self._warp.on_purpose():
+            await self._warp.sleep(length_ms)
 
     async def _boot(self) -> None:
         self._lives += 1
