@@ -47,7 +47,7 @@ def test_a_seed_of_a_cluster_replays_exactly_in_another_process() -> None:
 
 def test_the_seeds_of_a_cluster_are_worth_running() -> None:
     """Together they see deaths, takeovers, fences and jobs; a workload that stopped doing anything would pass everything."""
-    reports = [run_cluster_seed(seed) for seed in range(10)]
+    reports = [run_cluster_seed(seed) for seed in range(10, 20)]
     assert sum(report.deaths for report in reports) > 5
     assert sum(report.jobs for report in reports) > 100
     assert sum(report.done for report in reports) > 80

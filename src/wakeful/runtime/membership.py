@@ -275,6 +275,8 @@ class Membership:
         for activation in list(node.awake.values()):
             activation.release()
         node.outage.end()
+        for tell in node.returns:
+            tell()
 
     def _live(self, now: int) -> dict[str, NodeRow]:
         """Nodes that are believed to live, this one included: their lease runs, and their session is not known to be gone."""

@@ -34,7 +34,7 @@ class Outage:
         self._unsaid = 0  # short ones since the log heard of one
         self.epochs: dict[int, int] = {}  # that were ours when it began
         self.begun: dict[tuple[ObjectId, str], Timer] = {}  # timers whose start notes may still be on disk
-        self._waiting: set[asyncio.Future[None]] = set()  # of those who wait until it is over
+        self._waiting: dict[asyncio.Future[None], None] = {}  # who wait until it is over, first come first
 
     def begin(self, error: Unavailable) -> None:
         """The store can't be written: everyone who waits is told, and what memory believes is forgotten."""
@@ -89,7 +89,7 @@ class Outage:
 
     def end(self) -> None:
         """The store is there, or nobody need wait for it any more: those who did go on, and see."""
-        waiting, self._waiting = self._waiting, set()
+        waiting, self._waiting = self._waiting, {}
         for future in waiting:
             resolve(future, None)
 
@@ -115,13 +115,13 @@ class Outage:
 
     async def _wait(self, until: int) -> None:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.add(future)
+        self._waiting[future] = None
         handle = self._node.clock.call_at(until, lambda: resolve(future, None))
         try:
             await future
         finally:
             handle.cancel()
-            self._waiting.discard(future)
+            self._waiting.pop(future, None)
 
     def stop(self) -> None:
         self.end()

@@ -35,6 +35,7 @@ class Register:
         self._telling: asyncio.Task[bool] | None = None
         self._is_verifying = False
         node.farewells.append(self._doubt)
+        node.returns.append(lambda: self._doubt(range(SHARDS)))
 
     @property
     def id(self) -> str:
