@@ -1,8 +1,13 @@
 """Timers that were running when their process died: tried again side by side, unless they are under grave suspicion."""
 
 import asyncio
+import sys
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
+
+sys.path.append(str(Path(__file__).parent))
+from desk import Desk, at
 
 SECOND = timedelta(seconds=1)
 MANY = 150
@@ -28,4 +33,33 @@ async def test_many_that_ran_when_a_process_died_are_tried_again_side_by_side(st
         assert len(stage.fired) == 2 * MANY
         for n in range(MANY):
             assert await world.rows(stage.Bell, f"a{n}") == {"done": True}
+        assert await world.parked() == []
+
+
+async def test_jobs_tried_again_after_crashes_are_not_overtaken_by_later_ones_of_their_object(stage: Any) -> None:
+    desk = Desk(stage)
+    async with desk.world() as world:
+
+        async def slow(clerk: Any, job: Any) -> None:
+            await asyncio.sleep(RUN_S)
+
+        desk.handlers.update(dict.fromkeys(("other", "first", "second"), slow))
+        await desk.jobs.schedule(desk.at("z").work, "other", at=at(1))
+        for number, label in enumerate(("first", "second", "third", "fourth")):
+            await desk.jobs.schedule(desk.at("x").work, label, at=at(1 + number / 10))
+        for _ in range(2):  # both that run are under suspicion twice, so from then on each is tried alone
+            await world.advance(seconds=5)
+            await world.crash()
+            desk.seen.clear()
+            await world.restart()
+        await desk.jobs.schedule(desk.at("x").work, "fifth", after=2)  # due while one of the two is tried
+        await world.advance(seconds=10 * RUN_S)
+        assert [seen.label for seen in desk.seen if seen.object == "x"] == [
+            "first",
+            "second",
+            "third",
+            "fourth",
+            "fifth",
+        ]
+        assert [seen.label for seen in desk.seen if seen.object == "z"] == ["other"]
         assert await world.parked() == []

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import traceback
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -13,6 +13,7 @@ from wakeful.runtime.calls import Call
 from wakeful.runtime.committer import Failure
 from wakeful.runtime.deadlines import Deadlines, cancelled, too_long
 from wakeful.runtime.notes import start_note, storable, words_of
+from wakeful.runtime.suspects import Suspects
 from wakeful.runtime.tracing import fired
 from wakeful.runtime.turn import CURRENT, DONE, Turn
 from wakeful.runtime.waking import wake
@@ -120,7 +121,7 @@ class TimerRuns:
         # a time, those that saw two alone: so the third is laid at one door and not at that of everyone beside it.
         self._trying = 0
         self._is_alone = False
-        self._suspects: deque[Timer] = deque()
+        self._suspects = Suspects()
 
     def register(self, owner: TimerOwner, *, quiet: bool = False) -> None:
         """Give the timers of the owner's prefix to it; `quiet`: without waking their objects."""
@@ -143,10 +144,7 @@ class TimerRuns:
         return self._owners.get(name) or self._owners.get(name.partition(":")[0])
 
     def posted(self, call: Call) -> None:
-        """A call waits in the mailbox of an object: if it is to stop the very timer that runs there, ask that to.
-
-        The run is undone and comes again behind the call, which by then has cleared its timer, or has gone.
-        """
+        """A call waits in an object's mailbox: if it is to stop the very timer that runs there, ask that to; it comes again behind it."""
         named = self.interrupting.get(call.method)
         if named is None or call.answer is None:
             return
@@ -175,6 +173,9 @@ class TimerRuns:
             return DONE
         # Nearly always the dispatcher has just written the note, and then nobody died of it.
         crashes = timer.crashes if timer.started == activation.epoch else self.crashes_of(timer)
+        if self._trying and self._suspects and self._suspects.has_before(timer, self._node.queue.running):
+            self._suspects.add(timer)  # what is tried again after a crash is not overtaken by later ones of its object
+            return DONE
         if crashes >= CRASHES_MAX:
             return self._park_crashed(activation, timer, crashes)
         if crashes > timer.crashes:
@@ -185,7 +186,7 @@ class TimerRuns:
         """Run it when other suspects leave it room; until then its object is free, for one that runs may call it."""
         is_last = crashes >= CRASHES_MAX - 1  # one more death, and it is parked
         if self._is_alone or self._trying >= TRIED_MAX or (is_last and self._trying):
-            self._suspects.append(timer)
+            self._suspects.add(timer)
             return
         self._trying += 1
         self._is_alone = is_last
@@ -223,13 +224,13 @@ class TimerRuns:
         """Have so many more suspects tried, as far as there is room: after each, and after one that went without a try."""
         node = self._node
         while count and self._suspects and not self._is_alone and self._trying < TRIED_MAX:
-            timer = self._suspects[0]
+            timer = self._suspects.first
             if self._trying and self.crashes_of(timer) >= CRASHES_MAX - 1:
                 return  # the others first, then it alone
-            self._suspects.popleft()
+            self._suspects.pop()
             # Else it was replaced, or will be read again.
             if node.queue.running.get((timer.id, timer.name)) is timer and node.dispatcher.hand_out(timer):
-                count -= 1
+                count -= self.crashes_of(timer) > timer.crashes  # else it only waited behind one
 
     async def _attempt(self, activation: "Activation", timer: Timer, crashes: int) -> None:
         node = self._node
