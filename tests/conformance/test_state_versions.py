@@ -491,12 +491,8 @@ async def test_what_a_default_makes_up_is_the_same_next_time_also_for_a_field_th
         return Car
 
     async with stage.world() as world:
-        car = await _deployed(stage, world, program_of(plate("a")))
-        first = (await car.look())["a"]
-        for kind in (plate("a"), plate("a", "b"), plate("a", "b")):
-            car = await _deployed(stage, world, program_of(kind))
-            seen = await car.look()
-            assert seen["a"] == first
-        assert (await car.look())["b"] == seen["b"]
-        again = await (await _deployed(stage, world, program_of(plate("a", "b")))).look()
-        assert (again["a"], again["b"]) == (first, seen["b"])
+        seen = []
+        for names in ("a", "a", "ab", "ab"):
+            seen.append(await (await _deployed(stage, world, program_of(plate(*names)))).look())
+        assert len({one["a"] for one in seen}) == 1
+        assert seen[2]["b"] == seen[3]["b"]
