@@ -1,6 +1,7 @@
 """A stolen shard, a store that goes away and comes back; on every store."""
 
 import asyncio
+import contextlib
 import logging
 import sys
 from pathlib import Path
@@ -356,3 +357,71 @@ async def test_a_call_that_was_cut_off_by_a_stop_while_the_store_was_away_is_nev
         assert isinstance(ended, Unavailable), ended
         await world.restart()
         assert await world.rows(stage.Bell, "a") == {}
+
+
+@pytest.mark.parametrize("kind", ["late", "lost"])
+async def test_a_stop_while_the_store_is_being_taken_again_parks_nobody(stage: Any, kind: Any) -> None:
+    """The shards had been claimed anew, and nobody had heard: what the stop handed back was under older epochs."""
+    async with stage.world() as world:
+
+        async def handler(self: Any, info: AlarmInfo) -> None:
+            await asyncio.sleep(600)
+
+        stage.handlers["a"] = handler
+        await stage.set_alarm(SECOND)
+        for _ in range(4):
+            await world.advance("2s")
+            assert [timer.crashes for timer in await world.due()] == [0]
+            world.faults.lag_once("claim", kind, 1_000)
+            world.node.store_failed(StoreDown("away"))
+            await world.advance("0.7s")
+            assert world.node.state == "down"
+            await world.restart(after="60s")
+        assert await world.store.find_parked(Query()) == []
+
+
+async def test_nobody_is_told_what_rests_on_a_commit_that_failed_though_its_code_would_not_stop(stage: Any) -> None:
+    async with stage.world() as world:
+        gate = asyncio.Event()
+        await stage.do(put("x", 1))
+
+        async def stubborn(self: Any) -> Any:
+            with contextlib.suppress(asyncio.CancelledError):
+                await gate.wait()
+            return self.seen
+
+        async def change(self: Any) -> None:
+            self.seen = 2
+            await self.storage.put("x", 2)
+
+        world.faults.gate = asyncio.Event()  # the commit is on its way
+        tasks = [asyncio.create_task(stage.do(change)), asyncio.create_task(stage.do(stubborn))]
+        for _ in range(20):
+            await asyncio.sleep(0)
+        [activation] = world.node.awake.values()
+        world.node.drop(activation, Fenced(activation.shard, activation.epoch))
+        world.faults.gate.set()
+        world.faults.gate = None
+        gate.set()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [type(one) for one in results] == [Unavailable, Unavailable], results
+
+
+async def test_a_reader_of_a_copy_that_was_given_up_meanwhile_is_not_answered(stage: Any) -> None:
+    """What it looked at may have been another node's by then."""
+    async with stage.world() as world:
+        gate = asyncio.Event()
+        await stage.do(put("x", 1))
+
+        async def look(self: Any) -> int:
+            await gate.wait()
+            return 1
+
+        reading = asyncio.create_task(stage.peek(look))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        [activation] = world.node.awake.values()
+        world.node.drop(activation, Fenced(activation.shard, activation.epoch))
+        gate.set()
+        with pytest.raises(Unavailable, match="moving"):
+            await reading

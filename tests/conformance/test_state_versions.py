@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import gc
+import itertools
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -16,6 +17,7 @@ import pytest
 
 from wakeful import DurableObject, reader
 from wakeful.runtime.registry import Registry
+from wakeful.values.codec import fields_of
 from wakeful.values.errors import BadValue, Undecodable, Unfit
 from wakeful.values.rests import RESTS
 
@@ -430,3 +432,67 @@ async def test_a_type_in_a_known_field_that_is_not_loaded_is_named_with_the_obje
         shop = await roll.to(old)
         with pytest.raises(Undecodable, match=r"Shop/s: state: stored value is a .*:Line, which is not loaded here"):
             await shop.look()
+
+
+async def test_a_state_that_is_assigned_stays_though_the_turn_before_put_in_parts_of_a_newer_program(
+    stage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next look at it took the state before for it, and the assignment was lost."""
+    old, new = (_struct("Line", [("sku", str, ""), *more]) for more in ([], [("colour", str, "red")]))
+    order = _struct("Order", [("line", Any, None), ("total", int, 0)])
+
+    class Shelf(DurableObject):
+        state: order  # type: ignore[valid-type]
+
+        async def keep(self) -> None:
+            await self.storage.put("line", new("x"))
+
+        async def look(self) -> int:
+            return self.state.total
+
+        async def take(self) -> None:
+            self.state.line = await self.storage.get("line")
+
+        async def assign(self) -> int:
+            self.state = order(None, 7)
+            return self.state.total
+
+    async with stage.world() as world:
+        monkeypatch.setattr(HERE, "Line", new, raising=False)
+        shelf = await _deployed(stage, world, Shelf)
+        await shelf.keep()
+        monkeypatch.setattr(HERE, "Line", old)
+        shelf = await _deployed(stage, world, Shelf)
+        assert await shelf.look() == 0
+        await shelf.take()
+        assert await shelf.assign() == 7
+        assert await shelf.look() == 7
+
+
+@pytest.mark.parametrize("how", ["dataclass", "struct"])
+async def test_what_a_default_makes_up_is_the_same_next_time_also_for_a_field_that_is_new(stage: Any, how: str) -> None:
+    """An id or a time that a turn only read was not saved, and another the next time the object woke."""
+    numbers = itertools.count(1)
+
+    def plate(*names: str) -> Any:
+        if how == "struct":
+            made = [(name, int, msgspec.field(default_factory=lambda: next(numbers))) for name in names]
+            return msgspec.defstruct("Plate", [*made, ("items", list, [])], module=MODULE)
+        fields: Any = [(name, int, dataclasses.field(default_factory=lambda: next(numbers))) for name in names]
+        return dataclasses.make_dataclass("Plate", fields)
+
+    def program_of(kind: Any) -> Any:
+        class Car(DurableObject):
+            state: kind
+
+            async def look(self) -> Any:
+                return dict(fields_of(self.state))
+
+        return Car
+
+    async with stage.world() as world:
+        seen = []
+        for names in ("a", "a", "ab", "ab"):
+            seen.append(await (await _deployed(stage, world, program_of(plate(*names)))).look())
+        assert len({one["a"] for one in seen}) == 1
+        assert seen[2]["b"] == seen[3]["b"]

@@ -348,3 +348,68 @@ async def test_whoever_waits_when_the_node_stops_hears_of_it() -> None:
     assert {type(result) for result in results} == {NotRunning}
     with pytest.raises(NotRunning):
         await bench.add(timer("after"))
+
+
+async def test_a_name_that_is_taken_after_all_takes_no_others_of_its_group_with_it() -> None:
+    """The group is all or none, and the others were told that they are in."""
+    bench = Bench()
+    bench.store.rows["a"] = timer("a", 99)
+    got = await asyncio.gather(*(bench.add(timer(name, n)) for n, name in enumerate("abc")), return_exceptions=True)
+    assert isinstance(got[0], StoreError)
+    assert got[1:] == [None, None]
+    assert set(bench.store.rows) == {"a", "b", "c"}
+
+
+async def test_those_who_wait_while_others_go_one_by_one_hear_at_their_deadline() -> None:
+    bench = Bench()
+    bench.store.refuses, insert = {"a"}, bench.store.insert
+
+    async def hangs(timers: Sequence[Timer], **options: Any) -> list[Obstacle]:
+        if len(timers) == 1:
+            await asyncio.Event().wait()
+        return await insert(timers, **options)
+
+    bench.store.insert = hangs  # type: ignore[method-assign]
+    tasks = [asyncio.create_task(bench.add(timer(name, n))) for n, name in enumerate("abc")]
+    for _ in range(20):
+        await asyncio.sleep(0)
+    bench.clock.go_on(DEADLINE + 1)
+    got = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), PATIENCE_S)
+    assert [type(one) for one in got] == [DeadlineExceeded] * 3
+    bench.inserter.stop()
+
+
+async def test_many_of_a_node_that_has_stopped_are_not_sent_and_not_sent_again() -> None:
+    bench = Bench()
+    bench.store.gate = asyncio.Event()
+    task = asyncio.create_task(bench.add_all([timer("a")]))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    bench.inserter.stop()
+    bench.raises(StoreDown("closed"))
+    bench.store.gate.set()
+    with pytest.raises(StoreDown):
+        await task
+    with pytest.raises(NotRunning):
+        await bench.add_all([timer("b")])
+    assert (bench.store.calls, bench.store.rows) == ([["a"]], {})
+
+
+async def test_one_that_slipped_in_and_has_run_since_is_in() -> None:
+    """Else those that went in with it, of a `schedule_many`, were sent again, and ran twice."""
+    from wakeful.store.postgres.inserter import Inserter as PostgresInserter
+    from wakeful.store.postgres.inserter import Wanted
+    from wakeful.values.commits import Remembered
+
+    nothing: Any = None
+    inserter = PostgresInserter(nothing, nothing)
+    own_record = Obstacle(0, answer=Remembered("record", b"", b"", 9))
+
+    async def obstacles(*_: object) -> list[Obstacle]:
+        return [own_record]
+
+    inserter._obstacles = obstacles  # type: ignore[method-assign]
+    rows: Any = [{"place": 0, "slipped": True, "first": True}]
+    wanted = Wanted([timer("a"), timer("b", 2)], 1, Receipt("r", 1, 9), {0: GUARD}, False)
+    [met] = await inserter._met(nothing, wanted, rows)
+    assert (met.is_in, met.answer) == (True, own_record.answer)

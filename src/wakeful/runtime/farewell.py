@@ -67,7 +67,10 @@ async def _part_anew(node: "Node", epochs: dict[int, int]) -> None:
     """
     store, now = node.store, node.clock.now()
     await store.open(now=now)
-    won = await store.claim(node.name, sorted(epochs), now=now, seen=epochs) if epochs else {}
+    # A recovery that the stop cut off, or a try before this one, may have claimed them anew, unheard.
+    ours = {row.shard: row.epoch for row in await store.owners() if row.owner == node.name}
+    seen = {shard: ours.get(shard, epoch) for shard, epoch in epochs.items()}
+    won = await store.claim(node.name, sorted(seen), now=now, seen=seen) if seen else {}
     node.epochs.clear()
     node.epochs.update(won)
     await node.ownership.hand_back(won)

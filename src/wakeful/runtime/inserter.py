@@ -146,6 +146,8 @@ class Inserter:
     ) -> list[Obstacle]:
         """Bring all of them to disk or none; what is in the way, [] when it was done."""
         async with self._alone:
+            if self._is_stopped:
+                raise NotRunning("the node is stopped; nothing was written")
             lane = self._lanes.pop() if self._lanes else self._new_lane()
             sending = Sending(receipt or lane.next(self._clock.now()), is_first=receipt is None)
             try:
@@ -232,34 +234,37 @@ class Inserter:
             if len(group) == 1:
                 raise
             for asked in group:  # find those that the store refuses by themselves
+                if all(one.done.done() for one in _with_twins([asked])):
+                    continue
                 try:
-                    self._answer([asked], await self._insert_group([asked]))
+                    self._answer([asked], await self._insert_group([asked], group))
                 except (StoreError, BadInput) as error:
                     self._fail([asked], error)
             return
         self._answer(group, obstacles)
 
-    async def _insert_group(self, group: list[Asked]) -> list[Obstacle]:
+    async def _insert_group(self, group: list[Asked], waiting: Sequence[Asked] = ()) -> list[Obstacle]:
+        """Send them; `waiting` are all whose deadlines pass meanwhile, if there are others."""
         self._lane = self._lane or self._new_lane()
-        self._sending = sending = Sending(self._lane.next(self._clock.now()), group)
+        self._sending = sending = Sending(self._lane.next(self._clock.now()), waiting or group)
         guards = {n: asked.guard for n, asked in enumerate(group) if asked.guard is not None}
-        return await self._insert(
+        obstacles = await self._insert(
             [asked.timer for asked in group],
             sending,
             guards=guards,
             each=bool(guards),
             until=lambda: max((one.until for one in _with_twins(group) if not one.done.done()), default=0),
         )
+        if obstacles and not guards:  # then none of them is in
+            raise _taken(group[obstacles[0].index].timer)
+        return obstacles
 
     def _answer(self, group: list[Asked], obstacles: list[Obstacle]) -> None:
         met = {one.index: one for one in obstacles}
         for n, asked in enumerate(group):
             obstacle = met.get(n)
             if obstacle is not None and asked.guard is None:
-                taken = StoreError(
-                    f"a timer name was taken that nobody else can have: {asked.timer.name}", code="timer.name"
-                )
-                resolve(asked.done, None, taken)
+                resolve(asked.done, None, _taken(asked.timer))
                 continue
             resolve(asked.done, obstacle)
             for twin in asked.twins or ():
@@ -289,7 +294,7 @@ class Inserter:
                 sending.is_first = False
                 sending.failure = self._failed(error, sending.failure)
                 delay_ms = platform_delay_ms(tries, self._dice.random())
-                if self._clock.now() + delay_ms >= min(until(), last_at):
+                if self._is_stopped or self._clock.now() + delay_ms >= min(until(), last_at):
                     self._on_down(sending.failure)
                     raise sending.failure from None
                 await self._clock.sleep(delay_ms)
@@ -350,6 +355,10 @@ def _with_twins(asked: Sequence[Asked]) -> Iterator[Asked]:
         yield one
         if one.twins is not None:
             yield from one.twins
+
+
+def _taken(timer: Timer) -> StoreError:
+    return StoreError(f"a timer name was taken that nobody else can have: {timer.name}", code="timer.name")
 
 
 def _late(sending: Sending | None) -> WakefulError:

@@ -46,10 +46,10 @@ class Settling:
 
     async def durable(self, number: int) -> None:
         """Wait until that commit, and so all before it, is on disk, and until it is sure that this copy is the one."""
+        if self._failure is not None:  # also of what is on disk: a reader may have looked since this copy is no more
+            raise for_caller(self.id, self._failure)
         if number <= self._durable and not self.node.is_doubted:
             return
-        if self._failure is not None:
-            raise for_caller(self.id, self._failure)
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append((number, future, None, None))
         await future

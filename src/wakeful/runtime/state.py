@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.logic.limits import check_value_size
 from wakeful.runtime.turn import CURRENT, Turn
-from wakeful.values.codec import decode_fields, encode_fields, unknown_fields
+from wakeful.values.codec import decode_fields, encode_fields, names_in, unknown_fields
 from wakeful.values.commits import SYSTEM, Slot
 from wakeful.values.errors import BadOption, BadValue, TurnOver, Undecodable, Unfit
-from wakeful.values.fitting import fits, misfit
+from wakeful.values.fitting import fits, made_up, misfit
 from wakeful.values.rests import Rest, Shelf
 
 if TYPE_CHECKING:
@@ -54,7 +54,14 @@ class State:
             self._loan = self._value = None
         if self._value is None:
             self._become(turn, self._data)
-            self._base = encode_fields(self._value, self._rest)  # not what is on disk: that may be of another version
+            if (made := made_up(self._type)) and (self._data is None or not made <= names_in(self._data)):
+                self._base = (
+                    None  # what was made up for it (an id, a time) is nowhere yet, and must not be another next time
+                )
+            else:
+                self._base = encode_fields(
+                    self._value, self._rest
+                )  # not what is on disk: that may be another version's
         return self._value
 
     def set(self, activation: "Activation", value: Any) -> None:
@@ -66,6 +73,8 @@ class State:
                 code="state.type",
             )
         turn.state_used = True
+        if self._loan is not turn.shelf:
+            self._loan = None  # it was about the value that goes: else the next look would take this one for that
         if self._value is None:
             self._base = self._data
             self._rest = {} if self._data is None else unknown_fields(self._type, self._data)

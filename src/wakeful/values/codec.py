@@ -89,6 +89,11 @@ def unknown_fields(kind: Any, data: bytes) -> Rest:
     return _unknown(kind, fields)
 
 
+def names_in(data: bytes) -> frozenset[str]:
+    """Which fields were encoded."""
+    return frozenset(_shallow_decoder.decode(memoryview(data)[1:]))
+
+
 def decode_loosely(data: bytes) -> Any:
     """The value for someone who does not have the program's types: a dataclass or struct as its fields, with `$type`, a member of an Enum as its value."""
     if data[:1] != VERSION:

@@ -154,6 +154,20 @@ def _bare(hint: Any) -> Any:
             return hint
 
 
+@lru_cache(1_024)
+def made_up(kind: Any) -> frozenset[str]:
+    """Fields of this dataclass or struct whose default is made by the program, and may be another each time."""
+    fields: Any = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else msgspec.structs.fields(kind)
+    nobody = (dataclasses.MISSING, msgspec.NODEFAULT)
+    return frozenset(one.name for one in fields if one.default_factory not in nobody and _varies(one.default_factory))
+
+
+def _varies(factory: Any) -> bool:
+    if has_fields(factory):
+        return bool(made_up(factory))
+    return not isinstance(factory, type) or factory.__module__ != "builtins"  # a list is empty every time
+
+
 def has_fields(kind: Any) -> bool:
     return isinstance(kind, type) and (dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct))
 

@@ -104,7 +104,8 @@ class Inserter:
         if met and not wanted.each:
             raise Taken("something guarded is in the way")
         found = await self._obstacles(wire, wanted, sorted(slipped | met))
-        others = [one for one in found if is_other(one, wanted.timers)]
+        # One that slipped in and has run since, or was parked, was in all the same.
+        others = [replace(one, is_in=one.index in slipped) for one in found if is_other(one, wanted.timers)]
         # Beside one that slipped in stands what became of the other.
         others += [
             replace(one, timer=None, is_in=True)
