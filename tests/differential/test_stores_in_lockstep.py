@@ -54,6 +54,7 @@ class Sequence:
         self.now = 1_760_000_000_000
         self.seq = 0
         self.done: Counter[str] = Counter()
+        self.sent: dict[tuple[str, int], tuple[list[Timer], dict[int, Guard], bool]] = {}  # by receipt
 
     async def both(self, what: str, call: Callable[[Store], Any]) -> Any:
         """One call on every store; the answers must be equal."""
@@ -223,6 +224,9 @@ class Sequence:
             if self.chance(0.3)
         }
         each = self.chance(0.4)
+        if receipt is not None:  # what comes again is what was sent before
+            known = self.sent.setdefault((receipt.id, receipt.number), (timers, guards, each))
+            timers, guards, each = known
 
         async def call(store: Store) -> Any:
             try:
@@ -231,7 +235,7 @@ class Sequence:
                 return str(error)
 
         is_again = (
-            receipt is not None and (last := self.disk.receipts.get(receipt.id)) and last.number >= receipt.number
+            receipt is not None and (last := self.disk.receipts.get(receipt.id)) and last[0].number >= receipt.number
         )
         taken = await self.both("insert", call)
         if not isinstance(taken, str):
@@ -243,7 +247,7 @@ class Sequence:
     def draw_receipt(self) -> Receipt:
         """Of three who send: the next number, or one that was sent before."""
         id = self.dice.choice(["one", "two", "three"])
-        last = self.disk.receipts[id].number if id in self.disk.receipts else 0
+        last = self.disk.receipts[id][0].number if id in self.disk.receipts else 0
         return Receipt(id, max(1, last + self.dice.choice([1, 1, 1, 0, -1])), self.now + self.dice.choice([1, 10**9]))
 
     async def membership(self) -> None:

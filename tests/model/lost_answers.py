@@ -49,7 +49,7 @@ class State(NamedTuple):
     flight: tuple[tuple[int, int, int], ...] = ()  # inserts that have not reached the store: ask, life, token
     answers: tuple[tuple[int, int], ...] = ()  # on their way back: ask, life
     timers: tuple[tuple[int, int], ...] = ()  # ask, token
-    receipts: tuple[tuple[str, int], ...] = ()
+    receipts: tuple[tuple[str, int, tuple[int, ...]], ...] = ()  # with what was left out
     records: tuple[tuple[int, int], ...] = ()  # of keys that had their run: ask, token
     runs: tuple[int, ...] = ()
     epoch: int = 1
@@ -168,7 +168,7 @@ class Model:
             (TARGET, f"job{n}"): Timer(TARGET, f"job{n}", 0, 0, 1 + token, payload=bytes([token]))
             for n, token in state.timers
         }
-        disk.receipts = {id: Receipt(id, number, FOREVER) for id, number in state.receipts}
+        disk.receipts = {id: (Receipt(id, number, FOREVER), frozenset(out)) for id, number, out in state.receipts}
         disk.remembered = {
             (TARGET, f"record{n}"): Remembered(f"record{n}", b"", bytes([token]), FOREVER) for n, token in state.records
         }
@@ -179,7 +179,7 @@ class Model:
         timers = {(int(name[3:]), timer.seq - 1) for (_, name), timer in disk.timers.items()}
         return state._replace(
             timers=tuple(sorted(timers)),
-            receipts=tuple(sorted((one.id, one.number) for one in disk.receipts.values())),
+            receipts=tuple(sorted((one.id, one.number, tuple(out)) for one, out in disk.receipts.values())),
             records=tuple(sorted((int(key[6:]), one.answer[0]) for (_, key), one in disk.remembered.items())),
             runs=tuple(disk.rows[TARGET][USER, f"ran{n}"][0] for n in range(len(self.kinds))),
         )

@@ -120,7 +120,9 @@ class Node:
         self.features: dict[str, Any] = {}  # each feature's own, by its name
         self.sideline = Sideline(self)
         self.farewells: list[Callable[[Collection[int]], None]] = []  # told of shards that go or are in doubt
-        self.returns: list[Callable[[], None]] = []  # told when a lapsed lease runs again: others may have thought us dead
+        self.returns: list[
+            Callable[[], None]
+        ] = []  # told when a lapsed lease runs again: others may have thought us dead
         self.last_words: list[Callable[[], Awaitable[None]]] = []  # to be said before it stops, while it can be asked
         self.dispatcher = Dispatcher(self)
         self.hibernation = Hibernation(self, idle_ms=idle_ms, at_once=sleep_after_turn)

@@ -1,6 +1,6 @@
 """Layer 2. The store as plain dicts: the oracle that the others are compared with, and what tests run on."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -23,7 +23,7 @@ from wakeful.store.protocol import (
     ShardRow,
     Swap,
 )
-from wakeful.store.sends import check_once, is_other
+from wakeful.store.sends import check_once, is_other, still_out
 from wakeful.values.commits import SYSTEM, USER, Commit, Info, Loaded, Remembered, Slot
 from wakeful.values.errors import Fenced, StoreDown
 from wakeful.values.ids import SHARDS, ObjectId, shard_of
@@ -49,7 +49,7 @@ class Disk:
     entries_since: int = 0  # no entry that may go finished before that; spares most prunings a look at every one
     parked: dict[int, Parked] = field(default_factory=dict)
     remembered: dict[tuple[ObjectId, str], Remembered] = field(default_factory=dict)
-    receipts: dict[str, Receipt] = field(default_factory=dict)
+    receipts: dict[str, tuple[Receipt, frozenset[int]]] = field(default_factory=dict)  # and what it left out
     shards: dict[int, ShardRow] = field(default_factory=lambda: {n: ShardRow(n, None, 0) for n in range(SHARDS)})
     nodes: dict[str, NodeRow] = field(default_factory=dict)
     numbers: int = 0
@@ -184,29 +184,41 @@ class MemoryStore:
             return []
         if each:
             check_once(timers)
-        if receipt is not None and (last := self.disk.receipts.get(receipt.id)) and last.number >= receipt.number:
-            return [
-                one
-                for n in (guards if each else ())
-                if (one := self._obstacle(n, timers[n], guards[n], now)) and is_other(one, timers)
-            ]
+        last = None if receipt is None else self.disk.receipts.get(receipt.id)
+        if receipt is not None and last is not None and last[0].number >= receipt.number:
+            found = self._obstacles(timers, guards if each else {}, guards, now)
+            left_out = last[1] if last[0].number == receipt.number else frozenset()
+            return still_out([one for one in found if is_other(one, timers)], left_out)
         check_once(timers)
-        obstacles = [one for n, timer in enumerate(timers) if (one := self._obstacle(n, timer, guards.get(n), now))]
+        obstacles = self._obstacles(timers, range(len(timers)), guards, now)
         if obstacles and not each:
             return obstacles
-        barred = {one.index for one in obstacles}
+        barred = frozenset(one.index for one in obstacles)
         self._add([timer for n, timer in enumerate(timers) if n not in barred], now)
         if receipt is not None:
-            self.disk.receipts[receipt.id] = receipt
+            self.disk.receipts[receipt.id] = (receipt, barred & guards.keys())
         return obstacles
 
-    def _obstacle(self, index: int, timer: Timer, guard: Guard | None, now: int) -> Obstacle | None:
+    def _obstacles(
+        self, timers: Sequence[Timer], places: Iterable[int], guards: Mapping[int, Guard], now: int
+    ) -> list[Obstacle]:
+        """What is in the way of the timers at these places, in their order."""
+        wanted = {timers[n].id for n in guards}
+        others: dict[ObjectId, list[Timer]] = {}
+        for timer in self.disk.timers.values() if wanted else ():
+            if timer.id in wanted:
+                others.setdefault(timer.id, []).append(timer)
+        return [one for n in sorted(places) if (one := self._obstacle(n, timers[n], guards.get(n), now, others))]
+
+    def _obstacle(
+        self, index: int, timer: Timer, guard: Guard | None, now: int, others: Mapping[ObjectId, list[Timer]]
+    ) -> Obstacle | None:
         disk, id = self.disk, timer.id
         there = disk.timers.get((id, timer.name))
         if guard is None:
             return None if there is None else Obstacle(index, there)
         if there is None:
-            asks = [one for one in disk.timers.values() if one.id == id and one.name.startswith(guard.prefix)]
+            asks = [one for one in others.get(id, ()) if one.name.startswith(guard.prefix)]
             there = max(asks, key=lambda one: one.sort_key, default=None)
         parked = [one for _, one in sorted(disk.parked.items()) if (one.timer.id, one.timer.name) == (id, timer.name)]
         answer = disk.remembered.get((id, guard.answer))
@@ -220,7 +232,8 @@ class MemoryStore:
         self._check()
         for id in receipts:
             if id in self.disk.receipts:
-                self.disk.receipts[id] = replace(self.disk.receipts[id], expires_at=at)
+                receipt, left_out = self.disk.receipts[id]
+                self.disk.receipts[id] = (replace(receipt, expires_at=at), left_out)
 
     async def load(self, ids: Sequence[ObjectId]) -> list[Loaded]:
         self._check()
@@ -340,7 +353,7 @@ class MemoryStore:
         old = [slot for slot, answer in self.disk.remembered.items() if answer.expires_at <= now][:limit]
         for slot in old:
             del self.disk.remembered[slot]
-        expired = [one.id for one in self.disk.receipts.values() if one.expires_at <= now]
+        expired = [one.id for one, _ in self.disk.receipts.values() if one.expires_at <= now]
         for receipt in expired:
             del self.disk.receipts[receipt]
         going = self._aged(now, entries_before, limit)

@@ -4,7 +4,8 @@ A send leaves a timer of that name as it is, so it matters whether it comes befo
 else's clear or set of the same timer. Commits between which it matters must not be written together.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
 
 from wakeful.store.protocol import Obstacle
 from wakeful.values.commits import Commit
@@ -49,3 +50,10 @@ def is_other(obstacle: Obstacle, timers: Sequence[Timer]) -> bool:
     """It is not the very timer that was inserted, which is there from the first try."""
     there, sent = obstacle.timer, timers[obstacle.index]
     return there is None or (there.name, there.seq) != (sent.name, sent.seq)
+
+
+def still_out(obstacles: list[Obstacle], left_out: Iterable[int]) -> list[Obstacle]:
+    """These, and those that the first try left out for what is gone since: they are not in, and may be tried again."""
+    seen = {one.index for one in obstacles}
+    gone = [Obstacle(n) for n in left_out if n not in seen]
+    return sorted([*obstacles, *gone], key=attrgetter("index")) if gone else obstacles

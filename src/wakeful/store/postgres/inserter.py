@@ -13,7 +13,7 @@ from wakeful.store.postgres.rows import obstacle_of
 from wakeful.store.postgres.statements import Statement, Statements
 from wakeful.store.postgres.wire import Invalid, Row, Taken, Undone, Wire
 from wakeful.store.protocol import Guard, Obstacle, Receipt
-from wakeful.store.sends import check_once, is_other
+from wakeful.store.sends import check_once, is_other, still_out
 from wakeful.values.errors import BadValue, StoreDown
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.timers import Timer
@@ -104,24 +104,27 @@ class Inserter:
         if met and not wanted.each:
             raise Taken("something guarded is in the way")
         found = await self._obstacles(wire, wanted, sorted(slipped | met))
-        # One that slipped in and has run since, or was parked, was in all the same.
-        others = [replace(one, is_in=one.index in slipped) for one in found if is_other(one, wanted.timers)]
-        # Beside one that slipped in stands what became of the other.
-        others += [
-            replace(one, timer=None, is_in=True)
-            for one in found
-            if one.index in slipped and not is_other(one, wanted.timers) and (one.parked or one.answer)
-        ]
+        others = [one for one in found if one.index in met]
+        for one in found:
+            if one.index not in slipped:
+                continue
+            if is_other(one, wanted.timers):  # it has run since, or was parked: it was in all the same
+                others.append(replace(one, is_in=True))
+            elif one.parked or one.answer:  # beside it stands what became of the other
+                others.append(replace(one, timer=None, is_in=True))
         # What was in the way and is no more: whoever asks for that one may try again.
-        gone = met - {one.index for one in others}
-        return sorted([*others, *map(Obstacle, gone)], key=attrgetter("index"))
+        return still_out(sorted(others, key=attrgetter("index")), met)
 
     async def _taken_before(self, wire: Wire, wanted: Wanted) -> list[Obstacle]:
         """Of an insert whose receipt was there: all are in, or each that has nothing but itself in the way."""
         if not wanted.each:
             return []
         found = await self._obstacles(wire, wanted, sorted(wanted.guards))
-        return [one for one in found if is_other(one, wanted.timers)]
+        assert wanted.receipt is not None
+        left = self._statements.get("left_out")
+        values = {"receipt": wanted.receipt.id, "number": wanted.receipt.number}
+        places = [int(place) for row in await wire.run(left, left.args(values)) for place in row[0].decode().split(",")]
+        return still_out([one for one in found if is_other(one, wanted.timers)], places)
 
     async def _obstacles(self, wire: Wire, wanted: Wanted, places: Sequence[int]) -> list[Obstacle]:
         """What there is in the way of the timers at these places, in the same order."""

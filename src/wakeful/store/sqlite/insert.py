@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from wakeful.logic.ranges import past_prefix
 from wakeful.store.protocol import Guard, Obstacle, Receipt
-from wakeful.store.sends import check_once, is_other
+from wakeful.store.sends import check_once, is_other, still_out
 from wakeful.store.sqlite import statements
 from wakeful.store.sqlite.gather import parked_of, timer_of, timer_row
 from wakeful.store.sqlite.statements import SQL
@@ -27,15 +27,17 @@ def insert(
     each: bool,
 ) -> list[Obstacle]:
     """Add them inside a transaction, or nothing when something is in the way, unless each is for itself; and tell what is."""
-    is_again = receipt is not None and db.execute(SQL["has_receipt"], (receipt.id, receipt.number)).fetchone()
+    last = None if receipt is None else db.execute(SQL["find_receipt"], (receipt.id,)).fetchone()
+    is_again = receipt is not None and last is not None and last[0] >= receipt.number
     if is_again and not each:
         return []
+    left_out = _places(last[1]) if receipt is not None and last is not None and last[0] == receipt.number else []
     if each or guards:
         check_once(timers)
     asked = range(len(timers)) if each and not is_again else sorted(guards)
     obstacles = [_obstacle(db, n, timers[n], guards.get(n), now) for n in _barred(db, asked, timers, guards, now)]
     if is_again:
-        return [one for one in obstacles if is_other(one, timers)]
+        return still_out([one for one in obstacles if is_other(one, timers)], left_out)
     if obstacles and not each:
         return obstacles if len(guards) == len(timers) else _all_in_the_way(db, timers, guards, now)
     barred = {one.index for one in obstacles}
@@ -43,8 +45,13 @@ def insert(
     if taken:
         return _all_in_the_way(db, timers, guards, now)
     if receipt is not None:
-        db.execute(SQL["keep_receipt"], (receipt.id, receipt.number, receipt.expires_at))
+        left = ",".join(map(str, sorted(barred & guards.keys()))).encode() or None
+        db.execute(SQL["keep_receipt"], (receipt.id, receipt.number, left, receipt.expires_at))
     return obstacles
+
+
+def _places(data: bytes | None) -> list[int]:
+    return [int(place) for place in data.decode().split(",")] if data else []
 
 
 def _add(db: sqlite3.Connection, timers: Sequence[Timer], now: int) -> bool:

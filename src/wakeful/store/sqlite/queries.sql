@@ -45,11 +45,11 @@ SELECT number, class, key, name, due_at, nominal_at, seq, attempt, crashes, star
        run_id, parked_at, attempts, reason, error, traceback
   FROM parked WHERE class = ? AND key = ? AND name = ? ORDER BY number DESC LIMIT 1
 
--- name: has_receipt
-SELECT 1 FROM receipts WHERE id = ? AND number >= ?
+-- name: find_receipt
+SELECT number, answer FROM receipts WHERE id = ?
 
 -- name: keep_receipt
-REPLACE INTO receipts (id, number, answer, expires_at) VALUES (?, ?, NULL, ?)
+REPLACE INTO receipts (id, number, answer, expires_at) VALUES (?, ?, ?, ?)
 
 -- name: forget_receipt
 UPDATE receipts SET expires_at = ? WHERE id = ?

@@ -149,6 +149,19 @@ class InsertSuite(Harness):
         assert met == [Obstacle(1, foreign), Obstacle(3, answer=RECORD)]
         assert await store.count("timers") == 2
 
+    async def test_one_left_out_for_what_is_gone_when_it_comes_again_is_not_said_to_be_in(self) -> None:
+        store = await self.open_store()
+        await self.done(store, self.turn(A, records=[RECORD]))
+        sent, receipt = [timer(B, "k", seq=9), timer(A, "k", seq=9)], Receipt("lane", 1, FOREVER)
+        guards = {0: GUARD, 1: GUARD}
+        assert await store.insert(sent, now=NOW, receipt=receipt, guards=guards, each=True) == [
+            Obstacle(1, answer=RECORD)
+        ]
+        later = RECORD.expires_at  # by then nothing is in the way, and still it is not in
+        again = await store.insert(sent, now=later, receipt=receipt, guards=guards, each=True)
+        assert again == [Obstacle(1)]
+        assert await store.count("timers") == 1
+
     async def test_a_guarded_insert_beside_the_end_of_the_timer_of_its_name_is_never_in_unseen(self) -> None:
         store = await self.open_store()
         for n in range(60):

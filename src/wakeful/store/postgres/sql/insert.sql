@@ -36,15 +36,21 @@ WITH asked AS (
 --? receipt
 -- One who asks again waits here for the first try, if that is still under way, and then finds its number.
 , receipt AS (
-    INSERT INTO wakeful.receipts AS r (id, number, expires_at)
+    INSERT INTO wakeful.receipts AS r (id, number, expires_at, answer)
     SELECT $receipt::text,
         --? guards
         --? all
         -CASE WHEN EXISTS (SELECT FROM guarded WHERE barred) THEN 1 ELSE 0 END +
         --.
         --.
-        $number::bigint, $expires_at::bigint
-    ON CONFLICT (id) DO UPDATE SET number = EXCLUDED.number,
+        $number::bigint, $expires_at::bigint,
+        --? each
+        (SELECT convert_to(string_agg((n - 1)::text, ','), 'UTF8') FROM guarded WHERE barred OR there)
+        --.
+        --? all
+        NULL
+        --.
+    ON CONFLICT (id) DO UPDATE SET number = EXCLUDED.number, answer = EXCLUDED.answer,
         expires_at = CASE WHEN EXCLUDED.number < $number::bigint THEN r.expires_at ELSE EXCLUDED.expires_at END
         WHERE r.number < $number::bigint
     RETURNING 1
