@@ -17,6 +17,7 @@ import pytest
 
 from wakeful import DurableObject, reader
 from wakeful.runtime.registry import Registry
+from wakeful.values import codec
 from wakeful.values.codec import fields_of
 from wakeful.values.errors import BadValue, Undecodable, Unfit
 from wakeful.values.rests import RESTS
@@ -424,6 +425,7 @@ async def test_a_state_that_could_not_be_read_again_is_refused_in_the_turn_that_
 async def test_a_type_in_a_known_field_that_is_not_loaded_is_named_with_the_object(
     stage: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(codec, "_homes", [])  # another test's program may have a type of that name
     old, new = versions(_dataclass)
     async with stage.world() as world:
         roll = Roll(stage, world, monkeypatch)

@@ -97,7 +97,8 @@ async def test_a_cluster_survives_restarts_of_the_database() -> None:
             assert not calls.wrong, calls.wrong[:5]
             summary = await check(url, load, events, machine, calls=set(calls.acked), allow="not counted:")
             for member in members:
-                assert member.said("store.up"), "it never noticed"
+                # A short one it rides out unnoticed; whoever said that the store is away says that it is back.
+                assert member.said("store.up") or not member.said("store.down"), "it never noticed"
     away_s = [event.lasts_ms / 1000 for event in events]
     print(
         f"{len(events)} restarts, away for up to {max(away_s):.1f} s, going again {max(took_s):.1f} s later; {len(calls.acked)} calls ({calls.refused} refused and asked again), "

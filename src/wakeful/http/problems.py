@@ -77,6 +77,7 @@ STATUS: dict[type[BaseException], int] = {
     errors.SchemaTooNew: 503,
     errors.SchemaTooOld: 503,
     errors.Undecodable: FAILED,
+    errors.Unfit: FAILED,
     errors.NoKey: 503,
 }
 

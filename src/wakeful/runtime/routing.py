@@ -7,7 +7,7 @@ has not begun anywhere is sent again until its deadline; one that may have begun
 
 import asyncio
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 from wakeful.logic.retry import platform_delay_ms
@@ -17,7 +17,7 @@ from wakeful.runtime.reach import BACK_MS, REACH
 from wakeful.runtime.status import status_of
 from wakeful.store.protocol import NodeRow
 from wakeful.transport.failures import received
-from wakeful.transport.protocol import NotStarted, PeerCall
+from wakeful.transport.protocol import NotStarted, PeerCall, PeerReply
 from wakeful.values.codec import decode, encode
 from wakeful.values.errors import (
     BadValue,
@@ -51,6 +51,8 @@ class Routes:
             "events": lambda *asked: node.events.answer(*asked),
             REACH: self._reach,
         }
+        # Calls that may be repeated and wait for another node: its name, their shard, and whether that moved.
+        self._asked: dict[asyncio.Task[Any], tuple[str, int, bool]] = {}
         self.watchers: list[Callable[[], None]] = []  # told when the map of owners, or who is there, is new
         self.sent = 0
         self.received = 0
@@ -78,6 +80,11 @@ class Routes:
         if self._change is not None:
             self._change.set()
             self._change = None
+        for task, (name, shard, has_moved) in list(self._asked.items()):
+            owner = self._node.membership.owner_of(shard)
+            if owner is not None and owner.node != name and not has_moved:
+                self._asked[task] = (name, shard, True)
+                task.cancel()
         for tell in self.watchers:
             tell()
 
@@ -121,7 +128,8 @@ class Routes:
             link = await self._links.to(owner.node, owner.address, within_ms=left_ms)
             self.sent += 1
             began = node.meter.ticks()
-            reply = await link.ask(_as_peer_call(node.name, target, call, left_ms), timeout_ms=left_ms)
+            asking = link.ask(_as_peer_call(node.name, target, call, left_ms), timeout_ms=left_ms)
+            reply = await (self._unless_moved(asking, owner.node, shard) if is_harmless else asking)
             node.meter.link_calls.add((node.meter.ticks() - began) // 1_000)
         except LinkLost as error:
             node.meter.link_failures.of(error.code).add()
@@ -142,6 +150,20 @@ class Routes:
             node.membership.look()
             return answer
         raise answer
+
+    async def _unless_moved(self, asking: Coroutine[Any, Any, PeerReply], name: str, shard: int) -> PeerReply:
+        """The reply of that node, or `LinkLost` once the shard is another's: one that lost its store may never answer."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._asked[task] = (name, shard, False)
+        try:
+            return await asking
+        except asyncio.CancelledError:
+            if self._asked[task][2] and not task.uncancel():
+                raise LinkLost(f"shard {shard} went from node {name} to another", was_sent=True) from None
+            raise
+        finally:
+            del self._asked[task]
 
     async def _wait(self, call: Call, because: Unavailable, tries: int) -> None:
         """Until the map of owners changes, or a moment has passed; no longer than the call has time."""
