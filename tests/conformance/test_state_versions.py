@@ -18,7 +18,6 @@ import pytest
 from wakeful import DurableObject, reader
 from wakeful.runtime.registry import Registry
 from wakeful.values import codec
-from wakeful.values.codec import fields_of
 from wakeful.values.errors import BadValue, Undecodable, Unfit
 from wakeful.values.rests import RESTS
 
@@ -488,7 +487,7 @@ async def test_what_a_default_makes_up_is_the_same_next_time_also_for_a_field_th
             state: kind
 
             async def look(self) -> Any:
-                return dict(fields_of(self.state))
+                return dict(codec.fields_of(self.state))
 
         return Car
 

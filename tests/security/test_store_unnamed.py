@@ -52,6 +52,7 @@ async def test_who_is_bound_to_a_tenant_reads_only_that_the_store_is_away() -> N
         door = Door(app, world)
         token = await door.token("call", tenant="eu/")
         assert (await door.ask("POST", "/v1/objects/Box/eu%2F1/put", token=token, body=b'["x"]')).status == 200
+        world.faults.is_down = True  # for longer than a call waits
         world.node.store_failed(StoreDown(SECRET))
         found = await door.ask("POST", "/v1/objects/Box/eu%2F2/put", token=token, body=b'["x"]')
         assert (found.status, found.json["detail"]) == (503, "the store can't be reached now; try again")

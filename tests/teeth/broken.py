@@ -316,7 +316,7 @@ def stop_hands_back_what_was_replaced() -> Any:
 
     @contextmanager
     def both() -> Iterator[None]:
-        with swapped(Ownership, "_hand_back", make), swapped(TimerQueue, "_hand_out", make_out):
+        with swapped(Ownership, "hand_back", make), swapped(TimerQueue, "_hand_out", make_out):
             yield
 
     return both()

@@ -58,7 +58,7 @@ def deadly() -> None:
 
 def outages() -> None:
     """tests/conformance: one run over an outage."""
-    asyncio.run(test_machines_actors.test_a_store_that_is_away_does_not_make_it_run_twice())
+    asyncio.run(test_machines_actors.test_a_store_that_is_away_does_not_make_it_run_twice(5))
 
 
 def blame() -> None:

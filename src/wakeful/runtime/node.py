@@ -63,6 +63,9 @@ class Node:
     down_because: Unavailable | None = None
     is_doubted = False  # the lease has lapsed, so the objects here may be another node's
     loop: asyncio.AbstractEventLoop | None = None  # on which it runs, and all its callers must
+    # Told of shards that go or are in doubt, and when a lapsed lease runs again: others may have thought the node dead.
+    farewells: list[Callable[[Collection[int]], None]]
+    returns: list[Callable[[], None]]
     _has_news = False  # the group that just went to disk changed timers
     _clock_watch: Handle | None = None
 
@@ -119,10 +122,7 @@ class Node:
         self.quiet_operations: set[str] = {REDRIVE}  # of these, those that do not wake it
         self.features: dict[str, Any] = {}  # each feature's own, by its name
         self.sideline = Sideline(self)
-        self.farewells: list[Callable[[Collection[int]], None]] = []  # told of shards that go or are in doubt
-        self.returns: list[
-            Callable[[], None]
-        ] = []  # told when a lapsed lease runs again: others may have thought us dead
+        self.farewells, self.returns = list[Callable[[Collection[int]], None]](), list[Callable[[], None]]()
         self.last_words: list[Callable[[], Awaitable[None]]] = []  # to be said before it stops, while it can be asked
         self.dispatcher = Dispatcher(self)
         self.hibernation = Hibernation(self, idle_ms=idle_ms, at_once=sleep_after_turn)

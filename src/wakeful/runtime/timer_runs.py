@@ -53,10 +53,7 @@ class TimerOwner(Protocol):
         ...
 
     async def failed(self, activation: "Activation", turn: Turn, failure: "Failed") -> "Again | Park | None":
-        """What comes of a failed attempt, in a turn of its own, in which the owner may write; None: nothing is left of it.
-
-        The object may be asleep, and must stay so.
-        """
+        """What comes of a failed attempt, in a turn of its own, in which the owner may write; None: nothing. A sleeping object sleeps on."""
         ...
 
     def reads(self, timer: Timer) -> Slot | None:
@@ -173,7 +170,7 @@ class TimerRuns:
             return DONE
         # Nearly always the dispatcher has just written the note, and then nobody died of it.
         crashes = timer.crashes if timer.started == activation.epoch else self.crashes_of(timer)
-        if self._trying and self._suspects and self._suspects.has_before(timer, self._node.queue.running):
+        if self._trying and self._suspects.has_before(timer, self._node.queue.running):
             self._suspects.add(timer)  # what is tried again after a crash is not overtaken by later ones of its object
             return DONE
         if crashes >= CRASHES_MAX:
