@@ -24,7 +24,8 @@ async def test_full_disk_refuses_and_resumes(kind: type, tmp_path: Path) -> None
             for number in range(FILLS):
                 refused = stage.refusals
                 disk.fill()
-                await stage.until(lambda: stage.refusals > refused + 20, f"fill {number}: nobody was refused")  # noqa: B023
+                # What is under way is refused, the next ones wait for a while: a disk may have room again.
+                await stage.until(lambda: stage.refusals > refused, f"fill {number}: nobody was refused")  # noqa: B023
                 seen = len(stage.book.seen)
                 disk.free()
                 await stage.acked_since(time.monotonic(), 50)
@@ -45,7 +46,7 @@ async def test_stop_on_a_full_disk_is_clean_and_the_next_start_goes_on(tmp_path:
             load.start(4)
             await stage.acked_since(0, 50)
             disk.fill()
-            await stage.until(lambda: stage.refusals > 20, "nobody was refused")
+            await stage.until(lambda: stage.refusals > 0, "nobody was refused")
         disk.free()
         stopping = asyncio.create_task(load.stop())
         async with stage.app.run(stage.url):
