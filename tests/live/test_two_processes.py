@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -68,18 +67,32 @@ def test_a_frozen_node_wakes_up_and_can_not_write(postgres_schema_url: str) -> N
     url = postgres_schema_url
     with child(book, url=url, run="a", callers=8) as first:
         first.until(lambda: first.count("ack") > 50)
+        first.order(["hold", "held", 1.0])
+        first.wait_for("holding", "held")
         first.send_signal(signal.SIGSTOP)
         with child(book, url=url, run="b", callers=4) as second:
             second.until(lambda: second.count("ack") > 50)
+            # The other one has what the frozen one holds.
+            second.order(["add", "held", "taken"])
+            second.wait_for("ack", "held", "taken")
             first.send_signal(signal.SIGCONT)
-            # Wakes up in the middle of its turns, still believing.
-            first.until(lambda: first.count("refused") > 20)
-            time.sleep(0.5)
-            acked = second.count("ack")
-            second.until(lambda: second.count("ack") > acked + 20)
+            # Wakes up in the middle of its turns, still believing: the one that was certainly under way is refused.
+            assert first.wait_for("refused", "held", "hold")
+            # It knows then who has them, and its callers go on there.
+            for node in (first, second):
+                acked = node.count("ack")
+                node.until(lambda node=node, acked=acked: node.count("ack") > acked + 20)
             first.kill()
             second.order(["stop"])
             second.wait_for("stopped")
         late = [event for event in first.events if event[0] == "ack"]
+    book.tried["taken"] = "held"
     settle(url, book)
+    assert "held" not in asyncio.run(_rows(url, "held")), "a turn that was refused has written"
     print(f"{len(late)} acknowledged by the frozen one; {check(url, book)}")
+
+
+async def _rows(url: str, key: str) -> dict[str, bytes]:
+    async with looking(url) as store:
+        (info,) = await store.find_objects(Query(cls="Tally", key=key))
+        return dict(await store.scan(info.id, USER, Range()))
