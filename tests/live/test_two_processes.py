@@ -79,9 +79,9 @@ def test_a_frozen_node_wakes_up_and_can_not_write(postgres_schema_url: str) -> N
             # Wakes up in the middle of its turns, still believing: the one that was certainly under way is refused.
             assert first.wait_for("refused", "held", "hold")
             # It knows then who has them, and its callers go on there.
-            for node in (first, second):
-                acked = node.count("ack")
-                node.until(lambda node=node, acked=acked: node.count("ack") > acked + 20)
+            acked = [first.count("ack"), second.count("ack")]
+            first.until(lambda: first.count("ack") > acked[0] + 20)
+            second.until(lambda: second.count("ack") > acked[1] + 20)
             first.kill()
             second.order(["stop"])
             second.wait_for("stopped")
