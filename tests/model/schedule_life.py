@@ -328,8 +328,12 @@ def plain() -> Iterator[None]:
 
 
 def run_case(seed: int, days: float) -> Counter[str]:
-    """Live one seed and hold it against the oracle."""
-    case = make_case(seed, days)
+    """One seed, held against the oracle."""
+    return hold(make_case(seed, days))
+
+
+def hold(case: Case) -> Counter[str]:
+    """Live the case and hold it against the oracle."""
     with plain():
         return compare(case, asyncio.run(live(case)))
 

@@ -4,6 +4,7 @@ the number of the occurrences. The short form of `make year`, which lives whole 
 import random
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from wakeful.values.timers import Timer
 
 sys.path.append(str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).parent.parent / "unit"))
-from schedule_life import make_case, run_case
+from schedule_life import hold, make_case, run_case
 from schedule_oracle import LOST, Rules, decide, ms, walk
 
 MINUTE = 60_000
@@ -47,6 +48,27 @@ def test_lives_in_a_world_are_as_the_oracle_says(part: int) -> None:
 )
 def test_lives_worth_remembering(seed: int, days: float) -> None:
     run_case(seed, days)
+
+
+@pytest.mark.parametrize("overlap", ["skip", "queue_one", "queue_all"])
+def test_a_backlog_that_stands_still_now_and_then(overlap: str) -> None:
+    """Away for less than the grace, again and again, with runs that outlast the interval: what falls due meanwhile is late."""
+    case = make_case(0, 1)  # every five minutes, catch_up="all", a window of two hours
+    assert (case.spec, case.policy.catch_up, case.policy.overlap) == ("every 300s", "all", "queue_all")
+    dice = random.Random(overlap)
+    # Each time something falls due while it is away; once for longer than the window.
+    aways = [(300 * n - dice.randint(2, 9), dice.randint(12, 55)) for n in range(3, 80, 3)] + [(26_000, 9_000)]
+    outages = [(case.start + at * 1000 + 750, case.start + (at + length) * 1000 + 500) for at, length in aways]
+    seen = hold(replace(
+        case,
+        end=case.start + 50_000_750,
+        policy=replace(case.policy, overlap=overlap),
+        options={**case.options, "overlap": overlap},
+        outages=outages,
+        outcome=lambda nominal, _: (random.Random(nominal).randint(0, 800) * 1000, True),
+    ))  # fmt: skip
+    assert seen["run"] > 50
+    assert seen["too_late"] > 5
 
 
 def test_the_lives_meet_everything() -> None:

@@ -153,13 +153,15 @@ def decide(due: list[int], now: int, rules: Rules, is_paused: Callable[[int], bo
     return runs, sorted(verdicts)
 
 
-def swallow(due: list[int], rules: Rules, is_paused: Callable[[int], bool]) -> tuple[list[Owed], Verdicts]:
+def swallow(
+    due: list[int], rules: Rules, is_paused: Callable[[int], bool], queued: int = 0
+) -> tuple[list[Owed], Verdicts]:
     """Of occurrences that fell due while a run was under way: those that run after it, and the others' verdicts."""
     verdicts: Verdicts = [(at, "paused") for at in due if is_paused(at)]
     due = [at for at in due if not is_paused(at)]
-    queued = {"skip": [], "queue_one": due[:1], "queue_all": due}[rules.overlap]
-    verdicts += [(at, "overlap") for at in due[len(queued) :]]
-    return [Owed(at) for at in queued], sorted(verdicts)
+    more = {"skip": [], "queue_one": due[: max(0, 1 - queued)], "queue_all": due}[rules.overlap]
+    verdicts += [(at, "overlap") for at in due[len(more) :]]
+    return [Owed(at) for at in more], sorted(verdicts)
 
 
 # a whole life
@@ -285,6 +287,10 @@ class Life:
         if not stand.pending or is_late:
             while not self._judge():
                 self._commit()
+        elif stand.attempt == 0 and self._has_stalled():
+            self._swallow(stand.due_at or 0)
+            while not self._judge():
+                self._commit()
         if stand.pending and stand.attempt == 0 and self._is_held():  # what has not begun does not begin
             self._leave([(one.nominal, "paused") for one in stand.pending])
             stand.pending = ()
@@ -297,6 +303,10 @@ class Life:
         else:
             length, is_well = self.outcome(stand.pending[0].nominal, stand.attempt)
             self.run = (self.now, self._told(), self.now + length, is_well)
+
+    def _has_stalled(self) -> bool:
+        """Something fell due though the next of those that wait could have gone on: no run was under way by then."""
+        return bool(self._between(self.due, max(self.stand.cursor, self.stand.due_at or 0), self.now))
 
     def _judge(self) -> bool:
         """Decide about everything up to now; False when that is too much for one commit."""
@@ -343,13 +353,18 @@ class Life:
         stand = self.stand
         stand.pending, stand.lost, stand.attempt, stand.crashes = stand.pending[1:], (), 0, 0
         if not stand.pending:
-            due = self._between(self.due, stand.cursor, self.now)
-            runs, verdicts = swallow(due, self.rules, self._is_paused)
-            gaps = self._between(self.gaps, stand.cursor, self.now)
-            self._leave(sorted([*verdicts, *((at, "gap") for at in gaps)]))
-            stand.pending, stand.cursor = tuple(runs), max(stand.cursor, self.now)
+            self._swallow(self.now)
         stand.due_at = self.now if stand.pending else None
         self._commit()
+
+    def _swallow(self, to: int) -> None:
+        """Decide about everything up to then: a run was under way."""
+        stand = self.stand
+        queued = sum(not one.missed for one in stand.pending)
+        runs, verdicts = swallow(self._between(self.due, stand.cursor, to), self.rules, self._is_paused, queued)
+        gaps = self._between(self.gaps, stand.cursor, to)
+        self._leave(sorted([*verdicts, *((at, "gap") for at in gaps)]))
+        stand.pending, stand.cursor = (*stand.pending, *runs), max(stand.cursor, to)
 
     # the ledger, and what a crash does to it
 
