@@ -69,6 +69,17 @@ async def test_arguments_have_the_schemas_of_their_annotations() -> None:
         assert not fits.is_valid([{"name": "x"}, "2026-01-01T00:00:00Z", "green"])
 
 
+@pytest.mark.parametrize(("method", "status"), [("add", 200), ("total", 200), ("order", 422)])
+async def test_null_is_a_body_where_no_argument_is_needed(method: str, status: int) -> None:
+    async with opened() as stage:
+        path = "/v1/objects/Shop/{key}/" + method
+        body = document(stage.app.registry)["paths"][path]["post"]["requestBody"]
+        ways = body["content"]["application/json"]["schema"].get("anyOf", [])
+        assert ({"type": "null"} in ways) == (status == 200)
+        answer = await stage.ask("POST", path.format(key="a"), content=b"null")
+        assert answer.status_code == status
+
+
 @pytest.mark.parametrize("path", [*LISTS, *THINGS])
 async def test_answers_are_as_it_says(path: str) -> None:
     async with opened() as stage:

@@ -203,6 +203,7 @@ def _arguments(signature: Signature, shapes: Shapes) -> dict[str, Any]:
     only_names = any(one.is_needed for name, one in signature.by_name.items() if one not in signature.by_place)
     ways = [] if signature.only_place else [by_name]
     ways += [] if only_names else [by_place]
+    ways += [] if needed or least else [{"type": "null"}]  # as no body at all
     schema = {"anyOf": ways} if len(ways) > 1 else (ways or [by_name])[0]
     return _body(schema, is_needed=bool(needed or least))
 
