@@ -386,3 +386,22 @@ def deadline_goes_with_the_caller() -> Any:
         return broken
 
     return swapped(Node, "within_deadline", make)
+
+
+def newest_verdict_pruned() -> Any:
+    """What is older than the ledger goes, though nothing newer tells of its schedule."""
+    return swapped(MemoryStore, "_stays", lambda stays: lambda self, number, row: False)
+
+
+def stop_forgets_what_it_cut_off() -> Any:
+    """The store was away: the start notes of what the stop cut off stay, as if the process had died of it."""
+    from wakeful.runtime import farewell
+
+    def make(part_anew: Any) -> Any:
+        async def broken(node: Node, epochs: dict[int, int]) -> None:
+            await node.store.open(now=node.clock.now())
+            await node.store.leave(node.name)
+
+        return broken
+
+    return swapped(farewell, "_part_anew", make)

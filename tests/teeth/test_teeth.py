@@ -7,6 +7,7 @@ import asyncio
 import sys
 from contextlib import suppress
 from dataclasses import astuple, field, make_dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from wakeful import App, DurableObject, Limits
 from wakeful.runtime.registry import Registry
+from wakeful.store.protocol import Query
 from wakeful.testing.simulation import run_probe, run_seed
-from wakeful.values.errors import Unfit
+from wakeful.values.errors import StoreDown, Unfit
 
 sys.path.append(str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).parent.parent / "model"))
@@ -173,6 +175,53 @@ def callers() -> None:
     asyncio.run(play())
 
 
+def months() -> None:
+    """As tests/conformance of the ledger: a monthly schedule whose last run is older than anything that is kept."""
+
+    class Ledger(DurableObject):
+        async def invoice(self) -> None:
+            await self.storage.put("sent", True)
+
+    async def play() -> None:
+        app = App()
+        app.object(Ledger)
+        async with app.world(start="2026-01-31T00:00Z") as world:
+            await app.schedules(Ledger, "a").add("cron 0 0 1 * * in UTC", Ledger.invoice, name="invoice")
+            await world.advance(days=20)
+            found = await world.store.find_entries(Query(cls="Ledger", name="schedule:invoice"))
+            assert [entry.verdict for _, entry in found] == ["run"]
+
+    asyncio.run(play())
+
+
+def stops() -> None:
+    """As tests/conformance/test_outages: clean stops while the store is away, of a timer that is under way."""
+
+    class Bell(DurableObject):
+        async def set(self) -> None:
+            await self.storage.set_alarm(self.ctx.now() + timedelta(seconds=1))
+
+        async def alarm(self) -> None:
+            await asyncio.sleep(600)
+
+    async def play() -> None:
+        app = App()
+        app.object(Bell)
+        async with app.world() as world:
+            await world.get(Bell, "a").set()
+            for _ in range(4):
+                await world.advance("2s")
+                world.faults.is_down = True
+                world.node.store_failed(StoreDown("away"))
+                stopping = asyncio.create_task(world.restart(after="60s"))
+                await world.advance("3s")
+                world.faults.is_down = False
+                await stopping
+            assert await world.store.find_parked(Query()) == []
+
+    asyncio.run(play())
+
+
 BROKEN: dict[str, tuple[Catcher, ...]] = {
     "alarm_cleared_before_the_commit": (simulation, probes),
     "commit_without_the_epoch_check": (simulation,),
@@ -199,6 +248,8 @@ BROKEN: dict[str, tuple[Catcher, ...]] = {
     "turn_ends_with_its_caller": (callers,),
     "call_runs_without_its_caller": (callers,),
     "deadline_goes_with_the_caller": (callers,),
+    "newest_verdict_pruned": (months,),
+    "stop_forgets_what_it_cut_off": (stops,),
 }
 TEETH = Teeth(broken, BROKEN, beside={"swapped"}, shown=(simulation, probes, object_model))
 
