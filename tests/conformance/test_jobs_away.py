@@ -73,3 +73,21 @@ async def test_an_answer_that_comes_seconds_late_is_waited_for(stage: Any, verb:
         await world.advance(seconds=60)
         assert sorted(desk.labels) == list(range(20))
         assert len({job.id for job in jobs}) == 20
+
+
+@pytest.mark.parametrize("name", ["schedule", "many"])
+async def test_one_that_is_on_its_way_again_at_the_deadline_is_not_said_to_be_unwritten(stage: Any, name: str) -> None:
+    """The first try found the store away; the second is written, and its answer comes after the deadline."""
+    desk = Desk(stage)
+    async with desk.world() as world:
+        world.faults.is_down = True
+        asked = asyncio.ensure_future(ways(desk, "")[name]())
+        await world.advance(milliseconds=1)
+        world.faults.is_down = False
+        world.faults.lag_once("insert", "late", 60_000)
+        await world.advance(seconds=100)
+        assert desk.labels == [{"schedule": "one"}.get(name, name)]
+        with pytest.raises(errors.WakefulError) as caught:
+            await asked
+        assert isinstance(caught.value, errors.DeadlineExceeded | errors.OutcomeUnknown), caught.value
+        assert "unknown" in caught.value.message
