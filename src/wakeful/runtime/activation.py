@@ -338,7 +338,7 @@ class Activation(Settling):
             if answer.done():
                 self.node.ended(call)
         is_there = number <= self._durable and not self.node.is_doubted
-        if is_there or call.is_expired:
+        if (is_there and self._failure is None) or call.is_expired:
             resolve(answer, result, raised)
         elif self._failure is not None:
             resolve(answer, None, for_caller(self.id, self._failure))  # whatever its code made of being stopped
