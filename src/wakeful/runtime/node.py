@@ -212,6 +212,7 @@ class Node:
     def _end(self) -> None:
         if self._clock_watch is not None:  # not before: turns that still finish set timers
             self._clock_watch.cancel()
+        self.membership.stop()
         self.hibernation.stop()
         self.timer_runs.stop()
         self.events.stop()
