@@ -63,3 +63,31 @@ async def test_jobs_tried_again_after_crashes_are_not_overtaken_by_later_ones_of
         ]
         assert [seen.label for seen in desk.seen if seen.object == "z"] == ["other"]
         assert await world.parked() == []
+
+
+async def test_one_tried_again_is_not_overtaken_by_later_ones_that_wait_in_its_busy_object(stage: Any) -> None:
+    """While it waited for room a call came to its object, and behind that a later job: it goes before that one."""
+    desk = Desk(stage)
+    async with desk.world() as world:
+
+        async def slow(clerk: Any, job: Any) -> None:
+            await asyncio.sleep(RUN_S)
+
+        desk.handlers.update(dict.fromkeys(("other", "first"), slow))
+        await desk.jobs.schedule(desk.at("z").work, "other", at=at(1))
+        await desk.jobs.schedule(desk.at("x").work, "first", at=at(1.1))
+        for _ in range(2):
+            await world.advance(seconds=5)
+            await world.crash()
+            desk.seen.clear()
+            await world.restart()
+        await world.advance(seconds=1)
+        assert [seen.label for seen in desk.seen] == ["other"]  # alone, and the first of x waits for it
+        call = asyncio.ensure_future(desk.do(lambda clerk: asyncio.sleep(2 * RUN_S), key="x"))
+        await world.advance(milliseconds=1)
+        await desk.jobs.schedule(desk.at("x").work, "second", after=1)
+        await desk.jobs.schedule(desk.at("x").work, "third", after=2)
+        await world.advance(seconds=10 * RUN_S)
+        await call
+        assert [seen.label for seen in desk.seen if seen.object == "x"] == ["first", "second", "third"]
+        assert await world.parked() == []

@@ -189,6 +189,14 @@ class Activation(Settling):
         if self._failure is None:
             (self._post if self._running or self._mailbox else self._begin_draining)(timer)
 
+    def fire_before(self, timer: Timer) -> None:
+        """As `fire`, but before those in the mailbox that are due after it."""
+        for index, item in enumerate(self._mailbox or ()):
+            if isinstance(item, Timer) and timer.sort_key < item.sort_key:
+                self._mailbox.insert(index, timer)  # type: ignore[union-attr]
+                return
+        self.fire(timer)
+
     def each_waiting(self, limit: int, change: Callable[[Timer], Timer | None]) -> None:
         """Change due timers that wait for their turn, up to the first call; None leaves one as it is."""
         for index, item in enumerate(self._mailbox or ()):

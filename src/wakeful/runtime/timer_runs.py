@@ -226,7 +226,8 @@ class TimerRuns:
                 return  # the others first, then it alone
             self._suspects.pop()
             # Else it was replaced, or will be read again.
-            if node.queue.running.get((timer.id, timer.name)) is timer and node.dispatcher.hand_out(timer):
+            is_out = node.queue.running.get((timer.id, timer.name)) is timer
+            if is_out and node.dispatcher.hand_out(timer, has_waited=True):
                 count -= self.crashes_of(timer) > timer.crashes  # else it only waited behind one
 
     async def _attempt(self, activation: "Activation", timer: Timer, crashes: int) -> None:
