@@ -170,11 +170,11 @@ class TimerRuns:
             return DONE
         # Nearly always the dispatcher has just written the note, and then nobody died of it.
         crashes = timer.crashes if timer.started == activation.epoch else self.crashes_of(timer)
+        if crashes >= CRASHES_MAX:  # it is not tried, so in line nobody would go on after it
+            return self._park_crashed(activation, timer, crashes)
         if self._trying and self._suspects.has_before(timer, self._node.queue.running):
             self._suspects.add(timer)  # what is tried again after a crash is not overtaken by later ones of its object
             return DONE
-        if crashes >= CRASHES_MAX:
-            return self._park_crashed(activation, timer, crashes)
         if crashes > timer.crashes:
             return self._try_suspect(activation, timer, crashes)
         return self._attempt(activation, timer, crashes)
