@@ -435,6 +435,7 @@ class Activation(Settling):
         began = self.node.meter.ticks()
         token = CURRENT.set(None)
         call.task, call.answer = asyncio.current_task(), None
+        call.before = call.task.cancelling()  # type: ignore[union-attr]
         try:
             turn = Turn(self, call.chain, call.deadline_at, is_reader=True)
             CURRENT.set(turn)
