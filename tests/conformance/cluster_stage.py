@@ -45,6 +45,12 @@ class Troupe:
                     await asyncio.sleep(pause)
                 return found
 
+            async def look(self, to: str, pause: float) -> int:
+                """What another object's value is by then."""
+                await asyncio.sleep(pause)
+                found: int = await self.ctx.get(type(self), to).value()
+                return found
+
             async def arm(self, after_ms: int) -> None:
                 self.storage.set_alarm(timedelta(milliseconds=after_ms))
 

@@ -1,6 +1,7 @@
 """Calls between nodes: whoever is asked, the object answers from where it lives, and what can't be is said plainly."""
 
 import asyncio
+import contextlib
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from wakeful import App, Unavailable
 from wakeful.logic.limits import Limits
+from wakeful.runtime.membership import LEASE_MS
 from wakeful.values.errors import DeadlineExceeded, Reentrancy, TurnFailed
 
 sys.path.append(str(Path(__file__).parent))
@@ -191,3 +193,33 @@ async def test_many_calls_from_all_nodes_at_once_are_each_answered_once(cluster:
         calls = [troupe.at(asker, key).add() for asker in world.members for key in keys for _ in range(10)]
         answers = await asyncio.gather(*calls)
         assert sorted(answers) == sorted(number for _ in keys for number in range(1, 31))
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_a_call_that_may_be_repeated_leaves_a_node_whose_shard_was_taken(
+    cluster: Cluster, is_cancelled: bool
+) -> None:
+    """That node waits for its store and never answers; a task that was told to end may still ask in its `finally`."""
+    troupe, world = cluster()
+    async with world:
+        asker, slow = world.members[:2]
+        key = key_of(slow)
+        assert await troupe.at(slow, key).add() == 1
+
+        async def asking() -> int:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(60 if is_cancelled else 0)
+            value: int = await troupe.at(asker, key, deadline="60s", request_key="r").add()
+            return value
+
+        slow.stall()
+        task = asyncio.ensure_future(asking())
+        await world.advance(milliseconds=1)
+        if is_cancelled:
+            task.cancel()
+        await world.advance(milliseconds=LEASE_MS + 3_000)
+        assert task.done()
+        assert await task == 2
+        slow.go_on()
+        await world.advance(seconds=1)
+        assert await troupe.at(asker, key).value() == 2

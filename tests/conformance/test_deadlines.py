@@ -113,6 +113,24 @@ async def test_a_reader_past_its_deadline_is_cancelled(stage: Any) -> None:
         assert world.now() == start + 5 * SECOND
 
 
+async def test_a_late_reader_is_told_so_in_a_task_that_was_told_to_end_too(stage: Any) -> None:
+    async with stage.world() as world:
+        await stage.do(add_one)
+
+        async def cleaning() -> None:
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                await stage.peek(lambda self: asyncio.sleep(60), deadline=SECOND)
+
+        task = asyncio.ensure_future(cleaning())
+        await world.advance(milliseconds=1)
+        task.cancel()
+        await world.advance(seconds=5)
+        [told] = await asyncio.gather(task, return_exceptions=True)
+        assert isinstance(told, DeadlineExceeded), told
+
+
 async def test_a_nested_call_inherits_what_is_left_of_the_deadline(stage: Any) -> None:
     async with stage.world() as world:
         start = world.now()

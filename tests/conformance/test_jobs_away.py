@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from wakeful import JobSpec, errors
+from wakeful.testing.faults import Lag
 
 sys.path.append(str(Path(__file__).parent))
 from desk import Desk
@@ -73,3 +74,44 @@ async def test_an_answer_that_comes_seconds_late_is_waited_for(stage: Any, verb:
         await world.advance(seconds=60)
         assert sorted(desk.labels) == list(range(20))
         assert len({job.id for job in jobs}) == 20
+
+
+@pytest.mark.parametrize("name", ["schedule", "many"])
+async def test_one_that_is_on_its_way_again_at_the_deadline_is_not_said_to_be_unwritten(stage: Any, name: str) -> None:
+    """The first try found the store away; the second is written, and its answer comes after the deadline."""
+    desk = Desk(stage)
+    async with desk.world() as world:
+        world.faults.is_down = True
+        asked = asyncio.ensure_future(ways(desk, "")[name]())
+        await world.advance(milliseconds=1)
+        world.faults.is_down = False
+        world.faults.lag_once("insert", "late", 60_000)
+        await world.advance(seconds=100)
+        assert desk.labels == [{"schedule": "one"}.get(name, name)]
+        with pytest.raises(errors.WakefulError) as caught:
+            await asked
+        assert isinstance(caught.value, errors.DeadlineExceeded | errors.OutcomeUnknown), caught.value
+        assert "unknown" in caught.value.message
+
+
+@pytest.mark.parametrize(("name", "verb"), [("many", "insert"), ("get", "find")])
+async def test_who_asks_while_it_is_cancelled_hears_of_the_deadline_too(stage: Any, name: str, verb: str) -> None:
+    """A `finally` of a task that was told to end asks: what the deadline says is not one more cancellation."""
+    desk = Desk(stage)
+    async with desk.world() as world:
+        job = await desk.jobs.schedule(desk.at("other").work, "before", after="1d")
+
+        async def cleaning() -> None:
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                world.faults.lag = lambda asked: Lag("late", 60_000) if asked == verb else None
+                await ways(desk, job.id)[name]()
+
+        task = asyncio.ensure_future(cleaning())
+        await world.advance(milliseconds=1)
+        task.cancel()
+        await world.advance(seconds=70)
+        world.faults.lag = None
+        [told] = await asyncio.gather(task, return_exceptions=True)
+        assert isinstance(told, errors.DeadlineExceeded), told

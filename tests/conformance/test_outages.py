@@ -407,6 +407,26 @@ async def test_nobody_is_told_what_rests_on_a_commit_that_failed_though_its_code
         assert [type(one) for one in results] == [Unavailable, Unavailable], results
 
 
+async def test_a_turn_of_a_copy_that_was_given_up_is_not_answered_though_it_wrote_nothing(stage: Any) -> None:
+    """Another node may have written since; that all of this copy was on disk proves nothing."""
+    async with stage.world() as world:
+        gate = asyncio.Event()
+        await stage.do(put("x", 1))
+
+        async def stubborn(self: Any) -> Any:
+            with contextlib.suppress(asyncio.CancelledError):
+                await gate.wait()
+            return 1
+
+        asking = asyncio.create_task(stage.do(stubborn))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        [activation] = world.node.awake.values()
+        world.node.drop(activation, Fenced(activation.shard, activation.epoch))
+        with pytest.raises(Unavailable, match="moving"):
+            await asking
+
+
 async def test_a_reader_of_a_copy_that_was_given_up_meanwhile_is_not_answered(stage: Any) -> None:
     """What it looked at may have been another node's by then."""
     async with stage.world() as world:

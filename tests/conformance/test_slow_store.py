@@ -9,9 +9,10 @@ import pytest
 from wakeful import Unavailable
 from wakeful.logic.limits import Limits
 from wakeful.runtime.membership import LEASE_MS
+from wakeful.values.errors import StoreDown
 
 sys.path.append(str(Path(__file__).parent))
-from cluster_stage import Cluster, key_of
+from cluster_stage import Cluster, key_of, keys_of
 
 
 async def test_a_node_whose_lease_lapsed_goes_on_when_the_store_does(cluster: Cluster) -> None:
@@ -80,3 +81,68 @@ async def test_no_more_than_a_bound_wait_for_a_store_that_is_away(cluster: Clust
         other.reconnect()
         await world.advance(seconds=8)
         assert await troupe.at(member, "a").add() == 1
+
+
+async def test_a_lease_that_lapsed_while_the_node_recovered_is_doubted(cluster: Cluster) -> None:
+    """The claim was answered after the lease: by then the shards were taken, and nothing of what it reads stays true."""
+    troupe, world = cluster()
+    async with world:
+        slow, other = world.members[1], world.members[0]
+        key, node = key_of(slow), slow.node
+        assert node is not None
+        assert await troupe.at(slow, key).add() == 1
+        slow.faults.lag_once("claim", "late", LEASE_MS + 1_500)
+        node.store_failed(StoreDown("away"))
+        while node.state != "up":
+            await world.advance(milliseconds=1)
+        first = asyncio.ensure_future(troupe.at(slow, key).value())
+        await world.advance(milliseconds=1)
+        slow.stall()
+        assert await troupe.at(other, key, deadline="20s").add() == 2
+        second = asyncio.ensure_future(troupe.at(slow, key).value())
+        await world.advance(seconds=2)
+        slow.go_on()
+        [_, told] = await asyncio.gather(first, second, return_exceptions=True)
+        assert told == 2 or isinstance(told, Unavailable), told
+
+
+async def test_a_lease_that_lapses_while_the_node_stops_is_doubted(cluster: Cluster) -> None:
+    """Its last turns ask each other what another node has changed since."""
+    troupe, world = cluster()
+    async with world:
+        slow, other = world.members[1], world.members[0]
+        asking, asked = keys_of(slow, 2)
+        assert await troupe.at(slow, asked).add() == 1
+        last = asyncio.ensure_future(troupe.at(slow, asking).look(asked, LEASE_MS / 1_000 + 3))
+        busy = asyncio.ensure_future(troupe.at(slow, asked).value(LEASE_MS / 1_000 + 5))  # so it is not handed over
+        await world.advance(milliseconds=10)
+        stopping = asyncio.ensure_future(slow.stop())
+        await world.advance(milliseconds=10)
+        slow.stall()
+        await world.advance(milliseconds=LEASE_MS + 1_500)
+        assert await troupe.at(other, asked, deadline="20s").add() == 2
+        await world.advance(seconds=2)
+        slow.go_on()
+        [told, _, _] = await asyncio.gather(last, busy, stopping, return_exceptions=True)
+        assert told == 2 or isinstance(told, Unavailable), told
+
+
+async def test_the_last_turns_of_a_node_whose_lease_lapsed_are_answered_when_nobody_took_over(cluster: Cluster) -> None:
+    troupe, world = cluster()
+    async with world:
+        slow = world.members[1]
+        key = key_of(slow)
+        last = asyncio.ensure_future(troupe.at(slow, key).value(LEASE_MS / 1_000 + 3))
+        await world.advance(milliseconds=10)
+        stopping = asyncio.ensure_future(slow.stop())
+        await world.advance(milliseconds=10)
+        for each in world.members:
+            each.stall()
+        await world.advance(milliseconds=LEASE_MS + 4_000)
+        assert not last.done()
+        for each in (slow, *world.members):
+            each.go_on()
+            await world.advance(milliseconds=40)
+        assert last.done()
+        assert await last == 0
+        await stopping

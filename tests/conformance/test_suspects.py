@@ -9,6 +9,10 @@ from typing import Any
 sys.path.append(str(Path(__file__).parent))
 from desk import Desk, at
 
+from wakeful.runtime.notes import start_note
+from wakeful.runtime.timer_runs import TRIED_MAX
+from wakeful.values.ids import shard_of
+
 SECOND = timedelta(seconds=1)
 MANY = 150
 RUN_S = 10
@@ -63,3 +67,60 @@ async def test_jobs_tried_again_after_crashes_are_not_overtaken_by_later_ones_of
         ]
         assert [seen.label for seen in desk.seen if seen.object == "z"] == ["other"]
         assert await world.parked() == []
+
+
+async def test_one_tried_again_is_not_overtaken_by_later_ones_that_wait_in_its_busy_object(stage: Any) -> None:
+    """While it waited for room a call came to its object, and behind that a later job: it goes before that one."""
+    desk = Desk(stage)
+    async with desk.world() as world:
+
+        async def slow(clerk: Any, job: Any) -> None:
+            await asyncio.sleep(RUN_S)
+
+        desk.handlers.update(dict.fromkeys(("other", "first"), slow))
+        await desk.jobs.schedule(desk.at("z").work, "other", at=at(1))
+        await desk.jobs.schedule(desk.at("x").work, "first", at=at(1.1))
+        for _ in range(2):
+            await world.advance(seconds=5)
+            await world.crash()
+            desk.seen.clear()
+            await world.restart()
+        await world.advance(seconds=1)
+        assert [seen.label for seen in desk.seen] == ["other"]  # alone, and the first of x waits for it
+        call = asyncio.ensure_future(desk.do(lambda clerk: asyncio.sleep(2 * RUN_S), key="x"))
+        await world.advance(milliseconds=1)
+        await desk.jobs.schedule(desk.at("x").work, "second", after=1)
+        await desk.jobs.schedule(desk.at("x").work, "third", after=2)
+        await world.advance(seconds=10 * RUN_S)
+        await call
+        assert [seen.label for seen in desk.seen if seen.object == "x"] == ["first", "second", "third"]
+        assert await world.parked() == []
+
+
+async def test_one_to_be_parked_behind_another_of_its_object_leaves_nobody_in_line(stage: Any) -> None:
+    """It is not tried, so nobody would go on with the line after it."""
+    desk = Desk(stage)
+    async with desk.world() as world:
+
+        async def slow(clerk: Any, job: Any) -> None:
+            await asyncio.sleep(RUN_S + len(desk.seen) / 10)  # one ends after the other
+
+        others = [f"z{n}" for n in range(TRIED_MAX + 6)]
+        desk.handlers.update(dict.fromkeys(("earlier", "deadly", "last", *others), slow))
+        for label in others:
+            await desk.jobs.schedule(desk.at(label).work, label, at=at(1))
+        await desk.jobs.schedule(desk.at("x").work, "earlier", at=at(1.1))
+        await desk.jobs.schedule(desk.at("x").work, "deadly", at=at(1.2))
+        await desk.jobs.schedule(desk.at("y").work, "last", at=at(1.3))
+        await world.advance(seconds=5)
+        node = world.node
+        deadly = max((timer for timer in await world.due() if timer.id.key == "x"), key=lambda timer: timer.due_at)
+        shard = shard_of(deadly.id)
+        note = start_note(deadly, shard, node.epochs[shard], 2, node.clock.now())  # as if two had died of it before
+        assert await node.store.commit(node.name, [note]) == [None]
+        await world.crash()
+        desk.seen.clear()
+        await world.restart()
+        await world.advance(seconds=10 * RUN_S)
+        assert len(await world.parked()) == 1
+        assert sorted(seen.label for seen in desk.seen) == sorted(["earlier", "last", *others])

@@ -189,6 +189,14 @@ class Activation(Settling):
         if self._failure is None:
             (self._post if self._running or self._mailbox else self._begin_draining)(timer)
 
+    def fire_before(self, timer: Timer) -> None:
+        """As `fire`, but before those in the mailbox that are due after it."""
+        for index, item in enumerate(self._mailbox or ()):
+            if isinstance(item, Timer) and timer.sort_key < item.sort_key:
+                self._mailbox.insert(index, timer)  # type: ignore[union-attr]
+                return
+        self.fire(timer)
+
     def each_waiting(self, limit: int, change: Callable[[Timer], Timer | None]) -> None:
         """Change due timers that wait for their turn, up to the first call; None leaves one as it is."""
         for index, item in enumerate(self._mailbox or ()):
@@ -338,7 +346,7 @@ class Activation(Settling):
             if answer.done():
                 self.node.ended(call)
         is_there = number <= self._durable and not self.node.is_doubted
-        if is_there or call.is_expired:
+        if (is_there and self._failure is None) or call.is_expired:
             resolve(answer, result, raised)
         elif self._failure is not None:
             resolve(answer, None, for_caller(self.id, self._failure))  # whatever its code made of being stopped
@@ -427,6 +435,7 @@ class Activation(Settling):
         began = self.node.meter.ticks()
         token = CURRENT.set(None)
         call.task, call.answer = asyncio.current_task(), None
+        call.before = call.task.cancelling()  # type: ignore[union-attr]
         try:
             turn = Turn(self, call.chain, call.deadline_at, is_reader=True)
             CURRENT.set(turn)

@@ -29,6 +29,7 @@ class Call:
     __slots__ = (
         "answer",
         "args",
+        "before",
         "cancels",
         "chain",
         "deadline_at",
@@ -61,6 +62,7 @@ class Call:
         self.chain = chain
         self.answer: asyncio.Future[Any] | None = None  # for which its caller waits; None of a reader's
         self.task: asyncio.Task[Any] | None = None  # set while it runs
+        self.before: int  # of a reader that runs: how often its caller's task had been told to end
         self.cancels = 0  # how often this call had its task cancelled, to be taken back by whoever runs it
         self.is_expired = False
         self.is_interrupted = False

@@ -113,19 +113,19 @@ def _past(line: Iterable[Call], now: int) -> list[Call]:
 def within(clock: Clock, until: int, late: Callable[[], Exception]) -> Iterator[None]:
     """What is awaited in it ends at that time, with that error."""
     task, is_late = asyncio.current_task(), False
+    assert task is not None
+    before = task.cancelling()  # one that was told to end may still ask for something
 
     def expire() -> None:
         nonlocal is_late
         is_late = True
-        assert task is not None
         task.cancel()
 
     handle = clock.call_at(until, expire)
     try:
         yield
     except asyncio.CancelledError:
-        assert task is not None
-        if is_late and not task.uncancel():
+        if is_late and task.uncancel() <= before:
             raise late() from None
         raise
     finally:

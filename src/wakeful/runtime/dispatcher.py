@@ -179,8 +179,8 @@ class Dispatcher:
         # After a pause there may be more that have room: then the next pass looks on by itself.
         self.is_starved = room <= 0 or (room != pause and len(queue.lines) > 0)
 
-    def hand_out(self, timer: Timer) -> bool:
-        """Give a due timer to its object; False when it stays on disk."""
+    def hand_out(self, timer: Timer, *, has_waited: bool = False) -> bool:
+        """Give a due timer to its object, before later ones if it waited in line; False when it stays on disk."""
         node, id = self._node, timer.id
         unknown = self._unknown(timer)
         if unknown is not None:
@@ -196,7 +196,9 @@ class Dispatcher:
         is_suspect = timer.started != 0 and node.timer_runs.crashes_of(timer) > timer.crashes
         noting = self._noting.get(id, 0)
         # Behind one whose start note is on its way it goes the same way, or it would be there first.
-        if is_suspect or (not noting and activation is not None and activation.is_busy):
+        if has_waited:
+            node.activation(id, shard).fire_before(timer)
+        elif is_suspect or (not noting and activation is not None and activation.is_busy):
             node.activation(id, shard).fire(timer)  # its start note waits until it really starts
         else:
             self._noting[id] = noting + 1

@@ -284,6 +284,8 @@ class Inserter:
         while True:
             mark = self._arrivals.expect(timers)
             began = self.meter.ticks()
+            if not isinstance(sending.failure, OutcomeUnknown):
+                sending.failure = None  # what is known of the try before says nothing of this one
             try:
                 obstacles = await self._store.insert(
                     timers, now=self._clock.now(), receipt=sending.receipt, guards=guards, each=each

@@ -89,6 +89,8 @@ class Membership:
     def go_on(self) -> None:
         """Rounds from now on, until `stop`."""
         self._later(ROUND_MS)
+        if not self._node.is_client:
+            self._lapsed()  # maybe while it found out what is ours
 
     def stop(self) -> None:
         for handle in (self._next, self._lapse):
@@ -112,6 +114,7 @@ class Membership:
     async def retire(self) -> None:
         """Tell the others that this node takes nothing more, before it hands over what it has."""
         self.is_draining = True
+        self._watch_lease()  # its last turns ask each other
         await self._node.store.drain(self._node.name, True)
         await self._node.store.tell([])
 
@@ -203,16 +206,17 @@ class Membership:
     async def renew(self) -> None:
         """Renew the lease and follow the clock; when that fails for as long as a lease lasts, the objects are given up."""
         node = self._node
-        clock = node.clock
         now = await self._follow()
         until = now + LEASE_MS
         about = NodeRow(node.name, node.address, self.joined_at, until, node.about, self.cluster, VERSION)
         await node.store.join(about)
         self._renewed_at, self.lease_until = 0 if self._is_doubted() else now, until
+        self._watch_lease()
+
+    def _watch_lease(self) -> None:
         if self._lapse is not None:
             self._lapse.cancel()
-        if node.state != "stopping":
-            self._lapse = clock.call_at(until, self._lapsed)
+        self._lapse = self._node.clock.call_at(self.lease_until, self._lapsed)
 
     async def _follow(self) -> int:
         """Measure how far the deployment's clock is; the time by it."""
@@ -226,6 +230,7 @@ class Membership:
         """Renew the lease when it is time: for a node that stops, has no rounds any more and runs its last turns."""
         if self._node.clock.now() - self._renewed_at >= RENEW_MS:
             await self.renew()
+        await self.make_sure()
 
     async def _is_sure(self, live: dict[str, NodeRow], owners: Sequence[ShardRow]) -> bool:
         """Nobody is taken for dead by a clock that was set since it was last measured."""
@@ -250,7 +255,8 @@ class Membership:
         Commits go on: the epoch, not the lease, decides who may write.
         """
         node = self._node
-        if node.state == "up" and node.clock.now() >= self.lease_until and not node.is_doubted:
+        is_alive = node.state in ("up", "stopping")
+        if is_alive and node.clock.now() >= self.lease_until and not node.is_doubted:
             node.is_doubted = True
             self.lapses += 1
             log.warning(

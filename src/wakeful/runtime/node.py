@@ -212,6 +212,7 @@ class Node:
     def _end(self) -> None:
         if self._clock_watch is not None:  # not before: turns that still finish set timers
             self._clock_watch.cancel()
+        self.membership.stop()
         self.hibernation.stop()
         self.timer_runs.stop()
         self.events.stop()
@@ -368,7 +369,7 @@ class Node:
             if not call.is_expired or call.answer is not None:
                 raise
             call.absorb()  # a reader runs in its caller's task
-            if call.task is not None and call.task.cancelling():
+            if call.task is not None and call.task.cancelling() > call.before:
                 raise  # the turn that made the call has run out of time as well, or was cancelled
             raise call.too_late() from None
         finally:

@@ -155,11 +155,12 @@ class Routes:
         """The reply of that node, or `LinkLost` once the shard is another's: one that lost its store may never answer."""
         task = asyncio.current_task()
         assert task is not None
+        before = task.cancelling()  # one that was told to end may still ask for something
         self._asked[task] = (name, shard, False)
         try:
             return await asking
         except asyncio.CancelledError:
-            if self._asked[task][2] and not task.uncancel():
+            if self._asked[task][2] and task.uncancel() <= before:
                 raise LinkLost(f"shard {shard} went from node {name} to another", was_sent=True) from None
             raise
         finally:

@@ -170,11 +170,11 @@ class TimerRuns:
             return DONE
         # Nearly always the dispatcher has just written the note, and then nobody died of it.
         crashes = timer.crashes if timer.started == activation.epoch else self.crashes_of(timer)
+        if crashes >= CRASHES_MAX:  # it is not tried, so in line nobody would go on after it
+            return self._park_crashed(activation, timer, crashes)
         if self._trying and self._suspects.has_before(timer, self._node.queue.running):
             self._suspects.add(timer)  # what is tried again after a crash is not overtaken by later ones of its object
             return DONE
-        if crashes >= CRASHES_MAX:
-            return self._park_crashed(activation, timer, crashes)
         if crashes > timer.crashes:
             return self._try_suspect(activation, timer, crashes)
         return self._attempt(activation, timer, crashes)
@@ -226,7 +226,8 @@ class TimerRuns:
                 return  # the others first, then it alone
             self._suspects.pop()
             # Else it was replaced, or will be read again.
-            if node.queue.running.get((timer.id, timer.name)) is timer and node.dispatcher.hand_out(timer):
+            is_out = node.queue.running.get((timer.id, timer.name)) is timer
+            if is_out and node.dispatcher.hand_out(timer, has_waited=True):
                 count -= self.crashes_of(timer) > timer.crashes  # else it only waited behind one
 
     async def _attempt(self, activation: "Activation", timer: Timer, crashes: int) -> None:
