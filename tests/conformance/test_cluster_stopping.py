@@ -4,6 +4,11 @@ import asyncio
 import sys
 from pathlib import Path
 
+import pytest
+
+from wakeful.runtime import last_words
+from wakeful.store.protocol import Query
+
 sys.path.append(str(Path(__file__).parent))
 from cluster_stage import Cluster, key_of
 
@@ -43,3 +48,28 @@ async def test_a_node_that_stops_keeps_its_lease_while_its_last_turns_run(cluste
         await owner.stop()
         assert await call == 1
         assert await troupe.at(other, key).add() == 2
+
+
+async def test_what_a_stop_cut_off_while_the_store_was_away_is_told_to_the_other_nodes(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They take its shards when the store is back, and nobody had died."""
+    monkeypatch.setattr(last_words, "heed", lambda node: {})  # on another machine
+    troupe, world = cluster(nodes=2)
+    async with world:
+        owner, other = world.members[:2]
+        key = key_of(owner)
+        await troupe.app.jobs.schedule(troupe.cell(key).work, "w", 600.0, after="1s")
+        await world.advance(seconds=2)
+        for member in world.members:
+            member.faults.is_down = True
+        stopping = asyncio.ensure_future(owner.stop())
+        await world.advance(seconds=60)
+        assert stopping.done()
+        for member in world.members:
+            member.faults.is_down = False
+        await world.advance(seconds=60)
+        assert [node for node, _ in troupe.runs("w")][:2] == [owner.name, other.name]
+        assert other.node is not None
+        [timer] = await other.node.store.find_timers(Query(cls="Cell", key=key))
+        assert (timer.started > 0, timer.crashes) == (True, 0)

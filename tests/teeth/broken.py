@@ -393,15 +393,14 @@ def newest_verdict_pruned() -> Any:
     return swapped(MemoryStore, "_stays", lambda stays: lambda self, number, row: False)
 
 
-def stop_forgets_what_it_cut_off() -> Any:
-    """The store was away: the start notes of what the stop cut off stay, as if the process had died of it."""
-    from wakeful.runtime import farewell
+def stop_keeps_it_to_itself() -> Any:
+    """The store is away to the end, and nobody learns that what the stop cut off killed nothing."""
+    from wakeful.runtime import last_words
 
-    def make(part_anew: Any) -> Any:
+    def make(leave: Any) -> Any:
         async def broken(node: Node, epochs: dict[int, int]) -> None:
-            await node.store.open(now=node.clock.now())
-            await node.store.leave(node.name)
+            pass
 
         return broken
 
-    return swapped(farewell, "_part_anew", make)
+    return swapped(last_words, "leave", make)

@@ -214,7 +214,7 @@ def stops() -> None:
                 world.faults.is_down = True
                 world.node.store_failed(StoreDown("away"))
                 stopping = asyncio.create_task(world.restart(after="60s"))
-                await world.advance("3s")
+                await world.advance("30s")
                 world.faults.is_down = False
                 await stopping
             assert await world.store.find_parked(Query()) == []
@@ -249,7 +249,7 @@ BROKEN: dict[str, tuple[Catcher, ...]] = {
     "call_runs_without_its_caller": (callers,),
     "deadline_goes_with_the_caller": (callers,),
     "newest_verdict_pruned": (months,),
-    "stop_forgets_what_it_cut_off": (stops,),
+    "stop_keeps_it_to_itself": (stops,),
 }
 TEETH = Teeth(broken, BROKEN, beside={"swapped"}, shown=(simulation, probes, object_model))
 

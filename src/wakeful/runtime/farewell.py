@@ -1,8 +1,8 @@
 """Layer 3. How does a node that stops take leave of its store, also of one that is away?
 
 Timers that it had begun and that the stop cut off did not kill a process, so their start notes are taken back. While
-the store is away that can't be written: it is tried until the time for the stop is over. What could not be said by
-then is kept in memory, for the next node of the same program.
+the store is away that can't be written: it is tried until the time for the stop is over. First of all those are told
+who need no store for it: see `last_words`.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from wakeful.logic.retry import platform_delay_ms
+from wakeful.runtime import last_words
 from wakeful.values.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ async def leave(node: "Node", *, was_down: bool) -> None:
         for activation in list(node.awake.values()):  # none of them may commit under the epochs that are claimed now
             node.drop(activation, because)
         node.committer.abandon(because)
+    await last_words.leave(node, epochs)
     tries = 0
     while node.clock.now() < until or not tries:
         try:
@@ -46,7 +48,6 @@ async def leave(node: "Node", *, was_down: bool) -> None:
         tries += 1
         left_ms = max(0, until - node.clock.now())
         await node.clock.sleep(min(left_ms, platform_delay_ms(tries, node.dice.random())))
-    node.ownership.remember_ended(epochs)
     log.warning("stopped without releasing the store: %s", because, extra={"code": "node.stop"})
 
 

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from wakeful.runtime import last_words
 from wakeful.values.commits import Commit, Start
 from wakeful.values.errors import Fenced, NotRunning, Unavailable
 from wakeful.values.ids import SHARDS, shard_of
@@ -31,10 +32,7 @@ class Ownership:
         self._node = node
         self.leaving: set[int] = set()  # being handed over: no new turns but those that a running one waits for
         # Epochs that were this process's own, and those of owners that lost them without having died.
-        self._held: dict[int, deque[int]] = {
-            shard: deque(epochs, maxlen=HELD_MAX)
-            for shard, epochs in node.registry.ended.get(node.store.url, {}).items()
-        }
+        self._held: dict[int, deque[int]] = {}
         self.taken_at: dict[int, int] = {}  # when the shard came to this node
         self._taken: dict[int, int] = {}  # how many groups the committer had sent when the shard came
         self._seqs: dict[int, int] = {}
@@ -45,11 +43,16 @@ class Ownership:
         """That epoch of the shard did not end by the death of its owner."""
         return epoch in self._held.get(shard, ())
 
-    def remember_ended(self, epochs: Mapping[int, int]) -> None:
-        """This node ends and could not say so on disk: the next one of this program shall know."""
-        known = self._node.registry.ended.setdefault(self._node.store.url, {})
+    def heed(self, epochs: Mapping[int, int]) -> None:
+        """These ended cleanly, says the node that had them."""
         for shard, epoch in epochs.items():
-            known.setdefault(shard, deque(maxlen=HELD_MAX)).append(epoch)
+            self._hold(shard, epoch)
+
+    def _heed_files(self) -> None:
+        for shard, epochs in last_words.heed(self._node).items():
+            for epoch in epochs:
+                if not self.has_held(shard, epoch):
+                    self._hold(shard, epoch)
 
     def _hold(self, shard: int, epoch: int) -> None:
         self._held.setdefault(shard, deque(maxlen=HELD_MAX)).append(epoch)
@@ -70,6 +73,7 @@ class Ownership:
         """Own everything, whoever had it: for the only node of a store."""
         node = self._node
         node.epochs.clear()
+        self._heed_files()
         self.take(await node.store.claim(node.name, range(SHARDS), now=node.clock.now()))
 
     async def claim(self, shards: Collection[int], seen: Mapping[int, int], *, spared: Iterable[int] = ()) -> int:
@@ -80,6 +84,7 @@ class Ownership:
         if not shards:
             return 0
         node = self._node
+        self._heed_files()
         won = await node.store.claim(node.name, sorted(shards), now=node.clock.now(), seen=seen)
         for shard in spared:
             if shard in won:

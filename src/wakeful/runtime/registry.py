@@ -2,7 +2,6 @@
 
 import dataclasses
 import inspect
-from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar, get_type_hints
 from weakref import WeakKeyDictionary
@@ -99,8 +98,8 @@ class Registry:
     def __init__(self) -> None:
         self._by_name: dict[str, ObjectClass] = {}
         self._by_class: dict[type, ObjectClass] = {}
-        # Of each store and shard, epochs that nodes of this program ended cleanly and could not say so on disk.
-        self.ended: dict[str, dict[int, deque[int]]] = {}
+        # Of each store in memory and shard, epochs that nodes of this program ended cleanly while it was away.
+        self.ended: dict[str, dict[int, list[int]]] = {}
 
     def add(self, cls: type, name: str | None = None) -> ObjectClass:
         """Register a class under its own name or the one given; a name can be taken once."""

@@ -109,7 +109,7 @@ class PostgresStore:
                 await migrate(wire, self._statements, now=now)
                 version = await version_of(wire, self._statements)
             check_version(version, self.url)
-            self.identity = await identity_of(wire, self._statements.schema)
+            self.identity = await identity_of(wire, self._statements.schema) or self.identity
             [(unique,)] = await wire.run(_UNIQUE)
             if readonly and await is_standby(wire):
                 self._sees = False  # the locks of nodes are seen only where they were taken

@@ -1,0 +1,106 @@
+"""Layer 3. How do the next owners of its shards learn that a node ended cleanly, when its store was away to the end?
+
+Timers that it had begun have their start notes on disk, and look as if the process had died of them. So the epochs that
+it ends are told to whoever can be reached without the store: the other nodes, over their links, and the next process of
+this user on this machine, by a small file beside the control sockets.
+"""
+
+import asyncio
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wakeful.transport.sockets import folder
+from wakeful.values.errors import BadInput, ClusterError, Unavailable
+from wakeful.values.ids import SHARDS
+
+if TYPE_CHECKING:
+    from wakeful.runtime.node import Node
+
+REQUEST = "ended"  # what another node is asked to note
+TELL_MS = 2_000  # for all of them, side by side
+KEEP_MS = 7 * 86_400_000  # a file that nobody needed by then is removed
+EPOCHS_MAX = 64  # of each shard
+
+Epochs = dict[int, list[int]]
+
+
+async def leave(node: "Node", epochs: Mapping[int, int]) -> None:
+    """Tell everybody who can be told that these epochs end here and now, and that nothing died."""
+    if not epochs:
+        return
+    if node.store.url.startswith("memory:"):
+        _add(node.registry.ended.setdefault(node.store.url, {}), epochs)
+    else:
+        _write(node, epochs)
+    if node.routes.has_links:
+        others = [row for name, row in node.membership.nodes.items() if name != node.name and row.address]
+        asked = [node.routes.ask(row, REQUEST, list(epochs.items()), timeout_ms=TELL_MS) for row in others]
+        await asyncio.gather(*(_quietly(one) for one in asked))
+
+
+def heed(node: "Node") -> Epochs:
+    """Epochs of shards of this store that others on this machine ended so."""
+    if node.store.url.startswith("memory:"):
+        return node.registry.ended.get(node.store.url, {})
+    path = _path(node)
+    return {} if path is None else _read(path, node.clock.now())
+
+
+def checked(pairs: Any) -> dict[int, int]:
+    """What another node says, as shards and epochs; `BadInput` when it is no such thing."""
+    try:
+        found = {shard: epoch for shard, epoch in pairs if type(shard) is int and type(epoch) is int}
+        if len(found) == len(pairs) and all(0 <= shard < SHARDS for shard in found):
+            return found
+    except (TypeError, ValueError):
+        pass
+    raise BadInput("the last words of a node are pairs of a shard and an epoch")
+
+
+async def _quietly(asking: Any) -> None:
+    with suppress(Unavailable, ClusterError):  # an older program, or one that is away as well
+        await asking
+
+
+def _add(known: Epochs, epochs: Mapping[int, int]) -> None:
+    for shard, epoch in epochs.items():
+        known[shard] = [*known.get(shard, []), epoch][-EPOCHS_MAX:]
+
+
+def _path(node: "Node") -> Path | None:
+    """The file of this store; None where there is no folder for it."""
+    name = sha256((node.store.identity or node.store.url).encode()).hexdigest()[:32]
+    try:
+        return folder() / f"ended-{name}.json"
+    except Unavailable:
+        return None
+
+
+def _read(path: Path, now: int) -> Epochs:
+    """What the file says; nothing when it is missing, old or no such file."""
+    try:
+        found = json.loads(path.read_bytes())
+        if abs(now - int(found["at"])) > KEEP_MS:
+            path.unlink(missing_ok=True)
+            return {}
+        return {int(shard): [int(epoch) for epoch in epochs] for shard, epochs in found["epochs"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
+
+
+def _write(node: "Node", epochs: Mapping[int, int]) -> None:
+    path, now = _path(node), node.clock.now()
+    if path is None:
+        return
+    known = _read(path, now)
+    _add(known, epochs)
+    draft = path.with_suffix(f".{os.getpid()}.{node.name}")
+    with suppress(OSError):  # a full disk: then it counts as a death
+        draft.touch(mode=0o600)
+        draft.write_text(json.dumps({"at": now, "epochs": known}))
+        draft.replace(path)

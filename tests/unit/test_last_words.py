@@ -1,0 +1,90 @@
+"""What a node leaves for the next on its machine when its store was away to the end: a small file, believed with care."""
+
+import json
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from wakeful.runtime import last_words
+from wakeful.values.errors import BadInput
+
+NOW = 1_800_000_000_000
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+
+
+def node(identity: str = "db/1/wakeful", *, now: int = NOW, url: str = "postgresql://x/y") -> Any:
+    return SimpleNamespace(
+        name="n1",
+        store=SimpleNamespace(url=url, identity=identity),
+        clock=SimpleNamespace(now=lambda: now),
+        routes=SimpleNamespace(has_links=False),
+    )
+
+
+def file() -> Path:
+    [found] = (Path(os.environ["XDG_RUNTIME_DIR"]) / "wakeful").glob("ended-*")
+    return found
+
+
+async def test_the_next_one_on_this_machine_reads_it_and_others_add_to_it() -> None:
+    await last_words.leave(node(), {3: 7, 200: 1})
+    await last_words.leave(node(now=NOW + 1), {3: 9})
+    assert last_words.heed(node(now=NOW + 60_000)) == {3: [7, 9], 200: [1]}
+    assert file().stat().st_mode & 0o077 == 0
+
+
+async def test_another_store_is_told_nothing() -> None:
+    await last_words.leave(node(), {3: 7})
+    assert last_words.heed(node("db/2/wakeful")) == {}
+    # By its URL where the server does not say which it is.
+    await last_words.leave(node("", url="postgresql://x/z"), {4: 1})
+    assert last_words.heed(node("", url="postgresql://x/z")) == {4: [1]}
+
+
+async def test_it_has_a_bound_and_an_age() -> None:
+    for epoch in range(100):
+        await last_words.leave(node(), {3: epoch})
+    assert last_words.heed(node()) == {3: list(range(36, 100))}
+    assert last_words.heed(node(now=NOW + last_words.KEEP_MS + 1)) == {}
+    assert last_words.heed(node()) == {}, "it was removed"
+
+
+async def test_nothing_was_owned_so_nothing_is_said() -> None:
+    await last_words.leave(node(), {})
+    assert last_words.heed(node()) == {}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"at": 1}', '{"at": 1800000000000, "epochs": {"x": [1]}}', "[" * 100_000, "\udcff"]
+)
+async def test_a_file_that_is_none_of_ours_is_no_file(text: str) -> None:
+    await last_words.leave(node(), {3: 7})
+    file().write_text(text, encoding="utf-8", errors="surrogateescape")
+    assert last_words.heed(node()) == {}
+    await last_words.leave(node(), {3: 8})
+    assert json.loads(file().read_text())["epochs"] == {"3": [8]}
+
+
+async def test_a_folder_that_can_not_be_written_is_no_reason_to_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "write_text", lambda *_: (_ for _ in ()).throw(OSError("full")))
+    await last_words.leave(node(), {3: 7})
+    assert last_words.heed(node()) == {}
+
+
+@pytest.mark.parametrize(
+    "pairs", [None, 5, "ab", [1], [(1,)], [(1, 2, 3)], [("1", 2)], [(-1, 2)], [(256, 2)], [(True, 2)]]
+)
+def test_what_no_node_says_is_refused(pairs: Any) -> None:
+    with pytest.raises(BadInput, match="pairs of a shard and an epoch"):
+        last_words.checked(pairs)
+
+
+def test_what_a_node_says_is_taken() -> None:
+    assert last_words.checked([(0, 1), [255, 1 << 40]]) == {0: 1, 255: 1 << 40}
