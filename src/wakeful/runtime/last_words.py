@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 REQUEST = "ended"  # what another node is asked to note
 TELL_MS = 2_000  # for all of them, side by side
-KEEP_MS = 7 * 86_400_000  # a file that nobody needed by then is removed
+KEEP_S = 30 * 86_400  # a file that nobody added to for so long is removed by the next who writes one
 EPOCHS_MAX = 64  # of each shard
 
 Epochs = dict[int, list[int]]
@@ -48,7 +48,7 @@ def heed(node: "Node") -> Epochs:
     if node.store.url.startswith("memory:"):
         return node.registry.ended.get(node.store.url, {})
     path = _path(node)
-    return {} if path is None else _read(path, node.clock.now())
+    return {} if path is None else _read(path)
 
 
 def checked(pairs: Any) -> dict[int, int]:
@@ -81,26 +81,27 @@ def _path(node: "Node") -> Path | None:
         return None
 
 
-def _read(path: Path, now: int) -> Epochs:
-    """What the file says; nothing when it is missing, old or no such file."""
+def _read(path: Path) -> Epochs:
+    """What the file says; nothing when it is missing or no such file. It does not age: an epoch ends once."""
     try:
         found = json.loads(path.read_bytes())
-        if abs(now - int(found["at"])) > KEEP_MS:
-            path.unlink(missing_ok=True)
-            return {}
-        return {int(shard): [int(epoch) for epoch in epochs] for shard, epochs in found["epochs"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {int(shard): [int(epoch) for epoch in epochs] for shard, epochs in found.items()}
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return {}
 
 
 def _write(node: "Node", epochs: Mapping[int, int]) -> None:
-    path, now = _path(node), node.clock.now()
+    path = _path(node)
     if path is None:
         return
-    known = _read(path, now)
+    known = _read(path)
     _add(known, epochs)
     draft = path.with_suffix(f".{os.getpid()}.{node.name}")
     with suppress(OSError):  # a full disk: then it counts as a death
         draft.touch(mode=0o600)
-        draft.write_text(json.dumps({"at": now, "epochs": known}))
+        draft.write_text(json.dumps(known))
         draft.replace(path)
+        oldest = path.stat().st_mtime - KEEP_S
+        for other in path.parent.glob("ended-*"):  # of stores that are no more
+            if other.stat().st_mtime < oldest:
+                other.unlink(missing_ok=True)
