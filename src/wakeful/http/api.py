@@ -86,8 +86,7 @@ class Api:
             return
         except Exception as error:
             is_operator = ask.caller is not None and ask.caller.may("operate")
-            is_admitted = ask.caller is not None and ask.caller.tenant is None
-            answer = _as_answer(told(error, ask.path, is_operator=is_operator, is_admitted=is_admitted))
+            answer = _as_answer(told(error, ask.path, is_operator=is_operator))
         if answer is not None:
             # The client may have gone meanwhile, which servers say in one of these ways.
             with suppress(OSError, RuntimeError):
