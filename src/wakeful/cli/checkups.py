@@ -56,7 +56,7 @@ def _node(member: Member, status: dict[str, Any] | None) -> Finding:
         return Finding(
             "owner", "warn", text, "its shards go to other nodes within seconds; start it again if it crashed"
         )
-    load = "" if status is None else f", {many(status['awake'], 'object')} awake"
+    load = ", and did not answer" if status is None else f", {many(status['awake'], 'object')} awake"
     doubt = None if status is None else status.get("clock_doubt")
     if doubt:
         return Finding("owner", "fail", f"{who} does not fire: {doubt}", "see to the clock of its machine (NTP)")
