@@ -9,12 +9,12 @@ import pytest
 
 from wakeful.runtime import committer
 from wakeful.runtime.committer import Committer
-from wakeful.values.metrics import Meter
 from wakeful.store import MemoryStore
 from wakeful.store.protocol import Outcome
 from wakeful.values.commits import USER, Commit, Start
 from wakeful.values.errors import StoreDown, StoreError
 from wakeful.values.ids import ObjectId, shard_of
+from wakeful.values.metrics import Meter
 
 ONE = ObjectId("C", "one")
 CALLER: ContextVar[str] = ContextVar("caller", default="nobody")
