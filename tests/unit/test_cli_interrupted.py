@@ -29,4 +29,5 @@ def test_who_interrupts_a_call_is_told_that_its_turn_goes_on(
     out, err = capsys.readouterr()
     assert out == ""
     assert ("if its turn has begun it goes on to its end; `wakeful show Account 'a b'`" in err) == is_sent
+    assert ("interrupted before Account/a b was called; nothing was done" in err) != is_sent
     assert ("with the same --request-key has its answer" in err) == (is_sent and bool(more))

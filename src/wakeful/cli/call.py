@@ -41,9 +41,9 @@ def call(
     try:
         asyncio.run(_call(cls, key, method, args, request_key, deadline, target, url, as_json, sent))
     except KeyboardInterrupt:
-        if not sent:
-            raise
-        print(one_line(_unanswered(cls, key, has_key=request_key is not None)), file=sys.stderr, flush=True)
+        nothing = f"interrupted before {cls}/{key} was called; nothing was done"
+        said = _unanswered(cls, key, has_key=request_key is not None) if sent else nothing
+        print(one_line(said), file=sys.stderr, flush=True)
         return INTERRUPTED
     return OK
 
