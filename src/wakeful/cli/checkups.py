@@ -176,7 +176,7 @@ async def server(url: str) -> list[Finding]:
     if found.connections is not None and found.connections_max is not None:
         text = f"{found.connections} of {found.connections_max} connections in use"
         is_full = found.connections >= CONNECTIONS_WARN * found.connections_max
-        remedy = "raise max_connections, or run fewer processes: a node has about ten" if is_full else ""
+        remedy = "raise max_connections, or run fewer processes: a node has up to nine" if is_full else ""
         findings.append(Finding("server", "warn" if is_full else "ok", text, remedy))
     if found.sessions is not None:
         findings += sessions(found.sessions, found.hidden or 0)
