@@ -3,10 +3,13 @@
 import asyncio
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from wakeful import Unavailable
+from wakeful.http.health import MUTE_MS, why_not
 from wakeful.logic.limits import Limits
 from wakeful.runtime.membership import LEASE_MS
 from wakeful.values.errors import StoreDown
@@ -56,6 +59,31 @@ async def test_a_lapsed_node_answers_no_read_that_nothing_proves(cluster: Cluste
         slow.go_on()
         [told] = await asyncio.gather(read, return_exceptions=True)
         assert told == 2 or isinstance(told, Unavailable), told
+
+
+async def test_a_node_says_that_it_is_not_ready_before_its_store_is_given_up(cluster: Cluster) -> None:
+    """A hiccup is not said: load balancers would send everyone elsewhere and back."""
+    troupe, world = cluster()
+    async with world:
+        member = world.members[1]
+        node = member.node
+        assert node is not None
+        ask: Any = SimpleNamespace(app=SimpleNamespace(node=node))
+        assert why_not(ask) is None
+        for each in world.members:
+            each.stall()
+        for _ in range(MUTE_MS // 100 - 1):
+            assert why_not(ask) is None
+            await world.advance(milliseconds=100)
+        await world.advance(milliseconds=500)  # a round begins every 300 ms
+        assert (why_not(ask), node.is_doubted) == ("the store does not answer", False)
+        await world.advance(milliseconds=LEASE_MS)
+        assert (why_not(ask), node.is_doubted) == ("the store does not answer", True)
+        for each in world.members:
+            each.go_on()
+        await world.advance(milliseconds=500)
+        assert why_not(ask) is None
+        assert await troupe.at(member, key_of(member)).add() == 1
 
 
 async def test_no_more_than_a_bound_wait_for_a_store_that_is_away(cluster: Cluster) -> None:

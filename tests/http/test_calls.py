@@ -238,6 +238,26 @@ async def test_a_body_that_is_not_one(body: bytes, media: str, status: int, code
         problem(answer, status, code)
 
 
+@pytest.mark.parametrize(
+    ("body", "half"),
+    [
+        (rb'["\ud800"]', r"\ud800 is half of a character"),
+        (rb'["\\\uDABCx"]', r"\uDABC is half of a character"),
+        (rb'["\ud83d\ude00", "\ud83d"]', r"\ud83d is half of a character"),
+        (rb'["\udc00"]', "surrogate"),
+        (rb'["\\ud800', "truncated"),  # a backslash and letters
+        (rb'["\ud83d\ude00', "truncated"),
+        (rb'["\ud800' + b"x" * 100 + b'"]', "surrogate"),
+        (b'["' + b"x" * 100 + rb'\ud800"]', r"\ud800 is half of a character"),
+    ],
+)
+async def test_half_of_a_character_is_called_so(body: bytes, half: str) -> None:
+    async with opened() as stage:
+        headers = {"content-type": "application/json"}
+        answer = await stage.ask("POST", "/v1/objects/Shop/a/echo", content=body, headers=headers)
+        assert half in problem(answer, 400, "body.json")["detail"]
+
+
 async def test_a_charset_and_white_space_are_no_harm() -> None:
     async with opened() as stage:
         headers = {"content-type": "Application/JSON; charset=utf-8"}

@@ -9,7 +9,7 @@ from http_stage import make_app, opened, problem
 from wakeful.http.asks import json_bytes
 from wakeful.http.problems import FAILED, STATUS, Problem, Raised, status_of, told
 from wakeful.values import errors
-from wakeful.values.errors import BadOption, LimitExceeded, StoreDown, TooMany, TurnFailed, WakefulError
+from wakeful.values.errors import BadOption, LimitExceeded, TooMany, TurnFailed, Unavailable, WakefulError
 
 
 def tree(cls: type) -> list[type]:
@@ -57,16 +57,16 @@ def test_an_error_of_a_user_that_derives_from_ours_goes_by_its_base() -> None:
 
 
 def test_a_problem_has_type_title_status_detail_code_and_instance() -> None:
-    found = told(StoreDown("the store is away\nfor now"), "/v1/x")
+    found = told(Unavailable("it is away\nfor now"), "/v1/x")
     assert found.status == 503
     assert found.body == {
-        "type": "urn:wakeful:problem:store.down",
+        "type": "urn:wakeful:problem:unavailable",
         "title": "Service Unavailable",
         "status": 503,
-        "detail": "the store is away for now",
-        "code": "store.down",
+        "detail": "it is away for now",
+        "code": "unavailable",
         "instance": "/v1/x",
-        "error": "StoreDown",
+        "error": "Unavailable",
     }
     assert (b"retry-after", b"1") in found.headers
 

@@ -276,6 +276,7 @@ def test_a_frozen_node_is_silent_and_told_apart_from_a_dead_one(cluster: Cluster
     cluster.signal(first, signal.SIGCONT)
     cluster.settled(2)
     assert [cluster.json("call", "Cart", f"c{n}", "add") for n in range(4)] == [2] * 4
+    assert "link." not in str(cluster.json("audit"))  # commands that gave up waiting for it are no strangers
     cluster.stop(first)
     cluster.stop(second)
 

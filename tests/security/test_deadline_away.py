@@ -3,11 +3,14 @@
 import asyncio
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 sys.path.append(str(Path(__file__).parent))
 from stage_security import Door, program
+
+from wakeful.values.errors import StoreDown
 
 CALL = "/v1/objects/Box/eu%2F1/put"
 
@@ -91,3 +94,51 @@ async def test_a_node_that_ends_meanwhile_is_a_503() -> None:
         gate.set()
         assert {found.status for found in await asyncio.gather(*asked)} <= {503, 200}
         await world.restart()
+
+
+@pytest.mark.parametrize("headers", [{}, {"Wakeful-Deadline": "50s"}])
+async def test_who_calls_is_waited_for_as_long_as_the_store_is(headers: dict[str, str]) -> None:
+    """And not as long as its own patience lasts, with every other question before this one in line."""
+    app = program()
+    async with app.world() as world:
+        door = Door(app, world)
+        token = await door.token("call")
+        world.faults.gate = gate = asyncio.Event()
+        task = asyncio.ensure_future(door.ask("POST", CALL, token=token, headers=headers, body=b'["x"]'))
+        await world.advance(milliseconds=app.limits.store_wait_ms - 100)
+        assert not task.done()
+        await world.advance(milliseconds=200)
+        is_told = task.done()
+        world.faults.gate = None
+        gate.set()
+        found = await task
+        assert (is_told, found.status, found.code) == (True, 503, "store.down")
+        await world.advance(seconds=5)
+        assert await world.info(app.box, "eu/1") is None  # type: ignore[attr-defined]
+
+
+async def test_a_call_waits_for_the_store_once_and_not_again_behind_the_question_who_calls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = program()
+    async with app.world() as world:
+        door = Door(app, world)
+        token = await door.token("call")
+        admit = door.gate.admit
+
+        async def slow(*args: Any, **options: Any) -> Any:
+            caller = await admit(*args, **options)
+            await world.warp.sleep(20_000)
+            world.faults.is_down = True
+            world.node.store_failed(StoreDown("away"))
+            return caller
+
+        monkeypatch.setattr(door.gate, "admit", slow)
+        task = asyncio.ensure_future(door.ask("POST", CALL, token=token, body=b'["x"]'))
+        await world.advance(milliseconds=app.limits.store_wait_ms - 100)
+        assert not task.done()
+        await world.advance(milliseconds=200)
+        is_told = task.done()
+        world.faults.is_down = False
+        found = await task
+        assert (is_told, found.status, found.code) == (True, 503, "store.down")

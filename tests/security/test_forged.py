@@ -3,11 +3,14 @@
 import asyncio
 import os
 
+import msgspec
 import pytest
 
 from wakeful import App
 from wakeful.security.audit import page
 from wakeful.security.refusals import TurnedAway
+from wakeful.transport.handshake import NONCE_BYTES, Hello
+from wakeful.transport.protocol import VERSION, VERSION_OLDEST, PeerCall
 from wakeful.transport.tcp import SocketTransport
 from wakeful.values.errors import WrongCluster, WrongSecret
 
@@ -64,3 +67,27 @@ async def test_strangers_before_the_node_is_up_are_nobody_s_rows() -> None:
         assert (row["actor"], row["detail"], row["count"]) == ("address:10.0.0.1", {"why": "late"}, 1)
         await world.advance(seconds=61)
         assert sum(row["count"] for row in (await page(world.store)).rows) == 50
+
+
+async def test_a_node_that_gave_up_while_this_one_was_frozen_is_no_stranger() -> None:
+    told: list[tuple[str, str, str]] = []
+    here = SocketTransport(node="here", cluster="c", listen="127.0.0.1:0", secret=SECRET, entropy=os.urandom)
+    here.on_refused = lambda *about: told.append(about)
+    address = await here.serve(nobody)
+    host, _, port = address.removeprefix("tcp:").rpartition(":")
+    hello = Hello("wakeful", VERSION_OLDEST, VERSION, "c", "there", "here", True, os.urandom(NONCE_BYTES))
+    for body, code in ((msgspec.msgpack.encode(hello), "link.gone"), (b"", "link.stranger")):
+        _, writer = await asyncio.open_connection(host, int(port))
+        writer.write(len(body).to_bytes(4, "big") + body if body else b"")
+        writer.close()
+        for _ in range(500):
+            if here.refused[code]:
+                break
+            await asyncio.sleep(0.01)
+        assert here.refused[code] == 1
+    await here.close()
+    assert [code for _, code, _ in told] == ["link.stranger"]  # whoever says nothing at all may be one
+
+
+async def nobody(call: PeerCall) -> bytes:
+    raise AssertionError

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+import subprocess
 import sys
 import urllib.request
 from pathlib import Path
@@ -143,3 +144,15 @@ def test_two_programs_that_start_at_one_moment_get_a_port_each() -> None:
         port = other.getsockname()[1]
     with bind("127.0.0.1", port, tries=50) as first, bind("127.0.0.1", port, tries=50) as second:
         assert first.getsockname() != second.getsockname()
+
+
+def test_a_port_that_is_taken_is_said_before_the_node_joins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else each try of its supervisor would take shards from the others, and give them back."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shop.py").write_text("from wakeful import App\n\napp = App()\n")
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = f"127.0.0.1:{other.getsockname()[1]}"
+        command = [sys.executable, "-m", "wakeful.cli", "run", "shop.py", "--http", taken, "--store", "sqlite:shop.db"]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, "address.http_in_use" in ended.stderr) == (3, True), ended.stderr
+    assert not (tmp_path / "shop.db").exists()

@@ -14,6 +14,7 @@ from wakeful.store.protocol import Outcome
 from wakeful.values.commits import USER, Commit, Start
 from wakeful.values.errors import StoreDown, StoreError
 from wakeful.values.ids import ObjectId, shard_of
+from wakeful.values.metrics import Meter
 
 ONE = ObjectId("C", "one")
 CALLER: ContextVar[str] = ContextVar("caller", default="nobody")
@@ -257,3 +258,24 @@ async def test_what_was_built_on_a_refused_commit_fails_with_it_in_the_next_grou
     ]  # fmt: skip
     assert stage.store.groups == [3, 1]
     assert await stage.store.read(ONE, USER, ["k"]) == {"k": b"0"}
+
+
+async def test_how_long_a_group_is_on_its_way_can_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = await Stage().open()
+    now, gate = [5_000_000_000], asyncio.Event()
+    stage.committer.meter = Meter(lambda: now[0])
+    commit = stage.store.commit
+
+    async def slow(node: str, commits: Sequence[Commit]) -> list[Outcome]:
+        await gate.wait()
+        return await commit(node, commits)
+
+    monkeypatch.setattr(stage.store, "commit", slow)
+    assert stage.committer.sending_ms == 0
+    stage.submit(b"1")
+    await asyncio.sleep(0)
+    now[0] += 3_500_000_000
+    assert stage.committer.sending_ms == 3_500
+    gate.set()
+    await stage.committer.drained()
+    assert (stage.committer.sending_ms, stage.heard) == (0, [(b"1", None), "group"])

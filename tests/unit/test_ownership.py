@@ -3,8 +3,11 @@
 import asyncio
 from datetime import timedelta
 
+import pytest
+
 from wakeful import App, DurableObject
 from wakeful.runtime.node import Node
+from wakeful.store.protocol import ShardRow
 from wakeful.testing import World
 from wakeful.values.errors import Fenced
 from wakeful.values.ids import SHARDS, ObjectId, shard_of
@@ -154,3 +157,27 @@ async def test_shards_that_are_ours_on_disk_only_are_let_go() -> None:
         assert (await world.store.owners())[shard].owner is None
         await world.advance(seconds=1)
         assert (await world.store.owners())[shard].owner is not None
+
+
+async def test_shards_that_are_lost_at_once_are_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    def lines() -> list[str]:
+        found = [record.getMessage() for record in caplog.records if getattr(record, "code", "") == "shard.fenced"]
+        caplog.clear()
+        return found
+
+    async with cells().world(nodes=2) as world:
+        node = first(world)
+        mine = sorted(node.epochs)
+        caplog.clear()
+        node.ownership.compare([ShardRow(shard, "other", node.epochs[shard] + 1) for shard in mine[:60]])
+        node.ownership.lose(mine[60], Fenced(mine[60], 1))
+        await asyncio.sleep(0)
+        numbers = ", ".join(map(str, mine[:5]))
+        [line] = lines()
+        assert line.startswith(
+            f"61 shards are no longer owned by this node ({numbers}, …); their objects wake elsewhere"
+        )
+        node.ownership.lose(mine[61], Fenced(mine[61], 1))
+        await asyncio.sleep(0)
+        [line] = lines()
+        assert line.startswith(f"shard {mine[61]} is no longer owned at epoch 1")

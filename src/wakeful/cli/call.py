@@ -2,13 +2,14 @@
 
 import asyncio
 import json
+import shlex
 import sys
 from typing import Any
 
 import click
 
 from wakeful.cli import offering, options
-from wakeful.cli.failing import is_plain
+from wakeful.cli.failing import INTERRUPTED, OK, is_plain, one_line
 
 
 @options.command("call", context_settings={"ignore_unknown_options": True})
@@ -30,13 +31,30 @@ def call(
     target: str | None,
     url: str,
     as_json: bool,
-) -> None:
+) -> int:
     """Call METHOD of the object CLASS/KEY and print its answer.
 
     Each argument is JSON, or plain text if it isn't: 3 is a number, '"3"' and three are texts.
     Options go before the arguments, or the arguments after a --.
     """
-    asyncio.run(_call(cls, key, method, args, request_key, deadline, target, url, as_json))
+    sent: list[str] = []
+    try:
+        asyncio.run(_call(cls, key, method, args, request_key, deadline, target, url, as_json, sent))
+    except KeyboardInterrupt:
+        nothing = f"interrupted before {cls}/{key} was called; nothing was done"
+        said = _unanswered(cls, key, has_key=request_key is not None) if sent else nothing
+        print(one_line(said), file=sys.stderr, flush=True)
+        return INTERRUPTED
+    return OK
+
+
+def _unanswered(cls: str, key: str, *, has_key: bool) -> str:
+    """What can be said of a call that nobody waits for any more: a turn that has begun is not broken off."""
+    again = "the same call with the same --request-key has its answer" if has_key else "it has no --request-key"
+    return (
+        f"interrupted: {cls}/{key} was called, and if its turn has begun it goes on to its end; "
+        f"`wakeful show {cls} {shlex.quote(key)}` shows what came of it ({again})"
+    )
 
 
 async def _call(
@@ -49,8 +67,9 @@ async def _call(
     target: str | None,
     url: str,
     as_json: bool,
+    sent: list[str],
 ) -> None:
-    from wakeful.cli.asking import ask
+    from wakeful.cli.asking import reaching
     from wakeful.cli.printing import put_json
     from wakeful.looking.plain import plain
     from wakeful.values.ids import ObjectId, check_class, check_key
@@ -62,7 +81,9 @@ async def _call(
         "request_key": request_key,
         "deadline_ms": None if deadline is None else duration_ms(deadline, what="deadline"),
     }
-    answer = await ask(id, method, values, {}, settings=settings, url=url, target=target, what="call")
+    async with reaching(url, target, what="call", id=id) as reached:
+        sent.append(method)
+        answer = await reached.send(id, method, values, {}, **settings)
     if as_json or answer is not None:
         put_json(plain(answer))
     elif sys.stdout.isatty():

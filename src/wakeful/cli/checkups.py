@@ -56,7 +56,7 @@ def _node(member: Member, status: dict[str, Any] | None) -> Finding:
         return Finding(
             "owner", "warn", text, "its shards go to other nodes within seconds; start it again if it crashed"
         )
-    load = "" if status is None else f", {many(status['awake'], 'object')} awake"
+    load = ", and did not answer" if status is None else f", {many(status['awake'], 'object')} awake"
     doubt = None if status is None else status.get("clock_doubt")
     if doubt:
         return Finding("owner", "fail", f"{who} does not fire: {doubt}", "see to the clock of its machine (NTP)")
@@ -176,7 +176,7 @@ async def server(url: str) -> list[Finding]:
     if found.connections is not None and found.connections_max is not None:
         text = f"{found.connections} of {found.connections_max} connections in use"
         is_full = found.connections >= CONNECTIONS_WARN * found.connections_max
-        remedy = "raise max_connections, or run fewer processes: a node has about ten" if is_full else ""
+        remedy = "raise max_connections, or run fewer processes: a node has up to nine" if is_full else ""
         findings.append(Finding("server", "warn" if is_full else "ok", text, remedy))
     if found.sessions is not None:
         findings += sessions(found.sessions, found.hidden or 0)

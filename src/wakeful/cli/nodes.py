@@ -50,6 +50,9 @@ def _put(shown: "Nodes", *, is_shared: bool) -> None:
         if not any(row["cluster"] for row in shown.rows):
             columns, rows = [*columns[:6], *columns[7:]], [(*row[:6], *row[7:]) for row in rows]
         put_table(columns, rows)
+    mute = [row["node"] for row in shown.rows if row["status"] is None and row["state"] != "gone"]
+    if mute and is_shared:
+        put_line(f"{', '.join(mute)}: no answer; frozen, or not to be reached from here", "yellow")
     for owner, shards in shown.lost.items():
         text = f"{many(len(shards), 'shard')} still in the name of {owner}, which has left: {ranges(shards)}"
         put_line(text, "yellow")

@@ -22,6 +22,7 @@ from wakeful.values.ids import ObjectId, shard_of
 
 # One that is frozen still has its socket, which takes what is sent and answers nothing.
 ANSWER_S = 2.0
+ALL_S = 3.0  # all of them, side by side, by whichever way
 
 
 def control_addresses(row: NodeRow) -> list[str]:
@@ -29,7 +30,8 @@ def control_addresses(row: NodeRow) -> list[str]:
     found = []
     with suppress(Unavailable):
         found = [f"{sockets.SCHEME}{path}" for path in sockets.folder().glob(f"*-{row.node}.sock")]
-    if sockets.path_of(row.address) is not None and row.address not in found:
+    # Of a store that nodes share it is the address of their links, where a command that speaks otherwise is a stranger.
+    if sockets.is_control(row.address, row.node) and row.address not in found:
         found.append(row.address)
     return found
 
@@ -58,11 +60,17 @@ async def controlled(store: Store, row: NodeRow) -> AsyncIterator[tuple[ControlC
 
 
 async def statuses(store: Store, rows: Iterable[NodeRow]) -> dict[str, dict[str, Any]]:
-    """What each node says of itself, of those that can be asked from here."""
+    """What each node says of itself, of those that can be asked from here and answer within `ALL_S`."""
     let_in = pass_of()
     async with Peers(store, let_in) as peers:
 
         async def ask(row: NodeRow) -> dict[str, Any] | None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ALL_S):
+                    return await said_by(row)
+            return None
+
+        async def said_by(row: NodeRow) -> dict[str, Any] | None:
             async with controlled(store, row) as found:
                 if found is not None:
                     return found[1]

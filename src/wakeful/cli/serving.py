@@ -14,7 +14,7 @@ from wakeful.cli.failing import CommandError
 from wakeful.cli.loading import Program
 from wakeful.cli.saying import Say
 from wakeful.cli.telling import TellingStore
-from wakeful.cli.web import Http, web
+from wakeful.cli.web import Http, check, web
 from wakeful.system import open_store
 from wakeful.telemetry.sampling import sampling
 
@@ -51,6 +51,7 @@ def serve(
 
     async def main() -> None:
         stop.listen(lifeline)
+        check(http)
         store = open_store(url, program.app.keys)
         if is_dev:
             store = cast("Store", TellingStore(store, say))

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wakeful.cli.failing import USAGE, CommandError
@@ -46,6 +46,20 @@ def wished(
             raise CommandError(words, code="http.tls", exit_code=USAGE)
         return None
     return Http(address or str(default), address is not None, cert, key)
+
+
+def check(http: Http | None) -> None:
+    """What `web` would raise of an address that must be that one and of its files, before anything is begun.
+
+    A node that joins, finds its port taken and ends would take shards and give them back, at every try of its supervisor.
+    """
+    if http is None or not http.is_asked:
+        return
+    _check_files(http)
+    with suppress(ModuleNotFoundError):  # which `web` says in its own words
+        from wakeful.server.serving import bind, parse_address
+
+        bind(*parse_address(http.address)).close()
 
 
 @asynccontextmanager

@@ -14,14 +14,14 @@ from starlette.routing import Mount
 
 from wakeful.http import paths
 from wakeful.http.asks import Answer, Ask, Gone, Receive, Room, Scope, Send, json_bytes
-from wakeful.http.calls import early_deadline
+from wakeful.http.calls import early_deadline, is_call
 from wakeful.http.openapi import document
 from wakeful.http.pace import Pace
 from wakeful.http.problems import MEDIA, Problem, Told, told
 from wakeful.http.rows import TABLE
 from wakeful.http.table import Route, read_query
 from wakeful.security.patience import within
-from wakeful.values.errors import DeadlineExceeded
+from wakeful.values.errors import DeadlineExceeded, StoreDown
 from wakeful.values.metrics import LASTING, ROUTE
 from wakeful.values.tracing import TRACE, received
 
@@ -86,8 +86,7 @@ class Api:
             return
         except Exception as error:
             is_operator = ask.caller is not None and ask.caller.may("operate")
-            is_admitted = ask.caller is not None and ask.caller.tenant is None
-            answer = _as_answer(told(error, ask.path, is_operator=is_operator, is_admitted=is_admitted))
+            answer = _as_answer(told(error, ask.path, is_operator=is_operator))
         if answer is not None:
             # The client may have gone meanwhile, which servers say in one of these ways.
             with suppress(OSError, RuntimeError):
@@ -127,19 +126,22 @@ class Api:
         return await (self._looked(ask, route) if route.is_look else self._handled(ask, route))
 
     async def _admitted(self, ask: Ask, route: Route, connection: HTTPConnection) -> "Caller":
-        """Who asks. A call's deadline holds for that as well: a store that hangs would be waited for first of all."""
+        """Who asks. A call's deadline and its wait for the store hold for that as well: it is what is waited for first."""
         needed: Any = route.scope
-        deadline_ms, node = early_deadline(ask, route), self.app.node
-        if deadline_ms is None or node is None or self.gate.knows(connection):  # a task for each call would cost 80 µs
+        node = self.app.node
+        if not is_call(route) or node is None or self.gate.knows(connection):  # a task for each call would cost 80 µs
             return await self.gate.admit(connection, needed, wide=route.is_wide)
+        deadline_ms, wait_ms = early_deadline(ask, route), node.limits.store_wait_ms
         if self.left >= self._requests_max:
             raise self._busy()
         began_at = node.clock.now()
-        admission = await within(node, self.gate.admit(connection, needed, wide=route.is_wide), deadline_ms)
+        left_ms = wait_ms if deadline_ms is None else min(deadline_ms, wait_ms)
+        admission = await within(node, self.gate.admit(connection, needed, wide=route.is_wide), left_ms)
         if not admission.done():
             self.left += 1
             admission.add_done_callback(self._unleft)
-            raise DeadlineExceeded(f"the store did not say within {deadline_ms} ms who asks; nothing was done")
+            kind = StoreDown if left_ms == wait_ms else DeadlineExceeded
+            raise kind(f"the store did not say within {left_ms} ms who asks; nothing was done")
         ask.waited_ms = max(0, node.clock.now() - began_at)
         return admission.result()
 

@@ -1,6 +1,7 @@
 """Layer 5. What came in, and what goes out?"""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
@@ -182,6 +183,10 @@ class Ask:
         return read_json(body) if body.strip() else None
 
 
+# The first half of a character, behind no backslash of its own and without a second escape behind it.
+_HALF = re.compile(rb"(?<!\\)(?:\\\\)*\\u([dD][89abAB][0-9a-fA-F]{2})(?!\\u)")
+
+
 class Gone(Exception):
     """The client has hung up: there is nobody to answer."""
 
@@ -192,9 +197,19 @@ def read_json(body: bytes) -> Any:
         value = _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         said = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        if "truncated" in said:
+            said = _half_character(body) or said
         raise Problem(400, "body.json", f"the body is not JSON: {said}") from None
     _check_depth(value)
     return value
+
+
+def _half_character(body: bytes) -> str | None:
+    """What is wrong with a body that has half of a character, which the decoder takes for a body that ends too early."""
+    found = _HALF.search(body, max(0, len(body) - 64))  # it does so near the end only
+    if found is None:
+        return None
+    return f"\\u{found[1].decode()} is half of a character (a surrogate), and the other half does not follow"
 
 
 def read_msgpack(body: bytes) -> Any:

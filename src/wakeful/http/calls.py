@@ -36,6 +36,9 @@ async def call(ask: Ask) -> Answer:
     key = request_key(ask)
     deadline_ms = deadline_of(ask)
     deadline_at = None if deadline_ms is None else node.clock.now() + deadline_ms
+    if ask.waited_ms:  # for the store already, which goes off what a call waits for it
+        home = node.home(id)
+        await home.outage.over(home.clock.now() + max(0, node.limits.store_wait_ms - ask.waited_ms))
     try:
         answer = await node.send(id, method, args, kwargs, deadline_ms=deadline_ms, request_key=key)
     except WakefulError:
@@ -86,17 +89,20 @@ def deadline_of(ask: Ask) -> int | None:
         if asked is None:
             raise Problem(400, "deadline.form", f"Wakeful-Deadline {text[:40]!r}: write it like 30, 30s, 250ms or 5m")
     if asked is None:
-        return None
+        return max(1, ask.node.limits.call_deadline_ms - ask.waited_ms) if ask.waited_ms else None
     if asked > DEADLINE_MAX_MS:
         words = f"a deadline of {asked // 1_000} s: {DEADLINE_MAX_MS // 60_000}m at most; a job may take longer"
         raise Problem(400, "deadline.long", words)
     return max(1, asked - ask.waited_ms)
 
 
+def is_call(route: "Route") -> bool:
+    """It calls an object, within a deadline."""
+    return "Wakeful-Deadline" in route.headers
+
+
 def early_deadline(ask: Ask, route: "Route") -> int | None:
-    """The same before anybody was let in: what is wrong with it is said later."""
-    if "Wakeful-Deadline" not in route.headers:
-        return None
+    """That of a call before anybody was let in: what is wrong with it is said later."""
     with suppress(Problem):
         text, query = ask.header(b"wakeful-deadline"), ask.scope["query_string"]
         if text is not None:

@@ -1,6 +1,13 @@
 """Layer 5. Is the process up, and may it be sent requests?"""
 
+from typing import TYPE_CHECKING
+
 from wakeful.http.asks import Answer, Ask, answered
+
+if TYPE_CHECKING:
+    from wakeful.runtime.node import Node
+
+MUTE_MS = 3_000  # a store that takes this long has more than a hiccup
 
 
 async def alive(ask: Ask) -> Answer:
@@ -21,13 +28,18 @@ def why_not(ask: Ask) -> str | None:
     node = ask.app.node
     if node is None:
         return "the app is not running"
-    for home in node.all_homes:
-        if home.state == "down":
-            return "the store can't be reached"
-        if home.state != "up":
-            return f"the node is {home.state}"
-        if home.membership.is_draining:
-            return "the node is draining"
-        if home.is_clustered and not home.is_client and home.name not in home.membership.nodes:
-            return "the node is no member yet"
+    return next(filter(None, map(_why_not_here, node.all_homes)), None)
+
+
+def _why_not_here(home: "Node") -> str | None:
+    if home.state == "down":
+        return "the store can't be reached"
+    if home.state != "up":
+        return f"the node is {home.state}"
+    if home.is_doubted or max(home.membership.waits_ms, home.committer.sending_ms) >= MUTE_MS:
+        return "the store does not answer"
+    if home.membership.is_draining:
+        return "the node is draining"
+    if home.is_clustered and not home.is_client and home.name not in home.membership.nodes:
+        return "the node is no member yet"
     return None

@@ -5,6 +5,7 @@ is said by one table, in which the most special class decides; a few codes have 
 """
 
 import logging
+import re
 import traceback
 from http import HTTPStatus
 from typing import Any, NamedTuple
@@ -81,8 +82,10 @@ STATUS: dict[type[BaseException], int] = {
     errors.NoKey: 503,
 }
 
-# They name the store, its host and its user, which are in the log and not for everybody.
+# They name the store, its host and its user, which are in the log and for nobody who calls.
 _OF_STORES = (errors.StoreDown, errors.OutcomeUnknown, errors.StoreError)
+# And these where nodes are, or a store that stood in the way.
+_PLACES = re.compile(r"\b(?:postgres(?:ql)?://|sqlite:|unix:|tcp:)[^\s,;)]+")
 BY_CODE = {
     "cursor": 400,
     "limit.arguments": 413,
@@ -119,8 +122,8 @@ class Told(NamedTuple):
     headers: list[tuple[bytes, bytes]]
 
 
-def told(error: BaseException, instance: str, *, is_operator: bool = False, is_admitted: bool = True) -> Told:
-    """The problem that stands for the error; tracebacks are for operators only, and stores for who was let in."""
+def told(error: BaseException, instance: str, *, is_operator: bool = False) -> Told:
+    """The problem that stands for the error; tracebacks are for operators only, and where the store is for nobody."""
     trace: str | None = None
     extra: dict[str, Any] = {}
     headers: list[tuple[bytes, bytes]] = []
@@ -131,10 +134,8 @@ def told(error: BaseException, instance: str, *, is_operator: bool = False, is_a
         status, code, detail = status_of(error), error.code, error.message
         extra, trace = {"error": "TurnFailed", "remote_type": error.remote_type}, error.remote_traceback
     elif isinstance(error, WakefulError):
-        status, code, detail = status_of(error), error.code, error.message
+        status, code, detail = status_of(error), error.code, _unplaced(error)
         extra = {"error": type(error).__name__}
-        if not is_admitted and isinstance(error, _OF_STORES) and not isinstance(error, errors.Undecodable):
-            detail = "the store can't be reached now; try again"
     elif isinstance(error, Raised):
         raised = error.error
         status, code, detail = FAILED, TurnFailed.default_code, f"{type(raised).__name__}: {error}"
@@ -161,6 +162,21 @@ def told(error: BaseException, instance: str, *, is_operator: bool = False, is_a
     if is_operator and trace:
         body["traceback"] = trace
     return Told(status, body, headers)
+
+
+def _unplaced(error: WakefulError) -> str:
+    """What it says, without the places of this machine and of others; those are in the log."""
+    if isinstance(error, _OF_STORES) and not isinstance(error, errors.Undecodable):
+        # Of an outage the node has said it, once and not for every call.
+        level = logging.INFO if isinstance(error, errors.Unavailable) else logging.WARNING
+        log.log(level, "the store could not be used for a request: %s", error, extra={"code": error.code})
+        if isinstance(error, errors.OutcomeUnknown):
+            return "the store did not answer; whether it was done is unknown: ask again with the same Idempotency-Key"
+        return "the store can't be reached now; try again"
+    said = _PLACES.sub("(see the log)", error.message)
+    if said != error.message:
+        log.info("a request failed: %s", error, extra={"code": error.code})
+    return said
 
 
 def words_of(error: BaseException) -> str:

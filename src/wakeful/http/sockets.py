@@ -191,9 +191,8 @@ async def _deny(scope: Scope, send: Send, error: Exception, caller: "Caller | No
     if "websocket.http.response" not in (scope.get("extensions") or {}):
         await send({"type": "websocket.close", "code": 1008, "reason": ""})
         return
-    is_admitted = caller is not None and caller.tenant is None
     is_operator = caller is not None and caller.may("operate")
-    found = told(error, paths.raw_of(scope).decode("latin-1"), is_operator=is_operator, is_admitted=is_admitted)
+    found = told(error, paths.raw_of(scope).decode("latin-1"), is_operator=is_operator)
     body = json_bytes(found.body)
     headers = [(b"content-type", MEDIA), (b"content-length", b"%d" % len(body)), *found.headers]
     await send({"type": "websocket.http.response.start", "status": found.status, "headers": headers})

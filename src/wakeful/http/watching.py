@@ -77,8 +77,7 @@ async def watch(ask: Ask) -> Answer | None:
             except NotRunning:
                 return
             except Exception as error:
-                may, is_wide = ask.who.may("operate"), ask.who.tenant is None
-                problem = told(error, ask.path, is_operator=may, is_admitted=is_wide)
+                problem = told(error, ask.path, is_operator=ask.who.may("operate"))
                 await put(ask, _frame("problem", problem.body))
                 return
             if news is None:

@@ -48,6 +48,7 @@ class Committer:
         self._worker: asyncio.Task[None] | None = None
         self._rest: asyncio.Future[None] | None = None  # what the worker waits for while there is nothing to do
         self._is_ending = False
+        self._began = 0  # when the last group was sent
         self._ended = 0  # when everyone in the last group had been told
         self._untried = 0  # groups until it is tried again
         self.sent = 0  # groups that were sent, on disk or not
@@ -63,6 +64,11 @@ class Committer:
     def is_sending(self) -> bool:
         """A group is on its way, or was written and not everyone in it has heard."""
         return self._under_way > 0
+
+    @property
+    def sending_ms(self) -> int:
+        """How long the group that is on its way has been so; 0 when there is none."""
+        return (self.meter.ticks() - self._began) // 1_000_000 if self._under_way else 0
 
     def submit(self, commit: Commit, on_done: OnDone) -> None:
         """Take the commit into the next group; `on_done` hears what became of it, in order of submission."""
@@ -172,7 +178,7 @@ class Committer:
         self._under_way = len(group)
         self.sent += 1
         meter = self.meter
-        began = meter.ticks()
+        self._began = began = meter.ticks()
         rested = began - self._ended
         try:
             outcomes: Sequence[Outcome] = await self._store.commit(self._node, group)

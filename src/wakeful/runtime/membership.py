@@ -58,6 +58,7 @@ class Membership:
         self._renewed_at = 0
         self._slow_until = 0
         self._task: asyncio.Task[None] | None = None
+        self._round_at: int | None = None  # when the round that is under way began
         self._is_asked = False  # something changed while a round was under way
         self._rest_ms = ROUND_MS  # until the next round, when nobody asks for one
         self._next: Handle | None = None
@@ -127,6 +128,11 @@ class Membership:
         owner = self.owners[shard].owner if self.owners else None
         return None if owner is None else self._live(self._node.clock.now()).get(owner)
 
+    @property
+    def waits_ms(self) -> int:
+        """How long the store has not answered the round that is under way; 0 when there is none."""
+        return 0 if self._round_at is None else self._node.clock.now() - self._round_at
+
     # rounds
 
     def _later(self, length_ms: int) -> None:
@@ -140,6 +146,7 @@ class Membership:
         try:
             while True:
                 self._is_asked, self._rest_ms = False, ROUND_MS
+                self._round_at = node.clock.now()
                 await self._round()
                 if not self._is_asked:
                     break
@@ -149,7 +156,7 @@ class Membership:
             log.exception("a round of membership failed", extra={"code": "membership.round"})
             node.store_failed(StoreDown(f"membership failed: {type(error).__name__}: {error}"))
         finally:
-            self._task = None
+            self._task = self._round_at = None
             if node.state == "up":
                 self._later(self._rest_ms)
 

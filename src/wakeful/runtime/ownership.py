@@ -5,6 +5,7 @@ comes by a claim that raised its epoch, goes by being handed over when nothing o
 somebody who claimed it.
 """
 
+import asyncio
 import logging
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("wakeful.ownership")
 
 HELD_MAX = 64  # epochs of a shard that are remembered; what was begun in an older one was long tried again
+SAID_MAX = 5  # shards whose numbers the log has, of those that were lost at once
 LOOK_MS = 5  # between looks at whether the turns of a leaving shard have ended
 
 
@@ -38,6 +40,7 @@ class Ownership:
         self._seqs: dict[int, int] = {}
         self.takes = 0  # how often shards came
         self.losses = 0
+        self._unsaid: list[Fenced] = []  # lost in this pass of the event loop
 
     def has_held(self, shard: int, epoch: int) -> bool:
         """That epoch of the shard did not end by the death of its owner."""
@@ -120,12 +123,24 @@ class Ownership:
         node = self._node
         if node.epochs.pop(shard, None) is not None:
             self.losses += 1
-            log.warning("%s", fenced, extra={"code": fenced.code})
+            if not self._unsaid:  # whoever was frozen loses a hundred at once
+                asyncio.get_running_loop().call_soon(self._say_lost)
+            self._unsaid.append(fenced)
         for activation in [found for found in node.awake.values() if found.shard == shard]:
             node.drop(activation, fenced)
         node.sideline.cut({shard})
         node.take_leave({shard})
         self._forget_timers({shard})
+
+    def _say_lost(self) -> None:
+        lost, self._unsaid = self._unsaid, []
+        if len(lost) == 1:
+            log.warning("%s", lost[0], extra={"code": Fenced.code})
+            return
+        first = ", ".join(str(fenced.shard) for fenced in lost[:SAID_MAX])
+        more = ", …" if len(lost) > SAID_MAX else ""
+        words = "%d shards are no longer owned by this node (%s%s); their objects wake elsewhere [%s]"
+        log.warning(words, len(lost), first, more, Fenced.code, extra={"code": Fenced.code})
 
     async def hand_over(self, shards: Iterable[int], *, within_ms: int) -> None:
         """Release each of these shards as soon as nothing of it runs; those that stay busy for too long stay ours."""

@@ -25,6 +25,8 @@ from wakeful.values.errors import (
     ClusterError,
     DeadlineExceeded,
     LinkLost,
+    OutcomeUnknown,
+    StoreDown,
     Unavailable,
     UnknownClass,
     WakefulError,
@@ -286,8 +288,10 @@ def _as_peer_call(caller: str, target: ObjectId, call: Call, left_ms: int) -> Pe
 
 
 def _unrouted(call: Call, because: Unavailable) -> DeadlineExceeded:
+    # Where the store is is not for every caller; that it is away says the log, with the reason.
+    why = "the store is away" if isinstance(because, StoreDown | OutcomeUnknown) else because.message
     return DeadlineExceeded(
-        f"{call.chain[-1]}.{call.method} could not begin within its deadline: {because.message}", code="call.unrouted"
+        f"{call.chain[-1]}.{call.method} could not begin within its deadline: {why}", code="call.unrouted"
     )
 
 

@@ -126,7 +126,7 @@ class Site:
 
             answer = Answer(prometheus.page(self.app).encode(), 200, METRICS_MEDIA)
         except Exception as error:
-            found = told(error, "/metrics", is_admitted=False)
+            found = told(error, "/metrics")
             answer = Answer(json_bytes(found.body), found.status, MEDIA, tuple(found.headers))
         await respond(scope, send, answer)
 

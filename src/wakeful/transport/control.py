@@ -1,8 +1,8 @@
 """Layer 3. How does another process of this user talk to a running node?
 
 A Unix socket in a folder that only the user can enter. The node's address lands in the store, which
-is where others find it. One connection carries any number of requests at once; hanging up cancels
-those that still run.
+is where others find it. One connection carries any number of requests at once; hanging up ends the waiting for
+those that still run: a turn that has begun goes on to its end.
 """
 
 import asyncio

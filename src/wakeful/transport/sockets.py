@@ -12,6 +12,7 @@ from wakeful.values.errors import Unavailable
 SCHEME = "unix:"
 # A Unix socket's path has 108 bytes on Linux and 104 on macOS, the closing zero included.
 PATH_BYTES_MAX = 103
+_ENDING = ".sock"
 
 
 def folder() -> Path:
@@ -39,7 +40,7 @@ def bind(name: str) -> tuple[socket.socket, Path]:
     """A listening socket for the node of that name, which only this user can connect to."""
     home = folder()
     sweep(home)
-    path = home / f"{os.getpid()}-{name}.sock"
+    path = home / f"{os.getpid()}-{name}{_ENDING}"
     try:
         path.unlink(missing_ok=True)
         return bind_path(path), path
@@ -81,6 +82,12 @@ def sweep(home: Path) -> None:
 def path_of(address: str) -> str | None:
     """The path in an address like `unix:/run/…`; None when it is of another kind, or none at all."""
     return address.removeprefix(SCHEME) if address.startswith(SCHEME) else None
+
+
+def is_control(address: str, node: str) -> bool:
+    """Whether it is that of the node's control socket, as `bind` names it."""
+    path = path_of(address)
+    return path is not None and Path(path).name.endswith(f"-{node}{_ENDING}")
 
 
 def _is_alive(pid: int) -> bool:

@@ -187,7 +187,12 @@ class SocketTransport:
                 hello = await handshake.accept(wire, self._me, nonce=self._entropy(NONCE_BYTES), window=bounds.window)
         except TimeoutError:
             self._turned_away(wire, "link.slow", "it did not say who it is in time")
-        except (Malformed, HungUp) as error:
+        except HungUp as error:
+            if wire.has_spoken:
+                self._gave_up(wire)
+            else:
+                self._turned_away(wire, "link.stranger", str(error))
+        except Malformed as error:
             self._turned_away(wire, "link.stranger", str(error))
         except WakefulError as error:
             self._turned_away(wire, error.code, error.message)
@@ -210,6 +215,12 @@ class SocketTransport:
         log.warning("turned %s away: %s", wire.peer, because, extra={"code": code})
         if self.on_refused is not None:
             self.on_refused(wire.peer, code, because)
+        wire.hang_up()
+
+    def _gave_up(self, wire: SocketWire) -> None:
+        """It said a proper hello and did not wait for more: this process was frozen, or slow. No stranger does that."""
+        self.refused["link.gone"] += 1
+        log.info("%s said hello and hung up before it was answered", wire.peer, extra={"code": "link.gone"})
         wire.hang_up()
 
     def _forget(self, wire: SocketWire) -> None:

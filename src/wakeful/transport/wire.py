@@ -58,6 +58,7 @@ class SocketWire(asyncio.Protocol):
         self._is_flushing = False
         self._is_reading_on = False  # there may be more to read, in the next pass
         self._is_hung_up = False  # from here: whatever still comes is nobody's
+        self.has_spoken = False  # a whole frame of its greeting was read
         self._lost: Exception | None = None
         self.lost: asyncio.Future[None] = self._loop.create_future()  # done when the connection is gone
 
@@ -80,6 +81,7 @@ class SocketWire(asyncio.Protocol):
                 raise self._lost
             self._greeting = self._loop.create_future()
             await self._greeting
+        self.has_spoken = True
         return bytes(body)
 
     def begin(self, user: Caller | Answerer, decoder: msgspec.msgpack.Decoder[Any]) -> None:

@@ -1,0 +1,54 @@
+"""How commands reach nodes, of which one may be frozen."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from wakeful.cli import reaching
+from wakeful.cli.peers import Peers
+from wakeful.cli.reaching import control_addresses
+from wakeful.store import NodeRow, Store
+
+
+def at(address: str, node: str = "n1") -> NodeRow:
+    return NodeRow(node, address, 0, 1_000, "host")
+
+
+def test_a_command_does_not_speak_to_the_socket_of_the_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There it would be a stranger, in the audit rows of a node that was only frozen."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    assert control_addresses(at(f"unix:{tmp_path}/7-n1.links.sock")) == []
+    assert control_addresses(at(f"unix:{tmp_path}/own.sock")) == []
+    control = f"unix:{tmp_path}/7-n1.sock"
+    assert control_addresses(at(control)) == [control]  # of a user with another folder
+
+
+async def test_all_nodes_have_one_deadline_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is frozen takes what is sent, by each of its sockets."""
+
+    @asynccontextmanager
+    async def controlled(store: Store, row: NodeRow) -> AsyncIterator[tuple[None, dict[str, Any]] | None]:
+        if row.node == "well":
+            yield None, {"state": "up"}
+            return
+        await asyncio.sleep(reaching.ALL_S * 0.7)
+        yield None
+
+    async def status_of(self: Peers, row: NodeRow, *, timeout_ms: int) -> dict[str, Any]:
+        await asyncio.sleep(reaching.ALL_S * 10)
+        raise AssertionError
+
+    monkeypatch.setattr(reaching, "ALL_S", 0.1)
+    monkeypatch.setattr(reaching, "controlled", controlled)
+    monkeypatch.setattr(Peers, "status_of", status_of)
+    store: Any = SimpleNamespace(shared=True, identity="")
+    began = time.monotonic()
+    said = await reaching.statuses(store, [at("tcp:127.0.0.1:1", node) for node in ("frozen", "well", "stuck")])
+    assert said == {"well": {"state": "up"}}
+    assert time.monotonic() - began < 0.7
