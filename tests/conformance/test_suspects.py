@@ -175,7 +175,9 @@ async def test_what_waits_to_be_tried_alone_is_not_said_to_run_and_says_behind_w
         assert (status["timers_running"], status["timers_in_line"], status["line"]) == (0, 0, None)
 
 
-async def test_a_process_that_died_once_leaves_nothing_in_line_and_what_it_left_is_said_to_run_again(stage: Any) -> None:
+async def test_a_process_that_died_once_leaves_nothing_in_line_and_what_it_left_is_said_to_run_again(
+    stage: Any,
+) -> None:
     desk = Desk(stage)
     async with desk.world() as world:
 
