@@ -220,3 +220,32 @@ async def test_draining_a_node() -> None:
         rows = {row["node"]: row for row in (await stage.get("/v1/nodes"))["rows"]}
         assert (rows[name]["state"], rows[name]["shards"]) == ("draining", [])
         assert (await stage.ask("POST", f"/v1/nodes/{name}/undrain")).json()["is_draining"] is False
+
+
+async def test_the_audit_row_of_an_act_that_changed_nothing_or_not_all_says_so() -> None:
+    async with opened() as stage:
+        body = {"class": "Shop", "key": "a", "method": "fails", "retry": {"max_attempts": 1}, "job_key": "f"}
+        path = f"/v1/jobs/{quote((await stage.ask('POST', '/v1/jobs', json=body)).json()['id'], safe='')}"
+        await stage.world.advance(minutes=1)
+        [number] = [row["number"] for row in (await stage.get("/v1/parked"))["rows"]]
+        for numbers in ([999], [998, 999], [number, 999]):
+            await stage.ask("POST", "/v1/parked/redrive", json={"numbers": numbers})
+        await stage.ask("POST", "/v1/parked/redrive", json={"all": True, "class": "Nobody"})
+        await stage.world.advance(minutes=1)
+        assert (await stage.ask("POST", f"{path.replace('fails', 'add')}x/cancel")).json()["cancelled"] is False
+        await stage.ask("PUT", NIGHTLY, json={"spec": "0 3 * * *", "handler": "nightly"})
+        await stage.ask("POST", f"{NIGHTLY}/resume")  # it is not paused
+        assert (await stage.ask("DELETE", NIGHTLY)).json() == {"cancelled": True}
+        assert (await stage.ask("DELETE", NIGHTLY)).json() == {"cancelled": False}
+        rows = (await stage.get("/v1/audit?refusals=false"))["rows"]
+        assert [(row["act"], row["outcome"], row["error"]) for row in reversed(rows)] == [
+            ("redrive", "nothing", "999 is not parked"),
+            ("redrive", "nothing", "998 is not parked; 999 is not parked"),
+            ("redrive", "partly", "1 of 2 set due again: 999 is not parked"),
+            ("redrive", "nothing", "nothing like that is parked"),
+            ("job.cancel", "nothing", "it is over, or there is none"),
+            ("schedule.add", "done", None),
+            ("schedule.resume", "nothing", "it was not paused"),
+            ("schedule.cancel", "done", None),
+            ("schedule.cancel", "nothing", "there is none of that name"),
+        ]

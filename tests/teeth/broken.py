@@ -12,6 +12,7 @@ from wakeful.runtime.calls import Call
 from wakeful.runtime.node import Node
 from wakeful.runtime.ownership import Ownership
 from wakeful.runtime.queue import TimerQueue
+from wakeful.runtime.suspects import Suspects
 from wakeful.runtime.timer_runs import TimerRuns
 from wakeful.runtime.turn import Turn
 from wakeful.store.memory import MemoryStore
@@ -404,3 +405,22 @@ def stop_keeps_it_to_itself() -> Any:
         return broken
 
     return swapped(last_words, "leave", make)
+
+
+def a_note_of_the_dead_counts_as_running() -> Any:
+    """What waits to be tried again has a start note, and is shown as if it ran."""
+    from wakeful.looking import due
+    from wakeful.looking.line import Line
+
+    def make(_: Any) -> Any:
+        async def broken(store: Any, timers: Any, now: int, *, is_named: bool = True) -> Line:
+            return Line({timer for timer in timers if timer.started})
+
+        return broken
+
+    return swapped(due, "line_of", make)
+
+
+def those_in_line_count_as_running() -> Any:
+    """A node counts whatever it handed out, also what waits to be tried alone."""
+    return swapped(Suspects, "waiting", lambda waiting: lambda self, running: 0)

@@ -190,8 +190,8 @@ def those_beside_a_killer_are_blamed() -> Any:
     """A method that was running when a process died is no suspect any more once it has begun again."""
 
     def make(_: Any) -> Any:
-        async def broken(self: TimerRuns, timer: Any, *, is_last: bool) -> None:
-            self._tried(is_last=is_last)
+        async def broken(self: TimerRuns, tried: Any) -> None:
+            self._tried(tried)
 
         return broken
 

@@ -16,7 +16,10 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from wakeful import App, DurableObject, Limits
+from wakeful.looking import due
+from wakeful.looking.view import View
 from wakeful.runtime.registry import Registry
+from wakeful.runtime.status import status_of
 from wakeful.store.protocol import Query
 from wakeful.testing.simulation import run_probe, run_seed
 from wakeful.values.errors import StoreDown, Unfit
@@ -222,6 +225,34 @@ def stops() -> None:
     asyncio.run(play())
 
 
+def lines() -> None:
+    """As tests/conformance/test_suspects: one is tried after two crashes, and the other waits for it."""
+
+    class Bell(DurableObject):
+        async def set(self) -> None:
+            await self.storage.set_alarm(timedelta(seconds=1))
+
+        async def alarm(self) -> None:
+            await asyncio.sleep(30)
+
+    async def play() -> None:
+        app = App()
+        app.object(Bell)
+        async with app.world() as world:
+            for key in ("a", "b"):
+                await world.get(Bell, key).set()
+            for _ in range(2):
+                await world.advance("5s")
+                await world.crash()
+                await world.restart()
+            await world.advance("5s")
+            rows = (await due.page(View.of_node(world.node))).rows
+            assert [row["is_running"] for row in rows] == [True, False]
+            assert status_of(world.node)["timers_running"] == 1
+
+    asyncio.run(play())
+
+
 BROKEN: dict[str, tuple[Catcher, ...]] = {
     "alarm_cleared_before_the_commit": (simulation, probes),
     "commit_without_the_epoch_check": (simulation,),
@@ -250,6 +281,8 @@ BROKEN: dict[str, tuple[Catcher, ...]] = {
     "deadline_goes_with_the_caller": (callers,),
     "newest_verdict_pruned": (months,),
     "stop_keeps_it_to_itself": (stops,),
+    "a_note_of_the_dead_counts_as_running": (lines,),
+    "those_in_line_count_as_running": (lines,),
 }
 TEETH = Teeth(broken, BROKEN, beside={"swapped"}, shown=(simulation, probes, object_model))
 

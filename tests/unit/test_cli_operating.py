@@ -301,7 +301,7 @@ def test_every_act_through_a_node_leaves_an_audit_row_with_who_did_it(stage: Sta
         ("schedule.pause", "Report/eu nope", "failed"),
         ("schedule.backfill", "Report/eu nightly", "done"),
         ("redrive", "all parked", "done"),
-        ("job.cancel", "Report/eu/tick%3Aabc", "done"),
+        ("job.cancel", "Report/eu/tick%3Aabc", "nothing"),
     ]
     assert parked["number"] == 1
 

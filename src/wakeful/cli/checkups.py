@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.cli.findings import Finding
 from wakeful.cli.printing import iso, length, many, now_ms, own_ms
+from wakeful.logic.retry import CRASHES_MAX
+from wakeful.looking.line import Line, line_of
+from wakeful.looking.naming import name_words
 from wakeful.looking.nodes import Member, Members, members, ranges
 from wakeful.store.protocol import Query, Store
 
@@ -17,6 +20,13 @@ CLOCK_OFFSET_WARN_MS = 1_000
 CLOCK_TRIPS = 5
 CLOCK_BACK_WARN_MS = 5_000
 LEDGER_LOOKED = 200  # rows, the newest: some may be of the time since
+# A node that is well fires within milliseconds; this much is a loaded machine.
+OVERDUE_MS = 5_000
+OVERDUE_LOOKED_AT = 1_000
+LINE_REMEDY = (
+    "it goes on by itself, and each that ends well is cleared; see why the process died. One that holds up the rest: "
+    "wakeful jobs cancel ID, or wakeful cancel CLASS KEY SCHEDULE"
+)
 # A shard that is handed over has no owner for a moment.
 HANDOVER_S = 1.0
 CONNECTIONS_WARN = 0.9
@@ -214,3 +224,41 @@ def sessions(found: Sequence["Session"], hidden: int) -> list[Finding]:
         text = f"{many(hidden, 'session')} of other roles: this one may not see how long their transactions last"
         findings.append(Finding("queries", "ok", text, "GRANT pg_read_all_stats TO the role of the URL shows it"))
     return findings
+
+
+async def timers(store: Store, found: Members, said: Statuses) -> list[Finding]:
+    """Whether something is late, and who waits because processes died."""
+    is_served = bool(said or found.alive)
+    first, now = await store.find_timers(Query(limit=OVERDUE_LOOKED_AT)), found.now
+    line = await line_of(store, first, now) if is_served else Line()
+    late = [timer for timer in first if timer.due_at < now - OVERDUE_MS and timer not in line.running]
+    if not late:
+        return [Finding("timers", "ok", f"{many(await store.count('timers'), 'timer')} waiting, none overdue")]
+    more = "at least " if len(late) == OVERDUE_LOOKED_AT else ""
+    text = f"{more}{many(len(late), 'timer')} overdue, the oldest by {length(now - late[0].due_at)} ({late[0].id})"
+    remedy = "see the node's log, and the classes above" if is_served else "they fire when a process runs the store"
+    lines = _lines(line, said)
+    return [Finding("timers", "warn", text, "" if lines else remedy), *lines]
+
+
+def _lines(line: Line, said: Statuses) -> list[Finding]:
+    """Who waits in line on each node, as it says itself; of one that can't be asked, as the store has it."""
+    found = [status["line"] for status in said.values() if status.get("line") is not None]
+    for node in sorted(set(line.owners.values()) - set(said)):
+        tried = line.tried.get(node)
+        behind = tried and {"class": tried.id.cls, "key": tried.id.key, "timer": tried.name}
+        is_alone = tried is not None and tried.crashes >= CRASHES_MAX - 1
+        waiting = list(line.owners.values()).count(node)
+        found.append({"waiting": waiting, "is_alone": is_alone, "behind": behind, "for_ms": None})
+    return [Finding("timers", "warn", _line_words(one), LINE_REMEDY) for one in found]
+
+
+def _line_words(one: dict[str, Any]) -> str:
+    behind, for_ms = one["behind"], one["for_ms"]
+    wait = "waits" if one["waiting"] == 1 else "wait"
+    words = f"{many(one['waiting'], 'timer')} {wait} in line, because processes died while they ran or waited: "
+    words += "they are tried one at a time" if one["is_alone"] else "they are tried a few at a time"
+    if behind is not None:
+        words += f", now {behind['class']}/{behind['key']} {name_words(behind['timer'])}"
+        words += "" if for_ms is None else f", which has been tried for {length(for_ms)}"
+    return words

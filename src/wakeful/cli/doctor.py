@@ -12,9 +12,6 @@ if TYPE_CHECKING:
     from wakeful.runtime.registry import Registry
     from wakeful.store.protocol import Store
 
-# A node that is well fires within milliseconds; this much is a loaded machine.
-OVERDUE_MS = 5_000
-OVERDUE_LOOKED_AT = 1_000
 FUNCTIONS_LOOKED_AT = 1_000
 
 
@@ -62,7 +59,7 @@ async def examine(target: str | None, url: str) -> list[Finding]:
             heard = {node: said[node] for node in said if node in serving}
             findings += await _classes(store, None if program is None else program.names(), heard)
             findings += await _functions(store, program, heard)
-            findings.append(await _overdue(store, found.now, is_running=bool(said or found.alive)))
+            findings += await checkups.timers(store, found, said)
             findings.append(await _parked(store))
             findings += await checkups.clock(store)
             findings += await checkups.ahead(store)
@@ -145,20 +142,6 @@ async def _functions(store: "Store", program: "Registry | None", said: "Statuses
         )
         for name, who in sorted(left.items())
     ]
-
-
-async def _overdue(store: "Store", now: int, *, is_running: bool) -> Finding:
-    from wakeful.cli.printing import length, many
-    from wakeful.store.protocol import Query
-
-    timers = await store.find_timers(Query(limit=OVERDUE_LOOKED_AT))
-    late = [timer for timer in timers if timer.due_at < now - OVERDUE_MS and not timer.started]
-    if not late:
-        return Finding("timers", "ok", f"{many(await store.count('timers'), 'timer')} waiting, none overdue")
-    more = "at least " if len(late) == OVERDUE_LOOKED_AT else ""
-    text = f"{more}{many(len(late), 'timer')} overdue, the oldest by {length(now - late[0].due_at)} ({late[0].id})"
-    remedy = "see the node's log, and the classes above" if is_running else "they fire when a process runs the store"
-    return Finding("timers", "warn", text, remedy)
 
 
 async def _parked(store: "Store") -> Finding:

@@ -1,7 +1,7 @@
 """Layer 5. `wakeful due`: what fires next?"""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -9,7 +9,7 @@ import click
 from wakeful.cli import offering, options
 
 if TYPE_CHECKING:
-    from wakeful.values.timers import Timer
+    from wakeful.looking.due import Row
 
 
 @options.command("due")
@@ -38,25 +38,22 @@ async def _due(cls: str | None, limit: int, url: str, as_json: bool) -> None:
     if not found.rows:
         put_line(f"nothing of {cls} is waiting{hint}" if hint else "nothing is waiting", "dim")
         return
-    timers = [row.timer for row in found.rows]
-    put_timers(timers, with_object=True, held={row.timer: row.held_by for row in found.rows if row.held_by is not None})
+    put_timers(found.rows, with_object=True)
     if found.cursor is not None:
-        put_line(f"the first {len(timers):,} of {many(total, 'timer')}; -n shows more", "dim")
+        put_line(f"the first {len(found.rows):,} of {many(total, 'timer')}; -n shows more", "dim")
 
 
-def put_timers(
-    timers: list["Timer"], *, with_object: bool, held: Mapping["Timer", str] | None = None, indent: int = 0
-) -> None:
+def put_timers(found: Sequence["Row"], *, with_object: bool, indent: int = 0) -> None:
     """For people: when, what, and why later than asked."""
     from wakeful.cli.printing import clock_time, now_ms, put_table, relative
     from wakeful.looking.naming import kind_of, timer_words
 
     now = now_ms()
     rows = []
-    for timer in timers:
-        notes = [held[timer]] if held and timer in held else []
+    for timer, held_by, is_running in found:
+        notes = [held_by] if held_by is not None else []
         notes += [f"retry {timer.attempt}"] if timer.attempt else []
-        notes += ["started"] if timer.started else ["overdue"] if timer.due_at < now - 1_000 else []
+        notes += ["started"] if is_running else ["overdue"] if timer.due_at < now - 1_000 else []
         is_beside = kind_of(timer) not in (None, "schedule", "trigger")
         notes += [f"asked for {clock_time(timer.nominal_at)}"] if timer.attempt or is_beside else []
         row = (

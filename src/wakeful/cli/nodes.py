@@ -78,12 +78,17 @@ def _cells(row: dict[str, Any], *, is_shared: bool) -> tuple[object, ...]:
 
 
 def load_words(status: dict[str, Any] | None) -> str:
-    """How busy it is, short; a question mark when it can't be asked from here."""
+    """How busy it is, short, and who waits to be tried after crashes; a question mark when it can't be asked from here."""
     from wakeful.cli.printing import many
+    from wakeful.looking.naming import name_words
 
     if status is None:
         return "?"
     if status.get("state") != "up":
         return str(status.get("state"))
     parts = [f"{status.get('awake', 0):,} awake", f"{many(status.get('timers_running', 0), 'timer')} running"]
+    if line := status.get("line"):
+        behind = line["behind"]
+        who = "" if behind is None else f" behind {behind['class']}/{behind['key']} {name_words(behind['timer'])}"
+        parts.append(f"{line['waiting']:,} in line{who}")
     return ", ".join(parts)

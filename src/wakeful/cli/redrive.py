@@ -119,7 +119,7 @@ async def redrive_unowned(url: str, which: "Which", *, is_shown: bool = False) -
         results = [redriven(number, None, "is not parked") for number in missing]
         if not found.total:
             return results
-        async with acts.row("redrive", target, {"numbers": found.numbers[:NAMED_MAX]}):
+        async with acts.row("redrive", target, {"numbers": found.numbers[:NAMED_MAX]}) as end:
             shards = sorted(found.shards)
             # Only what nobody has taken since: a node that starts this very moment must not lose its shards to us.
             seen = {row.shard: row.epoch for row in await store.owners()}
@@ -134,6 +134,7 @@ async def redrive_unowned(url: str, which: "Which", *, is_shown: bool = False) -
                         step(1)
             finally:
                 await store.release(name, epochs)
+            end.tried(results)
         await store.tell([])
         return results
 

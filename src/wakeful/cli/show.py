@@ -9,9 +9,10 @@ import click
 from wakeful.cli import offering, options
 
 if TYPE_CHECKING:
+    from wakeful.looking.due import Row
     from wakeful.values.commits import Info
     from wakeful.values.runs import Entry
-    from wakeful.values.timers import Parked, Timer
+    from wakeful.values.timers import Parked
 
 
 @options.command("show")
@@ -43,7 +44,7 @@ async def _show(cls: str, key: str, limit: int, url: str, as_json: bool) -> None
     from wakeful.cli.guessing import info_of
     from wakeful.cli.printing import put_json, put_line
     from wakeful.cli.schedules import put_rows
-    from wakeful.looking import machines, objects, schedules
+    from wakeful.looking import due, machines, objects, schedules
     from wakeful.runtime.state import STATE_SLOT
     from wakeful.store.protocol import Query, Range
     from wakeful.values.commits import USER
@@ -58,7 +59,8 @@ async def _show(cls: str, key: str, limit: int, url: str, as_json: bool) -> None
         state = await store.read(id, STATE_SLOT[0], [STATE_SLOT[1]])
         rows = await store.scan(id, USER, Range(limit=limit + 1))
         query = Query(cls=cls, key=key, limit=limit)
-        timers, parked = await store.find_timers(query), await store.find_parked(query)
+        timers = await due.stand(view, await store.find_timers(query), is_named=True)
+        parked = await store.find_parked(query)
         entries = [entry for _, entry in await store.find_entries(Query(cls=cls, key=key, limit=objects.LEDGER_ROWS))]
         found = await schedules.rows(view, schedules.Wanted(cls, key), limit)
         machine = await machines.kept_of(store, id)
@@ -115,7 +117,7 @@ def _put_rows(state: bytes | None, rows: list[tuple[str, bytes]], limit: int, *,
         put_line("  nothing stored", "dim")
 
 
-def _put_timers(timers: list["Timer"], parked: list["Parked"]) -> None:
+def _put_timers(timers: list["Row"], parked: list["Parked"]) -> None:
     from wakeful.cli.due import put_timers
     from wakeful.cli.parked import put_parked
 

@@ -40,7 +40,7 @@ async def _why(cls: str, key: str, name: str, at: str | None, limit: int, url: s
     from wakeful.cli.finding import viewing
     from wakeful.cli.guessing import guessed, info_of
     from wakeful.cli.printing import put_json
-    from wakeful.looking.schedules import about_of, show
+    from wakeful.looking.schedules import about_of, line_words, show
     from wakeful.values.ids import ObjectId
 
     id = ObjectId(cls, key)
@@ -49,13 +49,14 @@ async def _why(cls: str, key: str, name: str, at: str | None, limit: int, url: s
         now, store = view.now(), view.store_of(id)
         async with guessed(view, id, name):
             about = await about_of(store, id, name, limit=limit)
+        waits = await line_words(view, id, name, is_named=True)
         if as_json and at is None:
             put_json(await show(view, id, name, limit=limit, upcoming=UPCOMING))
             return
         if at is not None:
             await _put_one(store, id, name, at, about, now, as_json)
             return
-    _put_head(id, name, about.record, now)
+    _put_head(id, name, about.record, now, waits)
     if about.record is not None:
         _put_standing(about.record, about.zone, now)
     _put_verdicts(about.runs[:limit], about)
@@ -115,7 +116,7 @@ def _meant(at: int, record: "Record | None", runs: Sequence["Run"]) -> int:
 # for people
 
 
-def _put_head(id: "ObjectId", name: str, record: "Record | None", now: int) -> None:
+def _put_head(id: "ObjectId", name: str, record: "Record | None", now: int, waits: str | None) -> None:
     from wakeful.cli.failing import one_line
     from wakeful.cli.printing import put_line
     from wakeful.logic.timeline import spec_of
@@ -127,6 +128,8 @@ def _put_head(id: "ObjectId", name: str, record: "Record | None", now: int) -> N
         put_line(f"  {record.version.spec}", "cyan")
     state = one_line(standing(record, now))
     put_line(f"  {state}", "green" if state == "active" else "yellow")
+    if waits is not None:
+        put_line(one_line(f"  what is due waits: {waits}"), "yellow")
 
 
 def _put_standing(record: "Record", zone: str, now: int) -> None:

@@ -37,6 +37,8 @@ MARKS = {
     "revoked": "bad cross",
     "refused": "bad cross",
     "begun": "half",
+    "nothing": "ring",
+    "partly": "warn half",
 }
 WORDS = {"too_late": "too late"}
 # Controls, invisible marks and those that turn the direction of what follows: a name that holds one could pass for

@@ -1,10 +1,11 @@
 """Layer 5. What fires next?"""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from wakeful.jobs.ids import PREFIX as JOB
 from wakeful.jobs.ids import job_id
+from wakeful.looking.line import line_of
 from wakeful.looking.naming import kind_of, schedule_named, timer_words
 from wakeful.looking.paging import TIMERS, Found, Page, find
 from wakeful.looking.plain import iso
@@ -19,10 +20,11 @@ from wakeful.values.times import LATEST_MS
 
 
 class Row(NamedTuple):
-    """A timer, and why it won't run what it is set for, if so: `paused`, or `waits for 'x'`."""
+    """A timer, why it won't run what it is set for or not yet, if so: `paused`, `waits for 'x'`; and whether it runs."""
 
     timer: Timer
     held_by: str | None
+    is_running: bool
 
 
 async def page(
@@ -47,8 +49,19 @@ async def rows(view: View, query: Query, limit: int = 50, cursor: str | None = N
     found = await find(
         view, TIMERS, query, limit=limit, cursor=cursor, keep=lambda timer: is_shown(timer.id.cls, query.cls)
     )
-    held = await held_by(view, found.rows)
-    return Found([Row(timer, held.get(timer)) for timer in found.rows], found.cursor)
+    is_all = query.key is None and query.key_prefix is None  # else others may be none of their business
+    return Found(await stand(view, found.rows, is_named=is_all), found.cursor)
+
+
+async def stand(view: View, timers: Sequence[Timer], *, is_named: bool) -> list[Row]:
+    """How each of them stands; not `is_named`: without the names of other objects' timers that it waits for."""
+    held, running = await held_by(view, timers), set[Timer]()
+    for store in view.stores:
+        own = [timer for timer in timers if view.store_of(timer.id) is store]
+        found = await line_of(store, own, view.now(), is_named=is_named)
+        running |= found.running
+        held |= found.waits
+    return [Row(timer, held.get(timer), timer in running) for timer in timers]
 
 
 async def held_by(view: View, timers: Iterable[Timer]) -> dict[Timer, str]:
@@ -74,11 +87,7 @@ async def held_by(view: View, timers: Iterable[Timer]) -> dict[Timer, str]:
 
 def plain_row(row: Row) -> dict[str, Any]:
     """One timer of a list."""
-    return plain_timer(row.timer) | {"held_by": row.held_by}
-
-
-def plain_timer(timer: Timer) -> dict[str, Any]:
-    """A timer by itself."""
+    timer = row.timer
     return {
         "class": timer.id.cls,
         "key": timer.id.key,
@@ -91,6 +100,7 @@ def plain_timer(timer: Timer) -> dict[str, Any]:
         "nominal_at": iso(timer.nominal_at),
         "attempt": timer.attempt,
         "crashes": timer.crashes,
-        "is_running": bool(timer.started),
+        "is_running": row.is_running,
         "run_id": run_id(timer),
+        "held_by": row.held_by,
     }

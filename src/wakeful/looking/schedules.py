@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from wakeful.logic.timeline import spec_of
+from wakeful.looking.line import HEAD, line_of
+from wakeful.looking.naming import schedule_named
 from wakeful.looking.paging import (
     LIMIT_MAX,
     OBJECTS,
@@ -306,8 +308,17 @@ async def show(view: View, id: ObjectId, name: str, *, limit: int = 10, upcoming
             for version in record.versions
         ]
         answer["next"] = [iso_of(when) for when in next_times(record, now, upcoming)]
+    answer["held_by"] = await line_words(view, id, name)
     answer["verdicts"] = [plain_run(run, about) for run in about.runs[:limit]]
     return answer
+
+
+async def line_words(view: View, id: ObjectId, name: str, *, is_named: bool = False) -> str | None:
+    """Why what is due of it waits though it could run: processes died while it ran; None when it doesn't wait."""
+    store = view.store_of(id)
+    first = await store.find_timers(Query(cls=id.cls, key=id.key, limit=HEAD))  # those before it in its object too
+    line = await line_of(store, first, view.now(), is_named=is_named)
+    return next((why for timer, why in line.waits.items() if schedule_named(timer.name) == name), None)
 
 
 async def about_of(store: Store, id: ObjectId, name: str, *, limit: int) -> About:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from wakeful.jobs.ids import parse_id
 from wakeful.runtime.redriving import NUMBER_MAX, REDRIVE, Find, each_parked, survey
 from wakeful.schedules.options import SPEC_OPTIONS
-from wakeful.security.audit import DONE, FAILED, LOG
+from wakeful.security.audit import DONE, FAILED, LOG, NOTHING, PARTLY
 from wakeful.security.exposure import check_method_name
 from wakeful.store.protocol import ASIDE, Query, Store
 from wakeful.transport.control import redriven
@@ -46,6 +46,30 @@ class Which(NamedTuple):
     def query(self) -> Query:
         """What the store can filter itself."""
         return Query(cls=self.cls, key=self.key, key_prefix=self.prefix)
+
+
+class Ending:
+    """How an act ended that raised nothing: done, unless somebody says otherwise."""
+
+    outcome: str = DONE
+    said: str | None = None
+
+    def answered(self, answer: Any, otherwise: str) -> Any:
+        """The same answer; one that is false, empty or zero means that nothing was done, and why."""
+        if not answer:
+            self.outcome, self.said = NOTHING, otherwise
+        return answer
+
+    def tried(self, rows: Sequence[dict[str, Any]]) -> None:
+        """What came of each parked timer."""
+        problems = [f"{row['number']} {row['problem']}" for row in rows if not row["ok"]]
+        if len(problems) < len(rows):
+            some = f"{len(rows) - len(problems):,} of {len(rows):,} set due again: "
+            self.outcome, self.said = (PARTLY, some + "; ".join(problems)) if problems else (DONE, None)
+        else:
+            is_missing = all(row["timer"] is None for row in rows)
+            self.outcome = NOTHING if is_missing else FAILED
+            self.said = "; ".join(problems) or "nothing like that is parked"
 
 
 class Acts:
@@ -97,38 +121,44 @@ class Acts:
     ) -> Any:
         """Let no occurrence run until it is resumed, or until then; how many schedules that changed."""
         detail = {"note": note, "until": None if until is None else until.isoformat()}
-        async with self.row("schedule.pause", _which(id, name, tag), detail):
+        async with self.row("schedule.pause", _which(id, name, tag), detail) as end:
             kwargs = _named(name=name, tag=tag) | {"note": note, "until": until}
-            return await self.send(id, "schedules.pause", (), kwargs)
+            return end.answered(await self.send(id, "schedules.pause", (), kwargs), "there is none like that")
 
     async def resume(self, id: ObjectId, name: str | None = None, *, tag: str | None = None) -> Any:
-        async with self.row("schedule.resume", _which(id, name, tag)):
-            return await self.send(id, "schedules.resume", (), _named(name=name, tag=tag))
+        async with self.row("schedule.resume", _which(id, name, tag)) as end:
+            answer = await self.send(id, "schedules.resume", (), _named(name=name, tag=tag))
+            return end.answered(answer, "it was not paused")
 
     async def trigger(self, id: ObjectId, name: str | None = None, *, tag: str | None = None) -> Any:
         """Run it now, beside its own times; the ids of the runs."""
-        async with self.row("schedule.trigger", _which(id, name, tag)):
-            return await self.send(id, "schedules.trigger", (), _named(name=name, tag=tag))
+        async with self.row("schedule.trigger", _which(id, name, tag)) as end:
+            answer = await self.send(id, "schedules.trigger", (), _named(name=name, tag=tag))
+            return end.answered(answer, "there is none like that")
 
     async def cancel(self, id: ObjectId, name: str | None = None, *, tag: str | None = None) -> Any:
-        async with self.row("schedule.cancel", _which(id, name, tag)):
-            return await self.send(id, "schedules.cancel", (), _named(name=name, tag=tag))
+        async with self.row("schedule.cancel", _which(id, name, tag)) as end:
+            answer = await self.send(id, "schedules.cancel", (), _named(name=name, tag=tag))
+            return end.answered(answer, "there is none of that name" if name is not None else "there is none like that")
 
     async def backfill(self, id: ObjectId, name: str, start: datetime, end: datetime, *, dry_run: bool = False) -> Any:
         """Run the occurrences of that stretch; with `dry_run` only list them, which is no act and leaves no row."""
         if dry_run:
             return await self.send(id, "schedules.backfill", (name, start, end), {"dry_run": True})
         detail = {"start": start.isoformat(), "end": end.isoformat()}
-        async with self.row("schedule.backfill", f"{id} {name}", detail):
-            return await self.send(id, "schedules.backfill", (name, start, end), {})
+        async with self.row("schedule.backfill", f"{id} {name}", detail) as ending:
+            answer = await self.send(id, "schedules.backfill", (name, start, end), {})
+            return ending.answered(answer, "there is no occurrence in that time")
 
     # jobs
 
     async def cancel_job(self, job_id: str) -> bool:
         """Cancel a job; True means that it has not run and never will."""
         target, name = parse_id(job_id)
-        async with self.row("job.cancel", job_id):
-            return bool(await self.send(target, "jobs.cancel", (name,), {}))
+        async with self.row("job.cancel", job_id) as end:
+            is_cancelled = bool(await self.send(target, "jobs.cancel", (name,), {}))
+            end.answered(is_cancelled, "it is over, or there is none")
+            return is_cancelled
 
     # parked timers
 
@@ -137,7 +167,7 @@ class Acts:
         which.check()
         detail = {"numbers": sorted(which.numbers)} if which.numbers else {"all": True}
         detail |= {name: value for name in ("cls", "key", "prefix") if (value := getattr(which, name)) is not None}
-        async with self.row("redrive", _parked_words(which), detail):
+        async with self.row("redrive", _parked_words(which), detail) as end:
             finds = [finding(store) for store in self._stores]
             often = Counter[int]()
             lasts = [NUMBER_MAX] * len(finds)
@@ -155,7 +185,9 @@ class Acts:
                     )
                     results.append(redriven(parked.number, parked, problem))
             missing = set(which.numbers) - {row["number"] for row in results}
-            return [redriven(number, None, "is not parked") for number in sorted(missing)] + results
+            results = [redriven(number, None, "is not parked") for number in sorted(missing)] + results
+            end.tried(results)
+            return results
 
     async def _redrive(self, parked: Parked) -> str | None:
         try:
@@ -190,15 +222,16 @@ class Acts:
     # the rows
 
     @asynccontextmanager
-    async def row(self, act: str, target: str, detail: dict[str, Any] | None = None) -> AsyncIterator[None]:
+    async def row(self, act: str, target: str, detail: dict[str, Any] | None = None) -> AsyncIterator[Ending]:
         """An audit row around something: written before, completed after. If it can't be written nothing is done."""
+        ending = Ending()
         number = await self.send(LOG, "begin", (self.actor, act, target, detail or {}), {})
         try:
-            yield
+            yield ending
         except Exception as error:
             await self._end(number, FAILED, str(error))
             raise
-        await self._end(number, DONE, None)
+        await self._end(number, ending.outcome, ending.said)
 
     async def _end(self, number: int, outcome: str, error: str | None) -> None:
         try:

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 def status_of(node: "Node") -> dict[str, Any]:
     """What the node says of itself; plain values only."""
-    clock = node.clock
+    clock, running = node.clock, node.queue.running
+    line = node.timer_runs.suspects.said(running, clock.now())
+    in_line = 0 if line is None else line["waiting"]
     return {
         "node": node.name,
         "pid": os.getpid(),
@@ -35,7 +37,9 @@ def status_of(node: "Node") -> dict[str, Any]:
         "turns_bound": node.slots.bound,
         "overload": node.overload.status(),
         "timers_in_memory": len(node.queue),
-        "timers_running": len(node.queue.running),
+        "timers_running": len(running) - in_line,
+        "timers_in_line": in_line,
+        "line": line,
         "timers_fired": node.dispatcher.fired,
         "groups": node.committer.groups,
         "commits": node.committer.commits,

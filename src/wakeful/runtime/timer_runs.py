@@ -13,7 +13,7 @@ from wakeful.runtime.calls import Call
 from wakeful.runtime.committer import Failure
 from wakeful.runtime.deadlines import Deadlines, cancelled, too_long
 from wakeful.runtime.notes import start_note, storable, words_of
-from wakeful.runtime.suspects import Suspects
+from wakeful.runtime.suspects import Suspects, Tried
 from wakeful.runtime.tracing import fired
 from wakeful.runtime.turn import CURRENT, DONE, Turn
 from wakeful.runtime.waking import wake
@@ -116,9 +116,8 @@ class TimerRuns:
         self._uncounted: Counter[tuple[str, str, str]] = Counter()  # failures of ours in a row, for the backoff
         # A timer that was running when a process died may have killed it. Those that saw one death are tried a few at
         # a time, those that saw two alone: so the third is laid at one door and not at that of everyone beside it.
-        self._trying = 0
         self._is_alone = False
-        self._suspects = Suspects()
+        self.suspects = Suspects()
 
     def register(self, owner: TimerOwner, *, quiet: bool = False) -> None:
         """Give the timers of the owner's prefix to it; `quiet`: without waking their objects."""
@@ -172,8 +171,8 @@ class TimerRuns:
         crashes = timer.crashes if timer.started == activation.epoch else self.crashes_of(timer)
         if crashes >= CRASHES_MAX:  # it is not tried, so in line nobody would go on after it
             return self._park_crashed(activation, timer, crashes)
-        if self._trying and self._suspects.has_before(timer, self._node.queue.running):
-            self._suspects.add(timer)  # what is tried again after a crash is not overtaken by later ones of its object
+        if self.suspects.tried and self.suspects.has_before(timer, self._node.queue.running):
+            self.suspects.add(timer)  # what is tried again after a crash is not overtaken by later ones of its object
             return DONE
         if crashes > timer.crashes:
             return self._try_suspect(activation, timer, crashes)
@@ -182,23 +181,24 @@ class TimerRuns:
     async def _try_suspect(self, activation: "Activation", timer: Timer, crashes: int) -> None:
         """Run it when other suspects leave it room; until then its object is free, for one that runs may call it."""
         is_last = crashes >= CRASHES_MAX - 1  # one more death, and it is parked
-        if self._is_alone or self._trying >= TRIED_MAX or (is_last and self._trying):
-            self._suspects.add(timer)
+        trying = self.suspects.tried
+        if self._is_alone or len(trying) >= TRIED_MAX or (is_last and trying):
+            self.suspects.add(timer)
             return
-        self._trying += 1
+        trying.append(tried := Tried(timer, self._node.clock.now(), is_last))
         self._is_alone = is_last
         try:
             await self._attempt(activation, timer, crashes)
             await activation.settled()
         finally:
             if (timer.id, timer.name) in self._node.sideline:
-                self._node.keep(asyncio.get_running_loop().create_task(self._try_beside(timer, is_last=is_last)))
+                self._node.keep(asyncio.get_running_loop().create_task(self._try_beside(tried)))
             else:
-                self._tried(is_last=is_last)
+                self._tried(tried)
 
-    async def _try_beside(self, timer: Timer, *, is_last: bool) -> None:
+    async def _try_beside(self, tried: Tried) -> None:
         """Work that no turn waits for is a suspect for a while; one that lasts longer is cleared of all before."""
-        node, shard = self._node, shard_of(timer.id)
+        node, timer, shard = self._node, tried.timer, shard_of(tried.timer.id)
         try:
             is_over = await node.sideline.over(timer.id, timer.name, within_ms=TRIED_MS)
             epoch = node.epochs.get(shard)
@@ -206,25 +206,25 @@ class TimerRuns:
                 note = start_note(timer, shard, epoch, 0, node.clock.now())
                 node.committer.submit(note, self._cleared)
         finally:
-            self._tried(is_last=is_last)
+            self._tried(tried)
 
     def _cleared(self, failure: Failure | None) -> None:
         if failure is not None:
             self._node.note_failed(failure)
 
-    def _tried(self, *, is_last: bool) -> None:
-        self._trying -= 1
+    def _tried(self, tried: Tried) -> None:
+        self.suspects.tried.remove(tried)
         self._is_alone = False
-        self.go_on(TRIED_MAX if is_last else 1)
+        self.go_on(TRIED_MAX if tried.is_last else 1)
 
     def go_on(self, count: int = 1) -> None:
         """Have so many more suspects tried, as far as there is room: after each, and after one that went without a try."""
         node = self._node
-        while count and self._suspects and not self._is_alone and self._trying < TRIED_MAX:
-            timer = self._suspects.first
-            if self._trying and self.crashes_of(timer) >= CRASHES_MAX - 1:
+        while count and self.suspects and not self._is_alone and len(self.suspects.tried) < TRIED_MAX:
+            timer = self.suspects.first
+            if self.suspects.tried and self.crashes_of(timer) >= CRASHES_MAX - 1:
                 return  # the others first, then it alone
-            self._suspects.pop()
+            self.suspects.pop()
             # Else it was replaced, or will be read again.
             is_out = node.queue.running.get((timer.id, timer.name)) is timer
             if is_out and node.dispatcher.hand_out(timer, has_waited=True):

@@ -25,7 +25,8 @@ HEAD = "head"
 TEXT_CHARS_MAX = 600  # of one field
 ACTOR_STEP = 200  # rows that are read at once in search of those of one actor
 TRIM_MAX = 100  # rows dropped with one new one, when fewer are to be kept than before
-BEGUN, DONE, FAILED = "begun", "done", "failed"
+# How an act stands: done, refused or gone wrong, answered that there was nothing to do, or done to some of what was meant.
+BEGUN, DONE, FAILED, NOTHING, PARTLY = "begun", "done", "failed", "nothing", "partly"
 
 
 class Page(NamedTuple):

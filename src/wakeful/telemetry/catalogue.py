@@ -111,6 +111,10 @@ def _is_doubted(node: "Node") -> int:
     return int(isinstance(node.clock, FollowedClock) and node.clock.doubt is not None)
 
 
+def _suspects(node: "Node") -> int:
+    return node.timer_runs.suspects.waiting(node.queue.running)
+
+
 _MS, _US = 1e-3, 1e-6
 
 CATALOGUE: tuple[Metric, ...] = (
@@ -123,8 +127,10 @@ CATALOGUE: tuple[Metric, ...] = (
            _one(_behind_s)),
     Metric("wakeful.timers.memory", "gauge", "{timer}", (), "Timers of the near future that are held in memory.",
            _one(lambda n: len(n.queue))),
-    Metric("wakeful.timers.running", "gauge", "{timer}", (), "Due timers that were handed out and are not finished on disk.",
-           _one(lambda n: len(n.queue.running))),
+    Metric("wakeful.timers.running", "gauge", "{timer}", (), "Due timers that were handed out and are not finished on disk, but for those in line to be tried.",
+           _one(lambda n: len(n.queue.running) - _suspects(n))),
+    Metric("wakeful.timers.suspected", "gauge", "{timer}", (), "Due timers in line to be tried a few at a time, or alone, because processes died while they ran.",
+           _one(_suspects)),
     Metric("wakeful.timers.lined", "gauge", "{timer}", (), "Due timers that wait because their tenant has its share.",
            _one(lambda n: len(n.queue.lines))),
     Metric("wakeful.timers.parked", "counter", "{timer}", (), "Timers that failed for good and were parked.",
