@@ -53,7 +53,7 @@ async def test_a_lapsed_node_answers_no_read_that_nothing_proves(cluster: Cluste
         await world.advance(milliseconds=10)
         slow.stall()
         await world.advance(milliseconds=LEASE_MS + 1_000)
-        assert await troupe.at(other, key, deadline="20s").add() == 2
+        assert await troupe.at(other, key, deadline="20s", request_key="r").add() == 2
         await world.advance(seconds=4)
         assert not read.done()
         slow.go_on()
@@ -126,7 +126,7 @@ async def test_a_lease_that_lapsed_while_the_node_recovered_is_doubted(cluster: 
         first = asyncio.ensure_future(troupe.at(slow, key).value())
         await world.advance(milliseconds=1)
         slow.stall()
-        assert await troupe.at(other, key, deadline="20s").add() == 2
+        assert await troupe.at(other, key, deadline="20s", request_key="r").add() == 2
         second = asyncio.ensure_future(troupe.at(slow, key).value())
         await world.advance(seconds=2)
         slow.go_on()
@@ -148,7 +148,7 @@ async def test_a_lease_that_lapses_while_the_node_stops_is_doubted(cluster: Clus
         await world.advance(milliseconds=10)
         slow.stall()
         await world.advance(milliseconds=LEASE_MS + 1_500)
-        assert await troupe.at(other, asked, deadline="20s").add() == 2
+        assert await troupe.at(other, asked, deadline="20s", request_key="r").add() == 2
         await world.advance(seconds=2)
         slow.go_on()
         [told, _, _] = await asyncio.gather(last, busy, stopping, return_exceptions=True)
