@@ -1,6 +1,6 @@
 """Layer 2. How do timers from outside a turn get in, all of them or none, and once though they are sent again?"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -86,9 +86,7 @@ class Inserter:
         if wanted.each or guards:
             check_once(timers)
             parts += ["guards"] if receipt is not None else ["guards", "bare"]
-            places = sorted(guards)
-            values |= {f"guard_{column}": value for column, value in _guarded(places, timers, guards).items()}
-            values["guard_n"] = [n + 1 for n in places]
+            values |= _asked_of(map(guards.get, range(len(timers))))
         statement = self._statements.get("insert", parts)
         rows = await wire.run(statement, statement.args(values), writes=True)
         if not rows:
@@ -174,14 +172,17 @@ class Inserter:
 
 def _guarded(places: Sequence[int], timers: Sequence[Timer], guards: Mapping[int, Guard]) -> dict[str, object]:
     """The columns of what is asked about the timers at these places; None where there is no guard."""
-    some = [(timers[n], guards.get(n)) for n in places]
-    return {
-        **_columns([timer.id for timer, _ in some]),
-        "name": [timer.name for timer, _ in some],
-        "request": [None if guard is None else guard.answer.encode() for _, guard in some],
-        "first": [None if guard is None else guard.prefix for _, guard in some],
-        "last": [None if guard is None else past_prefix(guard.prefix) for _, guard in some],
-    }
+    some = [timers[n] for n in places]
+    names = {**_columns([timer.id for timer in some]), "name": [timer.name for timer in some]}
+    return names | _asked_of(map(guards.get, places))
+
+
+def _asked_of(guards: Iterable[Guard | None]) -> dict[str, object]:
+    rows = [
+        (None, None, None) if guard is None else (guard.answer.encode(), guard.prefix, past_prefix(guard.prefix))
+        for guard in guards
+    ]
+    return dict(zip(("request", "first", "last"), zip(*rows, strict=True), strict=True))
 
 
 def _columns(ids: Sequence[ObjectId]) -> dict[str, object]:
