@@ -53,16 +53,20 @@ class Inserter:
 
     async def insert(self, wanted: Wanted) -> list[Obstacle]:
         """Nothing, when all are in; else what is in the way, and none is in, unless each is for itself."""
+        meets = False
         try:
             async with self._pool.take() as wire:
                 for tries in range(TRIES_MAX):
                     try:
-                        return await self._write(wire, wanted)
+                        return await self._write(wire, wanted, meets=meets)
                     except Undone:
                         pause_s = PAUSE_S * (1 + tries)  # so that the other one can end
                         await wire.run(_PAUSE, [pause_s], timeout_s=wire.timeout_s + pause_s)
                     except Taken:
                         check_once(wanted.timers)
+                        if wanted.each:  # a name was taken since the statement looked: rare, and met by the next
+                            meets = True
+                            continue
                         obstacles = await self._obstacles(wire, wanted, range(len(wanted.timers)))
                         if obstacles:
                             return obstacles
@@ -72,13 +76,13 @@ class Inserter:
             f"names of {len(wanted.timers)} timers were wanted by others, too, {TRIES_MAX} times in a row; try again"
         )
 
-    async def _write(self, wire: Wire, wanted: Wanted) -> list[Obstacle]:
+    async def _write(self, wire: Wire, wanted: Wanted, *, meets: bool) -> list[Obstacle]:
         timers, receipt, guards = wanted.timers, wanted.receipt, wanted.guards
         size = sum(len(timer.payload or b"") for timer in timers)
         if not wanted.each and (len(timers) > INSERT_ROWS or size > INSERT_BYTES):
             await self._copy(wire, wanted, size)
             return []
-        parts = ["each" if wanted.each else "all"]
+        parts = ["each", "meets" if meets else "leaves"] if wanted.each else ["all"]
         values = timer_columns((timer, shard_of(timer.id)) for timer in timers) | {"now": wanted.now}
         if receipt is not None:
             parts.append("receipt")

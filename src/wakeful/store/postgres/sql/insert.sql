@@ -1,5 +1,7 @@
 -- Timers from outside a turn, and the objects they wait for. No fence: anybody may add. A name that is taken
--- fails the statement, and so nothing of it is left; unless each is for itself, then it is left out.
+-- fails the statement, and so nothing of it is left. When each is for itself, what is seen to be in the way is left out;
+-- what comes to be there meanwhile fails it too, unless it `meets`: then it is left out as well, at the price of one
+-- more look for every timer.
 WITH asked AS (
     SELECT a.*
     FROM unnest(
@@ -94,11 +96,16 @@ WHERE true
     AND NOT EXISTS (SELECT FROM guarded WHERE barred)
     --.
     --? each
-    AND a.n NOT IN (SELECT n FROM guarded WHERE barred)
+    AND a.n NOT IN (
+        SELECT n FROM guarded WHERE barred
+        --? leaves
+        OR there
+        --.
+    )
     --.
     --.
 ORDER BY a.cls, a.key, a.name
---? each
+--? meets
 ON CONFLICT (cls, key, name) DO NOTHING
 --.
 --? guards
