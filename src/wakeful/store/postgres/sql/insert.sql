@@ -18,6 +18,9 @@ WITH asked AS (
         --.
         n
     )
+    --? guards
+    ORDER BY a.cls, a.key, a.name  -- neighbours are looked up one after the other
+    --.
 )
 --? guards
 -- What is in the way of those that are guarded, as this statement sees the tables: `there` is a timer of the name, which
