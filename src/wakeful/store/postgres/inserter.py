@@ -1,6 +1,6 @@
 """Layer 2. How do timers from outside a turn get in, all of them or none, and once though they are sent again?"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -53,16 +53,20 @@ class Inserter:
 
     async def insert(self, wanted: Wanted) -> list[Obstacle]:
         """Nothing, when all are in; else what is in the way, and none is in, unless each is for itself."""
+        meets = False
         try:
             async with self._pool.take() as wire:
                 for tries in range(TRIES_MAX):
                     try:
-                        return await self._write(wire, wanted)
+                        return await self._write(wire, wanted, meets=meets)
                     except Undone:
                         pause_s = PAUSE_S * (1 + tries)  # so that the other one can end
                         await wire.run(_PAUSE, [pause_s], timeout_s=wire.timeout_s + pause_s)
                     except Taken:
                         check_once(wanted.timers)
+                        if wanted.each:  # a name was taken since the statement looked: rare, and met by the next
+                            meets = True
+                            continue
                         obstacles = await self._obstacles(wire, wanted, range(len(wanted.timers)))
                         if obstacles:
                             return obstacles
@@ -72,13 +76,13 @@ class Inserter:
             f"names of {len(wanted.timers)} timers were wanted by others, too, {TRIES_MAX} times in a row; try again"
         )
 
-    async def _write(self, wire: Wire, wanted: Wanted) -> list[Obstacle]:
+    async def _write(self, wire: Wire, wanted: Wanted, *, meets: bool) -> list[Obstacle]:
         timers, receipt, guards = wanted.timers, wanted.receipt, wanted.guards
         size = sum(len(timer.payload or b"") for timer in timers)
         if not wanted.each and (len(timers) > INSERT_ROWS or size > INSERT_BYTES):
             await self._copy(wire, wanted, size)
             return []
-        parts = ["each" if wanted.each else "all"]
+        parts = ["each", "meets" if meets else "leaves"] if wanted.each else ["all"]
         values = timer_columns((timer, shard_of(timer.id)) for timer in timers) | {"now": wanted.now}
         if receipt is not None:
             parts.append("receipt")
@@ -86,9 +90,7 @@ class Inserter:
         if wanted.each or guards:
             check_once(timers)
             parts += ["guards"] if receipt is not None else ["guards", "bare"]
-            places = sorted(guards)
-            values |= {f"guard_{column}": value for column, value in _guarded(places, timers, guards).items()}
-            values["guard_n"] = [n + 1 for n in places]
+            values |= _asked_of(map(guards.get, range(len(timers))))
         statement = self._statements.get("insert", parts)
         rows = await wire.run(statement, statement.args(values), writes=True)
         if not rows:
@@ -174,14 +176,17 @@ class Inserter:
 
 def _guarded(places: Sequence[int], timers: Sequence[Timer], guards: Mapping[int, Guard]) -> dict[str, object]:
     """The columns of what is asked about the timers at these places; None where there is no guard."""
-    some = [(timers[n], guards.get(n)) for n in places]
-    return {
-        **_columns([timer.id for timer, _ in some]),
-        "name": [timer.name for timer, _ in some],
-        "request": [None if guard is None else guard.answer.encode() for _, guard in some],
-        "first": [None if guard is None else guard.prefix for _, guard in some],
-        "last": [None if guard is None else past_prefix(guard.prefix) for _, guard in some],
-    }
+    some = [timers[n] for n in places]
+    names = {**_columns([timer.id for timer in some]), "name": [timer.name for timer in some]}
+    return names | _asked_of(map(guards.get, places))
+
+
+def _asked_of(guards: Iterable[Guard | None]) -> dict[str, object]:
+    rows = [
+        (None, None, None) if guard is None else (guard.answer.encode(), guard.prefix, past_prefix(guard.prefix))
+        for guard in guards
+    ]
+    return dict(zip(("request", "first", "last"), zip(*rows, strict=True), strict=True))
 
 
 def _columns(ids: Sequence[ObjectId]) -> dict[str, object]:

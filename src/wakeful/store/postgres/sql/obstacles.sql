@@ -8,10 +8,15 @@ SELECT w.n - 1 AS place,
 FROM unnest($cls::text[], $key::text[], $name::text[], $request::bytea[], $first::text[], $last::text[])
     WITH ORDINALITY AS w (cls, key, name, request, first, last, n)
 LEFT JOIN LATERAL (
+    -- Two looks into the index: for one with OR all timers of the object may be read, for each of these.
     SELECT f.*
-    FROM wakeful.timers AS f
-    WHERE f.cls = w.cls AND f.key = w.key AND (f.name = w.name OR f.name >= w.first AND f.name < w.last)
-    ORDER BY f.name = w.name DESC, f.due_at DESC, f.priority, f.seq DESC
+    FROM (
+        SELECT e.*, true AS is_named FROM wakeful.timers AS e WHERE e.cls = w.cls AND e.key = w.key AND e.name = w.name
+        UNION ALL
+        SELECT e.*, false FROM wakeful.timers AS e
+        WHERE e.cls = w.cls AND e.key = w.key AND e.name >= w.first AND e.name < w.last
+    ) AS f
+    ORDER BY f.is_named DESC, f.due_at DESC, f.priority, f.seq DESC
     LIMIT 1
 ) AS t ON true
 LEFT JOIN wakeful.requests AS r
