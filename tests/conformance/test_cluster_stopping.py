@@ -73,3 +73,20 @@ async def test_what_a_stop_cut_off_while_the_store_was_away_is_told_to_the_other
         assert other.node is not None
         [timer] = await other.node.store.find_timers(Query(cls="Cell", key=key))
         assert (timer.started > 0, timer.crashes) == (True, 0)
+
+
+async def test_a_stop_while_the_store_is_away_does_not_wait_for_nodes_that_stand_still(cluster: Cluster) -> None:
+    troupe, world = cluster(nodes=2)
+    async with world:
+        owner, other = world.members[:2]
+        await troupe.at(owner, key_of(other)).add()  # so there is a link
+        for member in world.members:
+            member.faults.is_down = True
+        other.stall()
+        stopping = asyncio.ensure_future(owner.stop())
+        await world.advance(seconds=30)
+        assert stopping.done()
+        await stopping
+        other.go_on()
+        for member in world.members:
+            member.faults.is_down = False

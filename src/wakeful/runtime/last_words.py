@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wakeful.transport.sockets import folder
-from wakeful.values.errors import BadInput, ClusterError, Unavailable
+from wakeful.values.errors import BadInput, Unavailable, WakefulError
 from wakeful.values.ids import SHARDS
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 REQUEST = "ended"  # what another node is asked to note
 TELL_MS = 2_000  # for all of them, side by side
 KEEP_S = 30 * 86_400  # a file that nobody added to for so long is removed by the next who writes one
-EPOCHS_MAX = 64  # of each shard
+EPOCHS_MAX = 16  # of each shard; fewer than a node remembers of its own
 
 Epochs = dict[int, list[int]]
 
@@ -63,7 +63,7 @@ def checked(pairs: Any) -> dict[int, int]:
 
 
 async def _quietly(asking: Any) -> None:
-    with suppress(Unavailable, ClusterError):  # an older program, or one that is away as well
+    with suppress(WakefulError):  # an older program, one that stands still, or is away as well
         await asking
 
 
