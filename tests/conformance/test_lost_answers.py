@@ -119,10 +119,10 @@ async def test_an_errand_that_comes_again_when_its_job_has_run_brings_nothing(st
 
         store.commit = refuses
         await desk.do(lambda clerk: clerk.jobs.schedule(desk.at("eu/1").work, "x"))
-        await world.advance(seconds=30)
+        await world.advance(seconds=3)  # some seventy tries
         assert desk.labels == ["x"]
         is_away[0] = False
-        await world.advance(minutes=5)
+        await world.advance(minutes=1)
         assert desk.labels == ["x"]
         assert await world.store.find_timers(Query(limit=10)) == []  # no errand is left
 

@@ -174,3 +174,21 @@ async def test_the_last_turns_of_a_node_whose_lease_lapsed_are_answered_when_nob
         assert last.done()
         assert await last == 0
         await stopping
+
+
+async def test_a_timer_whose_note_was_heard_of_after_the_lease_begins_only_where_it_is_now(cluster: Cluster) -> None:
+    """It froze between writing that it begins and hearing so: by then another node has taken it over."""
+    troupe, world = cluster()
+    async with world:
+        slow = world.members[1]
+        key = key_of(slow)
+        await troupe.at(slow, key).arm(1_000)
+        await world.advance(milliseconds=990)
+        slow.faults.lag_once("commit", "late", 500)
+        await world.advance(milliseconds=30)
+        slow.stall()
+        await world.advance(milliseconds=LEASE_MS + 3_000)
+        slow.go_on()
+        await world.advance(seconds=10)
+        assert [node for node, _ in troupe.runs(f"alarm {key}") if node == slow.name] == []
+        assert len(troupe.runs(f"alarm {key}")) == 1

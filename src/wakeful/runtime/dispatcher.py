@@ -68,6 +68,10 @@ class Dispatcher:
         node.committer.on_notes = self._noting_now
         self.is_starved = False  # timers may be due, but there is no room: the next commit pokes
         self._noting: dict[ObjectId, int] = {}  # objects of which start notes are on their way, and how many
+        self._in_doubt: list[
+            tuple[Timer, int]
+        ] = []  # begun on disk, heard of after the lease: maybe somebody else's by now
+        node.returns.append(self._is_sure)
         self.unknown: set[str] = set()  # classes, objects and timer names nobody here knows; their timers wait on disk
         self.fired = 0
 
@@ -231,11 +235,21 @@ class Dispatcher:
             node.note_failed(failure)
         elif node.state in ("up", "stopping") and node.queue.running.get((id, timer.name)) is timer:
             # A node that stops runs it all the same: it is begun on disk, and its shard can't go before it has ended.
-            node.activation(id, shard).fire(timer)
+            if node.is_doubted:
+                self._in_doubt.append((timer, shard))
+            else:
+                node.activation(id, shard).fire(timer)
         if not left:
             node.loader.forget(id)  # if it was read and is not needed
         if self.is_starved:
             self.poke()  # it may have been the notes themselves that were too many to go on
+
+    def _is_sure(self) -> None:
+        """What we have is ours: what was begun and is still here may run."""
+        node, doubted, self._in_doubt = self._node, self._in_doubt, []
+        for timer, shard in doubted:
+            if node.state in ("up", "stopping") and node.queue.running.get((timer.id, timer.name)) is timer:
+                node.activation(timer.id, shard).fire(timer)
 
     def _unknown(self, timer: Timer) -> tuple[str, str] | None:
         """What about it this program does not know, and what that is."""
