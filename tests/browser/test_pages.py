@@ -81,6 +81,7 @@ def test_everything_is_reached_by_keys(town: Any, pages: Any) -> None:
     page.keyboard.type("lane-3")
     option = page.get_by_role("option")
     expect(option.first).to_have_attribute("aria-selected", "true")
+    expect(option.first).to_contain_text("lane-3")  # not what was found for the first letters
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowUp")
     page.keyboard.press("Enter")
