@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wakeful.runtime import last_words
+from wakeful.runtime import ended_epochs
 from wakeful.store.protocol import Query
 
 sys.path.append(str(Path(__file__).parent))
@@ -54,7 +54,7 @@ async def test_what_a_stop_cut_off_while_the_store_was_away_is_told_to_the_other
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They take its shards when the store is back, and nobody had died."""
-    monkeypatch.setattr(last_words, "heed", lambda node: {})  # on another machine
+    monkeypatch.setattr(ended_epochs, "known", lambda node: {})  # on another machine
     troupe, world = cluster(nodes=2)
     async with world:
         owner, other = world.members[:2]

@@ -396,7 +396,7 @@ def newest_verdict_pruned() -> Any:
 
 def stop_keeps_it_to_itself() -> Any:
     """The store is away to the end, and nobody learns that what the stop cut off killed nothing."""
-    from wakeful.runtime import last_words
+    from wakeful.runtime import ended_epochs
 
     def make(leave: Any) -> Any:
         async def broken(node: Node, epochs: dict[int, int]) -> None:
@@ -404,7 +404,7 @@ def stop_keeps_it_to_itself() -> Any:
 
         return broken
 
-    return swapped(last_words, "leave", make)
+    return swapped(ended_epochs, "tell", make)
 
 
 def a_note_of_the_dead_counts_as_running() -> Any:

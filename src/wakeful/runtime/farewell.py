@@ -2,7 +2,7 @@
 
 Timers that it had begun and that the stop cut off did not kill a process, so their start notes are taken back. While
 the store is away that can't be written: it is tried until the time for the stop is over. First of all those are told
-who need no store for it: see `last_words`.
+who need no store for it: see `ended_epochs`.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from wakeful.logic.retry import platform_delay_ms
-from wakeful.runtime import last_words
+from wakeful.runtime import ended_epochs
 from wakeful.values.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ async def leave(node: "Node", *, was_down: bool) -> None:
         for activation in list(node.awake.values()):  # none of them may commit under the epochs that are claimed now
             node.drop(activation, because)
         node.committer.abandon(because)
-    await last_words.leave(node, epochs)
+    await ended_epochs.tell(node, epochs)
     tries = 0
     while node.clock.now() < until or not tries:
         try:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from wakeful.runtime import last_words
+from wakeful.runtime import ended_epochs
 from wakeful.values.commits import Commit, Start
 from wakeful.values.errors import Fenced, NotRunning, Unavailable
 from wakeful.values.ids import SHARDS, shard_of
@@ -52,7 +52,7 @@ class Ownership:
             self._hold(shard, epoch)
 
     def _heed_files(self) -> None:
-        for shard, epochs in last_words.heed(self._node).items():
+        for shard, epochs in ended_epochs.known(self._node).items():
             for epoch in epochs:
                 if not self.has_held(shard, epoch):
                     self._hold(shard, epoch)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 from wakeful.logic.retry import platform_delay_ms
-from wakeful.runtime import last_words
+from wakeful.runtime import ended_epochs
 from wakeful.runtime.calls import Call
 from wakeful.runtime.links import Links
 from wakeful.runtime.reach import BACK_MS, REACH
@@ -53,7 +53,7 @@ class Routes:
             "status": lambda: status_of(node),
             "events": lambda *asked: node.events.answer(*asked),
             REACH: self._reach,
-            last_words.REQUEST: lambda pairs: node.ownership.heed(last_words.checked(pairs)),
+            ended_epochs.REQUEST: lambda pairs: node.ownership.heed(ended_epochs.checked(pairs)),
         }
         # Calls that may be repeated and wait for another node: its name, their shard, and whether that moved.
         self._asked: dict[asyncio.Task[Any], tuple[str, int, bool]] = {}

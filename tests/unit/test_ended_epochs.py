@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from wakeful.runtime import last_words
+from wakeful.runtime import ended_epochs
 from wakeful.values.errors import BadInput
 
 
@@ -31,49 +31,49 @@ def file() -> Path:
 
 
 async def test_the_next_one_on_this_machine_reads_it_and_others_add_to_it() -> None:
-    await last_words.leave(node(), {3: 7, 200: 1})
-    await last_words.leave(node(), {3: 9})
-    assert last_words.heed(node()) == {3: [7, 9], 200: [1]}
+    await ended_epochs.tell(node(), {3: 7, 200: 1})
+    await ended_epochs.tell(node(), {3: 9})
+    assert ended_epochs.known(node()) == {3: [7, 9], 200: [1]}
     assert file().stat().st_mode & 0o077 == 0
 
 
 async def test_another_store_is_told_nothing() -> None:
-    await last_words.leave(node(), {3: 7})
-    assert last_words.heed(node("db/2/wakeful")) == {}
+    await ended_epochs.tell(node(), {3: 7})
+    assert ended_epochs.known(node("db/2/wakeful")) == {}
     # By its URL where the server does not say which it is.
-    await last_words.leave(node("", url="postgresql://x/z"), {4: 1})
-    assert last_words.heed(node("", url="postgresql://x/z")) == {4: [1]}
+    await ended_epochs.tell(node("", url="postgresql://x/z"), {4: 1})
+    assert ended_epochs.known(node("", url="postgresql://x/z")) == {4: [1]}
 
 
 async def test_it_has_a_bound_and_files_of_stores_that_are_no_more_go() -> None:
     for epoch in range(100):
-        await last_words.leave(node(), {3: epoch})
-    assert last_words.heed(node()) == {3: list(range(84, 100))}
-    then = file().stat().st_mtime - last_words.KEEP_S - 1
+        await ended_epochs.tell(node(), {3: epoch})
+    assert ended_epochs.known(node()) == {3: list(range(84, 100))}
+    then = file().stat().st_mtime - ended_epochs.KEEP_S - 1
     os.utime(file(), (then, then))
-    assert last_words.heed(node()) == {3: list(range(84, 100))}, "an epoch ends once"
-    await last_words.leave(node("db/2/wakeful"), {4: 1})
-    assert (last_words.heed(node()), last_words.heed(node("db/2/wakeful"))) == ({}, {4: [1]})
+    assert ended_epochs.known(node()) == {3: list(range(84, 100))}, "an epoch ends once"
+    await ended_epochs.tell(node("db/2/wakeful"), {4: 1})
+    assert (ended_epochs.known(node()), ended_epochs.known(node("db/2/wakeful"))) == ({}, {4: [1]})
 
 
 async def test_nothing_was_owned_so_nothing_is_said() -> None:
-    await last_words.leave(node(), {})
-    assert last_words.heed(node()) == {}
+    await ended_epochs.tell(node(), {})
+    assert ended_epochs.known(node()) == {}
 
 
 @pytest.mark.parametrize("text", ["", "[]", "7", '{"3": 1}', '{"x": [1]}', '{"3": ["y"]}', "[" * 100_000, "\udcff"])
 async def test_a_file_that_is_none_of_ours_is_no_file(text: str) -> None:
-    await last_words.leave(node(), {3: 7})
+    await ended_epochs.tell(node(), {3: 7})
     file().write_text(text, encoding="utf-8", errors="surrogateescape")
-    assert last_words.heed(node()) == {}
-    await last_words.leave(node(), {3: 8})
+    assert ended_epochs.known(node()) == {}
+    await ended_epochs.tell(node(), {3: 8})
     assert json.loads(file().read_text()) == {"3": [8]}
 
 
 async def test_a_folder_that_can_not_be_written_is_no_reason_to_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "write_text", lambda *_: (_ for _ in ()).throw(OSError("full")))
-    await last_words.leave(node(), {3: 7})
-    assert last_words.heed(node()) == {}
+    await ended_epochs.tell(node(), {3: 7})
+    assert ended_epochs.known(node()) == {}
 
 
 @pytest.mark.parametrize(
@@ -81,8 +81,8 @@ async def test_a_folder_that_can_not_be_written_is_no_reason_to_fail(monkeypatch
 )
 def test_what_no_node_says_is_refused(pairs: Any) -> None:
     with pytest.raises(BadInput, match="pairs of a shard and an epoch"):
-        last_words.checked(pairs)
+        ended_epochs.checked(pairs)
 
 
 def test_what_a_node_says_is_taken() -> None:
-    assert last_words.checked([(0, 1), [255, 1 << 40]]) == {0: 1, 255: 1 << 40}
+    assert ended_epochs.checked([(0, 1), [255, 1 << 40]]) == {0: 1, 255: 1 << 40}

@@ -29,7 +29,7 @@ EPOCHS_MAX = 16  # of each shard; fewer than a node remembers of its own
 Epochs = dict[int, list[int]]
 
 
-async def leave(node: "Node", epochs: Mapping[int, int]) -> None:
+async def tell(node: "Node", epochs: Mapping[int, int]) -> None:
     """Tell everybody who can be told that these epochs end here and now, and that nothing died."""
     if not epochs:
         return
@@ -43,7 +43,7 @@ async def leave(node: "Node", epochs: Mapping[int, int]) -> None:
         await asyncio.gather(*(_quietly(one) for one in asked))
 
 
-def heed(node: "Node") -> Epochs:
+def known(node: "Node") -> Epochs:
     """Epochs of shards of this store that others on this machine ended so."""
     if node.store.url.startswith("memory:"):
         return node.registry.ended.get(node.store.url, {})
@@ -59,7 +59,7 @@ def checked(pairs: Any) -> dict[int, int]:
             return found
     except (TypeError, ValueError):
         pass
-    raise BadInput("the last words of a node are pairs of a shard and an epoch")
+    raise BadInput("what a node says of its end are pairs of a shard and an epoch")
 
 
 async def _quietly(asking: Any) -> None:
@@ -67,9 +67,9 @@ async def _quietly(asking: Any) -> None:
         await asking
 
 
-def _add(known: Epochs, epochs: Mapping[int, int]) -> None:
+def _add(to: Epochs, epochs: Mapping[int, int]) -> None:
     for shard, epoch in epochs.items():
-        known[shard] = [*known.get(shard, []), epoch][-EPOCHS_MAX:]
+        to[shard] = [*to.get(shard, []), epoch][-EPOCHS_MAX:]
 
 
 def _path(node: "Node") -> Path | None:
@@ -94,12 +94,12 @@ def _write(node: "Node", epochs: Mapping[int, int]) -> None:
     path = _path(node)
     if path is None:
         return
-    known = _read(path)
-    _add(known, epochs)
+    ended = _read(path)
+    _add(ended, epochs)
     draft = path.with_suffix(f".{os.getpid()}.{node.name}")
     with suppress(OSError):  # a full disk: then it counts as a death
         draft.touch(mode=0o600)
-        draft.write_text(json.dumps(known))
+        draft.write_text(json.dumps(ended))
         draft.replace(path)
         oldest = path.stat().st_mtime - KEEP_S
         for other in path.parent.glob("ended-*"):  # of stores that are no more
