@@ -164,6 +164,13 @@ class Client:
         except (asyncio.IncompleteReadError, ConnectionError):
             return None
 
+    async def idle(self) -> None:
+        """Do nothing but answer pings, until the server hangs up."""
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while (found := await self._frame()).opcode != CLOSE:
+                if found.opcode == PING:
+                    await self.send(found.data, opcode=PONG)
+
     async def close(self) -> None:
         self.writer.close()
         with suppress(OSError):

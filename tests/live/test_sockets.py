@@ -83,9 +83,11 @@ def test_idle_sockets_of_sleeping_objects_cost_little(tmp_path: Path) -> None:
     async def body(place: Hallway) -> None:
         warm = await place.connect("warm")
         before = place.ask("memory")[1]
-        clients = []
+        clients, idle = [], set[asyncio.Task[None]]()
         for first in range(0, IDLE, 50):
             clients += await asyncio.gather(*(place.connect(f"k{number}") for number in range(first, first + 50)))
+            # Connecting them all may take longer than the server waits for a pong.
+            idle |= {asyncio.create_task(client.idle()) for client in [warm, *clients][len(idle) : len(clients)]}
         await until(lambda: place.ask("memory")[3] == 0)
         _, after, held, _ = place.ask("memory")
         assert held == IDLE + 1

@@ -1,10 +1,12 @@
 """The control socket: typed answers and errors, cancelling, and what nonsense on the wire may not do."""
 
 import asyncio
+import errno
 import os
 import socket
 import ssl
 import stat
+import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -359,3 +361,16 @@ async def _until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
+
+
+def test_a_full_disk_is_not_called_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python looks for a temporary folder by writing into each, and finds none then."""
+
+    def none() -> str:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']")
+
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setattr(tempfile, "gettempdir", none)
+    with pytest.raises(Unavailable, match=r"No usable temporary.*make room.*XDG_RUNTIME_DIR") as caught:
+        sockets.folder()
+    assert caught.value.code == "control.folder"

@@ -21,7 +21,13 @@ def folder() -> Path:
     if runtime and os.access(runtime, os.W_OK):
         home = Path(runtime) / "wakeful"
     else:
-        home = Path(tempfile.gettempdir()) / f"wakeful-{os.getuid()}"
+        try:
+            home = Path(tempfile.gettempdir()) / f"wakeful-{os.getuid()}"
+        except OSError as error:  # it tries them by writing, so a full disk has none
+            raise Unavailable(
+                f"there is no folder for control sockets: {error.strerror}; make room on the disk, or set XDG_RUNTIME_DIR",
+                code="control.folder",
+            ) from None
         if len(os.fsencode(home)) > PATH_BYTES_MAX - 40:  # a long TMPDIR leaves no room for the name
             home = Path("/tmp") / home.name
     try:
