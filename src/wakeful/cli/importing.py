@@ -211,6 +211,7 @@ async def _all(
 
 
 def _id_of(found: "Found", cls: str | None, key: str | None, file: Path) -> "ObjectId":
+    from wakeful.importing.travelling import check_own
     from wakeful.values.ids import ObjectId, check_class, check_key
 
     for name, given, option in ((found.cls, cls, "--class"), (found.key, key, "--key")):
@@ -219,7 +220,9 @@ def _id_of(found: "Found", cls: str | None, key: str | None, file: Path) -> "Obj
                 f"{file} does not say which; give {option}", code=f"import.{option[2:]}", exit_code=USAGE
             )
     wanted = check_class(str(cls or found.cls))
-    return ObjectId(wanted, check_key(wanted, str(key or found.key)))
+    id = ObjectId(wanted, check_key(wanted, str(key or found.key)))
+    check_own(id, "import brings")
+    return id
 
 
 def _check_twice(ids: list["ObjectId"], file: Path) -> None:

@@ -31,6 +31,7 @@ async def settle(
 
     from wakeful.cli.asking import ask
     from wakeful.importing.settling import SETTLE
+    from wakeful.importing.travelling import check_own
     from wakeful.values.ids import ObjectId, check_class, check_key
 
     if cls is None or key is None:
@@ -38,6 +39,7 @@ async def settle(
             f"whose schedules will they be? Give {'--class' if cls is None else '--key'}", code="usage", exit_code=USAGE
         )
     id = ObjectId(check_class(cls), check_key(cls, key))
+    check_own(id, "import brings")
     methods = _methods(maps)
     plan = _read(file, form, table)
     wishes = [msgspec.structs.asdict(one) for one in plan.wishes]

@@ -6,6 +6,7 @@ import msgspec
 
 from wakeful.importing.fitting import INIT, complete, fit_delays
 from wakeful.importing.found import Found
+from wakeful.importing.travelling import check_own
 from wakeful.logic.chart.snapshot import check_snapshot
 from wakeful.machines.carrying import Carrier
 from wakeful.machines.feature import feature_of
@@ -41,6 +42,7 @@ async def arrive(
     """The operation: make this object the machine that was found; what was taken of it and what was not."""
     activation = ctx._activation
     turn, node, id = running_turn(activation, IMPORT), activation.node, activation.id
+    check_own(id, "import brings")
     found = msgspec.convert(data, Found)
     feature = feature_of(node)
     bound = _bound(feature.classes, id.cls)

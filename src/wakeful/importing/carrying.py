@@ -12,12 +12,11 @@ from typing import Any
 
 import msgspec
 
-from wakeful.importing.found import bad
-from wakeful.jobs.payload import shown
+from wakeful.importing.found import bad, short
+from wakeful.importing.travelling import Bar, bar_of_row, bar_of_timer, check_own
+from wakeful.logic.limits import check_storage_key, check_value_size
 from wakeful.logic.order import INSERTED
-from wakeful.machines.kept import ROW as MACHINE
 from wakeful.store.protocol import Query, Range, Store
-from wakeful.values.codec import decode_loosely
 from wakeful.values.commits import SYSTEM, USER, Info, Remembered, Slot
 from wakeful.values.errors import BadInput, Conflict
 from wakeful.values.ids import ObjectId, check_class, check_key
@@ -28,11 +27,18 @@ FORM = "wakeful"
 VERSION = 1
 PAGE = 500
 TRIES = 5
-# What Wakeful keeps beside an object's own rows and is the object's alone. The rest names other objects or connections.
-CARRIED = ("state", "schedules", "machine", "machine.gone", "workers.name")
-CARRIED_PREFIXES = ("schedule:", "run:")
+SAID_MAX = 200  # of what an error of the file quotes
+INT_MAX = (1 << 63) - 1
 LEFT = ("sockets", "socket#")  # connections stay where they are
-TIMERS = ("alarm", "schedule", "run", "job", "machine", "machine-do")  # of its own; others are letters and errands
+# The fields of each kind of line, which are those of `export`; an older file may have fewer.
+_HEAD = frozenset({FORM, "version", "class", "key", "created_at", "active_at"})
+_TIMER = frozenset(Timer.__struct_fields__) - {"id", "started"}
+_KINDS = {
+    "timer": _TIMER,
+    "parked": frozenset(Parked.__struct_fields__),
+    "ledger": frozenset(Entry.__struct_fields__) - {"id"},
+    "answer": frozenset(Remembered.__struct_fields__),
+}
 
 Line = dict[str, Any]
 
@@ -66,6 +72,7 @@ class Carried(msgspec.Struct):
 
 async def export(store: Store, id: ObjectId, *, now: int) -> tuple[list[bytes], list[str]]:
     """The lines of the file, all of one moment, and what is left behind; `Conflict` for what can't travel."""
+    check_own(id, "export writes")
     before = None
     for _ in range(TRIES):
         lines, left = [], list[str]()
@@ -91,9 +98,10 @@ async def _lines(store: Store, id: ObjectId, now: int, left: list[str]) -> Async
                     yield {"row": [space, name, _text(data)]}
             first = f"{rows[-1][0]}\0"
     async for timer in _timers(store, id):
-        _check_timer(timer)
+        _check(bar_of_timer(timer))
         yield {"timer": _timer(timer)}
     for parked in await _parked(store, id):
+        _check(bar_of_timer(parked.timer))
         yield {"parked": {**_fields(parked), "timer": _timer(parked.timer), "number": None}}
     for entry in await _entries(store, id):
         yield {"ledger": {name: value for name, value in _fields(entry).items() if name != "id"}}
@@ -129,37 +137,17 @@ def _encoded(line: Line) -> bytes:
 
 def _is_carried(id: ObjectId, space: int, name: str, data: bytes, left: list[str]) -> bool:
     """Whether the row travels; `Conflict` when the object could not live without it and it can't."""
-    if space == USER:
-        return True
-    if name.startswith(LEFT):
+    if space == SYSTEM and name.startswith(LEFT):
         left.append("its open sockets stay where they are" if name == LEFT[0] else "")
         return False
-    if name.startswith("jobs."):
-        raise Conflict(f"other jobs wait for jobs of {id}; export it when they have run", code="export.jobs")
-    if name not in CARRIED and not name.startswith(CARRIED_PREFIXES):
-        raise Conflict(f"{id} has something that this version can't carry: {name!r}", code="export.row")
-    if (space, name) == MACHINE:
-        kept = decode_loosely(data)
-        if isinstance(kept, dict) and (kept.get("parent") is not None or kept.get("actors")):
-            raise Conflict(f"{id} is a machine that others belong to; they would lose each other", code="export.actors")
+    _check(bar_of_row(id, space, name, data))
     return True
 
 
-def _check_timer(timer: Timer) -> None:
-    """`Conflict` when it is about another object as well."""
-    prefix = timer.name.partition(":")[0]
-    if prefix not in TIMERS:
-        raise Conflict(
-            f"{timer.id} is in the middle of something with another object ({timer.name}); export it when that is over",
-            code="export.timer",
-        )
-    if prefix == "job":
-        kept = shown(timer)
-        if kept.waits or kept.batch is not None:
-            raise Conflict(
-                f"{timer.id} has a job that waits for others or belongs to a batch; export it when they have run",
-                code="export.jobs",
-            )
+def _check(bar: Bar | None) -> None:
+    if bar is not None:
+        until = f"; export it {bar.until}" if bar.until else ""
+        raise Conflict(f"{bar.why}{until}", code=f"export.{bar.code}")
 
 
 async def _timers(store: Store, id: ObjectId) -> AsyncIterator[Timer]:
@@ -220,7 +208,7 @@ def is_one(head: bytes) -> bool:
 
 
 def read(data: bytes, name: str) -> Carried:
-    """The object in the file; errors name the line."""
+    """The object in the file, in which there is nothing but what `export` writes; errors name the line."""
     lines = data.splitlines(keepends=True)
     try:
         head, *rows, end = [json.loads(line) for line in lines]
@@ -228,28 +216,58 @@ def read(data: bytes, name: str) -> Carried:
             raise ValueError
     except ValueError:
         raise bad(name, "it is not whole, or not one of these files: each line is one JSON object") from None
+    except RecursionError:
+        raise bad(name, "it is nested too deeply to be one of these files") from None
     if head.get(FORM) != "object" or head.get("version") != VERSION:
-        raise bad(name, f"it is of version {head.get('version')!r}, and this Wakeful reads version {VERSION}")
+        raise bad(name, f"it is of version {short(head.get('version'))}, and this Wakeful reads version {VERSION}")
     if end.get("end") != len(lines) - 1 or end.get("digest") != _digest(lines[:-1]):
         raise bad(name, "it is not whole: its end does not fit the rest")
     number = 1
     try:
         id = ObjectId(check_class(head["class"]), check_key(head["class"], head["key"]))
-        found = Carried(id, int(head["created_at"]), int(head["active_at"]), {}, [], [], [], [])
+        check_own(id, "import brings")
+        _check_fields("head", head, _HEAD)
+        found = Carried(id, _at(head["created_at"]), _at(head["active_at"]), {}, [], [], [], [])
         for number, line in enumerate(rows, 2):  # noqa: B007, the error says how far it came
             _take(found, line)
-    except (BadInput, msgspec.ValidationError, KeyError, TypeError, ValueError) as error:
-        raise bad(f"{name}, line {number}", f"it says what can't be: {error}") from None
+        _check_once("timer", [timer.name for timer in found.timers])
+        _check_once("answer", [answer.key for answer in found.answers])
+    except _NotOurs as error:
+        raise bad(f"{name}, line {number}", error.why, code=error.code) from None
+    except BadInput as error:
+        is_own = error.code == "import.reserved"
+        raise bad(
+            f"{name}, line {number}",
+            error.message if is_own else f"it says what can't be: {error}",
+            code=error.code if is_own else "import.file",
+        ) from None
+    except (msgspec.ValidationError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise bad(f"{name}, line {number}", f"it says what can't be: {str(error)[:SAID_MAX]}") from None
     return found
+
+
+class _NotOurs(Exception):
+    """Something that `export` does not write, with the code of the error to be."""
+
+    def __init__(self, code: str, why: str) -> None:
+        self.code, self.why = code, f"{why}; that is nothing that wakeful export writes, and nothing was imported"
 
 
 def _take(found: Carried, line: Line) -> None:
     """One line after the head."""
     id = found.id
     [(kind, value)] = line.items()
+    if kind in _KINDS:
+        _check_fields(kind, value, _KINDS[kind])
     if kind == "row":
         space, name, text = value
-        found.puts[int(space), str(name)] = _bytes(text)
+        slot, data = (int(space), check_storage_key(name)), _bytes(text)
+        _refuse(bar_of_row(id, *slot, data))
+        if slot in found.puts:
+            raise _NotOurs("import.twice", f"the row {name!r} is there twice")
+        if slot[0] == USER:
+            check_value_size(name, len(data))
+        found.puts[slot] = data
     elif kind == "timer":
         found.timers.append(_timer_of(id, value))
     elif kind == "parked":
@@ -260,17 +278,52 @@ def _take(found: Carried, line: Line) -> None:
         plain = {**value, "fingerprint": _bytes(value["fingerprint"]), "answer": _bytes(value["answer"])}
         found.answers.append(_of(Remembered, plain))
     else:
-        raise ValueError(f"a line of the kind {kind!r}")
+        raise ValueError(f"a line of the kind {kind[:40]!r}")
+
+
+def _check_fields(kind: str, value: Line, known: frozenset[str]) -> None:
+    if not isinstance(value, dict):
+        raise ValueError(f"{kind} is {short(value)}")
+    for field in value:
+        if field not in known:
+            raise _NotOurs("import.field", f"{kind} has {short(field)}")
+
+
+def _refuse(bar: Bar | None) -> None:
+    if bar is not None:
+        raise _NotOurs(f"import.{bar.code}", bar.why)
+
+
+def _check_once(what: str, names: list[str]) -> None:
+    if len(set(names)) < len(names):
+        raise _NotOurs("import.twice", f"two lines are of the {what} {max(names, key=names.count)!r}")
 
 
 def _of(kind: type[Any], fields: Line) -> Any:
-    """Checked: a file is from outside."""
+    """Checked: a file is from outside, and no store takes all that JSON can say."""
+    for name, value in fields.items():
+        if type(value) is int:
+            _at(value)
+        elif isinstance(value, str) and ("\0" in value or (not value.isascii() and _is_broken(value))):
+            raise ValueError(f"{name} is no text that a store can hold")
     return msgspec.convert(fields, kind)
 
 
+def _is_broken(text: str) -> bool:
+    return any("\ud800" <= one <= "\udfff" for one in text)
+
+
+def _at(value: object) -> int:
+    if type(value) is not int or not -INT_MAX <= value <= INT_MAX:
+        raise ValueError(f"{short(value)} is no whole number of 64 bits")
+    return value
+
+
 def _timer_of(id: ObjectId, fields: Line) -> Timer:
+    _check_fields("timer", fields, _TIMER)
     payload = fields.get("payload")
     timer: Timer = _of(Timer, {**fields, "id": id, "payload": None if payload is None else _bytes(payload)})
+    _refuse(bar_of_timer(timer))
     return timer
 
 

@@ -59,8 +59,8 @@ def _read_source(path: Path) -> Plan:
         tree = ast.parse(path.read_bytes())
     except OSError as error:
         raise bad(str(path), f"it can't be read: {error.strerror}") from None
-    except (SyntaxError, ValueError) as error:
-        raise bad(str(path), f"this is no Python: {error}") from None
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # the latter two: it is nested too deeply
+        raise bad(str(path), f"this is no Python: {error or type(error).__name__}") from None
     named = _settings(tree)
     zone = next((value.value for key in _ZONES if isinstance(value := named.get(key), ast.Constant)), "UTC")
     mapping = next((value for key in _SCHEDULES if isinstance(value := named.get(key), ast.Dict)), None)

@@ -10,6 +10,7 @@ from wakeful.values.errors import BadValue
 
 # Later than any calendar goes; a start or delay beyond it is no time.
 INSTANT_MAX = 8_640_000_000_000_000
+DEPTH_MAX = 200  # of lists and objects in one another; every walk over them is bounded
 
 
 class Remark(Struct, frozen=True):
@@ -47,11 +48,29 @@ def bad(path: str, what: str, *, code: str = "import.file") -> BadValue:
 def parsed(text: str, path: str) -> Any:
     """JSON, or an error that says where it is none."""
     try:
-        return json.loads(text, parse_constant=lambda name: _no(path, name))
+        found = json.loads(text, parse_constant=lambda name: _no(path, name))
     except (json.JSONDecodeError, RecursionError) as error:
         where = f" (line {error.lineno}, column {error.colno})" if isinstance(error, json.JSONDecodeError) else ""
         said = error.msg if isinstance(error, json.JSONDecodeError) else "it is nested too deeply"
         raise bad(path, f"this is no JSON: {said}{where}") from None
+    check_depth(found, path)
+    return found
+
+
+def check_depth(value: Any, path: str) -> None:
+    """`BadValue` for what is nested so deeply that whoever walks over it could fall; level by level, not by recursion."""
+    level = [value]
+    for _ in range(DEPTH_MAX):
+        inner: list[Any] = []
+        for one in level:
+            if isinstance(one, dict):
+                inner += one.values()
+            elif isinstance(one, list | tuple):
+                inner += one
+        if not inner:
+            return
+        level = inner
+    raise bad(path, f"it is nested more than {DEPTH_MAX} deep")
 
 
 def _no(path: str, name: str) -> Any:
@@ -82,5 +101,8 @@ def event_of(value: Any, path: str) -> dict[str, Any]:
 
 def short(value: Any) -> str:
     """A value for an error, cut."""
-    said = json.dumps(value, ensure_ascii=False, default=str)
+    try:
+        said = json.dumps(value, ensure_ascii=False, default=str)
+    except RecursionError:
+        said = f"a {type(value).__name__} that is nested too deeply"
     return said if len(said) <= 60 else said[:57] + "…"

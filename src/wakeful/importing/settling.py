@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from wakeful.importing.travelling import check_own
 from wakeful.importing.wishes import Wish
 from wakeful.logic.timeline import spec_of
 from wakeful.runtime.turn import running_turn
@@ -39,6 +40,7 @@ async def settle(
     """
     activation = ctx._activation
     running_turn(activation, SETTLE)
+    check_own(activation.id, "import brings")
     schedules = Schedules(ctx)
     taken: list[tuple[Wish, str]] = []
     left: list[dict[str, str]] = []
