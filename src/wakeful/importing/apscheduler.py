@@ -48,7 +48,7 @@ def read_store(path: Path, table: str = TABLE) -> Plan:
             plan.left.append((name, error.message.partition(f"{name}: ")[2] or error.message))
         except (Unfit, WakefulError) as error:
             plan.left.append((name, str(getattr(error, "message", error))))
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError):
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
             plan.left.append((name, "it is not as APScheduler 3 writes it"))
     return plan
 

@@ -21,6 +21,7 @@ from wakeful.values.errors import WakefulError
 _ALLOWED = ("celery.beat.ScheduleEntry", "celery.schedules.", "django_celery_beat.")
 _SCHEDULES = ("beat_schedule", "CELERY_BEAT_SCHEDULE", "CELERYBEAT_SCHEDULE")
 _ZONES = ("timezone", "CELERY_TIMEZONE")
+SOURCE_BYTES_MAX = 256 * 1024  # of a .py file
 _OWN = "celery.backend_cleanup"
 _NOTE = "a run that falls due during the one before waits for it, where beat would start both"
 _FIELDS = ("minute", "hour", "day_of_week", "day_of_month", "month_of_year")
@@ -35,8 +36,8 @@ def _read_shelf(path: Path) -> Plan:
     try:
         with dbm.open(str(path), "r") as shelf:
             found = {name: shelf[name] for name in (b"entries", b"tz") if name in shelf}
-    except dbm.error as error:
-        raise bad(str(path), f"it can't be read as beat's schedule: {error}") from None
+    except Exception as error:  # each kind of shelf has its own ways to fail over a damaged one
+        raise bad(str(path), f"it can't be read as beat's schedule: {str(error)[:200]}") from None
     if b"entries" not in found:
         raise bad(str(path), "there are no entries in it; is it the celerybeat-schedule file?")
     zone = read(found[b"tz"], f"{path}: tz", _ALLOWED) if b"tz" in found else None
@@ -56,6 +57,10 @@ def _read_shelf(path: Path) -> Plan:
 
 def _read_source(path: Path) -> Plan:
     try:
+        if path.stat().st_size > SOURCE_BYTES_MAX:
+            raise bad(
+                str(path), f"it has more than {SOURCE_BYTES_MAX:,} bytes; put beat_schedule into a file of its own"
+            )
         tree = ast.parse(path.read_bytes())
     except OSError as error:
         raise bad(str(path), f"it can't be read: {error.strerror}") from None
@@ -71,8 +76,8 @@ def _read_source(path: Path) -> Plan:
         name = str(key.value) if isinstance(key, ast.Constant) else ast.unparse(key or value)[:60]
         try:
             entry = _value(value)
-        except Unfit as error:
-            plan.left.append((name, str(error)))
+        except (Unfit, TypeError, ValueError, ArithmeticError, RecursionError) as error:
+            plan.left.append((name, str(error)[:200]))
             continue
         _add(plan, name, entry, str(zone))
     return plan
@@ -124,7 +129,7 @@ def _add(plan: Plan, name: str, entry: Any, zone: str) -> None:
         plan.wishes.append(_wish(name, entry, zone))
     except (Unfit, WakefulError) as error:
         plan.left.append((name, str(getattr(error, "message", error))))
-    except (KeyError, TypeError, ValueError, OverflowError):
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
         plan.left.append((name, "it is not as Celery writes it"))
 
 
