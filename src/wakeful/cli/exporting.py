@@ -10,6 +10,8 @@ import click
 from wakeful.cli import offering, options
 from wakeful.cli.failing import USAGE, CommandError, one_line
 
+PRIVATE = 0o600  # values are in it in the clear
+
 
 @options.command("export")
 @click.argument("cls", metavar="CLASS", shell_complete=offering.classes)
@@ -62,10 +64,11 @@ async def _export(cls: str, key: str, output: Path | None, url: str, as_json: bo
 
 
 def _write(output: Path, lines: list[bytes]) -> None:
-    """All of it or nothing: a file of that name is replaced when the new one is whole."""
+    """All of it or nothing, for nobody else to read: a file of that name is replaced when the new one is whole."""
     draft = output.with_name(f".{output.name}.{os.getpid()}")
     try:
-        with draft.open("wb") as file:
+        draft.unlink(missing_ok=True)  # of one that was killed under the same number
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE), "wb") as file:
             file.writelines(lines)
             file.flush()
             os.fsync(file.fileno())  # else a power cut could leave the name with nothing behind it

@@ -11,7 +11,7 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from wakeful.store.sqlite.place import identity_of
+from wakeful.store.sqlite.place import PRIVATE, identity_of
 from wakeful.values.errors import FileOwned, StoreError
 
 # A forked child shares its parent's lock and would keep it beyond the parent's death: it lets go at once.
@@ -36,7 +36,7 @@ class Ownership:
         self._path = f"{path}-owner"
         self._about: dict[str, Any] = {"pid": os.getpid(), "program": sys.argv[0] or sys.executable, "since": now}
         try:
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
         except OSError as error:
             raise StoreError(
                 f"{path}: can't be owned, {error.strerror}: {path}-owner; make the folder, and make it writable"

@@ -5,10 +5,12 @@ does not look, so we do, before each transaction.
 """
 
 import os
+from contextlib import suppress
 
 from wakeful.values.errors import StoreDown
 
 Identity = tuple[int, int]  # device and inode
+PRIVATE = 0o600  # of every file that is made: values and tokens' records are nobody else's to read
 
 
 def identity_of(path: str) -> Identity | None:
@@ -18,6 +20,15 @@ def identity_of(path: str) -> Identity | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def make_private(path: str) -> None:
+    """A file that is not there yet is made so that only its user reads it; SQLite gives its log and index the same mode.
+
+    Never one that is there: its mode is somebody's wish, and to close it would take the locks of this process away.
+    """
+    with suppress(OSError):  # it is there, or can't be made: then SQLite says why
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE))
 
 
 def check_file(path: str, opened: Identity | None) -> None:

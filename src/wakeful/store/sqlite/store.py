@@ -29,7 +29,7 @@ from wakeful.store.sqlite.finds import Finder
 from wakeful.store.sqlite.gather import groups
 from wakeful.store.sqlite.insert import insert
 from wakeful.store.sqlite.owner import Ownership
-from wakeful.store.sqlite.place import Identity, check_file, identity_of
+from wakeful.store.sqlite.place import Identity, check_file, identity_of, make_private
 from wakeful.store.sqlite.pruning import Pruned, prune_ledger
 from wakeful.store.sqlite.reads import Reader
 from wakeful.store.sqlite.statements import SQL
@@ -368,6 +368,7 @@ class SqliteStore:
 
 def _prepare(path: str, *, now: int, only_if_empty: bool) -> list[str]:
     """Give the database the migrations it lacks, or only if it has none at all; their names."""
+    make_private(path)
     db = sqlite3.connect(path, isolation_level=None)
     try:
         if only_if_empty and schema.version_of(db, path) is not None:
