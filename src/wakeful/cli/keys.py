@@ -54,7 +54,17 @@ def rotate(url: str, as_json: bool) -> int:
     return asyncio.run(_work(url, as_json, is_change=True))
 
 
-for _command in (new, check, rotate):
+@options.command("mend")
+@options.store_option
+def mend(url: str, as_json: bool) -> int:
+    """Write anew the row that says that the store is sealed, when it is gone (`seal.unchecked`); no process may run.
+
+    Everything is looked through first: one value that is not sealed, or does not open, and nothing is written.
+    """
+    return asyncio.run(_mend(url, as_json))
+
+
+for _command in (new, check, rotate, mend):
     keys.add_command(_command)
 
 
@@ -89,6 +99,44 @@ async def _work(url: str, as_json: bool, *, is_change: bool) -> int:
         remedy = "is a program with other keys writing?" if is_change else "wakeful keys rotate"
         put_line(f"{left['stale']:,} of {left['seen']:,} rows are not under the newest key{why}; {remedy}", "yellow")
     return OK if not left["stale"] else FAILED
+
+
+async def _mend(url: str, as_json: bool) -> int:
+    import uuid
+
+    from wakeful.cli.printing import now_ms, put_json, put_line
+    from wakeful.security.keeping import sealed
+    from wakeful.store import resealing
+    from wakeful.store.sealed import CHECK
+    from wakeful.system import open_store
+    from wakeful.values.ids import shard_of
+
+    store = sealed(open_store(url))
+    store.is_mending = True
+    await store.open(now=now_ms())
+    try:
+        store.sealing.is_whole = True  # then what is not sealed counts as what does not open
+
+        async def page(place: list[Any] | None, is_change: bool) -> dict[str, Any]:
+            found = await resealing.page(store, place, now=now_ms(), is_change=is_change)
+            return {"place": found.place, "seen": found.seen, "stale": found.stale, "swapped": 0, "shut": found.shut}
+
+        found = await _pass(page, is_change=False, is_shown=not as_json, what="check")
+        if found["shut"]:
+            raise CommandError(
+                f"{found['shut']:,} of {found['seen']:,} rows are not sealed, or don't open with these keys: somebody else "
+                "wrote them, or a key is missing; nothing was done. Restore a backup",
+                code="seal.plain",
+            )
+        name = f"mend-{uuid.uuid4().hex[:8]}"
+        await store.release(name, await store.claim(name, [shard_of(CHECK)], now=now_ms()))
+    finally:
+        await store.close()
+    if as_json:
+        put_json({"rows": found["seen"]})
+    else:
+        put_line(f"all of {found['seen']:,} rows are sealed, and the store says so again", "green")
+    return OK
 
 
 async def _check_newest(page: Page, ids: list[str]) -> None:

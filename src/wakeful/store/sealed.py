@@ -12,16 +12,17 @@ from msgspec.structs import replace
 from wakeful.store.protocol import NO_GUARDS, Guard, Hint, Obstacle, Outcome, Query, Range, Receipt, Store
 from wakeful.store.sealing import Sealing, about_row
 from wakeful.values.codec import decode, encode
-from wakeful.values.commits import SYSTEM, Commit, Info, Loaded, Remembered, Slot
+from wakeful.values.commits import SYSTEM, USER, Commit, Info, Loaded, Remembered, Slot
 from wakeful.values.errors import Fenced, NoKey
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.runs import Entry
-from wakeful.values.seals import OVERHEAD, Ring, id_of
+from wakeful.values.seals import OVERHEAD, Ring, id_of, is_sealed
 from wakeful.values.timers import Parked, Timer, TimerKey
 
 KEYS = "wakeful.Keys"
 CHECK = ObjectId(KEYS, "all")
 CHECK_SLOT: Slot = (SYSTEM, "check")
+PAGE = 500
 
 
 def with_keys(store: Store, ring: Ring | None) -> Store:
@@ -69,6 +70,7 @@ class SealedStore:
         self.local = inner.local
         self.sealing = Sealing(ring)
         self._has_check = False
+        self.is_mending = False  # who opens it has been told to look through everything and to write the row anew
         # What has nothing sealed in it goes to the store beneath straight.
         self.close = inner.close
         self.migrate = inner.migrate
@@ -112,11 +114,23 @@ class SealedStore:
             raise
 
     async def _look(self) -> None:
-        """`NoKey` when the newest of the store's keys is not in the ring."""
+        """`NoKey` when the newest of the store's keys is not in the ring, or nothing says which one that is and there
+        are sealed values: only a store without any may be as it was before it had keys.
+        """
+        if not await self._taken() and not self.is_mending and await sealed_row(self.inner) is not None:
+            raise NoKey(
+                f"{self.url} has sealed values, and the row that says so is gone ({CHECK}): somebody removed it, perhaps "
+                "to have values taken that are not sealed. Restore a backup; or, when it is known why, stop all nodes and "
+                "run `wakeful keys mend`, which looks through everything and writes it anew",
+                code="seal.unchecked",
+            )
+
+    async def _taken(self) -> bool:
+        """Whether the row is there; then what it says holds."""
         data = await _check_row(self.inner)
         self._has_check = data is not None
         if data is None:
-            return
+            return False
         ring = self.sealing.ring
         if id_of(data) not in ring.ids:
             raise NoKey(
@@ -124,12 +138,13 @@ class SealedStore:
                 "the newest, in $WAKEFUL_KEYS, $WAKEFUL_KEYS_FILE or App(keys=…)"
             )
         self.sealing.is_whole = bool(decode(ring.open(data, about_row(CHECK, CHECK_SLOT)))["is_whole"])
+        return True
 
     async def claim(
         self, node: str, shards: Sequence[int], *, now: int, seen: Mapping[int, int] | None = None
     ) -> dict[int, int]:
         epochs = await self.inner.claim(node, shards, now=now, seen=seen)
-        if not self._has_check:
+        if not self._has_check and not await self._taken():
             await self._leave_check(node, epochs, now)
         return epochs
 
@@ -145,10 +160,13 @@ class SealedStore:
                 return
             mine = await self.inner.claim(node, [shard], now=now, seen={shard: row.epoch})
         if shard in mine:
-            data = self.check_value(is_whole=False)
+            # What was empty when it got its key never holds a plain value: the key decides, from the first row on.
+            is_whole = self.is_mending or await _is_empty(self.inner)
+            data = self.check_value(is_whole=is_whole)
             commit = Commit(id=CHECK, shard=shard, epoch=mine[shard], now=now, puts={CHECK_SLOT: data})
             [outcome] = await self.inner.commit(node, [commit])
             self._has_check = outcome is None
+            self.sealing.is_whole = is_whole and self._has_check
             if shard not in epochs:
                 await self.inner.release(node, mine)
             if outcome is not None and not isinstance(outcome, Fenced):
@@ -172,6 +190,8 @@ class SealedStore:
         guards: Mapping[int, Guard] = NO_GUARDS,
         each: bool = False,
     ) -> list[Obstacle]:
+        if not self._has_check and not await self._taken():  # by a process that owns nothing, before any that does
+            await self._leave_check(f"keys-{id(self):x}", {}, now)
         sealed = [self.sealing.timer(timer) for timer in timers]
         found = await self.inner.insert(sealed, now=now, receipt=receipt, guards=guards, each=each)
         return [self._opened(timers[one.index].id, one) for one in found]
@@ -253,6 +273,38 @@ class SealedStore:
 async def _check_row(store: Store) -> bytes | None:
     space, name = CHECK_SLOT
     return (await store.read(CHECK, space, [name])).get(name)
+
+
+async def _is_empty(store: Store) -> bool:
+    """Nothing is in it that could hold a value, but for the row itself."""
+    query = Query(limit=1)
+    if await store.find_timers(query) or await store.find_parked(query) or await store.find_entries(query):
+        return False
+    return not [info for info in await store.find_objects(Query(limit=2)) if info.id != CHECK]
+
+
+async def sealed_row(store: Store) -> str | None:
+    """Where the first sealed value is; None when there is none. All of the store is looked through, once in its life:
+    rows that are not sealed can be put in front of those that are.
+    """
+    objects = Query(limit=PAGE)
+    while page := await store.find_objects(objects):
+        for info in page:
+            for space in (USER, SYSTEM):
+                first = ""
+                while rows := await store.scan(info.id, space, Range(first, limit=PAGE)):
+                    if any(is_sealed(data) for _, data in rows):
+                        return str(info.id)
+                    first = f"{rows[-1][0]}\0"
+        last = page[-1].id
+        objects = replace(objects, after=(last.cls, last.key))
+    timers = Query(limit=PAGE)
+    while found := await store.find_timers(timers):
+        for timer in found:
+            if timer.payload is not None and is_sealed(timer.payload):
+                return f"{timer.id} {timer.name}"
+        timers = replace(timers, after=found[-1].sort_key)
+    return None
 
 
 def _plain_info(info: Info) -> Info:
