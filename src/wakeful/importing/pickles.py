@@ -264,6 +264,9 @@ class _Machine:
     def do_pop(self, arg: Any) -> None:
         self._stack.pop()
 
+    def do_pop_mark(self, arg: Any) -> None:
+        self._marked()
+
     def do_global(self, arg: str) -> None:
         self._named(*arg.split(" ", 1))
 
@@ -335,7 +338,7 @@ _RULES: dict[str, Callable[[_Machine, Any], None]] = {
     "FRAME": lambda machine, arg: None,
     "MARK": lambda machine, arg: machine._stack.append(_MARK),
     "POP": _Machine.do_pop,
-    "POP_MARK": lambda machine, arg: machine._marked() and None,
+    "POP_MARK": _Machine.do_pop_mark,
     "DUP": lambda machine, arg: machine._stack.append(machine._top()),
     "LIST": lambda machine, arg: machine._stack.append(machine._marked()),
     "TUPLE": lambda machine, arg: machine._stack.append(tuple(machine._marked())),
