@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from wakeful.logic.timeline import spec_of
+from wakeful.logic.timeline import forget_specs
 from wakeful.testing.simulation import run_probe, run_seed
 
 sys.path.append(str(Path(__file__).parent))
@@ -92,9 +92,9 @@ TEETH = Teeth(broken_schedules, BROKEN, beside={"both"}, shown=(simulation, prob
 @pytest.fixture(autouse=True)
 def _afresh() -> Any:
     """No spec that was read under another rule is remembered."""
-    spec_of.cache_clear()
+    forget_specs()
     yield
-    spec_of.cache_clear()
+    forget_specs()
 
 
 @pytest.mark.parametrize("catcher", TEETH.controls)

@@ -30,10 +30,23 @@ class Pause(Struct, frozen=True, array_like=True):
         return self.since < at and (self.until is None or at < self.until)
 
 
-@lru_cache(maxsize=8_192)
+# Kept by number and by size: a spec may have a million characters, and eight thousand such would be all the memory.
+_SHORT = 1_000
+
+
 def spec_of(text: str) -> Spec:
     """The spec of a kept text; parsed once while it is in use."""
-    return parse_spec(text)
+    return _short_spec(text) if len(text) <= _SHORT else _long_spec(text)
+
+
+def forget_specs() -> None:
+    """Read every text anew."""
+    _short_spec.cache_clear()
+    _long_spec.cache_clear()
+
+
+_short_spec = lru_cache(maxsize=8_192)(parse_spec)
+_long_spec = lru_cache(maxsize=16)(parse_spec)
 
 
 class Timeline:

@@ -34,7 +34,14 @@ _ELSEWHERE = {
     "ratelimits": "a rate limit",
     "secrets_store_secrets": "a secret of the secrets store",
 }
-_PART = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/|,(?=\s*(?:(?://[^\n]*|/\*.*?\*/)\s*)*[}\]])', re.S)
+# What JSON with comments is made of. Each text belongs to one alternative only, an unclosed one to the rest of the file:
+# so a file is read once from its beginning to its end, whatever is in it.
+_PART = re.compile(
+    r'(?P<text>"(?:[^"\\]|\\.)*+(?:"|\\?\Z))|(?P<comment>//[^\n]*|/\*(?s:.*?)\*/)|(?P<open>/\*(?s:.*)\Z)|(?P<space>\s+)'
+    r'|(?P<comma>,)|(?P<end>[}\]])|(?P<rest>[^"/\s,}\]]+|/)',
+    re.S,
+)
+_SEEN = re.compile(r"[^\n]")
 
 
 class Binding(NamedTuple):
@@ -123,12 +130,20 @@ def _parsed(path: Path) -> dict[str, Any]:
 
 def uncommented(text: str) -> str:
     """JSON without comments and trailing commas; what is inside strings stays, and so do the lines."""
-
-    def kept(match: re.Match[str]) -> str:
-        part = match[0]
-        return part if part.startswith('"') else re.sub(r"[^\n]", " ", part)
-
-    return _PART.sub(kept, text)
+    parts: list[str] = []
+    comma = -1  # where the last comma is, while only space and comments came after it
+    for found in _PART.finditer(text):
+        kind, part = found.lastgroup, found[0]
+        if kind == "comment":
+            part = _SEEN.sub(" ", part)
+        elif kind == "comma":
+            comma = len(parts)
+        elif kind != "space":
+            if kind == "end" and comma >= 0:
+                parts[comma] = " "
+            comma = -1
+        parts.append(part)
+    return "".join(parts)
 
 
 def _bindings(path: Path, data: Mapping[str, Any]) -> tuple[tuple[Binding, ...], dict[str, str]]:

@@ -338,7 +338,9 @@ def unpacked(value: Any) -> Any:
 
 _KIND = "wakeful.kind"
 TEXT = "text/plain;charset=UTF-8"
-_BARE = re.compile(r"(\w+://[^/?#]+)(?=[?#]|$)")  # a URL without a path
+_BARE = re.compile(
+    r"\A(\w+://[^/?#]+)(?=[?#]|$)"
+)  # a URL without a path; looked for at its start alone, or it is quadratic
 _IN_URL = "".join(map(chr, range(0x21, 0x7F)))
 
 

@@ -99,10 +99,13 @@ class Days:
         return mask
 
 
-@lru_cache(maxsize=4096)
 def days_of(day: Field, month: Field, weekday: Field) -> Days:
     """The one `Days` of these three fields: thousands of schedules share a few."""
-    return Days(day, month, weekday)
+    is_kept = day.is_kept and month.is_kept and weekday.is_kept
+    return _kept(day, month, weekday) if is_kept else Days(day, month, weekday)
+
+
+_kept = lru_cache(maxsize=4096)(Days)
 
 
 def _first_day(year: int) -> int:

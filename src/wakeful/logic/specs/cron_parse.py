@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple, NoReturn
 from wakeful.values.errors import BadSpec
 
 TEXT_MAX = 1_000  # no rule a person wrote is longer; a pasted file is
+KEPT_MAX = 200  # what is longer is read each time: thousands of such, kept with all of their parts, are hundreds of MB
 
 MACROS = {
     "@yearly": "0 0 1 1 *",
@@ -55,6 +56,7 @@ class Field:
     parts: tuple[Part, ...]
     values: tuple[int, ...]
     full: bool
+    is_kept: bool = True  # short enough that things may be kept by it
 
     @property
     def special(self) -> tuple[Part, ...]:
@@ -97,11 +99,14 @@ _NTH = re.compile(r"([0-9]|[a-z]{3})#([0-9]+)", re.ASCII)
 _LAST_OF = re.compile(r"([0-9]|[a-z]{3})l", re.ASCII)
 
 
-@lru_cache(maxsize=4096)
 def parse(text: str) -> Fields:
     """The fields of an expression; what can't be read is an error that names the field and the part."""
     if len(text) > TEXT_MAX:
         raise BadSpec(f"a cron expression of {len(text)} characters; at most {TEXT_MAX}", code="spec.cron")
+    return _kept(text) if len(text) <= KEPT_MAX else _parsed(text)
+
+
+def _parsed(text: str) -> Fields:
     words = text.lower().split()
     if len(words) == 1 and words[0].startswith("@"):
         macro = _macro(text, words[0])
@@ -109,6 +114,9 @@ def parse(text: str) -> Fields:
     if len(words) not in (5, 6):
         raise BadSpec(f"cron {text!r} has {len(words)} fields; {_SHAPE}", code="spec.cron")
     return _read(None, words, text)
+
+
+_kept = lru_cache(maxsize=4096)(_parsed)
 
 
 def _read(macro: str | None, words: list[str], text: str) -> Fields:
@@ -120,9 +128,15 @@ def _read(macro: str | None, words: list[str], text: str) -> Fields:
     return Fields(macro or " ".join(_spelled(word) for word in words), *read)
 
 
-@lru_cache(maxsize=4096)
 def _field(index: int, word: str) -> Field:
+    return _kept_field(index, word) if len(word) <= KEPT_MAX else _made_field(index, word)
+
+
+def _made_field(index: int, word: str) -> Field:
     return _Reader(NAMES[index], word).field()
+
+
+_kept_field = lru_cache(maxsize=4096)(_made_field)
 
 
 class _Unreadable(Exception):
@@ -161,7 +175,8 @@ class _Reader:
             if part.kind == "values":
                 values.update(self._values(part))
         size = self._size()
-        return Field(self.name.name, self.word[0] in "*?", parts, tuple(sorted(values)), len(values) == size)
+        is_kept = len(self.word) <= KEPT_MAX
+        return Field(self.name.name, self.word[0] in "*?", parts, tuple(sorted(values)), len(values) == size, is_kept)
 
     def _part(self, part: str) -> Part:
         if not part:

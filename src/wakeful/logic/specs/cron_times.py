@@ -55,10 +55,13 @@ class Times:
         return found * 3600 + self._last[0] if found >= 0 else -1
 
 
-@lru_cache(maxsize=4096)
 def times_of(second: Field, minute: Field, hour: Field) -> Times:
     """The one `Times` of these three fields."""
-    return Times(second, minute, hour)
+    is_kept = second.is_kept and minute.is_kept and hour.is_kept
+    return _kept(second, minute, hour) if is_kept else Times(second, minute, hour)
+
+
+_kept = lru_cache(maxsize=4096)(Times)
 
 
 @lru_cache(maxsize=1024)

@@ -11,8 +11,9 @@ from wakeful.values.errors import BadSpec
 DATES_MAX = 10_000  # extra and excluded dates of one rule; they travel in its text
 
 _EPOCH = datetime(1970, 1, 1)
-# A line that begins with a space continues the one before, unless it was merely indented.
-_FOLDED = re.compile(r"\r?\n[ \t](?!\s*(?:RRULE|DTSTART|RDATE|EXDATE|EXRULE|FREQ)\b)", re.IGNORECASE)
+# A line that begins with a space continues the one before, unless it was merely indented. Of the line alone: a look
+# ahead over lines that are empty would be as long for each of them.
+_FOLDED = re.compile(r"\r?\n[ \t](?![ \t]*(?:RRULE|DTSTART|RDATE|EXDATE|EXRULE|FREQ)\b)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
