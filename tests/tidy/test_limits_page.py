@@ -28,6 +28,7 @@ ROWS = {
     "`next(name, n)`": "schedules.schedules.NEXT_MAX",
     "`sharded(key, count)`": "schedules.tenants.SHARDS_MAX",
     "tasks of a `Dag`": "schedules.dag.TASKS_MAX",
+    "members of a set": "values.alike.ALIKE_MAX",
     "text of a length": "values.times.TEXT_MAX",
     "cron text": "logic.specs.cron_parse.TEXT_MAX",
     "phrase": "logic.specs.phrases.PHRASE_MAX",

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from wakeful.http.keyed import check_keys, keys_in
 from wakeful.http.problems import words_of
 from wakeful.values.codec import encode
 from wakeful.values.errors import BadTime, BadValue
@@ -128,10 +129,17 @@ class Signature:
             return value
         try:
             return known.convert(value)
+        except BadValue as error:
+            if error.code == "value.alike":
+                raise BadValue(f"{self.what}: argument {known.name!r}: {error.message}", code=error.code) from None
+            raise self._wrong(known, place, error) from None
         except Exception as error:  # also whatever `__post_init__` of the program's own types raises
-            said = words_of(error) or type(error).__name__
-            where = known.name if known.name in self.by_name or isinstance(place, int) else place
-            raise BadValue(f"{self.what}: argument {where!r}: {said}", code="arguments.type") from None
+            raise self._wrong(known, place, error) from None
+
+    def _wrong(self, known: Parameter, place: int | str, error: Exception) -> BadValue:
+        said = words_of(error) or type(error).__name__
+        where = known.name if known.name in self.by_name or isinstance(place, int) else place
+        return BadValue(f"{self.what}: argument {where!r}: {said}", code="arguments.type")
 
     def _words(self) -> str:
         names = [one.name for one in self.by_place] + [
@@ -157,6 +165,19 @@ def _run_of(found: list[inspect.Parameter], hints: dict[str, Any]) -> inspect.Pa
 
 def converter(hint: Any) -> Convert | None:
     """How JSON becomes that; None when nothing is to be done, or nothing is known."""
+    convert, keys = _converter(hint), keys_in(hint)
+    if convert is None or not keys:
+        return convert
+
+    def wary(value: Any) -> Any:
+        if type(value) in (list, dict, tuple, set, frozenset):
+            check_keys(value, keys)
+        return convert(value)
+
+    return wary
+
+
+def _converter(hint: Any) -> Convert | None:
     if hint is Any or hint is inspect.Parameter.empty:
         return None
     if not is_known(hint):

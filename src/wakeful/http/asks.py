@@ -11,8 +11,8 @@ import msgspec
 from wakeful.http.problems import Problem
 from wakeful.looking.plain import plain
 from wakeful.looking.view import View
-from wakeful.values.codec import decode_loosely, encode
-from wakeful.values.errors import NotRunning, Undecodable
+from wakeful.values.codec import decode_outside, encode
+from wakeful.values.errors import BadValue, NotRunning, Undecodable
 
 if TYPE_CHECKING:
     from wakeful.app import App
@@ -215,7 +215,9 @@ def _half_character(body: bytes) -> str | None:
 def read_msgpack(body: bytes) -> Any:
     """The value that a client of ours encoded. Types of the program are not made of it: annotations decide on those."""
     try:
-        value = decode_loosely(body)
+        value = decode_outside(body)
+    except BadValue as error:
+        raise Problem(400, error.code, f"the body is refused: {error.message}") from None
     except (Undecodable, ValueError, TypeError, IndexError, OverflowError, RecursionError, ArithmeticError):
         raise Problem(400, "body.msgpack", "the body is not what Wakeful's codec writes") from None
     _check_depth(value)

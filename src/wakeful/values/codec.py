@@ -20,6 +20,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
+from wakeful.values.alike import check_alike
 from wakeful.values.errors import BadValue, Undecodable
 from wakeful.values.rests import RESTS, Rest, keep_rest, rest_of
 from wakeful.values.seals import MAGIC, why_not
@@ -102,6 +103,16 @@ def decode_loosely(data: bytes) -> Any:
         return _loose_decoder.decode(memoryview(data)[1:])
     except msgspec.DecodeError as error:
         raise Undecodable(f"stored value is damaged: {error}", code="value.damaged") from None
+
+
+def decode_outside(data: bytes) -> Any:
+    """As `decode_loosely`, for bytes of a stranger: `BadValue` for a set or a dict that would be slow to make."""
+    if data[:1] != VERSION:
+        return decode(data)  # raises with the right words
+    try:
+        return _wary_decoder.decode(memoryview(data)[1:])
+    except msgspec.DecodeError as error:
+        raise Undecodable(f"value is damaged: {error}", code="value.damaged") from None
 
 
 def copied(value: Any) -> Any:
@@ -408,7 +419,22 @@ def _raise_loosely(number: int, data: memoryview) -> Any:
     return {"$type": inner[0].partition(":")[2], **inner[1]} if number == _TYPED else _RAISE[number](inner)
 
 
+def _raise_warily(number: int, data: memoryview) -> Any:
+    """What was not made of JSON's kinds, by somebody else: counted before it becomes a set or a dict."""
+    if number not in _RAISE:
+        return _raise_ext(number, data)  # raises with the right words
+    inner = _wary_decoder.decode(data)
+    if number == _SET or number == _FROZENSET:
+        check_alike(inner, "a set")
+    elif number == _MAP:
+        check_alike([pair[0] for pair in inner], "a dict")
+    elif number == _ENUM:
+        return inner[1]
+    return {"$type": inner[0].partition(":")[2], **inner[1]} if number == _TYPED else _RAISE[number](inner)
+
+
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(ext_hook=_raise_ext)
 _shallow_decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder()  # leaves extension types as they are
 _loose_decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(ext_hook=_raise_loosely)
+_wary_decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(ext_hook=_raise_warily)
