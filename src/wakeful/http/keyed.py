@@ -41,7 +41,11 @@ def check_keys(value: Any, keys: tuple[Any, ...]) -> None:
     for members in _long(value):
         for key in keys:
             try:
-                made = list(members) if key is Any else msgspec.convert(list(members), list[key], strict=False)
+                made = (
+                    list(members)
+                    if key is Any
+                    else msgspec.convert(list(members), list.__class_getitem__(key), strict=False)
+                )
                 hash(tuple(made))
             except Exception:  # it is none of those, then; what it is instead is said when it is converted
                 continue

@@ -424,7 +424,7 @@ def _raise_warily(number: int, data: memoryview) -> Any:
     if number not in _RAISE:
         return _raise_ext(number, data)  # raises with the right words
     inner = _wary_decoder.decode(data)
-    if number == _SET or number == _FROZENSET:
+    if number in (_SET, _FROZENSET):
         check_alike(inner, "a set")
     elif number == _MAP:
         check_alike([pair[0] for pair in inner], "a dict")

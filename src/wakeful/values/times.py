@@ -16,7 +16,7 @@ LONGEST_MS = timedelta.max // timedelta(milliseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Until 2106: so far the seconds, as a float, are within half a microsecond of the milliseconds that they stand for.
 _FLOAT_MS = (1 << 32) * 1000
-TEXT_MAX = 100  # characters of a length; all six units with a dozen digits each are fewer
+TEXT_MAX = 1_000  # characters of a length; all six units with dozens of digits each are fewer
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 

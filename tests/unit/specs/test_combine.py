@@ -140,7 +140,7 @@ def test_what_waits_for_its_anchor_or_zone_is_refused_when_it_is_bound() -> None
 
 def test_the_search_ends_after_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = interval("1s", START)
-    spec = except_for(ticks, cron("* * 3 * * *", "UTC"))  # every second of an hour
+    spec = except_for(ticks, rrule("FREQ=SECONDLY;BYHOUR=3", "UTC", START))  # every second of an hour
     three = FIRST + 3 * 3_600_000
     assert spec.next_ms(three) == three + 3_600_000
     monkeypatch.setattr(combine, "STEPS_MAX", 100)

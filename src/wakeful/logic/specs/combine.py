@@ -1,10 +1,11 @@
 """Layer 1, pure. When do several specs and calendars together say?
 
 How the work is bounded: outside a calendar the search jumps to its next opening, never from occurrence to occurrence.
-It gives up, and answers that there is none, 400 years past its first candidate (the calendar's own cycle) or after five
-million candidates that were all refused. Only `except_for` with a dense spec of exact instants can come near the second
-bound, at the price of seconds; to leave out long stretches, give it a calendar. When a spec is made, 100,000 refused
-candidates are enough to call it impossible.
+It jumps over what a cron leaves out without a hole too (`stretches.py`). It gives up, and answers that there is none, 400
+years past its first candidate (the calendar's own cycle) or after ten thousand candidates that were all refused, those of
+searches within it included (`work.py`). Only `except_for` with a dense rule of exact instants can come near the second
+bound; to leave out long stretches, give it a calendar. When a spec is made, 5,000 refused candidates are enough to call it
+impossible; when it is added, it is looked at from then on.
 """
 
 from abc import abstractmethod
@@ -12,11 +13,14 @@ from typing import TypeVar
 
 from wakeful.logic.specs.calendars import Calendar, Holidays
 from wakeful.logic.specs.spec import CatchUp, Spec
+from wakeful.logic.specs.stretches import stretch_end, stretch_start
+from wakeful.logic.specs.work import spend, within_steps
 from wakeful.values.errors import BadSpec
 
 HORIZON_MS = 146_097 * 86_400_000
-STEPS_MAX = 5_000_000  # every second of a month, twice
-FIRST_STEPS_MAX = 100_000
+STEPS_MAX = 10_000  # some fifty milliseconds
+FIRST_STEPS_MAX = 5_000
+PARTS_MAX = 1_000  # of a union: each look asks all of them
 _S = TypeVar("_S", bound="Sieve")
 
 DEPTH_MAX = 20  # combinations within combinations; nobody reads more, and the reader of texts recurses
@@ -37,6 +41,8 @@ def any_of(*specs: object) -> Spec:
             parts[part.text] = part
     if not parts:
         raise BadSpec("any_of: give at least one spec", code="spec.empty")
+    if len(parts) > PARTS_MAX:
+        raise BadSpec(f"any_of: {len(parts)} specs; the most is {PARTS_MAX}, use several schedules", code="spec.parts")
     return next(iter(parts.values())) if len(parts) == 1 else AnyOf(tuple(parts.values()))
 
 
@@ -142,26 +148,36 @@ class Sieve(Spec):
 
     def searched(self, after: int, steps: int) -> int | None:
         """The first kept occurrence after that instant, if it is found in so many steps."""
+        return within_steps(steps, self._next, after)
+
+    def _next(self, after: int) -> int | None:
         at = first = self.spec.next_ms(after)
-        for _ in range(steps):
+        while True:
+            spend(self._weight())
             if at is None or first is None or at - first > HORIZON_MS:
                 return None
             kept = self.keeps_from(at)
             if kept == at:
                 return at
             at = None if kept is None else self.spec.next_ms(kept - 1)
-        return None
 
     def previous_ms(self, before: int) -> int | None:
+        return within_steps(STEPS_MAX, self._previous, before)
+
+    def _previous(self, before: int) -> int | None:
         at = last = self.spec.previous_ms(before)
-        for _ in range(STEPS_MAX):
+        while True:
+            spend(self._weight())
             if at is None or last is None or last - at > HORIZON_MS:
                 return None
             kept = self.keeps_to(at)
             if kept == at:
                 return at
             at = None if kept is None else self.spec.previous_ms(kept + 1)
-        return None
+
+    def _weight(self) -> int:
+        """What one candidate costs: how many specs are asked for it."""
+        return weight(self.spec)
 
 
 class ExceptFor(Sieve):
@@ -192,14 +208,23 @@ class ExceptFor(Sieve):
             closing = calendar.next_close(at)
             if closing != at:
                 return closing
-        return at + 1 if any(one.next_ms(at - 1) == at for one in self._specs) else at
+        for one in self._specs:
+            if one.next_ms(at - 1) == at:
+                return stretch_end(one, at, self.spec)
+        return at
 
     def keeps_to(self, at: int) -> int | None:
         for calendar in self._calendars:
             closed = calendar.previous_close(at)
             if closed != at:
                 return closed
-        return at - 1 if any(one.next_ms(at - 1) == at for one in self._specs) else at
+        for one in self._specs:
+            if one.next_ms(at - 1) == at:
+                return stretch_start(one, at, self.spec)
+        return at
+
+    def _weight(self) -> int:
+        return weight(self.spec) + sum(map(weight, self._specs))
 
     def gaps_ms(self, first: int, last: int) -> list[int]:
         found = [at for at in self.spec.gaps_ms(first, last) if self.keeps_from(at) == at]
@@ -212,7 +237,7 @@ class ExceptFor(Sieve):
             for one in self.excluded
         )
         found = ExceptFor(spec, excluded)
-        return self if found == self else checked(found)
+        return checked_from(self if found == self else checked(found), added_at)
 
     def is_settled(self) -> bool:
         return settled(self.spec) and all(map(settled, self.excluded))
@@ -255,7 +280,7 @@ class Within(Sieve):
     def bound(self, *, added_at: int, seed: str, zone: str) -> Spec:
         spec = self.spec.bound(added_at=added_at, seed=seed, zone=zone)
         found = Within(spec, tuple(one.bound(zone) for one in self.calendars))
-        return self if found == self else checked(found)
+        return checked_from(self if found == self else checked(found), added_at)
 
     def is_settled(self) -> bool:
         return settled(self.spec) and all(map(settled, self.calendars))
@@ -266,6 +291,29 @@ def checked(spec: _S) -> _S:
     if spec.is_settled() and spec.searched(0, FIRST_STEPS_MAX) is None:
         raise BadSpec(f"{spec.text} never happens: it leaves out every occurrence", code="spec.impossible")
     return spec
+
+
+def checked_from(spec: _S, added_at: int) -> _S:
+    """The spec, unless a look at what comes after it was added takes too long; that nothing comes any more may be."""
+
+    def look(at: int) -> bool:
+        spec._next(at)
+        return True
+
+    if within_steps(STEPS_MAX, look, added_at) is None:
+        raise BadSpec(
+            f"{spec.text[:200]} leaves out each of the next {STEPS_MAX} times, or as many steps show none; "
+            "to leave out long stretches use a calendar, such as business_hours() or holidays()",
+            code="spec.impossible",
+        )
+    return spec
+
+
+def weight(spec: Spec) -> int:
+    """How many specs are asked when this one is."""
+    if isinstance(spec, AnyOf):
+        return sum(map(weight, spec.parts))
+    return spec._weight() if isinstance(spec, Sieve) else 1
 
 
 def settled(one: Spec | Calendar) -> bool:

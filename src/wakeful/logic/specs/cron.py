@@ -20,6 +20,8 @@ _LATEST_S = LATEST_MS // 1000
 _CYCLE_S = CYCLE_DAYS * DAY_S
 _RULES_S = 4_102_444_800  # 2100: by then every zone follows a yearly rule, so 400 years more show all there is
 
+Marks = tuple[frozenset[int], frozenset[int], frozenset[int]]
+
 
 def cron(text: str, zone: str | None = None, gap: Gap = "shift", fold: Fold = "first") -> "Cron":
     """A cron expression of 5 fields, or 6 with seconds first, or a macro such as `@daily`; without a zone it is UTC.
@@ -169,6 +171,29 @@ class Cron(Spec):
                     found.append(start * 1000)
             second = end
         return found
+
+    @property
+    def marks(self) -> Marks:
+        """The seconds of a minute, the minutes of an hour and the hours of a day that it names."""
+        fields = self._fields
+        return frozenset(fields.second.values), frozenset(fields.minute.values), frozenset(fields.hour.values)
+
+    def covered(self, at: int, marks: Marks) -> tuple[int, int]:
+        """The last instant before `at`, which it names, and the first after it, at which it may not name all of those
+        seconds, minutes and hours."""
+        fields, second = self._fields, at // 1000
+        start, end, offset, _, _ = self._spans.at(second)
+        seconds, minutes, hours = (one <= mine for one, mine in zip(marks, self.marks, strict=True))
+        if not fields.elapsed or not seconds:
+            return at - 1, at + 1
+        local = second + offset
+        unit = 60 if not minutes else DAY_S if hours else 3600
+        low = local // unit * unit
+        high = low + unit
+        if unit == DAY_S:
+            while high - offset < end and (self._days.every or self._days.next(high // DAY_S) == high // DAY_S):
+                high += DAY_S
+        return max(low - offset, start) * 1000 - 1, min(high - offset, end) * 1000
 
     def _wall_from(self, local: int) -> int | None:
         """The first local second at or after that one which the fields name."""

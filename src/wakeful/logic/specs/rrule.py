@@ -11,16 +11,18 @@ from zoneinfo import ZoneInfo
 
 from wakeful.logic.specs.rrule_lines import Lines, parse_lines
 from wakeful.logic.specs.rrule_parts import DAILY, Moment, parse_moment, parse_parts, wrong
-from wakeful.logic.specs.rrule_walls import walls_of
+from wakeful.logic.specs.rrule_walls import STEPS_MAX, walls_of
 from wakeful.logic.specs.rrule_words import in_words
 from wakeful.logic.specs.spec import Spec
 from wakeful.logic.specs.walls import jumps, next_instant, previous_instant
+from wakeful.logic.specs.work import within_steps
 from wakeful.logic.specs.zones import DAY_S, Fold, Gap, check_fold, check_gap, instants_of, spans_of, zone_of
 from wakeful.values.errors import BadSpec, BadTime
 from wakeful.values.times import from_datetime
 
 _EPOCH = datetime(1970, 1, 1)
 _SECOND = timedelta(seconds=1)
+COUNT_STEPS_MAX = 25_000  # of INTERVAL, while a COUNT is counted out once
 _START_MIN = (datetime(1600, 1, 1) - _EPOCH) // _SECOND  # no calendar of today reaches further back
 
 
@@ -94,7 +96,10 @@ class Rule(Spec):
         self._spans = spans_of(zone)
         self._walls = walls_of(parts, lines.start or 0)
         if self._walls.next(lines.start or 0) is None:
-            raise BadSpec(f"rrule {parts.text!r} names no time in 400 years", code="spec.impossible")
+            raise BadSpec(
+                f"rrule {parts.text!r} names no time in 400 years, or none in {STEPS_MAX} steps of its INTERVAL",
+                code="spec.impossible",
+            )
         self._exact = parts.freq > DAILY and not parts.byhour
         self._policy: tuple[Gap, Fold] = ("skip", "both") if self._exact else (gap, fold)
         self._more = sorted({at for one in lines.rdates for at in self._instants(one)})
@@ -130,14 +135,14 @@ class Rule(Spec):
         found = self._from(after // 1000 + 1)
         if self._ex or self._exdays:
             while found is not None and self._is_out(found):
-                found = self._from(found + 1)
+                found = self._from(self._past_out(found))
         return None if found is None else found * 1000
 
     def previous_ms(self, before: int) -> int | None:
         found = self._to((before - 1) // 1000)
         if self._ex or self._exdays:
             while found is not None and self._is_out(found):
-                found = self._to(found - 1)
+                found = self._to(self._past_out(found, -1))
         return None if found is None else found * 1000
 
     def gaps_ms(self, first: int, last: int) -> list[int]:
@@ -175,6 +180,16 @@ class Rule(Spec):
             bool(self._exdays) and (second + self._spans.at(second)[2]) // DAY_S in self._exdays
         )
 
+    def _past_out(self, second: int, step: int = 1) -> int:
+        """The next second to look at after one that is left out: when it is by its day, past all of those days."""
+        start, end, offset, _, _ = self._spans.at(second)
+        day = (second + offset) // DAY_S
+        if second in self._ex or day not in self._exdays:
+            return second + step
+        while day in self._exdays:
+            day += step
+        return min((day * DAY_S) - offset, end) if step > 0 else max((day + 1) * DAY_S - 1 - offset, start - 1)
+
     def _last_second(self) -> int | None:
         """The second after which the rule itself is over; COUNT is counted out once."""
         if self._end is None:
@@ -187,6 +202,15 @@ class Rule(Spec):
         return self._end
 
     def _counted(self, count: int) -> int:
+        found = within_steps(COUNT_STEPS_MAX, self._count_out, count)
+        if found is None:
+            raise BadSpec(
+                f"rrule {self._lines.parts.text!r}: COUNT={count} takes more than {COUNT_STEPS_MAX} steps; use UNTIL",
+                code="spec.work",
+            )
+        return found
+
+    def _count_out(self, count: int) -> int:
         start = self._lines.start or 0
         second = end = start - 2 * DAY_S
         for _ in range(count):

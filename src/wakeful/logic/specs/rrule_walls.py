@@ -8,11 +8,15 @@ from math import gcd
 from wakeful.logic.specs.rrule_days import CYCLE_YEARS, Days, bits_of, first_day, turns_in, week_of, year_of
 from wakeful.logic.specs.rrule_parts import DAILY, HOURLY, MINUTELY, MONTHLY, SECONDLY, WEEKLY, YEARLY, Parts
 from wakeful.logic.specs.walls import Walls
+from wakeful.logic.specs.work import spend
 from wakeful.logic.specs.zones import DAY_S
 
 _UNIT_S = {HOURLY: 3600, MINUTELY: 60, SECONDLY: 1}
 _CYCLE_DAYS = 146_097  # in 400 years
 _BUCKETS_MAX = 16
+STEPS_MAX = (
+    10_000  # from one candidate to the next: some tens of milliseconds; what meets its BY parts so rarely never does
+)
 
 
 def walls_of(parts: Parts, start: int) -> Walls:
@@ -187,7 +191,9 @@ class UnitWalls:
         if not allowed:
             return None
         last = unit // per_day + _CYCLE_DAYS
-        while True:
+        for step in range(STEPS_MAX):
+            if step:
+                spend(1)
             unit += (self._unit - unit) % self._interval
             day, at = divmod(unit, per_day)
             if day > last:
@@ -204,10 +210,15 @@ class UnitWalls:
             if ahead & 1:
                 return unit
             unit = unit + (ahead & -ahead).bit_length() - 1 if ahead else (day + 1) * per_day
+        return None
 
     def _unit_to(self, unit: int) -> int | None:
         per_day, allowed = self._per_day, self._allowed
-        while allowed and unit >= self._unit:
+        for step in range(STEPS_MAX):
+            if not allowed or unit < self._unit:
+                return None
+            if step:
+                spend(1)
             unit -= (unit - self._unit) % self._interval
             day, at = divmod(unit, per_day)
             found = self._days.previous(day)

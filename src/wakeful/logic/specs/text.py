@@ -28,6 +28,7 @@ from wakeful.logic.specs.spec import Spec
 from wakeful.logic.specs.spread import Spread, spread
 from wakeful.values.errors import BadInput, BadSpec
 
+GROUPS_MAX = 4_000  # parentheses of a text
 TEXT_MAX = 1_000_000  # characters; ten thousand holidays are a tenth of it
 
 _LEAVES: dict[str, Callable[[str], Spec]] = {
@@ -48,6 +49,8 @@ def parse_spec(text: str) -> Spec:
         raise BadSpec(f"{text!r} is not the text of a spec", code="spec.type")
     if len(text) > TEXT_MAX:
         raise BadSpec(f"a spec of {len(text)} characters; the most is {TEXT_MAX}", code="spec.text")
+    if text.count("(") > GROUPS_MAX:  # each is read once for each that it is in
+        raise BadSpec(f"a spec of {text.count('(')} parentheses; the most is {GROUPS_MAX}", code="spec.text")
     return _parse(text.strip(), 0)
 
 
@@ -73,6 +76,8 @@ def to_spec(value: object) -> Spec:
 
 
 def _read(text: str) -> Spec:
+    if len(text) > TEXT_MAX:
+        raise BadSpec(f"a spec of {len(text)} characters; the most is {TEXT_MAX}", code="spec.text")
     plain = text.strip()
     word = plain.partition(" ")[0]
     if plain.startswith("(") or (word in _LEAVES and word not in _LOOSE):
@@ -163,7 +168,7 @@ def _after(text: str, marker: str, whole: str) -> str:
     return text.removeprefix(marker)
 
 
-_MARK = re.compile(r'[()]|"(?:[^"\\]|\\.)*"')
+_MARK = re.compile(r'[()]|"(?:[^"\\]|\\.)*+(?:"|\\?\Z)')  # an unclosed quote is the rest: read once, not once for each
 
 
 def _group(text: str) -> tuple[str, str]:
