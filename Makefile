@@ -17,7 +17,7 @@ export DO_NOT_TRACK = 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test suite lint types sim sim-cluster year live live-cluster browser chromium xstate workerd bench bench-full docs clean
+.PHONY: help demo test suite lint types sim sim-cluster year live live-cluster browser chromium fuzz xstate workerd bench bench-full docs clean
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -71,6 +71,10 @@ live: $(STAMP) ## The long live tests: real processes killed a hundred times
 
 live-cluster: $(STAMP) ## The long live tests of a cluster: jobs under kills, freezes and restarts of nodes and database (45 minutes)
 	WAKEFUL_LIVE=full $(PROOF) live-cluster -- $(BIN)/python -m pytest -s --timeout 3600 $(sort $(wildcard tests/live/test_cluster*.py))
+
+fuzz: CASES = 3000
+fuzz: $(STAMP) ## Measure the CPU time of CASES=3000 hostile texts and values, from seed FROM=0 on; above 100 ms it fails
+	$(BIN)/python tests/fuzz/cost.py --cases $(CASES) --from $(FROM)
 
 chromium: ## Install Chromium with apt, if it is missing and may be
 	@for name in chromium chromium-browser google-chrome; do command -v $$name >/dev/null && exit 0; done; \
