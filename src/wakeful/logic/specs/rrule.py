@@ -15,7 +15,7 @@ from wakeful.logic.specs.rrule_walls import STEPS_MAX, walls_of
 from wakeful.logic.specs.rrule_words import in_words
 from wakeful.logic.specs.spec import Spec
 from wakeful.logic.specs.walls import jumps, next_instant, previous_instant
-from wakeful.logic.specs.work import within_steps
+from wakeful.logic.specs.work import spend, within_steps
 from wakeful.logic.specs.zones import DAY_S, Fold, Gap, check_fold, check_gap, instants_of, spans_of, zone_of
 from wakeful.values.errors import BadSpec, BadTime
 from wakeful.values.times import from_datetime
@@ -217,6 +217,8 @@ class Rule(Spec):
             found = next_instant(self._walls, self._spans, second, *self._policy)
             if found is None:
                 break
+            # Each seven weeks of a zone are looked up, at the price of many steps; charged whether they are known or not.
+            spend(1 if found >> 22 == second >> 22 else 25)
             second, end = found + 1, found
         return end
 

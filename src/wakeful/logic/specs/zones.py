@@ -6,7 +6,6 @@ from functools import lru_cache
 from typing import Literal, cast, get_args
 from zoneinfo import ZoneInfo, available_timezones
 
-from wakeful.logic.specs.work import spend
 from wakeful.values.errors import BadOption, BadSpec
 
 Gap = Literal["shift", "skip"]
@@ -103,7 +102,6 @@ class Spans:
         if (fixed := self._zone.utcoffset(None)) is not None:  # UTC and the like: the same at all times
             same = fixed // _SECOND
             return self._kept(number, [(start, stop, same, same, same)])
-        spend(5)  # twenty looks at the zone: a tenth of a millisecond
         # A span goes on past the piece's ends to a change that is near them: local times around a change are read from
         # both of its sides, wherever the piece happens to end.
         offsets = [self._offset(start - _STEP_S), self._offset(start)]
