@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from wakeful.logic.placement import place
 from wakeful.logic.ramp import claimable, shards_allowed
 from wakeful.runtime.following import FollowedClock
+from wakeful.runtime.pulse import Pulse
 from wakeful.runtime.reach import check_back, check_there
 from wakeful.store.protocol import NodeRow, ShardRow
 from wakeful.transport.protocol import VERSION, VERSION_OLDEST
@@ -48,6 +49,7 @@ class Membership:
     def __init__(self, node: "Node", *, cluster: str = "") -> None:
         self._node = node
         self.cluster = cluster
+        self.pulse = Pulse(node)
         self.joined_at = 0
         self.lease_until = 0
         self.nodes: dict[str, NodeRow] = {}
@@ -90,10 +92,12 @@ class Membership:
     def go_on(self) -> None:
         """Rounds from now on, until `stop`."""
         self._later(ROUND_MS)
+        self.pulse.start()
         if not self._node.is_client:
             self._lapsed()  # maybe while it found out what is ours
 
     def stop(self) -> None:
+        self.pulse.stop()
         for handle in (self._next, self._lapse):
             if handle is not None:
                 handle.cancel()
@@ -266,8 +270,12 @@ class Membership:
         if is_alive and node.clock.now() >= self.lease_until and not node.is_doubted:
             node.is_doubted = True
             self.lapses += 1
+            stood = self.pulse.words()
             log.warning(
-                "the store did not renew the lease in time: what it must prove waits until it answers",
+                "%s: what it must prove waits until the store answers",
+                f"the lease was not renewed in time, because {stood}"
+                if stood
+                else "the store did not renew the lease in time",
                 extra={"code": "store.slow"},
             )
             self.look()

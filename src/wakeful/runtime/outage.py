@@ -50,6 +50,7 @@ class Outage:
         node.dispatcher.stop()
         node.membership.stop()
         self.epochs = dict(node.epochs)
+        node.ownership.unsure = dict(node.epochs)
         self.keep(node.queue.running.values())
         node.queue.reset()
         # A read that failed says nothing of the commit that is on its way beside it.
@@ -81,7 +82,9 @@ class Outage:
 
     def _say(self, error: Unavailable) -> None:
         # It may as well have been this process that was away: frozen, or cut off.
-        more = f" ({self._unsaid} short ones before it were not said)" if self._unsaid else ""
+        stood = self._node.membership.pulse.words()
+        more = f"; {stood}" if stood else ""
+        more += f" ({self._unsaid} short ones before it were not said)" if self._unsaid else ""
         log.warning(
             "nothing is answered or fired until the store answers: %s%s", error, more, extra={"code": "store.down"}
         )

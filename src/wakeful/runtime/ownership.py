@@ -40,6 +40,7 @@ class Ownership:
         self._seqs: dict[int, int] = {}
         self.takes = 0  # how often shards came
         self.losses = 0
+        self.unsure: dict[int, int] = {}  # ours when the store went; whether others took them shows when it is back
         self._unsaid: list[Fenced] = []  # lost in this pass of the event loop
 
     def has_held(self, shard: int, epoch: int) -> bool:
@@ -117,30 +118,38 @@ class Ownership:
             epoch = node.epochs.get(row.shard)
             if epoch is not None and row.epoch > epoch:
                 self.lose(row.shard, Fenced(row.shard, epoch))
+            if node.state == "down" and row.owner != node.name and row.epoch > self.unsure.get(row.shard, row.epoch):
+                self._lost(Fenced(row.shard, self.unsure.pop(row.shard)))
 
     def lose(self, shard: int, fenced: Fenced) -> None:
         """It is somebody else's: drop every object of it, to wake where it lives now."""
         node = self._node
         if node.epochs.pop(shard, None) is not None:
-            self.losses += 1
-            if not self._unsaid:  # whoever was frozen loses a hundred at once
-                asyncio.get_running_loop().call_soon(self._say_lost)
-            self._unsaid.append(fenced)
+            self._lost(fenced)
         for activation in [found for found in node.awake.values() if found.shard == shard]:
             node.drop(activation, fenced)
         node.sideline.cut({shard})
         node.take_leave({shard})
         self._forget_timers({shard})
 
+    def _lost(self, fenced: Fenced) -> None:
+        self.losses += 1
+        if not self._unsaid:  # whoever was frozen loses a hundred at once
+            asyncio.get_running_loop().call_soon(self._say_lost)
+        self._unsaid.append(fenced)
+
     def _say_lost(self) -> None:
+        """One line for all that was lost at once. The database took nothing: another node did, since this one was mute."""
         lost, self._unsaid = self._unsaid, []
+        why = self._node.membership.pulse.words() or "another node took over, since its lease was over or it was moved"
+        fenced = lost[0]
         if len(lost) == 1:
-            log.warning("%s", lost[0], extra={"code": Fenced.code})
+            log.warning("%s: %s", fenced, why, extra={"code": fenced.code})
             return
-        first = ", ".join(str(fenced.shard) for fenced in lost[:SAID_MAX])
+        first = ", ".join(str(one.shard) for one in lost[:SAID_MAX])
         more = ", …" if len(lost) > SAID_MAX else ""
-        words = "%d shards are no longer owned by this node (%s%s); their objects wake elsewhere [%s]"
-        log.warning(words, len(lost), first, more, Fenced.code, extra={"code": Fenced.code})
+        words = "%d shards are no longer owned by this node (%s%s); their objects wake elsewhere [%s]: %s"
+        log.warning(words, len(lost), first, more, fenced.code, why, extra={"code": fenced.code})
 
     async def hand_over(self, shards: Iterable[int], *, within_ms: int) -> None:
         """Release each of these shards as soon as nothing of it runs; those that stay busy for too long stay ours."""

@@ -27,6 +27,7 @@ def status_of(node: "Node") -> dict[str, Any]:
         "shards": len(node.epochs),
         "shards_leaving": len(node.ownership.leaving),
         "shards_lost": node.ownership.losses,
+        "stood_still": node.membership.pulse.stood(),
         "is_draining": node.membership.is_draining,
         "clock_offset_ms": clock.offset_ms if isinstance(clock, FollowedClock) else 0,
         "clock_doubt": clock.doubt if isinstance(clock, FollowedClock) else None,
