@@ -30,6 +30,8 @@ LINE_REMEDY = (
 # A shard that is handed over has no owner for a moment.
 HANDOVER_S = 1.0
 CONNECTIONS_WARN = 0.9
+LATE_MS = 600_000  # calls that ran out of time longer ago are history
+LATE_SAID = 5
 
 Statuses = dict[str, dict[str, Any]]
 
@@ -45,7 +47,7 @@ async def owners(store: Store, found: Members, said: Statuses) -> list[Finding]:
         silent = [_silent(member) for member in there if member.state == "silent"]
         return [Finding("owner", "warn", f"no process runs this store, so nothing fires{note}", remedy), *silent]
     findings = [_node(member, said.get(member.row.node)) for member in there]
-    findings += _company(found)
+    findings += _company(found) + reach(found, said) + late(said)
     if found.unowned or found.lost or any(member.shards for member in there if member.state == "gone"):
         await asyncio.sleep(HANDOVER_S)
         findings += _shards(await members(store, now_ms()))
@@ -109,6 +111,44 @@ def _company(found: Members) -> list[Finding]:
     if alive and all(row.is_draining for row in alive):
         remedy = "wakeful drain NODE --undo, or start another node"
         findings.append(Finding("cluster", "warn", "every node is draining, so none gives its shards up", remedy))
+    return findings
+
+
+def reach(found: Members, said: Statuses) -> list[Finding]:
+    """Nodes that live and can't reach each other, as they say themselves."""
+    alive = {member.row.node: member.row for member in found.alive}
+    return [
+        Finding(
+            "reach",
+            "fail",
+            f"node {name} can't reach node {one['node']} for {length(one['for_ms'])}: calls from there to its objects "
+            "end in call.unrouted",
+            f"see the way from the machine of {name} to {alive[one['node']].address}: a firewall, a route, a changed "
+            "address (--advertise), another secret; what each owns stays, timers fire",
+            f"{one['because']} ({many(one['calls'], 'call')} met it)",
+        )
+        for name, status in said.items()
+        for one in status.get("unreached", ())
+        if one["node"] in alive
+    ]
+
+
+def late(said: Statuses) -> list[Finding]:
+    """Calls of late that had no answer by their deadline: of which method, asked on which node, owned by whom."""
+    findings = []
+    for name, status in said.items():
+        found = [one for one in status.get("late", ()) if one["ago_ms"] < LATE_MS]
+        if not found:
+            continue
+        words = [
+            f"{one['class']}.{one['method']} on {'node ' + one['on'] if one['on'] else 'no node'} ({one['calls']:,}, "
+            f"the last {length(one['ago_ms'])} ago)"
+            for one in found[:LATE_SAID]
+        ]
+        more = f", and {len(found) - LATE_SAID} more" if len(found) > LATE_SAID else ""
+        text = f"calls by way of node {name} had no answer by their deadline: {', '.join(words)}{more}"
+        remedy = "if nodes don't reach each other, that first; else the object is busy or slow: runbooks 8 and 12"
+        findings.append(Finding("calls", "warn", text, remedy))
     return findings
 
 

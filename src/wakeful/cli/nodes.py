@@ -53,12 +53,37 @@ def _put(shown: "Nodes", *, is_shared: bool) -> None:
     mute = [row["node"] for row in shown.rows if row["status"] is None and row["state"] != "gone"]
     if mute and is_shared:
         put_line(f"{', '.join(mute)}: no answer; frozen, or not to be reached from here", "yellow")
+    put_reach({row["node"]: row["status"] for row in shown.rows if row["state"] in ALIVE})
     for owner, shards in shown.lost.items():
         text = f"{many(len(shards), 'shard')} still in the name of {owner}, which has left: {ranges(shards)}"
         put_line(text, "yellow")
     if shown.unowned:
         style = "yellow" if any(row["state"] in ALIVE for row in shown.rows) else "dim"
         put_line(f"{many(len(shown.unowned), 'shard')} without an owner: {ranges(shown.unowned)}", style)
+
+
+def put_reach(said: dict[str, dict[str, Any] | None]) -> None:
+    """Who reaches whom, of those that live, when not all do."""
+    from wakeful.cli.printing import length, put_line, put_table
+
+    cut = {
+        (name, one["node"]): one["for_ms"]
+        for name, status in said.items()
+        for one in (status or {}).get("unreached", ())
+        if one["node"] in said
+    }
+    if not cut:
+        return
+
+    def word(name: str, other: str) -> str:
+        if name == other:
+            return "-"
+        if said[name] is None:
+            return "?"
+        return f"not for {length(cut[name, other])}" if (name, other) in cut else "yes"
+
+    put_line("not all nodes reach each other:", "yellow")
+    put_table(["from … to", *said], [(name, *(word(name, other) for other in said)) for name in said])
 
 
 def _cells(row: dict[str, Any], *, is_shared: bool) -> tuple[object, ...]:

@@ -246,7 +246,11 @@ SCHEMAS: dict[str, Schema] = {
         count=WHOLE,
         ended_at=none_or(INSTANT),
     ),
-    "Health": {"type": "object", "properties": {"status": TEXT, "reason": TEXT}, "required": ["status"]},
+    "Health": {
+        "type": "object",
+        "properties": {"status": TEXT, "reason": TEXT, "unreached": WHOLE},
+        "required": ["status"],
+    },
     "Result": thing(result=ANY),
     "Svg": TEXT,
     "EventStream": {"type": "string", "description": "Frames with id, event (the kind) and data (JSON)."},

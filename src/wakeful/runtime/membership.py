@@ -93,11 +93,13 @@ class Membership:
         """Rounds from now on, until `stop`."""
         self._later(ROUND_MS)
         self.pulse.start()
+        self._node.routes.contacts.start()
         if not self._node.is_client:
             self._lapsed()  # maybe while it found out what is ours
 
     def stop(self) -> None:
         self.pulse.stop()
+        self._node.routes.contacts.stop()
         for handle in (self._next, self._lapse):
             if handle is not None:
                 handle.cancel()

@@ -380,7 +380,7 @@ class Node:
         """Nothing of the call is left to be stopped at its deadline."""
         self.deadlines.remove(call)
         if call.is_expired:
-            self.meter.expired.add()
+            self.routes.contacts.expired(call)
 
     def deliver(self, target: ObjectId, call: Call) -> Coroutine[Any, Any, Any]:
         """The answer of an object that lives here."""

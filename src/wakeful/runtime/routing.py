@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from wakeful.logic.retry import platform_delay_ms
 from wakeful.runtime import ended_epochs
 from wakeful.runtime.calls import Call
+from wakeful.runtime.contacts import HERE, Contacts
 from wakeful.runtime.links import Links
 from wakeful.runtime.reach import BACK_MS, REACH
 from wakeful.runtime.status import status_of
@@ -47,6 +48,7 @@ class Routes:
     def __init__(self, node: "Node", links: Links | None = None) -> None:
         self._node = node
         self._links = links
+        self.contacts = Contacts(node)
         self._change: asyncio.Event | None = None
         # What nodes ask of each other as such, of no object: called with what was sent, the answer may be awaitable.
         self.requests: dict[str, Callable[..., Any]] = {
@@ -54,6 +56,7 @@ class Routes:
             "events": lambda *asked: node.events.answer(*asked),
             REACH: self._reach,
             ended_epochs.REQUEST: lambda pairs: node.ownership.heed(ended_epochs.checked(pairs)),
+            HERE: lambda: True,
         }
         # Calls that may be repeated and wait for another node: its name, their shard, and whether that moved.
         self._asked: dict[asyncio.Task[Any], tuple[str, int, bool]] = {}
@@ -137,6 +140,7 @@ class Routes:
             node.meter.link_calls.add((node.meter.ticks() - began) // 1_000)
         except LinkLost as error:
             node.meter.link_failures.of(error.code).add()
+            self.contacts.failed(owner.node, error)
             if error.was_sent and not is_harmless:
                 raise Unavailable(
                     f"{target}.{call.method}: the connection to node {owner.node} broke while it ran; whether it happened "
@@ -146,6 +150,7 @@ class Routes:
             node.membership.look()
             return error
         except ClusterError as error:
+            self.contacts.failed(owner.node, error)
             raise Unavailable(f"{target} is owned by node {owner.node}: {error.message}", code=error.code) from None
         if reply.failure is None:
             return (decode(reply.answer or b""),)
@@ -175,6 +180,7 @@ class Routes:
         node = self._node
         left_ms = call.deadline_at - node.clock.now()
         if left_ms <= 0 or call.is_expired:
+            call.is_expired = True  # to be counted
             raise _unrouted(call, because)
         if node.state not in ("up", "stopping"):
             raise because
@@ -190,6 +196,7 @@ class Routes:
             if self._change is done and done.is_set():
                 self._change = None
         if node.clock.now() >= call.deadline_at:
+            call.is_expired = True
             raise _unrouted(call, because)  # with the reason; to go on would only find that it is too late
 
     async def ask(self, row: NodeRow, request: str, *args: Any, timeout_ms: int) -> Any:

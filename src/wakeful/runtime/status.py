@@ -48,6 +48,8 @@ def status_of(node: "Node") -> dict[str, Any]:
         "calls_sent": node.routes.sent,
         "calls_received": node.routes.received,
         "calls_repeated": node.routes.repeated,
+        "unreached": node.routes.contacts.unreached(),
+        "late": node.routes.contacts.late(),
         "hints_told": node.arrivals.told,
         "hints_heard": node.arrivals.heard,
         "unknown": sorted(node.dispatcher.unknown),
