@@ -248,6 +248,7 @@ def sessions(found: Sequence["Session"], hidden: int) -> list[Finding]:
         evidence = f"{one.state}: {one.query}" if one.state else ""
         if one.is_waiting:
             text = f"{who} waits for a lock of {', '.join(map(str, one.blockers)) or 'another session'}"
+            text += f", in a transaction of {length(one.age_ms)}" if one.state else f", for {length(one.age_ms)}"
             remedy = "see what the holder does; SELECT pg_terminate_backend(PID) ends it"
             findings.append(Finding("queries", "warn", text, remedy, evidence))
         else:

@@ -1,6 +1,8 @@
 """Layer 5. `wakeful doctor`: is everything well, and what should be done where it isn't?"""
 
 import asyncio
+from collections.abc import Awaitable
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from wakeful.cli import options
@@ -13,6 +15,12 @@ if TYPE_CHECKING:
     from wakeful.store.protocol import Store
 
 FUNCTIONS_LOOKED_AT = 1_000
+OPEN_S = 15.0
+CHECK_S = 10.0  # for each: counting what millions of rows are takes seconds
+MUTE = (
+    "does somebody hold a lock on our tables (queries, above)? end that session; else the server has too much to do: see "
+    "pg_stat_activity"
+)
 
 
 @options.command("doctor")
@@ -35,45 +43,95 @@ async def _doctor(target: str | None, url: str, as_json: bool) -> int:
 
 
 async def examine(target: str | None, url: str) -> list[Finding]:
-    """Everything that can be known from outside; stops where the store can't be opened."""
+    """Everything that can be known from outside; stops where the store can't be opened.
+
+    The server is asked first, of what needs none of our tables: who holds a lock on them holds up all the rest. Each
+    check has its own time, so that one that waits for such a lock is one line and not the end.
+    """
+    from wakeful.values.errors import BadUrl, MissingExtra, SchemaTooNew, SchemaTooOld, WakefulError
+
+    program = _program(target) if target is not None else None
+    locks, server = await _server(url)
+    try:
+        return [*locks, *await _look(url, program), *server]
+    except (BadUrl, MissingExtra):
+        raise
+    except TimeoutError:
+        return [*locks, _mute("store", OPEN_S), *server]
+    except (SchemaTooNew, SchemaTooOld) as error:
+        return [*locks, Finding("schema", "fail", *split(error.message))]
+    except CommandError:
+        raise
+    except WakefulError as error:
+        return [*locks, Finding("store", "fail", *split(error.message))]
+
+
+async def _look(url: str, program: "Registry | None") -> list[Finding]:
     from wakeful.cli import checkups
     from wakeful.cli.finding import reading
     from wakeful.cli.printing import now_ms
     from wakeful.cli.reaching import statuses
     from wakeful.cli.schema import migrations
-    from wakeful.looking.nodes import members
-    from wakeful.values.errors import BadUrl, MissingExtra, SchemaTooNew, SchemaTooOld, WakefulError
+    from wakeful.looking.nodes import Members, members
 
-    program = _program(target) if target is not None else None
-    try:
-        newest = migrations(url)[-1]
-        async with reading(url) as store:
-            findings = [
-                Finding("store", "ok", f"{store.url} can be read"),
-                Finding("schema", "ok", f"up to date ({newest})"),
-            ]
-            found = await members(store, now_ms())
+    newest = migrations(url)[-1]
+    async with AsyncExitStack() as stack:
+        async with asyncio.timeout(OPEN_S):
+            store = await stack.enter_async_context(reading(url))
+        findings = [
+            Finding("store", "ok", f"{store.url} can be read"),
+            Finding("schema", "ok", f"up to date ({newest})"),
+        ]
+        found, said = Members(now_ms(), [], [], {}), {}
+        try:
+            async with asyncio.timeout(CHECK_S):
+                found = await members(store, now_ms())
+        except TimeoutError:
+            findings.append(_mute("owner", CHECK_S))
+        else:
             said = await statuses(store, [member.row for member in found.nodes])
-            findings += await checkups.owners(store, found, said)
-            serving = {member.row.node for member in found.nodes if member.state != "draining" or member.shards}
-            heard = {node: said[node] for node in said if node in serving}
-            findings += await _classes(store, None if program is None else program.names(), heard)
-            findings += await _functions(store, program, heard)
-            findings += await checkups.timers(store, found, said)
-            findings.append(await _parked(store))
-            findings += await checkups.clock(store)
-            findings += await checkups.ahead(store)
-        if store.shared:
-            findings += await checkups.server(url)
-        return findings
-    except (BadUrl, MissingExtra):
-        raise
-    except (SchemaTooNew, SchemaTooOld) as error:
-        return [Finding("schema", "fail", *split(error.message))]
-    except CommandError:
-        raise
-    except WakefulError as error:
-        return [Finding("store", "fail", *split(error.message))]
+            findings += await _within("owner", checkups.owners(store, found, said))
+        serving = {member.row.node for member in found.nodes if member.state != "draining" or member.shards}
+        heard = {node: said[node] for node in said if node in serving}
+        findings += await _within("classes", _classes(store, None if program is None else program.names(), heard))
+        findings += await _within("function", _functions(store, program, heard))
+        findings += await _within("timers", checkups.timers(store, found, said))
+        findings += await _within("parked", _parked(store))
+        findings += await _within("clock", checkups.clock(store))
+        findings += await _within("clock", checkups.ahead(store))
+    return findings
+
+
+async def _within(check: str, looking: Awaitable[list[Finding]]) -> list[Finding]:
+    """What it found; when it has no answer in its time, that."""
+    try:
+        async with asyncio.timeout(CHECK_S):
+            return await looking
+    except TimeoutError:
+        return [_mute(check, CHECK_S)]
+
+
+def _mute(check: str, within_s: float) -> Finding:
+    return Finding(check, "fail", f"no answer within {within_s:.1f} s: the rest is looked at all the same", MUTE)
+
+
+async def _server(url: str) -> tuple[list[Finding], list[Finding]]:
+    """What the server says by itself, on a connection of its own: who holds things up, and the rest of it."""
+    from wakeful.cli import checkups
+    from wakeful.system import open_store
+    from wakeful.values.errors import WakefulError
+
+    try:
+        if url == "memory:" or not open_store(url).shared:
+            return [], []
+        async with asyncio.timeout(CHECK_S):
+            found = await checkups.server(url)
+    except TimeoutError:
+        return [], [_mute("server", CHECK_S)]
+    except WakefulError:
+        return [], []  # the store can't be opened either, and that says why
+    locks = [one for one in found if one.check == "queries" and one.status != "ok"]
+    return locks, [one for one in found if one not in locks]
 
 
 def _program(target: str) -> "Registry":
@@ -144,10 +202,12 @@ async def _functions(store: "Store", program: "Registry | None", said: "Statuses
     ]
 
 
-async def _parked(store: "Store") -> Finding:
+async def _parked(store: "Store") -> list[Finding]:
     from wakeful.cli.printing import many
 
     count = await store.count("parked")
     if not count:
-        return Finding("parked", "ok", "nothing is parked")
-    return Finding("parked", "warn", f"{many(count, 'timer')} failed for good", "wakeful parked, then wakeful redrive")
+        return [Finding("parked", "ok", "nothing is parked")]
+    return [
+        Finding("parked", "warn", f"{many(count, 'timer')} failed for good", "wakeful parked, then wakeful redrive")
+    ]

@@ -41,6 +41,8 @@ def _why_not_here(home: "Node") -> str | None:
         return f"the node is {home.state}"
     if home.is_doubted or max(home.membership.waits_ms, home.committer.sending_ms) >= MUTE_MS:
         return "the store does not answer"
+    if home.dispatcher.reading_ms >= MUTE_MS:
+        return "the timers can't be read"  # somebody holds a lock on their table, say: what is due here does not fire
     if home.membership.is_draining:
         return "the node is draining"
     if home.is_clustered and not home.is_client and home.name not in home.membership.nodes:

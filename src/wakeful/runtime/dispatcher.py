@@ -58,6 +58,7 @@ class Dispatcher:
         self._due = Wakeup(node.clock, self._tick)
         self._page_due = Wakeup(node.clock, self._tick)
         self._reading: asyncio.Task[None] | None = None
+        self._asked_at: int | None = None  # when the page of timers was asked for that is under way
         self._is_running = False
         self._has_more = False  # the store has timers past the edge but within the horizon
         self._scan_at = 0  # when to look at everything due again
@@ -92,8 +93,14 @@ class Dispatcher:
         if was is not None and why is None:
             self.read_again()
 
+    @property
+    def reading_ms(self) -> int:
+        """How long the store has not answered what was asked of it about timers; 0 when nothing is asked."""
+        return 0 if self._asked_at is None else self._node.clock.now() - self._asked_at
+
     def stop(self) -> None:
         self._is_running = False
+        self._asked_at = None
         self._due.set(None)
         self._page_due.set(None)
         self._looks = []
@@ -375,8 +382,10 @@ class Dispatcher:
         """A page of timers, and the place behind which there are more; all pages when it must be whole."""
         node = self._node
         timers: list[Timer] = []
+        asked_at = 0
         try:
             while True:
+                self._asked_at = asked_at = node.clock.now()
                 page, has_more = await node.reading(
                     node.store.timers(shards, after=after, until=until, limit=self._page)
                 )
@@ -391,6 +400,9 @@ class Dispatcher:
             down = Unavailable(f"reading timers failed: {error}", code="timers.read")
             node.store_failed(down)
             raise down from error
+        finally:
+            if self._asked_at == asked_at:  # else one that was cut off unwinds, and another is under way
+                self._asked_at = None
 
 
 def _joined(looks: list[Look]) -> list[Look]:

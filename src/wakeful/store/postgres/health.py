@@ -16,7 +16,8 @@ HEARD_S = 1.0
 QUERY_CHARS = 80
 
 _STATE = "SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on'"
-# Sessions of this database that have been in one transaction, or have waited for a lock, for long. Which of them hold
+# Sessions of this database that have been in one transaction, or have waited for a lock, for long; or that hold a whole
+# table of ours, which we never do for a second. Which of them hold
 # locks on our tables is what makes one dangerous rather than only untidy. Of other roles' sessions a role without
 # `pg_read_all_stats` sees who they are and which locks they wait for, and else NULL.
 _SESSIONS = f"""
@@ -37,7 +38,13 @@ WHERE a.datname = current_database() AND a.pid <> pg_backend_pid()
     AND CASE WHEN a.backend_type IS NULL THEN w.since < clock_timestamp() - interval '1 second'
         ELSE a.backend_type = 'client backend' AND a.xact_start IS NOT NULL
             AND (a.xact_start < clock_timestamp() - $2::bigint * interval '1 millisecond'
-                OR (a.wait_event_type = 'Lock' AND a.query_start < clock_timestamp() - interval '1 second'))
+                OR (a.wait_event_type = 'Lock' AND a.query_start < clock_timestamp() - interval '1 second')
+                OR (a.xact_start < clock_timestamp() - interval '1 second' AND EXISTS (
+                    SELECT 1 FROM pg_locks AS l
+                    JOIN pg_class AS c ON c.oid = l.relation
+                    JOIN pg_namespace AS n ON n.oid = c.relnamespace
+                    WHERE l.pid = a.pid AND n.nspname = $1 AND l.granted
+                        AND l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock'))))
         END
 ORDER BY age_ms DESC
 LIMIT 20
