@@ -37,6 +37,9 @@ class Listed:
         self.asked += 1
         return next((at for at in self._times if at > after), None)
 
+    def resume_ms(self, after: int) -> int | None:
+        return None
+
     def previous_ms(self, before: int) -> int | None:
         self.asked += 1
         return next((at for at in reversed(self._times) if at < before), None)
@@ -58,6 +61,9 @@ class Counted:
     def next_ms(self, after: int) -> int | None:
         self.asked += 1
         return self.inner.next_ms(after)
+
+    def resume_ms(self, after: int) -> int | None:
+        return self.inner.resume_ms(after)
 
     def previous_ms(self, before: int) -> int | None:
         self.asked += 1

@@ -47,6 +47,7 @@ class Times(Protocol):
     """Occurrences, as a `Timeline` knows them."""
 
     def next_ms(self, after: int) -> int | None: ...
+    def resume_ms(self, after: int) -> int | None: ...
     def previous_ms(self, before: int) -> int | None: ...
     def gaps(self, after: int, to: int) -> list[int]: ...
     def pause_of(self, at: int) -> Pause | None: ...
@@ -91,8 +92,12 @@ class Plan(Struct, frozen=True):
 def plan(times: Times, since: int, now: int, policy: Policy, *, has_missed: bool = False) -> Plan:
     """What becomes of the occurrences in `since < t <= now`; some before them may have been missed in the same outage."""
     first = times.next_ms(since)
-    if first is not None and _is_plain(times, first, since, now, policy):
+    stood = _stood(times, since, first)
+    if stood > now and first is not None and _is_plain(times, first, since, now, policy):
         return Plan((Due(first),), (), now)
+    if stood <= now:
+        gone: list[tuple[int, Verdict]] = [(at, "gap") for at in times.gaps(since, stood - 1)]
+        return Plan((), compressed(gone), stood - 1, False, has_missed)
     runs, has_missed = _owed(times, since, now, policy, has_missed)
     chosen = set(runs)
     left: list[tuple[int, Verdict]] = [(at, "gap") for at in times.gaps(since, now)]
@@ -104,7 +109,10 @@ def plan(times: Times, since: int, now: int, policy: Policy, *, has_missed: bool
             break
         if at not in chosen:
             left.append((at, _verdict(times, at, now, policy)))
-        at = times.next_ms(at)
+        before, at = at, times.next_ms(at)
+        if (stood := _stood(times, before, at)) <= now:
+            judged_to = stood - 1
+            break
     if judged_to < now:  # too many for one go: what was judged so far stands, the rest is asked about again
         runs = [at for at in runs if at <= judged_to]
         left = [(at, verdict) for at, verdict in left if at <= judged_to]
@@ -117,7 +125,16 @@ def _is_plain(times: Times, first: int, since: int, now: int, policy: Policy) ->
     if not now - policy.grace_ms <= first <= now or times.pause_of(first) is not None:
         return False
     following = times.next_ms(first)
-    return (following is None or following > now) and not times.gaps(since, now)
+    is_only = (following is None or following > now) and _stood(times, first, following) > now
+    return is_only and not times.gaps(since, now)
+
+
+def _stood(times: Times, asked: int, found: int | None) -> int:
+    """Where the search after that instant, just asked for, had to stop before it came to what it found: what is there is
+    not known yet. Beyond all times when it came to its end.
+    """
+    stood = times.resume_ms(asked)
+    return LATEST_MS + 1 if stood is None or (found is not None and found <= stood) else stood
 
 
 def overlapped(times: Times, since: int, finished_at: int, overlap: Overlap, *, queued: int = 0) -> Plan:
@@ -125,16 +142,21 @@ def overlapped(times: Times, since: int, finished_at: int, overlap: Overlap, *, 
     queue_max = {"skip": 0, "queue_one": 1, "queue_all": RUNS_MAX}[overlap] - queued
     runs: list[Due] = []
     left: list[tuple[int, Verdict]] = [(at, "gap") for at in times.gaps(since, finished_at)]
-    at = times.next_ms(since)
-    while at is not None and at <= finished_at:
+    judged_to, at = finished_at, times.next_ms(since)
+    stood = _stood(times, since, at)
+    while at is not None and at <= min(finished_at, stood):
         if times.pause_of(at) is not None:
             left.append((at, "paused"))
         elif len(runs) < queue_max:
             runs.append(Due(at))
         else:
             left.append((at, "overlap"))
-        at = times.next_ms(at)
-    return Plan(tuple(runs), compressed(left), finished_at)
+        before, at = at, times.next_ms(at)
+        stood = _stood(times, before, at)
+    if stood <= finished_at:
+        judged_to = stood - 1
+        left = [(at, verdict) for at, verdict in left if at <= judged_to]
+    return Plan(tuple(runs), compressed(left), judged_to)
 
 
 def _owed(times: Times, since: int, now: int, policy: Policy, has_missed: bool) -> tuple[list[int], bool]:

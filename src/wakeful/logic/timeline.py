@@ -87,6 +87,18 @@ class Timeline:
                 return found if self._end is None or found < self._end else None
         return None
 
+    def resume_ms(self, after: int) -> int | None:
+        """Where the search of `next_ms(after)`, just asked, stood when it had to stop; None when it came to its end."""
+        if self._start is not None:
+            after = max(after, self._start - 1)
+        for version in self._versions:
+            if version.until is not None and version.until <= after:
+                continue
+            stood = spec_of(version.spec).resume_ms(max(after, version.since))
+            if stood is not None and (version.until is None or stood <= version.until):
+                return stood if self._end is None or stood < self._end else None
+        return None
+
     def previous_ms(self, before: int) -> int | None:
         """The last occurrence strictly before."""
         found = self._previous(before)
@@ -107,8 +119,12 @@ class Timeline:
         return None
 
     def next_event(self, after: int) -> int | None:
-        """The next occurrence, or the next one that the clocks jump over if that comes first: both need a verdict."""
+        """The next occurrence, or the next one that the clocks jump over if that comes first: both need a verdict. Or
+        where a search that had to stop stood: it goes on from there.
+        """
         found = self.next_ms(after)
+        if (stood := self.resume_ms(after)) is not None and (found is None or stood < found):
+            return stood
         for version in self._versions:
             if "gap=skip" in version.spec and (version.until is None or version.until > after):
                 gaps = self._gaps(version, after, found if found is not None else after + _GAP_SEARCH_MS)

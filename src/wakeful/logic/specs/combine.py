@@ -4,8 +4,9 @@ How the work is bounded: outside a calendar the search jumps to its next opening
 It jumps over what a cron leaves out without a hole too (`stretches.py`). It gives up, and answers that there is none, 400
 years past its first candidate (the calendar's own cycle) or after ten thousand candidates that were all refused, those of
 searches within it included (`work.py`). Only `except_for` with a dense rule of exact instants can come near the second
-bound; to leave out long stretches, give it a calendar. When a spec is made, 5,000 refused candidates are enough to call it
-impossible; when it is added, it is looked at from then on.
+bound; to leave out long stretches, give it a calendar. A schedule that lives goes on from where a search stood
+(`resume_ms`), in another turn. When a spec is made, 5,000 refused candidates are enough to call it impossible; when it is
+added, it is looked at from then on.
 """
 
 from abc import abstractmethod
@@ -14,7 +15,7 @@ from typing import TypeVar
 from wakeful.logic.specs.calendars import Calendar, Holidays
 from wakeful.logic.specs.spec import CatchUp, Spec
 from wakeful.logic.specs.stretches import stretch_end, stretch_start
-from wakeful.logic.specs.work import spend, within_steps
+from wakeful.logic.specs.work import Spent, spend, within_steps
 from wakeful.values.errors import BadSpec
 
 HORIZON_MS = 146_097 * 86_400_000
@@ -105,6 +106,9 @@ class AnyOf(Spec):
     def next_ms(self, after: int) -> int | None:
         return min((at for part in self.parts if (at := part.next_ms(after)) is not None), default=None)
 
+    def resume_ms(self, after: int) -> int | None:
+        return min((at for part in self.parts if (at := part.resume_ms(after)) is not None), default=None)
+
     def previous_ms(self, before: int) -> int | None:
         return max((at for part in self.parts if (at := part.previous_ms(before)) is not None), default=None)
 
@@ -118,10 +122,11 @@ class AnyOf(Spec):
 class Sieve(Spec):
     """A spec of which only some occurrences are kept."""
 
-    __slots__ = ("depth", "spec")
+    __slots__ = ("_stopped", "depth", "spec")
 
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
+        self._stopped: tuple[int, int] | None = None  # the last search, if it was spent: after what, and where it stood
 
     @property
     def catch_up(self) -> CatchUp:
@@ -150,16 +155,30 @@ class Sieve(Spec):
         """The first kept occurrence after that instant, if it is found in so many steps."""
         return within_steps(steps, self._next, after)
 
+    def resume_ms(self, after: int) -> int | None:
+        return None if self._stopped is None or self._stopped[0] != after else self._stopped[1]
+
     def _next(self, after: int) -> int | None:
-        at = first = self.spec.next_ms(after)
-        while True:
-            spend(self._weight())
-            if at is None or first is None or at - first > HORIZON_MS:
-                return None
-            kept = self.keeps_from(at)
-            if kept == at:
-                return at
-            at = None if kept is None else self.spec.next_ms(kept - 1)
+        self._stopped = None
+        asked, at = after, None
+        try:
+            at = first = self.spec.next_ms(after)
+            while True:
+                spend(self._weight())
+                if at is None or first is None or at - first > HORIZON_MS:
+                    return None
+                kept = self.keeps_from(at)
+                if kept == at:
+                    return at
+                if kept is None:
+                    return None
+                asked, at = kept - 1, None
+                at = self.spec.next_ms(asked)
+        except Spent:
+            # When not even one was decided, another search would stand where this one did: then there is none.
+            stood = self.spec.resume_ms(asked) if at is None else at if asked > after else None
+            self._stopped = None if stood is None else (after, stood)
+            raise
 
     def previous_ms(self, before: int) -> int | None:
         return within_steps(STEPS_MAX, self._previous, before)

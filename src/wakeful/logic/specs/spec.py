@@ -52,6 +52,11 @@ class Spec(ABC):
     def next_ms(self, after: int) -> int | None:
         """The first occurrence strictly after; None when there is none ever."""
 
+    def resume_ms(self, after: int) -> int | None:
+        """Where the search of `next_ms(after)`, just asked, stood when it had taken as many steps as one look may: nothing
+        comes before that, and whoever must miss nothing asks again from there. None when the search came to its end."""
+        return None
+
     @abstractmethod
     def previous_ms(self, before: int) -> int | None:
         """The last occurrence strictly before; None when there is none."""

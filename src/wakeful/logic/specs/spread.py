@@ -67,6 +67,10 @@ class Spread(Spec):
         found = self.spec.next_ms(after - self.offset_ms)
         return None if found is None or found + self.offset_ms > LATEST_MS else found + self.offset_ms
 
+    def resume_ms(self, after: int) -> int | None:
+        found = self.spec.resume_ms(after - self.offset_ms)
+        return None if found is None else found + self.offset_ms
+
     def previous_ms(self, before: int) -> int | None:
         found = self.spec.previous_ms(before - self.offset_ms)
         return None if found is None else found + self.offset_ms
