@@ -1,5 +1,6 @@
 """Bodies in our own encoding that no client of ours writes: extension types around what does not belong there."""
 
+import threading
 from typing import Any
 
 import msgspec
@@ -7,8 +8,9 @@ import pytest
 from http_stage import opened
 from test_fuzz import send
 
-from wakeful.http.asks import MSGPACK
-from wakeful.values.codec import VERSION
+from wakeful.http import asks
+from wakeful.http.asks import MSGPACK, read_msgpack
+from wakeful.values.codec import VERSION, encode
 
 INNER: list[Any] = [
     None, True, 0, -1, 2**63, 1.5, float("nan"), float("inf"), "", "x", "NaN", "sNaN", "1e999999", "9" * 5_000, b"",
@@ -59,3 +61,20 @@ async def test_no_odd_value_is_a_fault_of_ours(code: int) -> None:
                     wrong.append((path, body, status, said))
         assert not wrong, (len(wrong), wrong[:10])
         assert 400 in statuses
+
+
+async def test_a_long_body_is_decoded_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    where: list[threading.Thread] = []
+
+    def read(body: bytes) -> Any:
+        where.append(threading.current_thread())
+        return read_msgpack(body)
+
+    monkeypatch.setattr(asks, "read_msgpack", read)
+    async with opened() as stage:
+        token = (await stage.token("long", "call")).encode()
+        headers = [(b"host", b"localhost"), (b"content-type", MSGPACK), (b"authorization", b"Bearer " + token)]
+        for size, status in ((100, 200), (200_000, 200), (200_001, 400)):
+            body = encode([["x" * size], {}]) if size % 2 == 0 else VERSION + b"\xd4\x04\x80" + b"x" * size
+            assert (await send(stage, ("POST", b"/v1/objects/Shop/a/echo", b"", headers, body)))[0] == status
+    assert [one is threading.main_thread() for one in where] == [True, False, False]

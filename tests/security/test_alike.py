@@ -1,5 +1,6 @@
 """What a stranger chose to hash alike is refused before it is a set or a dict: that would be quadratic."""
 
+import itertools
 import time
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -7,6 +8,7 @@ from itertools import islice, product
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import pytest
 
 from wakeful.http.arguments import Signature
@@ -98,3 +100,30 @@ def test_as_many_as_may_be_alike_are() -> None:
     check_alike(INTS[:ALIKE_MAX], "it")
     with pytest.raises(BadValue):
         check_alike(INTS[: ALIKE_MAX + 1], "it")
+
+
+VALUES = [msgspec.msgpack.encode((2**61 - 1) * number) for number in range(8)]
+KEYS = [b"\x95" + b"".join(five) for five in itertools.islice(itertools.product(VALUES, repeat=5), 2_000)]
+
+
+def a_map(keys: list[bytes]) -> bytes:
+    return b"\xde" + len(keys).to_bytes(2, "big") + b"".join(key + b"\x01" for key in keys)
+
+
+@pytest.mark.parametrize("around", [b"", b"\x91", b"\x92\x01", b"\x81\xa1a", b"\xdc\x00\x01"])
+def test_keys_that_are_lists_are_counted_before_they_are_keys(around: bytes) -> None:
+    """Lists of five of eight numbers that hash alike: 32,768 keys with one hash, in bytes that the decoder itself reads."""
+    body = VERSION + around + a_map(KEYS)
+    begun = time.process_time()
+    with pytest.raises(Problem, match="a map of 2000 pairs") as caught:
+        read_msgpack(body)
+    assert caught.value.code == "value.keys"
+    assert time.process_time() - begun < 1
+
+
+def test_short_maps_and_plain_keys_stay_as_they_are() -> None:
+    plain = {str(number): [number, {"a": {number: None}}] for number in range(3_000)} | {"k": {(1, 2): 3}}
+    assert read_msgpack(encode(plain)) == plain
+    assert read_msgpack(VERSION + b"\x92" + a_map(KEYS[:60]) + b"\xc5\x20\x00" + b"\xde" * 0x2000)[0]
+    many = {number: number for number in range(70_000)}
+    assert read_msgpack(encode([many])) == [many]

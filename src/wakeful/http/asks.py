@@ -27,6 +27,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 JSON = b"application/json"
 MSGPACK = b"application/vnd.wakeful.msgpack"
 BODY_TIMEOUT_S = 30.0  # a client that takes longer to send a body of at most some megabytes is not sending it
+LONG_BYTES = 128 << 10  # of a body that may take more than some milliseconds to decode
 DEPTH_MAX = 100  # of lists and objects in a body: nobody writes more by hand, and every walk over it is bounded
 
 _decoder = msgspec.json.Decoder()
@@ -61,7 +62,7 @@ class Room:
 class Ask:
     """One request, on its way through."""
 
-    __slots__ = ("_headers", "app", "body", "body_max", "caller", "gate", "params", "query", "receive", "scope", "send", "waited_ms")  # fmt: skip
+    __slots__ = ("_headers", "_read", "app", "body", "body_max", "caller", "gate", "params", "query", "receive", "scope", "send", "waited_ms")  # fmt: skip
 
     def __init__(self, app: "App", gate: "Gate", scope: Scope, receive: Receive, send: Send, body_max: int) -> None:
         self.app = app
@@ -76,6 +77,7 @@ class Ask:
         self.caller: Caller | None = None
         self.waited_ms = 0  # for the store to say who asks, of the time that a call has
         self._headers: dict[bytes, bytes | None] | None = None  # None: it is there more than once
+        self._read: tuple[Any, Problem | None] | None = None  # a long body, which was decoded beside the loop
 
     @property
     def who(self) -> "Caller":
@@ -137,6 +139,7 @@ class Ask:
                 ) from None
         if len(self.body) > self.body_max:
             raise Problem(413, "body.large", f"the body has more than {self.body_max} bytes", connection="close")
+        await self.read_ahead()
 
     async def _take_rest(self, room: "Room") -> None:
         parts, size, has_more = [self.body], len(self.body), True
@@ -175,6 +178,25 @@ class Ask:
 
     def value(self) -> Any:
         """The body as a value; None when it is empty. `Problem` for what it can't be."""
+        if self._read is None:
+            return self._decoded()
+        value, problem = self._read
+        if problem is not None:
+            raise problem
+        return value
+
+    async def read_ahead(self) -> None:
+        """Decode a long body now and beside the loop, which it would hold for as long as that takes."""
+        if len(self.body) > LONG_BYTES:
+            self._read = await asyncio.to_thread(self._decoded_quietly)
+
+    def _decoded_quietly(self) -> tuple[Any, Problem | None]:
+        try:
+            return self._decoded(), None
+        except Problem as problem:
+            return None, problem
+
+    def _decoded(self) -> Any:
         body, media = self.body, self.media
         if media == MSGPACK:
             return read_msgpack(body)

@@ -22,6 +22,7 @@ import msgspec
 
 from wakeful.values.alike import check_alike
 from wakeful.values.errors import BadValue, Undecodable
+from wakeful.values.packed_keys import check_packed_keys
 from wakeful.values.rests import RESTS, Rest, keep_rest, rest_of
 from wakeful.values.seals import MAGIC, why_not
 
@@ -110,7 +111,7 @@ def decode_outside(data: bytes) -> Any:
     if data[:1] != VERSION:
         return decode(data)  # raises with the right words
     try:
-        return _wary_decoder.decode(memoryview(data)[1:])
+        return _decoded_warily(data[1:])
     except msgspec.DecodeError as error:
         raise Undecodable(f"value is damaged: {error}", code="value.damaged") from None
 
@@ -419,11 +420,16 @@ def _raise_loosely(number: int, data: memoryview) -> Any:
     return {"$type": inner[0].partition(":")[2], **inner[1]} if number == _TYPED else _RAISE[number](inner)
 
 
+def _decoded_warily(data: bytes) -> Any:
+    check_packed_keys(data)
+    return _wary_decoder.decode(data)
+
+
 def _raise_warily(number: int, data: memoryview) -> Any:
     """What was not made of JSON's kinds, by somebody else: counted before it becomes a set or a dict."""
     if number not in _RAISE:
         return _raise_ext(number, data)  # raises with the right words
-    inner = _wary_decoder.decode(data)
+    inner = _decoded_warily(bytes(data))
     if number in (_SET, _FROZENSET):
         check_alike(inner, "a set")
     elif number == _MAP:

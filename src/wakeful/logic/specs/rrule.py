@@ -22,7 +22,7 @@ from wakeful.values.times import from_datetime
 
 _EPOCH = datetime(1970, 1, 1)
 _SECOND = timedelta(seconds=1)
-COUNT_STEPS_MAX = 25_000  # of INTERVAL, while a COUNT is counted out once
+COUNT_STEPS_MAX = 16_000  # of INTERVAL, while a COUNT is counted out once
 _START_MIN = (datetime(1600, 1, 1) - _EPOCH) // _SECOND  # no calendar of today reaches further back
 
 
