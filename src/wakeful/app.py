@@ -10,6 +10,7 @@ from wakeful.importing.arriving import equip as equip_importing
 from wakeful.importing.settling import equip as equip_settling
 from wakeful.jobs.jobs import Jobs
 from wakeful.jobs.jobs import equip as equip_jobs
+from wakeful.logic.lease import lease_of
 from wakeful.logic.limits import Limits
 from wakeful.logic.specs.fluent import Every
 from wakeful.machine import Machine
@@ -219,15 +220,18 @@ class App:
         cluster: str = "",
         secret: str | None = None,
         tls: Tls | None = None,
+        lease: Duration | None = None,
     ) -> AsyncIterator[Node]:
         """A node on that store (`memory:`, `sqlite:PATH`, `postgresql://…`) for as long as the block lasts.
 
         On a store that nodes can share it is one of a cluster: `listen` is where the others reach it
         (`HOST:PORT`; by default a socket for this user's processes on this machine), `advertise` what they dial
         if that differs. All need the same `cluster` name, and the same `secret` unless they are on one machine.
+        `lease` (2 s to 60 s, by default 5 s, the same on all nodes) is for how long the others believe in a node that
+        says nothing: longer for a slow store or machines that pause, shorter to take over sooner.
         `paranoid` makes every object sleep after each turn, so that one which relies on memory fails early.
         """
-        joining = Joining(listen, advertise, cluster, secret, tls)
+        joining = Joining(listen, advertise, cluster, secret, tls, lease_of(lease))
         async with running(self, url, self.places, joining, paranoid=paranoid) as node:
             yield node
 

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+from wakeful.logic.lease import Lease
 from wakeful.runtime.following import FollowedClock
 from wakeful.runtime.homes import Homes
 from wakeful.runtime.links import Links
@@ -18,6 +19,7 @@ from wakeful.security.refusals import TurnedAway
 from wakeful.store.protocol import Store
 from wakeful.system import Keys, SteadyClock, SystemClock, SystemDice, open_store
 from wakeful.transport.control import ControlServer
+from wakeful.transport.pulse import Pace
 from wakeful.transport.tcp import SocketTransport
 from wakeful.values.errors import BadOption
 
@@ -36,6 +38,7 @@ class Joining(NamedTuple):
     cluster: str = ""
     secret: str | None = None
     tls: "Tls | None" = None
+    lease: Lease = Lease()
 
 
 @asynccontextmanager
@@ -108,6 +111,11 @@ def _check(stores: list[Store], joining: Joining, *, is_client: bool) -> None:
             f"{alone.url} belongs to one process, so nobody else can connect to it; run the app, or use postgresql://…",
             code="store.connect",
         )
+    if len(stores) == 1 and joining.lease != Lease():
+        raise BadOption(
+            f"{alone.url} belongs to one process, so nobody waits for a lease of it; leave lease out, or use postgresql://…",
+            code="lease.store",
+        )
     if len(stores) == 1 and joining != Joining(cluster=joining.cluster):
         raise BadOption(
             f"{alone.url} belongs to one process, so there are no other nodes to listen for; use postgresql://…",
@@ -123,6 +131,7 @@ def _links(name: str, joining: Joining, turned_away: TurnedAway) -> Links:
         advertise=joining.advertise,
         secret=joining.secret,
         tls=joining.tls,
+        pace=Pace(beats_max=joining.lease.beats),
         entropy=secrets.token_bytes,
     )
     transport.on_refused = turned_away
@@ -145,6 +154,7 @@ def _node(
         sleep_after_turn=paranoid,
         is_client=is_client,
         cluster=joining.cluster,
+        lease=joining.lease,
         links=links if store.shared else None,
         ticks=time.perf_counter_ns,
     )

@@ -9,14 +9,16 @@ from typing import Any
 
 from wakeful import JobSpec, Limits
 from wakeful.jobs.jobs import Jobs
+from wakeful.logic.lease import LEASE_MS, Lease
 from wakeful.logic.ramp import shards_allowed
-from wakeful.runtime.membership import LEASE_MS, RAMP_DOUBLE_MS, RAMP_FIRST
+from wakeful.runtime.membership import RAMP_DOUBLE_MS, RAMP_FIRST
 from wakeful.runtime.node import Node
 from wakeful.store.protocol import Hint, Outcome
 from wakeful.testing import World
 from wakeful.testing.cluster_clients import Door
+from wakeful.testing.members import Member
 from wakeful.values.commits import Commit
-from wakeful.values.errors import Fenced, Unavailable
+from wakeful.values.errors import Fenced, Unavailable, WrongLease
 from wakeful.values.ids import SHARDS, ObjectId, shard_of
 from wakeful.values.timers import Timer
 
@@ -275,6 +277,49 @@ SCENARIOS: tuple[Scenario, ...] = (
     a_hint_and_a_scan_at_once,
     two_claimants_of_one_shard,
 )
+
+
+async def a_short_lease_that_is_kept() -> None:
+    """What is renewed as often as a longer one would be is over now and then, though nothing is wrong."""
+    _, world = stage(lease="2s", sees=False)
+    async with world:
+        await world.advance(seconds=40)
+        for member in world.members:
+            assert member.node is not None
+            assert member.node.membership.lapses == 0, "nothing held it up"
+        frozen = world.members[2]
+        frozen.freeze()
+        await world.advance(seconds=4)
+        assert frozen.name not in {row.owner for row in await world.store.owners()}, "it has long been silent"
+        frozen.thaw()
+
+
+async def a_long_lease_that_forgives() -> None:
+    """A store that stalls for longer than the usual lease costs nobody a shard."""
+    _, world = stage(lease="30s", sees=False)
+    async with world:
+        await world.advance(seconds=40)
+        before = [dict(member.node.epochs) for member in world.members if member.node is not None]
+        world.members[1].stall()
+        await world.advance(seconds=15)
+        world.members[1].go_on()
+        await world.advance(seconds=5)
+        assert [dict(member.node.epochs) for member in world.members if member.node is not None] == before
+
+
+async def a_node_with_another_lease() -> None:
+    """It does not get in, and so nobody is judged by two measures."""
+    _, world = stage(lease="10s")
+    async with world:
+        world.lease = Lease(3_000)
+        stranger = Member(world, 9)
+        [refused] = await asyncio.gather(stranger.start(), return_exceptions=True)
+        if refused is None:
+            await stranger.stop()
+        assert isinstance(refused, WrongLease), "it was let in"
+
+
+LEASES = (a_short_lease_that_is_kept, a_long_lease_that_forgives, a_node_with_another_lease)
 
 
 async def a_read_of_a_node_whose_lease_has_lapsed() -> None:

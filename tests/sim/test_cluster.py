@@ -13,7 +13,7 @@ from wakeful.testing.cluster_simulation import failure, main, run_cluster_seed
 from wakeful.testing.invariants import Violation
 
 sys.path.append(str(Path(__file__).parent))
-from cluster_scenarios import SCENARIOS, Scenario
+from cluster_scenarios import LEASES, SCENARIOS, Scenario
 
 SEEDS = 60
 PARTS = 6  # so that several workers can share them
@@ -28,7 +28,7 @@ def test_every_promise_of_a_cluster_holds_on_every_seed(part: int) -> None:
             pytest.fail(failure(seed, violation))
 
 
-@pytest.mark.parametrize("scenario", [pytest.param(one, id=one.__name__) for one in SCENARIOS])
+@pytest.mark.parametrize("scenario", [pytest.param(one, id=one.__name__) for one in (*SCENARIOS, *LEASES)])
 def test_the_moment(scenario: Scenario) -> None:
     asyncio.run(scenario())
 

@@ -9,6 +9,7 @@ from broken import swapped
 from msgspec.structs import replace
 
 from wakeful.jobs.jobs import Jobs
+from wakeful.logic.lease import LEASE_MS
 from wakeful.runtime import membership, timer_runs
 from wakeful.runtime.activation import Activation
 from wakeful.runtime.arrivals import Arrivals
@@ -19,7 +20,7 @@ from wakeful.runtime.ownership import Ownership
 from wakeful.runtime.queue import TimerQueue
 from wakeful.runtime.rows import Rows
 from wakeful.store.memory import MemoryStore
-from wakeful.store.protocol import Hint, ShardRow
+from wakeful.store.protocol import Hint, NodeRow, ShardRow
 from wakeful.store.sends import is_other
 from wakeful.values.commits import Commit
 from wakeful.values.ids import ObjectId, shard_of
@@ -251,3 +252,20 @@ def inserts_known_by_their_names_alone() -> Any:
 def reads_answered_without_a_lease() -> Any:
     """A node whose lease lapsed goes on, and answers from memory as if nothing had happened."""
     return swapped(membership.Membership, "_lapsed", lambda lapsed: lambda self: None)
+
+
+def rows_that_ignore_the_lease() -> Any:
+    """Others believe in a node for as long as the usual lease lasts, whatever it was given."""
+
+    def make(join: Any) -> Any:
+        async def broken(self: MemoryStore, row: NodeRow) -> None:
+            await join(self, replace(row, lease_until=row.lease_until - row.lease_ms + LEASE_MS))
+
+        return broken
+
+    return swapped(MemoryStore, "join", make)
+
+
+def leases_of_their_own() -> Any:
+    """Each node has the lease that it was given, whatever the others have."""
+    return swapped(membership.Membership, "_check_leases", lambda check: lambda self, rows: None)

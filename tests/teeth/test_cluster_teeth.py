@@ -14,6 +14,7 @@ sys.path.append(str(Path(__file__).parent.parent / "model"))
 import broken_cluster
 from catching import Catcher, Teeth
 from cluster_scenarios import (
+    LEASES,
     a_crash_between_a_turn_and_what_it_sends,
     a_hint_and_a_scan_at_once,
     a_hint_that_comes_late,
@@ -89,6 +90,12 @@ def lapses() -> None:
     asyncio.run(a_read_of_a_node_whose_lease_has_lapsed())
 
 
+def leases() -> None:
+    """tests/sim: leases that are not the usual one."""
+    for scenario in LEASES:
+        asyncio.run(scenario())
+
+
 BROKEN: dict[str, tuple[Catcher, ...]] = {
     "inserts_known_by_their_names_alone": (lagging, every_order),
     "claim_without_epoch_bump": (simulation,),
@@ -106,6 +113,8 @@ BROKEN: dict[str, tuple[Catcher, ...]] = {
     "reads_ahead_that_stay": (reads_ahead,),
     "reads_ahead_of_another_epoch": (reads_ahead,),
     "reads_answered_without_a_lease": (lapses,),
+    "rows_that_ignore_the_lease": (leases,),
+    "leases_of_their_own": (leases,),
 }
 TEETH = Teeth(broken_cluster, BROKEN, shown=(simulation, lagging))
 

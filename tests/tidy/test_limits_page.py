@@ -64,7 +64,7 @@ INSIDE |= {
 }  # of jobs: of what is told, and of our own reads
 # On the page under other words, in other units, or beside another constant.
 ELSEWHERE = {"STORAGE_KEY_BYTES_MAX", "VALUE_BYTES_MAX", "WINDOW_MAX_MS", "LENGTH_MIN_MS", "INTERVAL_MAX"}
-ELSEWHERE |= {"TAG_CHARS_MAX"}
+ELSEWHERE |= {"TAG_CHARS_MAX", "LEASE_MIN_MS", "LEASE_MAX_MS"}
 ELSEWHERE |= {"ALARM_RETRIES_MAX", "CRASHES_MAX", "PLATFORM_BACKOFF_MAX_MS", "_START_MIN", "SHARDS"}
 _MAX = re.compile(r"^(_?[A-Z][A-Z_]*_(?:MAX|MIN)(?:_MS)?) *=", re.MULTILINE)
 

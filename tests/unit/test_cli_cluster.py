@@ -479,7 +479,7 @@ def test_tls_takes_all_three_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_options_of_run_reach_the_app(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("WAKEFUL_LISTEN", "WAKEFUL_ADVERTISE", "WAKEFUL_CLUSTER"):
+    for name in ("WAKEFUL_LISTEN", "WAKEFUL_ADVERTISE", "WAKEFUL_CLUSTER", "WAKEFUL_LEASE"):
         monkeypatch.delenv(name, raising=False)
     postgres, let_in = "postgresql://db/app", joining.Pass("s" * 16, None)
     assert joining.joined(postgres, "h:1", "x:2", "shop", let_in) == {

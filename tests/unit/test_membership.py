@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from wakeful import App, DurableObject
+from wakeful.logic.lease import LEASE_MS, Lease
 from wakeful.runtime import membership
-from wakeful.runtime.membership import FORGET_MS, LEASE_MS, RENEW_MS
 from wakeful.runtime.node import Node
 from wakeful.store.protocol import NodeRow
 from wakeful.testing import World
@@ -79,7 +79,7 @@ async def test_leases_are_renewed_in_time_also_when_the_clock_was_set_back() -> 
         member = world.members[0]
         for _ in range(4):
             member.clock._own_base -= 3_600_000  # nobody is told
-            await world.advance(milliseconds=3 * RENEW_MS)
+            await world.advance(milliseconds=3 * Lease().renew_ms)
             rows = {row.node: row for row in await world.store.nodes()}
             assert rows[member.name].lease_until > world.warp.now()
             assert [len(node.epochs) for node in nodes_of(world)] == [128, 128]
@@ -103,10 +103,10 @@ async def test_a_node_whose_row_vanished_enters_itself_again() -> None:
 
 
 async def test_rows_of_the_gone_go_at_once_where_the_store_can_tell_and_later_else() -> None:
-    for sees, after_ms in ((True, 2_000), (False, LEASE_MS + FORGET_MS + 5_000)):
+    for sees, after_ms in ((True, 2_000), (False, LEASE_MS + Lease().forget_ms + 5_000)):
         async with world_of(3, sees=sees) as world:
             world.members[2].kill()
-            await world.advance(milliseconds=1_000 if sees else FORGET_MS - 5_000)
+            await world.advance(milliseconds=1_000 if sees else Lease().forget_ms - 5_000)
             if not sees:
                 assert len(await world.store.nodes()) == 3
             await world.advance(milliseconds=after_ms)

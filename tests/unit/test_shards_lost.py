@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from wakeful import App, DurableObject
-from wakeful.runtime.membership import LEASE_MS
+from wakeful.logic.lease import LEASE_MS
 from wakeful.runtime.status import status_of
 from wakeful.telemetry.catalogue import CATALOGUE
 from wakeful.testing import World

@@ -15,7 +15,7 @@ from wakeful.store.protocol import Query, Store
 if TYPE_CHECKING:
     from wakeful.store.postgres.health import Session
 
-# Timers and leases follow the database's clock, so a small difference is harmless; a lease has 5 s.
+# Timers and leases follow the database's clock, so a small difference is harmless; a lease has 2 s at least.
 CLOCK_OFFSET_WARN_MS = 1_000
 CLOCK_TRIPS = 5
 CLOCK_BACK_WARN_MS = 5_000
@@ -30,6 +30,12 @@ LINE_REMEDY = (
 # A shard that is handed over has no owner for a moment.
 HANDOVER_S = 1.0
 CONNECTIONS_WARN = 0.9
+LATENCY_TRIPS = 5
+LATENCY_WARN_MS = 100  # in one place it is below one; between continents it is more
+LEASE_REMEDY = (
+    "did its machine pause, its loop stand still, or the store stall (its log: node.paused, store.slow)? Where that is how "
+    "things are, give all nodes a longer --lease: stop them all, then start them with it"
+)
 LATE_MS = 600_000  # calls that ran out of time longer ago are history
 LATE_SAID = 5
 
@@ -47,7 +53,7 @@ async def owners(store: Store, found: Members, said: Statuses) -> list[Finding]:
         silent = [_silent(member) for member in there if member.state == "silent"]
         return [Finding("owner", "warn", f"no process runs this store, so nothing fires{note}", remedy), *silent]
     findings = [_node(member, said.get(member.row.node)) for member in there]
-    findings += _company(found) + reach(found, said) + late(said)
+    findings += _company(found) + leases(found, said) + reach(found, said) + late(said)
     if found.unowned or found.lost or any(member.shards for member in there if member.state == "gone"):
         await asyncio.sleep(HANDOVER_S)
         findings += _shards(await members(store, now_ms()))
@@ -112,6 +118,55 @@ def _company(found: Members) -> list[Finding]:
         remedy = "wakeful drain NODE --undo, or start another node"
         findings.append(Finding("cluster", "warn", "every node is draining, so none gives its shards up", remedy))
     return findings
+
+
+def leases(found: Members, said: Statuses) -> list[Finding]:
+    """How close renewals came to the end of the lease in the last hour, and whether all have the same."""
+    lengths = sorted({member.row.lease_ms for member in found.alive})
+    findings = []
+    if len(lengths) > 1:
+        text = f"nodes of this store have leases of {' and '.join(map(length, lengths))}"
+        findings.append(Finding("lease", "fail", text, "stop all nodes, and start them with the same --lease"))
+    told = {name: status["lease"] for name, status in said.items() if status.get("lease")}
+    for name, one in sorted(told.items()):
+        if one["slack_ms"] > one["near_ms"]:
+            continue
+        left = (
+            f"{length(one['slack_ms'])} were left of it" if one["slack_ms"] > 0 else "it was over before it was renewed"
+        )
+        text = f"node {name} nearly lost its lease of {length(one['lease_ms'])} in the last hour: {left}"
+        findings.append(Finding("lease", "warn", text, LEASE_REMEDY, _trip(one)))
+    if told and not findings:
+        name, one = min(told.items(), key=lambda item: item[1]["slack_ms"])
+        text = (
+            f"renewed with {length(one['slack_ms'])} of {length(one['lease_ms'])} left at the worst of the last hour "
+            f"(node {name})"
+        )
+        findings.append(Finding("lease", "ok", text, "", _trip(one)))
+    return findings
+
+
+def _trip(one: dict[str, Any]) -> str:
+    return f"the slowest renewal took the store {one['trip_us'] / 1000:.1f} ms"
+
+
+async def latency(store: Store) -> list[Finding]:
+    """How long the store takes for next to nothing, there and back."""
+    loop = asyncio.get_running_loop()
+    trips = []
+    for _ in range(LATENCY_TRIPS):
+        began = loop.time()
+        await store.nodes()
+        trips.append((loop.time() - began) * 1000)
+    trips.sort()
+    middle, worst = trips[len(trips) // 2], trips[-1]
+    text = f"a small question takes {middle:.1f} ms from here, at worst {worst:.1f} ms ({LATENCY_TRIPS} asked)"
+    if middle < LATENCY_WARN_MS:
+        return [Finding("latency", "ok", text)]
+    remedy = (
+        "every turn waits at least once so long: see the way to the database, and what else it does; run nodes near it"
+    )
+    return [Finding("latency", "warn", text, remedy)]
 
 
 def reach(found: Members, said: Statuses) -> list[Finding]:

@@ -97,6 +97,7 @@ async def _look(url: str, program: "Registry | None") -> list[Finding]:
         findings += await _within("function", _functions(store, program, heard))
         findings += await _within("timers", checkups.timers(store, found, said))
         findings += await _within("parked", _parked(store))
+        findings += await _within("latency", checkups.latency(store))
         findings += await _within("clock", checkups.clock(store))
         findings += await _within("clock", checkups.ahead(store))
     return findings

@@ -69,7 +69,15 @@ def _secret(file: str | None) -> str | None:
     return found
 
 
-def joined(url: str, listen: str | None, advertise: str | None, cluster: str | None, let_in: Pass) -> dict[str, Any]:
+def joined(
+    url: str,
+    listen: str | None,
+    advertise: str | None,
+    cluster: str | None,
+    let_in: Pass,
+    *,
+    lease: str | None = None,
+) -> dict[str, Any]:
     """The options of `App.run` that make the node one of a cluster; none where they were not given."""
     from wakeful.store import open_url
 
@@ -81,6 +89,7 @@ def joined(url: str, listen: str | None, advertise: str | None, cluster: str | N
             "--advertise says what others dial, so give --listen HOST:PORT too", code="address.listen", exit_code=USAGE
         )
     given: dict[str, Any] = {"listen": listen, "advertise": advertise, "cluster": cluster}
+    given["lease"] = lease or os.environ.get("WAKEFUL_LEASE") or None
     if open_url(url).shared:
         given |= {"secret": let_in.secret, "tls": let_in.tls}
     return {name: value for name, value in given.items() if value is not None}

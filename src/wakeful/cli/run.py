@@ -15,6 +15,7 @@ from wakeful.cli import joining, observing, offering, options
 @click.option("--listen", metavar="HOST:PORT", help="Take calls of other nodes there.  [$WAKEFUL_LISTEN]")
 @click.option("--advertise", metavar="HOST:PORT", help="What others dial, if not that.  [$WAKEFUL_ADVERTISE]")
 @click.option("--cluster", metavar="NAME", help="Nodes of other names are refused.  [$WAKEFUL_CLUSTER]")
+@click.option("--lease", metavar="LENGTH", help="2s to 60s, the same on all nodes.  [$WAKEFUL_LEASE, 5s]")
 @click.option("--http", metavar="HOST:PORT", help="Serve API and dashboard there.  [$WAKEFUL_HTTP]")
 @click.option("--http-cert", metavar="FILE", help="By HTTPS, with this certificate.  [$WAKEFUL_HTTP_CERT]")
 @click.option("--http-key", metavar="FILE", help="The key of that certificate.  [$WAKEFUL_HTTP_KEY]")
@@ -27,6 +28,7 @@ def run(
     listen: str | None,
     advertise: str | None,
     cluster: str | None,
+    lease: str | None,
     http: str | None,
     http_cert: str | None,
     http_key: str | None,
@@ -54,7 +56,9 @@ def run(
 
     sys.argv = [f"wakeful run {target}"]  # what the store tells others about its owner; the URL may hold a password
     say = Say(as_json=as_json)
-    joined = joining.joined(url, listen, advertise, cluster, joining.pass_of(secret_file, tls_cert, tls_key, tls_ca))
+    joined = joining.joined(
+        url, listen, advertise, cluster, joining.pass_of(secret_file, tls_cert, tls_key, tls_ca), lease=lease
+    )
     program = load(target)
 
     wish = wished(http, cert=http_cert, key=http_key)

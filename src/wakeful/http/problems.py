@@ -65,6 +65,7 @@ STATUS: dict[type[BaseException], int] = {
     errors.NoSecret: 503,
     errors.WrongSecret: 503,
     errors.WrongCluster: 503,
+    errors.WrongLease: 503,
     errors.WrongVersion: 503,
     errors.WrongCertificate: 503,
     errors.BadAddress: 503,

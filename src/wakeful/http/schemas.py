@@ -226,6 +226,7 @@ SCHEMAS: dict[str, Schema] = {
         joined_at=INSTANT,
         lease_until=INSTANT,
         lease_ms=WHOLE,
+        lease_length_ms=WHOLE,
         is_draining=TRUTH,
         is_here=none_or(TRUTH),
         shards=many(WHOLE),

@@ -5,14 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from wakeful.logic.lease import Lease
 from wakeful.looking.plain import iso
 from wakeful.looking.view import View
 from wakeful.runtime.status import status_of
 from wakeful.store.protocol import NodeRow, ShardRow, Store
 from wakeful.values.errors import BadOption, ClusterError, Unavailable
 
-# The lease of a node that nobody can see: as long over as this, it is not coming back.
-GONE_MS = 60_000
 # States: `up`; `draining`, an operator wants it to own nothing; `silent`, its lease is over and it may be frozen or
 # cut off; `gone`, its session with the store has ended, or it has been silent for long.
 ALIVE = ("up", "draining")
@@ -124,7 +123,7 @@ def stand(rows: Sequence[NodeRow], owners: Sequence[ShardRow], now: int) -> Memb
 def state_of(row: NodeRow, now: int) -> str:
     """One of `up`, `draining`, `silent`, `gone`."""
     over_ms = now - row.lease_until
-    if row.is_here is False or (row.is_here is None and over_ms >= GONE_MS):
+    if row.is_here is False or (row.is_here is None and over_ms >= Lease(row.lease_ms).forget_ms):
         return "gone"
     if over_ms >= 0:
         return "silent"
@@ -156,6 +155,7 @@ def plain_member(member: Member, status: dict[str, Any] | None, store: Store) ->
         "joined_at": iso(row.joined_at),
         "lease_until": iso(row.lease_until),
         "lease_ms": member.lease_ms,
+        "lease_length_ms": row.lease_ms,
         "is_draining": row.is_draining,
         "is_here": row.is_here,
         "shards": member.shards,

@@ -8,17 +8,19 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from wakeful.logic.lease import Lease
 from wakeful.logic.placement import place
 from wakeful.logic.ramp import claimable, shards_allowed
 from wakeful.runtime.following import FollowedClock
 from wakeful.runtime.pulse import Pulse
 from wakeful.runtime.reach import check_back, check_there
+from wakeful.runtime.renewals import Renewals
 from wakeful.store.protocol import NodeRow, ShardRow
 from wakeful.transport.protocol import VERSION, VERSION_OLDEST
 from wakeful.values.clock import Handle
-from wakeful.values.errors import BadOption, StoreDown, Unavailable, WrongCluster, WrongVersion
+from wakeful.values.errors import BadOption, StoreDown, Unavailable, WrongCluster, WrongLease, WrongVersion
 from wakeful.values.ids import SHARDS
 
 if TYPE_CHECKING:
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("wakeful.membership")
 
-LEASE_MS = 5_000
-RENEW_MS = 1_500
 # How long a crash stays unnoticed where the database can tell: a round every so often, two small reads.
 ROUND_MS = 300
 HAND_OVER_MS = 1_000  # a shard that stays busy for longer is handed over another time
@@ -36,19 +36,16 @@ HAND_OVER_MAX = 32  # shards on their way at once, so that most of a node goes o
 # A node that has just come takes shards by and by: 16, then twice as many every 200 ms, all after less than a second.
 RAMP_FIRST = 16
 RAMP_DOUBLE_MS = 200
-# A round that took so long tells of a store that is slow: then others could not renew their leases either, and are not
-# taken for dead before they had time to. (Those whose session is gone are.)
-SLOW_MS = 1_000
-SETTLE_MS = 3_000
-FORGET_MS = 60_000  # a node that is gone, owns nothing and can't be seen to be gone is forgotten after this
 
 
 class Membership:
     """This node among the others."""
 
-    def __init__(self, node: "Node", *, cluster: str = "") -> None:
+    def __init__(self, node: "Node", *, cluster: str = "", lease: Lease | None = None) -> None:
         self._node = node
         self.cluster = cluster
+        self.lease = lease or Lease()
+        self.renewals = Renewals(self.lease)
         self.pulse = Pulse(node)
         self.joined_at = 0
         self.lease_until = 0
@@ -171,7 +168,7 @@ class Membership:
         self.rounds += 1
         began_at = node.clock.now()
         age_ms = node.clock.now() - self._renewed_at
-        if not 0 <= age_ms < RENEW_MS:
+        if not 0 <= age_ms < self.lease.renew_ms:
             if node.is_client:
                 self._renewed_at = await self._follow()  # by it, the jobs that it schedules are due
             else:
@@ -179,8 +176,12 @@ class Membership:
         asked_at = node.clock.now()
         rows, owners = await node.store.nodes(), await node.store.owners()
         now = node.clock.now()
-        if now - began_at >= SLOW_MS:
-            self._slow_until = now + SETTLE_MS
+        if node.state in ("new", "down") and not node.is_client:
+            self._check_leases(rows)  # somebody may have joined since it looked; who joins last sees the other
+        if now - began_at >= self.lease.slow_ms:
+            # Others could not renew their leases either: they are not taken for dead before they had time to, but for
+            # those whose session is gone.
+            self._slow_until = now + self.lease.settle_ms
         before = (self.owners, self.nodes.keys())
         self.nodes, self.owners = {row.node: row for row in rows}, owners
         if before[0] != owners or self._settled is None:
@@ -220,9 +221,14 @@ class Membership:
         """Renew the lease and follow the clock; when that fails for as long as a lease lasts, the objects are given up."""
         node = self._node
         now = await self._follow()
-        until = now + LEASE_MS
-        about = NodeRow(node.name, node.address, self.joined_at, until, node.about, self.cluster, VERSION)
+        until = now + self.lease.ms
+        about = NodeRow(
+            *(node.name, node.address, self.joined_at, until, node.about, self.cluster, VERSION),
+            lease_ms=self.lease.ms,
+        )
+        began = node.meter.ticks()
         await node.store.join(about)
+        self.renewals.add(self.lease_until, node.clock.now(), trip_us=(node.meter.ticks() - began) // 1_000)
         self._renewed_at, self.lease_until = 0 if self._is_doubted() else now, until
         self._watch_lease()
 
@@ -239,9 +245,13 @@ class Membership:
             node.dispatcher.hold(clock.doubt)
         return clock.now()
 
+    def said_of_lease(self) -> dict[str, Any]:
+        """How long it is, and how close renewals came to its end."""
+        return self.renewals.said(self.lease_until, self._node.clock.now())
+
     async def hold_on(self) -> None:
         """Renew the lease when it is time: for a node that stops, has no rounds any more and runs its last turns."""
-        if self._node.clock.now() - self._renewed_at >= RENEW_MS:
+        if self._node.clock.now() - self._renewed_at >= self.lease.renew_ms:
             await self.renew()
         await self.make_sure()
 
@@ -370,7 +380,7 @@ class Membership:
     def _allowed(self, name: str, live: dict[str, NodeRow], now: int) -> int:
         """How many shards that node may have by now; all of them when there is nobody else to have them."""
         age_ms = now - live[name].joined_at
-        if len(live) == 1 or age_ms < -LEASE_MS:  # it joined by a clock that was wrong, and may be as old as any
+        if len(live) == 1 or age_ms < -self.lease.ms:  # it joined by a clock that was wrong, and may be as old as any
             return SHARDS
         return shards_allowed(age_ms, first=RAMP_FIRST, double_every_ms=RAMP_DOUBLE_MS, total=SHARDS)
 
@@ -381,7 +391,7 @@ class Membership:
         for name, row in self.nodes.items():
             if name in live or name in owning:
                 continue
-            if row.is_here is False or row.lease_until < now - FORGET_MS:
+            if row.is_here is False or row.lease_until < now - self.lease.forget_ms:
                 await self._node.store.leave(name)
 
     async def _look_again(self) -> list[NodeRow]:
@@ -389,8 +399,7 @@ class Membership:
 
     def _check_company(self, rows: Sequence[NodeRow]) -> list[NodeRow]:
         """The others that live, when this node may be one of them."""
-        now = self._node.clock.now()
-        others = [row for row in rows if row.lease_until > now and row.is_here is not False]
+        others = self._others(rows)
         for row in others:
             if row.node == self._node.name and self._node.state == "new":
                 raise BadOption(
@@ -407,4 +416,20 @@ class Membership:
                     f"this node speaks versions {VERSION_OLDEST} to {VERSION} of the cluster's protocol, {row.node} "
                     f"({row.about}) only version {row.version}; stop the old nodes before you start this one"
                 )
+        if not self._node.is_client:
+            self._check_leases(rows)
         return [row for row in others if row.node != self._node.name]
+
+    def _others(self, rows: Sequence[NodeRow]) -> list[NodeRow]:
+        now = self._node.clock.now()
+        return [row for row in rows if row.lease_until > now and row.is_here is not False]
+
+    def _check_leases(self, rows: Sequence[NodeRow]) -> None:
+        """All that live have this node's lease, or it is not one of them: each judges the others by its own."""
+        for row in self._others(rows):
+            if row.lease_ms != self.lease.ms and row.node != self._node.name:
+                raise WrongLease(
+                    f"this node has a lease of {self.lease.ms} ms, but {row.node} ({row.about}), which lives on the same "
+                    f"store, one of {row.lease_ms} ms; start it with --lease {row.lease_ms}ms (lease=, $WAKEFUL_LEASE), "
+                    "or, to change it, stop all nodes and start them with the new one"
+                )

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping,
 from contextlib import suppress
 from typing import Any, TypeVar, cast
 
+from wakeful.logic.lease import Lease
 from wakeful.logic.limits import Limits
 from wakeful.logic.retry import platform_delay_ms
 from wakeful.runtime.activation import Activation
@@ -52,8 +53,6 @@ from wakeful.values.tracing import TRACE, Tracer
 T = TypeVar("T")
 log = logging.getLogger("wakeful.node")
 
-LEASE_MS = 5_000  # of the only node of a store, for people to see
-
 
 class Node:
     """Owns shards, keeps the near future of their timers, and runs the turns of their objects."""
@@ -84,6 +83,7 @@ class Node:
         is_alone: bool = False,
         is_client: bool = False,
         cluster: str = "",
+        lease: Lease | None = None,
         address: str = "",
         links: Links | None = None,
         ticks: Callable[[], int] | None = None,
@@ -98,8 +98,7 @@ class Node:
         self.clock = clock
         self.dice = dice
         self.limits = limits
-        self.about = about
-        self.address = address  # where others reach this process
+        self.about, self.address = about, address  # and where others reach this process
         self.epochs: dict[int, int] = {}
         # Least recently used first. Not a plain dict: taking from its front leaves holes to step over.
         self.awake: OrderedDict[ObjectId, Activation] = OrderedDict()
@@ -128,7 +127,7 @@ class Node:
         self.hibernation = Hibernation(self, idle_ms=idle_ms, at_once=sleep_after_turn)
         self.upkeep = Upkeep(self)
         self.ownership = Ownership(self)
-        self.membership = Membership(self, cluster=cluster)
+        self.membership = Membership(self, cluster=cluster, lease=lease)
         self.routes = Routes(self, links)
         self.events = Events(self)
         self.arrivals = Arrivals(self)
@@ -257,7 +256,7 @@ class Node:
             if row.node != self.name:
                 await self.store.leave(row.node)  # it died without saying so
         now = self.clock.now()
-        await self.store.join(NodeRow(self.name, self.address, now, now + LEASE_MS, self.about))
+        await self.store.join(NodeRow(self.name, self.address, now, now + self.membership.lease.ms, self.about))
         await self.ownership.claim_all()
 
     def owns(self, shard: int, *, nested: bool) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from wakeful.logic.retry import platform_delay_ms
 from wakeful.runtime.calls import resolve
-from wakeful.values.errors import NotRunning, OutcomeUnknown, StoreDown, Unavailable
+from wakeful.values.errors import ClusterError, NotRunning, OutcomeUnknown, StoreDown, Unavailable
 from wakeful.values.ids import SHARDS, ObjectId
 from wakeful.values.timers import Timer
 
@@ -162,6 +162,11 @@ class Outage:
                     await node.membership.start()
                 else:
                     await node.take_over()
+            except ClusterError as error:  # others are there by now, whom it can't be one of: not the store is to blame
+                node.down_because = Unavailable(error.message, code=error.code)
+                if self._is_news(node.down_because):
+                    self._say(node.down_because)
+                continue
             except Exception as error:  # whatever it is: to give up would leave the node down for good
                 if not self._is_said:
                     self._say(node.down_because or StoreDown("unknown"))  # this one lasts

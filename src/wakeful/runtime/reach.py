@@ -18,7 +18,6 @@ Look = Callable[[], Awaitable[Sequence[NodeRow]]]
 
 REACH = "reach"  # what they ask each other
 LOOK_MS = 500  # between two looks at whether those who don't answer live
-LOOKS_MAX = 13  # by then whoever lives has renewed its lease, and that of others is over
 BACK_ASKED_MAX = 5  # others that are asked to dial this node
 BACK_MS = 2_000  # how long their dialling may take
 BACK_ASK_MS = 3_000
@@ -32,7 +31,8 @@ async def check_there(node: "Node", company: Sequence[NodeRow], look: Look | Non
     them again. Without it they are only warned of, as are those that live and are slow. Whom one may ask is returned.
     """
     seen: dict[str, int] = {}  # the leases of those that did not answer, as of a look after that
-    for _ in range(1 if look is None else LOOKS_MAX):
+    looks_max = -(-node.membership.lease.known_ms // LOOK_MS)
+    for _ in range(1 if look is None else looks_max):
         silent = await node.routes.greet({row.node: row.address for row in company if row.address})
         if not silent:
             return company

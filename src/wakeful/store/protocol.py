@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
+from wakeful.logic.lease import LEASE_MS
 from wakeful.values.commits import Commit, Info, Loaded, Remembered
 from wakeful.values.errors import BadInput, Fenced, StoreError
 from wakeful.values.ids import ObjectId
@@ -76,6 +77,7 @@ class NodeRow(Struct, frozen=True):
     version: int = 1  # of what nodes say to each other; those that differ can't be in one cluster
     is_draining: bool = False  # an operator wants it to own nothing; `join` leaves this as it is
     is_here: bool | None = None  # whether its session with the store lives; None: the store can't tell
+    lease_ms: int = LEASE_MS  # for how long it is believed after it was last heard of; the same on all nodes
 
 
 class ShardRow(Struct, frozen=True):

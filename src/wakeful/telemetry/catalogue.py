@@ -21,6 +21,8 @@ Labels = tuple[str, ...]
 Sample = tuple[Labels, "Number | Histogram"]
 Read = Callable[["Node"], Iterable[Sample]]
 
+SLACK_MS = 300_000  # longer than between two scrapes, shorter than what is over for long
+
 _UNITS = {"s": "seconds", "By": "bytes"}  # and how Prometheus calls them
 
 
@@ -111,6 +113,13 @@ def _is_doubted(node: "Node") -> int:
     return int(isinstance(node.clock, FollowedClock) and node.clock.doubt is not None)
 
 
+def _slack_ms(node: "Node") -> Iterable[Sample]:
+    """Of the node of this process whose lease was closest to its end: a sum over its stores would say nothing."""
+    found = [home.membership for home in node.all_homes if home.is_clustered and not home.is_client]
+    slacks = [one.renewals.slack_ms(one.lease_until, node.clock.now(), SLACK_MS) for one in found]
+    return [((), min(slacks, default=node.membership.lease.ms))]
+
+
 def _suspects(node: "Node") -> int:
     return node.timer_runs.suspects.waiting(node.queue.running)
 
@@ -198,6 +207,8 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("wakeful.shards.taken", "counter", "{shard}", (), "Shards that came to this node.", _one(lambda n: n.meter.shards_taken.value)),
     Metric("wakeful.shards.released", "counter", "{shard}", (), "Shards that it handed over.", _one(lambda n: n.meter.shards_released.value)),
     Metric("wakeful.shards.lost", "counter", "{shard}", (), "Shards that another node took from it.", _one(lambda n: n.ownership.losses)),
+    Metric("wakeful.lease.slack", "gauge", "s", (), "The least that was left of the lease when it was renewed, in the last five minutes; below 0: it had been over.",
+           _slack_ms, _MS, True),
     Metric("wakeful.cluster.nodes", "gauge", "{node}", (), "Nodes that this one sees in the store, itself included.",
            _one(lambda n: len(n.membership.nodes) if n.is_clustered else 1)),
     Metric("wakeful.links.open", "gauge", "{link}", (), "Connections to other nodes.", _one(lambda n: n.routes.links), 1.0, True),

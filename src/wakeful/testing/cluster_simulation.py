@@ -54,6 +54,7 @@ TROUBLES = {
     "kill all": 1,
 }
 DRIFTS = (1.001, 0.999, 1.01, 0.99, 1.3, 0.7)
+LEASES = ("5s", "5s", "5s", "5s", "5s", "5s", "2s", "3s", "10s", "15s")  # of the whole cluster
 PROMPT_MS = 6_500  # within which a new job runs on a healed cluster: a scan, and suspects of a crash before it
 ANSWER_S = 90  # within which every call is answered, well or not
 HEAL_S = 40  # within which a healed cluster has shared the shards
@@ -104,6 +105,7 @@ class ClusterSimulation:
             sees=sees,
             sleep_after_turn=dice.random() < 0.2,
             limits=limits,
+            lease=random.Random(seed + 3).choice(LEASES),
         )
         self.umpire = self.world.umpire = Umpire(witness.complain)
         if dice.random() < 0.4:

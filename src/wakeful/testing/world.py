@@ -5,6 +5,7 @@ import random
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from wakeful.logic.lease import lease_of
 from wakeful.logic.limits import Limits
 from wakeful.runtime.links import Links
 from wakeful.runtime.node import Node
@@ -15,7 +16,7 @@ from wakeful.system import key_ring
 from wakeful.testing.beside import Beside
 from wakeful.testing.faults import Faults, FaultyStore
 from wakeful.testing.members import Member
-from wakeful.testing.network import Network
+from wakeful.testing.network import PACE, Network
 from wakeful.testing.patience import PATIENCE, Patience
 from wakeful.testing.sockets import Client
 from wakeful.testing.timewarp import Timewarp
@@ -70,15 +71,18 @@ class World:
         listens: bool = True,
         sees: bool = True,
         patience: Duration | None = PATIENCE,
+        lease: Duration | None = None,
     ) -> None:
-        """`nodes` makes it a cluster; `listens` and `sees` whether its store tells of changes and of dead nodes.
+        """`nodes` makes it a cluster; `listens` and `sees` whether its store tells of changes and of dead nodes, `lease`
+        for how long others believe in one that says nothing.
 
         A test that awaits the same thing for `patience` of the world's time fails; None lets it wait for ever.
         """
         self.app = app
         self.seed = seed
         self.faults = Faults()  # of a single node; in a cluster each member has its own
-        self.network = Network()
+        self.lease = lease_of(lease)
+        self.network = Network(pace=PACE._replace(beats_max=self.lease.beats))
         self.members: list[Member] = []
         self._count = _check_count(nodes)
         self._listens = listens
@@ -343,6 +347,7 @@ class World:
             sleep_after_turn=self._sleep_after_turn,
             is_alone=links is None,
             links=links,
+            lease=self.lease,
             address=address,
         )
 

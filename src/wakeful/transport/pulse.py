@@ -9,13 +9,15 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
+from wakeful.logic.lease import BEAT_MS, Lease
+
 
 class Pace(NamedTuple):
     """How soon silence is death: after `beats_max` beats of `beat_ms` with not one byte from the other side."""
 
-    beat_ms: int = 500
+    beat_ms: int = BEAT_MS
     # Just below a lease: code that blocks its process for a second or three is late, and not dead.
-    beats_max: int = 8
+    beats_max: int = Lease().beats
     when_idle: bool = True  # False: only while a call is under way, so that idle links cost nothing
 
 

@@ -44,6 +44,7 @@ WakefulError
 │   ├── NoSecret                reachable from other machines, but without a cluster secret
 │   ├── WrongSecret             the other side has another cluster secret, or none
 │   ├── WrongCluster            the other side is in a cluster of another name
+│   ├── WrongLease              the others are believed for another time after they were last heard of
 │   ├── WrongVersion            the other side speaks no version of the protocol that this one knows
 │   ├── WrongCertificate        a TLS certificate, key or authority that can't be used, or is not trusted
 │   ├── BadAddress              not an address, or none that others can use
@@ -304,6 +305,10 @@ class WrongSecret(ClusterError):
 
 class WrongCluster(ClusterError):
     default_code = "cluster.name"
+
+
+class WrongLease(ClusterError):
+    default_code = "cluster.lease"
 
 
 class WrongVersion(ClusterError):

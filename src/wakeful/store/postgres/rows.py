@@ -15,8 +15,8 @@ NOTHING = Loaded(None, None, {}, True)
 
 def node_of(row: Row, is_here: bool | None) -> NodeRow:
     """From a row of nodes.sql."""
-    node, address, joined_at, lease_until, about, cluster, version, is_draining, *_ = row
-    return NodeRow(node, address, joined_at, lease_until, about, cluster, version, is_draining, is_here)
+    node, address, joined_at, lease_until, about, cluster, version, is_draining, lease_ms, *_ = row
+    return NodeRow(node, address, joined_at, lease_until, about, cluster, version, is_draining, is_here, lease_ms)
 
 
 def is_here(row: Row, schema: str, *, can_miss: bool) -> bool | None:

@@ -21,7 +21,8 @@ CREATE TABLE wakeful.nodes (
     cluster     text    NOT NULL DEFAULT '',    -- which deployment it believes to be in
     version     integer NOT NULL DEFAULT 1,     -- of what nodes say to each other
     is_draining boolean NOT NULL DEFAULT false, -- an operator wants it to own nothing
-    has_session boolean NOT NULL DEFAULT false  -- it holds an advisory lock as long as it lives
+    has_session boolean NOT NULL DEFAULT false, -- it holds an advisory lock as long as it lives
+    lease_ms    integer NOT NULL DEFAULT 5000   -- for how long it is believed after it was last heard of
 );
 
 -- 256 rows, for ever. A commit locks its shards' rows in share mode and checks owner and epoch there; a

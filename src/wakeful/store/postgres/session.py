@@ -22,9 +22,9 @@ log = logging.getLogger("wakeful.store")
 
 Heard = Callable[[Sequence[Hint]], None]
 
-# A node renews its lease past this connection: it does not wait longer for the lock. The connection itself is as patient
-# as any: to give it up because the server is slow would let go of the lock, and others would take this node for dead.
-LOCK_WAIT_S = 2.0
+# A node renews its lease past this connection, and waits for the lock no longer than its lease allows. The connection itself
+# is as patient as any: to give it up because the server is slow would let go of the lock, and others would take this node
+# for dead.
 BACKOFF_FIRST_S = 0.05
 BACKOFF_MAX_S = 1.0
 # When the server restarts every session is gone for a moment; others are not missed until they had time to come back.
@@ -119,8 +119,8 @@ class Session:
         if wire is not None:
             await wire.close()
 
-    async def lock(self, node: str) -> bool:
-        """Whether the node's lock is held here; takes it when it is not and that is possible."""
+    async def lock(self, node: str, wait_ms: int) -> bool:
+        """Whether the node's lock is held here; takes it when it is not and that is possible so soon."""
         if not self.locks:
             return False
         if self._node is not None and self._node != node:
@@ -129,7 +129,7 @@ class Session:
         if not self._is_locked:
             if self._locking is None or self._locking.done():
                 self._locking = asyncio.create_task(self._take_lock())
-            await asyncio.wait([self._locking], timeout=LOCK_WAIT_S)
+            await asyncio.wait([self._locking], timeout=wait_ms / 1000)
         return self._is_locked and self.is_alive
 
     async def unlock(self, node: str) -> None:

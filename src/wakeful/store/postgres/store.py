@@ -5,6 +5,7 @@ from asyncio import gather
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
+from wakeful.logic.lease import Lease
 from wakeful.store.postgres import finding
 from wakeful.store.postgres.group import printable
 from wakeful.store.postgres.inserter import Inserter, Wanted
@@ -171,7 +172,8 @@ class PostgresStore:
 
     async def join(self, row: NodeRow) -> None:
         values = {name: getattr(row, name) for name in row.__struct_fields__}
-        has_session = self._session is not None and await self._session.lock(row.node)
+        wait_ms = Lease(row.lease_ms).lock_wait_ms
+        has_session = self._session is not None and await self._session.lock(row.node, wait_ms)
         values |= {"about": printable(row.about), "has_session": has_session}
         await self._run("join", values, ["lazy"], pool=self._renewer)
 

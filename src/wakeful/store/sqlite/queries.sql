@@ -17,16 +17,17 @@ UPDATE shards SET owner = ?, epoch = epoch + 1 WHERE shard = ? AND epoch = coale
 UPDATE shards SET owner = NULL WHERE shard = ? AND owner = ? AND epoch = ?
 
 -- name: join
-INSERT INTO nodes (node, address, joined_at, lease_until, about, cluster, version) VALUES (?, ?, ?, ?, ?, ?, ?)
+INSERT INTO nodes (node, address, joined_at, lease_until, about, cluster, version, lease_ms)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (node) DO UPDATE
 SET address = excluded.address, lease_until = excluded.lease_until, about = excluded.about, cluster = excluded.cluster,
-    version = excluded.version
+    version = excluded.version, lease_ms = excluded.lease_ms
 
 -- name: leave
 DELETE FROM nodes WHERE node = ?
 
 -- name: all_nodes
-SELECT node, address, joined_at, lease_until, about, cluster, version, is_draining FROM nodes ORDER BY node
+SELECT node, address, joined_at, lease_until, about, cluster, version, is_draining, lease_ms FROM nodes ORDER BY node
 
 -- name: drain
 UPDATE nodes SET is_draining = ? WHERE node = ?

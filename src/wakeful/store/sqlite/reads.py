@@ -56,7 +56,10 @@ class Reader:
             raise down(error) from None
 
     def nodes(self) -> list[NodeRow]:
-        return [replace(NodeRow(*row), is_draining=bool(row[-1])) for row in self.ask(SQL["all_nodes"])]
+        rows = self.ask(SQL["all_nodes"])
+        return [
+            replace(NodeRow(*row), is_draining=bool(is_draining), lease_ms=length) for *row, is_draining, length in rows
+        ]
 
     def owners(self) -> list[ShardRow]:
         return [ShardRow(*row) for row in self.ask(SQL["all_shards"])]

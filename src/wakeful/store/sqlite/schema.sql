@@ -143,7 +143,8 @@ CREATE TABLE nodes (
   about       TEXT    NOT NULL,
   cluster     TEXT    NOT NULL DEFAULT '',
   version     INTEGER NOT NULL DEFAULT 1,
-  is_draining INTEGER NOT NULL DEFAULT 0
+  is_draining INTEGER NOT NULL DEFAULT 0,
+  lease_ms    INTEGER NOT NULL DEFAULT 5000
 ) WITHOUT ROWID;
 
 -- Who may write: 256 rows. The epoch is raised at every change of owner and checked inside every commit.

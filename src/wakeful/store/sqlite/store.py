@@ -174,7 +174,16 @@ class SqliteStore:
     # nodes and shards
 
     async def join(self, row: NodeRow) -> None:
-        values = (row.node, row.address, row.joined_at, row.lease_until, row.about, row.cluster, row.version)
+        values = (
+            row.node,
+            row.address,
+            row.joined_at,
+            row.lease_until,
+            row.about,
+            row.cluster,
+            row.version,
+            row.lease_ms,
+        )
         # Not synced: after a power cut nobody is there, whatever the table says.
         await self._writer.write(lambda db: db.execute(SQL["join"], values) and None, sync=False)
         if self._ownership is not None:

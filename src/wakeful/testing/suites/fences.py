@@ -171,10 +171,11 @@ class NodeSuite(Harness):
         await store.join(NodeRow(NODE, "host:1", NOW, NOW + 5, "a", "blue", 3, is_draining=True))
         assert await self.nodes(store) == [NodeRow(NODE, "host:1", NOW, NOW + 5, "a", "blue", 3)]
         assert await store.drain(NODE, True)
-        await store.join(NodeRow(NODE, "host:2", NOW + 1, NOW + 6, "b", "green", 4))
-        assert await self.nodes(store) == [NodeRow(NODE, "host:2", NOW, NOW + 6, "b", "green", 4, is_draining=True)]
+        again = NodeRow(NODE, "host:2", NOW, NOW + 6, "b", "green", 4, lease_ms=20_000)
+        await store.join(replace(again, joined_at=NOW + 1))
+        assert await self.nodes(store) == [replace(again, is_draining=True)]
         assert await store.drain(NODE, False)
-        assert await self.nodes(store) == [NodeRow(NODE, "host:2", NOW, NOW + 6, "b", "green", 4)]
+        assert await self.nodes(store) == [again]
         assert not await store.drain("nobody", True)
         await store.leave(NODE)
         await store.join(NodeRow(NODE, "", NOW + 9, NOW + 10, "a"))

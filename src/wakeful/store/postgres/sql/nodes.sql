@@ -1,4 +1,5 @@
-SELECT n.node, n.address, n.joined_at, n.lease_until, n.about, n.cluster, n.version, n.is_draining, n.has_session
+SELECT n.node, n.address, n.joined_at, n.lease_until, n.about, n.cluster, n.version, n.is_draining,
+    n.lease_ms, n.has_session
     --? held
     , h.held
     --.

@@ -1,0 +1,83 @@
+"""Layer 1, pure. For how long is a node believed to live that says nothing, and what follows from that?
+
+A short lease gives the objects of a frozen or cut-off node to others soon; a long one forgives a slow store, a paused
+machine or a busy process. Every other interval between nodes is a part of it, so that there is one thing to choose.
+"""
+
+from dataclasses import dataclass
+
+from wakeful.values.errors import BadOption
+from wakeful.values.times import Duration, duration_ms
+
+LEASE_MS = 5_000
+# Below it one long turn, or a disk that syncs for a second, makes living nodes suspects.
+LEASE_MIN_MS = 2_000
+# Above it the objects of a node that froze stand still for longer than anybody waits for an answer.
+LEASE_MAX_MS = 60_000
+BEAT_MS = 500  # of the links between nodes
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """How long a node is believed after it was last heard of, with all that is derived from it.
+
+    >>> Lease(5_000).renew_ms, Lease(20_000).renew_ms
+    (1500, 6000)
+    """
+
+    ms: int = LEASE_MS
+
+    @property
+    def renew_ms(self) -> int:
+        """So old it is renewed: two renewals may fail before it is over."""
+        return self.ms * 3 // 10
+
+    @property
+    def slow_ms(self) -> int:
+        """A round that took so long tells of a store that is slow: others could not renew their leases either."""
+        return self.ms // 5
+
+    @property
+    def settle_ms(self) -> int:
+        """And for so long they are not taken for dead by it."""
+        return self.ms * 3 // 5
+
+    @property
+    def forget_ms(self) -> int:
+        """A node that is gone, owns nothing and can't be seen to be gone is forgotten after this."""
+        return self.ms * 12
+
+    @property
+    def lock_wait_ms(self) -> int:
+        """A renewal waits no longer than this for what only makes it quicker."""
+        return self.ms * 2 // 5
+
+    @property
+    def known_ms(self) -> int:
+        """By then whoever lives has renewed its lease, and that of others is over."""
+        return self.ms + self.renew_ms
+
+    @property
+    def beats(self) -> int:
+        """So many beats of silence end a link: just below the lease, since a process that is late is not dead."""
+        return max(2, self.ms * 4 // 5 // BEAT_MS)
+
+    @property
+    def near_ms(self) -> int:
+        """A renewal that left no more than this was close: one more of its kind, and the lease is over."""
+        return self.ms // 5
+
+
+def lease_of(length: Duration | None) -> Lease:
+    """The lease that somebody asks for, or the usual one; `BadOption` names the bounds."""
+    if length is None:
+        return Lease()
+    ms = duration_ms(length, what="lease")
+    if not LEASE_MIN_MS <= ms <= LEASE_MAX_MS:
+        raise BadOption(
+            f"lease={length!r}: it must be from {LEASE_MIN_MS // 1000}s to {LEASE_MAX_MS // 1000}s (usually "
+            f"{LEASE_MS // 1000}s): a shorter one takes nodes for dead that are only slow, a longer one leaves the "
+            "objects of a dead one waiting",
+            code="lease.option",
+        )
+    return Lease(ms)
