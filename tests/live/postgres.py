@@ -26,7 +26,7 @@ FAST, IMMEDIATE = signal.SIGINT, signal.SIGQUIT
 class Server:
     """The binaries of the pgserver wheel on a folder under /tmp; runs as another user when we are root."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_empty: bool = False) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             pytest.importorskip("pgserver")
@@ -44,6 +44,8 @@ class Server:
         self._data = self.folder / "data"
         self._process: subprocess.Popen[bytes] | None = None
         self.url = f"postgresql://postgres@/postgres?host={self.folder}"
+        if is_empty:
+            return
         subprocess.run(
             [self._bin / "initdb", "-D", self._data, "--auth=trust", "--encoding=utf8", "-U", "postgres"],
             check=True,
@@ -74,6 +76,45 @@ class Server:
             assert self._process.poll() is None, self.log()
             assert time.monotonic() < until, self.log()
             time.sleep(0.05)
+
+    def execute(self, *statements: str) -> str:
+        """As its administrator; what the last one answers."""
+        said = ""
+        for text in statements:
+            done = subprocess.run(
+                [self._bin / "psql", "-qAt", "-h", self.folder, "-U", "postgres", "-d", "postgres", "-c", text],
+                capture_output=True,
+                text=True,
+                timeout=PATIENCE_S,
+            )
+            assert done.returncode == 0, done.stderr
+            said = done.stdout.strip()
+        return said
+
+    def standby(self) -> "Server":
+        """A server that follows this one, not started; it is called `standby` in synchronous_standby_names."""
+        made = Server(is_empty=True)
+        subprocess.run(
+            [
+                *(self._bin / "pg_basebackup", "-D", made._data, "-R", "-X", "stream", "-c", "fast"),
+                *("-d", f"host={self.folder} user=postgres application_name=standby"),
+            ],
+            check=True,
+            user=self._user,
+            stdout=subprocess.DEVNULL,
+            timeout=PATIENCE_S,
+        )
+        return made
+
+    def promote(self) -> None:
+        """Make it a primary, and wait until it takes writes."""
+        subprocess.run(
+            [self._bin / "pg_ctl", "promote", "-w", "-D", self._data],
+            check=True,
+            user=self._user,
+            stdout=subprocess.DEVNULL,
+            timeout=PATIENCE_S,
+        )
 
     def stop(self, how: signal.Signals = FAST) -> None:
         if self._process is not None:

@@ -10,7 +10,7 @@ A server or pooler without the first two is noticed when the store is opened; to
 """
 
 import re
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from msgspec import Struct
 
@@ -20,6 +20,8 @@ SCHEMA = "wakeful"
 # A disk or a server that stalls for seconds is slow, not gone; a network that swallows packets is noticed by the kernel.
 TIMEOUT_MS = 30_000
 TIMEOUT_MIN_MS = 100
+
+WRITES = "read-write"  # the server that nodes need, of several
 
 OURS = ("schema", "statement_cache_size", "listen", "session_lock", "timeout")
 
@@ -40,6 +42,13 @@ _WRITE = "write postgresql://user@host:5432/database"
 _ENCODE = "a password with / # ? @ in it must be percent-encoded, as %2F %23 %3F %40"
 
 
+class Host(Struct, frozen=True):
+    """One of the URL's servers: what the driver gets to connect to it alone, and how it is called."""
+
+    dsn: str
+    shown: str
+
+
 class Target(Struct, frozen=True):
     """A parsed store URL. `dsn` is what the driver gets, `shown` what people and logs get."""
 
@@ -51,6 +60,12 @@ class Target(Struct, frozen=True):
     listen: bool = True  # False: the server has no LISTEN, or a pooler is between
     session_lock: bool = True  # False: no advisory lock that lasts as long as the session
     timeout_ms: int = TIMEOUT_MS  # how long a statement may take, asked again or not
+    hosts: tuple[Host, ...] = ()  # more than one: the next connection may find another server
+
+    @property
+    def servers(self) -> tuple[Host, ...]:
+        """The hosts, of which there is one at least."""
+        return self.hosts or (Host(self.dsn, self.shown),)
 
 
 def parse_url(url: str) -> Target:
@@ -89,6 +104,7 @@ def parse_url(url: str) -> Target:
     is_on = {name: _switch(name, ours.get(name, "on")) for name in ("listen", "session_lock")}
     shown_login = login.partition(":")[0]
     shown = [(name, value) for name, value in options if name in _SHOWN]
+    hosts_of = _hosts(parts, login + at, hosts, theirs)
     return Target(
         dsn=_joined(parts._replace(netloc=login + at + hosts), theirs),
         shown=_joined(parts._replace(netloc=shown_login + ("@" if shown_login else "") + hosts), shown),
@@ -98,7 +114,30 @@ def parse_url(url: str) -> Target:
         listen=is_on["listen"],
         session_lock=is_on["session_lock"],
         timeout_ms=_timeout_ms(ours.get("timeout")),
+        hosts=hosts_of,
     )
+
+
+def _hosts(parts: SplitResult, login: str, hosts: str, options: list[tuple[str, str]]) -> tuple[Host, ...]:
+    """The servers of a URL that names several; of several the one that takes writes is meant, unless it says otherwise."""
+    given = dict(options)
+    named = hosts.split(",") if hosts else given.get("host", "").split(",")
+    if len(named) < 2:
+        return ()
+    ports = given.get("port", "").split(",")
+    if not hosts and len(ports) not in (1, len(named)):
+        raise BadUrl(
+            f"the PostgreSQL URL has {len(named)} hosts and {len(ports)} ports: give one for all, or each its own"
+        )
+    rest = [(name, value) for name, value in options if name not in ("host", "port", "target_session_attrs")]
+    rest.append(("target_session_attrs", given.get("target_session_attrs", WRITES)))
+    found = []
+    for number, host in enumerate(named):
+        port = ports[number % len(ports)]
+        more = [] if hosts else [("host", host), *([("port", port)] if port else [])]
+        dsn = _joined(parts._replace(netloc=login + (host if hosts else "")), rest + more)
+        found.append(Host(dsn, host if hosts or not port else f"{host}:{port}"))
+    return tuple(found)
 
 
 def _switch(name: str, value: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import asyncpg
 import msgspec
 
+from wakeful.store.postgres.dialling import NoneServes, dial
 from wakeful.store.postgres.packing import PACKERS
 from wakeful.store.postgres.statements import Statement
 from wakeful.store.postgres.url import Target
@@ -91,6 +92,7 @@ class Wire:
         self._where = where
         self.timeout_s = timeout_s
         self.can_be_lazy = False
+        self.has_others = False  # the URL names several hosts: the next connection may find the one that takes writes
         self.is_pooled = False  # a pooler is between: what is set here, somebody else has
 
     @classmethod
@@ -104,12 +106,21 @@ class Wire:
         where = target.shown
         try:
             timeout_s = min(CONNECT_TIMEOUT_S, target.timeout_ms / 1000)
-            connection = await asyncpg.connect(target.dsn, timeout=timeout_s, **options)
+            connection = await dial(target.servers, timeout_s=timeout_s, **options)
         except (asyncpg.exceptions.ClientConfigurationError, ValueError) as error:
             raise BadUrl(f"{where}: {_line(error)}") from None
+        except NoneServes as error:
+            raise Lost(
+                f"{where} can't be reached, or takes no writes: {error}; does one of them run as the primary?"
+            ) from None
+        except asyncpg.exceptions.TargetServerAttributeNotMatched:
+            raise StoreDown(
+                f"{where} is not what its target_session_attrs asks for; {STANDBY}", code="store.readonly"
+            ) from None
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
             raise refusal(error, where) from None
         wire = cls(connection, where, target.timeout_ms / 1000)
+        wire.has_others = len(target.servers) > 1
         try:
             wire.is_pooled = not await wire._is_direct()
             if wire.is_pooled and target.statement_cache_size is None:
@@ -313,7 +324,9 @@ class Wire:
                 return Invalid(_line(error))
             if state == "25006":
                 remedy = self._read_only_remedy()
-                self.drop()  # the next connection may find the primary, when the URL names several hosts
+                self.drop()
+                if self.has_others:  # nothing was written, and the next connection finds the primary
+                    return Lost(f"{self._where} was lost: {_line(error)}, so the primary is another one now")
                 return StoreDown(f"{self._where} can't be written now: {_line(error)}; {remedy}", code="store.readonly")
             if state == "42501":
                 return Refused(f"{self._where}: {_line(error)}; {RIGHTS}", code="store.rights")

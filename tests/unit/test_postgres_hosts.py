@@ -1,0 +1,110 @@
+"""Several hosts in one URL: the one that takes writes is found, and while there is none the error names them all."""
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import asyncpg
+import pytest
+
+from wakeful.store.postgres import PostgresStore
+from wakeful.store.postgres.pool import Pool
+from wakeful.store.postgres.statements import Statement
+from wakeful.store.postgres.url import parse_url
+from wakeful.store.postgres.wire import Lost, Wire
+from wakeful.values.errors import BadUrl, StoreDown
+
+NOW = 1_760_000_000_000
+
+
+@contextmanager
+def mute() -> Iterator[int]:
+    """A port that takes connections and says nothing, like a machine whose packets are dropped."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(64)
+        yield listening.getsockname()[1]
+
+
+def beside(url: str, other: str, **more: str) -> str:
+    """The URL of that server behind another host."""
+    target = parse_url(url)
+    assert "host=" in target.dsn, target.dsn
+    options = "".join(f"&{name}={value}" for name, value in more.items())
+    return url.replace("host=", f"host={other},") + options
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://me:geheim@a,b:6000/x", ["a", "b:6000"]),
+        ("postgresql://me:geheim@a:1,[::1]:2,c/x?target_session_attrs=primary", ["a:1", "[::1]:2", "c"]),
+        ("postgresql:///x?host=/run/a,/run/b&port=7", ["/run/a:7", "/run/b:7"]),
+        ("postgresql:///x?host=/run/a,/run/b&port=7,8&password=geheim", ["/run/a:7", "/run/b:8"]),
+        ("postgresql://me:geheim@a/x", []),
+    ],
+)
+def test_each_host_gets_a_url_of_its_own(url: str, shown: list[str]) -> None:
+    target = parse_url(url)
+    assert [host.shown for host in target.hosts] == shown
+    for host in target.servers:
+        connect: Any = asyncpg.connect_utils._parse_connect_dsn_and_args(
+            dsn=host.dsn, host=None, port=None, user=None, password="x", passfile=None, database=None, ssl=None,
+            service=None, servicefile=None, direct_tls=None, server_settings=None, target_session_attrs=None,
+            krbsrvname=None, gsslib=None,
+        )  # fmt: skip
+        addresses, parameters = connect[0], connect[1]
+        assert len(addresses) == 1 or not shown
+        if shown:
+            wanted = "primary" if "primary" in url else "read-write"
+            assert parameters.target_session_attrs.value == wanted
+
+
+def test_hosts_and_ports_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(BadUrl, match="3 hosts and 2 ports"):
+        parse_url("postgresql:///x?host=a,b,c&port=1,2")
+
+
+async def test_a_host_that_swallows_everything_costs_half_a_second_and_not_the_others(postgres_schema_url: str) -> None:
+    """The driver's own way had no time left for the second."""
+    with mute() as port:
+        target = parse_url(beside(postgres_schema_url, "127.0.0.1", port=f"{port},5432"))
+        began = asyncio.get_running_loop().time()
+        wire = await Wire.connect(target)
+        assert asyncio.get_running_loop().time() - began < 4.0
+        assert (await wire.run(Statement("SELECT 1", ())))[0][0] == 1
+        await wire.close()
+
+
+async def test_while_none_takes_writes_the_error_names_both_and_no_password(
+    postgres_schema_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It used to be an error of the driver's, which nobody below took for a store that is away."""
+    monkeypatch.setenv("PGPASSWORD", "geheim")
+    only = {"target_session_attrs": "standby"}  # which the test's server is not
+    target = parse_url(beside(postgres_schema_url, "/nowhere", **only))
+    with pytest.raises(Lost) as raised:
+        await Wire.connect(target)
+    assert "/nowhere: " in raised.value.message
+    assert "takes no writes" in raised.value.message
+    assert "geheim" not in raised.value.message
+    alone = parse_url(f"{postgres_schema_url}&target_session_attrs=standby")
+    with pytest.raises(StoreDown, match="target_session_attrs"):
+        await Wire.connect(alone)
+
+
+async def test_a_server_that_takes_no_writes_any_more_is_left_for_the_next(
+    postgres_schema_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A primary that was demoted under its connections: what it refuses is asked of the new one, and nobody sees it."""
+    store = PostgresStore.of_url(beside(postgres_schema_url, "/nowhere"))
+    await store.open(now=NOW)
+    try:
+        assert isinstance(store._readers, Pool)
+        async with store._readers.take() as wire:
+            await wire.run(Statement("SET default_transaction_read_only = on", ()))
+        assert not await store.drain("nobody", True), "asked again, and answered"
+    finally:
+        await store.close()
