@@ -22,7 +22,10 @@ from wakeful.runtime.rows import Rows
 from wakeful.store.memory import MemoryStore
 from wakeful.store.protocol import Hint, NodeRow, ShardRow
 from wakeful.store.sends import is_other
+from wakeful.transport import handshake
+from wakeful.transport.strangers import Strangers
 from wakeful.values.commits import Commit
+from wakeful.values.errors import ClusterError
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.timers import Timer
 
@@ -269,3 +272,33 @@ def rows_that_ignore_the_lease() -> Any:
 def leases_of_their_own() -> Any:
     """Each node has the lease that it was given, whatever the others have."""
     return swapped(membership.Membership, "_check_leases", lambda check: lambda self, rows: None)
+
+
+def strangers_that_keep_their_place() -> Any:
+    """When there is no room the newcomer goes, whoever it is."""
+
+    def make(room_for: Any) -> Any:
+        def broken(self: Strangers[Any], wire: Any, place: str) -> Any:
+            if len(self._places) < self._most:
+                self._places[wire] = place
+                return None
+            return wire
+
+        return broken
+
+    return swapped(Strangers, "room_for", make)
+
+
+def codes_that_strangers_choose() -> Any:
+    """A refusal is counted under the code that it brings."""
+
+    def make(expected: Any) -> Any:
+        def broken(body: bytes, kind: Any, address: str = "") -> Any:
+            found = handshake._decoder.decode(body)
+            if isinstance(found, handshake.Refusal):
+                raise ClusterError(found.message, code=found.code)
+            return expected(body, kind, address)
+
+        return broken
+
+    return swapped(handshake, "_expected", make)

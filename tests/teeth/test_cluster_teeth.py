@@ -11,6 +11,7 @@ from wakeful.testing.cluster_simulation import run_cluster_seed
 sys.path.append(str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).parent.parent / "sim"))
 sys.path.append(str(Path(__file__).parent.parent / "model"))
+sys.path.append(str(Path(__file__).parent.parent / "unit"))
 import broken_cluster
 from catching import Catcher, Teeth
 from cluster_scenarios import (
@@ -28,6 +29,10 @@ from cluster_scenarios import (
     two_claimants_of_one_shard,
 )
 from lost_answers import Kind, Model
+from test_links_strangers import (
+    test_a_strangers_first_frame_names_no_metric_of_its_own,
+    test_sixty_four_silent_connections_keep_no_member_out,
+)
 
 SEEDS = 20
 KINDS: tuple[Kind, ...] = ("plain", "keyed", "errand")
@@ -96,6 +101,12 @@ def leases() -> None:
         asyncio.run(scenario())
 
 
+def strangers() -> None:
+    """tests/unit: connections that say nothing, or too much."""
+    asyncio.run(test_sixty_four_silent_connections_keep_no_member_out())
+    asyncio.run(test_a_strangers_first_frame_names_no_metric_of_its_own())
+
+
 BROKEN: dict[str, tuple[Catcher, ...]] = {
     "inserts_known_by_their_names_alone": (lagging, every_order),
     "claim_without_epoch_bump": (simulation,),
@@ -115,6 +126,8 @@ BROKEN: dict[str, tuple[Catcher, ...]] = {
     "reads_answered_without_a_lease": (lapses,),
     "rows_that_ignore_the_lease": (leases,),
     "leases_of_their_own": (leases,),
+    "strangers_that_keep_their_place": (strangers,),
+    "codes_that_strangers_choose": (strangers,),
 }
 TEETH = Teeth(broken_cluster, BROKEN, shown=(simulation, lagging))
 

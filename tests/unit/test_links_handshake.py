@@ -188,7 +188,7 @@ async def test_a_greeting_that_makes_no_sense_is_malformed(first: Any) -> None:
 
 async def test_what_a_stranger_says_cannot_write_into_a_log() -> None:
     with pytest.raises(ClusterError) as caught:
-        await accepted_by(Script(handshake.Refusal("x", "a\nb\x1b[0m")))
+        await accepted_by(Script(hello_of(), handshake.Refusal("x", "a\nb\x1b[0m")))
     assert "a?b?[0m" in caught.value.message
     assert SECRET not in repr(A)
 

@@ -180,9 +180,12 @@ def _expected(body: bytes, kind: type[T], address: str = "") -> T:
     if isinstance(found, kind):
         return found
     if isinstance(found, Refusal):
+        if kind is Hello:
+            raise Malformed("a refusal before anything was said")
+        # By its code it is counted, so only what we know is a code: a stranger could name as many as it likes.
         error_kind = _REFUSALS.get(found.code, ClusterError)
         where = f" at {address}" if address else ""
-        raise error_kind(f"refused by the other node{where}: {_printable(found.message)}", code=found.code)
+        raise error_kind(f"refused by the other node{where}: {_printable(found.message)}", code=error_kind.default_code)
     raise Malformed(f"a {type(found).__name__} where a {kind.__name__} should be")
 
 

@@ -22,6 +22,7 @@ from wakeful.transport.handshake import NONCE_BYTES, Identity, check_secret
 from wakeful.transport.protocol import Handler, Homeward, Outward
 from wakeful.transport.pulse import Pace
 from wakeful.transport.serving import ARGUMENTS_BYTES_MAX, WINDOW, Answerer
+from wakeful.transport.strangers import Strangers, place_of
 from wakeful.transport.tls import Tls, reason
 from wakeful.transport.wire import HungUp, SocketWire
 from wakeful.values.errors import (
@@ -51,6 +52,7 @@ class Bounds(NamedTuple):
     window: int = WINDOW  # calls of one link that run at once
     arguments_bytes: int = ARGUMENTS_BYTES_MAX  # of those calls together
     strangers: int = 64  # connections at once that have not proved yet who they are
+    of_one: int = 32  # of these, of one address: many nodes of one machine may come at once
     greeting_ms: int = 3_000  # for connecting and proving
 
 
@@ -85,7 +87,8 @@ class SocketTransport:
         self._handler: Handler | None = None
         self._server: asyncio.Server | None = None
         self._path: Path | None = None
-        self._greetings: dict[asyncio.Task[None], SocketWire] = {}
+        self._greetings: dict[SocketWire, asyncio.Task[None]] = {}
+        self._strangers: Strangers[SocketWire] = Strangers(bounds.strangers, of_one=bounds.of_one)
         self._answerers: dict[SocketWire, Answerer] = {}
         self._callers: dict[SocketWire, Caller] = {}
         self._leaving_because: str | None = None
@@ -172,13 +175,21 @@ class SocketTransport:
         return SocketWire(self._pace, on_made=self._made, on_lost=self._forget)
 
     def _made(self, wire: SocketWire) -> None:
-        if len(self._greetings) >= self._bounds.strangers or self._handler is None:
-            self.refused["link.strangers"] += 1
+        if self._handler is None:
             wire.hang_up(at_once=True)
             return
         task = asyncio.get_running_loop().create_task(self._greet(wire, self._handler))
-        self._greetings[task] = wire
-        task.add_done_callback(lambda done: self._greetings.pop(done, None))
+        self._greetings[wire] = task
+        task.add_done_callback(lambda _: self._greeted(wire))
+        gone = self._strangers.room_for(wire, place_of(wire.host))
+        if gone is not None:
+            self.refused["link.strangers"] += 1
+            self._greetings[gone].cancel()
+            gone.hang_up(at_once=True)
+
+    def _greeted(self, wire: SocketWire) -> None:
+        self._greetings.pop(wire, None)
+        self._strangers.leave(wire)
 
     async def _greet(self, wire: SocketWire, handler: Handler) -> None:
         bounds = self._bounds
@@ -287,8 +298,8 @@ class SocketTransport:
         self._handler = None
         if self._leaving_because is not None:
             await _last_words(self._answerers)
-        wires = [*self._greetings.values(), *self._callers, *self._answerers]
-        for task, wire in list(self._greetings.items()):
+        wires = [*self._greetings, *self._callers, *self._answerers]
+        for wire, task in list(self._greetings.items()):
             task.cancel()
             wire.hang_up(at_once=True)
         for caller in list(self._callers.values()):

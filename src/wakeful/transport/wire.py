@@ -68,6 +68,12 @@ class SocketWire(asyncio.Protocol):
         found = None if self._transport is None else self._transport.get_extra_info("peername")
         return f"{found[0]}:{found[1]}" if isinstance(found, tuple) else "a connection"
 
+    @property
+    def host(self) -> str:
+        """Its address without the port, of which each connection has its own."""
+        found = None if self._transport is None else self._transport.get_extra_info("peername")
+        return str(found[0]) if isinstance(found, tuple) else "a connection"
+
     # for greetings
 
     def send_body(self, body: bytes) -> None:
