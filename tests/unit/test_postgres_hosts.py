@@ -9,12 +9,15 @@ from typing import Any
 import asyncpg
 import pytest
 
+from wakeful import App, DurableObject, Unavailable
 from wakeful.store.postgres import PostgresStore
 from wakeful.store.postgres.pool import Pool
 from wakeful.store.postgres.statements import Statement
 from wakeful.store.postgres.url import parse_url
 from wakeful.store.postgres.wire import Lost, Wire
+from wakeful.values.commits import Commit
 from wakeful.values.errors import BadUrl, StoreDown
+from wakeful.values.ids import ObjectId, shard_of
 
 NOW = 1_760_000_000_000
 
@@ -106,5 +109,88 @@ async def test_a_server_that_takes_no_writes_any_more_is_left_for_the_next(
         async with store._readers.take() as wire:
             await wire.run(Statement("SET default_transaction_read_only = on", ()))
         assert not await store.drain("nobody", True), "asked again, and answered"
+    finally:
+        await store.close()
+
+
+async def break_off(url: str) -> None:
+    """End every session of ours, as a failover does."""
+    connection = await asyncpg.connect(parse_url(url).dsn)
+    await connection.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'wakeful' "
+        "AND datname = current_database()"
+    )
+    await connection.close()
+
+
+async def test_a_server_that_lacks_what_was_acknowledged_is_no_place_to_go_on_from_memory(
+    postgres_schema_url: str,
+) -> None:
+    """An asynchronous standby was promoted: what objects remember of the last moments is not on its disk.
+
+    To go on would write the next turn on top of one that is gone.
+    """
+    app = App()
+
+    @app.object
+    class Till(DurableObject):
+        async def add(self, n: int) -> dict[str, int]:
+            total = await self.storage.get("total", 0) + n
+            self.storage.put("total", total)
+            self.storage.put("last", n)
+            return {"total": total}
+
+        async def total(self) -> dict[str, int]:
+            return {"total": await self.storage.get("total", 0), "last": await self.storage.get("last", 0)}
+
+    target = parse_url(postgres_schema_url)
+    async with app.run(postgres_schema_url) as node:
+        till = app.get(Till, "a")
+        assert await till.add(5) == {"total": 5}
+        look = await asyncpg.connect(target.dsn, server_settings={"application_name": "test"})
+        number, rows = (
+            await look.fetchval(f"SELECT max(number) FROM \"{target.schema}\".receipts WHERE id LIKE 'commits:%'"),
+            await look.fetch(
+                f"SELECT cls, key, space, name, value FROM \"{target.schema}\".storage WHERE cls = 'Till'"
+            ),
+        )
+        assert await till.add(7) == {"total": 12}
+        # As the standby had it, which was a moment behind.
+        async with look.transaction():
+            for row in rows:
+                await look.execute(
+                    f'UPDATE "{target.schema}".storage SET value = $5 WHERE (cls, key, space, name) = ($1, $2, $3, $4)',
+                    *row,
+                )
+            await look.execute(f"UPDATE \"{target.schema}\".receipts SET number = $1 WHERE id LIKE 'commits:%'", number)
+        await break_off(postgres_schema_url)
+        refused: list[str] = []
+        for _ in range(50):
+            try:
+                found = await app.get(Till, "a", deadline="20s").add(1)
+                break
+            except Unavailable as error:
+                refused.append(str(error))
+                await asyncio.sleep(0.1)
+        assert found == {"total": 6}, "the seven is gone, and nothing rests on it"
+        assert node.outage.count == 1
+        assert all("acknowledged" in one for one in refused), refused
+        await look.close()
+
+
+async def test_a_server_that_has_it_all_is_gone_on_with(postgres_schema_url: str) -> None:
+    """Also when notes of starts, which nobody waits for, are gone; and when the receipt is, since it was kept long enough."""
+    store = PostgresStore.of_url(postgres_schema_url)
+    await store.open(now=NOW)
+    try:
+        epochs = await store.claim("n", range(256), now=NOW)
+        id = ObjectId("Till", "a")
+        at = NOW
+        for _ in range(3):
+            commit = Commit(id=id, shard=shard_of(id), epoch=epochs[shard_of(id)], now=at, puts={(0, "x"): b"1"})
+            assert await store.commit("n", [commit]) == [None]
+            await break_off(postgres_schema_url)
+            at += 3 * 86_400_000
+            await store.prune(now=at, entries_before=0, crowded=(), limit=100)
     finally:
         await store.close()

@@ -124,7 +124,7 @@ class PostgresStore:
         loaders = Pool(self._target, LOADERS, packed=True, readonly=readonly)
         self._inserter = Inserter(loaders, self._statements)
         single = Pool(self._target, 1, packed=True, readonly=readonly)
-        self._writer = Writer(single, self._statements, unique)
+        self._writer = Writer(single, self._statements, unique, self.url)
         self._renewer = Pool(self._target, 1, readonly=readonly)
         self._pools = [self._readers, loaders, single, self._renewer]
         if not readonly:

@@ -7,7 +7,7 @@ from wakeful.store.postgres.group import gather
 from wakeful.store.postgres.patience import Patience
 from wakeful.store.postgres.pool import Pool
 from wakeful.store.postgres.statements import Statements
-from wakeful.store.postgres.wire import Invalid, Lost
+from wakeful.store.postgres.wire import Invalid, Lost, Wire
 from wakeful.store.protocol import Outcome
 from wakeful.store.sends import Sends
 from wakeful.values.commits import Commit
@@ -20,13 +20,18 @@ KEEP_MS = 86_400_000  # a receipt stays for a day or two; nobody waits that long
 class Writer:
     """The one connection that commits, one group after the other."""
 
-    def __init__(self, pool: Pool, statements: Statements, id: str) -> None:
+    def __init__(self, pool: Pool, statements: Statements, id: str, where: str = "the database") -> None:
         self._pool = pool
+        self._where = where
+        self._now = 0  # of the group that is being written
         self._statements = statements
         self._lock = Lock()
         self._id = f"commits:{id}"  # nobody else's, not even of this process at another time
         self._number = 0  # of the last statement
         self._has_written = False  # something of the group that is being written
+        self._acked = 0  # the last statement that was acknowledged as being on disk
+        self._kept_until = 0  # so long its receipt is kept
+        self._wire: Wire | None = None  # of which is known that its server has that one
 
     async def commit(self, node: str, commits: Sequence[Commit]) -> list[Outcome]:
         """One statement for the group, unless something is wrong with it."""
@@ -66,7 +71,8 @@ class Writer:
         """
         parts, shards, values = gather(node, group)
         self._number += 1
-        keep_until = (group[-1].now // KEEP_MS + 2) * KEEP_MS
+        self._now = group[-1].now
+        keep_until = (self._now // KEEP_MS + 2) * KEEP_MS
         values |= {"writer": self._id, "number": self._number, "keep_until": keep_until}
         is_lazy = parts == ["starts"]  # no commit has `must_sync`: each of those has an object's row
         patience = Patience(self._pool.timeout_s)
@@ -82,6 +88,8 @@ class Writer:
             except StoreDown as error:
                 raise self._failed(error, is_unsure) from None
         self._has_written = self._has_written or is_done
+        if is_done and not is_lazy:
+            self._acked, self._kept_until = self._number, keep_until
         return lost
 
     async def _try(
@@ -89,6 +97,8 @@ class Writer:
     ) -> tuple[Set[int], bool]:
         """Send it once; the shards that are not ours, and whether it is written, by this try or one before."""
         async with self._pool.take() as wire:
+            if wire is not self._wire:
+                await self._check(wire, values)
             statement = self._statements.get("commit", [*parts, "lazy"] if is_lazy and wire.can_be_lazy else parts)
             rows = await wire.run(statement, statement.args(values), writes=True)
             lost = shards - {row[0] for row in rows}
@@ -97,6 +107,22 @@ class Writer:
                 if await wire.run(received, received.args(values)):
                     return frozenset(), True
             return lost, not lost
+
+    async def _check(self, wire: Wire, values: Mapping[str, object]) -> None:
+        """Nothing, when the server of a new connection has what was acknowledged before; else it is not gone on with.
+
+        One that was promoted and was behind has not, and what objects remember of it would be written on.
+        """
+        if self._acked and self._now < self._kept_until:
+            asked = self._statements.get("acknowledged")
+            rows = await wire.run(asked, asked.args(values))
+            if max((row[0] for row in rows), default=0) < self._acked:
+                raise StoreDown(
+                    f"{self._where} lacks commits that were acknowledged: a standby was promoted that did not have them yet, "
+                    "or a backup was restored; objects go on from what is on disk",
+                    code="store.behind",
+                )
+        self._wire = wire
 
     def _failed(self, error: StoreDown | OutcomeUnknown, is_unsure: bool) -> StoreDown | OutcomeUnknown:
         if self._has_written:
