@@ -135,14 +135,14 @@ def leases(found: Members, said: Statuses) -> list[Finding]:
             f"{length(one['slack_ms'])} were left of it" if one["slack_ms"] > 0 else "it was over before it was renewed"
         )
         text = f"node {name} nearly lost its lease of {length(one['lease_ms'])} in the last hour: {left}"
-        findings.append(Finding("lease", "warn", text, LEASE_REMEDY, _trip(one)))
+        findings.append(Finding("renewals", "warn", text, LEASE_REMEDY, _trip(one)))
     if told and not findings:
         name, one = min(told.items(), key=lambda item: item[1]["slack_ms"])
         text = (
             f"renewed with {length(one['slack_ms'])} of {length(one['lease_ms'])} left at the worst of the last hour "
             f"(node {name})"
         )
-        findings.append(Finding("lease", "ok", text, "", _trip(one)))
+        findings.append(Finding("renewals", "ok", text, "", _trip(one)))
     return findings
 
 
