@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -31,14 +31,30 @@ async def served(**bounds: int) -> AsyncIterator[tuple[SocketTransport, int]]:
         await b.close()
 
 
+@asynccontextmanager
+async def silence(port: int) -> AsyncIterator[Callable[[int], Awaitable[None]]]:
+    """Makes so many more connections that say nothing."""
+    silent: list[asyncio.StreamWriter] = []
+
+    async def more(count: int) -> None:
+        silent.extend([(await asyncio.open_connection("127.0.0.1", port))[1] for _ in range(count)])
+
+    try:
+        yield more
+    finally:
+        for writer in silent:
+            writer.transport.abort()
+        await asyncio.sleep(0)
+
+
 def frame(message: Any) -> bytes:
     body = msgspec.msgpack.encode(message)
     return len(body).to_bytes(4, "big") + body
 
 
 async def test_sixty_four_silent_connections_keep_no_member_out() -> None:
-    async with served() as (b, port):
-        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(200)]
+    async with served() as (b, port), silence(port) as more:
+        await more(200)
         await until(lambda: b.refused["link.strangers"] >= 100)
         try:
             link = await real("a").connect(f"tcp:127.0.0.1:{port}")
@@ -46,12 +62,10 @@ async def test_sixty_four_silent_connections_keep_no_member_out() -> None:
             raise AssertionError(f"a member was kept out: {error}") from None
         assert not link.is_closed
         # However many more come, whoever has proved who it is stays.
-        silent += [await asyncio.open_connection("127.0.0.1", port) for _ in range(200)]
+        await more(200)
         await until(lambda: b.refused["link.strangers"] >= 300)
         assert not link.is_closed
         await link.close()
-        for _, writer in silent:
-            writer.close()
 
 
 async def test_one_address_has_a_share_and_its_oldest_silent_one_goes_first() -> None:

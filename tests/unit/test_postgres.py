@@ -282,7 +282,7 @@ async def test_a_wrong_password_is_one_line(postgres_url: str) -> None:
 
 async def test_open_makes_the_schema_and_migrate_then_has_nothing_to_do(postgres_schema_url: str) -> None:
     store = PostgresStore.of_url(postgres_schema_url)
-    assert await store.migrate(now=NOW) == ["0001_core", "0002_covers", "0003_cluster", "0004_receipts"]
+    assert await store.migrate(now=NOW) == ["0001_core", "0002_covers", "0003_cluster", "0004_receipts", "0005_lease"]
     assert await store.migrate(now=NOW) == []
     await store.open(now=NOW)
     assert [row.epoch for row in await store.owners()] == [0] * 256
