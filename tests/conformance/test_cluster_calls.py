@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from wakeful import App, Unavailable
+from wakeful.logic.lease import LEASE_MS
 from wakeful.logic.limits import Limits
-from wakeful.runtime.membership import LEASE_MS
 from wakeful.values.errors import DeadlineExceeded, Reentrancy, TurnFailed
 
 sys.path.append(str(Path(__file__).parent))

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from wakeful.jobs.jobs import Jobs
+from wakeful.logic.lease import Lease
 from wakeful.runtime.following import FollowedClock
-from wakeful.runtime.membership import RENEW_MS
 from wakeful.store.protocol import Store
 from wakeful.testing import World
 from wakeful.testing.cluster_clients import Door
@@ -67,7 +67,7 @@ async def test_a_clock_that_drifts_a_little_is_followed_to_within_what_it_gains_
         wrong = world.members[1]
         wrong.clock.drift(rate)
         late = await lateness(troupe, world, wrong)
-        gain_ms = abs(rate - 1) * (RENEW_MS + 400) + 3
+        gain_ms = abs(rate - 1) * (Lease().renew_ms + 400) + 3
         assert -gain_ms <= min(late)
         assert max(late) <= gain_ms + 1
         assert wrong.node is not None
@@ -131,7 +131,7 @@ async def test_a_step_that_nobody_told_of_holds_firing_until_it_is_measured_twic
         key, other = keys_of(wrong, 2)
         assert wrong.node is not None
         wrong.clock._own_base += by_ms  # as a virtual machine's clock jumps: no watcher hears of it
-        await world.advance(milliseconds=RENEW_MS + 50)
+        await world.advance(milliseconds=Lease().renew_ms + 50)
         due_at = world.warp.now()
         for target, after_ms in ((key, 100), (other, 2_000)):
             at = to_datetime(due_at + after_ms)
@@ -155,7 +155,7 @@ async def test_a_clock_that_can_t_be_measured_holds_firing() -> None:
         await troupe.at(world.members[0], key).arm(3_000)
         due_at = world.warp.now() + 3_000
         wrong.cut_off()
-        await world.advance(milliseconds=RENEW_MS + 100)
+        await world.advance(milliseconds=Lease().renew_ms + 100)
         node = wrong.node
         assert node is not None
         assert node.state == "down"

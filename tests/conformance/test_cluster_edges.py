@@ -286,7 +286,7 @@ async def test_a_node_that_lives_and_can_not_be_called_keeps_others_from_joining
             async with second.run(postgres_schema_url, listen="127.0.0.1:0"):
                 assert len(await node.store.nodes()) == 3
         # One that does not renew its lease may be frozen: nobody waits for it longer than its lease lasts.
-        monkeypatch.setattr("wakeful.runtime.reach.LOOKS_MAX", 2)
+        monkeypatch.setattr("wakeful.runtime.reach.looks_max", lambda lease: 2)
         node.address = lonely
         await node.membership.renew()
 
@@ -361,7 +361,7 @@ async def test_who_dies_after_it_was_seen_is_not_taken_for_one_that_lives(
     app, _ = the_app()
     second, _ = the_app()
     monkeypatch.setattr("wakeful.runtime.reach.LOOK_MS", 1)
-    monkeypatch.setattr("wakeful.runtime.reach.LOOKS_MAX", 4)
+    monkeypatch.setattr("wakeful.runtime.reach.looks_max", lambda lease: 4)
     async with app.run(postgres_schema_url, listen="127.0.0.1:0") as node:
         node.address = "tcp:127.0.0.1:1"
         renew = node.membership.renew

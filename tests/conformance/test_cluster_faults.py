@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from wakeful import Unavailable
+from wakeful.logic.lease import LEASE_MS
 from wakeful.logic.limits import Limits
-from wakeful.runtime.membership import LEASE_MS, ROUND_MS
+from wakeful.runtime.membership import ROUND_MS
 from wakeful.testing.members import Member
 from wakeful.values.errors import DeadlineExceeded
 from wakeful.values.ids import SHARDS, ObjectId, shard_of

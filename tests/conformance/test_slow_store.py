@@ -10,8 +10,8 @@ import pytest
 
 from wakeful import Unavailable
 from wakeful.http.health import MUTE_MS, why_not
+from wakeful.logic.lease import LEASE_MS
 from wakeful.logic.limits import Limits
-from wakeful.runtime.membership import LEASE_MS
 from wakeful.values.errors import StoreDown
 
 sys.path.append(str(Path(__file__).parent))

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
+from wakeful.logic.lease import Lease
 from wakeful.store.protocol import NodeRow
 from wakeful.transport.addresses import parse
 from wakeful.values.errors import Unavailable, Unreachable
@@ -24,6 +25,11 @@ BACK_ASK_MS = 3_000
 BACK_AGAIN_MS = 1_000  # they may be busy just then
 
 
+def looks_max(lease: Lease) -> int:
+    """So many: by then whoever lives has renewed its lease, and that of others is over."""
+    return -(-lease.known_ms // LOOK_MS)
+
+
 async def check_there(node: "Node", company: Sequence[NodeRow], look: Look | None) -> Sequence[NodeRow]:
     """One of the others answers, or none of them lives; `Unreachable` when those that live can't be called from here.
 
@@ -31,8 +37,7 @@ async def check_there(node: "Node", company: Sequence[NodeRow], look: Look | Non
     them again. Without it they are only warned of, as are those that live and are slow. Whom one may ask is returned.
     """
     seen: dict[str, int] = {}  # the leases of those that did not answer, as of a look after that
-    looks_max = -(-node.membership.lease.known_ms // LOOK_MS)
-    for _ in range(1 if look is None else looks_max):
+    for _ in range(1 if look is None else looks_max(node.membership.lease)):
         silent = await node.routes.greet({row.node: row.address for row in company if row.address})
         if not silent:
             return company
