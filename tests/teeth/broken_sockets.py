@@ -4,6 +4,7 @@ from typing import Any
 
 from broken import swapped
 
+from wakeful.http import stops
 from wakeful.runtime.turn import Turn
 from wakeful.sockets import gateways, kept, lost, socket
 from wakeful.sockets.effects import Effect, Outgoing
@@ -176,6 +177,26 @@ def a_closed_socket_hears_on() -> Any:
         return broken
 
     return swapped(kept, "load", make)
+
+
+def nobody_listens_for_the_stop_of_a_server() -> Any:
+    """Its lifespan says so, and it says that last."""
+    return swapped(stops, "servers_of", lambda _: lambda loop: [])
+
+
+def what_begins_in_a_stop_goes_on() -> Any:
+    """A stream that was being admitted when the others were told."""
+    return swapped(stops, "STOPPING_S", lambda _: 0.0)
+
+
+def handlers_of_signals_stay() -> Any:
+    """Ours are left where they are when nothing lasts any more."""
+    return swapped(stops.Signals, "release", lambda _: lambda self: None)
+
+
+def what_was_done_at_a_signal_is_not_done() -> Any:
+    """Ours takes its place: the server never hears that it is to stop."""
+    return swapped(stops.Chained, "__call__", lambda _: lambda self, number, frame: self._begin())
 
 
 def effects_free(found: kept.Kept) -> kept.Kept:

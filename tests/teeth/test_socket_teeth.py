@@ -10,6 +10,7 @@ sys.path.append(str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).parent.parent / "conformance"))
 sys.path.append(str(Path(__file__).parent.parent / "unit"))
 sys.path.append(str(Path(__file__).parent.parent / "sim"))
+sys.path.append(str(Path(__file__).parent.parent / "http"))
 import broken_sockets
 import socket_life
 import test_sockets_cluster as cluster
@@ -17,6 +18,7 @@ import test_sockets_limits as limits
 import test_sockets_parts as alone
 import test_sockets_sleep as sleep
 import test_sockets_turns as first
+import test_stops as stopped
 from catching import Catcher, Teeth
 
 
@@ -95,6 +97,21 @@ def lives() -> None:
     asyncio.run(socket_life.live(2))
 
 
+def stopping() -> None:
+    """tests/http: a server that stops."""
+    asyncio.run(stopped.test_uvicorn_is_heard_itself_in_any_loop_and_left_as_it_was())
+
+
+def late_watchers() -> None:
+    """tests/http: a stream that begins while it does."""
+    asyncio.run(stopped.test_what_begins_to_last_when_the_stop_has_begun_ends_at_once())
+
+
+def signals() -> None:
+    """tests/http: the signals of a server that nobody knows."""
+    asyncio.run(stopped.test_signals_are_heard_on_their_way_and_the_handlers_are_put_back())
+
+
 BROKEN: dict[str, tuple[Catcher, ...]] = {
     "what_a_turn_sends_leaves_at_once": (durable, undone, rolled_back),
     "a_rolled_back_transaction_keeps_its_sends": (rolled_back,),
@@ -109,6 +126,10 @@ BROKEN: dict[str, tuple[Catcher, ...]] = {
     "a_slow_client_may_be_as_slow_as_it_likes": (slow,),
     "a_late_owner_is_believed": (late,),
     "a_closed_socket_hears_on": (closing,),
+    "nobody_listens_for_the_stop_of_a_server": (stopping,),
+    "what_begins_in_a_stop_goes_on": (late_watchers,),
+    "handlers_of_signals_stay": (signals,),
+    "what_was_done_at_a_signal_is_not_done": (signals,),
 }
 TEETH = Teeth(broken_sockets, BROKEN, beside={"effects_free"})
 

@@ -19,9 +19,10 @@ from wakeful.http.openapi import document
 from wakeful.http.pace import Pace
 from wakeful.http.problems import MEDIA, Problem, Told, told
 from wakeful.http.rows import TABLE
+from wakeful.http.stops import Stops
 from wakeful.http.table import Route, read_query
 from wakeful.security.patience import within
-from wakeful.values.errors import DeadlineExceeded, StoreDown
+from wakeful.values.errors import DeadlineExceeded, NotRunning, StoreDown
 from wakeful.values.metrics import LASTING, ROUTE
 from wakeful.values.tracing import TRACE, received
 
@@ -53,6 +54,7 @@ class Api:
         requests_max: int = REQUESTS_MAX,
         looks_max: int = LOOKS_MAX,
         streams_max: int = STREAMS_MAX,
+        stops: Stops | None = None,
     ) -> None:
         self.app = app
         self.gate = gate
@@ -63,7 +65,8 @@ class Api:
         self.requests = 0  # under way
         self.waits = 0  # for jobs
         self.left = 0  # admissions that nobody waits for any more, and the store still does
-        self._streams: set[asyncio.Task[Any]] = set()
+        self.streams = 0
+        self.stops = Stops() if stops is None else stops
         self._room = Room(BODIES_BYTES_MAX)
         self.looks = 0  # of requests that read lists, those under way or waiting
         self.refused = 0  # because there were too many
@@ -177,31 +180,41 @@ class Api:
         if self.waits >= self._streams_max:
             raise self._busy()
         self.waits += 1
+        task, is_over = asyncio.current_task(), False
+        assert task is not None
+
+        def end() -> None:
+            nonlocal is_over
+            is_over = True
+            task.cancel()
+
         try:
-            return await route.handler(ask)
+            with self.stops.lasting(end):
+                return await route.handler(ask)
+        except asyncio.CancelledError:
+            if not is_over:
+                raise
+            task.uncancel()
+            raise NotRunning("the server is stopping, and the job is not done; ask again") from None
         finally:
             self.waits -= 1
 
     async def _streamed(self, ask: Ask, route: Route) -> Answer | None:
         """Until the client or the server goes."""
-        if len(self._streams) >= self._streams_max:
+        if self.streams >= self._streams_max:
             raise self._busy()
         task = asyncio.current_task()
         assert task is not None
-        self._streams.add(task)
+        self.streams += 1
         try:
-            return await route.handler(ask)
+            with self.stops.lasting(task.cancel):
+                return await route.handler(ask)
         finally:
-            self._streams.discard(task)
+            self.streams -= 1
 
     def _busy(self) -> Problem:
         self.refused += 1
         return Problem(503, "server.busy", "more is under way than this server takes at once; try again")
-
-    def hang_up(self) -> None:
-        """The server stops: streams, which never end by themselves, end."""
-        for task in self._streams:
-            task.cancel()
 
     def _openapi(self, method: str) -> Answer:
         if method not in ("GET", "HEAD"):

@@ -15,7 +15,8 @@ from starlette.requests import HTTPConnection
 from wakeful.http import paths
 from wakeful.http.asks import Receive, Scope, Send, json_bytes
 from wakeful.http.problems import MEDIA, Problem, told
-from wakeful.http.watching import Telling
+from wakeful.http.stops import Stops
+from wakeful.http.watching import RESTARTING, Telling
 from wakeful.security.sessions import COOKIE
 from wakeful.sockets.feature import feature_of
 from wakeful.sockets.request import Request
@@ -36,14 +37,16 @@ PROTOCOL = "wakeful"  # to be offered beside it: a browser wants one of those th
 ABORT = "wakeful.abort"  # in the scope: how to hang up at once, from a server that can
 
 
-async def answer(app: "App", gate: "Gate", scope: Scope, receive: Receive, send: Send) -> None:
+async def answer(app: "App", gate: "Gate", stops: Stops, scope: Scope, receive: Receive, send: Send) -> None:
     """The whole life of one socket, from the request on."""
     if (await receive())["type"] == "websocket.connect":
         with ExitStack() as room:
-            await _connected(app, gate, scope, receive, send, room)
+            await _connected(app, gate, stops, scope, receive, send, room)
 
 
-async def _connected(app: "App", gate: "Gate", scope: Scope, receive: Receive, send: Send, room: ExitStack) -> None:
+async def _connected(
+    app: "App", gate: "Gate", stops: Stops, scope: Scope, receive: Receive, send: Send, room: ExitStack
+) -> None:
     caller: Caller | None = None
     wire = _Wire(scope, send)
     try:
@@ -63,12 +66,20 @@ async def _connected(app: "App", gate: "Gate", scope: Scope, receive: Receive, s
         await _deny(scope, send, error, caller)
         return
     if telling is not None:
-        await telling.tell(gate, _own_protocol(scope), receive, send)
+        await telling.tell(gate, stops, _own_protocol(scope), receive, send)
         return
     # Connecting was part of whatever the request came with; what is said later is only linked to it.
     TRACE.set(linked(TRACE.get()))
     with gate.lasting(caller, lambda: held.close(1008, "the token is over; connect with another")):
-        await _carry(gateway, held, chosen or _own_protocol(scope), wire, receive, send)
+        await carry(gateway, held, stops, chosen or _own_protocol(scope), wire, receive, send)
+
+
+async def carry(
+    gateway: "Gateway", held: "Held", stops: Stops, protocol: str, wire: "_Wire", receive: Receive, send: Send
+) -> None:
+    """The socket for as long as the connection and the server last."""
+    with stops.lasting(lambda: held.close(RESTARTING, "the server is restarting")):
+        await _carry(gateway, held, protocol, wire, receive, send)
 
 
 async def _carry(gateway: "Gateway", held: "Held", protocol: str, wire: "_Wire", receive: Receive, send: Send) -> None:

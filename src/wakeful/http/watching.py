@@ -5,6 +5,7 @@ calls answer, and of the news at `/v1/objects/{class}/{key}/watch`, as server-se
 """
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from wakeful.http.asks import Answer, Ask, json_bytes
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from wakeful.app import App
     from wakeful.http.asks import Receive, Send
+    from wakeful.http.stops import Stops
     from wakeful.runtime.node import Node
     from wakeful.security.gate import Gate
     from wakeful.security.scopes import Caller
@@ -109,16 +111,20 @@ class Telling:
         made._news = await made._watch.look()
         return made
 
-    async def tell(self, gate: "Gate", protocol: str, receive: "Receive", send: "Send") -> None:
-        """Until client, token or node go."""
-        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    async def tell(self, gate: "Gate", stops: "Stops", protocol: str, receive: "Receive", send: "Send") -> None:
+        """Until client, token, node or server go."""
+        loop = asyncio.get_running_loop()
+        over: asyncio.Future[None] = loop.create_future()
+        stopped: asyncio.Future[None] = loop.create_future()
         said = asyncio.ensure_future(_said(receive))
         code, reason = RESTARTING, "the server is restarting"
         try:
             await send({"type": "websocket.accept", "subprotocol": protocol or None, "headers": []})
-            with gate.lasting(self._caller, lambda: None if over.done() else over.set_result(None)):
-                await self._all({said, over}, send)
-            if over.done():
+            with gate.lasting(self._caller, partial(_done, over)), stops.lasting(partial(_done, stopped)):
+                await self._all({said, over, stopped}, send)
+            if stopped.done():
+                pass
+            elif over.done():
                 code, reason = REFUSED, "the token is over; connect with another"
             elif said.result():
                 code, reason = UNSUPPORTED, "this socket only tells; POST an event to the object's send instead"
@@ -151,6 +157,11 @@ async def _check(node: "Node", gate: "Gate", connection: "HTTPConnection", who: 
     if id.cls not in feature_of(node).classes:
         raise Problem(404, "machine.class", f"{id.cls} is no Machine, so there is nothing to watch")
     await gate.exposed(connection, who, id.cls, id.key, "snapshot")
+
+
+def _done(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 async def _said(receive: "Receive") -> bool:

@@ -46,6 +46,8 @@ class Quiet(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, site: Site | None = None) -> None:
         super().__init__(config)
         self._site = site
+        if site is not None:
+            site.stops.is_told = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for server in self.servers:

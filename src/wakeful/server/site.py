@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from typing import TYPE_CHECKING, Any
 
 from wakeful.app import default_store
@@ -10,6 +10,7 @@ from wakeful.http import paths, sockets
 from wakeful.http.api import Api, respond
 from wakeful.http.asks import Answer, Receive, Scope, Send, json_bytes
 from wakeful.http.problems import MEDIA, Problem, told
+from wakeful.http.stops import Stops
 from wakeful.security.gate import Gate
 from wakeful.server.options import check_limits, check_origins, check_switch
 from wakeful.telemetry.sampling import sampling
@@ -51,11 +52,11 @@ class Site:
         check_limits(limits)
         self.app = app
         self.gate = gate or Gate(app, origins=cors)
-        self.api = Api(app, self.gate, **limits)
+        self.stops = Stops()
+        self.api = Api(app, self.gate, stops=self.stops, **limits)
         self._has_metrics = metrics
         self._store = store
         self._run = run or {}
-        self._streams: set[asyncio.Task[Any]] = set()
         self._pages = _pages(app, self.gate) if dashboard else None
         self._api: Application = self.api
         self._measured = Measured(self._answer, app)
@@ -95,24 +96,26 @@ class Site:
 
     async def _page(self, pages: Application, scope: Scope, receive: Receive, send: Send) -> None:
         """A page; one that never ends by itself is ended when the server stops."""
-        task = asyncio.current_task()
+        task, lasting = asyncio.current_task(), ExitStack()
+        is_stream = False
 
         async def seen(message: MutableMapping[str, Any]) -> None:
+            nonlocal is_stream
             if message["type"] == "http.response.start" and task is not None:
                 kinds = [value for name, value in message.get("headers", ()) if name == b"content-type"]
                 if kinds and kinds[0].startswith(b"text/event-stream"):
-                    self._streams.add(task)
+                    is_stream = True
+                    lasting.enter_context(self.stops.lasting(task.cancel))
             await send(message)
 
         try:
             await pages(scope, receive, seen)
         except asyncio.CancelledError:
-            if task not in self._streams:
+            if not is_stream:
                 raise
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
-            if task is not None:
-                self._streams.discard(task)
+            lasting.close()
 
     async def _metrics(self, scope: Scope, send: Send) -> None:
         """For Prometheus; needs the scope read."""
@@ -131,7 +134,7 @@ class Site:
         await respond(scope, send, answer)
 
     async def _socket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await sockets.answer(self.app, self.gate, scope, receive, send)
+        await sockets.answer(self.app, self.gate, self.stops, scope, receive, send)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         """Run the program from startup to shutdown, unless it runs already."""
@@ -150,10 +153,8 @@ class Site:
         await send({"type": "lifespan.shutdown.complete"})
 
     def hang_up(self) -> None:
-        """The server stops: streams, which never end by themselves, end."""
-        self.api.hang_up()
-        for task in self._streams:
-            task.cancel()
+        """The server stops: streams and sockets, which never end by themselves, end."""
+        self.stops.begin()
 
 
 def _pages(app: "App", gate: Gate) -> Application:

@@ -12,6 +12,7 @@ from wakeful.compat.workers.hosting import INSIDE
 from wakeful.compat.workers.site import Receive, Scope, Send, answer, request_in
 from wakeful.compat.workers.web import Response
 from wakeful.http import sockets as wires
+from wakeful.http.stops import Stops
 from wakeful.sockets.feature import feature_of
 from wakeful.sockets.request import Request as SocketRequest
 from wakeful.values.codec import encode
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from wakeful.compat.workers.worker import Worker
 
 
-async def carry(worker: "Worker", scope: Scope, receive: Receive, send: Send) -> None:
+async def carry(worker: "Worker", stops: Stops, scope: Scope, receive: Receive, send: Send) -> None:
     """The whole life of one socket, from the request on."""
     if (await receive())["type"] != "websocket.connect":
         return
@@ -39,7 +40,7 @@ async def carry(worker: "Worker", scope: Scope, receive: Receive, send: Send) ->
     pair = {"pair": encode(end.data).hex()}
     held, _ = await gateway.connect(end.target, SocketRequest(headers=pair, caller=INSIDE), wire)
     protocol = response.headers.get("sec-websocket-protocol") or ""
-    await wires._carry(gateway, held, protocol, wire, receive, send)
+    await wires.carry(gateway, held, stops, protocol, wire, receive, send)
 
 
 async def _refuse(scope: Scope, send: Send, response: Response) -> None:

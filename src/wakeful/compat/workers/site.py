@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 from wakeful.compat.workers.web import Headers, Request, Response
+from wakeful.http.stops import Stops
 
 if TYPE_CHECKING:
     from wakeful.compat.workers.worker import Worker
@@ -30,6 +31,7 @@ class WorkerSite:
     def __init__(self, worker: "Worker", *, store: Any = None) -> None:
         self.worker = worker
         self._store = store
+        self.stops = Stops()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -37,7 +39,7 @@ class WorkerSite:
         elif scope["type"] == "websocket":
             from wakeful.compat.workers.connecting import carry
 
-            await carry(self.worker, scope, receive, send)
+            await carry(self.worker, self.stops, scope, receive, send)
         elif scope["type"] == "lifespan":
             await self._live(receive, send)
 

@@ -1,0 +1,173 @@
+"""Streams and sockets of a mounted app hear that the server under them stops: its own way, or by its signals."""
+
+import asyncio
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).parent))
+from http_stage import make_app
+from served_stage import WAIT_S, Place, connect
+
+from wakeful.http.stops import Stops, servers_of
+
+NUMBERS = (signal.SIGTERM, signal.SIGINT)
+
+
+@contextmanager
+def handlers(heard: list[int]) -> Iterator[Any]:
+    """As a server that nobody knows takes its signals; those of pytest are back afterwards."""
+
+    def take(number: int, _frame: object) -> None:
+        heard.append(number)
+
+    before = {number: signal.signal(number, take) for number in NUMBERS}
+    try:
+        yield take
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+async def hears(place: Place) -> list[Any]:
+    """What a socket hears when its server is told to stop; it waits for nobody by itself."""
+    async with asyncio.timeout(WAIT_S), place.served():
+        client = await connect(place)
+        await client.text()
+        assert place.server is not None
+        reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
+        writer.write(b"GET /v1/events HTTP/1.1\r\nhost: 127.0.0.1:%d\r\n\r\n" % place.port)
+        await reader.readuntil(b"events of")
+        began_at = asyncio.get_running_loop().time()
+        place.server.should_exit = True
+        said, end = await reader.read(), await client.end()
+        took_s = asyncio.get_running_loop().time() - began_at
+        await client.close()
+        writer.close()
+    assert end is not None
+    return [said[-30:], end.code, took_s]
+
+
+async def test_uvicorn_is_heard_itself_in_any_loop_and_left_as_it_was() -> None:
+    place = Place()
+    said, code, took_s = await hears(place)
+    assert took_s < 4, "it was cut off after the five seconds that this server gives"
+    assert said.endswith(b"0\r\n\r\n")
+    assert b"gone" in said
+    assert code == 1012
+    assert "shutdown" not in vars(place.server)
+    assert await place.over() == ("r", 1012, "the server is restarting", True)
+
+
+async def test_a_server_that_stops_by_itself_is_heard_too() -> None:
+    place = Place()
+    async with asyncio.timeout(WAIT_S), place.served(limit_max_requests=1):
+        reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
+        writer.write(b"GET /v1/events HTTP/1.1\r\nhost: 127.0.0.1:%d\r\n\r\n" % place.port)
+        await reader.readuntil(b"events of")
+        _, other = await asyncio.open_connection("127.0.0.1", place.port)
+        other.write(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1:%d\r\n\r\n" % place.port)
+        assert b"event: gone" in await reader.read()
+        other.close()
+        writer.close()
+
+
+async def test_a_server_that_is_known_is_found_and_no_signal_is_touched() -> None:
+    heard: list[int] = []
+    place = Place()
+    async with place.served():
+        assert [server for server, _ in servers_of(asyncio.get_running_loop())] == [place.server]
+        with handlers(heard) as handler, Stops().lasting(lambda: None):
+            assert [signal.getsignal(number) for number in NUMBERS] == [handler, handler]
+
+
+async def test_signals_are_heard_on_their_way_and_the_handlers_are_put_back() -> None:
+    heard: list[int] = []
+    ended: list[str] = []
+    with handlers(heard) as handler:
+        stops = Stops()
+        with stops.lasting(lambda: ended.append("a")):
+            with stops.lasting(lambda: ended.append("b")):
+                assert handler not in [signal.getsignal(number) for number in NUMBERS]
+            assert handler not in [signal.getsignal(number) for number in NUMBERS], "one still lasts"
+            signal.raise_signal(signal.SIGTERM)
+            assert (heard, ended) == ([signal.SIGTERM], []), "the loop's own turn ends them"
+            await asyncio.sleep(0)
+            assert ended == ["a"]
+            signal.raise_signal(signal.SIGINT)
+            await asyncio.sleep(0)
+            assert (heard, ended) == ([signal.SIGTERM, signal.SIGINT], ["a"]), "each is told once"
+        assert [signal.getsignal(number) for number in NUMBERS] == [handler, handler]
+
+
+async def test_two_sites_release_in_any_order_and_what_others_put_there_stays() -> None:
+    heard: list[int] = []
+    with handlers(heard) as handler:
+        first, second = ExitStack(), ExitStack()
+        first.enter_context(Stops().lasting(lambda: None))
+        second.enter_context(Stops().lasting(lambda: None))
+        first.close()
+        signal.raise_signal(signal.SIGTERM)
+        assert heard == [signal.SIGTERM]
+        second.close()
+        assert signal.getsignal(signal.SIGTERM) is handler
+        with Stops().lasting(lambda: None):
+            ours = signal.getsignal(signal.SIGTERM)
+            signal.signal(signal.SIGTERM, lambda number, frame: ours(number, frame))  # type: ignore[operator]
+            other = signal.getsignal(signal.SIGTERM)
+        assert signal.getsignal(signal.SIGTERM) is other
+        signal.raise_signal(signal.SIGTERM)
+        assert heard == [signal.SIGTERM] * 2, "ours passes on, for as long as somebody calls it"
+
+
+async def test_a_signal_that_nobody_handles_stays_so_and_ends_the_process() -> None:
+    before = {number: signal.getsignal(number) for number in NUMBERS}
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with Stops().lasting(lambda: None):
+            assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+            assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+async def test_outside_of_the_main_thread_nothing_is_touched_and_nothing_breaks() -> None:
+    heard: list[int] = []
+    found: list[Any] = []
+
+    async def last() -> None:
+        with Stops().lasting(lambda: None):
+            found.append(signal.getsignal(signal.SIGTERM))
+
+    with handlers(heard) as handler:
+        thread = threading.Thread(target=lambda: asyncio.run(last()))
+        thread.start()
+        await asyncio.to_thread(thread.join)
+        assert found == [handler]
+
+
+async def test_what_begins_to_last_when_the_stop_has_begun_ends_at_once() -> None:
+    stops, ended = Stops(), asyncio.Event()
+    stops.begin()
+    with stops.lasting(ended.set):
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert ended.is_set(), "a request that was under way would hold up the server"
+
+
+async def test_a_later_server_of_the_same_app_is_heard_too() -> None:
+    app = make_app()
+    site = app.asgi()
+    for _ in range(2):
+        place = Place()
+        place.app = app
+        async with place.served():
+            with site.stops.lasting(lambda: None):
+                assert site.stops._servers[0] is place.server
+        assert site.stops._servers == []
