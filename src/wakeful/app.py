@@ -250,8 +250,11 @@ class App:
         Mounted, the program around it runs the app (`lifespan`). Served by itself it runs on `store`; without one on
         what $WAKEFUL_STORE says, else on a file in this folder. Options: see docs/http.md.
         """
-        server = _server()
-        return server.Site(self, store=store, **options)
+        from wakeful.telemetry.logs import speak_up
+
+        made = _server().Site(self, store=store, **options)
+        speak_up()  # a server sets up its log before it loads the application
+        return made
 
     def lifespan(self, where: Any = None, /, **options: Any) -> Any:
         """The app's life as that of a web application: `FastAPI(lifespan=app.lifespan("sqlite:app.db"))`.
@@ -266,6 +269,9 @@ class App:
     @asynccontextmanager
     async def _living(self, store: str | Store, options: dict[str, Any]) -> AsyncIterator[None]:
         """`run` without its node: frameworks take what is given here for the state of requests, which is a mapping."""
+        from wakeful.telemetry.logs import speak_up
+
+        speak_up()
         async with self.run(store, **options):
             yield
 

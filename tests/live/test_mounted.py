@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -182,15 +183,24 @@ class _At(NamedTuple):
 
 async def _job(port: int) -> str:
     """One that is due in an hour."""
-    body = json.dumps({"class": "Room", "key": "r", "method": "hello", "args": ["x"], "after": "1h"})
+    asked = {"class": "Room", "key": "r", "method": "hello", "args": ["x"], "after": "1h"}
+    return str((await _post(port, "/v1/jobs", asked))["id"]).replace("/", "%2F")
+
+
+async def _post(port: int, path: str, value: Any) -> dict[str, Any]:
+    body = json.dumps(value)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    head = f"POST /durable/v1/jobs HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nconnection: close\r\n"
+    head = f"POST /durable{path} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nconnection: close\r\n"
     writer.write(f"{head}content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n{body}".encode())
     answer = await asyncio.wait_for(reader.read(), PATIENCE_S)
     writer.close()
-    assert b" 201" in answer.partition(b"\r\n")[0], answer
+    assert b" 20" in answer.partition(b"\r\n")[0], answer
     found: dict[str, Any] = json.loads(answer[answer.index(b'{"') : answer.rindex(b"}") + 1])
-    return str(found["id"]).replace("/", "%2F")
+    return found
+
+
+# What an object says, as people read it: when, how grave, of which object.
+LINE = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\S* INFO +wakeful\.object: hello you  .*object=Room/r", re.M)
 
 
 @pytest.mark.parametrize("server", SERVERS)
@@ -198,6 +208,7 @@ async def test_a_stop_waits_for_nobody_who_watches(server: str, tmp_path: Path) 
     with Yardstick() as machine, served(SERVERS[server], tmp_path) as place:
         async with AsyncExitStack() as stack:
             watching = await audience(place.port, stack)
+            await _post(place.port, "/v1/objects/Room/r/hello", ["you"])
             asked_at = time.monotonic()
             place.process.send_signal(signal.SIGTERM)
             await watching.check_told()
@@ -207,6 +218,7 @@ async def test_a_stop_waits_for_nobody_who_watches(server: str, tmp_path: Path) 
         assert took_s < machine.allows(STOP_S), f"took {took_s:.1f} s; {machine}\n{said}"
         for words, is_said in (("lifespan over", True), ("closed 1012", True), ("Traceback", False), ("never", False)):
             assert (words in said) is is_said, said
+        assert len(LINE.findall(said)) == 1, said
     print(f"{server}: {took_s:.2f} s")
 
 

@@ -50,6 +50,7 @@ ELSEWHERE = {"wakeful.transport.control": "runtime"}  # serves a node, so it mus
 EXCEPTIONS = {
     ("wakeful", "wakeful.client.client"): "a public name, for checkers only; it is loaded when it is first asked for",
     ("wakeful.app", "wakeful.testing.world"): "app.world() is the door to the test kit; imported when it is opened",
+    ("wakeful.app", "wakeful.telemetry.logs"): "in a web application nobody else may write what objects say",
     ("wakeful.app", "wakeful.server"): "app.asgi() is the door to the server; imported when it is opened",
 }
 

@@ -6,6 +6,7 @@ program's own lines have it too. Every code that Wakeful itself logs is in docs/
 
 import json
 import logging
+import os
 import sys
 from datetime import UTC, datetime
 from typing import IO, Any
@@ -85,3 +86,30 @@ def install(form: str = "json", *, level: int = logging.INFO, stream: IO[str] | 
         root.setLevel(logging.WARNING)
     logging.getLogger("wakeful").setLevel(level)
     return handler
+
+
+class Unclaimed(logging.StreamHandler[IO[str]]):
+    """What objects and Wakeful say, while nobody else writes it; gone as soon as somebody does."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        ours = logging.getLogger("wakeful")
+        if logging.getLogger().handlers or len(ours.handlers) > 1:
+            ours.removeHandler(self)
+            ours.setLevel(logging.NOTSET)  # whoever writes it from here on says which lines
+            return
+        super().emit(record)
+
+
+def speak_up() -> None:
+    """In a web application whose server has set up a log for itself only: lines with their time and object, on stderr.
+
+    Python would write warnings as bare words, and not at all what objects say. Where the program has set up a log,
+    for all or for "wakeful", that one is left to itself. `$WAKEFUL_LOG` says in which form.
+    """
+    ours = logging.getLogger("wakeful")
+    if ours.level != logging.NOTSET or logging.getLogger("wakeful.object").hasHandlers():
+        return
+    handler = Unclaimed(sys.stderr)
+    handler.setFormatter(JsonLines() if os.environ.get("WAKEFUL_LOG") == "json" else TextLines())
+    ours.addHandler(handler)
+    ours.setLevel(logging.INFO)
