@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ _THEMES = {
         "init": ("init", "Write a small working project into a folder."),
         "dev": ("dev", "Run a program while you write it: reload on change, dashboard, friendly log."),
         "run": ("run", "Run a program until it is told to stop."),
+        "config": ("config", "Say with which options a program would run, and where each came from."),
         "call": ("call", "Call a method of an object."),
     },
     "Look (nothing of it wakes an object)": {
@@ -68,6 +70,8 @@ _THEMES = {
 }
 _COMMANDS = {name: about for theme in _THEMES.values() for name, about in theme.items()}
 _HIDDEN = {"_child": "child"}
+_HELP = frozenset({"-h", "--help", "--version"})
+_BEFORE = frozenset({"init", "completion"})  # what is wrong in the folder is no concern of theirs
 COMPLETE = "_WAKEFUL_COMPLETE"  # set by the scripts of `wakeful completion`
 
 
@@ -140,7 +144,8 @@ def run(args: Sequence[str]) -> int:
         return answer(os.environ[COMPLETE])
     stdout = sys.stdout
     try:
-        code = cli.main(args=list(args), prog_name="wakeful", standalone_mode=False)
+        with _configured(wishes):
+            code = cli.main(args=list(args), prog_name="wakeful", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else failing.OK
     except BrokenPipeError:
@@ -155,6 +160,14 @@ def run(args: Sequence[str]) -> int:
         return failing.INTERRUPTED
     except Exception as error:
         return failing.report(error)
+
+
+def _configured(wishes: list[str]) -> AbstractContextManager[None]:
+    """What wakeful.toml says counts; who only asks for help is helped also where that is wrong."""
+    from wakeful.cli.settings import applied
+
+    is_asking = not wishes or wishes[0] in _BEFORE or not _HELP.isdisjoint(wishes)
+    return nullcontext() if is_asking else applied()
 
 
 def _enough() -> int:

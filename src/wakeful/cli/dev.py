@@ -5,19 +5,27 @@ import os
 import click
 
 from wakeful.cli import observing, offering, options
+from wakeful.cli.settings import setting
 
 
 @options.command("dev")
 @click.argument("target", metavar="APP.PY", required=False, shell_complete=offering.files)
 @click.option("--workers", metavar="DIR", help="Instead of APP.PY: a Worker of Cloudflare's, by its wrangler file.")
-@click.option(
-    "--workers-http", metavar="HOST:PORT", help="Where that answers.  [$WAKEFUL_WORKERS_HTTP, 127.0.0.1:8787]"
+@setting(
+    "--workers-http",
+    env="WAKEFUL_WORKERS_HTTP",
+    metavar="HOST:PORT",
+    help="Where that answers.  [$WAKEFUL_WORKERS_HTTP, 127.0.0.1:8787]",
 )
-@click.option(
-    "--paranoid", is_flag=True, help="Every object sleeps after each turn: what relies on memory fails early."
+@setting(
+    "--paranoid",
+    env="WAKEFUL_PARANOID",
+    is_flag=True,
+    help="Every object sleeps after each turn: what relies on memory fails early.  [$WAKEFUL_PARANOID]",
 )
-@click.option(
+@setting(
     "--http",
+    env="WAKEFUL_HTTP",
     metavar="HOST:PORT|off",
     help="Where API and dashboard are.  [$WAKEFUL_HTTP, 127.0.0.1:7420 or a free port behind it]",
 )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 
 from wakeful.cli.failing import USAGE, CommandError
+from wakeful.cli.settings import setting
 
 if TYPE_CHECKING:
     from wakeful.transport.tls import Tls
@@ -107,11 +108,19 @@ def _refuse(ctx: click.Context, param: click.Parameter, value: str | None) -> No
 
 def options(function: F) -> F:
     """--secret-file, --tls-cert, --tls-key, --tls-ca, and --secret, which is refused with the reason."""
-    for name, text in (
-        ("--tls-ca", f"The authority that signed the nodes' certificates.  [${TLS[2]}]"),
-        ("--tls-key", f"The key of the certificate.  [${TLS[1]}]"),
-        ("--tls-cert", f"This node's certificate: nodes talk over TLS.  [${TLS[0]}]"),
-        ("--secret-file", f"The cluster's secret, the same on all nodes.  [${SECRET_FILE}, or the text in ${SECRET}]"),
+    for name, env, text in (
+        ("--tls-ca", TLS[2], f"The authority that signed the nodes' certificates.  [${TLS[2]}]"),
+        ("--tls-key", TLS[1], f"The key of the certificate.  [${TLS[1]}]"),
+        ("--tls-cert", TLS[0], f"This node's certificate: nodes talk over TLS.  [${TLS[0]}]"),
+        (
+            "--secret-file",
+            SECRET_FILE,
+            f"The cluster's secret, the same on all nodes.  [${SECRET_FILE}, or the text in ${SECRET}]",
+        ),
     ):
-        function = click.option(name, metavar="FILE", help=text)(function)
-    return click.option("--secret", hidden=True, expose_value=False, callback=_refuse)(function)
+        rival = SECRET if env == SECRET_FILE else ""
+        function = setting(name, env=env, rival=rival, metavar="FILE", help=text)(function)
+    refused = setting(
+        "--secret", env=SECRET, rival=SECRET_FILE, is_secret=True, hidden=True, expose_value=False, callback=_refuse
+    )
+    return refused(function)

@@ -9,6 +9,7 @@ import click
 
 from wakeful.cli.failing import CommandError
 from wakeful.cli.saying import Say, listen_to_logs
+from wakeful.cli.settings import setting
 
 if TYPE_CHECKING:
     from wakeful.app import App
@@ -19,13 +20,18 @@ LOGS, TELEMETRY = ("text", "json"), ("off", "otlp")
 
 def options(function: F) -> F:
     """--log and --telemetry."""
-    function = click.option(
+    function = setting(
         "--telemetry",
+        env="WAKEFUL_TELEMETRY",
         type=click.Choice(TELEMETRY),
         help="Send metrics and traces; OTEL_… say where to.  [$WAKEFUL_TELEMETRY]",
     )(function)
-    return click.option(
-        "--log", "log_form", type=click.Choice(LOGS), help="How log lines look; json goes to stderr.  [$WAKEFUL_LOG]"
+    return setting(
+        "--log",
+        "log_form",
+        env="WAKEFUL_LOG",
+        type=click.Choice(LOGS),
+        help="How log lines look; json goes to stderr.  [$WAKEFUL_LOG]",
     )(function)
 
 

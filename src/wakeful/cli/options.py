@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import click
 
 from wakeful.cli import failing, offering
+from wakeful.cli.settings import setting
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -50,9 +51,10 @@ def command(name: str, **settings: Any) -> Callable[[Callable[..., Any]], click.
 
 def store_option(function: F) -> F:
     """--store, with its default from the environment."""
-    return click.option(
+    return setting(
         "--store",
         "url",
+        env="WAKEFUL_STORE",
         metavar="URL",
         default=default_store,
         help="sqlite:PATH or postgresql://…  [default: $WAKEFUL_STORE or sqlite:wakeful.db]",

@@ -7,18 +7,37 @@ from typing import Any
 import click
 
 from wakeful.cli import joining, observing, offering, options
+from wakeful.cli.settings import setting
 
 
 @options.command("run")
 @click.argument("target", metavar="MODULE:APP", shell_complete=offering.files)
-@click.option("--paranoid", is_flag=True, help="Every object sleeps after each turn.")
-@click.option("--listen", metavar="HOST:PORT", help="Take calls of other nodes there.  [$WAKEFUL_LISTEN]")
-@click.option("--advertise", metavar="HOST:PORT", help="What others dial, if not that.  [$WAKEFUL_ADVERTISE]")
-@click.option("--cluster", metavar="NAME", help="Nodes of other names are refused.  [$WAKEFUL_CLUSTER]")
-@click.option("--lease", metavar="LENGTH", help="2s to 60s, the same on all nodes.  [$WAKEFUL_LEASE, 5s]")
-@click.option("--http", metavar="HOST:PORT", help="Serve API and dashboard there.  [$WAKEFUL_HTTP]")
-@click.option("--http-cert", metavar="FILE", help="By HTTPS, with this certificate.  [$WAKEFUL_HTTP_CERT]")
-@click.option("--http-key", metavar="FILE", help="The key of that certificate.  [$WAKEFUL_HTTP_KEY]")
+@setting(
+    "--paranoid", env="WAKEFUL_PARANOID", is_flag=True, help="Every object sleeps after each turn.  [$WAKEFUL_PARANOID]"
+)
+@setting(
+    "--listen", env="WAKEFUL_LISTEN", metavar="HOST:PORT", help="Take calls of other nodes there.  [$WAKEFUL_LISTEN]"
+)
+@setting(
+    "--advertise",
+    env="WAKEFUL_ADVERTISE",
+    metavar="HOST:PORT",
+    help="What others dial, if not that.  [$WAKEFUL_ADVERTISE]",
+)
+@setting(
+    "--cluster", env="WAKEFUL_CLUSTER", metavar="NAME", help="Nodes of other names are refused.  [$WAKEFUL_CLUSTER]"
+)
+@setting(
+    "--lease", env="WAKEFUL_LEASE", metavar="LENGTH", help="2s to 60s, the same on all nodes.  [$WAKEFUL_LEASE, 5s]"
+)
+@setting("--http", env="WAKEFUL_HTTP", metavar="HOST:PORT", help="Serve API and dashboard there.  [$WAKEFUL_HTTP]")
+@setting(
+    "--http-cert",
+    env="WAKEFUL_HTTP_CERT",
+    metavar="FILE",
+    help="By HTTPS, with this certificate.  [$WAKEFUL_HTTP_CERT]",
+)
+@setting("--http-key", env="WAKEFUL_HTTP_KEY", metavar="FILE", help="The key of that certificate.  [$WAKEFUL_HTTP_KEY]")
 @joining.options
 @observing.options
 @options.store_option
