@@ -1,6 +1,7 @@
 """Layer 5. `wakeful drain`: a node hands over all it owns and goes on running, so that stopping it is felt by nobody."""
 
 import asyncio
+import platform
 import sys
 from typing import TYPE_CHECKING
 
@@ -16,17 +17,20 @@ LOOK_S = 0.2
 
 
 @options.command("drain")
-@click.argument("name", metavar="NODE", shell_complete=offering.nodes)
+@click.argument("name", metavar="NODE", required=False, shell_complete=offering.nodes)
+@click.option("--here", is_flag=True, help="Instead of NODE: the one that runs on this machine, or in this container.")
 @click.option("--undo", is_flag=True, help="Let it own shards again.")
 @click.option("--wait", is_flag=True, help="Until it owns nothing.")
 @click.option("--timeout", metavar="LENGTH", help="With --wait: give up after this long, like 30s; the wish stays.")
 @options.store_option
-def drain(name: str, undo: bool, wait: bool, timeout: str | None, url: str, as_json: bool) -> None:
+def drain(name: str | None, here: bool, undo: bool, wait: bool, timeout: str | None, url: str, as_json: bool) -> None:
     """Let NODE (its name, or how that begins) hand its shards over to the other nodes and take no new ones.
 
     It keeps running and passes calls on; stop it when it owns nothing. The wish is kept in the store for as long as
     the node is there.
     """
+    if (name is None) != here:
+        raise CommandError("give NODE, or --here for that of this machine", code="usage", exit_code=USAGE)
     if undo and wait:
         raise CommandError("--undo has nothing to wait for; leave --wait out", code="usage", exit_code=USAGE)
     if timeout is not None and not wait:
@@ -34,7 +38,7 @@ def drain(name: str, undo: bool, wait: bool, timeout: str | None, url: str, as_j
     asyncio.run(_drain(name, undo, wait, timeout, url, as_json))
 
 
-async def _drain(name: str, undo: bool, wait: bool, timeout: str | None, url: str, as_json: bool) -> None:
+async def _drain(name: str | None, undo: bool, wait: bool, timeout: str | None, url: str, as_json: bool) -> None:
     from wakeful.cli.finding import writing
     from wakeful.cli.printing import many, now_ms, put_json, put_line
     from wakeful.looking.nodes import members
@@ -43,7 +47,7 @@ async def _drain(name: str, undo: bool, wait: bool, timeout: str | None, url: st
     timeout_ms = None if timeout is None else duration_ms(timeout, what="--timeout")
     async with writing(url, what="drain") as store:
         found = await members(store, now_ms())
-        member = found.named(name)
+        member = found.at(platform.node()) if name is None else found.named(name)
         node = member.row.node
         others = [other.row.node for other in found.alive if other.row.node != node and not other.row.is_draining]
         if not undo and wait and not others and member.shards:

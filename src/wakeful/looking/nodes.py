@@ -53,6 +53,15 @@ class Members(NamedTuple):
         )
         raise BadOption(f"{what}; there are: {names}", code="node.name")
 
+    def at(self, host: str) -> Member:
+        """The one node that runs on the machine of that name, which is its own in a container."""
+        found = [member for member in self.alive if member.row.about.startswith(f"{host} pid ")]
+        if len(found) == 1:
+            return found[0]
+        names = ", ".join(member.row.node for member in found)
+        what = f"several nodes run on {host}: {names}; name one of them" if found else f"no node runs on {host}"
+        raise BadOption(what, code="node.name")
+
 
 class Nodes(NamedTuple):
     """The rows of a page, and what belongs to no node."""
