@@ -1,4 +1,4 @@
-"""The clients of `bench/http.py`, in a process of their own: `python -m bench.http_callers PORT KIND COUNT SECONDS`.
+"""The clients of `bench/http.py`, in a process of their own: `python -m bench.http_callers PORT KIND COUNT SECONDS [TOKEN]`.
 
 As little client as there can be, so that its share of a small machine is small: requests are made beforehand, answers
 are only searched for their end. Prints what it saw as one line of JSON.
@@ -16,15 +16,20 @@ from bench.measures import percentile
 OBJECTS = 1_000
 
 
+TOKEN = sys.argv[5].encode() if len(sys.argv) > 5 else b""
+PAUSE_S = 0.01  # between an answer and the next request of the neighbour, who has other things to do as well
+
+
 def request(path: str, body: bytes = b"[]", method: bytes = b"POST") -> bytes:
-    head = b"%s %s HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
-    return head % (method, path.encode(), len(body)) + body
+    head = b"%s %s HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: %d\r\n%s\r\n"
+    return head % (method, path.encode(), len(body), b"authorization: Bearer %s\r\n" % TOKEN if TOKEN else b"") + body
 
 
 class Client(asyncio.Protocol):
     """One connection that asks for the next thing as soon as it has the answer."""
 
-    def __init__(self, number: int, stats: "Stats", requests: list[bytes]) -> None:
+    def __init__(self, number: int, stats: "Stats", requests: list[bytes], pause_s: float = 0.0) -> None:
+        self._pause_s = pause_s
         self._number = number
         self._stats = stats
         self._requests = requests
@@ -53,7 +58,10 @@ class Client(asyncio.Protocol):
         if len(self._got) >= end + 4 + length:
             self._stats.seen(int(head[9:12]), time.perf_counter() - self._asked_at)
             self._got = b""
-            self._ask()
+            if self._pause_s:
+                asyncio.get_running_loop().call_later(self._pause_s, self._ask)
+            else:
+                self._ask()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -91,6 +99,11 @@ async def callers(port: int, count: int, seconds: float) -> dict[str, object]:
     return await _run(port, count, seconds, [request(f"/v1/objects/Bench/h{n}/add") for n in range(OBJECTS)])
 
 
+async def neighbour(port: int, count: int, seconds: float) -> dict[str, object]:
+    """Callers that wait a little between their calls, and what each call took."""
+    return await _run(port, count, seconds, [request(f"/v1/objects/Bench/n{n}/add") for n in range(20)], PAUSE_S)
+
+
 async def flood(port: int, count: int, seconds: float) -> dict[str, object]:
     """Many connections that ask for all kinds of things as fast as they are answered."""
     kinds = [request(f"/v1/objects/Bench/f{n}/add") for n in range(200)]
@@ -120,10 +133,10 @@ async def slow(port: int, count: int, seconds: float) -> dict[str, object]:
     return {"closed": sum(writer.is_closing() for writer in writers), "of": len(writers)}
 
 
-async def _run(port: int, count: int, seconds: float, requests: list[bytes]) -> dict[str, object]:
+async def _run(port: int, count: int, seconds: float, requests: list[bytes], pause_s: float = 0.0) -> dict[str, object]:
     loop, stats = asyncio.get_running_loop(), Stats()
     for number in range(count):
-        await loop.create_connection(lambda n=number: Client(n * 7, stats, requests), "127.0.0.1", port)  # type: ignore[misc]
+        await loop.create_connection(lambda n=number: Client(n * 7, stats, requests, pause_s), "127.0.0.1", port)  # type: ignore[misc]
     await asyncio.sleep(0.5)  # objects wake
     stats.statuses.clear()
     stats.took_s.clear()
@@ -131,12 +144,14 @@ async def _run(port: int, count: int, seconds: float, requests: list[bytes]) -> 
     await asyncio.sleep(seconds)
     stats.is_over = True
     told = stats.told(time.perf_counter() - began)
+    if pause_s:
+        told["took_ms"] = [took_s * 1000 for took_s in stats.took_s]
     return told | {"client_cpu_s": time.process_time() - used}
 
 
 def main() -> None:
     port, kind, count, seconds = sys.argv[1:5]
-    work = {"callers": callers, "flood": flood, "slow": slow}[kind]
+    work = {"callers": callers, "flood": flood, "slow": slow, "neighbour": neighbour}[kind]
     try:
         import uvloop
 

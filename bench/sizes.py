@@ -28,6 +28,8 @@ class Sizes:
     recovery_count: int
     job_rate: int  # jobs a second, for their lateness
     job_s: int
+    fair_rounds: int
+    fair_s: int  # of each half of a round
     cluster_nodes: tuple[int, ...]
     cluster_jobs: int  # due at one instant
     cluster_calls: int
@@ -71,6 +73,8 @@ SHORT = Sizes(
     recovery_count=10_000,
     job_rate=2_000,
     job_s=6,
+    fair_rounds=3,
+    fair_s=5,
     cluster_nodes=(1, 2, 3),
     cluster_jobs=10_000,
     cluster_calls=20_000,
@@ -92,6 +96,7 @@ FULL = replace(
     wake_count=10_000,
     scale_pending=(10_000, 100_000, 1_000_000),
     job_s=20,
+    fair_rounds=7,
     cluster_jobs=30_000,
     cluster_calls=100_000,
     million_count=1_000_000,
@@ -122,6 +127,8 @@ TINY = Sizes(
     recovery_count=20,
     job_rate=200,
     job_s=1,
+    fair_rounds=1,
+    fair_s=1,
     cluster_nodes=(1, 2),
     cluster_jobs=60,
     cluster_calls=200,

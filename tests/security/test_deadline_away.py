@@ -67,7 +67,7 @@ async def test_those_who_wait_no_longer_are_not_left_behind_without_bound() -> N
             await world.advance(milliseconds=10)
             seen |= {(found.status, found.code) for found in await asked}
         assert len(asyncio.all_tasks()) - before <= 20 + 10
-        assert seen == {(504, "call.deadline"), (503, "server.busy")}
+        assert seen == {(504, "call.deadline"), (429, "server.share")}
         world.faults.gate = None
         gate.set()
         await world.advance(seconds=1)

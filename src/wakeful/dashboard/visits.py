@@ -1,6 +1,5 @@
 """Layer 5. Who looks at a page or sends a form, what may they, and what do they see when it goes wrong?"""
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -15,6 +14,9 @@ from wakeful.dashboard.rendering import Place, address, path_of, render
 from wakeful.looking import classes
 from wakeful.looking.view import View
 from wakeful.operating import Acts
+from wakeful.security.askers import asker_of
+from wakeful.security.crowding import Crowding
+from wakeful.security.turnstile import Turnstile
 from wakeful.values import errors
 from wakeful.values.errors import (
     BadOption,
@@ -25,7 +27,6 @@ from wakeful.values.errors import (
     StoreDown,
     StoreError,
     TooMany,
-    Unavailable,
     WakefulError,
 )
 from wakeful.values.ids import ObjectId
@@ -54,7 +55,7 @@ FORM_BYTES_MAX = 65_536  # a form with every parked number of a page in it is sm
 FIELDS_MAX = 2_000
 SPARING = 50
 KEPT_MAX = 1_000
-# A page holds the loop for milliseconds: a few at a time, first come, first served, so that timers wait for few of them.
+# A page holds the loop for milliseconds: a few at a time, so that timers wait for few of them.
 PAGES_AT_ONCE = 2
 WAITING_MAX = 256
 # The most special class decides.
@@ -188,8 +189,7 @@ class Desk:
         self.gate = gate
         self.history = History()
         self._kept: dict[str, tuple[float, Any]] = {}  # until when, and what
-        self._turns = asyncio.Semaphore(PAGES_AT_ONCE)
-        self._waiting = 0
+        self._turns = Turnstile(PAGES_AT_ONCE, WAITING_MAX, "pages", Crowding(app))
 
     async def sparing(self, name: str, ask: Callable[[], Awaitable[Any]]) -> Any:
         """The answer, or the one of a moment ago: what takes long in a big store is asked so seldom that it is a fiftieth of all time."""
@@ -251,14 +251,9 @@ class Desk:
             return await self._problem(request, visit, error)
 
     async def _in_turn(self, handler: Handler, visit: Visit) -> "Response":
-        if self._waiting >= WAITING_MAX:
-            raise Unavailable("more pages are asked for than are shown at once; try again", code="server.busy")
-        self._waiting += 1
-        try:
-            async with self._turns:
-                return await handler(visit)
-        finally:
-            self._waiting -= 1
+        """Visitor by visitor: one who reloads all the time waits behind nobody but himself."""
+        async with self._turns.passed(asker_of(visit.caller)):
+            return await handler(visit)
 
     def _to_login(self, request: "Request") -> "Response":
         """To the login page, and from there back; htmx has to be told to take the whole page there."""

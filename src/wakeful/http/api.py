@@ -2,7 +2,8 @@
 
 Every request goes the same way: the table says what it asks for, the gate who asks, then what belongs to it is read and
 checked, and the handler answers. Whatever is raised on the way becomes a problem. How many are under way at once is
-bounded, and how many begin in one pass of the event loop: timers wait for a pass, never for a flood.
+bounded, and how many begin in one pass of the event loop: timers wait for a pass, never for a flood. Both are shared by
+those who ask: one of them may have much of it, and never all.
 """
 
 import asyncio
@@ -16,12 +17,16 @@ from wakeful.http import paths
 from wakeful.http.asks import Answer, Ask, Gone, Receive, Room, Scope, Send, json_bytes
 from wakeful.http.calls import early_deadline, is_call
 from wakeful.http.openapi import document
-from wakeful.http.pace import Pace
+from wakeful.http.pace import HEALTH, Begun, Pace
 from wakeful.http.problems import MEDIA, Problem, Told, told
 from wakeful.http.rows import TABLE
 from wakeful.http.stops import Stops
 from wakeful.http.table import Route, read_query
+from wakeful.logic.shares import Asker, Shares, Verdict
+from wakeful.security.askers import Askers, address_of, asker_of
+from wakeful.security.crowding import Crowding
 from wakeful.security.patience import within
+from wakeful.security.turnstile import Turnstile
 from wakeful.values.errors import DeadlineExceeded, NotRunning, StoreDown
 from wakeful.values.metrics import LASTING, ROUTE
 from wakeful.values.tracing import TRACE, received
@@ -33,12 +38,14 @@ if TYPE_CHECKING:
 
 BODY_BYTES_MAX = 2 << 20  # arguments may have one mebibyte, and base64 or \\u escapes make more of them
 REQUESTS_MAX = 512  # half of the turns that a node runs at once: the other half is for timers and other nodes
+ACTS_MAX = 64  # of operators, who need no place of those who call
 LOOKS_MAX = 256
 LOOKS_AT_ONCE = 1  # on a store in this process, whose reads hold the loop; see `_looked`
 STREAMS_MAX = 1_000
 BODIES_BYTES_MAX = 256 << 20  # of bodies that are still coming in
 _HEADERS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 DOCUMENT_METHODS = "GET, HEAD, OPTIONS"
+_HEALTH = frozenset({b"/healthz", b"/readyz"})
 _WRITES = frozenset({"POST", "PUT", "DELETE", "PATCH"})
 
 
@@ -59,32 +66,31 @@ class Api:
         self.app = app
         self.gate = gate
         self._body_max = body_bytes_max
-        self._requests_max = requests_max
-        self._looks_max = looks_max
-        self._streams_max = streams_max
-        self.requests = 0  # under way
-        self.waits = 0  # for jobs
-        self.left = 0  # admissions that nobody waits for any more, and the store still does
-        self.streams = 0
+        self._askers = Askers()
+        self._crowding = Crowding(app)
+        self._calls = Shares(requests_max)
+        self._acts = Shares(ACTS_MAX)
+        self._waits = Shares(streams_max)  # for jobs
+        self._left = Shares(requests_max)  # admissions that nobody waits for any more, and the store still does
+        self._watched = Shares(streams_max)
+        self._bodies = Shares(BODIES_BYTES_MAX, few=2 * body_bytes_max)
+        self._looks = Turnstile(LOOKS_AT_ONCE, looks_max, "lists", self._crowding)
         self.stops = Stops() if stops is None else stops
-        self._room = Room(BODIES_BYTES_MAX)
-        self.looks = 0  # of requests that read lists, those under way or waiting
-        self.refused = 0  # because there were too many
-        self._look_turns = asyncio.Semaphore(LOOKS_AT_ONCE)
-        self._pace = Pace()
+        self._pace = Pace(self._crowding)
         self._document: tuple[list[str], bytes] | None = None  # for which classes it was made
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         ask = Ask(self.app, self.gate, scope, receive, send, self._body_max)
+        raw = paths.raw_of(scope)
+        asker = Asker(HEALTH, address_of(scope)) if raw in _HEALTH else self._askers.guess(scope)
         try:
-            wait = self._pace.take()
-            if wait is not None:
-                await wait
-            began = self._pace.began()
+            begun = self._pace.take(asker)
+            if not isinstance(begun, Begun):
+                begun = await self._pace.turn(begun)
             try:
-                answer = await self._answer(ask)
+                answer = await self._answer(ask, raw)
             finally:
-                self._pace.ended(began)
+                self._pace.ended(begun)
         except Gone:
             return
         except Exception as error:
@@ -95,10 +101,10 @@ class Api:
             with suppress(OSError, RuntimeError):
                 await respond(scope, send, answer)
 
-    async def _answer(self, ask: Ask) -> Answer | None:
+    async def _answer(self, ask: Ask, raw: bytes) -> Answer | None:
         scope = ask.scope
         paths.check_length(scope)
-        segments = paths.segments_of(paths.raw_of(scope))
+        segments = paths.segments_of(raw)
         method = scope["method"]
         scope[ROUTE] = "/openapi.json" if segments == ["openapi.json"] else "other"
         # The document names the program's classes, so it is not for everyone.
@@ -112,21 +118,24 @@ class Api:
         if route.is_wait:
             scope[LASTING] = True
         if not route.scope:
+            ask.is_full = self._calls.is_full or self._pace.is_full
             ask.query = read_query(route, scope["query_string"])
             return await route.handler(ask)
         connection = HTTPConnection(scope)
         ask.caller = await self._admitted(ask, route, connection)
+        self._askers.met(scope, ask.caller)
+        asker = asker_of(ask.caller, ask.params.get("key"))
         ask.query = read_query(route, scope["query_string"])
         if route.names_object:
             await self.gate.named(connection, ask.caller, ask.params["class"], ask.params["key"])
         if method in _WRITES:
             check_key(ask, route)
-            await ask.take_body(self._room)
+            await ask.take_body(Room(self._bodies, asker, self._crowding))
         if route.is_stream:
-            return await self._streamed(ask, route)
+            return await self._streamed(ask, route, asker)
         if route.is_wait:
-            return await self._waited(ask, route)
-        return await (self._looked(ask, route) if route.is_look else self._handled(ask, route))
+            return await self._waited(ask, route, asker)
+        return await (self._looked(ask, route, asker) if route.is_look else self._handled(ask, route, asker))
 
     async def _admitted(self, ask: Ask, route: Route, connection: HTTPConnection) -> "Caller":
         """Who asks. A call's deadline and its wait for the store hold for that as well: it is what is waited for first."""
@@ -135,51 +144,45 @@ class Api:
         if not is_call(route) or node is None or self.gate.knows(connection):  # a task for each call would cost 80 µs
             return await self.gate.admit(connection, needed, wide=route.is_wide)
         deadline_ms, wait_ms = early_deadline(ask, route), node.limits.store_wait_ms
-        if self.left >= self._requests_max:
-            raise self._busy()
+        asker = self._askers.guess(ask.scope)
+        verdict = self._left.verdict(asker)
+        if verdict is not Verdict.TAKEN:
+            raise self._crowding.refusal(verdict, "those whom the store has not known yet", self._left, asker)
         began_at = node.clock.now()
         left_ms = wait_ms if deadline_ms is None else min(deadline_ms, wait_ms)
         admission = await within(node, self.gate.admit(connection, needed, wide=route.is_wide), left_ms)
         if not admission.done():
-            self.left += 1
-            admission.add_done_callback(self._unleft)
+            self._leave(admission, asker)
             kind = StoreDown if left_ms == wait_ms else DeadlineExceeded
             raise kind(f"the store did not say within {left_ms} ms who asks; nothing was done")
         ask.waited_ms = max(0, node.clock.now() - began_at)
         return admission.result()
 
-    def _unleft(self, _: object) -> None:
-        self.left -= 1
+    def _leave(self, admission: "asyncio.Future[Any]", asker: Asker) -> None:
+        """Nobody waits for it any more; that is bounded, and whoever comes when it is too much is refused at once."""
+        if self._left.take(asker) is Verdict.TAKEN:
+            admission.add_done_callback(lambda _: self._left.give(asker))
 
-    async def _looked(self, ask: Ask, route: Route) -> Answer | None:
-        """A few at a time, first come, first served: a long list holds the loop for milliseconds again and again."""
-        if self.looks >= self._looks_max:
-            raise self._busy()
-        self.looks += 1
-        try:
-            async with self._look_turns:
-                return await route.handler(ask)
-        finally:
-            self.looks -= 1
+    async def _looked(self, ask: Ask, route: Route, asker: Asker) -> Answer | None:
+        """A few at a time: a long list holds the loop for milliseconds again and again."""
+        async with self._looks.passed(asker):
+            return await route.handler(ask)
 
-    async def _handled(self, ask: Ask, route: Route) -> Answer | None:
-        if self.requests >= self._requests_max:
-            raise self._busy()
-        self.requests += 1
+    async def _handled(self, ask: Ask, route: Route, asker: Asker) -> Answer | None:
+        places = self._calls if route.scope == "call" else self._acts
+        self._take(places, asker, "calls" if route.scope == "call" else "operators' acts")
         # What runs because of this request belongs to the caller's trace.
         trace = received(ask.header(b"traceparent"))
         token = None if trace is None else TRACE.set(trace)
         try:
             return await route.handler(ask)
         finally:
-            self.requests -= 1
+            places.give(asker)
             if token is not None:
                 TRACE.reset(token)
 
-    async def _waited(self, ask: Ask, route: Route) -> Answer | None:
-        if self.waits >= self._streams_max:
-            raise self._busy()
-        self.waits += 1
+    async def _waited(self, ask: Ask, route: Route, asker: Asker) -> Answer | None:
+        self._take(self._waits, asker, "waits for jobs")
         task, is_over = asyncio.current_task(), False
         assert task is not None
 
@@ -197,24 +200,38 @@ class Api:
             task.uncancel()
             raise NotRunning("the server is stopping, and the job is not done; ask again") from None
         finally:
-            self.waits -= 1
+            self._waits.give(asker)
 
-    async def _streamed(self, ask: Ask, route: Route) -> Answer | None:
+    async def _streamed(self, ask: Ask, route: Route, asker: Asker) -> Answer | None:
         """Until the client or the server goes."""
-        if self.streams >= self._streams_max:
-            raise self._busy()
+        self._take(self._watched, asker, "streams")
         task = asyncio.current_task()
         assert task is not None
-        self.streams += 1
         try:
             with self.stops.lasting(task.cancel):
                 return await route.handler(ask)
         finally:
-            self.streams -= 1
+            self._watched.give(asker)
 
-    def _busy(self) -> Problem:
-        self.refused += 1
-        return Problem(503, "server.busy", "more is under way than this server takes at once; try again")
+    def _take(self, places: Shares, asker: Asker, what: str) -> None:
+        verdict = places.take(asker)
+        if verdict is not Verdict.TAKEN:
+            raise self._crowding.refusal(verdict, what, places, asker)
+
+    @property
+    def requests(self) -> int:
+        """Under way; streams, lists and waits for jobs are counted for themselves."""
+        return self._calls.taken + self._acts.taken
+
+    @property
+    def waits(self) -> int:
+        """For jobs."""
+        return self._waits.taken
+
+    @property
+    def looks(self) -> int:
+        """Requests that read lists, under way or waiting."""
+        return self._looks.shares.taken
 
     def _openapi(self, method: str) -> Answer:
         if method not in ("GET", "HEAD"):

@@ -9,8 +9,10 @@ from urllib.parse import quote
 import msgspec
 
 from wakeful.http.problems import Problem
+from wakeful.logic.shares import Asker, Shares, Verdict
 from wakeful.looking.plain import plain
 from wakeful.looking.view import View
+from wakeful.security.crowding import Crowding
 from wakeful.values.codec import decode_outside, encode
 from wakeful.values.errors import BadValue, NotRunning
 
@@ -45,24 +47,28 @@ class Answer(NamedTuple):
 class Room:
     """Bytes of bodies that have come in part: many clients that are slow must not fill the memory together."""
 
-    def __init__(self, bytes_max: int) -> None:
-        self._max = bytes_max
-        self._taken = 0
+    __slots__ = ("_asker", "_crowding", "_shares")
+
+    def __init__(self, shares: Shares, asker: Asker, crowding: Crowding) -> None:
+        self._shares = shares
+        self._asker = asker
+        self._crowding = crowding
 
     def take(self, count: int) -> None:
-        self._taken += count
-        if self._taken > self._max:
-            self._taken -= count
+        verdict = self._shares.take(self._asker, count)
+        if verdict is Verdict.FULL:
             raise Problem(503, "server.bodies", "too much is being sent to this server at once; try again")
+        if verdict is Verdict.SHARE:
+            raise self._crowding.refusal(verdict, "bytes of bodies that are being sent", self._shares, self._asker)
 
     def give(self, count: int) -> None:
-        self._taken -= count
+        self._shares.give(self._asker, count)
 
 
 class Ask:
     """One request, on its way through."""
 
-    __slots__ = ("_headers", "_read", "app", "body", "body_max", "caller", "gate", "params", "query", "receive", "scope", "send", "waited_ms")  # fmt: skip
+    __slots__ = ("_headers", "_read", "app", "body", "body_max", "caller", "gate", "is_full", "params", "query", "receive", "scope", "send", "waited_ms")  # fmt: skip
 
     def __init__(self, app: "App", gate: "Gate", scope: Scope, receive: Receive, send: Send, body_max: int) -> None:
         self.app = app
@@ -75,6 +81,7 @@ class Ask:
         self.params: dict[str, str] = {}  # from the path
         self.query: dict[str, Any] = {}
         self.caller: Caller | None = None
+        self.is_full = False  # whoever asks for anything now is refused
         self.waited_ms = 0  # for the store to say who asks, of the time that a call has
         self._headers: dict[bytes, bytes | None] | None = None  # None: it is there more than once
         self._read: tuple[Any, Problem | None] | None = None  # a long body, which was decoded beside the loop

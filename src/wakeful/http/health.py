@@ -31,7 +31,8 @@ def why_not(ask: Ask) -> str | None:
     node = ask.app.node
     if node is None:
         return "the app is not running"
-    return next(filter(None, map(_why_not_here, node.all_homes)), None)
+    why = next(filter(None, map(_why_not_here, node.all_homes)), None)
+    return "every place for requests is taken" if why is None and ask.is_full else why
 
 
 def _why_not_here(home: "Node") -> str | None:

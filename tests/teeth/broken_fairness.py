@@ -1,0 +1,72 @@
+"""Sharing the HTTP server, broken on purpose: each of these is a mistake that somebody could make, applied while its block lasts."""
+
+from typing import Any
+
+from broken import swapped
+
+from wakeful.http import health
+from wakeful.http.pace import Pace
+from wakeful.logic.shares import Asker, Shares
+from wakeful.security.askers import Askers
+
+
+def one_may_have_all_places() -> Any:
+    """Bounded by what there is alone."""
+
+    def make(is_fair: Any) -> Any:
+        def broken(self: Shares, held: int, within: int, count: int) -> bool:
+            return True
+
+        return broken
+
+    return swapped(Shares, "_is_fair", make)
+
+
+def first_come_first_served() -> Any:
+    """Everybody is of one house."""
+
+    def make(take: Any) -> Any:
+        def broken(self: Pace, asker: Asker) -> Any:
+            return take(self, Asker("everybody"))
+
+        return broken
+
+    return swapped(Pace, "take", make)
+
+
+def all_of_a_flood_goes_on_together() -> Any:
+    """Though others are about."""
+
+    def make(are_others_about: Any) -> Any:
+        def broken(self: Pace, house: str, now_s: float) -> bool:
+            return False
+
+        return broken
+
+    return swapped(Pace, "_are_others_about", make)
+
+
+def a_token_is_known_by_its_name() -> Any:
+    """Whoever names it has its share."""
+
+    def make(guess: Any) -> Any:
+        def broken(self: Askers, scope: Any) -> Asker:
+            text = next((value.decode() for name, value in scope["headers"] if name == b"authorization"), "__")
+            return Asker(f"token:{text.split('_')[1]}", text.split("_")[1])
+
+        return broken
+
+    return swapped(Askers, "guess", make)
+
+
+def ready_though_nobody_finds_a_place() -> Any:
+    """The node is up, and that is all that is looked at."""
+
+    def make(why_not: Any) -> Any:
+        def broken(ask: Any) -> Any:
+            ask.is_full = False
+            return why_not(ask)
+
+        return broken
+
+    return swapped(health, "why_not", make)

@@ -1,0 +1,70 @@
+"""Each mistake of `broken_fairness.py` is caught by the suites named beside it, which pass when nothing is broken."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).parent.parent / "http"))
+sys.path.append(str(Path(__file__).parent.parent / "unit"))
+import broken_fairness
+import test_fairness as fairness
+import test_pace as pace
+import test_shares as shares
+from catching import Catcher, Teeth
+
+
+def long_calls() -> None:
+    """tests/http: 530 calls of a quarter of an hour."""
+    asyncio.run(fairness.test_530_calls_of_a_quarter_of_an_hour_take_only_the_places_of_who_makes_them())
+
+
+def newcomers() -> None:
+    """tests/unit: whoever comes new finds some."""
+    shares.test_whoever_comes_new_finds_some_though_nobody_gives_any_back()
+
+
+def rounds() -> None:
+    """tests/http: one before many."""
+    asyncio.run(pace.test_one_of_another_begins_before_the_many_that_wait())
+
+
+def fresh() -> None:
+    """tests/http: few of one while others are about."""
+    asyncio.run(pace.test_while_others_are_about_few_of_one_are_fresh_and_all_when_they_are_gone())
+
+
+def known() -> None:
+    """tests/unit: who is known."""
+    shares.test_a_token_is_known_once_it_was_let_in_and_nobody_is_taken_for_its_owner()
+
+
+def ready() -> None:
+    """tests/http: readyz."""
+    asyncio.run(fairness.test_when_really_all_is_taken_readyz_says_so())
+
+
+BROKEN: dict[str, tuple[Catcher, ...]] = {
+    "one_may_have_all_places": (long_calls, newcomers),
+    "first_come_first_served": (rounds,),
+    "all_of_a_flood_goes_on_together": (fresh,),
+    "a_token_is_known_by_its_name": (known,),
+    "ready_though_nobody_finds_a_place": (ready,),
+}
+TEETH = Teeth(broken_fairness, BROKEN)
+
+
+@pytest.mark.parametrize("catcher", TEETH.controls)
+def test_the_check_passes_when_nothing_is_broken(catcher: str) -> None:
+    TEETH.check_unbroken(catcher)
+
+
+@pytest.mark.parametrize(("variant", "catcher"), TEETH.pairs)
+def test_the_mistake(variant: str, catcher: str) -> None:
+    TEETH.check_caught(variant, catcher)
+
+
+def test_every_mistake_has_a_catcher() -> None:
+    TEETH.check_complete()
