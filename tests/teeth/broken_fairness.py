@@ -4,8 +4,9 @@ from typing import Any
 
 from broken import swapped
 
-from wakeful.http import health
+from wakeful.http import health, protocol
 from wakeful.http.pace import Pace
+from wakeful.http.protocol import SocketProtocol
 from wakeful.logic.shares import Asker, Shares
 from wakeful.security.askers import Askers
 
@@ -70,3 +71,23 @@ def ready_though_nobody_finds_a_place() -> Any:
         return broken
 
     return swapped(health, "why_not", make)
+
+
+def frames_beside_messages_are_free() -> Any:
+    """Only messages are paced."""
+
+    def make(count: Any) -> Any:
+        def broken(self: SocketProtocol, *, is_bare: bool = False) -> None: ...
+
+        return broken
+
+    return swapped(SocketProtocol, "_count", make)
+
+
+def a_burst_is_read_in_one_go() -> Any:
+    """Nobody else has a turn before all that has come is parsed."""
+
+    def make(pass_frames: Any) -> Any:
+        return 1 << 30
+
+    return swapped(protocol, "PASS_FRAMES", make)

@@ -13,6 +13,7 @@ import broken_fairness
 import test_fairness as fairness
 import test_pace as pace
 import test_shares as shares
+import test_sockets_frames as frames
 from catching import Catcher, Teeth
 
 
@@ -46,12 +47,25 @@ def ready() -> None:
     asyncio.run(fairness.test_when_really_all_is_taken_readyz_says_so())
 
 
+def pieces() -> None:
+    """tests/http: fragments of a byte."""
+    asyncio.run(frames.test_fragments_of_a_byte_are_taken_at_a_pace_and_come_whole())
+
+
+def bare() -> None:
+    """tests/http: frames that carry nothing."""
+    ping = frames.frame(frames.PING, b"")
+    asyncio.run(frames.test_100_000_frames_that_carry_nothing_end_their_socket_after_some(b"", ping))
+
+
 BROKEN: dict[str, tuple[Catcher, ...]] = {
     "one_may_have_all_places": (long_calls, newcomers),
     "first_come_first_served": (rounds,),
     "all_of_a_flood_goes_on_together": (fresh,),
     "a_token_is_known_by_its_name": (known,),
     "ready_though_nobody_finds_a_place": (ready,),
+    "frames_beside_messages_are_free": (pieces, bare),
+    "a_burst_is_read_in_one_go": (pieces,),
 }
 TEETH = Teeth(broken_fairness, BROKEN)
 

@@ -1,9 +1,14 @@
 """Layer 5. How does the server's end of a WebSocket hang up on a client that does not read, and say what it saw?
 
+Messages are paced by whoever takes them. What comes beside them is counted here: pieces of messages are read at a pace, and
+a client whose frames carry nothing (pings, pongs, empty pieces) again and again is hung up on. Between some of them everybody
+else has a turn.
+
 Uvicorn's protocol on the websockets library's parser, with what ASGI has no word for. Of the three that uvicorn has, the
 library's own takes a third more memory for an idle socket, and wsproto's is one dependency more for a few per cent less.
 """
 
+import asyncio
 from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
@@ -11,6 +16,9 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from wakeful.http.sockets import ABORT
 
 PONGS_BYTES_MAX = 65_536  # waiting for a client that sends pings and does not read
+BARE_MAX, BARE_PER_S = 1_000, 100  # frames that carry nothing, at once and from then on: nobody pings so often
+FRAGMENTS_MAX, FRAGMENTS_PER_S = 2_000, 2_000  # pieces of messages, the same: a mebibyte in pieces of 512 bytes
+PASS_FRAMES = 64  # handled in one pass of the loop before others have a turn; those of one slice are parsed together
 SLICE = 4_096  # bytes that are parsed at once: frames may have six of them, and each that waits takes hundreds
 
 _PROBLEM = (
@@ -23,12 +31,36 @@ _REFUSED = (
 )
 
 
+class Quota:
+    """So many at once, and so many a second from then on."""
+
+    __slots__ = ("_at_s", "_left", "_most", "_per_s")
+
+    def __init__(self, most: int, per_s: int) -> None:
+        self._most = self._left = float(most)
+        self._per_s = per_s
+        self._at_s = 0.0
+
+    def take(self, now_s: float) -> None:
+        """One more, whether there is one left or not."""
+        self._left = min(self._most, self._left + (now_s - self._at_s) * self._per_s) - 1
+        self._at_s = now_s
+
+    def wait_s(self, now_s: float) -> float:
+        """How long until there is one left."""
+        return max(0.0, -self._left / self._per_s - (now_s - self._at_s))
+
+
 class SocketProtocol(WebSocketsSansIOProtocol):
     """`uvicorn.Config(ws=SocketProtocol)`."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._rest = b""  # what has come and is not parsed, because the messages before it are not taken yet
+        self._rest = b""  # what has come and is not parsed, because what came before it is not taken yet
+        self._later: asyncio.Handle | None = None  # when it will be
+        self._frames = 0
+        self._fragments: Quota | None = None  # once there were any: most clients send whole messages
+        self._bare: Quota | None = None
 
     async def run_asgi(self) -> None:
         scope: dict[str, Any] = self.scope  # type: ignore[assignment]
@@ -36,19 +68,59 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         await super().run_asgi()
 
     def data_received(self, data: bytes) -> None:
-        if self._rest or self.read_paused or len(data) > SLICE:
-            self._rest += data
-            self._feed_on()
-        else:
+        is_free = self._later is None and not self._rest and not self.read_paused
+        if is_free and len(data) <= SLICE and not self._wait_s():
             self._feed(data)
+            return
+        self._rest += data
+        if self._later is None:
+            self._feed_on()
 
     def _feed_on(self) -> None:
-        """Parse what is left, until there is a message to be taken."""
-        at = 0
+        """Parse what is left, until there is a message to be taken, or others should have a turn."""
+        at, seen = 0, self._frames
         while at < len(self._rest) and not self.read_paused and not self.transport.is_closing():
+            wait_s = self._wait_s()
+            if wait_s or self._frames - seen >= PASS_FRAMES:
+                self.transport.pause_reading()
+                later = self.loop.call_later(wait_s, self._go_on) if wait_s else self.loop.call_soon(self._go_on)
+                self._later = later
+                break
             self._feed(self._rest[at : at + SLICE])
             at += SLICE
         self._rest = self._rest[at:]
+
+    def _go_on(self) -> None:
+        self._later = None
+        self._feed_on()
+        self._read_on()
+
+    def _read_on(self) -> None:
+        if self._later is None and not self.read_paused and not self.transport.is_closing():
+            self.transport.resume_reading()
+
+    def _wait_s(self) -> float:
+        return 0.0 if self._fragments is None else self._fragments.wait_s(self.loop.time())
+
+    def _count(self, *, is_bare: bool = False) -> None:
+        """One frame beside the messages; a client that sends too many which carry nothing is hung up on."""
+        self._frames += 1
+        now_s = self.loop.time()
+        if self._fragments is None:
+            self._fragments = Quota(FRAGMENTS_MAX, FRAGMENTS_PER_S)
+        self._fragments.take(now_s)
+        if not is_bare:
+            return
+        if self._bare is None:
+            self._bare = Quota(BARE_MAX, BARE_PER_S)
+        self._bare.take(now_s)
+        if self._bare.wait_s(now_s) and not self.close_sent and not self.transport.is_closing():
+            words = (
+                f"more than {BARE_PER_S} frames a second that carry nothing (pings, pongs, empty pieces); send fewer"
+            )
+            self.conn.fail(1008, words)
+            self.handle_parser_exception()
+            self.loop.call_later(self.close_timeout, self.transport.abort)
 
     def _feed(self, data: bytes) -> None:
         super().data_received(data)
@@ -61,12 +133,24 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         message = await self.queue.get()
         if self.read_paused and self.queue.empty():
             self.read_paused = False
-            self._feed_on()
-            if not self.read_paused and not self.transport.is_closing():
-                self.transport.resume_reading()
+            if self._later is None:
+                self._feed_on()
+            self._read_on()
         return message
 
+    def handle_cont(self, event: Any) -> None:
+        self._count(is_bare=not event.data and not event.fin)
+        if not self.transport.is_closing():
+            super().handle_cont(event)
+
+    def handle_pong(self, event: Any) -> None:
+        self._count(is_bare=True)
+        super().handle_pong(event)
+
     def send_receive_event_to_app(self) -> None:
+        self._frames += 1
+        if self.close_sent:
+            self._count()  # nobody takes it, so nobody paces it
         if self.curr_msg_data_type == "bytes" or self.close_sent:
             super().send_receive_event_to_app()
             return
@@ -88,7 +172,8 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             # Nobody waits longer for a client that neither answers nor reads; closing would wait for it to read.
             self.close_timer.cancel()
             self.close_timer = self.loop.call_later(self.close_timeout, self.transport.abort)
-            self._feed_on()
+            if self._later is None:
+                self._feed_on()
 
     def handle_close(self, event: Any) -> None:
         super().handle_close(event)
@@ -96,6 +181,9 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             self.loop.call_later(self.close_timeout, self.transport.abort)
 
     def handle_ping(self) -> None:
+        self._count(is_bare=True)
+        if self.transport.is_closing():
+            return
         super().handle_ping()
         if self.transport.get_write_buffer_size() > PONGS_BYTES_MAX and not self.writable.is_set():
             self.transport.abort()
