@@ -218,13 +218,11 @@ async def test_a_quiet_server_does_nothing() -> None:
 
 
 def test_bodies_that_come_in_part_share_a_bound() -> None:
-    shares, crowding = Shares(100, few=60), Crowding(App())
-    room = Room(shares, ONE, crowding)
-    room.take(60)
+    room, two = Room(Shares(100, few=60), Crowding(App())), Asker("two")
+    room.take(ONE, 60)
     with pytest.raises(TooMany, match="bytes of bodies"):
-        room.take(30)
-    other = Room(shares, Asker("two"), crowding)
+        room.take(ONE, 30)
     with pytest.raises(Problem, match="too much"):
-        other.take(60)
-    room.give(60)
-    other.take(60)
+        room.take(two, 60)
+    room.give(ONE, 60)
+    room.take(two, 60)

@@ -73,7 +73,7 @@ class Api:
         self._waits = Shares(streams_max)  # for jobs
         self._left = Shares(requests_max)  # admissions that nobody waits for any more, and the store still does
         self._watched = Shares(streams_max)
-        self._bodies = Shares(BODIES_BYTES_MAX, few=2 * body_bytes_max)
+        self._room = Room(Shares(BODIES_BYTES_MAX, few=2 * body_bytes_max), self._crowding)
         self._looks = Turnstile(LOOKS_AT_ONCE, looks_max, "lists", self._crowding)
         self.stops = Stops() if stops is None else stops
         self._pace = Pace(self._crowding)
@@ -130,7 +130,7 @@ class Api:
             await self.gate.named(connection, ask.caller, ask.params["class"], ask.params["key"])
         if method in _WRITES:
             check_key(ask, route)
-            await ask.take_body(Room(self._bodies, asker, self._crowding))
+            await ask.take_body(self._room, asker)
         if route.is_stream:
             return await self._streamed(ask, route, asker)
         if route.is_wait:

@@ -47,22 +47,19 @@ class Answer(NamedTuple):
 class Room:
     """Bytes of bodies that have come in part: many clients that are slow must not fill the memory together."""
 
-    __slots__ = ("_asker", "_crowding", "_shares")
-
-    def __init__(self, shares: Shares, asker: Asker, crowding: Crowding) -> None:
+    def __init__(self, shares: Shares, crowding: Crowding) -> None:
         self._shares = shares
-        self._asker = asker
         self._crowding = crowding
 
-    def take(self, count: int) -> None:
-        verdict = self._shares.take(self._asker, count)
+    def take(self, asker: Asker, count: int) -> None:
+        verdict = self._shares.take(asker, count)
         if verdict is Verdict.FULL:
             raise Problem(503, "server.bodies", "too much is being sent to this server at once; try again")
         if verdict is Verdict.SHARE:
-            raise self._crowding.refusal(verdict, "bytes of bodies that are being sent", self._shares, self._asker)
+            raise self._crowding.refusal(verdict, "bytes of bodies that are being sent", self._shares, asker)
 
-    def give(self, count: int) -> None:
-        self._shares.give(self._asker, count)
+    def give(self, asker: Asker, count: int) -> None:
+        self._shares.give(asker, count)
 
 
 class Ask:
@@ -121,7 +118,7 @@ class Ask:
             raise Problem(400, "header.twice", f"the header {name.decode()} is there twice")
         return found.decode("latin-1")
 
-    async def take_body(self, room: "Room") -> None:
+    async def take_body(self, room: "Room", asker: Asker) -> None:
         """Read all of the body; `Problem` when it is too large, does not come, or is packed."""
         packed = self.header(b"content-encoding")
         if packed is not None and packed.strip().lower() not in ("", "identity"):
@@ -139,7 +136,7 @@ class Ask:
         if message.get("more_body", False):
             try:
                 async with asyncio.timeout(BODY_TIMEOUT_S):
-                    await self._take_rest(room)
+                    await self._take_rest(room, asker)
             except TimeoutError:
                 raise Problem(
                     408, "body.slow", f"the body did not come within {BODY_TIMEOUT_S:.0f} s", connection="close"
@@ -148,19 +145,19 @@ class Ask:
             raise Problem(413, "body.large", f"the body has more than {self.body_max} bytes", connection="close")
         await self.read_ahead()
 
-    async def _take_rest(self, room: "Room") -> None:
+    async def _take_rest(self, room: "Room", asker: Asker) -> None:
         parts, size, has_more = [self.body], len(self.body), True
-        room.take(size)
+        room.take(asker, size)
         try:
             while has_more and size <= self.body_max:
                 message = await self._part()
                 part: bytes = message.get("body", b"")
-                room.take(len(part))
+                room.take(asker, len(part))
                 size += len(part)
                 parts.append(part)
                 has_more = message.get("more_body", False)
         finally:
-            room.give(size)
+            room.give(asker, size)
         self.body = b"".join(parts)
 
     async def _part(self) -> MutableMapping[str, Any]:

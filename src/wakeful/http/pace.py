@@ -101,14 +101,15 @@ class Pace:
 
     def ended(self, begun: Begun) -> None:
         """It is answered."""
-        mark = int(begun.at_s / YOUNG_S)
-        if mark in self._young:
-            self._young[mark] -= 1
-        house = self._houses[begun.house]
-        del house[begun]
-        if not house:
-            del self._houses[begun.house]
-        took_s = asyncio.get_running_loop().time() - begun.at_s
+        at_s, house, young = begun.at_s, begun.house, self._young
+        mark = int(at_s / YOUNG_S)
+        if mark in young:
+            young[mark] -= 1
+        others = self._houses[house]
+        del others[begun]
+        if not others:
+            del self._houses[house]
+        took_s = asyncio.get_running_loop().time() - at_s
         if took_s < YOUNG_S:
             self._typical_s += (took_s - self._typical_s) / 16
         if self._waiting:
@@ -167,9 +168,11 @@ class Pace:
 
     def _seen(self, house: str, now_s: float) -> None:
         about = self._about
-        if house in about:
-            about.move_to_end(house)
+        if about and next(reversed(about)) == house:  # as it mostly is
+            about[house] = now_s
+            return
         about[house] = now_s
+        about.move_to_end(house)
         while now_s - next(iter(about.values())) > ABOUT_S:
             about.popitem(last=False)
 

@@ -54,25 +54,28 @@ class Shares:
 
     def take(self, asker: Asker, count: int = 1) -> Verdict:
         """Take so many, if there are some for this asker."""
-        verdict = self.verdict(asker, count)
-        if verdict is Verdict.TAKEN:
-            self.taken += count
-            self._houses[asker.house] = self._houses.get(asker.house, 0) + count
-            self._rooms[asker] = self._rooms.get(asker, 0) + count
-        return verdict
+        house, houses, rooms = asker.house, self._houses, self._rooms
+        held, within, taken = houses.get(house, 0) + count, rooms.get(asker, 0) + count, self.taken + count
+        if taken > self.places or held > self._few:  # nearly never, of one call of many
+            verdict = self.verdict(asker, count)
+            if verdict is not Verdict.TAKEN:
+                return verdict
+        self.taken, houses[house], rooms[asker] = taken, held, within
+        return Verdict.TAKEN
 
     def give(self, asker: Asker, count: int = 1) -> None:
         """Give so many back."""
         self.taken -= count
-        held, within = self._houses[asker.house] - count, self._rooms[asker] - count
+        house, houses, rooms = asker.house, self._houses, self._rooms
+        held, within = houses[house] - count, rooms[asker] - count
         if held:
-            self._houses[asker.house] = held
+            houses[house] = held
         else:
-            del self._houses[asker.house]
+            del houses[house]
         if within:
-            self._rooms[asker] = within
+            rooms[asker] = within
         else:
-            del self._rooms[asker]
+            del rooms[asker]
 
     def held(self, house: str) -> int:
         """How many the house has."""
