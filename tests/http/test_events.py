@@ -394,7 +394,7 @@ async def test_a_tenant_hears_of_its_own_only() -> None:
 async def test_streams_have_a_bound_and_end_with_the_server() -> None:
     async with opened(site={"streams_max": 2}) as stage:
         async with Reader(stage) as one, Reader(stage), Reader(stage) as third:
-            assert (one.status, third.status) == (200, 503)
+            assert (one.status, third.status) == (200, 429)
             stage.site.hang_up()
             await stage.world.settle()
             assert "event: gone\n" in one.text

@@ -266,5 +266,3 @@ def test_failures_wait_longer_each_time_and_are_forgotten() -> None:
     assert waits[4:8] == [1, 2, 4, 8]
     assert waits[-1] == 300
     assert failures.wait_s("a", NOW + 3_600_000) == 0
-    failures.succeeded("a")
-    assert failures.wait_s("a", NOW) == 0

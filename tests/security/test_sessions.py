@@ -171,7 +171,7 @@ async def test_wrong_tokens_make_the_next_try_wait() -> None:
         for _ in range(5):
             assert (await login(door, "wk_wrong"))[1].status in (401, 403)
         for wait in (1, 2, 4, 8):
-            _, slowed = await login(door, token)
+            _, slowed = await login(door, "wk_wrong")
             assert slowed.status == 429, slowed.body
             assert int(slowed.headers["retry-after"]) <= wait
             await door.world.advance(seconds=wait)
@@ -179,5 +179,19 @@ async def test_wrong_tokens_make_the_next_try_wait() -> None:
         await door.world.advance(seconds=16)
         cookie, _ = await login(door, token)
         assert cookie
-        assert (await login(door, "wk_wrong"))[1].status in (401, 403)  # forgiven, so not slowed
+        assert (await login(door, "wk_wrong"))[1].status in (401, 403)  # it has waited long enough
+        assert (await login(door, "wk_wrong"))[1].status == 429  # that of another was right, which forgives nobody
         assert "denied.login" in {code for code, _ in await door.refusals()}
+
+
+async def test_a_stranger_behind_the_same_proxy_locks_out_nobody_who_has_a_token() -> None:
+    async with doors() as door:
+        token = await door.token("read")
+        for _ in range(40):
+            await login(door, "wk_wrong")
+            await door.world.advance(seconds=60)
+        await login(door, "wk_wrong")
+        assert (await login(door, "wk_wrong"))[1].status == 429
+        cookie, _ = await login(door, token)  # nobody can guess one, so nobody has to wait with a right one
+        assert cookie
+        assert (await login(door, f"wk_abcdefgh_{'a' * 43}"))[1].status == 429

@@ -198,22 +198,16 @@ class Gate:
         address = asking.peer or "unknown"
         now = node.clock.now()
         try:
-            wait_s = self._failures.wait_s(address, now)
-            if wait_s:
-                raise TooMany(
-                    "too many wrong tokens from this address; wait", retry_after_s=wait_s, code="denied.login"
-                )
             self._check_address(node, asking)
             self._check_same_site(asking)
             try:
                 token = await self._known.token(node, text.strip())
             except BadToken:
-                self._failures.failed(address, now)
+                self._check_failed(address, now)
                 raise
         except Denied as error:
             await self._refuse(node, asking, f"address:{asking.peer}", error)
             raise
-        self._failures.succeeded(address)
         value, id, hashed = new_secret("", self._entropy)
         ends_at = min(now + LENGTH_MS, token.expires_at or now + LENGTH_MS)
         session = Session(id=id, hash=hashed, token=token.id, expires_at=ends_at)
@@ -313,6 +307,14 @@ class Gate:
         )
         if because is not None:
             raise Denied(f"this request is not of our own pages: {because}", code="denied.site")
+
+    def _check_failed(self, address: str, now: int) -> None:
+        """A wrong token: `TooMany` when its address has to wait. With a right one nobody waits, or strangers behind the same proxy would lock all others out."""
+        wait_s = self._failures.wait_s(address, now)
+        if wait_s:
+            words = "too many wrong tokens from this address; wait"
+            raise TooMany(words, retry_after_s=wait_s, code="denied.login")
+        self._failures.failed(address, now)
 
     def _check_address(self, node: "Node", asking: Asking) -> None:
         wait_s = self._addresses.take(asking.peer or "unknown", node.clock.now())

@@ -52,6 +52,3 @@ class Failures:
         self._failed.move_to_end(who)
         if len(self._failed) > KNOWN_MAX:
             self._failed.popitem(last=False)
-
-    def succeeded(self, who: str) -> None:
-        self._failed.pop(who, None)
