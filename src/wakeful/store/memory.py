@@ -164,7 +164,7 @@ class MemoryStore:
 
     async def owners(self) -> list[ShardRow]:
         self._check()
-        return [self.disk.shards[n] for n in range(SHARDS)]
+        return list(self.disk.shards.values())  # in order: none ever comes or goes
 
     async def commit(self, node: str, commits: Sequence[Commit]) -> list[Outcome]:
         self._check()
