@@ -13,6 +13,7 @@ from wakeful.http import looks
 from wakeful.http.api import Api
 from wakeful.jobs import reading
 from wakeful.looking import jobs, nodes, objects, paging, schedules
+from wakeful.looking.view import View
 from wakeful.operating.acts import Acts, Which
 from wakeful.runtime import redriving
 from wakeful.runtime.redriving import each_parked
@@ -89,7 +90,7 @@ async def test_a_page_goes_on_behind_what_is_no_row_of_it_any_more_and_leaves_no
 @pytest.mark.parametrize("inner", ["", "x", "5", "[]", "[1]", '["x"]', '[null,"A"]', '[null,"A","k",1]', "[" * 2_000])
 async def test_a_cursor_that_no_page_gave_is_refused(inner: str) -> None:
     async with opened(program()) as stage:
-        cursor = paging.write_cursor("schedules", ["ended", inner])
+        cursor = paging.write_cursor(View.of_store(None, 0), "schedules", ["ended", inner])
         answer = await stage.ask("GET", f"/v1/schedules?cursor={cursor}")
         if inner:
             problem(answer, 400, "cursor")

@@ -97,7 +97,7 @@ async def _rows(view: "View", wanted: "Wanted", limit: int, *, is_wide: bool) ->
         page = await rows(view, wanted, limit - len(found), cursor)
         found += page.rows
         cursor = page.cursor
-        if cursor is None or len(found) >= limit or (is_among_ended(cursor) and not is_wide):
+        if cursor is None or len(found) >= limit or (is_among_ended(view, cursor) and not is_wide):
             return found, cursor
 
 

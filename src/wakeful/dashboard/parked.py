@@ -50,9 +50,9 @@ async def redrive(visit: Visit) -> "Response":
         if not numbers:
             raise BadOption("nothing is ticked; tick the rows to redrive", code="option.redrive")
         id = await _object(visit)
-        which = Which(numbers, cls=id and id.cls, key=id and id.key, prefix=prefix)
+        which = Which([visit.view.meant(one) for one in numbers], cls=id and id.cls, key=id and id.key, prefix=prefix)
     results = await visit.acts.redrive(which)
-    failed = [row for row in results if not row["ok"]]
+    failed = [row | {"number": visit.view.shown(row["number"])} for row in results if not row["ok"]]
     if not failed:
         return visit.go("/parked", said="redriven")
     visit.place = ("/parked", {})

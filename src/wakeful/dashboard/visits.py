@@ -90,7 +90,7 @@ class Visit:
         self.caller = caller
         self.node = node
         self.form = form
-        self.view = View.of_node(node)
+        self.view = View.of_node(node, caller.veil)
         self.now = self.view.now()
         self.place: Place | None = None  # of the page that answers a form, whose own address nobody can ask for
 

@@ -215,8 +215,10 @@ async def redrive(ask: Ask) -> Answer:
         check_class(asked.cls)
     if asked.key is not None:
         check_key(asked.cls or "class", asked.key)
-    which = Which(asked.numbers, asked.all, asked.cls, asked.key, ask.who.prefix)
-    return answered({"rows": await acts_of(ask).redrive(which)})
+    view = ask.view
+    which = Which([view.meant(one) for one in asked.numbers], asked.all, asked.cls, asked.key, ask.who.prefix)
+    rows = await acts_of(ask).redrive(which)
+    return answered({"rows": [row | {"number": view.shown(row["number"])} for row in rows]})
 
 
 async def drain(ask: Ask) -> Answer:

@@ -97,7 +97,7 @@ class Ask:
 
     @property
     def view(self) -> View:
-        return View.of_node(self.node)
+        return View.of_node(self.node, None if self.caller is None else self.caller.veil)
 
     @property
     def path(self) -> str:

@@ -49,7 +49,7 @@ async def page(
 async def rows(view: View, wanted: Wanted, limit: int = 50, cursor: str | None = None) -> Jobs:
     """The same before they are plain."""
     check_limit(limit)
-    after = None if cursor is None else _read(cursor, len(view.stores))
+    after = None if cursor is None else _read(view, cursor, len(view.stores))
     found: list[Job] = []
     looks_max = None if view.running is None else LOOKS_MAX  # who has a process of their own holds up nobody
     with loosely(), view.beside():
@@ -59,7 +59,7 @@ async def rows(view: View, wanted: Wanted, limit: int = 50, cursor: str | None =
             found += [job for job in some if is_shown(job.target.cls, wanted.cls)]
             after = some.next
             if after is None or len(found) == limit or (looks_max is not None and len(some) < wants):
-                return Jobs(found, None if after is None else write_cursor(_KIND, json.loads(after)))
+                return Jobs(found, None if after is None else write_cursor(view, _KIND, json.loads(after)))
 
 
 async def show(view: View, job_id: str) -> dict[str, Any]:
@@ -78,9 +78,9 @@ def loosely() -> Iterator[None]:
         READ.reset(token)
 
 
-def _read(cursor: str, count: int) -> str:
+def _read(view: View, cursor: str, count: int) -> str:
     """The place as jobs know it, once it is sure to be one."""
-    found = open_cursor(cursor, _KIND)
+    found = open_cursor(view, cursor, _KIND)
     if len(found) != 3:
         raise bad_cursor(cursor)
     index, source, place = found

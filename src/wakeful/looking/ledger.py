@@ -28,7 +28,7 @@ async def page(
     found = await find(
         view, ENTRIES, query, limit=limit, cursor=cursor, keep=lambda row: is_shown(row[1].id.cls, query.cls)
     )
-    return Page(await view.each(lambda row: plain_entry(row[1], row[0]), found.rows), found.cursor)
+    return Page(await view.each(lambda row: plain_entry(row[1], view.shown(row[0])), found.rows), found.cursor)
 
 
 def plain_entry(entry: Entry, number: int) -> dict[str, Any]:

@@ -146,7 +146,7 @@ async def storage(
     A page has no more than about a mebibyte of values, or one value.
     """
     check_limit(limit)
-    [after] = read_cursor(cursor, _STORAGE, (str,), count=1)
+    [after] = read_cursor(view, cursor, _STORAGE, (str,), count=1)
     first = prefix or ""
     if after is not None:
         first = max(first, _behind(after[0]), key=str.encode)
@@ -168,7 +168,7 @@ async def storage(
         rows = _plain_stored(some)
     else:  # a million numbers take longer than timers may wait
         rows = await asyncio.to_thread(_plain_stored, some)
-    return Page(rows, write_cursor(_STORAGE, [[some[-1][0]]]) if is_full else None)
+    return Page(rows, write_cursor(view, _STORAGE, [[some[-1][0]]]) if is_full else None)
 
 
 def _behind(name: str) -> str:

@@ -97,7 +97,7 @@ async def find(
 ) -> Found[R]:
     """The next rows of that kind that the query and `keep` leave, merged over all stores in their order."""
     check_limit(limit)
-    afters = read_cursor(cursor, kind.name, kind.shape, count=len(view.stores))
+    afters = read_cursor(view, cursor, kind.name, kind.shape, count=len(view.stores))
     sources = [
         _Source(view, store, kind, replace(query, after=after, limit=min(limit + 1, CHUNK_MAX)))
         for store, after in zip(view.stores, afters, strict=True)
@@ -120,7 +120,7 @@ async def find(
             break
     else:
         return Found(rows, None)
-    return Found(rows, write_cursor(kind.name, ends or [one.after for one in sources]))
+    return Found(rows, write_cursor(view, kind.name, ends or [one.after for one in sources]))
 
 
 class _Source(Generic[R]):
@@ -168,28 +168,36 @@ def check_limit(limit: object) -> None:
         raise BadOption(f"limit must be a whole number from 1 to {LIMIT_MAX}, not {limit!r}", code="limit")
 
 
-def write_cursor(kind: str, places: list[Any]) -> str:
+def write_cursor(view: View, kind: str, places: list[Any]) -> str:
     """The places as one opaque text."""
-    data = json.dumps([kind, places], ensure_ascii=False, separators=(",", ":")).encode()
+    text = json.dumps([kind, places], ensure_ascii=False, separators=(",", ":"))
+    if view.veil is not None:
+        return view.veil.seal(text)
+    data = text.encode()
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
-def read_cursor(cursor: str | None, kind: str, shape: tuple[type, ...], *, count: int) -> list[Place | None]:
+def read_cursor(
+    view: View, cursor: str | None, kind: str, shape: tuple[type, ...], *, count: int
+) -> list[Place | None]:
     """The place in each store where the page before ended; `BadOption` for what no page of that kind gave."""
     if cursor is None:
         return [None] * count
-    places = open_cursor(cursor, kind)
+    places = open_cursor(view, cursor, kind)
     if len(places) != count:
         raise bad_cursor(cursor)
     return [None if place is None else check_place(place, shape, cursor) for place in places]
 
 
-def open_cursor(cursor: object, kind: str) -> list[Any]:
+def open_cursor(view: View, cursor: object, kind: str) -> list[Any]:
     """What was written, if it was for that kind of page."""
     try:
         if not isinstance(cursor, str) or len(cursor) > CURSOR_CHARS_MAX:
             raise ValueError
-        found = json.loads(base64.b64decode(f"{cursor}{'=' * (-len(cursor) % 4)}", altchars=b"-_", validate=True))
+        if view.veil is not None:
+            found = json.loads(view.veil.open(cursor) or "")
+        else:
+            found = json.loads(base64.b64decode(f"{cursor}{'=' * (-len(cursor) % 4)}", altchars=b"-_", validate=True))
         if not isinstance(found, list) or len(found) != 2 or found[0] != kind or not isinstance(found[1], list):
             raise ValueError
     except (ValueError, RecursionError):

@@ -25,7 +25,7 @@ async def page(
 ) -> Page:
     """Parked timers, oldest first, each with the number that redriving takes; `prefix` is of the object's key."""
     found = await rows(view, Query(cls=cls, key=key, key_prefix=prefix), limit, cursor)
-    return Page(await view.each(plain_parked, found.rows), found.cursor)
+    return Page(await view.each(lambda row: plain_parked(row, view.shown(row.number)), found.rows), found.cursor)
 
 
 async def rows(view: View, query: Query, limit: int = 50, cursor: str | None = None) -> Found[Parked]:
@@ -37,19 +37,20 @@ async def rows(view: View, query: Query, limit: int = 50, cursor: str | None = N
 async def show(view: View, number: int, id: ObjectId | None = None, *, prefix: str | None = None) -> dict[str, Any]:
     """One parked timer with its traceback; `id` says in which store, where several have their own numbers."""
     row = await one(view, number, id, prefix=prefix)
-    return plain_parked(row)
+    return plain_parked(row, number)
 
 
 async def one(view: View, number: int, id: ObjectId | None = None, *, prefix: str | None = None) -> Parked:
     """The parked timer of that number, or `UnknownParked`; `prefix` is of the keys of objects that may be known of."""
     found = []
+    meant = view.meant(number) if 0 < number <= _NUMBER_MAX else 0
     for store in view.stores if id is None else [view.store_of(id)]:
-        if 0 < number <= _NUMBER_MAX:
-            rows = await store.find_parked(Query(after=(number - 1,), limit=1))
+        if meant:
+            rows = await store.find_parked(Query(after=(meant - 1,), limit=1))
             found += [
                 row
                 for row in rows
-                if row.number == number and id in (None, row.timer.id) and row.timer.id.key.startswith(prefix or "")
+                if row.number == meant and id in (None, row.timer.id) and row.timer.id.key.startswith(prefix or "")
             ]
     if not found:
         raise UnknownParked(f"nothing is parked under the number {number}; it was redriven, or never there")
@@ -59,10 +60,10 @@ async def one(view: View, number: int, id: ObjectId | None = None, *, prefix: st
     return found[0]
 
 
-def plain_parked(row: Parked) -> dict[str, Any]:
-    """A parked timer: which, since when, why."""
+def plain_parked(row: Parked, number: int | None = None) -> dict[str, Any]:
+    """A parked timer: which, since when, why; the number as whoever looks sees it."""
     return {
-        "number": row.number,
+        "number": row.number if number is None else number,
         "class": row.timer.id.cls,
         "key": row.timer.id.key,
         "timer": row.timer.name,

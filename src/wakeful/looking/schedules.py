@@ -111,7 +111,7 @@ async def rows(view: View, wanted: Wanted, limit: int = 50, cursor: str | None =
     """The same before they are plain."""
     check_limit(limit)
     wanted.check()
-    phase, inner = ("", None) if cursor is None else _opened(cursor)
+    phase, inner = ("", None) if cursor is None else _opened(view, cursor)
     if wanted.cls is not None and wanted.key is not None:
         if not wanted.key.startswith(wanted.prefix or ""):
             return Rows([], None)  # not even a cursor, which would name a schedule of another tenant
@@ -136,16 +136,16 @@ _ENDED = (None, "done", "retired", "paused", "waiting")  # some that wait have n
 _Seen = tuple[ObjectId, str, Record]
 
 
-def _opened(cursor: str) -> tuple[str, str | None]:
-    places = open_cursor(cursor, _KIND)
+def _opened(view: View, cursor: str) -> tuple[str, str | None]:
+    places = open_cursor(view, cursor, _KIND)
     if len(places) != 2 or places[0] not in ("object", "timed", "ended") or not isinstance(places[1], str):
         raise bad_cursor(cursor)
     return places[0], places[1]
 
 
-def is_among_ended(cursor: str) -> bool:
+def is_among_ended(view: View, cursor: str) -> bool:
     """Whether the page that begins there has those without a next time, for which object after object is looked at."""
-    return _opened(cursor)[0] == "ended"
+    return _opened(view, cursor)[0] == "ended"
 
 
 async def _lasted(view: View, found: list[_Seen], phase: str, inner: str | None) -> Rows:
@@ -156,7 +156,7 @@ async def _lasted(view: View, found: list[_Seen], phase: str, inner: str | None)
         Row(id, seen(name, record, now), record, runs[0] if runs else None)
         for (id, name, record), runs in zip(found, lasts, strict=True)
     ]
-    return Rows(some, None if inner is None else write_cursor(_KIND, [phase, inner]))
+    return Rows(some, None if inner is None else write_cursor(view, _KIND, [phase, inner]))
 
 
 async def _of_object(

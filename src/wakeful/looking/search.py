@@ -144,8 +144,9 @@ async def _parked(view: View, text: str, prefix: str | None, limit: int) -> list
     page = await paging.find(view, paging.PARKED, Query(key_prefix=prefix), limit=limit, cursor=None, keep=keep)
     found |= {(row.timer.id, row.number): row for row in page.rows}
     return [
-        _hit("parked", f"#{row.number} {row.timer.id} {name_words(row.timer.name)}", row.timer.id, number=row.number)
+        _hit("parked", f"#{number} {row.timer.id} {name_words(row.timer.name)}", row.timer.id, number=number)
         for row in list(found.values())[:limit]
+        for number in [view.shown(row.number)]
     ]
 
 

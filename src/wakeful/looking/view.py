@@ -12,6 +12,7 @@ from wakeful.values.ids import RESERVED, ObjectId
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
+    from wakeful.security.veil import Veil
     from wakeful.values.commits import Info, Remembered
 
 R = TypeVar("R")
@@ -39,11 +40,14 @@ class View:
         self.node: Any = node  # or an onlooker, which has as much of one as reading needs
         self.running = running  # the node of this process, if there is one
         self.stores: list[Store] = [home.store for home in node.all_homes]
+        self.veil: Veil | None = None
 
     @classmethod
-    def of_node(cls, node: "Node") -> "View":
-        """Every store of the process."""
-        return cls(node, node)
+    def of_node(cls, node: "Node", veil: "Veil | None" = None) -> "View":
+        """Every store of the process; with a veil for somebody who may not know how much happens to others."""
+        view = cls(node, node)
+        view.veil = veil
+        return view
 
     @classmethod
     def of_store(cls, store: Store, now: int) -> "View":
@@ -54,6 +58,14 @@ class View:
         """The time there, in milliseconds."""
         now: int = self.node.clock.now()
         return now
+
+    def shown(self, number: int) -> int:
+        """A number of the deployment, as whoever looks sees it."""
+        return number if self.veil is None else self.veil.mask(number)
+
+    def meant(self, number: int) -> int:
+        """And which it is that they give."""
+        return number if self.veil is None else self.veil.unmask(number)
 
     def store_of(self, id: ObjectId) -> Store:
         """The store that the object lives in."""

@@ -7,6 +7,7 @@ pages, as the session that it was exchanged for. Who is refused leaves an audit 
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -284,6 +285,8 @@ class Gate:
         if wait_s:
             raise TooMany(f"token {token.name} asks too often; try again in {wait_s:.1f} s", retry_after_s=wait_s)
         self._known.touch(node, token)
+        if caller.tenant is not None and not is_lenient:
+            return replace(caller, veil=await self._known.veil(node, caller.tenant))
         return caller
 
     async def _is_still(self, node: "Node", caller: Caller) -> bool:

@@ -7,13 +7,27 @@ metrics alone, which must tell of a store that is away, what the store said last
 
 import asyncio
 import hmac
+import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from wakeful.security.patience import within
-from wakeful.security.tokens import ALL, TOUCH_MS, Session, Token, digest, has_tokens, id_of, session_of, token_of
+from wakeful.security.tokens import (
+    ALL,
+    TOUCH_MS,
+    Session,
+    Token,
+    digest,
+    has_tokens,
+    id_of,
+    session_of,
+    token_of,
+    veil_of,
+)
+from wakeful.security.veil import Veil
 from wakeful.values.errors import BadToken, Unavailable, WakefulError
 
 if TYPE_CHECKING:
@@ -45,6 +59,10 @@ class Known:
         self._open: tuple[int, bool] | None = None  # when asked, whether there were none
         self._touched: dict[str, int] = {}
         self._silent_at: int | None = None  # when the store was last waited for in vain
+        self._own = secrets.token_bytes(32)  # until there is one in the store, which tokens of old deployments make
+        self._secret: bytes | None = None
+        self._secret_at: int | None = None
+        self._veils: dict[str, Veil] = {}
 
     async def is_open(self, node: "Node", *, is_lenient: bool = False) -> bool:
         """Nobody ever made a token here."""
@@ -91,6 +109,20 @@ class Known:
                 return False
         token = (await self._get(node, f"token:{token_id}")).token
         return token is not None and token.state(now) == "active"
+
+    async def veil(self, node: "Node", tenant: str) -> Veil:
+        """What that tenant sees numbers under."""
+        now = node.clock.now()
+        if self._secret is None and (self._secret_at is None or not 0 <= now - self._secret_at < KEEP_MS):
+            self._secret, self._secret_at = await node.reading(veil_of(node.store)), now
+            self._veils.clear()
+        veil = self._veils.get(tenant)
+        if veil is None:
+            if len(self._veils) > KNOWN_MAX:
+                self._veils.clear()
+            key = blake2b(tenant.encode(), digest_size=32, key=self._secret or self._own).digest()
+            veil = self._veils[tenant] = Veil(key)
+        return veil
 
     def forget(self) -> None:
         """Ask anew: something changed through this very process."""

@@ -5,11 +5,14 @@ redrive, drain…; sees tracebacks) and `admin` (audit rows, and all the others)
 can operate what they can't see; it does not imply `call`.
 """
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
 from wakeful.values.errors import BadOption
 from wakeful.values.ids import RESERVED, ObjectId, check_key
+
+if TYPE_CHECKING:
+    from wakeful.security.veil import Veil
 
 Scope = Literal["call", "read", "operate", "admin"]
 SCOPES: tuple[Scope, ...] = ("call", "read", "operate", "admin")
@@ -35,6 +38,7 @@ class Caller:
     token_id: str | None = None
     is_session: bool = False  # came by a browser's cookie, so that forms need a CSRF token
     session_id: str | None = None
+    veil: "Veil | None" = field(default=None, compare=False, repr=False)  # of a tenant: what it sees numbers under
 
     def may(self, scope: str) -> bool:
         return scope in self.scopes

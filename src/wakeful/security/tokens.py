@@ -6,6 +6,7 @@ SHA-256 of the whole, which is enough for what nobody can guess. All records are
 
 import hashlib
 import re
+import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 ALL = ObjectId(TOKENS, "all")
 PREFIX = "wk_"
 TOKEN, SESSION = "token:", "session:"
+VEIL = "veil"  # what numbers are hidden under from tenants, on every node the same
 TOKENS_MAX = 10_000
 SESSIONS_MAX = 1_000  # the oldest ends when there would be more
 SESSIONS_EACH_MAX = 50  # of one token, so that nobody can end the sessions of others by logging in
@@ -143,6 +145,7 @@ class Tokens:
                 )
             await self._ctx.storage.delete(TOKEN + ended.id)
         await self._ctx.storage.put(TOKEN + token.id, to_builtins(token))
+        await self._have_veil()
 
     async def revoke(self, name: str) -> list[str]:
         """End the active tokens of that name or id, and their sessions; the names with their ids."""
@@ -169,6 +172,7 @@ class Tokens:
         found = await self._ctx.storage.get(TOKEN + id)
         if found is not None and now - (found.get("used_at") or 0) >= TOUCH_MS:
             await self._ctx.storage.put(TOKEN + id, found | {"used_at": now})
+            await self._have_veil()
 
     async def login(self, fields: dict[str, Any]) -> None:
         """A new session; those that are over go."""
@@ -187,6 +191,10 @@ class Tokens:
     async def logout(self, id: str) -> None:
         await self._ctx.storage.delete(SESSION + id)
 
+    async def _have_veil(self) -> None:
+        if await self._ctx.storage.get(VEIL) is None:
+            await self._ctx.storage.put(VEIL, secrets.token_bytes(32))
+
     async def _all(self) -> list[Token]:
         return [convert(row, Token) for row in (await self._ctx.storage.list(prefix=TOKEN)).values()]
 
@@ -200,6 +208,12 @@ async def tokens_of(store: Store) -> list[Token]:
 async def token_of(store: Store, id: str) -> Token | None:
     data = (await store.read(ALL, USER, [TOKEN + id])).get(TOKEN + id)
     return None if data is None else convert(decode(data), Token)
+
+
+async def veil_of(store: Store) -> bytes | None:
+    """What numbers are hidden under; None before the first token was made or used."""
+    data = (await store.read(ALL, USER, [VEIL])).get(VEIL)
+    return None if data is None else decode(data)
 
 
 async def session_of(store: Store, id: str) -> Session | None:

@@ -307,14 +307,17 @@ async def test_a_cursor_that_no_page_gave_is_refused(cursor: Any) -> None:
 def test_the_places_in_a_cursor_are_checked_one_by_one(places: Any) -> None:
     data = base64.urlsafe_b64encode(json.dumps(["objects", places]).encode()).decode()
     with pytest.raises(BadOption):
-        read_cursor(data, "objects", (str, str), count=2)
+        read_cursor(ALL, data, "objects", (str, str), count=2)
+
+
+ALL: Any = View.of_store(None, 0)  # type: ignore[arg-type]
 
 
 def test_numbers_in_a_cursor_must_fit_a_store() -> None:
-    assert read_cursor(write_cursor("parked", [[2**63 - 1]]), "parked", (int,), count=1) == [(2**63 - 1,)]
+    assert read_cursor(ALL, write_cursor(ALL, "parked", [[2**63 - 1]]), "parked", (int,), count=1) == [(2**63 - 1,)]
     for place in ([2**63], [True], [1.5], ["1"]):
         with pytest.raises(BadOption):
-            read_cursor(write_cursor("parked", [place]), "parked", (int,), count=1)
+            read_cursor(ALL, write_cursor(ALL, "parked", [place]), "parked", (int,), count=1)
 
 
 @pytest.mark.parametrize("limit", [0, -1, 100_001, True, "10", 1.5])
