@@ -292,7 +292,8 @@ async def test_pages_are_shown_a_few_at_a_time_and_what_is_too_much_is_refused(m
     async with doors() as door:
         await door.ask("GET", "/")
         found = await asyncio.gather(*[door.ask("GET", "/") for _ in range(8)])
-        assert sorted(one.status for one in found) == [200] * 6 + [503] * 2
+        # All of one asker, who gets seven eighths of seven eighths of six places: the rest is for others.
+        assert sorted(one.status for one in found) == [200] * 4 + [429] * 4
         assert most == visits.PAGES_AT_ONCE
         assert (await door.ask("GET", "/")).status == 200
 
