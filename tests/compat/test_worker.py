@@ -1,5 +1,6 @@
 """A Worker's fetch, its cron triggers, and what its env has."""
 
+import asyncio
 import gzip
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from workers_stage import WRANGLER, played, write_worker
 
 from wakeful.compat.workers import Request
 from wakeful.compat.workers.site import BODY_BYTES_MAX, WorkerSite
+from wakeful.logic.shares import Shares
 
 CODE = """
     import asyncio
@@ -151,6 +153,42 @@ async def test_too_large_a_body_is_refused(folder: Path) -> None:
         scope = {"type": "http", "method": "POST", "path": "/echo", "headers": []}
         await WorkerSite(worker)(scope, receive, send)
         assert sent[0]["status"] == 413
+
+
+async def test_bodies_are_bounded_in_sum(folder: Path) -> None:
+    """Two that are still coming have most of the room; a third as large is told to come again, and may when they have ended."""
+    async with played(folder) as (worker, _):
+        site = WorkerSite(worker)
+        site._bodies = Shares(1_000, few=10)
+
+        async def ask(address: str, size: int, *, until: asyncio.Event | None = None) -> int:
+            sent: list[Any] = []
+            events = [{"type": "http.request", "body": b"x" * size, "more_body": until is not None}]
+
+            async def receive() -> Any:
+                if not events:
+                    assert until is not None
+                    await until.wait()
+                    return {"type": "http.request", "body": b"", "more_body": False}
+                return events.pop()
+
+            async def send(message: Any) -> None:
+                sent.append(message)
+
+            scope = {"type": "http", "method": "POST", "path": "/echo", "headers": [], "client": (address, 1)}
+            await site(scope, receive, send)
+            return int(sent[0]["status"])
+
+        end = asyncio.Event()
+        slow = [asyncio.create_task(ask(f"10.0.0.{number}", 250, until=end)) for number in range(2)]
+        await asyncio.sleep(0)
+        assert await ask("10.0.0.9", 250) == 503
+        assert await ask("10.0.0.0", 300) == 503
+        assert await ask("10.0.0.9", 100) == await ask("10.0.0.9", 0) == 200
+        end.set()
+        assert await asyncio.gather(*slow) == [200, 200]
+        assert await ask("10.0.0.9", 250) == 200
+        assert site._bodies.taken == 0
 
 
 async def test_cron_triggers_fire_once_each_and_are_not_tried_again(folder: Path) -> None:

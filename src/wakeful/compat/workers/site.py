@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.compat.workers.web import Headers, Request, Response
 from wakeful.http.stops import Stops
+from wakeful.logic.shares import Asker, Shares, Verdict
+from wakeful.security.askers import address_of
 
 if TYPE_CHECKING:
     from wakeful.compat.workers.worker import Worker
@@ -15,7 +17,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("wakeful.workers")
 
 BODY_BYTES_MAX = 100 * 1_048_576  # of a request, as on Cloudflare's smallest plan
+BODIES_BYTES_MAX = 4 * BODY_BYTES_MAX  # of all requests that are not answered yet
 _TOO_LARGE = Response(f"a request may have {BODY_BYTES_MAX} bytes\n", 413)
+_TOO_MUCH = Response(
+    f"the bodies of all requests that are not answered yet may have {BODIES_BYTES_MAX} bytes; try again\n",
+    503,
+    headers={"retry-after": "1"},
+)
 
 # Said by the server itself for each answer; said twice, or falsely, they would break it.
 _SERVERS_OWN = frozenset({"content-length", "transfer-encoding", "connection", "keep-alive", "date"})
@@ -32,6 +40,7 @@ class WorkerSite:
         self.worker = worker
         self._store = store
         self.stops = Stops()
+        self._bodies = Shares(BODIES_BYTES_MAX, few=BODY_BYTES_MAX // 4)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -44,11 +53,17 @@ class WorkerSite:
             await self._live(receive, send)
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = Body(self._bodies, Asker("bodies", address_of(scope)))
         try:
-            body = await _body(receive)
+            found = await body.read(receive)
+            if isinstance(found, Response):
+                response = found
+            else:
+                response = await answer(self.worker, request_in(scope, found))
         except ConnectionError:
             return  # it went away before it had said all; a part is not what it asked for
-        response = _TOO_LARGE.clone() if body is None else await answer(self.worker, request_in(scope, body))
+        finally:
+            body.forget()
         data = response._take()
         if response.headers.has("content-encoding") and response.encode_body != "manual":
             data = _packed(response.headers, data)
@@ -114,16 +129,33 @@ def _packed(headers: Headers, data: bytes) -> bytes:
     return data
 
 
-async def _body(receive: Receive) -> bytes | None:
-    """All of it; None when it is too large, `ConnectionError` when its end never came."""
-    parts, size = [], 0
-    while True:
-        event = await receive()
-        if event["type"] == "http.disconnect":
-            raise ConnectionError("the client is gone")
-        parts.append(event.get("body", b""))
-        size += len(parts[-1])
-        if size > BODY_BYTES_MAX:
-            return None
-        if not event.get("more_body"):
-            return b"".join(parts)
+class Body:
+    """The body of one request, which counts until it is answered: many large ones must not fill the memory together."""
+
+    def __init__(self, shares: Shares, asker: Asker) -> None:
+        self._shares = shares
+        self._asker = asker
+        self._size = 0
+
+    async def read(self, receive: Receive) -> bytes | Response:
+        """All of it; an answer when it is too much, `ConnectionError` when its end never came."""
+        parts = []
+        while True:
+            event = await receive()
+            if event["type"] == "http.disconnect":
+                raise ConnectionError("the client is gone")
+            part = event.get("body", b"")
+            if self._size + len(part) > BODY_BYTES_MAX:
+                return _TOO_LARGE.clone()
+            if part and self._shares.take(self._asker, len(part)) is not Verdict.TAKEN:
+                return _TOO_MUCH.clone()
+            self._size += len(part)
+            parts.append(part)
+            if not event.get("more_body"):
+                return b"".join(parts)
+
+    def forget(self) -> None:
+        """Its request is answered, or gone."""
+        if self._size:
+            self._shares.give(self._asker, self._size)
+            self._size = 0
