@@ -51,7 +51,7 @@ async def _create(
     from wakeful.cli.auditing import acting
     from wakeful.cli.printing import iso, now_ms, put_json, put_line
     from wakeful.security.scopes import check_tenant, parse_scopes
-    from wakeful.security.tokens import ALL, PREFIX, Token, check_name, new_secret
+    from wakeful.security.tokens import ALL, PREFIX, VEIL, Token, check_name, new_secret
     from wakeful.values.times import duration_ms
 
     text, id, hashed = new_secret(PREFIX, secrets.token_bytes)
@@ -70,7 +70,7 @@ async def _create(
         )
         detail = {"id": id, "scopes": list(token.scopes), "tenant": token.tenant, "expires_at": iso(token.expires_at)}
         async with acts.row("token.create", name, detail):
-            await acts.send(ALL, "create", (to_builtins(token),), {})
+            await acts.send(ALL, "create", (to_builtins(token) | {VEIL: secrets.token_bytes(32)},), {})
     if as_json:
         put_json({"token": text, **_plain(token, now)})
         return

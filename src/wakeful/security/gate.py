@@ -99,7 +99,6 @@ class Gate:
         """
         self._app = app
         self._origins = frozenset(origins)
-        self._known = Known()
         self._tokens = Buckets(token_rate, token_rate)
         self._addresses = Buckets(address_rate, address_rate)
         self._refused = Buckets(refused_rate, 5 * refused_rate)
@@ -107,6 +106,7 @@ class Gate:
         self._refusals = Refusals()
         self._lasting = Lasting(self._is_still)
         self._entropy = entropy or self._dice
+        self._known = Known(self._entropy)
 
     # requests
 

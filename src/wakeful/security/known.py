@@ -7,7 +7,6 @@ metrics alone, which must tell of a store that is away, what the store said last
 
 import asyncio
 import hmac
-import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -54,12 +53,13 @@ class Kept(NamedTuple):
 class Known:
     """What a server knows of the tokens and sessions in its store."""
 
-    def __init__(self) -> None:
+    def __init__(self, entropy: Callable[[int], bytes]) -> None:
+        self._entropy = entropy
         self._kept: OrderedDict[str, Kept] = OrderedDict()
         self._open: tuple[int, bool] | None = None  # when asked, whether there were none
         self._touched: dict[str, int] = {}
         self._silent_at: int | None = None  # when the store was last waited for in vain
-        self._own = secrets.token_bytes(32)  # until there is one in the store, which tokens of old deployments make
+        self._own: bytes | None = None  # until there is one in the store
         self._secret: bytes | None = None
         self._secret_at: int | None = None
         self._veils: dict[str, Veil] = {}
@@ -120,9 +120,15 @@ class Known:
         if veil is None:
             if len(self._veils) > KNOWN_MAX:
                 self._veils.clear()
-            key = blake2b(tenant.encode(), digest_size=32, key=self._secret or self._own).digest()
+            key = blake2b(tenant.encode(), digest_size=32, key=self._secret or self._spare()).digest()
             veil = self._veils[tenant] = Veil(key)
         return veil
+
+    def _spare(self) -> bytes:
+        """What tokens hide numbers under that are older than hiding is; one that is used leaves it in the store."""
+        if self._own is None:
+            self._own = self._entropy(32)
+        return self._own
 
     def forget(self) -> None:
         """Ask anew: something changed through this very process."""
@@ -137,7 +143,8 @@ class Known:
             if len(self._touched) > KNOWN_MAX:
                 self._touched.clear()
             self._touched[token.id] = now
-            node.keep(asyncio.get_running_loop().create_task(_touch(node, token.id)))
+            spare = self._spare() if self._secret is None else None
+            node.keep(asyncio.get_running_loop().create_task(_touch(node, token.id, spare)))
 
     def _active(self, node: "Node", token: Token) -> Token:
         state = token.state(node.clock.now())
@@ -187,6 +194,6 @@ class Known:
         return last if isinstance(asked.exception(), Unavailable) else asked.result()
 
 
-async def _touch(node: "Node", id: str) -> None:
+async def _touch(node: "Node", id: str, veil: bytes | None) -> None:
     with suppress(WakefulError):  # it is known to ten minutes at best; a request after as long tries again
-        await node.send(ALL, "touch", (id,), {})
+        await node.send(ALL, "touch", (id, veil), {})

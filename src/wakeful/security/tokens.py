@@ -6,7 +6,6 @@ SHA-256 of the whole, which is enough for what nobody can guess. All records are
 
 import hashlib
 import re
-import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -122,7 +121,7 @@ class Tokens:
         self._ctx = ctx
 
     async def create(self, fields: dict[str, Any]) -> None:
-        """A new token; `Conflict` when an active one has its name."""
+        """A new token; `Conflict` when an active one has its name. With `veil`, what tenants see numbers under if it is the first."""
         token = convert(fields, Token)
         check_name(token.name)
         check_tenant(token.tenant)
@@ -145,7 +144,7 @@ class Tokens:
                 )
             await self._ctx.storage.delete(TOKEN + ended.id)
         await self._ctx.storage.put(TOKEN + token.id, to_builtins(token))
-        await self._have_veil()
+        await self._hide_under(fields.get(VEIL))
 
     async def revoke(self, name: str) -> list[str]:
         """End the active tokens of that name or id, and their sessions; the names with their ids."""
@@ -166,13 +165,13 @@ class Tokens:
                 count += len(rows) if prefix == TOKEN else 0
         return count
 
-    async def touch(self, id: str) -> None:
-        """It is in use now."""
+    async def touch(self, id: str, veil: bytes | None = None) -> None:
+        """It is in use now; and what numbers are hidden under, if nothing is yet."""
         now = from_datetime(self._ctx.now())
         found = await self._ctx.storage.get(TOKEN + id)
         if found is not None and now - (found.get("used_at") or 0) >= TOUCH_MS:
             await self._ctx.storage.put(TOKEN + id, found | {"used_at": now})
-            await self._have_veil()
+            await self._hide_under(veil)
 
     async def login(self, fields: dict[str, Any]) -> None:
         """A new session; those that are over go."""
@@ -191,9 +190,9 @@ class Tokens:
     async def logout(self, id: str) -> None:
         await self._ctx.storage.delete(SESSION + id)
 
-    async def _have_veil(self) -> None:
-        if await self._ctx.storage.get(VEIL) is None:
-            await self._ctx.storage.put(VEIL, secrets.token_bytes(32))
+    async def _hide_under(self, veil: bytes | None) -> None:
+        if veil is not None and await self._ctx.storage.get(VEIL) is None:
+            await self._ctx.storage.put(VEIL, veil)
 
     async def _all(self) -> list[Token]:
         return [convert(row, Token) for row in (await self._ctx.storage.list(prefix=TOKEN)).values()]
