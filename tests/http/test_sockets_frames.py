@@ -10,7 +10,7 @@ import uvicorn
 from served_stage import BINARY, CLOSE, PING, PONG, TEXT, Place, connect, frame
 
 from wakeful import App
-from wakeful.http.protocol import BARE_MAX, FRAGMENTS_MAX, FRAGMENTS_PER_S, PASS_FRAMES, SLICE, SocketProtocol
+from wakeful.http.protocol import BARE_MAX, FRAGMENTS_MAX, FRAGMENTS_PER_S, PASS_FRAMES, SLICE, Quota, SocketProtocol
 
 CONT = 0
 REQUEST = (
@@ -212,3 +212,15 @@ async def test_on_a_real_server_the_object_is_told_and_others_are_served() -> No
         assert await good.text() == "hello"
         await bad.close()
         await good.close()
+
+
+def test_a_wait_too_short_for_a_timer_is_none() -> None:
+    """A loop whose clock does not move by so little would wait for it again and again, and for nothing else."""
+    quota = Quota(2, 3)
+    now_s = 1_790_000_000.1
+    for _ in range(3):
+        quota.take(now_s)
+    waits = 0
+    while wait_s := quota.wait_s(now_s):
+        waits, now_s = waits + 1, now_s + wait_s
+        assert waits < 10

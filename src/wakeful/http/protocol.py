@@ -19,6 +19,7 @@ PONGS_BYTES_MAX = 65_536  # waiting for a client that sends pings and does not r
 BARE_MAX, BARE_PER_S = 1_000, 100  # frames that carry nothing, at once and from then on: nobody pings so often
 FRAGMENTS_MAX, FRAGMENTS_PER_S = 2_000, 2_000  # pieces of messages, the same: a mebibyte in pieces of 512 bytes
 PASS_FRAMES = 64  # handled in one pass of the loop before others have a turn; those of one slice are parsed together
+SOON_S = 0.0001
 SLICE = 4_096  # bytes that are parsed at once: frames may have six of them, and each that waits takes hundreds
 
 _PROBLEM = (
@@ -47,8 +48,9 @@ class Quota:
         self._at_s = now_s
 
     def wait_s(self, now_s: float) -> float:
-        """How long until there is one left."""
-        return max(0.0, -self._left / self._per_s - (now_s - self._at_s))
+        """How long until there is one left; less than a timer can wait for is nothing, or it would be waited for again and again."""
+        wait_s = -self._left / self._per_s - (now_s - self._at_s)
+        return wait_s if wait_s > SOON_S else 0.0
 
 
 class SocketProtocol(WebSocketsSansIOProtocol):
