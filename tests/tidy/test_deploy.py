@@ -32,7 +32,7 @@ from wakeful.values.times import duration_ms
 DEPLOY = source.ROOT / "deploy"
 UNIT, DOCKERFILE = DEPLOY / "systemd" / "wakeful.service", DEPLOY / "docker" / "Dockerfile"
 COMPOSE, MANIFEST = DEPLOY / "docker" / "compose.yaml", DEPLOY / "kubernetes" / "wakeful.yaml"
-TOKEN = DEPLOY / "kubernetes" / "token.yaml"
+TOKEN, SECRET = DEPLOY / "kubernetes" / "token.yaml", DEPLOY / "kubernetes" / "secret.yaml"
 STOP_S = FINISH_S + Limits().stop_deadline_ms / 1000  # requests, then turns
 EXPOSURE_MAX = 2.0  # of systemd's ten; a unit without any hardening has 9.6
 KNOWN = {one.env for one in settings().values()}
@@ -207,7 +207,7 @@ def test_compose_starts_three_nodes_and_a_database() -> None:
 
 
 def kubernetes() -> dict[str, Any]:
-    texts = [path.read_text(encoding="utf-8") for path in (MANIFEST, TOKEN)]
+    texts = [path.read_text(encoding="utf-8") for path in (SECRET, MANIFEST, TOKEN)]
     found = [one for text in texts for one in yaml.safe_load_all(text)]
     return {f"{one['kind']}/{one['metadata']['name']}": one for one in found}
 

@@ -124,7 +124,7 @@ def test_another_file_by_the_environment(
         ("http = 7420", r"wakeful\.toml:1: http must be a text .* not 7420 \[config\.type\]"),
         ('log = "xml"', r'wakeful\.toml:1: log must be "text" or "json", not \'xml\' \[config\.type\]'),
         ('paranoid = "yes"', r"wakeful\.toml:1: paranoid must be true or false, not 'yes' \[config\.type\]"),
-        ("secret = 12345678", r"secret must be a text in quotes, not something else \[config\.type\]"),
+        ("secret = 12345678", r"secret must be a text in quotes, not a int \[config\.type\]"),
         (
             "http = ",
             r"wakeful\.toml is no TOML: Invalid value \(at line 1, column 8|\(at end of document\).*\[config\.toml\]",
@@ -199,3 +199,30 @@ def test_of_a_secret_and_its_file_that_of_the_environment_counts(
 def test_no_secret_is_taken_from_the_command_line(refused: Callable[..., str]) -> None:
     for name in ("--secret", "--keys"):
         assert "hush" not in refused("config", name, "hush")
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://app:geheim@db/app", "postgresql://app:…@db/app"),
+        ("postgresql://app:ge/heim@db/app", "postgresql://app:…@db/app"),
+        ("postgresql://app:ge@heim@db/app", "postgresql://app:…@db/app"),
+        ("postgresql://app@db/app?password=geheim&schema=x", "postgresql://app@db/app?password=…&schema=x"),
+        ("postgresql://app@db/app?sslpassword=geheim", "postgresql://app@db/app?sslpassword=…"),
+        ("host=db password=geheim user=x", "host=db password=… user=x"),
+        ("sqlite:app.db", "sqlite:app.db"),
+    ],
+)
+def test_no_password_is_shown_however_it_is_written(
+    url: str, shown: str, folder: Path, config: Callable[..., Rows], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WAKEFUL_STORE", url)
+    assert config()["store"]["value"] == shown
+
+
+def test_a_store_of_another_type_is_not_quoted(folder: Path, refused: Callable[..., str]) -> None:
+    (folder / "wakeful.toml").write_text('store = ["postgresql://a:geheim@h/x"]\n')
+    (folder / "wakeful.toml").chmod(0o600)
+    said = refused("config")
+    assert "geheim" not in said
+    assert "not a list" in said

@@ -86,3 +86,12 @@ def test_a_clock_that_was_set_back_breaks_nothing() -> None:
     for now in (10**12, 10**12 + 1, 10**9, 10**12 + 2):
         kept.add(now + 3_500, now, trip_us=1)
     assert kept.slack_ms(10**9 + 5_000, 10**9) == 3_500
+
+
+def test_a_renewal_that_failed_says_how_long_the_store_took() -> None:
+    renewals = Renewals(Lease())
+    renewals.add(0, 1_000, trip_us=300)
+    renewals.failed(31_000, trip_us=30_000_000)
+    renewals.add(6_000, 79_000, trip_us=400)
+    said = renewals.said(84_000, 79_000)
+    assert (said["trip_us"], said["slack_ms"], said["renewals"]) == (30_000_000, -73_000, 2)

@@ -194,3 +194,8 @@ async def test_a_server_that_has_it_all_is_gone_on_with(postgres_schema_url: str
             await store.prune(now=at, entries_before=0, crowded=(), limit=100)
     finally:
         await store.close()
+
+
+def test_what_a_session_can_t_be_is_refused_by_name() -> None:
+    with pytest.raises(BadUrl, match="'foo': there are any, primary, standby, read-write"):
+        parse_url("postgresql://a@db/app?target_session_attrs=foo")

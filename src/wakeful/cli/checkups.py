@@ -304,7 +304,8 @@ def sessions(found: Sequence["Session"], hidden: int) -> list[Finding]:
         if one.is_waiting:
             text = f"{who} waits for a lock of {', '.join(map(str, one.blockers)) or 'another session'}"
             text += f", in a transaction of {length(one.age_ms)}" if one.state else f", for {length(one.age_ms)}"
-            remedy = "see what the holder does; SELECT pg_terminate_backend(PID) ends it"
+            holder = one.blockers[0] if one.blockers else "PID of the holder"
+            remedy = f"see what the holder does; SELECT pg_terminate_backend({holder}) ends it"
             findings.append(Finding("queries", "warn", text, remedy, evidence))
         else:
             holds = " and holds locks on Wakeful's tables" if one.touches else ""

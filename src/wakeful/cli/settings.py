@@ -21,7 +21,7 @@ from wakeful.cli.guessing import meant
 FILE, PROJECT, TABLE = "wakeful.toml", "pyproject.toml", "tool.wakeful"
 CONFIG = "WAKEFUL_CONFIG"  # the file, if it is another
 BYTES_MAX = 1 << 20
-_PASSWORD = re.compile(r"(?<=://)([^/@:]*):([^/@]+)(?=@)|(?<=[?&])(password)=([^&]+)")
+_PASSWORD = re.compile(r"(?i)(\w*passw\w*\s*=\s*)[^&\s]+")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -79,7 +79,7 @@ class File(NamedTuple):
 def settings() -> dict[str, Setting]:
     """All of them by their names in the file: those of `run` and `dev`, and the keys, which no command takes."""
     from wakeful.cli.dev import dev
-    from wakeful.cli.run import run
+    from wakeful.cli.running import run
     from wakeful.system import KEYS, KEYS_FILE
 
     found = {one.key: one for command in (run, dev) for one in command.params if isinstance(one, Setting)}
@@ -180,7 +180,8 @@ def _check(file: File, known: dict[str, Setting]) -> None:
             raise _wrong("config.key", words.replace("' There", "'; there"))
         one = known[key]
         if not one.takes(value):
-            shown = "something else" if holds_secret(one, value) else repr(value)[:100]
+            is_hidden = one.is_secret or one.key == "store"
+            shown = f"a {type(value).__name__}" if is_hidden else repr(value)[:100]
             raise _wrong("config.type", f"{where}: {key} must be {one.wants}, not {shown}")
         rival = next((other for other in known.values() if other.env == one.rival), None)
         if rival is not None and rival.key in file.values:
@@ -196,16 +197,20 @@ def _check(file: File, known: dict[str, Setting]) -> None:
 
 def holds_secret(setting: Setting, value: object) -> bool:
     """It, or the password in its URL, is for nobody else."""
-    return bool(value) and (setting.is_secret or (isinstance(value, str) and _PASSWORD.search(value) is not None))
+    return bool(value) and (setting.is_secret or masked(setting, value) != value)
 
 
 def masked(setting: Setting, value: object) -> object:
-    """As it may be shown."""
+    """As it may be shown. Of a URL everything between the user and the last @: a password that is not encoded has any letters."""
     if not isinstance(value, str):
         return value
-    return (
-        "…" if setting.is_secret and value else _PASSWORD.sub(lambda m: f"{m[1] or m[3]}{'=' if m[3] else ':'}…", value)
-    )
+    if setting.is_secret:
+        return "…" if value else value
+    scheme, colon, rest = value.partition("://")
+    login, at, where = rest.rpartition("@")
+    if at and ":" in login:
+        rest = f"{login.partition(':')[0]}:…@{where}"
+    return _PASSWORD.sub(r"\1…", f"{scheme}{colon}{rest}")
 
 
 def _wrong(code: str, words: str) -> CommandError:

@@ -17,8 +17,9 @@ from wakeful.importing.travelling import Bar, bar_of_row, bar_of_timer, check_ow
 from wakeful.logic.limits import check_storage_key, check_value_size
 from wakeful.logic.order import INSERTED
 from wakeful.store.protocol import Query, Range, Store
+from wakeful.values.codec import decode_loosely
 from wakeful.values.commits import SYSTEM, USER, Info, Remembered, Slot
-from wakeful.values.errors import BadInput, Conflict
+from wakeful.values.errors import BadInput, Conflict, Undecodable
 from wakeful.values.ids import ObjectId, check_class, check_key
 from wakeful.values.runs import Entry
 from wakeful.values.timers import Parked, Timer
@@ -256,6 +257,8 @@ class _NotOurs(Exception):
 def _take(found: Carried, line: Line) -> None:
     """One line after the head."""
     id = found.id
+    if len(line) != 1:
+        raise ValueError(f"{len(line)} things in one line")
     [(kind, value)] = line.items()
     if kind in _KINDS:
         _check_fields(kind, value, _KINDS[kind])
@@ -267,6 +270,7 @@ def _take(found: Carried, line: Line) -> None:
             raise _NotOurs("import.twice", f"the row {name!r} is there twice")
         if slot[0] == USER:
             check_value_size(name, len(data))
+            _check_depth(name, data)
         found.puts[slot] = data
     elif kind == "timer":
         found.timers.append(_timer_of(id, value))
@@ -279,6 +283,15 @@ def _take(found: Carried, line: Line) -> None:
         found.answers.append(_of(Remembered, plain))
     else:
         raise ValueError(f"a line of the kind {kind[:40]!r}")
+
+
+def _check_depth(name: str, data: bytes) -> None:
+    """What can't be read without end was written by nobody, and whoever reads it would fail."""
+    try:
+        decode_loosely(data)
+    except Undecodable as error:
+        if error.code == "value.deep":
+            raise _NotOurs("import.value", f"the value of {name!r} is nested too deeply to be read") from None
 
 
 def _check_fields(kind: str, value: Line, known: frozenset[str]) -> None:

@@ -227,7 +227,11 @@ class Membership:
             lease_ms=self.lease.ms,
         )
         began = node.meter.ticks()
-        await node.store.join(about)
+        try:
+            await node.store.join(about)
+        except Unavailable:
+            self.renewals.failed(node.clock.now(), trip_us=(node.meter.ticks() - began) // 1_000)
+            raise
         self.renewals.add(self.lease_until, node.clock.now(), trip_us=(node.meter.ticks() - began) // 1_000)
         self._renewed_at, self.lease_until = 0 if self._is_doubted() else now, until
         self._watch_lease()

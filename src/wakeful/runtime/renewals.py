@@ -40,6 +40,11 @@ class Renewals:
         else:
             self._parts.append(_Part(now, slack_ms, trip_us))
 
+    def failed(self, now: int, *, trip_us: int) -> None:
+        """It was tried for so long, in vain: the store was slow, and not this process."""
+        self.add(0, now, trip_us=trip_us)
+        self.count -= 1
+
     def slack_ms(self, lease_until: int, now: int, within_ms: int = KEPT_MS) -> int:
         """The least that was left of it within that time; one that is waited for now counts, once it is late."""
         slacks = [part.slack_ms for part in self._within(now, within_ms) if part.slack_ms is not None]

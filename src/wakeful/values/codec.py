@@ -31,6 +31,7 @@ VERSION = b"\x01"
 # Extension numbers are for ever: add, never renumber.
 _BIGINT, _DATETIME, _DATE, _TIME, _TIMEDELTA, _UUID, _DECIMAL, _TUPLE, _SET, _FROZENSET, _TYPED, _MAP = range(1, 13)
 _ENUM = 13
+TOO_DEEP = "stored value is nested too deeply to be read; it was not written by this codec"
 
 
 def encode(value: object) -> bytes:
@@ -62,6 +63,8 @@ def decode(data: bytes) -> Any:
             return _raised(_shallow_decoder.decode(body))  # what is in the way may be in a field that nobody reads here
     except msgspec.DecodeError as error:
         raise Undecodable(f"stored value is damaged: {error}", code="value.damaged") from None
+    except RecursionError:
+        raise Undecodable(TOO_DEEP, code="value.deep") from None
 
 
 def decode_fields(kind: Any, data: bytes) -> tuple[Any, Rest]:
@@ -104,6 +107,8 @@ def decode_loosely(data: bytes) -> Any:
         return _loose_decoder.decode(memoryview(data)[1:])
     except msgspec.DecodeError as error:
         raise Undecodable(f"stored value is damaged: {error}", code="value.damaged") from None
+    except RecursionError:
+        raise Undecodable(TOO_DEEP, code="value.deep") from None
 
 
 def decode_outside(data: bytes) -> Any:

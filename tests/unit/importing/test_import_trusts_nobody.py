@@ -27,6 +27,9 @@ HEAD = {"wakeful": "object", "version": 1, "class": "Report", "key": "k", "creat
 TIMER = {"name": "alarm", "due_at": 1, "nominal_at": 1, "seq": 1}
 
 
+DEEP = base64.b64encode(b"\x01" + b"\x91" * 100_000 + b"\xc0").decode()
+
+
 def archive(*lines: dict[str, Any], **head: Any) -> bytes:
     """A file with a right end, as whoever forges one would make it."""
     data = [carrying._encoded(one) for one in ({**HEAD, **head}, *lines)]
@@ -85,6 +88,8 @@ def test_a_reserved_class_is_not_exported_either(wakeful: Stage) -> None:
 @pytest.mark.parametrize(
     ("line", "code", "named"),
     [
+        ({"row": [0, "deep", DEEP]}, "import.value", "nested too deeply"),
+        ({"row": [0, "x", text(1)], "timer": TIMER}, "import.file", "2 things in one line"),
         ({"row": [1, "sockets", text(1)]}, "import.row", "sockets"),
         ({"row": [1, "socket#1", text(1)]}, "import.row", "socket#1"),
         ({"row": [1, "jobs.waits", text(1)]}, "import.jobs", "other jobs wait"),

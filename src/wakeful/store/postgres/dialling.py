@@ -22,7 +22,7 @@ class NoneServes(Exception):
     """None of the hosts can be used now."""
 
     def __init__(self, failed: Sequence[tuple[Host, BaseException]]) -> None:
-        super().__init__("; ".join(f"{host.shown}: {_why(error)}" for host, error in failed))
+        super().__init__(", ".join(f"{host.shown}: {_why(error)}" for host, error in failed))
 
 
 async def dial(hosts: Sequence[Host], *, timeout_s: float, **options: Any) -> Any:
@@ -60,7 +60,7 @@ async def dial(hosts: Sequence[Host], *, timeout_s: float, **options: Any) -> An
 
 def _why(error: BaseException) -> str:
     if isinstance(error, asyncpg.exceptions.TargetServerAttributeNotMatched):
-        return "it takes no writes (a standby, or read-only)"
+        return "it is not what target_session_attrs asks for (a standby takes no writes)"
     if isinstance(error, TimeoutError) and not str(error):
         return "no answer in time"
     return " ".join(str(error).split()) or type(error).__name__

@@ -22,6 +22,7 @@ TIMEOUT_MS = 30_000
 TIMEOUT_MIN_MS = 100
 
 WRITES = "read-write"  # the server that nodes need, of several
+_SESSIONS = ("any", "primary", "standby", WRITES, "read-only", "prefer-standby")
 
 OURS = ("schema", "statement_cache_size", "listen", "session_lock", "timeout")
 
@@ -101,6 +102,9 @@ def parse_url(url: str) -> Target:
     cache = ours.get("statement_cache_size")
     if cache is not None and not cache.isdecimal():
         raise BadUrl(f"statement_cache_size={cache!r} is not a number")
+    wanted = dict(theirs).get("target_session_attrs", WRITES)
+    if wanted not in _SESSIONS:
+        raise BadUrl(f"target_session_attrs={wanted!r}: there are {', '.join(_SESSIONS)}")
     is_on = {name: _switch(name, ours.get(name, "on")) for name in ("listen", "session_lock")}
     shown_login = login.partition(":")[0]
     shown = [(name, value) for name, value in options if name in _SHOWN]
