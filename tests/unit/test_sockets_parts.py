@@ -220,6 +220,7 @@ class Routes:
         self.batches: list[tuple[int, list[list[Any]]]] = []
         self.is_open = asyncio.Event()
         self.is_open.set()
+        self.contacts: Any = None
 
     async def ask(self, row: NodeRow, request: str, *args: Any, timeout_ms: int) -> bool:
         await self.is_open.wait()
@@ -235,6 +236,7 @@ class Routes:
 
 
 def outbox(world: Any, routes: Routes) -> Outbox:
+    routes.contacts = world.node.routes.contacts
     world.node.routes = routes
     row = NodeRow("there", "addr", 0, 0, "")
     return Outbox(world.node, lambda: "me~1.1", lambda name: row if name == "there" else None)

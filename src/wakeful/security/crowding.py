@@ -52,7 +52,7 @@ class Crowding:
             self._told.popitem(last=False)
         if who:
             words = "%s has its share of the places for %s, %d of %d, and is refused more; others are served"
-            log.warning(words, who, what, shares.held(who), shares.places, extra={"code": SHARE})
+            log.warning(words, who, what, shares.held(who), shares.places, extra={"code": "server.share"})
         else:
             words = "all %d places for %s are taken; everybody is refused until some are free"
-            log.warning(words, shares.places, what, extra={"code": BUSY})
+            log.warning(words, shares.places, what, extra={"code": "server.busy"})

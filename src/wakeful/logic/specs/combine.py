@@ -22,7 +22,9 @@ HORIZON_MS = 146_097 * 86_400_000
 STEPS_MAX = 10_000  # some fifty milliseconds
 FIRST_STEPS_MAX = 5_000
 PARTS_MAX = 1_000  # of a union: each look asks all of them
+COUNTS_MAX = 10  # rules with COUNT in one spec: each is counted out once, which takes up to a tenth of a second
 _S = TypeVar("_S", bound="Sieve")
+_T = TypeVar("_T", bound=Spec)
 
 DEPTH_MAX = 20  # combinations within combinations; nobody reads more, and the reader of texts recurses
 
@@ -44,7 +46,7 @@ def any_of(*specs: object) -> Spec:
         raise BadSpec("any_of: give at least one spec", code="spec.empty")
     if len(parts) > PARTS_MAX:
         raise BadSpec(f"any_of: {len(parts)} specs; the most is {PARTS_MAX}, use several schedules", code="spec.parts")
-    return next(iter(parts.values())) if len(parts) == 1 else AnyOf(tuple(parts.values()))
+    return next(iter(parts.values())) if len(parts) == 1 else few_counts(AnyOf(tuple(parts.values())))
 
 
 def except_for(spec: object, *excluded: object) -> "ExceptFor":
@@ -97,6 +99,10 @@ class AnyOf(Spec):
         return all(part.is_once for part in self.parts)
 
     @property
+    def counts(self) -> int:
+        return sum(part.counts for part in self.parts)
+
+    @property
     def text(self) -> str:
         return " or ".join(f"({part.text})" for part in self.parts)
 
@@ -135,6 +141,10 @@ class Sieve(Spec):
     @property
     def is_once(self) -> bool:
         return self.spec.is_once
+
+    @property
+    def counts(self) -> int:
+        return self.spec.counts
 
     @abstractmethod
     def keeps_from(self, at: int) -> int | None:
@@ -245,6 +255,10 @@ class ExceptFor(Sieve):
     def _weight(self) -> int:
         return weight(self.spec) + sum(map(weight, self._specs))
 
+    @property
+    def counts(self) -> int:
+        return self.spec.counts + sum(one.counts for one in self._specs)
+
     def gaps_ms(self, first: int, last: int) -> list[int]:
         found = [at for at in self.spec.gaps_ms(first, last) if self.keeps_from(at) == at]
         return [at for at in found if not any(one.gaps_ms(at, at + 1) for one in self._specs)]
@@ -305,8 +319,18 @@ class Within(Sieve):
         return settled(self.spec) and all(map(settled, self.calendars))
 
 
+def few_counts(spec: _T) -> _T:
+    """The spec, unless too many of its rules have to be counted out."""
+    if spec.counts > COUNTS_MAX:
+        raise BadSpec(
+            f"{spec.counts} rules with COUNT in one spec; the most is {COUNTS_MAX}, use UNTIL", code="spec.work"
+        )
+    return spec
+
+
 def checked(spec: _S) -> _S:
     """The spec, unless it keeps nothing at all; one that waits for a zone or an anchor is looked at when it is bound."""
+    few_counts(spec)
     if spec.is_settled() and spec.searched(0, FIRST_STEPS_MAX) is None:
         raise BadSpec(f"{spec.text} never happens: it leaves out every occurrence", code="spec.impossible")
     return spec

@@ -15,7 +15,7 @@ from wakeful.logic.specs.rrule_walls import STEPS_MAX, walls_of
 from wakeful.logic.specs.rrule_words import in_words
 from wakeful.logic.specs.spec import Spec
 from wakeful.logic.specs.walls import jumps, next_instant, previous_instant
-from wakeful.logic.specs.work import spend, within_steps
+from wakeful.logic.specs.work import apart, spend
 from wakeful.logic.specs.zones import DAY_S, Fold, Gap, check_fold, check_gap, instants_of, spans_of, zone_of
 from wakeful.values.errors import BadSpec, BadTime
 from wakeful.values.times import from_datetime
@@ -113,6 +113,10 @@ class Rule(Spec):
         return self._text
 
     @property
+    def counts(self) -> int:
+        return int(self._lines.parts.count is not None)
+
+    @property
     def zone(self) -> str | None:
         """Its zone by name; None until it is bound, when none was given."""
         return self._lines.zone
@@ -202,7 +206,7 @@ class Rule(Spec):
         return self._end
 
     def _counted(self, count: int) -> int:
-        found = within_steps(COUNT_STEPS_MAX, self._count_out, count)
+        found = apart(COUNT_STEPS_MAX, self._count_out, count)
         if found is None:
             raise BadSpec(
                 f"rrule {self._lines.parts.text!r}: COUNT={count} takes more than {COUNT_STEPS_MAX} steps; use UNTIL",

@@ -40,6 +40,11 @@ class Spec(ABC):
         return False
 
     @property
+    def counts(self) -> int:
+        """How many rules in it have to be counted out, once, before they can be asked."""
+        return 0
+
+    @property
     @abstractmethod
     def text(self) -> str:
         """What a person would type for it, complete: zone, gap, fold and anchor included."""

@@ -67,6 +67,10 @@ class Spread(Spec):
         found = self.spec.next_ms(after - self.offset_ms)
         return None if found is None or found + self.offset_ms > LATEST_MS else found + self.offset_ms
 
+    @property
+    def counts(self) -> int:
+        return self.spec.counts
+
     def resume_ms(self, after: int) -> int | None:
         found = self.spec.resume_ms(after - self.offset_ms)
         return None if found is None else found + self.offset_ms

@@ -37,6 +37,15 @@ def within_steps(steps: int, search: Callable[[int], _T | None], at: int) -> _T 
         _left.steps = None
 
 
+def apart(steps: int, search: Callable[[int], _T | None], at: int) -> _T | None:
+    """The same with steps of its own, also within another: for what is found once and kept, whoever asks first."""
+    outer, _left.steps = _left.steps, None
+    try:
+        return within_steps(steps, search, at)
+    finally:
+        _left.steps = outer
+
+
 def spend(steps: int) -> None:
     """Take that much; `Spent` when nothing is left. Free outside of searches, which have bounds of their own then."""
     if _left.steps is not None:
