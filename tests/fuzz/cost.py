@@ -27,6 +27,7 @@ from wakeful.values.errors import BadInput
 from wakeful.values.times import duration_ms
 
 MOST_S = 0.1
+BESIDE_S = 0.5  # of a picture: of the program's own chart, and drawn in a thread, so that it is in nobody's way
 KEPT = type(lru_cache(int))
 SIZE_MAX = 200_000
 NOW = 1_790_000_000_000
@@ -107,10 +108,10 @@ HINTS = [converter(hint) for hint in (set[int], dict[int, int], frozenset[float]
 
 def value(body: bytes) -> None:
     read = read_json(body)
-    for convert in HINTS:
-        if convert is not None:
-            with suppress(ValueError, TypeError):
-                convert(read)
+    convert = HINTS[len(body) % len(HINTS)]  # one argument, as one request has it
+    if convert is not None:
+        with suppress(ValueError, TypeError):
+            convert(read)
     with suppress(BadInput, Problem):
         read_msgpack(encode(read))
 
@@ -179,7 +180,7 @@ TARGETS: dict[str, tuple[Callable[[random.Random], Any], Callable[[Any], object]
         lambda chance: a_deep_chart(chance) if chance.random() < 0.2 else a_chart(chance, chance.choice([5, 60, 400])),
         lambda config: Chart.of(config, is_sketch=True),
     ),
-    # Of the program's own charts, and drawn beside the loop: of so many states as a person still reads.
+    # Of so many states as a person still reads.
     "picture": (lambda chance: a_chart(chance, chance.choice([5, 12, 20])), draw),
 }
 
@@ -199,10 +200,20 @@ def slowness() -> float:
     return max(1.0, (time.process_time() - begun) / 0.02)
 
 
+def measured_name(seed: int) -> str:
+    """The target of that case."""
+    return list(TARGETS)[seed % len(TARGETS)]
+
+
+def most(name: str) -> float:
+    """What it may cost."""
+    return BESIDE_S if name == "picture" else MOST_S
+
+
 def measured(seed: int) -> tuple[float, str, Any]:
     """The CPU seconds of one case, its target and what was given."""
     chance = random.Random(seed)
-    name = list(TARGETS)[seed % len(TARGETS)]
+    name = measured_name(seed)
     make, act = TARGETS[name]
     given = make(chance)
     took = 9.9
@@ -223,11 +234,11 @@ def main() -> int:
     asked.add_argument("--cases", type=int, default=2_000)
     asked.add_argument("--from", type=int, default=0, dest="first")
     given = asked.parse_args()
-    worst = sorted((measured(seed)[0], seed) for seed in range(given.first, given.first + given.cases))[-5:]
-    for took, seed in reversed(worst):
+    found = [(measured(seed)[0], seed) for seed in range(given.first, given.first + given.cases)]
+    for took, seed in sorted(found, key=lambda one: one[0] / most(measured_name(one[1])), reverse=True)[:5]:
         _, name, text = measured(seed)
         print(f"{took * 1000:8.1f} ms  seed {seed}  {name}  {str(text)[:150]!r}")
-    return int(worst[-1][0] > MOST_S)
+    return int(any(took > most(measured_name(seed)) for took, seed in found))
 
 
 if __name__ == "__main__":

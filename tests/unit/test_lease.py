@@ -28,6 +28,7 @@ def test_the_usual_lease_has_the_intervals_that_were_measured_with_it() -> None:
 def test_whatever_it_is_the_rest_fits_into_it(ms: int) -> None:
     lease = Lease(ms)
     assert 3 * lease.renew_ms < lease.ms, "two renewals may fail"
+    assert lease.renew_ms <= 1_500, "with it the clock is measured, by which timers begin"
     assert lease.lock_wait_ms + lease.renew_ms < lease.ms, "one that waits for the lock is in time"
     assert lease.slow_ms < lease.settle_ms < lease.ms
     assert BEAT_MS * lease.beats < lease.ms, "a link that is cut is noticed before its node is given up"
@@ -76,7 +77,7 @@ def test_the_worst_of_an_hour_is_kept_and_not_longer() -> None:
 def test_a_renewal_that_is_waited_for_counts_before_it_is_there() -> None:
     kept = Renewals(Lease(10_000))
     kept.add(0, 0, trip_us=1)
-    assert kept.slack_ms(10_000, 2_000) == 10_000, "it is not late"
+    assert kept.slack_ms(10_000, 1_400) == 10_000, "it is not late"
     assert kept.slack_ms(10_000, 9_000) == 1_000
     assert kept.slack_ms(10_000, 14_000) == -4_000
 
