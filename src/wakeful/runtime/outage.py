@@ -34,6 +34,9 @@ class Outage:
         self._unsaid = 0  # short ones since the log heard of one
         self.epochs: dict[int, int] = {}  # that were ours when it began
         self.begun: dict[tuple[ObjectId, str], Timer] = {}  # timers whose start notes may still be on disk
+        # Objects of which a commit failed while the node stops: it may still arrive, and a node that stops claims no new epoch
+        # to fence it. So they wake here no more.
+        self.unsure: set[ObjectId] = set()
         self._waiting: dict[asyncio.Future[None], None] = {}  # who wait until it is over, first come first
 
     def begin(self, error: Unavailable) -> None:
