@@ -14,9 +14,9 @@ from wakeful.logic.lease import Lease
 from wakeful.logic.placement import place
 from wakeful.logic.ramp import claimable, shards_allowed
 from wakeful.runtime.following import FollowedClock
-from wakeful.runtime.pulse import Pulse
 from wakeful.runtime.reach import check_back, check_there
 from wakeful.runtime.renewals import Renewals
+from wakeful.runtime.standstill import Standstill
 from wakeful.store.protocol import NodeRow, ShardRow
 from wakeful.transport.protocol import VERSION, VERSION_OLDEST
 from wakeful.values.clock import Handle
@@ -46,7 +46,7 @@ class Membership:
         self.cluster = cluster
         self.lease = lease or Lease()
         self.renewals = Renewals(self.lease)
-        self.pulse = Pulse(node)
+        self.standstill = Standstill(node)
         self.joined_at = 0
         self.lease_until = 0
         self.nodes: dict[str, NodeRow] = {}
@@ -89,13 +89,13 @@ class Membership:
     def go_on(self) -> None:
         """Rounds from now on, until `stop`."""
         self._later(ROUND_MS)
-        self.pulse.start()
+        self.standstill.start()
         self._node.routes.contacts.start()
         if not self._node.is_client:
             self._lapsed()  # maybe while it found out what is ours
 
     def stop(self) -> None:
-        self.pulse.stop()
+        self.standstill.stop()
         self._node.routes.contacts.stop()
         for handle in (self._next, self._lapse):
             if handle is not None:
@@ -286,7 +286,7 @@ class Membership:
         if is_alive and node.clock.now() >= self.lease_until and not node.is_doubted:
             node.is_doubted = True
             self.lapses += 1
-            stood = self.pulse.words()
+            stood = self.standstill.words()
             log.warning(
                 "%s: what it must prove waits until the store answers",
                 f"the lease was not renewed in time, because {stood}"

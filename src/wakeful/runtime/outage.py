@@ -85,7 +85,7 @@ class Outage:
 
     def _say(self, error: Unavailable) -> None:
         # It may as well have been this process that was away: frozen, or cut off.
-        stood = self._node.membership.pulse.words()
+        stood = self._node.membership.standstill.words()
         more = f"; {stood}" if stood else ""
         more += f" ({self._unsaid} short ones before it were not said)" if self._unsaid else ""
         log.warning(

@@ -20,7 +20,7 @@ STILL_MS = 1_000  # a beat that comes so much later was held up by more than a l
 FRESH_MS = 60_000  # for so long what happens is put down to it
 
 
-class Pulse:
+class Standstill:
     """A beat now and then, by the loop's steady time: what comes late says for how long nothing could run."""
 
     def __init__(self, node: "Node") -> None:
