@@ -391,7 +391,7 @@ class Node:
         found = self.awake.get(id)
         if found is not None:
             return found
-        if self.state not in ("up", "stopping") or id in self.outage.unsure:
+        if self.state not in ("up", "stopping") or id in self.outage.barred:
             raise self.outage.refusal()
         shard = shard_of(id) if shard is None else shard
         epoch = self.epochs.get(shard)
@@ -475,7 +475,7 @@ class Node:
     def commit_failed(self, activation: Activation, failure: Failure) -> None:
         """This copy's belief is wrong from here on: drop it, to wake from what is on disk."""
         if self.state != "up":
-            self.outage.unsure |= {activation.id} if self.state == "stopping" else set()
+            self.outage.bar(activation.id)
             self.drop(activation, failure)  # down: everything is forgotten; stopping: its timers are handed back
         elif isinstance(failure, Fenced) and self.epochs.get(failure.shard) == failure.epoch:
             self.ownership.lose(activation.shard, failure)

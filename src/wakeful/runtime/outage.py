@@ -34,9 +34,7 @@ class Outage:
         self._unsaid = 0  # short ones since the log heard of one
         self.epochs: dict[int, int] = {}  # that were ours when it began
         self.begun: dict[tuple[ObjectId, str], Timer] = {}  # timers whose start notes may still be on disk
-        # Objects of which a commit failed while the node stops: it may still arrive, and a node that stops claims no new epoch
-        # to fence it. So they wake here no more.
-        self.unsure: set[ObjectId] = set()
+        self.barred: set[ObjectId] = set()  # that wake here no more
         self._waiting: dict[asyncio.Future[None], None] = {}  # who wait until it is over, first come first
 
     def begin(self, error: Unavailable) -> None:
@@ -134,6 +132,12 @@ class Outage:
         if self._recovery is not None:
             self._recovery.cancel()
             self._recovery = None
+
+    def bar(self, id: ObjectId) -> None:
+        """A commit of the object failed, and may still arrive: a node that stops claims no new epoch to fence it, so that the
+        object must not wake on it again. Others, and a node that comes back, claim one."""
+        if self._node.state == "stopping":
+            self.barred.add(id)
 
     def refusal(self) -> Unavailable:
         """What a caller is told while nothing can be done for it."""

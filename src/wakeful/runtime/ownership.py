@@ -141,7 +141,10 @@ class Ownership:
     def _say_lost(self) -> None:
         """One line for all that was lost at once. The database took nothing: another node did, since this one was mute."""
         lost, self._unsaid = self._unsaid, []
-        why = self._node.membership.standstill.words() or "another node took over, since its lease was over or it was moved"
+        why = (
+            self._node.membership.standstill.words()
+            or "another node took over, since its lease was over or it was moved"
+        )
         fenced = lost[0]
         if len(lost) == 1:
             log.warning("%s: %s", fenced, why, extra={"code": fenced.code})
