@@ -1,6 +1,6 @@
 """Layer 1, pure. Which instants does a schedule name, over all the versions it has had?"""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from msgspec import Struct
@@ -71,32 +71,25 @@ class Timeline:
 
     def next_ms(self, after: int) -> int | None:
         """The first occurrence strictly after."""
-        found = self._next(after)
+        found = self._first(after, _next_of)
         if self._extra is not None and self._extra > after and (found is None or self._extra < found):
             return self._extra
         return found
 
-    def _next(self, after: int) -> int | None:
-        if self._start is not None:
-            after = max(after, self._start - 1)
-        for version in self._versions:
-            if version.until is not None and version.until <= after:
-                continue
-            found = spec_of(version.spec).next_ms(max(after, version.since))
-            if found is not None and (version.until is None or found <= version.until):
-                return found if self._end is None or found < self._end else None
-        return None
-
     def resume_ms(self, after: int) -> int | None:
         """Where the search of `next_ms(after)`, just asked, stood when it had to stop; None when it came to its end."""
+        return self._first(after, _resume_of)
+
+    def _first(self, after: int, ask: Callable[[Spec, int], int | None]) -> int | None:
+        """What the first version that is in force then, or later, answers, within the bounds."""
         if self._start is not None:
             after = max(after, self._start - 1)
         for version in self._versions:
             if version.until is not None and version.until <= after:
                 continue
-            stood = spec_of(version.spec).resume_ms(max(after, version.since))
-            if stood is not None and (version.until is None or stood <= version.until):
-                return stood if self._end is None or stood < self._end else None
+            found = ask(spec_of(version.spec), max(after, version.since))
+            if found is not None and (version.until is None or found <= version.until):
+                return found if self._end is None or found < self._end else None
         return None
 
     def previous_ms(self, before: int) -> int | None:
@@ -160,3 +153,11 @@ class Timeline:
 
 # A spec that never occurs again but still names a time in a gap is looked at this far ahead.
 _GAP_SEARCH_MS = 366 * 86_400_000
+
+
+def _next_of(spec: Spec, after: int) -> int | None:
+    return spec.next_ms(after)
+
+
+def _resume_of(spec: Spec, after: int) -> int | None:
+    return spec.resume_ms(after)
