@@ -156,11 +156,11 @@ class Contacts:
         began_at = self._node.clock.now()
         try:
             await self._node.routes.ask(row, HERE, timeout_ms=ANSWER_MS)
-        except (LinkLost, ClusterError, DeadlineExceeded) as error:
-            self._missed(row, error, began_at)
-            return
-        except WakefulError:
-            pass  # it answered: an older one does not know the question
+        except WakefulError as error:
+            if isinstance(error, LinkLost | ClusterError | DeadlineExceeded):
+                self._missed(row, error, began_at)
+                return
+            # Any other error is an answer: an older node does not know the question.
         self.reached(row.node)
 
     def _missed(self, row: "NodeRow", error: WakefulError, began_at: int) -> None:
