@@ -200,7 +200,7 @@ def slowness() -> float:
     return max(1.0, (time.process_time() - begun) / 0.02)
 
 
-def measured_name(seed: int) -> str:
+def target_of(seed: int) -> str:
     """The target of that case."""
     return list(TARGETS)[seed % len(TARGETS)]
 
@@ -213,7 +213,7 @@ def most(name: str) -> float:
 def measured(seed: int) -> tuple[float, str, Any]:
     """The CPU seconds of one case, its target and what was given."""
     chance = random.Random(seed)
-    name = measured_name(seed)
+    name = target_of(seed)
     make, act = TARGETS[name]
     given = make(chance)
     took = 9.9
@@ -235,10 +235,10 @@ def main() -> int:
     asked.add_argument("--from", type=int, default=0, dest="first")
     given = asked.parse_args()
     found = [(measured(seed)[0], seed) for seed in range(given.first, given.first + given.cases)]
-    for took, seed in sorted(found, key=lambda one: one[0] / most(measured_name(one[1])), reverse=True)[:5]:
+    for took, seed in sorted(found, key=lambda one: one[0] / most(target_of(one[1])), reverse=True)[:5]:
         _, name, text = measured(seed)
         print(f"{took * 1000:8.1f} ms  seed {seed}  {name}  {str(text)[:150]!r}")
-    return int(any(took > most(measured_name(seed)) for took, seed in found))
+    return int(any(took > most(target_of(seed)) for took, seed in found))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
 """Rounds of membership: who is let in, who is believed to live, and what a quiet round costs."""
 
 import logging
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from wakeful import App, DurableObject
 from wakeful.logic.lease import LEASE_MS, Lease
 from wakeful.runtime import membership
 from wakeful.runtime.node import Node
@@ -15,18 +16,12 @@ from wakeful.testing.members import Member
 from wakeful.values.errors import WrongCluster, WrongVersion
 from wakeful.values.ids import SHARDS
 
+sys.path.append(str(Path(__file__).parent))
+from cells import cells
+
 
 def world_of(nodes: int = 2, **options: Any) -> World:
-    app = App()
-
-    @app.object
-    class Cell(DurableObject):
-        async def add(self) -> int:
-            value: int = await self.storage.get("n", 0) + 1
-            self.storage.put("n", value)
-            return value
-
-    return app.world(nodes=nodes, **options)
+    return cells().world(nodes=nodes, **options)
 
 
 def nodes_of(world: World) -> list[Node]:

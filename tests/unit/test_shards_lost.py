@@ -1,10 +1,11 @@
 """Shards that others took are counted, whichever way the node finds out; and the log says where to look."""
 
 import logging
+import sys
+from pathlib import Path
 
 import pytest
 
-from wakeful import App, DurableObject
 from wakeful.logic.lease import LEASE_MS
 from wakeful.runtime.status import status_of
 from wakeful.telemetry.catalogue import CATALOGUE
@@ -12,18 +13,8 @@ from wakeful.testing import World
 from wakeful.testing.members import Member
 from wakeful.values.ids import SHARDS
 
-
-def cells() -> App:
-    app = App()
-
-    @app.object
-    class Cell(DurableObject):
-        async def add(self) -> int:
-            value: int = await self.storage.get("n", 0) + 1
-            self.storage.put("n", value)
-            return value
-
-    return app
+sys.path.append(str(Path(__file__).parent))
+from cells import cells
 
 
 def counted(member: Member) -> int:
