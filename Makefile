@@ -90,7 +90,7 @@ xstate: $(STAMP) ## Compare CASES=5000 random charts with the real XState (needs
 	$(PROOF) xstate -- $(BIN)/python tests/xstate/check.py --cases $(CASES) --from $(FROM) --record $(RECORD)
 
 workerd: $(STAMP) ## Compare Workers on Wakeful with the real workerd (needs Node; three minutes), and record its answers anew
-	$(PROOF) workerd -- $(BIN)/python tests/workerd/check.py
+	$(PROOF) workerd -- $(BIN)/python tests/workerd/compare.py
 
 bench: $(STAMP) ## Measure, the short form, beside other libraries
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,bench]'

@@ -17,7 +17,7 @@ import asyncpg
 import pytest
 from fleet import Cell, app
 from harness import IS_LONG
-from test_cluster_hints import latencies
+from test_cluster_latency import latencies
 
 from cluster import balanced, fetch, fleet, percentile
 from yardstick import PATIENCE_S, Yardstick

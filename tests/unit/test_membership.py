@@ -17,7 +17,7 @@ from wakeful.values.errors import WrongCluster, WrongVersion
 from wakeful.values.ids import SHARDS
 
 sys.path.append(str(Path(__file__).parent))
-from cells import cells
+from counting_cells import cells
 
 
 def world_of(nodes: int = 2, **options: Any) -> World:

@@ -14,7 +14,7 @@ from wakeful.testing.members import Member
 from wakeful.values.ids import SHARDS
 
 sys.path.append(str(Path(__file__).parent))
-from cells import cells
+from counting_cells import cells
 
 
 def counted(member: Member) -> int:
