@@ -51,6 +51,17 @@ class Troupe:
                 found: int = await self.ctx.get(type(self), to).value()
                 return found
 
+            async def tally(self, op: str) -> int:
+                """As `add`, with a second row, which must always tell the same."""
+                self.storage.put(f"op:{op}", 1)
+                return await self.add()
+
+            async def tell(self, to: str, op: str, pause: float) -> int:
+                """Have another object count by then."""
+                await asyncio.sleep(pause)
+                found: int = await self.ctx.get(type(self), to).tally(op)
+                return found
+
             async def arm(self, after_ms: int) -> None:
                 self.storage.set_alarm(timedelta(milliseconds=after_ms))
 

@@ -16,6 +16,7 @@ from wakeful.runtime.arrivals import Arrivals
 from wakeful.runtime.dispatcher import Dispatcher
 from wakeful.runtime.following import FollowedClock
 from wakeful.runtime.loader import Loader
+from wakeful.runtime.outage import Outage
 from wakeful.runtime.ownership import Ownership
 from wakeful.runtime.queue import TimerQueue
 from wakeful.runtime.rows import Rows
@@ -255,6 +256,23 @@ def inserts_known_by_their_names_alone() -> Any:
 def reads_answered_without_a_lease() -> Any:
     """A node whose lease lapsed goes on, and answers from memory as if nothing had happened."""
     return swapped(membership.Membership, "_lapsed", lambda lapsed: lambda self: None)
+
+
+def stops_that_wake_over_what_is_on_its_way() -> Any:
+    """A node that stops wakes any object for the turns that still run, whether or not a commit of it may still arrive."""
+    return swapped(Outage, "lets_wake", lambda lets_wake: lambda self, id_: self._node.state in ("up", "stopping"))
+
+
+def stops_that_fence_nothing() -> Any:
+    """What arrives after a stop has handed back is written."""
+
+    def make(fence: Any) -> Any:
+        async def broken(self: Ownership, shards: Any) -> None:
+            pass
+
+        return broken
+
+    return swapped(Ownership, "_fence", make)
 
 
 def rows_that_ignore_the_lease() -> Any:

@@ -10,9 +10,11 @@ from wakeful.testing.cluster_simulation import run_cluster_seed
 
 sys.path.append(str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).parent.parent / "sim"))
+sys.path.append(str(Path(__file__).parent.parent / "conformance"))
 sys.path.append(str(Path(__file__).parent.parent / "model"))
 sys.path.append(str(Path(__file__).parent.parent / "unit"))
 import broken_cluster
+import test_lost_at_stop as lost
 from catching import Catcher, Teeth
 from cluster_scenarios import (
     LEASES,
@@ -28,6 +30,7 @@ from cluster_scenarios import (
     many_jobs_of_one_object_while_the_disk_is_slow,
     two_claimants_of_one_shard,
 )
+from cluster_scenarios import stage as cluster
 from lost_answers import Kind, Model
 from test_links_strangers import (
     test_a_strangers_first_frame_names_no_metric_of_its_own,
@@ -95,6 +98,12 @@ def lapses() -> None:
     asyncio.run(a_read_of_a_node_whose_lease_has_lapsed())
 
 
+def lost_at_stop() -> None:
+    """tests/conformance: commits of which a node that stops heard nothing."""
+    asyncio.run(lost.test_a_node_that_stops_while_its_store_is_away_wakes_nobody_for_the_turns_of_others(cluster))
+    asyncio.run(lost.test_a_start_note_that_arrives_when_its_shard_was_handed_over_is_nobody_s_death(cluster))
+
+
 def leases() -> None:
     """tests/sim: leases that are not the usual one."""
     for scenario in LEASES:
@@ -124,6 +133,8 @@ BROKEN: dict[str, tuple[Catcher, ...]] = {
     "reads_ahead_that_stay": (reads_ahead,),
     "reads_ahead_of_another_epoch": (reads_ahead,),
     "reads_answered_without_a_lease": (lapses,),
+    "stops_that_wake_over_what_is_on_its_way": (lost_at_stop,),
+    "stops_that_fence_nothing": (lost_at_stop,),
     "rows_that_ignore_the_lease": (leases,),
     "leases_of_their_own": (leases,),
     "strangers_that_keep_their_place": (strangers,),

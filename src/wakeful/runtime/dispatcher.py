@@ -197,6 +197,9 @@ class Dispatcher:
         if unknown is not None:
             self._leave(timer, *unknown)
             return False
+        if not node.outage.lets_wake(id):
+            self._lay_down(timer)
+            return False
         shard = shard_of(id)
         epoch = node.epochs.get(shard)
         if epoch is None or shard in node.ownership.leaving:
@@ -239,10 +242,14 @@ class Dispatcher:
         if left:
             self._noting[id] = left
         if failure is not None:
-            node.note_failed(failure)
-        elif node.state in ("up", "stopping") and node.queue.running.get((id, timer.name)) is timer:
+            node.note_failed(id, failure)
+            if node.state == "stopping" and node.queue.running.get((id, timer.name)) is timer:
+                self._lay_down(timer)  # nobody runs it, so nobody may wait for it
+        elif node.queue.running.get((id, timer.name)) is timer:
             # A node that stops runs it all the same: it is begun on disk, and its shard can't go before it has ended.
-            if node.is_doubted:
+            if not node.outage.lets_wake(id):
+                self._lay_down(timer)
+            elif node.is_doubted:
                 self._in_doubt.append((timer, shard))
             else:
                 node.activation(id, shard).fire(timer)
@@ -255,8 +262,16 @@ class Dispatcher:
         """What we have is ours: what was begun and is still here may run."""
         node, doubted, self._in_doubt = self._node, self._in_doubt, []
         for timer, shard in doubted:
-            if node.state in ("up", "stopping") and node.queue.running.get((timer.id, timer.name)) is timer:
-                node.activation(timer.id, shard).fire(timer)
+            if node.queue.running.get((timer.id, timer.name)) is timer:
+                if node.outage.lets_wake(timer.id):
+                    node.activation(timer.id, shard).fire(timer)
+                else:
+                    self._lay_down(timer)
+
+    def _lay_down(self, timer: Timer) -> None:
+        """Its object wakes here no more: it is handed back when the node leaves."""
+        self._node.outage.keep([timer])
+        self._node.queue.finished(timer)
 
     def _unknown(self, timer: Timer) -> tuple[str, str] | None:
         """What about it this program does not know, and what that is."""

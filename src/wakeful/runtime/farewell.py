@@ -37,6 +37,7 @@ async def leave(node: "Node", *, was_down: bool) -> None:
         for activation in list(node.awake.values()):  # none of them may commit under the epochs that are claimed now
             node.drop(activation, because)
         node.committer.abandon(because)
+    node.outage.shut()
     await ended_epochs.tell(node, epochs)
     tries = 0
     while node.clock.now() < until or not tries:

@@ -391,7 +391,7 @@ class Node:
         found = self.awake.get(id)
         if found is not None:
             return found
-        if self.state not in ("up", "stopping") or id in self.outage.barred:
+        if not self.outage.lets_wake(id):
             raise self.outage.refusal()
         shard = shard_of(id) if shard is None else shard
         epoch = self.epochs.get(shard)
@@ -454,9 +454,6 @@ class Node:
         self.queue.finished(timer)
         self.dispatcher.poke()
 
-    def became_idle(self, activation: Activation) -> None:
-        self.hibernation.became_idle(activation)
-
     async def reading(self, read: Coroutine[Any, Any, T]) -> T:
         """A read for a turn; a store that can't answer takes the node down until it can."""
         try:
@@ -465,20 +462,22 @@ class Node:
             self.store_failed(error)
             raise
 
-    def note_failed(self, failure: Failure) -> None:
+    def note_failed(self, id: ObjectId, failure: Failure) -> None:
         """A start note was refused: the timer is still on disk, for whoever owns it now or reads it again."""
         if isinstance(failure, Fenced) and self.epochs.get(failure.shard) == failure.epoch:
             self.ownership.lose(failure.shard, failure)
         elif self.state == "up":
             self.dispatcher.read_again()
+        self.outage.bar(id)
 
     def commit_failed(self, activation: Activation, failure: Failure) -> None:
         """This copy's belief is wrong from here on: drop it, to wake from what is on disk."""
-        if self.state != "up":
+        is_owner = self.state in ("up", "stopping") and self.epochs.get(activation.shard) == activation.epoch
+        if is_owner and isinstance(failure, Fenced):
+            self.ownership.lose(activation.shard, failure)
+        elif self.state != "up":
             self.outage.bar(activation.id)
             self.drop(activation, failure)  # down: everything is forgotten; stopping: its timers are handed back
-        elif isinstance(failure, Fenced) and self.epochs.get(failure.shard) == failure.epoch:
-            self.ownership.lose(activation.shard, failure)
         else:
             self.drop(activation, failure)
             self.queue.forget([activation.id])

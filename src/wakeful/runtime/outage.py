@@ -35,6 +35,7 @@ class Outage:
         self.epochs: dict[int, int] = {}  # that were ours when it began
         self.begun: dict[tuple[ObjectId, str], Timer] = {}  # timers whose start notes may still be on disk
         self.barred: set[ObjectId] = set()  # that wake here no more
+        self._is_shut = False  # nobody does
         self._waiting: dict[asyncio.Future[None], None] = {}  # who wait until it is over, first come first
 
     def begin(self, error: Unavailable) -> None:
@@ -133,11 +134,22 @@ class Outage:
             self._recovery.cancel()
             self._recovery = None
 
+    # A commit of which no answer came may still arrive, and an object that woke before would not know of it. A node that is up
+    # claims new epochs then, as whoever comes next does; one that stops lets nobody wake whom such a commit may be of.
+
     def bar(self, id: ObjectId) -> None:
-        """A commit of the object failed, and may still arrive: a node that stops claims no new epoch to fence it, so that the
-        object must not wake on it again. Others, and a node that comes back, claim one."""
+        """A commit of this object failed while the node stops."""
         if self._node.state == "stopping":
             self.barred.add(id)
+
+    def shut(self) -> None:
+        """The node stops and the store is away: a commit of any object may be on its way, until all shards are claimed anew."""
+        self._is_shut = True
+        self.barred.clear()
+
+    def lets_wake(self, id: ObjectId) -> bool:
+        """An object that sleeps may be woken here, now."""
+        return self._node.state in ("up", "stopping") and not self._is_shut and id not in self.barred
 
     def refusal(self) -> Unavailable:
         """What a caller is told while nothing can be done for it."""

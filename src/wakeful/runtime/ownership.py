@@ -250,6 +250,7 @@ class Ownership:
         commit of unknown outcome replaced, moved or cleared stays as that commit left it.
         """
         node = self._node
+        await self._fence(shards)
         now = node.clock.now()
         commits = [
             Commit(
@@ -267,6 +268,20 @@ class Ownership:
         begun = node.outage.begun
         for name in [name for name in begun if shard_of(name[0]) in shards]:
             del begun[name]
+
+    async def _fence(self, shards: Collection[int]) -> None:
+        """Claim anew where a commit may still arrive: a start note that came after it was taken back would stay."""
+        node = self._node
+        seen = {shard: node.epochs[shard] for shard in map(shard_of, node.outage.barred) if shard in node.epochs}
+        seen = {shard: epoch for shard, epoch in seen.items() if shard in shards}
+        if not seen:
+            return
+        won = await node.store.claim(node.name, sorted(seen), now=node.clock.now(), seen=seen)
+        for shard, epoch in seen.items():
+            if shard in won:
+                node.epochs[shard] = won[shard]
+            else:
+                self.lose(shard, Fenced(shard, epoch))
 
     def _forget_timers(self, shards: Collection[int]) -> None:
         queue = self._node.queue

@@ -5,6 +5,7 @@ import logging
 import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -204,13 +205,13 @@ class TimerRuns:
             epoch = node.epochs.get(shard)
             if not is_over and epoch is not None and node.state == "up":
                 note = start_note(timer, shard, epoch, 0, node.clock.now())
-                node.committer.submit(note, self._cleared)
+                node.committer.submit(note, partial(self._cleared, timer.id))
         finally:
             self._tried(tried)
 
-    def _cleared(self, failure: Failure | None) -> None:
+    def _cleared(self, id: ObjectId, failure: Failure | None) -> None:
         if failure is not None:
-            self._node.note_failed(failure)
+            self._node.note_failed(id, failure)
 
     def _tried(self, tried: Tried) -> None:
         self.suspects.tried.remove(tried)

@@ -37,11 +37,12 @@ class Lag(NamedTuple):
     """What becomes of one trip to the store, while the world goes on.
 
     `late`: it happens at once, and its answer comes so much later. `lost`: the same, but what comes is that the
-    connection was lost. `stray`: the connection is called lost at once, and so much later it happens all the same.
+    connection was lost. `stray`: the connection is called lost, after `told_ms`, and so much later it happens all the same.
     """
 
     kind: Literal["late", "lost", "stray"]
     length_ms: int
+    told_ms: int = 0
 
 
 class Lags:
@@ -55,7 +56,7 @@ class Lags:
         if dice.random() >= (0.5 if verb in ("commit", "insert") else 0.12):
             return None
         kind: Literal["late", "lost", "stray"] = dice.choice(("late", "lost", "lost", "stray"))
-        return Lag(kind, dice.choice((3, 40, 700, 2_500, 7_000)))
+        return Lag(kind, dice.choice((3, 40, 700, 2_500, 7_000)), dice.choice((0, 0, 40, 700)))
 
 
 class Faults:
@@ -94,14 +95,14 @@ class Faults:
         """Let the n-th group commit from now fail: `before` nothing of it is on disk, `after` all of it is and nobody knows."""
         self.fail_commits[self.groups + n] = when
 
-    def lag_once(self, verb: str, kind: Literal["late", "lost", "stray"], length_ms: int) -> None:
+    def lag_once(self, verb: str, kind: Literal["late", "lost", "stray"], length_ms: int, told_ms: int = 0) -> None:
         """Let the next trip of that verb lag."""
 
         def lag(asked: str) -> Lag | None:
             if asked != verb:
                 return None
             self.lag = None
-            return Lag(kind, length_ms)
+            return Lag(kind, length_ms, told_ms)
 
         self.lag = lag
 
@@ -165,9 +166,13 @@ class FaultyStore:
         self._check()
         lag = None if faults.lag is None else faults.lag(verb)
         if lag is not None and lag.kind == "stray":
-            task = asyncio.get_running_loop().create_task(self._stray(made, lag.length_ms), context=Context())
+            task = asyncio.get_running_loop().create_task(
+                self._stray(made, lag.told_ms + lag.length_ms), context=Context()
+            )
             self._strays.add(task)
             task.add_done_callback(self._strays.discard)
+            if lag.told_ms:
+                await self._warp.sleep(lag.told_ms)
             raise _lost(verb)
         answer = await self._made(made)
         if lag is not None:

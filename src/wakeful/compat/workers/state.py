@@ -59,7 +59,7 @@ class State:
             finally:
                 activation._readers -= 1
                 if not activation.is_busy:
-                    activation.node.became_idle(activation)
+                    activation.node.hibernation.became_idle(activation)
 
         self.hosted.beside.add(activation, started(waiting(), activation.node.keep, f"waitUntil of {activation.id}"))
 
