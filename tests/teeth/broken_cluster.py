@@ -16,6 +16,7 @@ from wakeful.runtime.arrivals import Arrivals
 from wakeful.runtime.dispatcher import Dispatcher
 from wakeful.runtime.following import FollowedClock
 from wakeful.runtime.loader import Loader
+from wakeful.runtime.node import Node
 from wakeful.runtime.outage import Outage
 from wakeful.runtime.ownership import Ownership
 from wakeful.runtime.queue import TimerQueue
@@ -273,6 +274,25 @@ def stops_that_fence_nothing() -> Any:
         return broken
 
     return swapped(Ownership, "_fence", make)
+
+
+def late_commits_that_are_believed() -> Any:
+    """What a commit has set is due here, whoever has run it since."""
+
+    def make(changed: Any) -> Any:
+        def broken(self: Node, commit: Commit) -> None:
+            changed(self, commit)
+            for timer in commit.sets:
+                self.queue.set(timer)
+
+        return broken
+
+    return swapped(Node, "timers_changed", make)
+
+
+def late_pages_that_are_believed() -> Any:
+    """What a page of timers has is due here, though its shard was another's meanwhile."""
+    return swapped(Dispatcher, "_still_ours", lambda still_ours: lambda self, timers, epochs: timers)
 
 
 def rows_that_ignore_the_lease() -> Any:

@@ -14,6 +14,7 @@ sys.path.append(str(Path(__file__).parent.parent / "conformance"))
 sys.path.append(str(Path(__file__).parent.parent / "model"))
 sys.path.append(str(Path(__file__).parent.parent / "unit"))
 import broken_cluster
+import test_late_answers as late
 import test_lost_at_stop as lost
 from catching import Catcher, Teeth
 from cluster_scenarios import (
@@ -104,6 +105,12 @@ def lost_at_stop() -> None:
     asyncio.run(lost.test_a_start_note_that_arrives_when_its_shard_was_handed_over_is_nobody_s_death(cluster))
 
 
+def late_answers() -> None:
+    """tests/conformance: what the store answers when the shard has been another's."""
+    asyncio.run(late.test_a_timer_that_another_node_ran_is_not_set_again_by_the_late_answer_of_its_commit(cluster))
+    asyncio.run(late.test_a_job_that_another_node_cancelled_is_not_run_by_the_late_answer_of_a_read(cluster))
+
+
 def leases() -> None:
     """tests/sim: leases that are not the usual one."""
     for scenario in LEASES:
@@ -135,6 +142,8 @@ BROKEN: dict[str, tuple[Catcher, ...]] = {
     "reads_answered_without_a_lease": (lapses,),
     "stops_that_wake_over_what_is_on_its_way": (lost_at_stop,),
     "stops_that_fence_nothing": (lost_at_stop,),
+    "late_commits_that_are_believed": (late_answers,),
+    "late_pages_that_are_believed": (late_answers,),
     "rows_that_ignore_the_lease": (leases,),
     "leases_of_their_own": (leases,),
     "strangers_that_keep_their_place": (strangers,),

@@ -396,6 +396,7 @@ class Dispatcher:
     ) -> tuple[list[Timer], TimerKey | None]:
         """A page of timers, and the place behind which there are more; all pages when it must be whole."""
         node = self._node
+        epochs = dict(node.epochs)
         timers: list[Timer] = []
         asked_at = 0
         try:
@@ -407,7 +408,7 @@ class Dispatcher:
                 timers += self._readable(page) if self.unknown else page
                 after = page[-1].sort_key if has_more and page else None
                 if not is_whole or after is None:
-                    return timers, after
+                    return self._still_ours(timers, epochs), after
         except Unavailable:
             raise
         except Exception as error:
@@ -418,6 +419,14 @@ class Dispatcher:
         finally:
             if self._asked_at == asked_at:  # else one that was cut off unwinds, and another is under way
                 self._asked_at = None
+
+    def _still_ours(self, timers: list[Timer], epochs: dict[int, int]) -> list[Timer]:
+        """Without those of shards that went meanwhile, come back or not: another may have run or cleared what a page had."""
+        now = self._node.epochs
+        if now == epochs:
+            return timers
+        gone = {shard for shard, epoch in epochs.items() if now.get(shard) != epoch}
+        return [timer for timer in timers if shard_of(timer.id) not in gone]
 
 
 def _joined(looks: list[Look]) -> list[Look]:

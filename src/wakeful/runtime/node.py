@@ -429,8 +429,10 @@ class Node:
             self._refused.pop(commit.id, None)
         for name, seq in commit.clears:
             queue.clear(commit.id, name, seq)
-        for timer in commit.sets:
-            queue.set(timer)
+        # Who hears of it after the shard went, or was claimed anew, knows from the disk by then what became of them.
+        if commit.sets and self.epochs.get(commit.shard) == commit.epoch:
+            for timer in commit.sets:
+                queue.set(timer)
         if commit.sends:
             self.arrivals.sent(commit.sends)
         if commit.clears or commit.sets or commit.sends or self.dispatcher.is_starved:

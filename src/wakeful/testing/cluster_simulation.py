@@ -330,7 +330,10 @@ class ClusterSimulation:
             check_owners(self.world.disk, [one.node for one in self.world.members if one.node is not None])
         except Violation:
             return False
-        return all(member.node is not None and member.node.state == "up" for member in self.world.members)
+        return all(
+            member.node is not None and member.node.state == "up" and not member.faults.lagging
+            for member in self.world.members
+        )
 
     async def _check_quiet(self) -> None:
         """All that is owed comes, new jobs run on time through every node, and what was parked runs when redriven."""

@@ -89,6 +89,7 @@ class Faults:
         self.probes = 0
         self.groups = 0
         self.lag: Callable[[str], Lag | None] | None = None  # asked of every trip, by the name of its verb
+        self.lagging = 0  # trips whose answers are still to come, late
         self.gate: asyncio.Event | None = None  # the process stands still: nothing goes in or out until it is set
 
     def fail_commit(self, n: int = 0, *, when: Literal["before", "after"] = "before") -> None:
@@ -171,18 +172,25 @@ class FaultyStore:
             )
             self._strays.add(task)
             task.add_done_callback(self._strays.discard)
-            if lag.told_ms:
-                await self._warp.sleep(lag.told_ms)
+            await self._lag(lag.told_ms)
             raise _lost(verb)
         answer = await self._made(made)
         if lag is not None:
-            await self._warp.sleep(lag.length_ms)
+            await self._lag(lag.length_ms)
         faults.probe(f"{verb}.after")
         await self._pass_gate()
         self._check()
         if lag is not None and lag.kind == "lost":
             raise _lost(verb)
         return answer
+
+    async def _lag(self, length_ms: int) -> None:
+        if length_ms:
+            self._faults.lagging += 1
+            try:
+                await self._warp.sleep(length_ms)
+            finally:
+                self._faults.lagging -= 1
 
     async def _made(self, made: Callable[[], Coroutine[Any, Any, T]]) -> T:
         if self._is_instant:
