@@ -10,7 +10,7 @@ import pytest
 sys.path.append(str(Path(__file__).parent))
 import tidy_source as source
 
-LINES_MAX = 500
+LINES_MAX = 700  # at 500 the limit had begun to shape the code instead of the thought
 FUNCTION_LINES_MAX = 70  # a screen
 FOLDERS = ("src", "tests", "bench", "examples")
 _FIRST = re.compile(r"Layer [0-5](, pure)?\. \S")
@@ -74,7 +74,7 @@ def test_the_layer_a_module_says_is_the_one_it_is_in() -> None:
 @pytest.mark.parametrize(
     "is_wrong",
     [
-        bool(too_long("x.py", "a\n" * 501)),
+        bool(too_long("x.py", "a\n" * 701)),
         bool(long_functions("x.py", "def f():\n" + "    a = 1\n" * 80)),
         bool(no_layer("x.py", '"""Helpers."""')),
         bool(no_layer("x.py", "import os")),
@@ -86,5 +86,5 @@ def test_the_checks_can_fail(is_wrong: bool) -> None:
 
 
 def test_what_is_right_passes() -> None:
-    assert not too_long("x.py", "a\n" * 400)
+    assert not too_long("x.py", "a\n" * 600)
     assert not no_layer("x.py", '"""Layer 1, pure. Which of them?"""')
