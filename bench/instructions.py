@@ -1,0 +1,129 @@
+"""How many instructions does one operation take? `python -m bench.instructions --against OTHER/src`
+
+Time does not repeat on a busy machine; instructions do, to about one in a hundred. Each work runs twice in a process of its own
+under valgrind, with different counts: the difference of the two is what the operations took, without start and stop.
+"""
+
+import argparse
+import asyncio
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from bench.measures import rate
+from bench.program import Bench, Countdown, committed, make_app, now_ms
+from wakeful import App, JobSpec
+from wakeful.runtime.node import Node
+
+ROOT = Path(__file__).resolve().parent.parent
+FEW, MANY = 100, 400
+WARM = 50
+_TOTAL = re.compile(r"I\s+refs:\s+([\d,]+)")
+
+Work = Callable[[App, type[Bench], Node, int], Awaitable[object]]
+
+
+async def _write(app: App, cls: type[Bench], node: Node, count: int) -> None:
+    for _ in range(count):
+        await app.get(cls, "a").add()
+
+
+async def _read(app: App, cls: type[Bench], node: Node, count: int) -> None:
+    for _ in range(count):
+        await app.get(cls, "a").look()
+
+
+async def _writers(app: App, cls: type[Bench], node: Node, count: int) -> None:
+    await rate("writers", count, 64, lambda number: app.get(cls, f"a{number % 64}").add())
+
+
+async def _job(app: App, cls: type[Bench], node: Node, count: int) -> None:
+    for number in range(count):
+        await app.jobs.schedule(app.get(cls, f"j{number}").job, 0, after="365d")
+
+
+async def _jobs(app: App, cls: type[Bench], node: Node, count: int) -> None:
+    await app.jobs.schedule_many([JobSpec(app.get(cls, f"j{n}").job, (0,), after="365d") for n in range(count)])
+
+
+async def _keyed(app: App, cls: type[Bench], node: Node, count: int) -> None:
+    jobs = [JobSpec(app.get(cls, f"j{n}").job, (0,), after="365d", key=f"k{n}") for n in range(count)]
+    await app.jobs.schedule_many(jobs)
+
+
+async def _fire(app: App, cls: type[Bench], node: Node, count: int) -> None:
+    countdown = Countdown(count)
+    cls.heard = staticmethod(countdown.heard)
+    await app.jobs.schedule_many([JobSpec(app.get(cls, f"f{n}").job, (now_ms(),), after="0s") for n in range(count)])
+    await countdown.all_started.wait()
+    await committed(node)
+
+
+WORKS: dict[str, Work] = {
+    "write": _write,
+    "read": _read,
+    "64 writers": _writers,
+    "job": _job,
+    "schedule_many": _jobs,
+    "schedule_many keyed": _keyed,
+    "job with its run": _fire,
+}
+
+
+async def do(work: str, url: str, count: int) -> None:
+    """The work so many times, after a few that wake and compile what it needs."""
+    app, cls = make_app()
+    async with app.run(url) as node:
+        await WORKS[work](app, cls, node, WARM)
+        if count:
+            await WORKS[work](app, cls, node, count)
+
+
+def count(work: str, store: str, source: Path) -> int:
+    """Instructions of one operation, with the library that lies in `source`."""
+    return (_total(work, store, source, MANY) - _total(work, store, source, FEW)) // (MANY - FEW)
+
+
+def _total(work: str, store: str, source: Path, times: int) -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        url = f"sqlite:{folder}/counted.db" if store == "sqlite" else "memory:"
+        command = [
+            *("valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"),
+            *(sys.executable, "-m", "bench.instructions", "--do", work, "--times", str(times), "--url", url),
+        ]
+        env = {**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{ROOT}", "PYTHONHASHSEED": "0"}
+        done = subprocess.run(command, env=env, capture_output=True, text=True)
+    total = _TOTAL.search(done.stderr)
+    if done.returncode or total is None:
+        raise RuntimeError(f"{work} on {store} with {source}: {done.stderr[-2000:]}")
+    return int(total[1].replace(",", ""))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--against", type=Path, help="the src of another checkout, to compare with")
+    parser.add_argument("--stores", default="memory,sqlite")
+    parser.add_argument("--only", default=",".join(WORKS))
+    parser.add_argument("--do", choices=WORKS, help=argparse.SUPPRESS)
+    parser.add_argument("--times", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--url", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.do:
+        asyncio.run(do(options.do, options.url, options.times))
+        return
+    for store in options.stores.split(","):
+        for work in options.only.split(","):
+            now = count(work, store, ROOT / "src")
+            line = f"{store:8}{work:22}{now:12,}"
+            if options.against:
+                before = count(work, store, options.against)
+                line += f"   before {before:12,}   {now / before - 1:+.1%}"
+            print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
