@@ -3,7 +3,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 p
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { command -v "$$p"; break; }; done)
 BIN := .venv/bin
 # Runs a long target and keeps its row of docs/proof.md.
-PROOF := .venv/bin/python tests/proof.py
+PROOF := .venv/bin/python -m tests.proof
 STAMP := .venv/.stamp
 DEMO := .demo
 SEEDS ?= 1000
@@ -64,7 +64,7 @@ sim-cluster: $(STAMP) ## Simulate SEEDS=1000 clusters of three to five nodes, fr
 
 year: SEEDS = 10
 year: $(STAMP) ## Live SEEDS=10 whole years of schedules with outages, from seed FROM=0 on, against a naive oracle
-	$(PROOF) year --least 10 -- $(BIN)/python tests/model/schedule_life.py --seeds $(SEEDS) --from $(FROM)
+	$(PROOF) year --least 10 -- $(BIN)/python -m tests.model.schedule_life --seeds $(SEEDS) --from $(FROM)
 
 live: $(STAMP) ## The long live tests: real processes killed a hundred times
 	WAKEFUL_LIVE=full $(PROOF) live -- $(BIN)/python -m pytest $(filter-out tests/live/test_cluster%,$(wildcard tests/live/test_*.py))
@@ -74,7 +74,7 @@ live-cluster: $(STAMP) ## The long live tests of a cluster: jobs under kills, fr
 
 fuzz: CASES = 3000
 fuzz: $(STAMP) ## Measure the CPU time of CASES=3000 hostile texts and values, from seed FROM=0 on; above 100 ms it fails
-	$(BIN)/python tests/fuzz/cost.py --cases $(CASES) --from $(FROM)
+	$(BIN)/python -m tests.fuzz.cost --cases $(CASES) --from $(FROM)
 
 chromium: ## Install Chromium with apt, if it is missing and may be
 	@for name in chromium chromium-browser google-chrome; do command -v $$name >/dev/null && exit 0; done; \
@@ -87,10 +87,10 @@ browser: $(STAMP) chromium ## The dashboard in a real Chromium
 xstate: CASES = 5000
 xstate: RECORD = 1200
 xstate: $(STAMP) ## Compare CASES=5000 random charts with the real XState (needs Node), from seed FROM=0 on; record RECORD=1200 of them anew
-	$(PROOF) xstate -- $(BIN)/python tests/xstate/check.py --cases $(CASES) --from $(FROM) --record $(RECORD)
+	$(PROOF) xstate -- $(BIN)/python -m tests.xstate.check --cases $(CASES) --from $(FROM) --record $(RECORD)
 
 workerd: $(STAMP) ## Compare Workers on Wakeful with the real workerd (needs Node; three minutes), and record its answers anew
-	$(PROOF) workerd -- $(BIN)/python tests/workerd/compare.py
+	$(PROOF) workerd -- $(BIN)/python -m tests.workerd.compare
 
 bench: $(STAMP) ## Measure, the short form, beside other libraries
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,bench]'

@@ -5,7 +5,6 @@ import inspect
 import logging
 import os
 import shutil
-import sys
 import tempfile
 import uuid
 import warnings
@@ -18,11 +17,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests import keeper
 from wakeful.cli.saying import LogLines
 from wakeful.store import MemoryStore, Store, open_url
-
-sys.path.append(str(Path(__file__).parent))
-import keeper
 
 
 def pytest_configure() -> None:

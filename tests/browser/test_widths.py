@@ -2,16 +2,13 @@
 
 import asyncio
 import re
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[1] / "unit"))
-from dashboard_stage import staged
+from tests.unit.dashboard_stage import staged
 
 playwright = pytest.importorskip("playwright.sync_api", reason="pip install 'wakeful[dev]' brings playwright")
 expect = playwright.expect

@@ -1,11 +1,8 @@
 """ASGI applications that answer for a Worker."""
 
-import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parent))
-from workers_stage import played, write_worker
-
+from tests.compat.workers_stage import played, write_worker
 from wakeful.compat.workers import Request
 
 

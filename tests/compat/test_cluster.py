@@ -1,12 +1,10 @@
 """A Worker's objects on several nodes: calls, errors, names and requests cross between them as they are."""
 
-import sys
 from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-from workers_stage import played, write_worker
+from tests.compat.workers_stage import played, write_worker
 
 CODE = """
 from workers import DurableObject, Response

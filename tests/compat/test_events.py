@@ -1,14 +1,11 @@
 """Calls, alarms, background work and resets of hosted objects, beyond what is compared with workerd."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-from workers_stage import WRANGLER, played, write_worker
-
+from tests.compat.workers_stage import WRANGLER, played, write_worker
 from wakeful.values.errors import BadName, Reentrancy
 
 CODE = """

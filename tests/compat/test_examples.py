@@ -1,11 +1,8 @@
 """The examples written for Cloudflare run as they are."""
 
-import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parent))
-from workers_stage import played
-
+from tests.compat.workers_stage import played
 from wakeful.compat.workers import Request
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-from workers_stage import WRANGLER, played, write_worker
-
+from tests.compat.workers_stage import WRANGLER, played, write_worker
 from wakeful.compat.workers import Request, load
 from wakeful.values.errors import BadOption
 

@@ -1,7 +1,6 @@
 """A Worker's `fetch` to the world outside, against a server of the test's own."""
 
 import json
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,9 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-sys.path.append(str(Path(__file__).parent))
-from workers_stage import played, write_worker
-
+from tests.compat.workers_stage import played, write_worker
 from wakeful.compat.workers import Request, load
 from wakeful.compat.workers.modules import modules
 from wakeful.compat.workers.outbound import fetch

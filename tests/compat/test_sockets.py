@@ -2,16 +2,13 @@
 
 import asyncio
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-from workers_stage import played, write_worker
-
+from tests.compat.workers_stage import played, write_worker
 from wakeful.compat.workers import Worker, load
 from wakeful.compat.workers.serving import serving
 from wakeful.compat.workers.site import WorkerSite

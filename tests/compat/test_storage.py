@@ -1,14 +1,12 @@
 """`ctx.storage`, beyond what is compared with workerd in tests/workerd."""
 
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-from workers_stage import WRANGLER, played, write_worker
+from tests.compat.workers_stage import WRANGLER, played, write_worker
 
 CODE = """
     import asyncio, math

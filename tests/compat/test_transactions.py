@@ -1,13 +1,11 @@
 """Transactions of one event that run at once: each undoes what is its own, and nothing else."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-from workers_stage import played, write_worker
+from tests.compat.workers_stage import played, write_worker
 
 CODE = """
     import asyncio

@@ -2,16 +2,13 @@
 
 import asyncio
 import gzip
-import sys
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-from workers_stage import WRANGLER, played, write_worker
-
+from tests.compat.workers_stage import WRANGLER, played, write_worker
 from wakeful.compat.workers import Request
 from wakeful.compat.workers.site import BODY_BYTES_MAX, WorkerSite
 from wakeful.logic.shares import Shares

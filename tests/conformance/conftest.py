@@ -1,6 +1,5 @@
 """Which stores the conformance suites run on, and the stage that the suites of objects play on."""
 
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime
 from itertools import count
@@ -167,8 +166,7 @@ def cluster(request: pytest.FixtureRequest) -> Callable[..., Any]:
 
     "told" tells of changes and of dead nodes; "untold" leaves both to scans and leases.
     """
-    sys.path.append(str(Path(__file__).parent))
-    from cluster_stage import Troupe
+    from tests.conformance.cluster_stage import Troupe
 
     def make(nodes: int = 3, **options: Any) -> Any:
         troupe = Troupe()

@@ -1,16 +1,13 @@
 """The alarm fails, line by line as the specification says it (conformance-alarms.md), on every store."""
 
 import asyncio
-import sys
 from datetime import datetime, timedelta
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-from acts import SECOND, ms
+from tests.conformance.acts import SECOND, ms
 
 
 async def fail_always(self: Any, info: Any) -> None:

@@ -1,18 +1,14 @@
 """The alarm fires, line by line as the specification says it (conformance-alarms.md), on every store."""
 
 import asyncio
-import sys
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.acts import MS, SECOND, Owner, ms
 from wakeful.runtime.turn import CURRENT
 from wakeful.values.timers import Timer
-
-sys.path.append(str(Path(__file__).parent))
-from acts import MS, SECOND, Owner, ms
 
 
 def set_timer(name: str, due_at: datetime) -> None:

@@ -2,21 +2,17 @@
 
 import asyncio
 import math
-import sys
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
+from tests.conformance.acts import SECOND, ms
 from wakeful.values.errors import BadTime, NoAlarmHandler
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Timer
 from wakeful.values.times import LATEST_MS, to_datetime
-
-sys.path.append(str(Path(__file__).parent))
-from acts import SECOND, ms
 
 
 async def test_a_future_time_is_kept_to_the_millisecond(stage: Any) -> None:

@@ -1,14 +1,10 @@
 """Bounds of a node, and the classes it takes; on every store."""
 
 import asyncio
-import sys
-from pathlib import Path
 from typing import Any
 
+from tests.conformance.acts import SECOND, add_one, sleep
 from wakeful import AlarmInfo, Context, DurableObject, Limits, Unavailable
-
-sys.path.append(str(Path(__file__).parent))
-from acts import SECOND, add_one, sleep
 
 # Bounds
 

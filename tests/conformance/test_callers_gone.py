@@ -2,21 +2,17 @@
 
 import asyncio
 import contextlib
-import sys
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.acts import Expected, Gate
+from tests.conformance.cluster_stage import Cluster, key_of
 from wakeful import DurableObject, Limits, reader
 from wakeful.values.errors import DeadlineExceeded, NotRunning, Unavailable
 from wakeful.values.ids import ObjectId
-
-sys.path.append(str(Path(__file__).parent))
-from acts import Expected, Gate
-from cluster_stage import Cluster, key_of
 
 WHO: ContextVar[str] = ContextVar("who", default="nobody")
 began: list[str] = []

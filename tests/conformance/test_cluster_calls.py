@@ -2,19 +2,15 @@
 
 import asyncio
 import contextlib
-import sys
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
+from tests.conformance.cluster_stage import Cluster, OwnError, Troupe, key_of, keys_of
 from wakeful import App, Unavailable
 from wakeful.logic.lease import LEASE_MS
 from wakeful.logic.limits import Limits
 from wakeful.values.errors import DeadlineExceeded, Reentrancy, TurnFailed
-
-sys.path.append(str(Path(__file__).parent))
-from cluster_stage import Cluster, OwnError, Troupe, key_of, keys_of
 
 
 async def test_any_node_calls_any_object(cluster: Cluster) -> None:

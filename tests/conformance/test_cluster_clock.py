@@ -1,12 +1,11 @@
 """One clock for the deployment, whatever the machines' own say. On the memory store, whose clock is the world's."""
 
 import logging
-import sys
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+from tests.conformance.cluster_stage import Troupe, key_of, keys_of
 from wakeful.jobs.jobs import Jobs
 from wakeful.logic.lease import Lease
 from wakeful.runtime.following import FollowedClock
@@ -16,9 +15,6 @@ from wakeful.testing.cluster_clients import Door
 from wakeful.testing.members import Member
 from wakeful.values.errors import NotRunning
 from wakeful.values.times import to_datetime
-
-sys.path.append(str(Path(__file__).parent))
-from cluster_stage import Troupe, key_of, keys_of
 
 HOUR_MS = 3_600_000
 

@@ -1,20 +1,16 @@
 """A network that is cut between two nodes: each says whom it can't reach, since when, and which calls ran out of time."""
 
 import logging
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.cluster_stage import Cluster, key_of
 from wakeful.runtime import contacts
 from wakeful.runtime.status import status_of
 from wakeful.telemetry.catalogue import CATALOGUE
 from wakeful.testing.members import Member
 from wakeful.values.errors import DeadlineExceeded
-
-sys.path.append(str(Path(__file__).parent))
-from cluster_stage import Cluster, key_of
 
 
 def status(member: Member) -> dict[str, Any]:

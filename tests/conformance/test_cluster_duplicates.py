@@ -1,15 +1,10 @@
 """Two nodes ask for a job under one key at once, and one of them comes to disk when the other has had its run."""
 
-import sys
-from pathlib import Path
-
 from msgspec.structs import replace
 
+from tests.conformance.cluster_stage import Cluster, Troupe, key_of
 from wakeful.jobs.payload import decode_kept, encode_kept
 from wakeful.testing import World
-
-sys.path.append(str(Path(__file__).parent))
-from cluster_stage import Cluster, Troupe, key_of
 
 
 async def run_and_insert_again(troupe: Troupe, world: World, key: str) -> str:

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import socket
-import sys
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.conformance.cluster_stage import Cluster, Troupe, key_of
+from tests.yardstick import Yardstick
 from wakeful import App, DurableObject, RetryPolicy
 from wakeful.cli.finding import reading
 from wakeful.cli.reaching import connected
@@ -23,10 +24,6 @@ from wakeful.transport.tcp import Bounds, SocketTransport
 from wakeful.values.errors import DeadlineExceeded, LinkLost, Unreachable, WakefulError
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.timers import Timer
-from yardstick import Yardstick
-
-sys.path.append(str(Path(__file__).parent))
-from cluster_stage import Cluster, Troupe, key_of
 
 
 async def test_a_call_without_an_answer_in_time_is_not_said_to_be_undone(cluster: Cluster) -> None:

@@ -1,11 +1,10 @@
 """Nodes that freeze, lose their store, lose each other, die, stop, are drained, or come late."""
 
 import asyncio
-import sys
-from pathlib import Path
 
 import pytest
 
+from tests.conformance.cluster_stage import Cluster, Troupe, key_of, keys_of
 from wakeful import Unavailable
 from wakeful.logic.lease import LEASE_MS
 from wakeful.logic.limits import Limits
@@ -13,9 +12,6 @@ from wakeful.runtime.membership import ROUND_MS
 from wakeful.testing.members import Member
 from wakeful.values.errors import DeadlineExceeded
 from wakeful.values.ids import SHARDS, ObjectId, shard_of
-
-sys.path.append(str(Path(__file__).parent))
-from cluster_stage import Cluster, Troupe, key_of, keys_of
 
 
 def epochs(member: Member) -> int:

@@ -1,20 +1,16 @@
 """Functions on the deployment's clock: once per occurrence whatever the number of nodes, crashes and versions."""
 
-import sys
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.cluster_stage import Cluster
 from wakeful import App, Run
 from wakeful.schedules.functions import CLASS
 from wakeful.testing import World
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.times import from_datetime
-
-sys.path.append(str(Path(__file__).parent))
-from cluster_stage import Cluster
 
 FUNCTION = ObjectId(CLASS, "tick")
 

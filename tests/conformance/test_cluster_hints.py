@@ -1,11 +1,10 @@
 """A timer that another node added reaches its owner: at once by a hint, by a scan where there are none, and no later when one is lost."""
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.cluster_stage import Cluster, Troupe, key_of
 from wakeful import JobSpec
 from wakeful.jobs.jobs import Jobs
 from wakeful.store.protocol import Hint
@@ -14,9 +13,6 @@ from wakeful.testing.cluster_clients import Door
 from wakeful.testing.members import Member
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.timers import Timer
-
-sys.path.append(str(Path(__file__).parent))
-from cluster_stage import Cluster, Troupe, key_of
 
 
 async def schedule(troupe: Troupe, asker: Member, key: str, token: str, after: str) -> None:

@@ -1,17 +1,12 @@
 """A job whose owner dies, freezes or stops: cancelled exactly, run to its end elsewhere, and never blamed for it."""
 
-import sys
-from pathlib import Path
-
+from tests.conformance.cluster_stage import Cluster, Troupe, key_of
 from wakeful import Job, Limits
 from wakeful.jobs.jobs import Jobs
 from wakeful.testing import World
 from wakeful.testing.cluster_clients import Door
 from wakeful.testing.members import Member
 from wakeful.values.ids import ObjectId, shard_of
-
-sys.path.append(str(Path(__file__).parent))
-from cluster_stage import Cluster, Troupe, key_of
 
 
 def owner_of(world: World, key: str) -> Member:

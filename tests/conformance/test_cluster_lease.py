@@ -1,12 +1,11 @@
 """The lease fits the deployment: one for all nodes, chosen once, and everything else follows from it."""
 
 import asyncio
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.cluster_stage import Cluster, key_of, keys_of
 from wakeful import App
 from wakeful.logic.lease import Lease
 from wakeful.runtime.membership import Membership
@@ -15,9 +14,6 @@ from wakeful.testing import World
 from wakeful.testing.members import Member
 from wakeful.values.errors import BadOption, StoreDown, WrongLease
 from wakeful.values.ids import SHARDS
-
-sys.path.append(str(Path(__file__).parent))
-from cluster_stage import Cluster, key_of, keys_of
 
 LENGTHS = ["2s", "5s", "20s"]
 

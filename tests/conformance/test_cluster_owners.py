@@ -1,21 +1,17 @@
 """Who owns a shard, and what becomes of its jobs and timers when that changes."""
 
 import asyncio
-import sys
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
+from tests.conformance.cluster_stage import Cluster, Troupe, key_of, keys_of
 from wakeful import App, Unavailable
 from wakeful.jobs.jobs import Jobs
 from wakeful.logic.ramp import shards_allowed
 from wakeful.testing import World
 from wakeful.testing.cluster_clients import Door
 from wakeful.values.ids import SHARDS, ObjectId, shard_of
-
-sys.path.append(str(Path(__file__).parent))
-from cluster_stage import Cluster, Troupe, key_of, keys_of
 
 
 async def test_of_two_claimants_of_one_free_shard_exactly_one_wins(cluster: Cluster) -> None:

@@ -1,16 +1,12 @@
 """A node of several that is asked to stop: what it has begun it ends, and nothing of it holds the others up."""
 
 import asyncio
-import sys
-from pathlib import Path
 
 import pytest
 
+from tests.conformance.cluster_stage import Cluster, key_of
 from wakeful.runtime import ended_epochs
 from wakeful.store.protocol import Query
-
-sys.path.append(str(Path(__file__).parent))
-from cluster_stage import Cluster, key_of
 
 
 async def test_a_timer_whose_start_note_is_on_its_way_when_the_node_stops_runs_and_holds_nothing_up(

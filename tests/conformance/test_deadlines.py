@@ -2,21 +2,17 @@
 
 import asyncio
 import contextlib
-import sys
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.acts import SECOND, Gate, add_one, ask, sleep
 from wakeful import AlarmInfo, Limits
 from wakeful.values.errors import (
     DeadlineExceeded,
     Reentrancy,
 )
-
-sys.path.append(str(Path(__file__).parent))
-from acts import SECOND, Gate, add_one, ask, sleep
 
 # Deadlines
 

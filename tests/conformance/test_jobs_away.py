@@ -1,17 +1,13 @@
 """Jobs while the store is away: waited for within the call deadline, then a typed error; never for ever, nothing half."""
 
 import asyncio
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.desk import Desk
 from wakeful import JobSpec, errors
 from wakeful.testing.faults import Lag
-
-sys.path.append(str(Path(__file__).parent))
-from desk import Desk
 
 
 def ways(desk: Desk, id: str) -> dict[str, Any]:

@@ -1,18 +1,14 @@
 """Cancelling is exact: the answer is what happens; on every store."""
 
 import asyncio
-import sys
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.desk import Desk, at, failing
 from wakeful import Limits, RetryPolicy, errors, fixed
 from wakeful.jobs.ids import parse_id
-
-sys.path.append(str(Path(__file__).parent))
-from desk import Desk, at, failing
 
 
 async def test_a_pending_job_is_cancelled_and_never_runs(stage: Any) -> None:

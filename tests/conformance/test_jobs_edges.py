@@ -5,17 +5,14 @@ import sys
 import types
 from contextlib import suppress
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.desk import Desk, failing
 from wakeful import Again, App, DurableObject, JobSpec, Quotas, RetryPolicy, Stop, errors, exponential
 from wakeful.jobs.runs import JobRuns
 from wakeful.store import Disk, MemoryStore
-
-sys.path.append(str(Path(__file__).parent))
-from desk import Desk, failing
 
 
 async def test_a_job_that_cancels_another_keeps_its_own_result(stage: Any) -> None:

@@ -3,15 +3,12 @@
 import asyncio
 import sys
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.desk import Desk, at, failing
 from wakeful import Job, Limits, RetryPolicy, Stop, errors, exponential, fixed
-
-sys.path.append(str(Path(__file__).parent))
-from desk import Desk, at, failing
 
 
 async def test_fails_until_the_third_attempt(stage: Any) -> None:

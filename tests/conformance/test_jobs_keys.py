@@ -1,20 +1,16 @@
 """Jobs with a key of the caller's own: one of them, whoever asks how often; on every store."""
 
 import asyncio
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from tests.conformance.desk import Desk, at, failing
 from wakeful import RetryPolicy, Stop, errors
 from wakeful.jobs.payload import decode_kept, encode_kept
 from wakeful.looking.ledger import plain_entry
 from wakeful.store.protocol import Query
-
-sys.path.append(str(Path(__file__).parent))
-from desk import Desk, at, failing
 
 
 async def test_a_key_used_twice_gives_the_same_job_not_two(stage: Any) -> None:

@@ -1,15 +1,11 @@
 """Jobs that wait for others, and batches with a completion job; on every store."""
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.desk import Desk, at, failing
 from wakeful import JobSpec, RetryPolicy, Stop, errors
-
-sys.path.append(str(Path(__file__).parent))
-from desk import Desk, at, failing
 
 
 async def test_a_job_waits_for_those_it_depends_on(stage: Any) -> None:

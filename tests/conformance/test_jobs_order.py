@@ -2,14 +2,10 @@
 
 import asyncio
 import random
-import sys
-from pathlib import Path
 from typing import Any
 
+from tests.conformance.desk import Desk, at
 from wakeful import JobSpec, Limits
-
-sys.path.append(str(Path(__file__).parent))
-from desk import Desk, at
 
 
 async def test_jobs_run_in_order_of_due_time_not_of_insertion(stage: Any) -> None:

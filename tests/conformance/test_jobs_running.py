@@ -1,16 +1,12 @@
 """What a running job is told, may return, and how many run at once; on every store."""
 
 import asyncio
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.desk import Desk, at, failing
 from wakeful import Again, JobSpec, Limits, RetryPolicy, Stop, errors, fixed
-
-sys.path.append(str(Path(__file__).parent))
-from desk import Desk, at, failing
 
 
 async def test_a_run_is_told_what_was_asked_for(stage: Any) -> None:

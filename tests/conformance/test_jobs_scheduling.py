@@ -1,20 +1,16 @@
 """Jobs that are scheduled: when they run, what comes back, what they are called; on every store."""
 
 import asyncio
-import sys
 from contextlib import suppress
 from datetime import datetime, timedelta
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.conformance.desk import Desk, at, failing
 from wakeful import JobSpec, errors
 from wakeful.store.protocol import Query
-
-sys.path.append(str(Path(__file__).parent))
-from desk import Desk, at, failing
 
 
 async def test_a_job_due_in_the_past_runs_at_once(stage: Any) -> None:

@@ -1,17 +1,12 @@
 """Jobs as people see them: get, list, filter, count; on every store."""
 
 import asyncio
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.desk import Desk, at, failing
 from wakeful import Again, JobSpec, Quotas, RetryPolicy, errors, fixed
-
-sys.path.append(str(Path(__file__).parent))
-from desk import Desk, at, failing
-
 from wakeful.jobs.reading import LISTED_RESULT_MAX
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Timer

@@ -1,14 +1,10 @@
 """An answer of the store comes when its shard has been lost, or claimed anew: what it says of timers is old by then."""
 
 import asyncio
-import sys
-from pathlib import Path
 
+from tests.conformance.cluster_stage import Cluster, key_of
 from wakeful.testing.members import Member
 from wakeful.values.ids import ObjectId, shard_of
-
-sys.path.append(str(Path(__file__).parent))
-from cluster_stage import Cluster, key_of
 
 
 async def take(shard: int, node: Member, owner: Member) -> None:

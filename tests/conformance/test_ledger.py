@@ -1,22 +1,18 @@
 """The ledger: a row per attempt, and not for ever; on every store."""
 
 import asyncio
-import sys
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
+from tests.conformance.acts import SECOND, Expected
 from wakeful import AlarmInfo, Limits
 from wakeful.values.commits import Commit
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.runs import Entry, run_id
 from wakeful.values.timers import Timer
 from wakeful.values.times import from_datetime
-
-sys.path.append(str(Path(__file__).parent))
-from acts import SECOND, Expected
 
 
 async def test_the_ledger_has_a_row_per_attempt_and_the_run_id_is_stable_over_retries_and_crashes(stage: Any) -> None:

@@ -2,18 +2,14 @@
 
 import asyncio
 import logging
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.acts import SECOND, add_one
 from wakeful import App, Limits
 from wakeful.runtime.status import status_of
 from wakeful.values.errors import BadOption
-
-sys.path.append(str(Path(__file__).parent))
-from acts import SECOND, add_one
 
 
 class Load:

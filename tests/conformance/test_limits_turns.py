@@ -1,19 +1,15 @@
 """Limits on concurrent turns, slow start, and fairness between tenants; on every store."""
 
 import asyncio
-import sys
 from collections.abc import Iterable
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.acts import SECOND, sleep
 from wakeful import AlarmInfo, Limits
 from wakeful.values.ids import tenant_of
-
-sys.path.append(str(Path(__file__).parent))
-from acts import SECOND, sleep
 
 
 class Meter:

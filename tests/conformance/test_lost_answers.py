@@ -1,18 +1,14 @@
 """An answer that was lost doubles nothing: what was written, has run and is gone is not written again."""
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.desk import Desk
 from wakeful import JobSpec, errors
 from wakeful.store.protocol import Query
 from wakeful.values.errors import OutcomeUnknown, StoreDown
 from wakeful.values.ids import ObjectId
-
-sys.path.append(str(Path(__file__).parent))
-from desk import Desk
 
 
 def lose_next_insert(node: Any, length_ms: int = 5_000, *, times: int = 1) -> None:

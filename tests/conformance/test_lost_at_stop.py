@@ -1,17 +1,13 @@
 """The answer of a commit is lost while its node stops, and the commit arrives later: nothing is written over it, nobody is blamed."""
 
 import asyncio
-import sys
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
+from tests.conformance.acts import SECOND, add_one
+from tests.conformance.cluster_stage import Cluster, key_of
 from wakeful import AlarmInfo, Unavailable
 from wakeful.store.protocol import Query
-
-sys.path.append(str(Path(__file__).parent))
-from acts import SECOND, add_one
-from cluster_stage import Cluster, key_of
 
 
 def add(op: str) -> Any:

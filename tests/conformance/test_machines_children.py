@@ -1,13 +1,12 @@
 """Machines that a machine starts: objects of their own, started and stopped with it, talking both ways."""
 
 import asyncio
-import sys
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.house import CHILD, PARENT, House, row, there
 from wakeful import App, Machine, assign, errors
 from wakeful.machines.carrying import MAIL
 from wakeful.machines.kept import GONE
@@ -16,9 +15,6 @@ from wakeful.testing import World
 from wakeful.values.codec import encode
 from wakeful.values.timers import Timer
 from wakeful.values.times import from_datetime
-
-sys.path.append(str(Path(__file__).parent))
-from house import CHILD, PARENT, House, row, there
 
 
 async def test_a_child_is_an_object_that_is_started_and_stopped_with_its_parent(store_url: str) -> None:

@@ -3,20 +3,16 @@
 import asyncio
 import contextlib
 import logging
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.acts import MINUTE, SECOND, Gate, add_one, ask, get, put, sleep
 from wakeful import AlarmInfo, Unavailable
 from wakeful.store.protocol import CANCELLED, Query
 from wakeful.values.errors import Fenced, OutcomeUnknown, StoreDown, StoreError
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.times import from_datetime
-
-sys.path.append(str(Path(__file__).parent))
-from acts import MINUTE, SECOND, Gate, add_one, ask, get, put, sleep
 
 
 async def test_a_stolen_shard_refuses_the_commit_and_the_caller_gets_unavailable(stage: Any) -> None:

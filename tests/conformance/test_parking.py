@@ -2,22 +2,18 @@
 
 import asyncio
 import logging
-import sys
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.acts import SECOND, Expected, add_one, sleep
 from wakeful import AlarmInfo
 from wakeful.values.errors import (
     Conflict,
     NotRunning,
 )
 from wakeful.values.times import from_datetime
-
-sys.path.append(str(Path(__file__).parent))
-from acts import SECOND, Expected, add_one, sleep
 
 
 async def test_a_graceful_stop_during_a_handler_is_not_a_crash(stage: Any) -> None:

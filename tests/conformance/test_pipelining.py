@@ -1,20 +1,16 @@
 """Pipelining: turns share trips to the disk, and no answer leaves before its own; on every store."""
 
 import asyncio
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.acts import SECOND, Expected, Gate, add_one, get, put, sleep
 from wakeful import AlarmInfo
 from wakeful.values.errors import (
     OutcomeUnknown,
     StoreDown,
 )
-
-sys.path.append(str(Path(__file__).parent))
-from acts import SECOND, Expected, Gate, add_one, get, put, sleep
 
 
 async def test_many_concurrent_calls_of_one_object_share_groups(stage: Any) -> None:

@@ -2,20 +2,16 @@
 
 import asyncio
 import contextvars
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.acts import MINUTE, SECOND, Expected, Gate, get, put
 from wakeful.store.protocol import Query
 from wakeful.values.errors import (
     ReadOnly,
     StoreDown,
 )
-
-sys.path.append(str(Path(__file__).parent))
-from acts import MINUTE, SECOND, Expected, Gate, get, put
 
 # Readers
 

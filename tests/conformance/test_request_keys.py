@@ -1,21 +1,17 @@
 """Request keys: a repeat gets the first answer and does not run again; on every store."""
 
 import asyncio
-import sys
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.acts import Expected, Gate, add_one, put
 from wakeful import DurableObject, Limits, Unavailable
 from wakeful.values.errors import (
     KeyTaken,
     OutcomeUnknown,
 )
-
-sys.path.append(str(Path(__file__).parent))
-from acts import Expected, Gate, add_one, put
 
 
 async def test_a_repeat_with_the_same_request_key_does_not_run_again(stage: Any) -> None:

@@ -1,17 +1,13 @@
 """Schedules that are changed, ended or held at awkward moments: nothing lost, nothing invented; on every store."""
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.rota import Rota, after, failing, fates, timers, verdicts
+from tests.conformance.test_schedules_declared import Program, Ran, base, first, on
 from wakeful import App, DurableObject, Limits, Next, Quotas, RetryPolicy, Run, every
 from wakeful.values.errors import LimitExceeded, QuotaExceeded
-
-sys.path.append(str(Path(__file__).parent))
-from rota import Rota, after, failing, fates, timers, verdicts
-from test_schedules_declared import Program, Ran, base, first, on
 
 
 def nothing(ran: Ran) -> type:

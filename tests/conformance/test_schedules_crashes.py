@@ -1,21 +1,17 @@
 """A crash before or after any commit: one final verdict for each occurrence, and each effect once; on every store."""
 
 import asyncio
-import sys
 from collections import Counter
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.rota import Rota, after, effects, since
 from wakeful import RetryPolicy, Run, Unavailable, fixed
 from wakeful.logic.plan import Due
 from wakeful.schedules.steps import occurrence_of
 from wakeful.values.ids import ObjectId
-
-sys.path.append(str(Path(__file__).parent))
-from rota import Rota, after, effects, since
 
 END = 115
 

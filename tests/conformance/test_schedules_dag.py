@@ -1,17 +1,13 @@
 """Dags: tasks that depend on each other, each step durable; on every store."""
 
 import asyncio
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.rota import after, since
 from wakeful import App, Dag, RetryPolicy, Run, fixed
 from wakeful.values.errors import BadHandler, BadName, BadOption, Conflict
-
-sys.path.append(str(Path(__file__).parent))
-from rota import after, since
 
 
 class Mill:

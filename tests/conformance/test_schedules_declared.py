@@ -1,18 +1,14 @@
 """Schedules that a class declares: a restart, a deploy or a second registration neither doubles, loses nor moves one."""
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.rota import after, since
 from wakeful import App, Context, DurableObject, RetryPolicy, Run, Schedules, every, fixed
 from wakeful.testing import World
 from wakeful.values.errors import BadHandler, BadOption, BadSpec, Conflict
-
-sys.path.append(str(Path(__file__).parent))
-from rota import after, since
 
 Ran = list[tuple[str, float]]
 

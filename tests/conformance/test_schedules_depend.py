@@ -1,17 +1,13 @@
 """Schedules that wait for others of their object; on every store."""
 
 import asyncio
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.rota import Rota, after, failing, fates, timers
 from wakeful import RetryPolicy, Run, fixed
 from wakeful.values.errors import BadOption, Conflict
-
-sys.path.append(str(Path(__file__).parent))
-from rota import Rota, after, failing, fates, timers
 
 
 async def two(rota: Any, spec: str = "every 10s", **options: Any) -> None:

@@ -1,15 +1,11 @@
 """Runs that fail: tried again, given up, parked, redriven, and never in the schedule's way; on every store."""
 
 import asyncio
-import sys
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
+from tests.conformance.rota import Rota, after, effects, failing, fates, since, timers, verdicts
 from wakeful import RetryPolicy, Run, exponential, fixed
-
-sys.path.append(str(Path(__file__).parent))
-from rota import Rota, after, effects, failing, fates, since, timers, verdicts
 
 
 async def test_a_failing_run_is_tried_five_times_with_growing_waits_by_default(stage: Any) -> None:

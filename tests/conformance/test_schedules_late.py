@@ -1,18 +1,14 @@
 """Late and missed occurrences: the five policies, window, limit, grace, and a clock that is set; on every store."""
 
 import asyncio
-import sys
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.rota import Rota, after, failing, fates, since, timers, verdicts
 from wakeful import RetryPolicy, Run, any_of, fixed, spread
 from wakeful.logic import plan as planning
-
-sys.path.append(str(Path(__file__).parent))
-from rota import Rota, after, failing, fates, since, timers, verdicts
 
 GRACE = "2s"  # short, so that an outage need not be long
 

@@ -1,23 +1,19 @@
 """What the ledger and the counters say of schedules, and that they agree; on every store."""
 
 import asyncio
-import sys
 from collections import Counter
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.rota import MISSED, Rota, after, failing, fates, since, verdicts
 from wakeful import Limits, RetryPolicy, Run, fixed
 from wakeful.looking.schedules import page, show
 from wakeful.looking.view import View
 from wakeful.store.protocol import Query
 from wakeful.values.errors import BadOption, NotRunning
 from wakeful.values.ids import ObjectId
-
-sys.path.append(str(Path(__file__).parent))
-from rota import MISSED, Rota, after, failing, fates, since, verdicts
 
 
 async def live_through(rota: Any, world: Any, name: str, key: str = "a") -> None:

@@ -1,17 +1,13 @@
 """A search that one look does not finish goes on in the next: nothing is skipped and no schedule ends; on every store."""
 
-import sys
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.rota import Rota, fates
 from wakeful import any_of, cron, every, except_for, rrule
 from wakeful.logic.specs import combine
-
-sys.path.append(str(Path(__file__).parent))
-from rota import Rota, fates
 
 # Every second, but for those from the 20th to the 50th of each minute. A rule is not jumped over as a cron is: 31 steps of 2.
 HOLE = except_for(every(1).seconds, rrule(f"FREQ=SECONDLY;BYSECOND={','.join(map(str, range(20, 51)))}", "UTC"))

@@ -1,18 +1,14 @@
 """Named schedules: reconciled by name, versions with their time in force, and what moves the next occurrence; on every store."""
 
 import asyncio
-import sys
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.rota import Rota, after, effects, failing, fates, since, timers, verdicts
 from wakeful import Next, Quotas, RetryPolicy, Run, any_of, cron, except_for, fixed, sharded, spread
 from wakeful.values.errors import UnknownSchedule
-
-sys.path.append(str(Path(__file__).parent))
-from rota import Rota, after, effects, failing, fates, since, timers, verdicts
 
 
 async def test_a_schedule_runs_its_handler_at_the_times_of_its_spec_with_its_arguments(stage: Any) -> None:

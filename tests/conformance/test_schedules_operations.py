@@ -1,17 +1,13 @@
 """What can be done to schedules: list, pause, resume, trigger, cancel, backfill, history, by tag; on every store."""
 
 import asyncio
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.rota import Rota, after, effects, failing, fates, since, timers, verdicts
 from wakeful import RetryPolicy, Run, fixed
 from wakeful.values.errors import BadOption, UnknownSchedule
-
-sys.path.append(str(Path(__file__).parent))
-from rota import Rota, after, effects, failing, fates, since, timers, verdicts
 
 
 async def test_list_finds_by_tag_and_by_state_in_the_order_of_names(stage: Any) -> None:

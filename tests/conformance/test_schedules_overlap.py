@@ -1,17 +1,13 @@
 """Occurrences that fall due while a run is under way, its retries included; on every store."""
 
 import asyncio
-import sys
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.rota import Rota, after, effects, failing, fates, since, timers, verdicts
 from wakeful import RetryPolicy, Run, fixed
-
-sys.path.append(str(Path(__file__).parent))
-from rota import Rota, after, effects, failing, fates, since, timers, verdicts
 
 
 def slow(*seconds: float) -> Any:

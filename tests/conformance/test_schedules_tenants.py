@@ -1,17 +1,13 @@
 """Many schedules of one tenant: one view over shards, claims across objects, quotas by name; on every store."""
 
 import asyncio
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.rota import Rota, after, failing, fates, since
 from wakeful import Quotas, RetryPolicy, Run, fixed, sharded
 from wakeful.values.errors import BadOption, LimitExceeded, QuotaExceeded, UnknownSchedule
-
-sys.path.append(str(Path(__file__).parent))
-from rota import Rota, after, failing, fates, since
 
 
 async def test_a_sharded_tenant_is_one_view_over_several_objects(stage: Any) -> None:

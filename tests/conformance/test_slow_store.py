@@ -1,21 +1,17 @@
 """A store that answers seconds late, in virtual time: nobody sees an error, and what nothing proves waits."""
 
 import asyncio
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.conformance.cluster_stage import Cluster, key_of, keys_of
 from wakeful import Unavailable
 from wakeful.http.health import MUTE_MS, why_not
 from wakeful.logic.lease import LEASE_MS
 from wakeful.logic.limits import Limits
 from wakeful.values.errors import StoreDown
-
-sys.path.append(str(Path(__file__).parent))
-from cluster_stage import Cluster, key_of, keys_of
 
 
 async def test_a_node_whose_lease_lapsed_goes_on_when_the_store_does(cluster: Cluster) -> None:

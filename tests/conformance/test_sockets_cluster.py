@@ -1,13 +1,12 @@
 """Sockets in a cluster: one node holds the connection, another runs the object, and either may go."""
 
 import asyncio
-import sys
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.hall import Hall, key_at, rows
 from wakeful import Socket
 from wakeful.sockets.feature import feature_of
 from wakeful.sockets.gateways import ALL
@@ -17,9 +16,6 @@ from wakeful.testing.members import Member
 from wakeful.values.commits import SYSTEM, USER
 from wakeful.values.errors import Denied, NotRunning
 from wakeful.values.ids import ObjectId, shard_of
-
-sys.path.append(str(Path(__file__).parent))
-from hall import Hall, key_at, rows
 
 
 async def _broadcast(message: str, room: Any) -> None:

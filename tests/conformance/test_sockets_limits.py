@@ -1,18 +1,14 @@
 """How much is too much for a socket, and what happens then."""
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.hall import Hall, rows
 from wakeful import Limits, Socket
 from wakeful.sockets.feature import feature_of
 from wakeful.sockets.socket import ATTACHMENT_BYTES_MAX, TAG_CHARS_MAX, TAGS_MAX
 from wakeful.values.errors import BadOption, BadValue, LimitExceeded, ReadOnly
-
-sys.path.append(str(Path(__file__).parent))
-from hall import Hall, rows
 
 
 async def refused(hall: Hall, use: Any, *, key: str = "r") -> BaseException:

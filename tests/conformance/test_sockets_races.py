@@ -1,18 +1,14 @@
 """Sockets where two things meet: a close or a stop and a long turn, a connection and a verdict of death or an answer."""
 
 import asyncio
-import sys
 from contextvars import Context
-from pathlib import Path
 from typing import Any
 
+from tests.conformance.hall import Hall
+from tests.conformance.test_sockets_cluster import apart
 from wakeful import App, DurableObject, Limits, Socket
 from wakeful.sockets.feature import feature_of
 from wakeful.testing import World
-
-sys.path.append(str(Path(__file__).parent))
-from hall import Hall
-from test_sockets_cluster import apart
 
 DEADLINE_MS = 1_000  # of a call
 

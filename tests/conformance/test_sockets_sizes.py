@@ -1,13 +1,9 @@
 """A message that may be sent is sent, however small the room for what waits: limits that don't fit cut nobody off."""
 
-import sys
-from pathlib import Path
 from typing import Any
 
+from tests.conformance.hall import Hall
 from wakeful import Limits
-
-sys.path.append(str(Path(__file__).parent))
-from hall import Hall
 
 
 async def test_a_message_longer_than_what_may_wait_is_sent_when_nothing_does() -> None:

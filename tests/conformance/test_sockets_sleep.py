@@ -1,12 +1,11 @@
 """Sockets outlive the sleep of their object, and its node; of those that don't it is told."""
 
-import sys
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.hall import Hall, rows
 from wakeful import Socket
 from wakeful.sockets.feature import feature_of
 from wakeful.sockets.gateways import ALL
@@ -14,9 +13,6 @@ from wakeful.store import Query, Range
 from wakeful.testing import World
 from wakeful.values.commits import SYSTEM, USER
 from wakeful.values.ids import ObjectId
-
-sys.path.append(str(Path(__file__).parent))
-from hall import Hall, rows
 
 
 def is_awake(world: World, hall: Hall, key: str = "r") -> bool:

@@ -1,19 +1,15 @@
 """Sockets of one node: what an object is told, what its clients get, and when."""
 
-import sys
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.hall import Hall, rows
 from wakeful import Socket
 from wakeful.sockets.request import Request
 from wakeful.testing.sockets import SocketClosed
 from wakeful.values.errors import BadOption, Denied, TurnOver, UnknownClass, UnknownMethod
-
-sys.path.append(str(Path(__file__).parent))
-from hall import Hall, rows
 
 
 async def test_a_client_connects_and_is_answered() -> None:

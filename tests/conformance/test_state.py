@@ -1,14 +1,13 @@
 """`self.state`: a typed value that lives across turns without anyone saving it; on every store."""
 
 import asyncio
-import sys
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from tests.conformance.acts import Expected
 from wakeful import DurableObject, reader
 from wakeful.runtime.registry import Registry
 from wakeful.values.errors import (
@@ -16,9 +15,6 @@ from wakeful.values.errors import (
     BadValue,
     ReadOnly,
 )
-
-sys.path.append(str(Path(__file__).parent))
-from acts import Expected
 
 
 @dataclass

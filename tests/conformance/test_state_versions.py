@@ -8,21 +8,18 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
+from tests.conformance.acts import Expected
 from wakeful import DurableObject, reader
 from wakeful.runtime.registry import Registry
 from wakeful.values import codec
 from wakeful.values.errors import BadValue, Undecodable, Unfit
 from wakeful.values.rests import RESTS
-
-sys.path.append(str(Path(__file__).parent))
-from acts import Expected
 
 HERE = sys.modules[__name__]
 MODULE = __name__

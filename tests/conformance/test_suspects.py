@@ -1,14 +1,10 @@
 """Timers that were running when their process died: tried again side by side, unless they are under grave suspicion."""
 
 import asyncio
-import sys
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
-sys.path.append(str(Path(__file__).parent))
-from desk import Desk, at
-
+from tests.conformance.desk import Desk, at
 from wakeful.cli.checkups import timers
 from wakeful.looking import due
 from wakeful.looking.nodes import members

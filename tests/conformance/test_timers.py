@@ -1,21 +1,17 @@
 """Timers beyond the alarm: unknown classes, other owners, more than memory holds; on every store."""
 
 import logging
-import sys
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.acts import SECOND, Owner, set_timers
 from wakeful import Limits
 from wakeful.runtime.registry import Registry
 from wakeful.values.errors import (
     UnknownClass,
 )
-
-sys.path.append(str(Path(__file__).parent))
-from acts import SECOND, Owner, set_timers
 
 
 async def test_timers_of_an_unknown_class_stay_and_are_reported_and_run_once_a_node_knows_the_class(

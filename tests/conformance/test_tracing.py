@@ -1,17 +1,13 @@
 """One trace from whoever asked for something to the commit of what it led to, however long that takes."""
 
 import asyncio
-import sys
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "telemetry"))
 from opentelemetry import trace as otel
-from spans_seen import Watch
 
+from tests.telemetry.spans_seen import Watch
 from wakeful import App, DurableObject, Machine, action
 from wakeful.testing import World
 from wakeful.values.tracing import TRACE

@@ -1,14 +1,13 @@
 """Turns: one at a time, all or nothing, with durable points; on every store."""
 
 import asyncio
-import sys
 import traceback
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.acts import MINUTE, SECOND, Expected, add_one, get, put, sleep
 from wakeful import AlarmInfo
 from wakeful.runtime.turn import CURRENT
 from wakeful.values.errors import (
@@ -19,9 +18,6 @@ from wakeful.values.errors import (
 )
 from wakeful.values.timers import Timer
 from wakeful.values.times import from_datetime
-
-sys.path.append(str(Path(__file__).parent))
-from acts import MINUTE, SECOND, Expected, add_one, get, put, sleep
 
 # One at a time, all or nothing
 

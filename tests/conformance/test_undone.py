@@ -2,18 +2,14 @@
 
 import asyncio
 import contextlib
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.acts import SECOND, Expected, Gate
 from wakeful import AlarmInfo, DurableObject, every, reader
 from wakeful.values.errors import DeadlineExceeded, LimitExceeded
-
-sys.path.append(str(Path(__file__).parent))
-from acts import SECOND, Expected, Gate
 
 made: list[str] = []  # one key for each constructor
 

@@ -1,6 +1,6 @@
 """How much CPU does one text from outside cost? Grammar-based texts, mutated and blown up; fails above 100 ms.
 
-python tests/fuzz/cost.py --cases 2000 --from 0
+python -m tests.fuzz.cost --cases 2000 --from 0
 """
 
 import argparse

@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from http_stage import make_app
-
+from tests.http.http_stage import make_app
 from wakeful import App, Client
 from wakeful.server import serving
 

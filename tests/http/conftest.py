@@ -1,6 +1,1 @@
 """Tests of the API find their stage beside them."""
-
-import sys
-from pathlib import Path
-
-sys.path.append(str(Path(__file__).parent))

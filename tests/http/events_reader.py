@@ -4,7 +4,8 @@ import asyncio
 from typing import Any
 
 import msgspec
-from http_stage import Stage
+
+from tests.http.http_stage import Stage
 
 
 class Reader:

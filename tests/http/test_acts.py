@@ -3,7 +3,8 @@
 from urllib.parse import quote
 
 import pytest
-from http_stage import Stage, later, opened, problem
+
+from tests.http.http_stage import Stage, later, opened, problem
 
 NIGHTLY = "/v1/objects/Shop/a/schedules/nightly"
 

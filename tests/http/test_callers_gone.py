@@ -4,9 +4,9 @@ import asyncio
 from typing import Any
 
 import pytest
-from http_stage import make_app, opened
-from served_stage import WAIT_S, Place
 
+from tests.http.http_stage import make_app, opened
+from tests.http.served_stage import WAIT_S, Place
 from wakeful import App, DurableObject
 
 

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
-from http_stage import Address, Colour, Line, later, make_app, opened, problem
 
+from tests.http.http_stage import Address, Colour, Line, later, make_app, opened, problem
 from wakeful import DurableObject
 from wakeful.http.asks import MSGPACK
 from wakeful.values.codec import decode, encode

@@ -7,9 +7,9 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from client_stage import client_of, served
-from http_stage import Address, Line, make_app
 
+from tests.http.client_stage import client_of, served
+from tests.http.http_stage import Address, Line, make_app
 from wakeful import App, Client, DurableObject, JobSpec, RetryPolicy, errors, every, fixed
 from wakeful.security.tokens import ALL, PREFIX, Token, new_secret
 

@@ -7,14 +7,14 @@ import time
 from pathlib import Path
 
 import pytest
-from client_stage import busy, client_of, served
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from tests.http.client_stage import busy, client_of, served
+from tests.yardstick import Yardstick
 from wakeful import Client, errors
 from wakeful.client import looks
-from yardstick import Yardstick
 
 
 @pytest.mark.parametrize("plan", ["cut", "drop"])

@@ -5,8 +5,8 @@ from contextlib import nullcontext
 from typing import Any
 
 import pytest
-from client_stage import busy, client_of, served
 
+from tests.http.client_stage import busy, client_of, served
 from wakeful import Client, JobSpec, errors
 
 LOST = [["cut"], ["drop"], ["cut", "cut", "drop", "cut"]]
@@ -140,9 +140,10 @@ async def test_without_retries_nothing_is_sent_twice_and_no_key_is_made() -> Non
 
 async def test_a_server_under_a_path() -> None:
     import uvicorn
-    from http_stage import make_app
     from starlette.applications import Starlette
     from starlette.routing import Mount
+
+    from tests.http.http_stage import make_app
 
     class Quiet(uvicorn.Server):
         def capture_signals(self) -> Any:

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import pytest
-from client_stage import Shop, in_thread, served
 
+from tests.http.client_stage import Shop, in_thread, served
 from wakeful import Client, errors
 from wakeful.client import SyncClient
 

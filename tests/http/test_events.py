@@ -4,9 +4,9 @@ import asyncio
 from typing import Any
 
 import pytest
-from events_reader import Reader
-from http_stage import Stage, make_app, opened
 
+from tests.http.events_reader import Reader
+from tests.http.http_stage import Stage, make_app, opened
 from wakeful.runtime.events import GRACE_MS, KEPT, Event, Ring
 from wakeful.values.errors import BadOption
 from wakeful.values.ids import ObjectId

@@ -3,9 +3,8 @@
 from typing import Any
 from urllib.parse import quote
 
-from events_reader import Reader
-from http_stage import Stage, opened
-
+from tests.http.events_reader import Reader
+from tests.http.http_stage import Stage, opened
 from wakeful.runtime.events import KEPT, KINDS
 from wakeful.values.ids import ObjectId
 

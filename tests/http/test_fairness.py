@@ -7,8 +7,8 @@ from typing import Any
 
 import httpx
 import pytest
-from http_stage import BASE, Stage, make_app, opened, problem
 
+from tests.http.http_stage import BASE, Stage, make_app, opened, problem
 from wakeful.http.api import ACTS_MAX, REQUESTS_MAX
 from wakeful.server import Site
 

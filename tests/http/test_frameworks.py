@@ -10,9 +10,9 @@ from typing import Any
 
 import httpx
 import pytest
-from client_stage import in_thread
 from django.urls import clear_url_caches
 
+from tests.http.client_stage import in_thread
 from wakeful.server import serving
 from wakeful.testing import World
 

@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 import msgspec
 import pytest
-from http_stage import Stage, opened
 
+from tests.http.http_stage import Stage, opened
 from wakeful.http.asks import MSGPACK
 from wakeful.http.rows import ROWS
 from wakeful.values.codec import encode

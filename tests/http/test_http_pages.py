@@ -6,8 +6,8 @@ from typing import Any
 
 import httpx
 import pytest
-from http_stage import BASE, Stage, make_app, opened, problem
 
+from tests.http.http_stage import BASE, Stage, make_app, opened, problem
 from wakeful import App, DurableObject
 from wakeful.http import looks
 from wakeful.http.api import Api

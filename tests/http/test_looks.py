@@ -3,7 +3,8 @@
 from urllib.parse import quote
 
 import pytest
-from http_stage import Stage, opened, problem
+
+from tests.http.http_stage import Stage, opened, problem
 
 
 async def furnish(stage: Stage) -> str:

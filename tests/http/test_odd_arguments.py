@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import jsonschema_rs
 import pytest
-from http_stage import Stage, opened, problem
 from pydantic import BaseModel, Field, model_validator
 
+from tests.http.http_stage import Stage, opened, problem
 from wakeful import App, DurableObject
 from wakeful.http import asks
 from wakeful.http.arguments import converter

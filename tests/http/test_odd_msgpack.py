@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from http_stage import opened
-from test_fuzz import send
 
+from tests.http.http_stage import opened
+from tests.http.test_fuzz import send
 from wakeful.http import asks
 from wakeful.http.asks import MSGPACK, read_msgpack
 from wakeful.values.codec import VERSION, encode

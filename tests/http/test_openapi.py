@@ -4,9 +4,9 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from http_stage import Stage, opened
-from test_looks import LISTS, THINGS, furnish
 
+from tests.http.http_stage import Stage, opened
+from tests.http.test_looks import LISTS, THINGS, furnish
 from wakeful.http.openapi import document
 from wakeful.http.rows import ROWS
 from wakeful.http.schemas import SCHEMAS

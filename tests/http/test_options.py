@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from http_stage import make_app
 
+from tests.http.http_stage import make_app
 from wakeful.client import Client
 from wakeful.values.errors import BadOption
 

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from tests.yardstick import PATIENCE_S
 from wakeful import App
 from wakeful.http.asks import Room
 from wakeful.http.pace import ABOUT_S, CROWD_MAX, HEALTH, STARTS_MAX, YOUNG_S, Begun, Pace
@@ -11,7 +12,6 @@ from wakeful.http.problems import Problem
 from wakeful.logic.shares import Asker, Shares
 from wakeful.security.crowding import Crowding
 from wakeful.values.errors import TooMany, Unavailable
-from yardstick import PATIENCE_S
 
 ONE = Asker("one")
 

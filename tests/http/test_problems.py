@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-from http_stage import make_app, opened, problem
 
+from tests.http.http_stage import make_app, opened, problem
 from wakeful.http.asks import json_bytes
 from wakeful.http.problems import FAILED, STATUS, Problem, Raised, status_of, told
 from wakeful.values import errors

@@ -1,7 +1,8 @@
 """`Idempotency-Key`: what is sent again is done once, and where that can't be the key is refused."""
 
 import pytest
-from http_stage import Stage, opened, problem
+
+from tests.http.http_stage import Stage, opened, problem
 
 KEY = {"Idempotency-Key": "order-17"}
 JOB = {"class": "Shop", "key": "a", "method": "add", "args": [1]}

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 import schemathesis
-from bridge import Bridge, bridged
-from http_stage import make_app
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
 from msgspec import to_builtins
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
+from tests.http.bridge import Bridge, bridged
+from tests.http.http_stage import make_app
 from wakeful import App
 from wakeful.http.openapi import document
 from wakeful.security.tokens import ALL, PREFIX, Token, new_secret

@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
-from served_stage import Place
 
+from tests.http.served_stage import Place
 from wakeful.server.guarded import Guarded
 
 HEAD = b"POST /v1/objects/Deaf/a/hello HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\n"

@@ -2,18 +2,14 @@
 
 import asyncio
 import logging
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.http.served_stage import CLOSE, PING, PONG, TEXT, WAIT_S, Place, connect, frame
+from tests.telemetry.spans_seen import Watch
 from wakeful.http.protocol import SLICE, SocketProtocol
 from wakeful.server.site import Site
-
-sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "telemetry")]
-from served_stage import CLOSE, PING, PONG, TEXT, WAIT_S, Place, connect, frame
-from spans_seen import Watch
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import uvicorn
-from served_stage import BINARY, CLOSE, PING, PONG, TEXT, Place, connect, frame
 
+from tests.http.served_stage import BINARY, CLOSE, PING, PONG, TEXT, Place, connect, frame
 from wakeful import App
 from wakeful.http.protocol import BARE_MAX, FRAGMENTS_MAX, FRAGMENTS_PER_S, PASS_FRAMES, SLICE, Quota, SocketProtocol
 

@@ -3,13 +3,10 @@
 import asyncio
 import logging
 import random
-import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-from served_stage import WAIT_S, Client, Place, Refused, connect, frame
+from tests.http.served_stage import WAIT_S, Client, Place, Refused, connect, frame
 
 CLIENTS = 240
 AT_ONCE = 24

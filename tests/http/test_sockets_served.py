@@ -1,14 +1,11 @@
 """WebSockets through a real server: the handshake, what refuses it, frames and how they end."""
 
 import asyncio
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-from served_stage import BINARY, CLOSE, PING, PONG, TEXT, WAIT_S, Client, Place, Refused, connect, frame
+from tests.http.served_stage import BINARY, CLOSE, PING, PONG, TEXT, WAIT_S, Client, Place, Refused, connect, frame
 
 
 async def until(condition: Any) -> None:

@@ -2,17 +2,13 @@
 
 import asyncio
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Any
 
-sys.path.append(str(Path(__file__).parent))
-from http_stage import make_app
-from served_stage import WAIT_S, Place, connect
-
+from tests.http.http_stage import make_app
+from tests.http.served_stage import WAIT_S, Place, connect
 from wakeful.http.stops import Stops, servers_of
 
 NUMBERS = (signal.SIGTERM, signal.SIGINT)

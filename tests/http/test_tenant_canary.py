@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from http_stage import Stage, opened
 
+from tests.http.http_stage import Stage, opened
 from wakeful.http.rows import ROWS
 
 CANARY = "canary"

@@ -4,8 +4,7 @@ import re
 from typing import Any
 from urllib.parse import quote
 
-from http_stage import Stage, opened, problem
-
+from tests.http.http_stage import Stage, opened, problem
 from wakeful.security.veil import Veil
 
 

@@ -5,11 +5,11 @@ import json
 from typing import Any
 
 import pytest
-from client_stage import Shop, client_of, in_thread, served
-from events_reader import Reader
-from http_stage import opened
-from watch_stage import PATH, PATH_OF, Socket, make_app, send, short, told
 
+from tests.http.client_stage import Shop, client_of, in_thread, served
+from tests.http.events_reader import Reader
+from tests.http.http_stage import opened
+from tests.http.watch_stage import PATH, PATH_OF, Socket, make_app, send, short, told
 from wakeful import Client, errors
 from wakeful.client import looks
 from wakeful.http.watching import plain_snapshot

@@ -4,11 +4,11 @@ import asyncio
 from typing import Any
 
 import pytest
-from client_stage import client_of, served
-from events_reader import Reader
-from http_stage import Stage, opened, problem
-from watch_stage import PATH, PATH_OF, Socket, make_app, send, told
 
+from tests.http.client_stage import client_of, served
+from tests.http.events_reader import Reader
+from tests.http.http_stage import Stage, opened, problem
+from tests.http.watch_stage import PATH, PATH_OF, Socket, make_app, send, told
 from wakeful import App, DurableObject, Limits, Machine, assign, internal
 from wakeful.client.looks import _lines
 from wakeful.machines.snapshot import Snapshot

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
-from events_reader import Reader
-from http_stage import Stage
 
+from tests.http.events_reader import Reader
+from tests.http.http_stage import Stage
 from wakeful import App, DurableObject, Machine, assign
 from wakeful.machines.snapshot import Snapshot
 

@@ -9,15 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from harness import PROGRAMS, Book, Child, looking
-
+from tests.live.harness import PROGRAMS, Book, Child, looking
+from tests.yardstick import PATIENCE_S
 from wakeful import ObjectId
 from wakeful.runtime.node import Node
 from wakeful.store.postgres.url import parse_url
 from wakeful.store.protocol import NodeRow
 from wakeful.values.codec import decode
 from wakeful.values.ids import SHARDS, shard_of
-from yardstick import PATIENCE_S
 
 LEASE_S = 5.0
 SETTLE_S = 3.2  # until a session that was just made may miss others

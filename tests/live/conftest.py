@@ -1,11 +1,8 @@
-"""The live tests share a harness and their children's programs, which are imported by name."""
+"""The live tests run on every kind of store that survives a process."""
 
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent / "programs")]
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

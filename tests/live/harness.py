@@ -14,13 +14,13 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from tests.yardstick import PATIENCE_S
 from wakeful.store import Store, open_url
 from wakeful.store.protocol import Query, Range
 from wakeful.values.codec import decode
 from wakeful.values.commits import SYSTEM, USER, Info
 from wakeful.values.runs import Entry
 from wakeful.values.timers import Parked, Timer
-from yardstick import PATIENCE_S
 
 # `make live` asks for the long form; `make test` runs the short one.
 IS_LONG = os.environ.get("WAKEFUL_LIVE", "") not in ("", "0")

@@ -7,11 +7,10 @@ from collections import Counter
 from collections.abc import Sequence, Set
 from typing import Any, NamedTuple
 
-from fleet import Cell, app
-
-from cluster import LEASE_S, Cells, fetch, percentile
+from tests.live.cluster import LEASE_S, Cells, fetch, percentile
+from tests.live.programs.fleet import Cell, app
+from tests.yardstick import PATIENCE_S, Yardstick
 from wakeful import Unavailable
-from yardstick import PATIENCE_S, Yardstick
 
 OBJECTS = 4_000
 AHEAD_MS = 2_000  # jobs are due within this

@@ -14,8 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import keeper
-from yardstick import PATIENCE_S
+from tests import keeper
+from tests.yardstick import PATIENCE_S
 
 # What pg_ctl sends for `stop -m`.
 FAST, IMMEDIATE = signal.SIGINT, signal.SIGQUIT

@@ -4,10 +4,9 @@ import asyncio
 import time
 from typing import Any
 
-from harness import Book
-from tally import make_app
-
-from yardstick import PATIENCE_S
+from tests.live.harness import Book
+from tests.live.programs.tally import make_app
+from tests.yardstick import PATIENCE_S
 
 
 class Stage:

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
+from tests.yardstick import PATIENCE_S
 from wakeful.store import open_url
 from wakeful.values.commits import Commit
 from wakeful.values.ids import SHARDS, ObjectId, shard_of
 from wakeful.values.timers import Parked, Timer
-from yardstick import PATIENCE_S
 
 PROGRAM = """
 import asyncio

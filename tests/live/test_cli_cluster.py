@@ -16,8 +16,8 @@ from unittest.mock import patch
 
 import pytest
 
+from tests.yardstick import PATIENCE_S
 from wakeful.cli import run
-from yardstick import PATIENCE_S
 
 SECRET = "0123456789abcdef0123456789abcdef"
 OLD = """

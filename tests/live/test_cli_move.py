@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.yardstick import PATIENCE_S
 from wakeful.moving import Part, digest
 from wakeful.store import open_url
 from wakeful.values.errors import Conflict, StoreError
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Timer
-from yardstick import PATIENCE_S
 
 TIMERS = 40_000
 KILLS = 20 if os.environ.get("WAKEFUL_LIVE") == "full" else 3

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import IS_LONG, PROGRAMS, looking
-from postgres import server
 
-from cluster import Member
+from tests.live.cluster import Member
+from tests.live.harness import IS_LONG, PROGRAMS, looking
+from tests.live.postgres import server
+from tests.yardstick import PATIENCE_S
 from wakeful.store.protocol import Query
 from wakeful.values.runs import Entry
-from yardstick import PATIENCE_S
 
 HOUR = 3_600_000
 OBJECTS = 3

@@ -7,10 +7,10 @@ from collections import Counter
 from datetime import UTC, datetime
 
 import psutil
-from fleet import Cell, app
-from harness import IS_LONG
 
-from cluster import Fleet, balanced, fetch, fleet
+from tests.live.cluster import Fleet, balanced, fetch, fleet
+from tests.live.harness import IS_LONG
+from tests.live.programs.fleet import Cell, app
 from wakeful import JobSpec
 from wakeful.values.codec import decode
 

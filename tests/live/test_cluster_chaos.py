@@ -5,12 +5,11 @@ import os
 import random
 from collections import Counter
 
-from fleet import app
-from harness import IS_LONG
-from jobbing import AHEAD_MS, Event, Load, check, explained, now_ms
-
-from cluster import Fleet, balanced, fleet, settled
-from yardstick import Yardstick
+from tests.live.cluster import Fleet, balanced, fleet, settled
+from tests.live.harness import IS_LONG
+from tests.live.jobbing import AHEAD_MS, Event, Load, check, explained, now_ms
+from tests.live.programs.fleet import app
+from tests.yardstick import Yardstick
 
 RATE = int(os.environ.get("WAKEFUL_LIVE_RATE", "2000" if IS_LONG else "500"))
 LOAD_S = int(os.environ.get("WAKEFUL_LIVE_S", "60" if IS_LONG else "10"))

@@ -6,13 +6,25 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from fleet import Cell, app
-from harness import IS_LONG
-from proxy import proxy
-
-from cluster import LEASE_S, Cells, Fleet, Member, balanced, fetch, fleet, keys_of, nodes_of, owners_of, settled, until
+from tests.live.cluster import (
+    LEASE_S,
+    Cells,
+    Fleet,
+    Member,
+    balanced,
+    fetch,
+    fleet,
+    keys_of,
+    nodes_of,
+    owners_of,
+    settled,
+    until,
+)
+from tests.live.harness import IS_LONG
+from tests.live.programs.fleet import Cell, app
+from tests.live.proxy import proxy
+from tests.yardstick import PATIENCE_S, Yardstick
 from wakeful.runtime.node import Node
-from yardstick import PATIENCE_S, Yardstick
 
 FROZEN_S = 20.0 if IS_LONG else 7.0
 TICKING = 20

@@ -3,11 +3,10 @@
 import asyncio
 import time
 
-from fleet import Cell, app
-from harness import IS_LONG
-
-from cluster import SETTLE_S, Cells, balanced, fetch, fleet, keys_of, percentile, until
-from yardstick import Yardstick
+from tests.live.cluster import SETTLE_S, Cells, balanced, fetch, fleet, keys_of, percentile, until
+from tests.live.harness import IS_LONG
+from tests.live.programs.fleet import Cell, app
+from tests.yardstick import Yardstick
 
 KILLS = 50 if IS_LONG else 3
 OBJECTS = 20  # of the victim, asked at once

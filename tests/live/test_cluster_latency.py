@@ -4,11 +4,10 @@ import asyncio
 import time
 from pathlib import Path
 
-from fleet import Cell, app
-from harness import IS_LONG
-
-from cluster import LEASE_S, balanced, fleet, keys_of, percentile, until
-from yardstick import Yardstick
+from tests.live.cluster import LEASE_S, balanced, fleet, keys_of, percentile, until
+from tests.live.harness import IS_LONG
+from tests.live.programs.fleet import Cell, app
+from tests.yardstick import Yardstick
 
 JOBS = 1_000 if IS_LONG else 100
 

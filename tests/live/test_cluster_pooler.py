@@ -15,12 +15,12 @@ from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 import pytest
-from fleet import Cell, app
-from harness import IS_LONG
-from test_cluster_latency import latencies
 
-from cluster import balanced, fetch, fleet, percentile
-from yardstick import PATIENCE_S, Yardstick
+from tests.live.cluster import balanced, fetch, fleet, percentile
+from tests.live.harness import IS_LONG
+from tests.live.programs.fleet import Cell, app
+from tests.live.test_cluster_latency import latencies
+from tests.yardstick import PATIENCE_S, Yardstick
 
 PGBOUNCER = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 # It refuses to run as root; the server's own user may go through the folder of its socket.

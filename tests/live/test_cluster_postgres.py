@@ -5,14 +5,13 @@ import os
 import random
 import time
 
-from fleet import Cell, app
-from harness import IS_LONG
-from jobbing import AHEAD_MS, Event, Load, check, now_ms
-from postgres import FAST, IMMEDIATE, Server, server
-
-from cluster import balanced, fleet, settled, until
+from tests.live.cluster import balanced, fleet, settled, until
+from tests.live.harness import IS_LONG
+from tests.live.jobbing import AHEAD_MS, Event, Load, check, now_ms
+from tests.live.postgres import FAST, IMMEDIATE, Server, server
+from tests.live.programs.fleet import Cell, app
+from tests.yardstick import PATIENCE_S, Yardstick
 from wakeful import Unavailable
-from yardstick import PATIENCE_S, Yardstick
 
 RATE = 100
 RESTARTS = 2

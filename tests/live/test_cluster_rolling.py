@@ -4,9 +4,9 @@ import asyncio
 import time
 
 import pytest
-from rolling_new import Account, Receipt, app
 
-from cluster import Member, balanced, fetch, fleet, keys_of, until
+from tests.live.cluster import Member, balanced, fetch, fleet, keys_of, until
+from tests.live.programs.rolling_new import Account, Receipt, app
 from wakeful import Unavailable
 from wakeful.values.errors import UnknownMethod
 

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import asyncpg
-from harness import PROGRAMS
 
-from cluster import Member, fetch
+from tests.live.cluster import Member, fetch
+from tests.live.harness import PROGRAMS
+from tests.yardstick import PATIENCE_S
 from wakeful.store.postgres.url import parse_url
-from yardstick import PATIENCE_S
 
 SECRET, OTHER = "0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210"
 # A role that may have so few connections at once that a node can't work.

@@ -12,9 +12,9 @@ from typing import Any
 import asyncpg
 import pytest
 
-from cluster import Member
+from tests.live.cluster import Member
+from tests.yardstick import PATIENCE_S
 from wakeful.store.postgres.url import parse_url
-from yardstick import PATIENCE_S
 
 
 def command(*args: str) -> tuple[int, Any]:

@@ -23,8 +23,8 @@ from urllib.error import HTTPError
 import pytest
 import yaml
 
+from tests.yardstick import PATIENCE_S
 from wakeful.values.ids import SHARDS
-from yardstick import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 COMPOSE = yaml.safe_load((ROOT / "deploy/docker/compose.yaml").read_text())

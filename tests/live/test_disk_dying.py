@@ -9,9 +9,9 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from harness import IS_LONG, PROGRAMS
 
-from yardstick import PATIENCE_S
+from tests.live.harness import IS_LONG, PROGRAMS
+from tests.yardstick import PATIENCE_S
 
 
 def test_whatever_fails_no_turn_is_torn_lost_or_done_though_it_was_refused(tmp_path: Path) -> None:

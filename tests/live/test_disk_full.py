@@ -5,10 +5,11 @@ import time
 from pathlib import Path
 
 import pytest
-from disks import quota, tmpfs
-from harness import check_async, settle
-from stage import Stage
-from tally import Load
+
+from tests.live.disks import quota, tmpfs
+from tests.live.harness import check_async, settle
+from tests.live.programs.tally import Load
+from tests.live.stage import Stage
 
 FILLS = 3
 

@@ -7,15 +7,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fleet import app
-from harness import IS_LONG
-from jobbing import AHEAD_MS, Event, Load, check, now_ms
-from postgres import IMMEDIATE, Server, server
-from test_cluster_postgres import CALLERS, Calls
-
-from cluster import balanced, fleet, settled, until
+from tests.live.cluster import balanced, fleet, settled, until
+from tests.live.harness import IS_LONG
+from tests.live.jobbing import AHEAD_MS, Event, Load, check, now_ms
+from tests.live.postgres import IMMEDIATE, Server, server
+from tests.live.programs.fleet import app
+from tests.live.test_cluster_postgres import CALLERS, Calls
+from tests.yardstick import Yardstick
 from wakeful.values.errors import Unavailable
-from yardstick import Yardstick
 
 RATE = 100
 FAILOVERS = int(os.environ.get("WAKEFUL_LIVE_FAILOVERS", "10")) if IS_LONG else 1

@@ -5,22 +5,19 @@ import contextlib
 import json
 import signal
 import socket
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[1] / "http"))
-from http_stage import make_app
-
+from tests.http.http_stage import make_app
+from tests.yardstick import PATIENCE_S
 from wakeful import App
 from wakeful.server import Served, serving
 from wakeful.server.guarded import Guarded
 from wakeful.server.serving import bind, parse_address
 from wakeful.values.errors import AddressInUse, BadAddress, NoToken, WrongCertificate
-from yardstick import PATIENCE_S
 
 
 @contextlib.asynccontextmanager

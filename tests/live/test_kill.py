@@ -4,7 +4,7 @@ import os
 import random
 import time
 
-from harness import IS_LONG, Book, check, child, settle
+from tests.live.harness import IS_LONG, Book, check, child, settle
 
 KILLS = 100 if IS_LONG else 12
 CALLERS = 8

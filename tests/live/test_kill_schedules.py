@@ -9,9 +9,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from harness import IS_LONG
-from programs.ticker import OBJECTS, Ticker, app
-
+from tests.live.harness import IS_LONG
+from tests.live.programs.ticker import OBJECTS, Ticker, app
 from wakeful.schedules.reading import record_of
 from wakeful.store.protocol import Query, Range, Store
 from wakeful.values.codec import decode

@@ -11,11 +11,11 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from harness import IS_LONG, PROGRAMS, looking
 
+from tests.live.harness import IS_LONG, PROGRAMS, looking
+from tests.yardstick import PATIENCE_S
 from wakeful.store.protocol import Query
 from wakeful.values.timers import Timer
-from yardstick import PATIENCE_S
 
 COMMANDS = ["open", "migrate", "move", "export", "import", "machines", "keys"]
 

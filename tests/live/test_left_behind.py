@@ -12,10 +12,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from harness import PROGRAMS
 
-import keeper
-from yardstick import PATIENCE_S
+from tests import keeper
+from tests.live.harness import PROGRAMS
+from tests.yardstick import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 # What suites start: a PostgreSQL that is a daemon, a server with a supervisor above it in a session of its own, another
@@ -49,10 +49,11 @@ def inner(folder: Path, *options: str) -> Iterator[tuple["subprocess.Popen[bytes
     """A run of pytest in a session of its own, in the midst of a test; and the mark of what it started."""
     (folder / "test_inner.py").write_text(INNER)
     ours = (ROOT / "tests" / "conftest.py").read_text()
-    (folder / "conftest.py").write_text(f"import sys; sys.path.append({str(ROOT / 'tests')!r})\n{ours}")
+    (folder / "conftest.py").write_text(ours)
     environment = {name: value for name, value in os.environ.items() if name != "WAKEFUL_TEST_POSTGRES"}
-    environment |= {"INNER_APP": str(PROGRAMS / "pulled_app.py")}
-    command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(folder), *options]
+    environment |= {"INNER_APP": str(PROGRAMS / "pulled_app.py"), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(folder)]
+    command += ["--confcutdir", str(folder), *options]
     with (folder / "log").open("wb") as log:
         run = subprocess.Popen(
             [*command, str(folder)], stdout=log, stderr=log, start_new_session=True, env=environment, cwd=folder

@@ -5,9 +5,9 @@ import time
 from typing import Any
 
 import pytest
-from proxy import Proxy
-from test_cluster_frozen import socket_of, through
 
+from tests.live.proxy import Proxy
+from tests.live.test_cluster_frozen import socket_of, through
 from wakeful import App, DurableObject, JobSpec
 
 MARK = "the-one-whose-answer-is-lost"

@@ -10,16 +10,17 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from harness import IS_LONG
-from programs.cells import KEYS, app, check_cell
 
+from tests.live.harness import IS_LONG
+from tests.live.programs.cells import KEYS, app, check_cell
+from tests.yardstick import PATIENCE_S, Yardstick
 from wakeful.store import open_url
 from wakeful.store.protocol import Query, Range, Store
 from wakeful.values.codec import decode
 from wakeful.values.commits import USER
 from wakeful.values.ids import ObjectId
-from yardstick import PATIENCE_S, Yardstick
 
+ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).parent / "programs"
 SECONDS = 60 if IS_LONG else 6
 KILLS = 20 if IS_LONG else 4
@@ -31,7 +32,9 @@ class Life:
 
     def __init__(self, program: str, *args: object) -> None:
         command = [sys.executable, str(PROGRAMS / program), *map(str, args)]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+        )
         assert self._process.stdout is not None
         self._out = self._process.stdout
 

@@ -17,13 +17,11 @@ from typing import Any, NamedTuple
 
 import pytest
 import uvicorn
-from harness import PROGRAMS
 
-sys.path.append(str(Path(__file__).parent.parent / "http"))
-from served_stage import CLOSE, Client, connect
-
+from tests.http.served_stage import CLOSE, Client, connect
+from tests.live.harness import PROGRAMS
+from tests.yardstick import PATIENCE_S, Yardstick
 from wakeful import App
-from yardstick import PATIENCE_S, Yardstick
 
 STOP_S = 8.0  # uvicorn waited a minute for who was watching, hypercorn and gunicorn as long as they were told to
 WAITS = "90"  # what those two are told

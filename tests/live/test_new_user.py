@@ -16,11 +16,9 @@ from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "tidy"))
-import tidy_pages as tidy
-import tidy_source as source
-
-from yardstick import PATIENCE_S
+from tests.tidy import tidy_pages as tidy
+from tests.tidy import tidy_source as source
+from tests.yardstick import PATIENCE_S
 
 ROOT = source.ROOT
 DEADLINE_S = PATIENCE_S

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from harness import PROGRAMS
 
-from yardstick import PATIENCE_S
+from tests.live.harness import PROGRAMS
+from tests.yardstick import PATIENCE_S
 
 WAKEFUL = [sys.executable, "-m", "wakeful.cli"]
 

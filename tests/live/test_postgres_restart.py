@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from harness import IS_LONG, check_async, settle
-from postgres import FAST, IMMEDIATE, Server, cut_writer, kill_writer, server
-from stage import Stage
-from tally import Load
 
+from tests.live.harness import IS_LONG, check_async, settle
+from tests.live.postgres import FAST, IMMEDIATE, Server, cut_writer, kill_writer, server
+from tests.live.programs.tally import Load
+from tests.live.stage import Stage
+from tests.yardstick import PATIENCE_S
 from wakeful.store.protocol import Query
-from yardstick import PATIENCE_S
 
 STOPS = 12 if IS_LONG else 4
 CUTS = 200 if IS_LONG else 25

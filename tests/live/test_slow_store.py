@@ -7,10 +7,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from harness import IS_LONG
-from proxy import proxy
-from test_cluster_frozen import socket_of, through
 
+from tests.live.harness import IS_LONG
+from tests.live.proxy import proxy
+from tests.live.test_cluster_frozen import socket_of, through
 from wakeful import App, DurableObject, JobSpec, reader
 from wakeful.runtime.node import Node
 

@@ -1,7 +1,6 @@
 """Sockets of real processes: many idle ones, kill -9 of who holds them, kill -9 of who owns their object."""
 
 import asyncio
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,12 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from harness import IS_LONG, PROGRAMS, Book, Child
-
-sys.path.append(str(Path(__file__).parent.parent / "http"))
-from served_stage import Client, connect
-
-from yardstick import PATIENCE_S
+from tests.http.served_stage import Client, connect
+from tests.live.harness import IS_LONG, PROGRAMS, Book, Child
+from tests.yardstick import PATIENCE_S
 
 IDLE = 8_000 if IS_LONG else 400
 PER_SOCKET_KB = 50  # 10,000 within 500 MB

@@ -5,12 +5,11 @@ import signal
 import time
 from pathlib import Path
 
-from harness import PROGRAMS, Book, Child, check, child, looking, settle
-
+from tests.live.harness import PROGRAMS, Book, Child, check, child, looking, settle
+from tests.yardstick import Yardstick
 from wakeful.store import Store
 from wakeful.store.protocol import Query
 from wakeful.store.sqlite import owner_of
-from yardstick import Yardstick
 
 STOP_DEADLINE_S = 2.0  # of programs/steady.py
 

@@ -5,9 +5,9 @@ import signal
 from pathlib import Path
 
 import pytest
-from harness import Book, check, child, looking, settle
-from stage import Stage
 
+from tests.live.harness import Book, check, child, looking, settle
+from tests.live.stage import Stage
 from wakeful.store.protocol import Query, Range
 from wakeful.values.codec import decode
 from wakeful.values.commits import USER

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from yardstick import PATIENCE_S
+from tests.yardstick import PATIENCE_S
 
 WRANGLER = """
 { // of a test

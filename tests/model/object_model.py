@@ -9,8 +9,8 @@ from typing import Any
 
 import hypothesis.strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from oracle import Oops, Oracle
 
+from tests.model.oracle import Oops, Oracle
 from wakeful import AlarmInfo, App, DurableObject, Limits, Unavailable, reader
 from wakeful.values.times import from_datetime
 

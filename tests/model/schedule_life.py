@@ -1,7 +1,7 @@
 """Random lives of schedules in a world, each held against the oracle that walks second by second.
 
-python tests/model/schedule_life.py --seeds 10 --from 0          a year each
-python tests/model/schedule_life.py --seeds 1 --from 7 --days 3  the short form of seed 7
+python -m tests.model.schedule_life --seeds 10 --from 0          a year each
+python -m tests.model.schedule_life --seeds 1 --from 7 --days 3  the short form of seed 7
 """
 
 import argparse
@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
+from tests.unit.schedule_oracle import Every, Life, Row, Rule, Rules, Wall, walk
 from wakeful import App, DurableObject
 from wakeful.logic import retry
 from wakeful.logic.limits import Limits
@@ -31,9 +31,6 @@ from wakeful.values.errors import BadOption, Unavailable
 from wakeful.values.ids import ObjectId
 from wakeful.values.runs import Entry, Run
 from wakeful.values.times import from_datetime, to_datetime
-
-sys.path.append(str(Path(__file__).parent.parent / "unit"))
-from schedule_oracle import Every, Life, Row, Rule, Rules, Wall, walk
 
 SUM = 1 << 60  # ids are added up instead of kept, so that a year of effects is one small row
 # Everything is kept, and who asks for a pause waits behind the longest run.

@@ -1,12 +1,8 @@
 """Nothing is doubled or lost by an answer that was lost, in any order of things."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-from lost_answers import Bounds, Kind, Model
+from tests.model.lost_answers import Bounds, Kind, Model
 
 FEW = Bounds(sends=2, restarts=0, takeovers=1, crashes=0)
 

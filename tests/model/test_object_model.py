@@ -1,15 +1,12 @@
 """Objects do what a hundred-line oracle says, whatever is asked of them in whatever order, and whenever the process dies."""
 
-import sys
 from itertools import count
-from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-sys.path.append(str(Path(__file__).parent))
-from object_model import ObjectModel
+from tests.model.object_model import ObjectModel
 
 QUIETLY = {"deadline": None, "derandomize": True, "database": None, "suppress_health_check": list(HealthCheck)}
 

@@ -2,24 +2,19 @@
 the number of the occurrences. The short form of `make year`, which lives whole years in a world."""
 
 import random
-import sys
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
+from tests.model.schedule_life import hold, make_case, run_case
+from tests.unit.schedule_oracle import LOST, Rules, decide, ms, walk
 from wakeful.logic.plan import Policy
 from wakeful.logic.timeline import Version
 from wakeful.schedules.records import Options, Record
 from wakeful.schedules.steps import judge, settle, told
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Timer
-
-sys.path.append(str(Path(__file__).parent))
-sys.path.append(str(Path(__file__).parent.parent / "unit"))
-from schedule_life import hold, make_case, run_case
-from schedule_oracle import LOST, Rules, decide, ms, walk
 
 MINUTE = 60_000
 T0 = ms("2026-01-01T00:00:00")

@@ -1,10 +1,6 @@
 """The timer queue is the disk up to its edge, whatever happens in whatever order."""
 
-import sys
-from pathlib import Path
-
-sys.path.append(str(Path(__file__).parent))
-from queue_model import run_queue_model
+from tests.model.queue_model import run_queue_model
 
 
 def test_memory_holds_exactly_what_the_disk_has_up_to_the_edge() -> None:

@@ -1,12 +1,8 @@
 """The short form of `make fuzz`: no hostile text costs much, whatever it is."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
-sys.path.append(str(Path(__file__).parents[1] / "fuzz"))
-import cost
+from tests.fuzz import cost
 
 
 @pytest.mark.parametrize("first", range(0, 60, 12))

@@ -1,15 +1,11 @@
 """The deadline of a call holds while a store that hangs is asked who calls."""
 
 import asyncio
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-from stage_security import Door, program
-
+from tests.security.stage_security import Door, program
 from wakeful.values.errors import StoreDown
 
 CALL = "/v1/objects/Box/eu%2F1/put"

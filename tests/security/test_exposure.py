@@ -1,15 +1,11 @@
 """What exists for callers outside: names are checked before they reach anything, and tricks in paths lead nowhere."""
 
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-from stage_security import Door, program
-
+from tests.security.stage_security import Door, program
 from wakeful.security.exposure import check_call, check_method_name
 from wakeful.security.tokens import check_name, id_of, new_secret, redact
 from wakeful.values.errors import BadName, UnknownClass, UnknownMethod

@@ -1,16 +1,12 @@
 """Who is let in when there are no tokens, and what a request has to say for itself."""
 
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-from stage_security import Door, program
-
+from tests.security.stage_security import Door, program
 from wakeful.security.gate import Gate
 from wakeful.values.errors import NoToken
 

@@ -1,15 +1,12 @@
 """While the store does not answer, the page of metrics is for those whom it was for a few minutes ago, and nobody else."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-from stage_security import Door, program
+from tests.security.stage_security import Door, program
 
 
 @asynccontextmanager

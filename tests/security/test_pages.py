@@ -1,17 +1,13 @@
 """Every page and form of the dashboard asks who is there."""
 
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
 from starlette.routing import Route
 
-sys.path.append(str(Path(__file__).parent))
-from stage_security import Door, Reply, program
-
+from tests.security.stage_security import Door, Reply, program
 from wakeful.dashboard.pages import routes
 from wakeful.security.gate import Gate
 

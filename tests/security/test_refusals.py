@@ -1,18 +1,14 @@
 """Audit rows: acts before they are done, refusals that can't fill the disk, and rates with a time to come back."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-from stage_security import Door, program
-
+from tests.security.stage_security import Door, program
 from wakeful import App, Limits
 from wakeful.operating.acts import Acts, Which
 from wakeful.security.audit import LOG, page

@@ -2,18 +2,14 @@
 
 import asyncio
 import re
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-from stage_security import HERE, HOST, Door, program
-
+from tests.security.stage_security import HERE, HOST, Door, program
 from wakeful import App, DurableObject, Socket
 from wakeful.sockets.request import Request
 

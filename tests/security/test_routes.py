@@ -1,15 +1,11 @@
 """Every resource needs a scope, and everyone who lacks it is refused with an audit row: for each row of the table."""
 
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-from stage_security import Door, Reply, program
-
+from tests.security.stage_security import Door, Reply, program
 from wakeful.http.rows import TABLE
 from wakeful.http.table import Route
 from wakeful.security.scopes import IMPLIED, SCOPES

@@ -1,15 +1,12 @@
 """The dashboard's sessions: what the cookie is, what a form has to carry, and when it ends."""
 
 import re
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-sys.path.append(str(Path(__file__).parent))
-from stage_security import Door, Reply, program
+from tests.security.stage_security import Door, Reply, program
 
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 OWN = {"origin": "http://localhost:7420", "sec-fetch-site": "same-origin"}

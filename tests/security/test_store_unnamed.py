@@ -1,13 +1,8 @@
 """Nobody learns over HTTP which store there is, and where: not from an outage, and not from a link that is lost."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-from stage_security import Door, program
-
+from tests.security.stage_security import Door, program
 from wakeful.http.problems import Raised, told
 from wakeful.runtime.calls import Call
 from wakeful.runtime.routing import _unrouted

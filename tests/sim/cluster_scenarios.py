@@ -1,12 +1,11 @@
 """Moments in the life of a cluster that chance seldom makes, set up by hand. Each raises `AssertionError` when a promise breaks."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import Any
 
+from tests.conformance.cluster_stage import Troupe, key_of, keys_of
 from wakeful import JobSpec, Limits
 from wakeful.jobs.jobs import Jobs
 from wakeful.logic.lease import LEASE_MS, Lease
@@ -21,9 +20,6 @@ from wakeful.values.commits import Commit
 from wakeful.values.errors import Fenced, Unavailable, WrongLease
 from wakeful.values.ids import SHARDS, ObjectId, shard_of
 from wakeful.values.timers import Timer
-
-sys.path.append(str(Path(__file__).parent.parent / "conformance"))
-from cluster_stage import Troupe, key_of, keys_of
 
 
 def stage(nodes: int = 3, **options: Any) -> tuple[Troupe, World]:

@@ -4,16 +4,13 @@ import asyncio
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from tests.sim.cluster_scenarios import LEASES, SCENARIOS, Scenario
 from wakeful.testing import cluster_simulation
 from wakeful.testing.cluster_simulation import failure, main, run_cluster_seed
 from wakeful.testing.invariants import Violation
-
-sys.path.append(str(Path(__file__).parent))
-from cluster_scenarios import LEASES, SCENARIOS, Scenario
 
 SEEDS = 60
 PARTS = 6  # so that several workers can share them

@@ -1,13 +1,10 @@
 """Machines under bad luck: snapshot, timers and ledger always agree, nothing is lost, nothing happens twice."""
 
 import os
-import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-from machine_life import calm, cluster, live
+from tests.sim.machine_life import calm, cluster, live
 
 SEEDS = int(os.environ.get("WAKEFUL_SEEDS", "40"))
 PARTS = 4

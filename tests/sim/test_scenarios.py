@@ -1,13 +1,10 @@
 """Moments that chance finds too seldom."""
 
-import sys
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-from scenarios import SCENARIOS
+from tests.sim.scenarios import SCENARIOS
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)

@@ -1,13 +1,10 @@
 """Sockets in a cluster with troubles: whatever happens, each message counts once, in order, and each end is told once."""
 
 import os
-import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-from socket_life import live
+from tests.sim.socket_life import live
 
 SEEDS = int(os.environ.get("WAKEFUL_SOCKET_SEEDS", "5"))
 

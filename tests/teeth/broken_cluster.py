@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from broken import swapped
 from msgspec.structs import replace
 
+from tests.teeth.broken import swapped
 from wakeful.jobs.jobs import Jobs
 from wakeful.logic.lease import LEASE_MS
 from wakeful.runtime import membership, timer_runs

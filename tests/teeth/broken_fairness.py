@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from broken import swapped
-
+from tests.teeth.broken import swapped
 from wakeful.http import health, protocol
 from wakeful.http.pace import Pace
 from wakeful.http.protocol import SocketProtocol

@@ -4,9 +4,9 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
-from broken import swapped
 from msgspec.structs import replace
 
+from tests.teeth.broken import swapped
 from wakeful import machine
 from wakeful.logic.chart.effects import Cancel
 from wakeful.machines import answering, mail, owners, resuming, steps, watching

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from broken import swapped
 from msgspec.structs import replace
 
+from tests.teeth.broken import swapped
 from wakeful.logic import plan as planning
 from wakeful.logic.specs import spread
 from wakeful.logic.specs.interval import Interval

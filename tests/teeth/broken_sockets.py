@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from broken import swapped
-
+from tests.teeth.broken import swapped
 from wakeful.http import stops
 from wakeful.runtime.turn import Turn
 from wakeful.sockets import gateways, kept, lost, socket

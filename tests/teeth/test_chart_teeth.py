@@ -2,7 +2,6 @@
 
 import json
 import lzma
-import sys
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -10,10 +9,8 @@ from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[1] / "xstate"))
-from chart_compare import differs
-from chart_names import NAMES
-
+from tests.xstate.chart_compare import differs
+from tests.xstate.chart_names import NAMES
 from wakeful.logic.chart import chart as charts
 from wakeful.logic.chart import moves, nodes, plans, snapshot, step
 from wakeful.logic.chart.turn import Turn

@@ -1,23 +1,13 @@
 """Each mistake of `broken_cluster.py` is caught by the suites named beside it, which pass when nothing is broken."""
 
 import asyncio
-import sys
-from pathlib import Path
 
 import pytest
 
-from wakeful.testing.cluster_simulation import run_cluster_seed
-
-sys.path.append(str(Path(__file__).parent))
-sys.path.append(str(Path(__file__).parent.parent / "sim"))
-sys.path.append(str(Path(__file__).parent.parent / "conformance"))
-sys.path.append(str(Path(__file__).parent.parent / "model"))
-sys.path.append(str(Path(__file__).parent.parent / "unit"))
-import broken_cluster
-import test_late_answers as late
-import test_lost_at_stop as lost
-from catching import Catcher, Teeth
-from cluster_scenarios import (
+from tests.conformance import test_late_answers as late
+from tests.conformance import test_lost_at_stop as lost
+from tests.model.lost_answers import Kind, Model
+from tests.sim.cluster_scenarios import (
     LEASES,
     a_crash_between_a_turn_and_what_it_sends,
     a_hint_and_a_scan_at_once,
@@ -31,12 +21,14 @@ from cluster_scenarios import (
     many_jobs_of_one_object_while_the_disk_is_slow,
     two_claimants_of_one_shard,
 )
-from cluster_scenarios import stage as cluster
-from lost_answers import Kind, Model
-from test_links_strangers import (
+from tests.sim.cluster_scenarios import stage as cluster
+from tests.teeth import broken_cluster
+from tests.teeth.catching import Catcher, Teeth
+from tests.unit.test_links_strangers import (
     test_a_strangers_first_frame_names_no_metric_of_its_own,
     test_sixty_four_silent_connections_keep_no_member_out,
 )
+from wakeful.testing.cluster_simulation import run_cluster_seed
 
 SEEDS = 20
 KINDS: tuple[Kind, ...] = ("plain", "keyed", "errand")

@@ -1,20 +1,15 @@
 """Each mistake of `broken_fairness.py` is caught by the suites named beside it, which pass when nothing is broken."""
 
 import asyncio
-import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-sys.path.append(str(Path(__file__).parent.parent / "http"))
-sys.path.append(str(Path(__file__).parent.parent / "unit"))
-import broken_fairness
-import test_fairness as fairness
-import test_pace as pace
-import test_shares as shares
-import test_sockets_frames as frames
-from catching import Catcher, Teeth
+from tests.http import test_fairness as fairness
+from tests.http import test_pace as pace
+from tests.http import test_sockets_frames as frames
+from tests.teeth import broken_fairness
+from tests.teeth.catching import Catcher, Teeth
+from tests.unit import test_shares as shares
 
 
 def long_calls() -> None:

@@ -1,21 +1,13 @@
 """Each mistake of `broken_machines.py` is caught by the suites named beside it, which pass when nothing is broken."""
 
 import asyncio
-import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-sys.path.append(str(Path(__file__).parent.parent / "sim"))
-sys.path.append(str(Path(__file__).parent.parent / "conformance"))
-import broken_machines
-import test_machines_actors
-import test_machines_children
-import test_machines_resume
-import test_machines_watch
-from catching import Catcher, Teeth
-from machine_life import calm, live
+from tests.conformance import test_machines_actors, test_machines_children, test_machines_resume, test_machines_watch
+from tests.sim.machine_life import calm, live
+from tests.teeth import broken_machines
+from tests.teeth.catching import Catcher, Teeth
 
 
 def lives() -> None:

@@ -1,26 +1,18 @@
 """Each mistake of `broken_schedules.py` is caught by the suites named beside it, which pass when nothing is broken."""
 
 import asyncio
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.model import test_schedule_fates
+from tests.model.schedule_life import run_case
+from tests.teeth import broken_schedules
+from tests.teeth.catching import Catcher, Teeth
+from tests.unit import test_plan, test_queue
+from tests.unit.specs import test_spread
 from wakeful.logic.timeline import forget_specs
 from wakeful.testing.simulation import run_probe, run_seed
-
-sys.path.append(str(Path(__file__).parent))
-sys.path.append(str(Path(__file__).parent.parent / "model"))
-sys.path.append(str(Path(__file__).parent.parent / "unit"))
-sys.path.append(str(Path(__file__).parent.parent / "unit" / "specs"))
-import broken_schedules
-import test_plan
-import test_queue
-import test_schedule_fates
-import test_spread
-from catching import Catcher, Teeth
-from schedule_life import run_case
 
 LIVES = (3, 10, 21, 38, 199)  # drift, retries, windows, and retries that outlast the interval
 

@@ -1,25 +1,18 @@
 """Each mistake of `broken_sockets.py` is caught by the suites named beside it, which pass when nothing is broken."""
 
 import asyncio
-import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-sys.path.append(str(Path(__file__).parent.parent / "conformance"))
-sys.path.append(str(Path(__file__).parent.parent / "unit"))
-sys.path.append(str(Path(__file__).parent.parent / "sim"))
-sys.path.append(str(Path(__file__).parent.parent / "http"))
-import broken_sockets
-import socket_life
-import test_sockets_cluster as cluster
-import test_sockets_limits as limits
-import test_sockets_parts as alone
-import test_sockets_sleep as sleep
-import test_sockets_turns as first
-import test_stops as stopped
-from catching import Catcher, Teeth
+from tests.conformance import test_sockets_cluster as cluster
+from tests.conformance import test_sockets_limits as limits
+from tests.conformance import test_sockets_sleep as sleep
+from tests.conformance import test_sockets_turns as first
+from tests.http import test_stops as stopped
+from tests.sim import socket_life
+from tests.teeth import broken_sockets
+from tests.teeth.catching import Catcher, Teeth
+from tests.unit import test_sockets_parts as alone
 
 
 def durable() -> None:

@@ -4,17 +4,20 @@ The same checks pass when nothing is broken, which is asserted first.
 """
 
 import asyncio
-import sys
 from contextlib import suppress
 from dataclasses import astuple, field, make_dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from tests.model.object_model import ObjectModel
+from tests.model.queue_model import run_queue_model
+from tests.sim.scenarios import SCENARIOS
+from tests.teeth import broken
+from tests.teeth.catching import Catcher, Teeth
 from wakeful import App, DurableObject, Limits
 from wakeful.looking import due
 from wakeful.looking.view import View
@@ -23,15 +26,6 @@ from wakeful.runtime.status import status_of
 from wakeful.store.protocol import Query
 from wakeful.testing.simulation import run_probe, run_seed
 from wakeful.values.errors import StoreDown, Unfit
-
-sys.path.append(str(Path(__file__).parent))
-sys.path.append(str(Path(__file__).parent.parent / "model"))
-sys.path.append(str(Path(__file__).parent.parent / "sim"))
-import broken
-from catching import Catcher, Teeth
-from object_model import ObjectModel
-from queue_model import run_queue_model
-from scenarios import SCENARIOS
 
 SEEDS = 100
 

@@ -1,11 +1,6 @@
 """The cost of telemetry can be measured: the benchmark does what it says."""
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bench import one, telemetry
 from bench.sizes import TINY

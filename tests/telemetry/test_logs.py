@@ -3,16 +3,12 @@
 import io
 import json
 import logging
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-from spans_seen import Watch
-
+from tests.telemetry.spans_seen import Watch
 from wakeful import App, DurableObject
 from wakeful.telemetry import logs
 from wakeful.values.errors import BadOption

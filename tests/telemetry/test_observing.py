@@ -11,9 +11,7 @@ import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-sys.path.append(str(Path(__file__).parent))
-from collector import collecting
-
+from tests.telemetry.collector import collecting
 from wakeful.cli.failing import CommandError
 from wakeful.cli.observing import LOGS, _chosen
 

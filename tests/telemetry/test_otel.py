@@ -4,7 +4,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -19,11 +18,8 @@ from opentelemetry.sdk.metrics.export import (
     PeriodicExportingMetricReader,
 )
 
-from yardstick import PATIENCE_S
-
-sys.path.append(str(Path(__file__).parent))
-from collector import collecting
-
+from tests.telemetry.collector import collecting
+from tests.yardstick import PATIENCE_S
 from wakeful import App, DurableObject
 from wakeful.telemetry import otel
 from wakeful.telemetry.catalogue import CATALOGUE

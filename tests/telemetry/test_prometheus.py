@@ -1,14 +1,10 @@
 """The page for Prometheus: in its format, complete, and true."""
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-from prometheus_text import BadPage, parse
-
+from tests.telemetry.prometheus_text import BadPage, parse
 from wakeful import App, DurableObject
 from wakeful.telemetry.catalogue import CATALOGUE
 from wakeful.telemetry.prometheus import CONTENT_TYPE, page

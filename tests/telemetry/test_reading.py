@@ -1,12 +1,8 @@
 """Metrics are read while the program goes on, from whatever thread: reading them changes nothing, and tells of what waits."""
 
 import asyncio
-import sys
-from pathlib import Path
 
-sys.path.append(str(Path(__file__).parent))
-from prometheus_text import parse
-
+from tests.telemetry.prometheus_text import parse
 from wakeful import App, DurableObject, Limits
 from wakeful.runtime.queue import TimerQueue
 from wakeful.telemetry.catalogue import CATALOGUE, read

@@ -1,15 +1,11 @@
 """Requests are counted by few labels, and belong to the trace that they came with."""
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-from spans_seen import Watch
-
+from tests.telemetry.spans_seen import Watch
 from wakeful import App, DurableObject
 from wakeful.telemetry.web import Measured, route_of
 

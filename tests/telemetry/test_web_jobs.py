@@ -1,13 +1,8 @@
 """A job that is scheduled over HTTP has the span of its scheduling, as one that the program schedules."""
 
-import sys
-from pathlib import Path
-
 import httpx
 
-sys.path.append(str(Path(__file__).parent))
-from spans_seen import Watch
-
+from tests.telemetry.spans_seen import Watch
 from wakeful import App, DurableObject
 from wakeful.server import Site
 

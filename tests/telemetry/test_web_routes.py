@@ -1,16 +1,12 @@
 """Requests are counted by the route of the table that they took, and only answers have a duration."""
 
 import asyncio
-import sys
-from pathlib import Path
 from typing import Any
 
 import httpx
 
-sys.path.append(str(Path(__file__).parents[1] / "http"))
-from events_reader import Reader
-from http_stage import Stage, opened
-
+from tests.http.events_reader import Reader
+from tests.http.http_stage import Stage, opened
 from wakeful.http.rows import ROWS
 
 CALL = "/v1/objects/{class}/{key}/{method}"

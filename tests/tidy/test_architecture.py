@@ -2,14 +2,11 @@
 
 import ast
 import re
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-import tidy_source as source
+from tests.tidy import tidy_source as source
 
 MAP = source.ROOT / "docs" / "architecture.md"
 CONTRIBUTING = source.ROOT / "CONTRIBUTING.md"

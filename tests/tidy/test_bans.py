@@ -2,13 +2,10 @@
 
 import ast
 import re
-import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-import tidy_source as source
+from tests.tidy import tidy_source as source
 
 CLOCK = "clock.now() of the Clock that is passed in"
 DICE = "the Dice that is passed in"

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-import tidy_source as source
+from tests.tidy import tidy_source as source
 
 # Of the extras: servers, drivers, telemetry, and what only the command line shows.
 HEAVY = (

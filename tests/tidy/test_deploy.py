@@ -19,9 +19,7 @@ import click
 import pytest
 import yaml
 
-sys.path.append(str(Path(__file__).parent))
-import tidy_source as source
-
+from tests.tidy import tidy_source as source
 from wakeful.cli import cli
 from wakeful.cli.settings import settings
 from wakeful.http.rows import TABLE

@@ -8,16 +8,13 @@ commands of `wakeful` that need neither store nor program (`wakeful cron`) are r
 import ast
 import asyncio
 import shlex
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-sys.path.append(str(Path(__file__).parent))
-import tidy_pages as tidy
-
+from tests.tidy import tidy_pages as tidy
 from wakeful.cli import cli
 
 # Run by test_pages.py, in ways of their own.

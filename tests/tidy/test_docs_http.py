@@ -1,11 +1,6 @@
 """The page of the HTTP API has every request that can be made, with the scope that it needs and its query."""
 
-import sys
-from pathlib import Path
-
-sys.path.append(str(Path(__file__).parent))
-import tidy_pages as tidy
-
+from tests.tidy import tidy_pages as tidy
 from wakeful.http.rows import ROWS
 from wakeful.http.table import Route
 

@@ -2,13 +2,11 @@
 
 import importlib
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-import tidy_pages as tidy
+from tests.tidy import tidy_pages as tidy
 
 DOORS = ("wakeful", "wakeful.testing", "wakeful.store")
 

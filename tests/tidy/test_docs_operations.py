@@ -1,14 +1,12 @@
 """The runbooks name metrics, log codes and tests that there are, and there is one for each of the likeliest faults."""
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-import tidy_pages as tidy
-import tidy_source as source
+from tests.tidy import tidy_pages as tidy
+from tests.tidy import tidy_source as source
 
 RUNBOOKS_MIN = 10
 PAGES = [tidy.DOCS / "operations.md", *sorted((tidy.DOCS / "howto").glob("*.md"))]

@@ -10,12 +10,9 @@ from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-import tidy_pages as tidy
-import tidy_source as source
-
-sys.path.append(str(source.ROOT))
 from bench import picture
+from tests.tidy import tidy_pages as tidy
+from tests.tidy import tidy_source as source
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 _FETCHED = re.compile(r"<(?:script|img|iframe|source)\b[^>]*?\bsrc=\"([^\"]+)\"|<link\b[^>]*?\bhref=\"([^\"]+)\"")

@@ -1,12 +1,8 @@
 """Every environment variable that the sources know is on docs/configuration.md, with its option, and no other."""
 
 import re
-import sys
-from pathlib import Path
 
-sys.path.append(str(Path(__file__).parent))
-import tidy_source as source
-
+from tests.tidy import tidy_source as source
 from wakeful.cli.settings import settings
 
 PAGE = source.ROOT / "docs" / "configuration.md"

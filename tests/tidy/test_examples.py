@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-import tidy_source as source
+from tests.tidy import tidy_source as source
 
 EXAMPLES = sorted((source.ROOT / "examples").glob("*.py"))
 # Of each example that runs by itself, lines that it prints.

@@ -1,13 +1,11 @@
 """Floors of dependencies leave out releases with known advisories."""
 
 import re
-import sys
 import tomllib
 from importlib import metadata
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parent))
-import tidy_source as source
+from tests.tidy import tidy_source as source
 
 LIST = Path(__file__).with_name("advisories.txt")
 _LINE = re.compile(r"([a-z0-9-]+)\s+([0-9.]+)\s+((?:CVE|GHSA)-[\w-]+) \S.*")

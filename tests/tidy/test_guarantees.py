@@ -1,11 +1,8 @@
 """Every test that the guarantees page leans on exists, in the folder it names."""
 
 import re
-import sys
-from pathlib import Path
 
-sys.path.append(str(Path(__file__).parent))
-import tidy_source as source
+from tests.tidy import tidy_source as source
 
 _NAMED = re.compile(r"`(\w+)/(test_\w+)`")
 

@@ -1,42 +1,51 @@
-"""Tests import their helpers by bare name, from whichever folder came first: so no two of those have one name."""
+"""Tests import their helpers by whole name, so that which file is meant does not depend on what was imported first."""
 
 import ast
-import sys
-from collections import defaultdict
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-import tidy_source as source
+from tests.tidy import tidy_source as source
+
+TESTS = source.ROOT / "tests"
+PROGRAMS = TESTS / "live" / "programs"  # run as programs of users are, who have no package `tests`
+CHANGES_PATH = re.compile(r"sys\.path(\.(append|insert|extend)\(| ?\+= |\[:0\] = )")
 
 
-def shared_names(files: Iterable[tuple[str, str]]) -> list[str]:
-    """Names that somebody imports and more than one file has, from (path, source)."""
-    homes, wanted = defaultdict(list), set()
-    for path, text in files:
-        homes[Path(path).stem].append(path)
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.Import):
-                wanted |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and not node.level:
-                wanted.add(node.module or "")
-    return [
-        f"{' and '.join(homes[name])} are both imported as {name}" for name in sorted(wanted) if len(homes[name]) > 1
+def problems(text: str, helpers: Iterable[str]) -> Iterator[str]:
+    """What in the source of a test looks for a helper by anything but its whole name."""
+    if CHANGES_PATH.search(text):
+        yield "changes sys.path"
+    for name in sorted(set(_bare_imports(text)) & set(helpers)):
+        yield f"imports {name} by a bare name"
+
+
+def _bare_imports(text: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            yield node.module
+
+
+def test_helpers_are_imported_by_their_whole_name() -> None:
+    files = [path for path in sorted(TESTS.rglob("*.py")) if PROGRAMS not in path.parents]
+    helpers = {path.stem for path in files if not (path.name.startswith("test_") or path.stem == "__init__")}
+    found = [
+        f"{path.relative_to(TESTS)} {problem}"
+        for path in files
+        if path != Path(__file__)
+        for problem in problems(path.read_text(encoding="utf-8"), helpers)
     ]
-
-
-def test_no_two_helpers_have_one_name() -> None:
-    tests = source.ROOT / "tests"
-    found = shared_names(
-        (str(path.relative_to(tests)), path.read_text(encoding="utf-8")) for path in sorted(tests.rglob("*.py"))
-    )
     assert not found, "\n" + "\n".join(found)
 
 
-@pytest.mark.parametrize("line", ["import cells", "from cells import cells"])
-def test_a_second_helper_of_that_name_is_seen(line: str) -> None:
-    assert shared_names([("unit/test_a.py", line), ("unit/cells.py", ""), ("live/cells.py", "")])
-    assert not shared_names([("unit/test_a.py", line), ("unit/cells.py", "")])
-    assert not shared_names([("unit/test_a.py", ""), ("unit/cells.py", ""), ("live/cells.py", "")])
+@pytest.mark.parametrize(
+    "line",
+    ["import cells", "from cells import cells", "sys.path.append('x')", "sys.path.insert(0, 'x')", "sys.path += ['x']"],
+)
+def test_a_bare_name_is_seen(line: str) -> None:
+    assert list(problems(line, {"cells"}))
+    assert not list(problems("from tests.unit import cells\nfrom tests.unit.cells import cells", {"cells"}))

@@ -1,12 +1,9 @@
 """Four journeys through the code do not get longer: who reads along passes no more files than are written down here."""
 
 import asyncio
-import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[2]))
 from bench.journeys import JOURNEYS, Trace, travel
 
 FILES_MAX = {"schedules.add": 40, "cron": 49, "call to another node": 29, "statechart delay": 48}

@@ -1,12 +1,8 @@
 """Imports point down only, and siblings don't import each other."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-import tidy_source as source
+from tests.tidy import tidy_source as source
 
 LAYERS = {
     "values": 0,

@@ -2,15 +2,11 @@
 
 import importlib
 import re
-import sys
 from dataclasses import fields
-from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-import tidy_source as source
-
+from tests.tidy import tidy_source as source
 from wakeful import Limits
 
 PAGE = source.ROOT / "docs" / "limits.md"

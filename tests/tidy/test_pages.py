@@ -2,16 +2,12 @@
 
 import asyncio
 import re
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-import tidy_pages as tidy
-import tidy_source as source
-
+from tests.tidy import tidy_pages as tidy
+from tests.tidy import tidy_source as source
 from wakeful.logic.specs.text import to_spec
 
 _ROW = re.compile(r"^\| `(.+?)` \| `(.+?)` \| (.+?) \|$", re.MULTILINE)

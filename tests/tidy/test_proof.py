@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[1]))
-import proof
-from proof import HEAD, Row, judge, keep, parse, read, write
+from tests import proof
+from tests.proof import HEAD, Row, judge, keep, parse, read, write
 
 CLEAN = Row("sim", "0123456789ab", False, "2026-11-17", 600, 1000, seeds=((0, 1000),))
 PAGE = f"# Proof\n\n{HEAD}{CLEAN}\n\nwords\n"

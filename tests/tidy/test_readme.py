@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,8 @@ from typing import Any
 import click
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-import tidy_pages as tidy
-import tidy_source as source
+from tests.tidy import tidy_pages as tidy
+from tests.tidy import tidy_source as source
 
 _TARGET = re.compile(r"^([a-z][a-z-]*):", re.MULTILINE)
 EXAMPLE_LINES_MAX = 20

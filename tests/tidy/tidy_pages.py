@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-sys.path.append(str(Path(__file__).parent))
-import tidy_source as source
+from tests.tidy import tidy_source as source
 
 DOCS = source.ROOT / "docs"
 _FENCE = re.compile(r"^(?P<tick>```+)(?P<language>[\w-]*)[^\n]*\n(?P<body>.*?)^(?P=tick)\s*$", re.MULTILINE | re.DOTALL)

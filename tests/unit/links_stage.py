@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from tests.yardstick import PATIENCE_S
 from wakeful.testing.network import Network
 from wakeful.testing.timewarp import Timewarp
 from wakeful.transport.protocol import Link, NotStarted, PeerCall, Transport
 from wakeful.transport.tcp import SocketTransport
 from wakeful.values.errors import Fenced, LimitExceeded, Unavailable
-from yardstick import PATIENCE_S
 
 SECRET = "a secret for tests only"
 WIRES = ("tcp", "unix", "memory")

@@ -1,12 +1,10 @@
 """The benchmark's own code: every work runs at a tiny size, bars are read and judged, runs are compared."""
 
-import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
 
 from bench import bars, one, report, results  # noqa: E402
 from bench.measures import Measure, percentile  # noqa: E402

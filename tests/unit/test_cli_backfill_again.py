@@ -1,12 +1,8 @@
 """`wakeful backfill` that was cut off and is run again: what it had begun goes on, and nothing runs twice."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-import cli_stage
+from tests.unit import cli_stage
 
 PROGRAM = """
 from wakeful import App, DurableObject, Run, every

@@ -4,14 +4,11 @@ import asyncio
 import json
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-from cli_stage import Stage, make_stage
-
+from tests.unit.cli_stage import Stage, make_stage
 from wakeful.cli.loading import load
 from wakeful.importing import carrying
 from wakeful.store import open_url

@@ -1,14 +1,11 @@
 """`wakeful cron`: what a spec means in words, and when it is next, the nights of the clock changes included."""
 
-import sys
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-from cli_stage import Stage, make_stage
+from tests.unit.cli_stage import Stage, make_stage
 
 wakeful = pytest.fixture(make_stage)
 

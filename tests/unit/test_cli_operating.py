@@ -1,19 +1,14 @@
 """Operating schedules from the command line: through the node that runs the store, and what happens without one."""
 
-import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from yardstick import PATIENCE_S
-
-sys.path.append(str(Path(__file__).parent))
-from cli_stage import Stage, make_stage
-
+from tests.unit.cli_stage import Stage, make_stage
+from tests.yardstick import PATIENCE_S
 from wakeful.cli.asking import actor
 
 wakeful = pytest.fixture(make_stage)

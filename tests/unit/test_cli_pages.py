@@ -1,14 +1,10 @@
 """What pages promise of commands and no other test holds: functions that the doctor names, tokens before the first start."""
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-from cli_stage import Stage, make_stage
-
+from tests.unit.cli_stage import Stage, make_stage
 from wakeful.cli.joining import pass_of
 
 wakeful = pytest.fixture(make_stage)

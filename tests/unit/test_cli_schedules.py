@@ -3,22 +3,18 @@
 import asyncio
 import json
 import sqlite3
-import sys
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.unit.cli_stage import Answer, Stage, make_stage
 from wakeful.cli.saying import Say
 from wakeful.cli.telling import TellingStore
 from wakeful.values.commits import Commit
 from wakeful.values.ids import ObjectId
 from wakeful.values.runs import Entry
 from wakeful.values.timers import Timer
-
-sys.path.append(str(Path(__file__).parent))
-from cli_stage import Answer, Stage, make_stage
 
 wakeful = pytest.fixture(make_stage)
 

@@ -6,14 +6,11 @@ import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-from cli_stage import Stage, make_stage
-
+from tests.unit.cli_stage import Stage, make_stage
 from wakeful.cli import _COMMANDS, _THEMES, COMPLETE, offering
 from wakeful.cli.guessing import meant
 from wakeful.cli.init import project

@@ -14,9 +14,7 @@ from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-from cli_stage import Stage, make_stage
-
+from tests.unit.cli_stage import Stage, make_stage
 from wakeful.values.ids import ObjectId
 
 wakeful = pytest.fixture(make_stage)

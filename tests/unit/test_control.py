@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.yardstick import PATIENCE_S
 from wakeful import App, DurableObject
 from wakeful.runtime.node import Node
 from wakeful.transport import sockets
@@ -38,7 +39,6 @@ from wakeful.values.errors import (
     UnknownMethod,
     WakefulError,
 )
-from yardstick import PATIENCE_S
 
 
 @dataclass

@@ -2,15 +2,11 @@
 
 import html
 import re
-import sys
-from pathlib import Path
 from urllib.parse import quote, urlencode
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-from dashboard_stage import ODD, staged
-
+from tests.unit.dashboard_stage import ODD, staged
 from wakeful.dashboard.rendering import HERE, POLICY
 from wakeful.looking import objects
 from wakeful.looking.view import View

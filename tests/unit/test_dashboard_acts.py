@@ -1,16 +1,12 @@
 """What people do on the dashboard: each act happens once, leaves a row, and nobody does what they may not."""
 
 import re
-import sys
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-from dashboard_stage import Stage, csrf_of, staged
-
+from tests.unit.dashboard_stage import Stage, csrf_of, staged
 from wakeful.dashboard.entering import back
 from wakeful.security import audit
 

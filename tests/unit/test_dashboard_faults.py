@@ -1,16 +1,12 @@
 """When it goes wrong: the store is away, or a page has a fault. Who sees what of it, and that it goes on."""
 
 import asyncio
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.append(str(Path(__file__).parent))
-from dashboard_stage import Stage, csrf_of, staged
 from starlette.requests import ClientDisconnect, Request
 
+from tests.unit.dashboard_stage import Stage, csrf_of, staged
 from wakeful.dashboard.live import stream
 from wakeful.dashboard.visits import Desk, Visit, told
 from wakeful.security.scopes import LOCAL, Caller

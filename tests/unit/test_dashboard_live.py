@@ -2,16 +2,12 @@
 
 import asyncio
 import json
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.append(str(Path(__file__).parent))
-from dashboard_stage import staged
 from starlette.requests import Request
 
+from tests.unit.dashboard_stage import staged
 from wakeful.dashboard import words
 from wakeful.dashboard.due import group_of, place
 from wakeful.dashboard.history import History, Sums, between, remembered, share

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.yardstick import PATIENCE_S
 from wakeful.runtime import inserter as inserting
 from wakeful.runtime.inserter import Inserter
 from wakeful.store.protocol import CANCELLED, Guard, Obstacle, Receipt
@@ -21,7 +22,6 @@ from wakeful.values.errors import (
 )
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Timer
-from yardstick import PATIENCE_S
 
 A = ObjectId("Clerk", "a")
 DEADLINE = 60_000

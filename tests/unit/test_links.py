@@ -1,14 +1,10 @@
 """A link: one reply to every call, whatever becomes of it, over TCP, Unix sockets and the wire in memory."""
 
 import asyncio
-import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-from links_stage import WIRES, a_call, linked, until
-
+from tests.unit.links_stage import WIRES, a_call, linked, until
 from wakeful.testing.network import Network
 from wakeful.transport.frames import FRAME_BYTES_MAX
 from wakeful.transport.messages import raised

@@ -4,15 +4,12 @@ import asyncio
 import shutil
 import socket
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-from links_stage import Sample, a_call, real
-
+from tests.unit.links_stage import Sample, a_call, real
 from wakeful.transport import addresses
 from wakeful.transport.addresses import Address, parse
 from wakeful.transport.tls import Tls

@@ -1,11 +1,6 @@
 """The measuring of links does what it says: two processes, every wire that needs nothing installed."""
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench import links
 

@@ -2,13 +2,10 @@
 
 import asyncio
 import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-from links_stage import a_call, linked
-
+from tests.unit.links_stage import a_call, linked
 from wakeful.transport.failures import BODY_BYTES_MAX, received, sent
 from wakeful.transport.messages import Failure
 from wakeful.values.codec import encode

@@ -1,15 +1,11 @@
 """What a network can do to links: cuts, silence, deaths and delays, in virtual time; and silence on real sockets."""
 
 import asyncio
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-from links_stage import Sample, a_call, linked, until, virtual
-
+from tests.unit.links_stage import Sample, a_call, linked, until, virtual
 from wakeful.testing.network import Network
 from wakeful.transport.pulse import Pace, Pulse
 from wakeful.values.errors import AddressInUse, BadAddress, LinkLost, WrongNode

@@ -4,18 +4,13 @@ import asyncio
 import contextlib
 import os
 import socket
-import sys
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from yardstick import PATIENCE_S
-
-sys.path.append(str(Path(__file__).parent))
-from links_stage import SECRET, Sample, a_call, real, until
-
+from tests.unit.links_stage import SECRET, Sample, a_call, real, until
+from tests.yardstick import PATIENCE_S
 from wakeful.transport import handshake
 from wakeful.transport.frames import Malformed
 from wakeful.transport.handshake import Challenge, Hello, Identity, Proof, Welcome, accept, dial

@@ -2,24 +2,20 @@
 
 import asyncio
 import contextlib
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from tests.unit.links_stage import SECRET, Sample, real, until
+from tests.yardstick import PATIENCE_S
 from wakeful.transport import handshake
 from wakeful.transport.handshake import Challenge, Refusal
 from wakeful.transport.strangers import Strangers, place_of
 from wakeful.transport.tcp import Bounds, SocketTransport
 from wakeful.values.errors import ClusterError, LinkLost, WrongCluster
-from yardstick import PATIENCE_S
-
-sys.path.append(str(Path(__file__).parent))
-from links_stage import SECRET, Sample, real, until
 
 
 @asynccontextmanager

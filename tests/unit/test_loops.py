@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.yardstick import PATIENCE_S
 from wakeful import App, DurableObject, errors
 from wakeful.runtime.calls import check_loop
-from yardstick import PATIENCE_S
 
 app = App()
 

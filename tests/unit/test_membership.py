@@ -1,12 +1,11 @@
 """Rounds of membership: who is let in, who is believed to live, and what a quiet round costs."""
 
 import logging
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.unit.counting_cells import cells
 from wakeful.logic.lease import LEASE_MS, Lease
 from wakeful.runtime import membership
 from wakeful.runtime.node import Node
@@ -15,9 +14,6 @@ from wakeful.testing import World
 from wakeful.testing.members import Member
 from wakeful.values.errors import WrongCluster, WrongVersion
 from wakeful.values.ids import SHARDS
-
-sys.path.append(str(Path(__file__).parent))
-from counting_cells import cells
 
 
 def world_of(nodes: int = 2, **options: Any) -> World:

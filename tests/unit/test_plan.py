@@ -1,21 +1,17 @@
 """`plan` and `overlapped`: each row of the tables in the design, and properties against the oracle that walks."""
 
-import sys
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.unit.schedule_oracle import LOST, Rules, decide, ms, swallow
 from wakeful.logic import plan as planning
 from wakeful.logic.plan import JUDGED_MAX, RUNS_MAX, SINGLE_MAX, Due, Left, Plan, Policy, Times, overlapped, plan
 from wakeful.logic.specs.interval import Interval
 from wakeful.logic.timeline import Pause, Timeline, Version
-
-sys.path.append(str(Path(__file__).parent))
-from schedule_oracle import LOST, Rules, decide, ms, swallow
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE

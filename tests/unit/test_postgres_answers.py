@@ -1,20 +1,16 @@
 """PostgreSQL answers, and the answer is lost: what was sent is sent again, and written once."""
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.unit.test_postgres_session import ALL, NOW, ONE, opened, put
 from wakeful.store.postgres.wire import Wire
 from wakeful.store.postgres.writer import Writer
 from wakeful.values.commits import Commit
 from wakeful.values.errors import Fenced, OutcomeUnknown
 from wakeful.values.ids import shard_of
 from wakeful.values.runs import Entry
-
-sys.path.append(str(Path(__file__).parent))
-from test_postgres_session import ALL, NOW, ONE, opened, put
 
 
 def lose_answers(monkeypatch: pytest.MonkeyPatch, times: int) -> list[int]:

@@ -1,21 +1,17 @@
 """What a group of timers with guards costs on PostgreSQL: one statement, and no part of it that compares all with all."""
 
 import asyncio
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.unit.test_postgres_session import NOW, opened
 from wakeful.store.postgres.inserter import Inserter, Wanted
 from wakeful.store.postgres.statements import Statement
 from wakeful.store.postgres.wire import Wire
 from wakeful.store.protocol import Guard, Obstacle, Receipt
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Timer
-
-sys.path.append(str(Path(__file__).parent))
-from test_postgres_session import NOW, opened
 
 A = ObjectId("A", "a")
 PAUSE = Statement("SELECT pg_sleep(0.01)", ())

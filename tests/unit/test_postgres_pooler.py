@@ -7,6 +7,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+from tests.yardstick import PATIENCE_S
 from wakeful.store.postgres import PostgresStore
 from wakeful.store.postgres.health import health
 from wakeful.store.postgres.statements import Statement
@@ -14,7 +15,6 @@ from wakeful.store.postgres.url import parse_url
 from wakeful.store.postgres.wire import Wire
 from wakeful.store.protocol import Hint
 from wakeful.values.errors import StoreError
-from yardstick import PATIENCE_S
 
 NOW = 1_700_000_000_000
 SET = ("default_transaction_read_only", "synchronous_commit", "enable_seqscan", "plan_cache_mode", "jit")

@@ -11,6 +11,7 @@ import asyncpg
 import pytest
 from msgspec.structs import replace
 
+from tests.yardstick import PATIENCE_S, Yardstick
 from wakeful.store.postgres import PostgresStore, session
 from wakeful.store.postgres.session import channel_of
 from wakeful.store.postgres.statements import Statement
@@ -21,7 +22,6 @@ from wakeful.values.commits import USER, Commit
 from wakeful.values.errors import BadUrl, OutcomeUnknown, StoreDown, StoreError, Unavailable
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.timers import Timer
-from yardstick import PATIENCE_S, Yardstick
 
 NOW = 1_700_000_000_000
 ONE = ObjectId("Customer", "one")

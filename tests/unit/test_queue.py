@@ -1,18 +1,13 @@
 """The near future of the timers, against a disk that knows them all."""
 
-import sys
-from pathlib import Path
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.model.queue_model import first_due
 from wakeful.runtime.queue import PAST_ALL, TimerQueue
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Timer
-
-sys.path.append(str(Path(__file__).parent.parent / "model"))
-from queue_model import first_due
 
 
 def timer(key: str, due_at: int, seq: int, *, name: str = "alarm", priority: int = 0) -> Timer:

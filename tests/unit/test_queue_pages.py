@@ -1,14 +1,9 @@
 """A page that was asked for later than memory was told knows better."""
 
-import sys
-from pathlib import Path
-
+from tests.model.queue_model import first_due
 from wakeful.runtime.queue import PAST_ALL, TimerQueue
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Timer
-
-sys.path.append(str(Path(__file__).parent.parent / "model"))
-from queue_model import first_due
 
 FAR = (10_000, PAST_ALL, 0)
 

@@ -1,13 +1,10 @@
 """What a second pair of eyes found on the command line."""
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-from cli_stage import Stage, make_stage
+from tests.unit.cli_stage import Stage, make_stage
 
 wakeful = pytest.fixture(make_stage)
 START = "2026-03-27T12:00:00+00:00"

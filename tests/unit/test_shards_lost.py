@@ -1,20 +1,16 @@
 """Shards that others took are counted, whichever way the node finds out; and the log says where to look."""
 
 import logging
-import sys
-from pathlib import Path
 
 import pytest
 
+from tests.unit.counting_cells import cells
 from wakeful.logic.lease import LEASE_MS
 from wakeful.runtime.status import status_of
 from wakeful.telemetry.catalogue import CATALOGUE
 from wakeful.testing import World
 from wakeful.testing.members import Member
 from wakeful.values.ids import SHARDS
-
-sys.path.append(str(Path(__file__).parent))
-from counting_cells import cells
 
 
 def counted(member: Member) -> int:

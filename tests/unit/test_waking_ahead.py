@@ -1,14 +1,13 @@
 """A due timer of a sleeping object waits for one trip to a server, not for two; and many that are due leave room for others."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from tests.conformance.cluster_stage import Troupe, key_of, keys_of
 from wakeful import JobSpec, Limits
 from wakeful.jobs.jobs import Jobs
 from wakeful.runtime.dispatcher import Dispatcher
@@ -20,9 +19,6 @@ from wakeful.values.commits import Commit, Loaded
 from wakeful.values.errors import Fenced
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Timer
-
-sys.path.append(str(Path(__file__).parent.parent / "conformance"))
-from cluster_stage import Troupe, key_of, keys_of
 
 TRIP_S = 0.010
 

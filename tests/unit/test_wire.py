@@ -1,16 +1,12 @@
 """A link's bytes, handed to it as a socket would: in pieces, many messages at once, and up to the very end."""
 
 import asyncio
-import sys
-from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-from links_stage import Sample, a_call
-
+from tests.unit.links_stage import Sample, a_call
 from wakeful.transport.calling import Caller
 from wakeful.transport.frames import put_frame
 from wakeful.transport.protocol import Homeward, Outward, PeerReply

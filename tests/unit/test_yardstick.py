@@ -5,7 +5,7 @@ import sys
 import time
 from pathlib import Path
 
-from yardstick import HOPS, QUICK_START_S, Yardstick
+from tests.yardstick import HOPS, QUICK_START_S, Yardstick
 
 
 def of(late_s: float, start_s: float) -> Yardstick:

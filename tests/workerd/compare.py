@@ -14,12 +14,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from tests.workerd import ours, stages
+from tests.workerd.differences import DIFFERENCES
+from tests.workerd.workerd_scenarios import RESTARTS, SCENARIOS
+
 HERE = Path(__file__).parent
-sys.path.append(str(HERE))
-import ours  # noqa: E402
-import stages  # noqa: E402
-from differences import DIFFERENCES  # noqa: E402
-from workerd_scenarios import RESTARTS, SCENARIOS  # noqa: E402
 
 RECORDED = HERE / "recorded.json"
 

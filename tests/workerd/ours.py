@@ -4,8 +4,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import stages
-
+from tests.workerd import stages
 from wakeful.compat.workers import Request, load
 
 

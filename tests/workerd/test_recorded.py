@@ -2,16 +2,14 @@
 
 import json
 import logging
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-import ours
-from differences import DIFFERENCES
-from workerd_scenarios import SCENARIOS
+from tests.workerd import ours
+from tests.workerd.differences import DIFFERENCES
+from tests.workerd.workerd_scenarios import SCENARIOS
 
 HERE = Path(__file__).parent
 RECORDED = json.loads((HERE / "recorded.json").read_text(encoding="utf-8"))

@@ -378,7 +378,7 @@ class Maker:
 
 def case(seed: int) -> dict[str, Any]:
     """The case of a seed; every tenth has regions that wait for the same thing, every third of the others odd corners."""
-    from chart_wider import Wider
+    from tests.xstate.chart_wider import Wider
 
     if seed % 10 == 9:
         return Maker(seed).waiting()

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from chart_cases import EVENTS, Maker
+from tests.xstate.chart_cases import EVENTS, Maker
 
 MORE_EVENTS = (*EVENTS, "a", "a.b.c.d", "")  # the last is left out where an event needs a type
 # A star that is no whole last part matches nothing, or only itself; XState's own events can be named too.

@@ -16,12 +16,10 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-sys.path.append(str(HERE))
-from chart_cases import case  # noqa: E402
-from chart_compare import differs  # noqa: E402
-from chart_faults import is_explained  # noqa: E402
-from chart_names import NAMES  # noqa: E402
-
+from tests.xstate.chart_cases import case  # noqa: E402
+from tests.xstate.chart_compare import differs  # noqa: E402
+from tests.xstate.chart_faults import is_explained  # noqa: E402
+from tests.xstate.chart_names import NAMES  # noqa: E402
 from wakeful.values.errors import BadChart  # noqa: E402
 
 VECTORS = HERE.parent / "vectors" / "xstate"

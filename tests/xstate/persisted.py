@@ -1,6 +1,6 @@
 """Records snapshots that the real XState persists in the middle of a script, and how it goes on from there.
 
-`python tests/xstate/persisted.py` writes tests/vectors/xstate_persisted.jsonl.xz, with the XState that check.py installs.
+`python -m tests.xstate.persisted` writes tests/vectors/xstate_persisted.jsonl.xz, with the XState that check.py installs.
 """
 
 import json
@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-sys.path.append(str(HERE))
-from chart_cases import case  # noqa: E402
-from chart_compare import Runner, _is_made_up, differs  # noqa: E402
-from chart_names import NAMES  # noqa: E402
-from check import installed  # noqa: E402
+from tests.xstate.chart_cases import case  # noqa: E402
+from tests.xstate.chart_compare import Runner, _is_made_up, differs  # noqa: E402
+from tests.xstate.chart_names import NAMES  # noqa: E402
+from tests.xstate.check import installed  # noqa: E402
 
 VECTORS = HERE.parent / "vectors" / "xstate_persisted.jsonl.xz"
 FIRST, ASKED, KEPT, SIZE_MAX = 500_000, 1_000, 150, 9_000

@@ -6,10 +6,8 @@ Reports `taken KEY NUMBER` for every event whose answer came.
 import asyncio
 import random
 import sys
-from pathlib import Path
 
-sys.path.append(str(Path(__file__).parent.parent.parent / "sim"))
-from machine_life import KEYS, check_cell, make_app
+from tests.sim.machine_life import KEYS, check_cell, make_app
 
 __all__ = ["KEYS", "app", "check_cell"]
 

@@ -2,17 +2,13 @@
 
 import copy
 import random
-import sys
 import traceback
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[2] / "xstate"))
-from chart_cases import case
-from chart_names import NAMES
-
+from tests.xstate.chart_cases import case
+from tests.xstate.chart_names import NAMES
 from wakeful.chart import Chart, start, step
 from wakeful.values.errors import BadChart, LimitExceeded
 

@@ -2,17 +2,15 @@
 
 import json
 import lzma
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[2] / "xstate"))
-from chart_cases import case
-from chart_compare import Runner, differs
-from chart_names import NAMES
+from tests.xstate.chart_cases import case
+from tests.xstate.chart_compare import Runner, differs
+from tests.xstate.chart_names import NAMES
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "xstate" / "cases.jsonl.xz"
 CHUNKS = 8

@@ -2,18 +2,14 @@
 
 import asyncio
 import json
-import sys
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-import import_stage as stage
-
+from tests.unit.importing import import_stage as stage
 from wakeful import Machine
 from wakeful.importing import xstate
 from wakeful.values.errors import BadInput, Conflict, Unavailable

@@ -1,16 +1,12 @@
 """`wakeful import`, `wakeful show --chart` and `wakeful chart`: from a file to an object, and to a picture of it."""
 
 import json
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-sys.path.append(str(Path(__file__).parent.parent))
-import cli_stage
-import import_stage as stage
+from tests.unit import cli_stage
+from tests.unit.importing import import_stage as stage
 
 PROGRAM = """
 from wakeful import App, DurableObject, Machine

@@ -3,16 +3,12 @@
 import asyncio
 import base64
 import json
-import sys
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-sys.path.append(str(Path(__file__).parent.parent))
-from cli_stage import Stage, make_stage
-
+from tests.unit.cli_stage import Stage, make_stage
 from wakeful.importing import carrying
 from wakeful.jobs.payload import Kept, encode_kept
 from wakeful.security.scopes import TOKENS

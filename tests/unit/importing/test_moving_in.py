@@ -2,7 +2,6 @@
 
 import pickle
 import sqlite3
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent.parent))
-import cli_stage
-
+from tests.unit import cli_stage
 from wakeful.importing import pickles
 from wakeful.importing.apscheduler import read_store
 from wakeful.importing.celery import read_beat

@@ -6,16 +6,13 @@ snapshot and its system's, and what it answered to the rest.
 
 import json
 import lzma
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent.parent.parent / "xstate"))
-from chart_compare import Runner
-from chart_names import NAMES
-
+from tests.xstate.chart_compare import Runner
+from tests.xstate.chart_names import NAMES
 from wakeful.importing import xstate
 from wakeful.importing.fitting import complete, fit_delays
 

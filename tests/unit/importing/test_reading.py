@@ -2,15 +2,12 @@
 
 import json
 import sqlite3
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-import import_stage as stage
-
+from tests.unit.importing import import_stage as stage
 from wakeful.importing import v8
 from wakeful.importing.found import Found
 from wakeful.importing.reading import read

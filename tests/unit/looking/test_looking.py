@@ -2,16 +2,13 @@
 
 import base64
 import json
-import sys
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-from looking_stage import all_pages, deployment
-
+from tests.unit.looking.looking_stage import all_pages, deployment
 from wakeful import App, DurableObject
 from wakeful.looking import classes, due, jobs, ledger, nodes, objects, paging, parked, schedules, search
 from wakeful.looking.paging import read_cursor, write_cursor

@@ -1,16 +1,12 @@
 """What a snapshot knows by itself: which states are active, and which events may do something."""
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[2] / "xstate"))
-from chart_cases import case
-from chart_names import NAMES
-from chart_wider import MORE_EVENTS
-
+from tests.xstate.chart_cases import case
+from tests.xstate.chart_names import NAMES
+from tests.xstate.chart_wider import MORE_EVENTS
 from wakeful.chart import Chart, can, matches, start
 from wakeful.logic.chart.snapshot import configuration_of
 from wakeful.machines.showing import events_of

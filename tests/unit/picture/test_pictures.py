@@ -2,18 +2,13 @@
 
 import random
 import re
-import sys
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 from zoneinfo import ZoneInfo
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-import charts
-import picture_stage
-
+from tests.unit.picture import charts, picture_stage
 from wakeful.picture.drawing import draw
 from wakeful.picture.layout import lay_out
 from wakeful.picture.reading import read

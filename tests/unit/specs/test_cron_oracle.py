@@ -1,17 +1,13 @@
 """Whatever the expression, the zone and the night: cron says what a walk over every second says."""
 
-import sys
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from tests.unit.specs.cron_oracle import Oracle
 from wakeful.logic.specs.cron import Cron, cron
 from wakeful.values.errors import BadSpec
-
-sys.path.append(str(Path(__file__).parent))
-from cron_oracle import Oracle
 
 # Nights (and days) on which clocks changed: by 15, 20, 30, 34:39, 44:30, 60 and 120 minutes, 7 and 8 hours, and a day.
 CHANGES = [

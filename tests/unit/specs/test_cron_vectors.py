@@ -1,18 +1,15 @@
 """Cron against facts: the nights of many zones, the days of many years, and what Debian's own cron did."""
 
 import json
-import sys
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.unit.specs.cron_oracle import Oracle
 from wakeful.logic.specs.cron import cron
 from wakeful.values.errors import BadSpec
-
-sys.path.append(str(Path(__file__).parent))
-from cron_oracle import Oracle
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 DST = json.loads((VECTORS / "cron_dst.json").read_text())

@@ -1,12 +1,8 @@
 """The tables of the page on time zones are what the code does."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-from zone_tables import PAGE, parts, tables, written
+from tests.unit.specs.zone_tables import PAGE, parts, tables, written
 
 NAMES = ("spring", "autumn", "elsewhere")
 

@@ -97,6 +97,6 @@ def celery() -> None:
 
 
 if __name__ == "__main__":
-    import make  # by its name, which the jobs keep of what they call
+    from tests.vectors.moving import make  # by its name, which the jobs keep of what they call
 
     {"apscheduler": make.apscheduler, "celery": make.celery}[sys.argv[1]]()
