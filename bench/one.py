@@ -14,7 +14,7 @@ import msgspec
 from bench import profiling
 from bench.measures import Measure
 from bench.sizes import FORMS, Sizes
-from wakeful.cli.serving import COLLECT_EVERY
+from wakeful.cli.program import COLLECT_EVERY
 
 WORKS = (
     "schedule", "fire", "lateness", "jobs", "job_lateness", "cron", "next_run", "chart_step", "many", "calls", "wake",

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests import keeper
-from wakeful.cli.saying import LogLines
+from wakeful.cli.terminal_log import LogLines
 from wakeful.store import MemoryStore, Store, open_url
 
 

@@ -9,18 +9,11 @@ if TYPE_CHECKING:
     from wakeful.app import App
     from wakeful.client.client import Client
     from wakeful.jobs.job import Again, Job, JobSpec, Stop
-    from wakeful.logic.limits import Limits
-    from wakeful.logic.retry import RetryPolicy, exponential, fixed
-    from wakeful.logic.specs.calendars import business_hours, holidays
-    from wakeful.logic.specs.combine import any_of, except_for, within
-    from wakeful.logic.specs.cron import cron
-    from wakeful.logic.specs.fluent import every
-    from wakeful.logic.specs.instants import after, at
-    from wakeful.logic.specs.rrule import rrule
-    from wakeful.logic.specs.spread import spread
     from wakeful.machine import Machine
     from wakeful.machines.marks import action, assign, guard
     from wakeful.objects import DurableObject
+    from wakeful.policy.limits import Limits
+    from wakeful.policy.retry import RetryPolicy, exponential, fixed
     from wakeful.runtime.alarms import AlarmInfo, AlarmSlot
     from wakeful.runtime.context import Context
     from wakeful.runtime.registry import internal, reader
@@ -31,6 +24,13 @@ if TYPE_CHECKING:
     from wakeful.schedules.schedules import Schedules
     from wakeful.schedules.tenants import Quotas, sharded
     from wakeful.sockets.socket import Socket
+    from wakeful.specs.calendars import business_hours, holidays
+    from wakeful.specs.combine import any_of, except_for, within
+    from wakeful.specs.cron import cron
+    from wakeful.specs.fluent import every
+    from wakeful.specs.instants import after, at
+    from wakeful.specs.rrule import rrule
+    from wakeful.specs.spread import spread
     from wakeful.values.errors import Unavailable, WakefulError
     from wakeful.values.ids import ObjectId
     from wakeful.values.runs import Run
@@ -96,12 +96,12 @@ _HOMES = {
     "DurableObject": "wakeful.objects",
     "Job": "wakeful.jobs.job",
     "JobSpec": "wakeful.jobs.job",
-    "Limits": "wakeful.logic.limits",
+    "Limits": "wakeful.policy.limits",
     "Machine": "wakeful.machine",
     "Next": "wakeful.schedules.next",
     "ObjectId": "wakeful.values.ids",
     "Quotas": "wakeful.schedules.tenants",
-    "RetryPolicy": "wakeful.logic.retry",
+    "RetryPolicy": "wakeful.policy.retry",
     "Run": "wakeful.values.runs",
     "Schedule": "wakeful.schedules.schedule",
     "Schedules": "wakeful.schedules.schedules",
@@ -111,24 +111,24 @@ _HOMES = {
     "Unavailable": "wakeful.values.errors",
     "WakefulError": "wakeful.values.errors",
     "action": "wakeful.machines.marks",
-    "after": "wakeful.logic.specs.instants",
-    "any_of": "wakeful.logic.specs.combine",
+    "after": "wakeful.specs.instants",
+    "any_of": "wakeful.specs.combine",
     "assign": "wakeful.machines.marks",
-    "at": "wakeful.logic.specs.instants",
-    "business_hours": "wakeful.logic.specs.calendars",
-    "cron": "wakeful.logic.specs.cron",
-    "every": "wakeful.logic.specs.fluent",
-    "except_for": "wakeful.logic.specs.combine",
-    "exponential": "wakeful.logic.retry",
-    "fixed": "wakeful.logic.retry",
+    "at": "wakeful.specs.instants",
+    "business_hours": "wakeful.specs.calendars",
+    "cron": "wakeful.specs.cron",
+    "every": "wakeful.specs.fluent",
+    "except_for": "wakeful.specs.combine",
+    "exponential": "wakeful.policy.retry",
+    "fixed": "wakeful.policy.retry",
     "guard": "wakeful.machines.marks",
-    "holidays": "wakeful.logic.specs.calendars",
+    "holidays": "wakeful.specs.calendars",
     "internal": "wakeful.runtime.registry",
     "reader": "wakeful.runtime.registry",
-    "rrule": "wakeful.logic.specs.rrule",
+    "rrule": "wakeful.specs.rrule",
     "sharded": "wakeful.schedules.tenants",
-    "spread": "wakeful.logic.specs.spread",
-    "within": "wakeful.logic.specs.combine",
+    "spread": "wakeful.specs.spread",
+    "within": "wakeful.specs.combine",
 }
 
 

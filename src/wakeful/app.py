@@ -6,33 +6,32 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
-from wakeful.importing.arriving import equip as equip_importing
-from wakeful.importing.settling import equip as equip_settling
+from wakeful.importers.machine_import import equip as equip_importing
+from wakeful.importers.schedule_import import equip as equip_settling
 from wakeful.jobs.jobs import Jobs
 from wakeful.jobs.jobs import equip as equip_jobs
-from wakeful.logic.lease import lease_of
-from wakeful.logic.limits import Limits
-from wakeful.logic.specs.fluent import Every
+from wakeful.lifecycle import OWN_MACHINE, Joining, running
 from wakeful.machine import Machine
 from wakeful.machine import equip as equip_machines
 from wakeful.machine import started as start_machines
-from wakeful.machines.binding import Bound
+from wakeful.machines.bindings import Bound
 from wakeful.machines.downtime import PULSE, Pulse
 from wakeful.machines.snapshot import Snapshot
-from wakeful.machines.watching import watch
-from wakeful.running import OWN_MACHINE, Joining, running
+from wakeful.machines.watchers import watch
+from wakeful.policy.lease import lease_of
+from wakeful.policy.limits import Limits
 from wakeful.runtime.homes import check_places
 from wakeful.runtime.node import Node
 from wakeful.runtime.registry import Registry
 from wakeful.runtime.stubs import make_stub
 from wakeful.schedules.counters import Counters
 from wakeful.schedules.dag import Dag, DagObject
-from wakeful.schedules.declared import Declarations
+from wakeful.schedules.declarations import Declarations
 from wakeful.schedules.feature import FEATURE, ScheduleFeature
 from wakeful.schedules.functions import CLASS as FUNCTIONS
 from wakeful.schedules.functions import Functions, start_function
 from wakeful.schedules.outside import ObjectSchedules, ShardedSchedules
-from wakeful.schedules.reading import counters_of, counters_of_tenant
+from wakeful.schedules.queries import counters_of, counters_of_tenant
 from wakeful.schedules.records import LANE, PREFIX
 from wakeful.schedules.runs import ScheduleRuns
 from wakeful.schedules.schedules import operations, upsert
@@ -42,6 +41,7 @@ from wakeful.sockets.feature import equip as equip_sockets
 from wakeful.sockets.feature import started as start_sockets
 from wakeful.sockets.feature import stopping as stop_sockets
 from wakeful.sockets.gateways import GATEWAYS, Gateways
+from wakeful.specs.fluent import Every
 from wakeful.store.protocol import Store
 from wakeful.system import Keys, read_keys
 from wakeful.transport.tls import Tls
@@ -49,7 +49,7 @@ from wakeful.values.errors import BadName, BadOption, MissingExtra, NotRunning
 from wakeful.values.ids import RESERVED, ObjectId, check_key
 from wakeful.values.runs import Run
 from wakeful.values.times import Duration, duration_ms
-from wakeful.values.tracing import Tracer
+from wakeful.values.trace import Tracer
 
 if TYPE_CHECKING:
     from wakeful.testing.world import World

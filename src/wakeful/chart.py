@@ -3,9 +3,9 @@
 The pure step of machines: XState's machine config in, snapshots in plain JSON and a list of effects out.
 """
 
-from wakeful.logic.chart.building import build, final, history, invoke, parallel, state, to
-from wakeful.logic.chart.chart import Chart
-from wakeful.logic.chart.effects import (
+from wakeful.statechart.builder import build, final, history, invoke, parallel, state, to
+from wakeful.statechart.chart import Chart
+from wakeful.statechart.effects import (
     PARENT,
     Act,
     Cancel,
@@ -20,9 +20,9 @@ from wakeful.logic.chart.effects import (
     error_event,
     snapshot_event,
 )
-from wakeful.logic.chart.names import Implementations
-from wakeful.logic.chart.snapshot import check_snapshot, matches, meta, tags
-from wakeful.logic.chart.step import Snapshot, can, fire, start, step
+from wakeful.statechart.names import Implementations
+from wakeful.statechart.snapshot import check_snapshot, matches, meta, tags
+from wakeful.statechart.step import Snapshot, can, fire, start, step
 
 __all__ = [
     "PARENT",

@@ -3,23 +3,23 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from wakeful.logic.chart.step import can, start, step
-from wakeful.logic.retry import RetryPolicy
+from wakeful.machines.actor_ends import answered, keep
 from wakeful.machines.actors import ANSWER, KEEP
-from wakeful.machines.answering import answered, keep
-from wakeful.machines.binding import Bound
+from wakeful.machines.bindings import Bound
 from wakeful.machines.feature import FEATURE, MachineFeature, feature_of
-from wakeful.machines.kept import load
+from wakeful.machines.machine_view import shown, unstarted
 from wakeful.machines.mail import Mail
-from wakeful.machines.owners import Delays, Doings, Runs
-from wakeful.machines.showing import shown, unstarted
+from wakeful.machines.records import load
 from wakeful.machines.snapshot import Snapshot
 from wakeful.machines.steps import EVENT, begin, note, present, take
-from wakeful.machines.watching import NEWS, SEEN, news, seen
+from wakeful.machines.timers import Delays, Doings, Runs
+from wakeful.machines.watchers import NEWS, SEEN, news, seen
 from wakeful.objects import DurableObject
+from wakeful.policy.retry import RetryPolicy
 from wakeful.runtime.node import Node
 from wakeful.runtime.registry import reader
 from wakeful.runtime.turn import Turn, running_turn
+from wakeful.statechart.step import can, start, step
 from wakeful.values.errors import BadValue, Conflict
 
 ROUTE = (

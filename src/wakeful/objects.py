@@ -4,11 +4,11 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from wakeful.jobs.jobs import Jobs
-from wakeful.logic.specs.fluent import Every
 from wakeful.runtime.context import Context
 from wakeful.runtime.storage import Storage
 from wakeful.schedules.schedule import Schedule
 from wakeful.schedules.schedules import Schedules
+from wakeful.specs.fluent import Every
 
 
 class DurableObject:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from wakeful.store import open_url
 from wakeful.store.protocol import Store
-from wakeful.store.sealed import with_keys
+from wakeful.store.sealed_store import with_keys
 from wakeful.values.clock import Handle
 from wakeful.values.errors import BadOption
 from wakeful.values.seals import Ring, parse_keys

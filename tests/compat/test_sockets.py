@@ -10,9 +10,9 @@ import pytest
 
 from tests.compat.workers_stage import played, write_worker
 from wakeful.compat.workers import Worker, load
-from wakeful.compat.workers.serving import serving
 from wakeful.compat.workers.site import WorkerSite
-from wakeful.sockets import kept as keeping
+from wakeful.compat.workers.worker_server import serving
+from wakeful.sockets import records as keeping
 from wakeful.sockets.feature import feature_of
 from wakeful.sockets.request import Request as SocketRequest
 from wakeful.values.ids import ObjectId

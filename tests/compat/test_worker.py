@@ -11,7 +11,7 @@ import pytest
 from tests.compat.workers_stage import WRANGLER, played, write_worker
 from wakeful.compat.workers import Request
 from wakeful.compat.workers.site import BODY_BYTES_MAX, WorkerSite
-from wakeful.logic.shares import Shares
+from wakeful.policy.shares import Shares
 
 CODE = """
     import asyncio

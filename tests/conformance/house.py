@@ -3,7 +3,7 @@
 from typing import Any
 
 from wakeful import App, Machine, RetryPolicy, assign, fixed, guard
-from wakeful.machines.kept import GONE, ROW, Slot
+from wakeful.machines.records import GONE, ROW, Slot
 from wakeful.testing import World
 from wakeful.values.codec import decode
 from wakeful.values.ids import ObjectId

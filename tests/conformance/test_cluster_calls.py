@@ -8,8 +8,8 @@ import pytest
 
 from tests.conformance.cluster_stage import Cluster, OwnError, Troupe, key_of, keys_of
 from wakeful import App, Unavailable
-from wakeful.logic.lease import LEASE_MS
-from wakeful.logic.limits import Limits
+from wakeful.policy.lease import LEASE_MS
+from wakeful.policy.limits import Limits
 from wakeful.values.errors import DeadlineExceeded, Reentrancy, TurnFailed
 
 

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from tests.conformance.cluster_stage import Troupe, key_of, keys_of
 from wakeful.jobs.jobs import Jobs
-from wakeful.logic.lease import Lease
-from wakeful.runtime.following import FollowedClock
+from wakeful.policy.lease import Lease
+from wakeful.runtime.deployment_clock import FollowedClock
 from wakeful.store.protocol import Store
 from wakeful.testing import World
 from wakeful.testing.cluster_clients import Door

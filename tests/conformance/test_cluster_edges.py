@@ -13,13 +13,13 @@ import pytest
 from tests.conformance.cluster_stage import Cluster, Troupe, key_of
 from tests.yardstick import Yardstick
 from wakeful import App, DurableObject, RetryPolicy
-from wakeful.cli.finding import reading
-from wakeful.cli.reaching import connected
-from wakeful.runtime.following import FollowedClock
+from wakeful.cli.node_access import connected
+from wakeful.cli.store_session import reading
+from wakeful.runtime.deployment_clock import FollowedClock
 from wakeful.runtime.links import Links
 from wakeful.runtime.node import Node
 from wakeful.store.protocol import Query
-from wakeful.testing.drifting import DriftingClock
+from wakeful.testing.node_clock import DriftingClock
 from wakeful.transport.tcp import Bounds, SocketTransport
 from wakeful.values.errors import DeadlineExceeded, LinkLost, Unreachable, WakefulError
 from wakeful.values.ids import ObjectId, shard_of
@@ -252,7 +252,7 @@ async def test_a_node_on_the_loopback_of_another_machine_is_noticed_before_one_j
     async with app.run(postgres_schema_url, listen="127.0.0.1:0") as node:
         node.address = f"tcp:127.0.0.1:{free}"
         await node.membership.renew()
-        monkeypatch.setattr("wakeful.running.platform.node", lambda: "elsewhere")
+        monkeypatch.setattr("wakeful.lifecycle.platform.node", lambda: "elsewhere")
         with pytest.raises(Unreachable, match="of another machine"):
             async with second.run(postgres_schema_url, listen=f"127.0.0.1:{free if answers == 'itself' else 0}"):
                 pass
@@ -342,7 +342,7 @@ async def test_a_node_that_lives_and_is_slow_keeps_nobody_from_joining(
     monkeypatch.setattr("wakeful.runtime.reach.LOOK_MS", 50)
     async with app.run(postgres_schema_url, listen="127.0.0.1:0") as node:
         impatient = Bounds(greeting_ms=400)
-        monkeypatch.setattr("wakeful.running.SocketTransport", partial(SocketTransport, bounds=impatient))
+        monkeypatch.setattr("wakeful.lifecycle.SocketTransport", partial(SocketTransport, bounds=impatient))
         with socket.create_server(("127.0.0.1", 0)) as mute:  # takes connections, and says nothing
             node.address = f"tcp:127.0.0.1:{mute.getsockname()[1]}"
             await node.membership.renew()

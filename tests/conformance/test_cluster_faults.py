@@ -6,8 +6,8 @@ import pytest
 
 from tests.conformance.cluster_stage import Cluster, Troupe, key_of, keys_of
 from wakeful import Unavailable
-from wakeful.logic.lease import LEASE_MS
-from wakeful.logic.limits import Limits
+from wakeful.policy.lease import LEASE_MS
+from wakeful.policy.limits import Limits
 from wakeful.runtime.membership import ROUND_MS
 from wakeful.testing.members import Member
 from wakeful.values.errors import DeadlineExceeded

@@ -7,7 +7,7 @@ import pytest
 
 from tests.conformance.cluster_stage import Cluster, key_of, keys_of
 from wakeful import App
-from wakeful.logic.lease import Lease
+from wakeful.policy.lease import Lease
 from wakeful.runtime.membership import Membership
 from wakeful.runtime.status import status_of
 from wakeful.testing import World

@@ -8,7 +8,7 @@ import pytest
 from tests.conformance.cluster_stage import Cluster, Troupe, key_of, keys_of
 from wakeful import App, Unavailable
 from wakeful.jobs.jobs import Jobs
-from wakeful.logic.ramp import shards_allowed
+from wakeful.policy.ramp import shards_allowed
 from wakeful.testing import World
 from wakeful.testing.cluster_clients import Door
 from wakeful.values.ids import SHARDS, ObjectId, shard_of

@@ -269,7 +269,7 @@ async def test_a_policy_in_a_module_that_the_class_imports_is_found_elsewhere(
 
 
 async def test_listing_lets_others_go_on_between_the_pages(stage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wakeful.jobs.reading.PAGE", 2)
+    monkeypatch.setattr("wakeful.jobs.queries.PAGE", 2)
     desk = Desk(stage)
     async with desk.world():
         for n in range(10):

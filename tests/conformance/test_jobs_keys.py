@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from tests.conformance.desk import Desk, at, failing
 from wakeful import RetryPolicy, Stop, errors
 from wakeful.jobs.payload import decode_kept, encode_kept
-from wakeful.looking.ledger import plain_entry
 from wakeful.store.protocol import Query
+from wakeful.views.ledger import plain_entry
 
 
 async def test_a_key_used_twice_gives_the_same_job_not_two(stage: Any) -> None:

@@ -220,7 +220,7 @@ async def test_a_job_of_an_object_that_sleeps_after_each_turn(stage: Any) -> Non
 
 
 async def test_a_trace_is_carried_from_the_caller_through_every_attempt(stage: Any) -> None:
-    from wakeful.values.tracing import TRACE
+    from wakeful.values.trace import TRACE
 
     desk = Desk(stage)
     traces = []

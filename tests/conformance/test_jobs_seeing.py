@@ -7,7 +7,7 @@ import pytest
 
 from tests.conformance.desk import Desk, at, failing
 from wakeful import Again, JobSpec, Quotas, RetryPolicy, errors, fixed
-from wakeful.jobs.reading import LISTED_RESULT_MAX
+from wakeful.jobs.queries import LISTED_RESULT_MAX
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Timer
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from wakeful import App, Machine, RetryPolicy, assign, errors, fixed
-from wakeful.logic.limits import Limits
+from wakeful.policy.limits import Limits
 from wakeful.testing import World
 
 

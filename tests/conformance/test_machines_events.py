@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from wakeful import App, Machine, RetryPolicy, action, assign, errors, fixed, guard
-from wakeful.machines.kept import ROW
+from wakeful.machines.records import ROW
 from wakeful.values.codec import decode
 from wakeful.values.ids import ObjectId
 

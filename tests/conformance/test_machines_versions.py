@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from wakeful import App, Machine, errors
-from wakeful.machines.kept import ROW
+from wakeful.machines.records import ROW
 from wakeful.testing import World
 from wakeful.values.codec import decode
 from wakeful.values.ids import ObjectId

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from wakeful import App, DurableObject, Machine, assign, errors
-from wakeful.machines import watching
+from wakeful.machines import watchers
 from wakeful.machines.snapshot import Snapshot
 from wakeful.values.ids import ObjectId, shard_of
 
@@ -127,7 +127,7 @@ async def test_what_is_undone_is_never_seen() -> None:
 
 
 async def test_one_who_is_too_far_behind_gets_a_fresh_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "KEPT_MAX", 3)
+    monkeypatch.setattr(watchers, "KEPT_MAX", 3)
     app, cls = app_with()
     async with app.world() as world:
         count = world.get(cls, "c")
@@ -259,7 +259,7 @@ async def test_who_is_behind_by_too_many_bytes_gets_a_fresh_snapshot() -> None:
 
 
 async def test_news_is_not_kept_for_those_who_went(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "GONE_MS", 60_000)
+    monkeypatch.setattr(watchers, "GONE_MS", 60_000)
     app, cls = app_of(900_000)
     async with app.world() as world:
         large = world.get(cls, "l")
@@ -273,7 +273,7 @@ async def test_news_is_not_kept_for_those_who_went(monkeypatch: pytest.MonkeyPat
         await eye.close()
         for _ in range(6):
             await large.send("ADD")
-        assert sum(step.size for step in awake.watched.steps) <= watching.KEPT_BYTES_MAX
+        assert sum(step.size for step in awake.watched.steps) <= watchers.KEPT_BYTES_MAX
         for _ in range(40):
             await world.advance(seconds=2)
             await large.can("ADD")  # it stays awake

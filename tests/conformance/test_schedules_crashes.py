@@ -9,7 +9,7 @@ import pytest
 
 from tests.conformance.rota import Rota, after, effects, since
 from wakeful import RetryPolicy, Run, Unavailable, fixed
-from wakeful.logic.plan import Due
+from wakeful.policy.plan import Due
 from wakeful.schedules.steps import occurrence_of
 from wakeful.values.ids import ObjectId
 

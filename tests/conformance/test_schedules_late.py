@@ -8,7 +8,7 @@ import pytest
 
 from tests.conformance.rota import Rota, after, failing, fates, since, timers, verdicts
 from wakeful import RetryPolicy, Run, any_of, fixed, spread
-from wakeful.logic import plan as planning
+from wakeful.policy import plan as planning
 
 GRACE = "2s"  # short, so that an outage need not be long
 

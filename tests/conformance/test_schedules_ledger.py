@@ -9,11 +9,11 @@ import pytest
 
 from tests.conformance.rota import MISSED, Rota, after, failing, fates, since, verdicts
 from wakeful import Limits, RetryPolicy, Run, fixed
-from wakeful.looking.schedules import page, show
-from wakeful.looking.view import View
 from wakeful.store.protocol import Query
 from wakeful.values.errors import BadOption, NotRunning
 from wakeful.values.ids import ObjectId
+from wakeful.views.schedules import page, show
+from wakeful.views.view import View
 
 
 async def live_through(rota: Any, world: Any, name: str, key: str = "a") -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.conformance.rota import Rota, fates
 from wakeful import any_of, cron, every, except_for, rrule
-from wakeful.logic.specs import combine
+from wakeful.specs import combine
 
 # Every second, but for those from the 20th to the 50th of each minute. A rule is not jumped over as a cron is: 31 steps of 2.
 HOLE = except_for(every(1).seconds, rrule(f"FREQ=SECONDLY;BYSECOND={','.join(map(str, range(20, 51)))}", "UTC"))

@@ -9,8 +9,8 @@ import pytest
 from tests.conformance.cluster_stage import Cluster, key_of, keys_of
 from wakeful import Unavailable
 from wakeful.http.health import MUTE_MS, why_not
-from wakeful.logic.lease import LEASE_MS
-from wakeful.logic.limits import Limits
+from wakeful.policy.lease import LEASE_MS
+from wakeful.policy.limits import Limits
 from wakeful.values.errors import StoreDown
 
 

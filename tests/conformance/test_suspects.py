@@ -6,13 +6,13 @@ from typing import Any
 
 from tests.conformance.desk import Desk, at
 from wakeful.cli.checkups import timers
-from wakeful.looking import due
-from wakeful.looking.nodes import members
-from wakeful.looking.view import View
 from wakeful.runtime.notes import start_note
 from wakeful.runtime.status import status_of
 from wakeful.runtime.timer_runs import TRIED_MAX
 from wakeful.values.ids import shard_of
+from wakeful.views import due
+from wakeful.views.nodes import members
+from wakeful.views.view import View
 
 SECOND = timedelta(seconds=1)
 MANY = 150

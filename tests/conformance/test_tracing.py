@@ -10,7 +10,7 @@ from opentelemetry import trace as otel
 from tests.telemetry.spans_seen import Watch
 from wakeful import App, DurableObject, Machine, action
 from wakeful.testing import World
-from wakeful.values.tracing import TRACE
+from wakeful.values.trace import TRACE
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 PARENT_ID = 0x0AF7651916CD43DD8448EB211C80319C
@@ -300,7 +300,7 @@ async def test_a_damaged_trace_in_the_store_does_not_stop_a_timer(house: House, 
 async def _raw_alarm(world: World, key: str, trace: str) -> None:
     from wakeful.values.ids import ObjectId
     from wakeful.values.timers import ALARM, Timer
-    from wakeful.values.tracing import marked
+    from wakeful.values.trace import marked
 
     node = world.node
     at = node.clock.now() + 1_000

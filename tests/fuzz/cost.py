@@ -16,12 +16,12 @@ from typing import Any
 import msgspec
 
 from wakeful.compat.workers.config import uncommented
+from wakeful.diagrams.diagram import draw
 from wakeful.http.arguments import converter
 from wakeful.http.asks import read_json, read_msgpack
 from wakeful.http.problems import Problem
-from wakeful.logic.chart.chart import Chart
-from wakeful.logic.specs.text import to_spec
-from wakeful.picture.drawing import draw
+from wakeful.specs.text import to_spec
+from wakeful.statechart.chart import Chart
 from wakeful.values.codec import VERSION, encode
 from wakeful.values.errors import BadInput
 from wakeful.values.times import duration_ms

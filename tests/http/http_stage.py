@@ -15,11 +15,11 @@ import msgspec
 from msgspec import to_builtins
 
 from wakeful import App, DurableObject, Machine, Run, internal, reader
-from wakeful.logic.retry import RetryPolicy, fixed
+from wakeful.policy.retry import RetryPolicy, fixed
 from wakeful.security.tokens import ALL, PREFIX, Token, new_secret
 from wakeful.server import Site
 from wakeful.testing import World
-from wakeful.values.tracing import TRACE
+from wakeful.values.trace import TRACE
 
 START = "2026-01-01T00:00:00+00:00"
 BASE = "http://localhost:7420"

@@ -14,7 +14,7 @@ from msgspec import to_builtins
 from wakeful import App, DurableObject, Limits, Socket
 from wakeful.http.protocol import SocketProtocol
 from wakeful.security.tokens import ALL, PREFIX, Token, new_secret
-from wakeful.server.guarded import Guarded
+from wakeful.server.guard import Guarded
 from wakeful.server.site import Site
 from wakeful.sockets.feature import feature_of
 from wakeful.sockets.request import Request

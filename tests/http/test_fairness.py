@@ -182,7 +182,7 @@ async def test_an_object_that_asks_the_server_it_is_called_by_is_refused_and_doe
 async def test_one_who_reads_lists_all_the_time_does_not_stand_before_everybody_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from wakeful.looking import objects
+    from wakeful.views import objects
 
     async with opened() as stage:
         one, other = await stage.token("one", "read"), await stage.token("other", "read")

@@ -11,16 +11,16 @@ from tests.http.http_stage import BASE, Stage, make_app, opened, problem
 from wakeful import App, DurableObject
 from wakeful.http import looks
 from wakeful.http.api import Api
-from wakeful.jobs import reading
-from wakeful.looking import jobs, nodes, objects, paging, schedules
-from wakeful.looking.view import View
-from wakeful.operating.acts import Acts, Which
-from wakeful.runtime import redriving
-from wakeful.runtime.redriving import each_parked
+from wakeful.jobs import queries
+from wakeful.operations.acts import Acts, Which
+from wakeful.runtime import redrives
+from wakeful.runtime.redrives import each_parked
 from wakeful.schedules.schedules import next_times
 from wakeful.security.audit import LOG
 from wakeful.security.gate import Gate
 from wakeful.store.protocol import Query
+from wakeful.views import jobs, nodes, objects, pages, schedules
+from wakeful.views.view import View
 
 
 def program() -> App:
@@ -90,7 +90,7 @@ async def test_a_page_goes_on_behind_what_is_no_row_of_it_any_more_and_leaves_no
 @pytest.mark.parametrize("inner", ["", "x", "5", "[]", "[1]", '["x"]', '[null,"A"]', '[null,"A","k",1]', "[" * 2_000])
 async def test_a_cursor_that_no_page_gave_is_refused(inner: str) -> None:
     async with opened(program()) as stage:
-        cursor = paging.write_cursor(View.of_store(None, 0), "schedules", ["ended", inner])
+        cursor = pages.write_cursor(View.of_store(None, 0), "schedules", ["ended", inner])
         answer = await stage.ask("GET", f"/v1/schedules?cursor={cursor}")
         if inner:
             problem(answer, 400, "cursor")
@@ -99,13 +99,13 @@ async def test_a_cursor_that_no_page_gave_is_refused(inner: str) -> None:
 
 
 async def test_names_that_leave_everything_out_end_a_page_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paging, "LOOKS_MAX", 5)
+    monkeypatch.setattr(pages, "LOOKS_MAX", 5)
     monkeypatch.setattr(schedules, "OBJECTS_MAX", 1)
     async with opened(program()) as stage:
         await stage.ask("POST", "/v1/objects/Many/a/plan", json=[30])
-        pages = await all_of(stage, "/v1/schedules?contains=nothing", limit=10)
-        assert len(pages) >= 2
-        assert not any(pages)
+        answers = await all_of(stage, "/v1/schedules?contains=nothing", limit=10)
+        assert len(answers) >= 2
+        assert not any(answers)
         [found] = [page for page in await all_of(stage, "/v1/schedules?contains=DAILY-29", limit=10) if page]
         assert [row["schedule"] for row in found] == ["daily-29"]
 
@@ -233,7 +233,7 @@ async def test_what_may_be_said_twice_may_be_said_twice() -> None:
 async def test_a_filter_that_leaves_out_most_jobs_ends_a_page_and_the_next_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(reading, "PAGE", 2)
+    monkeypatch.setattr(queries, "PAGE", 2)
     monkeypatch.setattr(jobs, "LOOKS_MAX", 4)
     async with opened() as stage:
         asked = [
@@ -270,7 +270,7 @@ async def test_a_number_that_is_not_parked_is_looked_for_and_not_everything_behi
 
 
 async def test_redriving_all_holds_a_page_at_a_time_and_no_timer_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redriving, "PARKED_PAGE", 2)
+    monkeypatch.setattr(redrives, "PARKED_PAGE", 2)
     async with opened() as stage:
         for key in "abcde":
             await stage.result(key, "doomed")
@@ -288,7 +288,7 @@ async def test_redriving_all_holds_a_page_at_a_time_and_no_timer_twice(monkeypat
 
         async def send(id: Any, method: str, *rest: Any) -> Any:
             answer = await node.send(id, method, *rest)
-            if method == redriving.REDRIVE:
+            if method == redrives.REDRIVE:
                 await stage.world.advance(seconds=10)  # it fails again meanwhile, and is parked under a higher number
                 done.append(id.key)
                 assert len(done) < 100, "it does not end"

@@ -9,8 +9,8 @@ from wakeful import App
 from wakeful.http.asks import Room
 from wakeful.http.pace import ABOUT_S, CROWD_MAX, HEALTH, STARTS_MAX, YOUNG_S, Begun, Pace
 from wakeful.http.problems import Problem
-from wakeful.logic.shares import Asker, Shares
-from wakeful.security.crowding import Crowding
+from wakeful.policy.shares import Asker, Shares
+from wakeful.security.crowd import Crowding
 from wakeful.values.errors import TooMany, Unavailable
 
 ONE = Asker("one")

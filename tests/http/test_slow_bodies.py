@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.http.served_stage import Place
-from wakeful.server.guarded import Guarded
+from wakeful.server.guard import Guarded
 
 HEAD = b"POST /v1/objects/Deaf/a/hello HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\n"
 

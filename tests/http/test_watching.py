@@ -12,7 +12,7 @@ from tests.http.http_stage import opened
 from tests.http.watch_stage import PATH, PATH_OF, Socket, make_app, send, short, told
 from wakeful import Client, errors
 from wakeful.client import looks
-from wakeful.http.watching import plain_snapshot
+from wakeful.http.machine_watch import plain_snapshot
 from wakeful.machines.snapshot import Snapshot
 from wakeful.security.tokens import ALL
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.yardstick import PATIENCE_S
-from wakeful.moving import Part, digest
 from wakeful.store import open_url
+from wakeful.store_move import Part, digest
 from wakeful.values.errors import Conflict, StoreError
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Timer

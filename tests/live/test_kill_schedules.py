@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.live.harness import IS_LONG
 from tests.live.programs.ticker import OBJECTS, Ticker, app
-from wakeful.schedules.reading import record_of
+from wakeful.schedules.queries import record_of
 from wakeful.store.protocol import Query, Range, Store
 from wakeful.values.codec import decode
 from wakeful.values.commits import USER

@@ -19,11 +19,11 @@ from typing import Any
 
 from tests.unit.schedule_oracle import Every, Life, Row, Rule, Rules, Wall, walk
 from wakeful import App, DurableObject
-from wakeful.logic import retry
-from wakeful.logic.limits import Limits
-from wakeful.logic.retry import RetryPolicy
+from wakeful.policy import retry
+from wakeful.policy.limits import Limits
+from wakeful.policy.retry import RetryPolicy
 from wakeful.runtime import overload
-from wakeful.schedules.reading import record_of
+from wakeful.schedules.queries import record_of
 from wakeful.store.protocol import Query
 from wakeful.testing.many import verdict
 from wakeful.testing.world import World

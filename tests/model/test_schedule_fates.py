@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from wakeful import App, DurableObject
-from wakeful.logic import plan as planning
-from wakeful.logic.limits import Limits
-from wakeful.logic.plan import Policy
-from wakeful.logic.retry import RetryPolicy
-from wakeful.logic.specs.interval import interval
-from wakeful.logic.timeline import Pause, Version
+from wakeful.policy import plan as planning
+from wakeful.policy.limits import Limits
+from wakeful.policy.plan import Policy
+from wakeful.policy.retry import RetryPolicy
+from wakeful.policy.timeline import Pause, Version
 from wakeful.schedules.next import Missed, Next
 from wakeful.schedules.records import Options, Record
 from wakeful.schedules.steps import PAUSES_MAX, judge, settle, told
+from wakeful.specs.interval import interval
 from wakeful.testing.world import World
 from wakeful.values.ids import ObjectId
 from wakeful.values.runs import Run

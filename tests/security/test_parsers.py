@@ -13,10 +13,10 @@ import pytest
 
 from wakeful.compat.workers.config import uncommented
 from wakeful.compat.workers.web import Request
-from wakeful.logic import timeline
-from wakeful.logic.specs import cron_days, cron_parse, cron_times
-from wakeful.logic.specs.cron import cron
-from wakeful.logic.specs.rrule_lines import parse_lines
+from wakeful.policy import timeline
+from wakeful.specs import cron_days, cron_parse, cron_times
+from wakeful.specs.cron import cron
+from wakeful.specs.rrule_lines import parse_lines
 from wakeful.values import times
 from wakeful.values.errors import BadInput, BadSpec, BadTime
 from wakeful.values.times import duration_ms

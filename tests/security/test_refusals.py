@@ -10,7 +10,7 @@ import pytest
 
 from tests.security.stage_security import Door, program
 from wakeful import App, Limits
-from wakeful.operating.acts import Acts, Which
+from wakeful.operations.acts import Acts, Which
 from wakeful.security.audit import LOG, page
 from wakeful.security.gate import Gate
 from wakeful.security.rates import Buckets, Failures

@@ -245,9 +245,9 @@ async def test_a_tenant_is_not_told_where_the_store_is() -> None:
 
 async def test_a_tenant_finds_its_own_behind_any_number_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a search looks at is bounded, and what may not be shown must not use that up."""
-    from wakeful.looking import paging
+    from wakeful.views import pages
 
-    monkeypatch.setattr(paging, "LOOKS_MAX", 5)
+    monkeypatch.setattr(pages, "LOOKS_MAX", 5)
     async with doors() as door:
         for key in [f"eu/{number}" for number in range(40)] + ["us/25", "us/needle-25"]:
             await door.app.get(door.app.box, key).put("x")  # type: ignore[attr-defined]

@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from wakeful.store.sealing import Sealing
+from wakeful.store.seal_places import Sealing
 from wakeful.values.errors import NoKey, Undecodable
 from wakeful.values.seals import MAGIC, Ring
 

@@ -10,7 +10,7 @@ from wakeful.cli import run
 from wakeful.store import Store
 from wakeful.store.memory import Disk, MemoryStore
 from wakeful.store.protocol import Range
-from wakeful.store.sealed import CHECK, CHECK_SLOT, SealedStore
+from wakeful.store.sealed_store import CHECK, CHECK_SLOT, SealedStore
 from wakeful.store.sqlite import SqliteStore
 from wakeful.values.codec import decode, encode
 from wakeful.values.commits import USER, Commit

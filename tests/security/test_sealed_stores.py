@@ -7,7 +7,7 @@ import pytest
 
 from wakeful.store import Store
 from wakeful.store.protocol import WHOLE_BYTES_MAX
-from wakeful.store.sealed import SealedStore
+from wakeful.store.sealed_store import SealedStore
 from wakeful.testing.store_suite import StoreSuite
 from wakeful.testing.suites.harness import A
 from wakeful.values.commits import USER

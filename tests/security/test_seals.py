@@ -11,9 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from wakeful import App, DurableObject, RetryPolicy, fixed
-from wakeful.store import Disk, MemoryStore, Store, resealing
+from wakeful.store import Disk, MemoryStore, Store, key_rotation
 from wakeful.store.protocol import Query, Range
-from wakeful.store.sealed import CHECK, SealedStore, Unkeyed, beneath, with_keys
+from wakeful.store.sealed_store import CHECK, SealedStore, Unkeyed, beneath, with_keys
 from wakeful.system import key_ring, open_store, read_keys
 from wakeful.values.codec import decode, encode
 from wakeful.values.commits import SYSTEM, USER, Commit, Remembered
@@ -183,7 +183,7 @@ async def test_a_plain_store_gets_its_seal_and_then_a_newer_key(kind: str, store
     assert (await rotated(first))["stale"] == 9
     assert SECRET not in str(await everything(store))
     assert await everything(first) == before
-    await resealing.finish(first)
+    await key_rotation.finish(first)
     second = SealedStore(store, ring(NEW, OLD))
     await second._look()
     assert second.sealing.is_whole
@@ -205,7 +205,7 @@ async def rotated(store: SealedStore) -> dict[str, int]:
     totals = {"seen": 0, "stale": 0, "swapped": 0, "shut": 0}
     place = None
     while True:
-        found = await resealing.page(store, place, now=NOW, is_change=True)
+        found = await key_rotation.page(store, place, now=NOW, is_change=True)
         totals = {name: count + getattr(found, name) for name, count in totals.items()}
         place = found.place
         if place is None:
@@ -251,7 +251,7 @@ async def test_a_row_that_changed_meanwhile_is_left_to_who_changed_it(monkeypatc
         return await swap(some)
 
     monkeypatch.setattr(store, "swap", slow)
-    await resealing.page(sealed, None, now=NOW, is_change=True)
+    await key_rotation.page(sealed, None, now=NOW, is_change=True)
     assert len(swaps) == 2
     assert decode((await sealed.read(A, USER, ["k"]))["k"]) == "newer"
 
@@ -262,7 +262,7 @@ async def test_rows_that_were_swapped_or_put_there_by_others_are_not_believed() 
     await store.open(now=NOW)
     await fill(store, "n")
     await rotated(store)
-    await resealing.finish(store)
+    await key_rotation.finish(store)
     rows = disk.rows[A]
     rows[USER, "other"] = rows[USER, "k"]  # a row in the place of another
     rows[USER, "plain"] = encode("injected")

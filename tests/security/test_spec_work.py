@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wakeful.logic.specs import combine
-from wakeful.logic.specs.combine import ExceptFor, any_of
-from wakeful.logic.specs.cron import cron
-from wakeful.logic.specs.interval import interval
-from wakeful.logic.specs.spec import Spec
-from wakeful.logic.specs.text import parse_spec, to_spec
+from wakeful.specs import combine
+from wakeful.specs.combine import ExceptFor, any_of
+from wakeful.specs.cron import cron
+from wakeful.specs.interval import interval
+from wakeful.specs.spec import Spec
+from wakeful.specs.text import parse_spec, to_spec
 from wakeful.values.errors import BadInput, BadSpec
 from wakeful.values.times import from_datetime
 

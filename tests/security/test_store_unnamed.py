@@ -5,7 +5,7 @@ import pytest
 from tests.security.stage_security import Door, program
 from wakeful.http.problems import Raised, told
 from wakeful.runtime.calls import Call
-from wakeful.runtime.routing import _unrouted
+from wakeful.runtime.routes import _unrouted
 from wakeful.values.errors import (
     BadOption,
     BadUrl,

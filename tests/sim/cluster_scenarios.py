@@ -8,8 +8,8 @@ from typing import Any
 from tests.conformance.cluster_stage import Troupe, key_of, keys_of
 from wakeful import JobSpec, Limits
 from wakeful.jobs.jobs import Jobs
-from wakeful.logic.lease import LEASE_MS, Lease
-from wakeful.logic.ramp import shards_allowed
+from wakeful.policy.lease import LEASE_MS, Lease
+from wakeful.policy.ramp import shards_allowed
 from wakeful.runtime.membership import RAMP_DOUBLE_MS, RAMP_FIRST
 from wakeful.runtime.node import Node
 from wakeful.store.protocol import Hint, Outcome

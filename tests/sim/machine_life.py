@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from wakeful import App, Limits, Machine, RetryPolicy, action, assign, errors, fixed
-from wakeful.machines.kept import ROW, whole
+from wakeful.machines.records import ROW, whole
 from wakeful.store.protocol import Query, Range, Store
 from wakeful.testing import World
 from wakeful.values.codec import decode

@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from tests.teeth.broken import swapped
 from wakeful.jobs.jobs import Jobs
-from wakeful.logic.lease import LEASE_MS
+from wakeful.policy.lease import LEASE_MS
 from wakeful.runtime import membership, timer_runs
 from wakeful.runtime.activation import Activation
 from wakeful.runtime.arrivals import Arrivals
+from wakeful.runtime.deployment_clock import FollowedClock
 from wakeful.runtime.dispatcher import Dispatcher
-from wakeful.runtime.following import FollowedClock
 from wakeful.runtime.loader import Loader
 from wakeful.runtime.node import Node
 from wakeful.runtime.outage import Outage

@@ -6,7 +6,7 @@ from tests.teeth.broken import swapped
 from wakeful.http import health, protocol
 from wakeful.http.pace import Pace
 from wakeful.http.protocol import SocketProtocol
-from wakeful.logic.shares import Asker, Shares
+from wakeful.policy.shares import Asker, Shares
 from wakeful.security.askers import Askers
 
 

@@ -8,16 +8,16 @@ from msgspec.structs import replace
 
 from tests.teeth.broken import swapped
 from wakeful import machine
-from wakeful.logic.chart.effects import Cancel
-from wakeful.machines import answering, mail, owners, resuming, steps, watching
-from wakeful.machines.carrying import Carrier
-from wakeful.machines.kept import ROW, save
+from wakeful.machines import actor_ends, mail, resumption, steps, timers, watchers
+from wakeful.machines.carrier import Carrier
 from wakeful.machines.mail import Mail
-from wakeful.machines.owners import Doings, Runs
-from wakeful.machines.watching import Watchers
+from wakeful.machines.records import ROW, save
+from wakeful.machines.timers import Doings, Runs
+from wakeful.machines.watchers import Watchers
 from wakeful.runtime.activation import Activation
 from wakeful.runtime.sideline import Sideline
 from wakeful.runtime.timer_runs import TimerRuns
+from wakeful.statechart.effects import Cancel
 from wakeful.values.commits import Commit
 from wakeful.values.errors import Unavailable
 
@@ -83,7 +83,7 @@ def an_answer_is_applied_without_asking_whose_it_is() -> Any:
 
         return broken
 
-    return swapped(answering, "apply", make)
+    return swapped(actor_ends, "apply", make)
 
 
 def the_rest_of_the_actions_is_dropped() -> Any:
@@ -152,7 +152,7 @@ def restarted_delays_begin_when_somebody_looks() -> Any:
 
 def down_time_is_forgotten() -> Any:
     """A delay is moved in what the machine shows, and its timer stays."""
-    return swapped(resuming, "set_delays", lambda set_delays: lambda turn, kept: None)
+    return swapped(resumption, "set_delays", lambda set_delays: lambda turn, kept: None)
 
 
 def watchers_are_told_at_once() -> Any:
@@ -162,7 +162,7 @@ def watchers_are_told_at_once() -> Any:
         def broken(self: Watchers, turn: Any, bound: Any, kept: Any, events: Any) -> None:
             log = turn.activation.watched
             if log is not None:
-                log.add(events, watching.shown(bound, kept))
+                log.add(events, watchers.shown(bound, kept))
 
         return broken
 
@@ -174,7 +174,7 @@ def a_deadly_method_waits_for_a_person() -> Any:
 
     def make(failed: Any) -> Any:
         async def broken(self: Runs, activation: Any, turn: Any, failure: Any) -> Any:
-            return await owners.Owner.failed(self, activation, turn, failure)
+            return await timers.Owner.failed(self, activation, turn, failure)
 
         return broken
 
@@ -208,4 +208,4 @@ def a_delayed_message_is_for_whoever_has_the_id() -> Any:
 
         return broken
 
-    return swapped(owners, "fire", make)
+    return swapped(timers, "fire", make)

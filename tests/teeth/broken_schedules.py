@@ -7,19 +7,19 @@ from typing import Any
 from msgspec.structs import replace
 
 from tests.teeth.broken import swapped
-from wakeful.logic import plan as planning
-from wakeful.logic.specs import spread
-from wakeful.logic.specs.interval import Interval
+from wakeful.policy import plan as planning
 from wakeful.runtime.activation import Activation
 from wakeful.runtime.queue import TimerQueue
 from wakeful.runtime.timer_runs import Again
 from wakeful.runtime.turn import Turn
 from wakeful.schedules import runs, schedules, steps
 from wakeful.schedules.counters import Counters
-from wakeful.schedules.declared import Declarations
+from wakeful.schedules.declarations import Declarations
 from wakeful.schedules.records import Book, Record, timer_name
 from wakeful.schedules.runs import ScheduleRuns
 from wakeful.schedules.schedules import Schedules
+from wakeful.specs import spread
+from wakeful.specs.interval import Interval
 from wakeful.values.commits import SYSTEM, Commit
 from wakeful.values.timers import Timer
 

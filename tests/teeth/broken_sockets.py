@@ -5,7 +5,7 @@ from typing import Any
 from tests.teeth.broken import swapped
 from wakeful.http import stops
 from wakeful.runtime.turn import Turn
-from wakeful.sockets import gateways, kept, lost, socket
+from wakeful.sockets import gateways, lost, records, socket
 from wakeful.sockets.effects import Effect, Outgoing
 from wakeful.sockets.gateway import Gateway
 from wakeful.sockets.gateways import Sweep
@@ -51,7 +51,7 @@ def a_message_that_is_sent_again_runs_again() -> Any:
 
         return broken
 
-    return swapped(kept, "set_seen", make)
+    return swapped(records, "set_seen", make)
 
 
 def on_close_in_a_turn_of_its_own() -> Any:
@@ -60,7 +60,7 @@ def on_close_in_a_turn_of_its_own() -> Any:
     def make(part: Any) -> Any:
         async def broken(turn: Turn, id: str, code: int, reason: str, *, was_clean: bool) -> None:
             await part(turn, id, code, reason, was_clean=was_clean)
-            for slot in [slot for slot in turn.writes if slot[1].startswith(kept.PREFIX)]:
+            for slot in [slot for slot in turn.writes if slot[1].startswith(records.PREFIX)]:
                 del turn.writes[slot]
 
         return broken
@@ -72,12 +72,12 @@ def sockets_are_kept_in_memory_only() -> Any:
     """The gateway knows them anyway."""
 
     def make(save: Any) -> Any:
-        def broken(turn: Turn, id: str, found: kept.Kept) -> None:
-            kept.table_of(turn.activation).known[id] = found
+        def broken(turn: Turn, id: str, found: records.Kept) -> None:
+            records.table_of(turn.activation).known[id] = found
 
         return broken
 
-    return swapped(kept, "save", make)
+    return swapped(records, "save", make)
 
 
 def an_object_is_listed_after_it_has_sockets() -> Any:
@@ -175,7 +175,7 @@ def a_closed_socket_hears_on() -> Any:
 
         return broken
 
-    return swapped(kept, "load", make)
+    return swapped(records, "load", make)
 
 
 def nobody_listens_for_the_stop_of_a_server() -> Any:
@@ -198,6 +198,6 @@ def what_was_done_at_a_signal_is_not_done() -> Any:
     return swapped(stops.Chained, "__call__", lambda _: lambda self, number, frame: self._begin())
 
 
-def effects_free(found: kept.Kept) -> kept.Kept:
+def effects_free(found: records.Kept) -> records.Kept:
     """The same socket, as if nobody had closed it."""
-    return kept.Kept(found.gateway, found.seq, found.tags, found.attachment)
+    return records.Kept(found.gateway, found.seq, found.tags, found.attachment)

@@ -11,9 +11,9 @@ import pytest
 
 from tests.xstate.chart_compare import differs
 from tests.xstate.chart_names import NAMES
-from wakeful.logic.chart import chart as charts
-from wakeful.logic.chart import moves, nodes, plans, snapshot, step
-from wakeful.logic.chart.turn import Turn
+from wakeful.statechart import chart as charts
+from wakeful.statechart import moves, nodes, plans, snapshot, step
+from wakeful.statechart.turn import Turn
 from wakeful.values.errors import BadChart, LimitExceeded
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "xstate" / "cases.jsonl.xz"

@@ -19,13 +19,13 @@ from tests.sim.scenarios import SCENARIOS
 from tests.teeth import broken
 from tests.teeth.catching import Catcher, Teeth
 from wakeful import App, DurableObject, Limits
-from wakeful.looking import due
-from wakeful.looking.view import View
 from wakeful.runtime.registry import Registry
 from wakeful.runtime.status import status_of
 from wakeful.store.protocol import Query
 from wakeful.testing.simulation import run_probe, run_seed
 from wakeful.values.errors import StoreDown, Unfit
+from wakeful.views import due
+from wakeful.views.view import View
 
 SEEDS = 100
 

@@ -12,8 +12,8 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from tests.telemetry.collector import collecting
-from wakeful.cli.failing import CommandError
-from wakeful.cli.observing import LOGS, _chosen
+from wakeful.cli.exit_codes import CommandError
+from wakeful.cli.telemetry_setup import LOGS, _chosen
 
 PROGRAM = """
 from wakeful import App, DurableObject

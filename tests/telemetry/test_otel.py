@@ -236,7 +236,7 @@ def _python(code: str) -> str:
 
 def test_counting_and_logging_need_nothing_that_is_not_installed() -> None:
     code = (
-        "import sys, wakeful.app, wakeful.telemetry.prometheus, wakeful.telemetry.logs, wakeful.telemetry.sampling\n"
+        "import sys, wakeful.app, wakeful.telemetry.prometheus, wakeful.telemetry.logs, wakeful.telemetry.samples\n"
         "print([name for name in sys.modules if name.startswith('opentelemetry')])"
     )
     assert _python(code) == "[]"

@@ -8,7 +8,7 @@ from tests.telemetry.prometheus_text import BadPage, parse
 from wakeful import App, DurableObject
 from wakeful.telemetry.catalogue import CATALOGUE
 from wakeful.telemetry.prometheus import CONTENT_TYPE, page
-from wakeful.telemetry.sampling import count_rows
+from wakeful.telemetry.samples import count_rows
 
 
 def program(name: str = "Cell") -> tuple[App, Any]:

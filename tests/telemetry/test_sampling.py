@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from wakeful import App
-from wakeful.telemetry import sampling as module
-from wakeful.telemetry.sampling import sampling
+from wakeful.telemetry import samples as module
+from wakeful.telemetry.samples import sampling
 from wakeful.telemetry.spans import Sampler
 
 

@@ -52,7 +52,9 @@ def missing(text: str) -> list[str]:
     """Parts of the package that the map leaves out."""
     on_map = set(_CODE.findall(text))
     parts = [path for path in sorted(source.PACKAGE.iterdir()) if not path.name.startswith("_")]
-    return [path.name for path in parts if (path.is_dir() or path.suffix == ".py") and path.name not in on_map]
+    return [
+        path.name for path in parts if (any(path.rglob("*.py")) or path.suffix == ".py") and path.name not in on_map
+    ]
 
 
 def test_what_the_map_names_is_there() -> None:

@@ -32,7 +32,7 @@ BANS = {
 # Only the edges may: they are where the real world comes in.
 EDGES = (
     "wakeful.app",
-    "wakeful.running",
+    "wakeful.lifecycle",
     "wakeful.objects",
     "wakeful.system",
     "wakeful.cli",

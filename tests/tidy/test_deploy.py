@@ -23,8 +23,8 @@ from tests.tidy import tidy_source as source
 from wakeful.cli import cli
 from wakeful.cli.settings import settings
 from wakeful.http.rows import TABLE
-from wakeful.logic.limits import Limits
-from wakeful.server.serving import FINISH_S
+from wakeful.policy.limits import Limits
+from wakeful.server.embedded_server import FINISH_S
 from wakeful.values.times import duration_ms
 
 DEPLOY = source.ROOT / "deploy"

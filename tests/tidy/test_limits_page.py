@@ -16,37 +16,37 @@ ROWS = {
     "name": "schedules.options.NAME_BYTES_MAX",
     "`tags`, `depends_on`": "schedules.options.TAGS_MAX",
     "`priority`": "schedules.options.PRIORITY_MAX",
-    "`max_catch_up` (100 unless set), runs queued": "logic.plan.RUNS_MAX",
-    "`parallel`": "logic.plan.PARALLEL_MAX",
-    "occurrences judged in one turn": "logic.plan.JUDGED_MAX",
-    "verdicts with a ledger row of their own": "logic.plan.SINGLE_MAX",
+    "`max_catch_up` (100 unless set), runs queued": "policy.plan.RUNS_MAX",
+    "`parallel`": "policy.plan.PARALLEL_MAX",
+    "occurrences judged in one turn": "policy.plan.JUDGED_MAX",
+    "verdicts with a ledger row of their own": "policy.plan.SINGLE_MAX",
     "`backfill`": "schedules.backfills.BACKFILL_MAX",
     "`next(name, n)`": "schedules.schedules.NEXT_MAX",
     "`sharded(key, count)`": "schedules.tenants.SHARDS_MAX",
     "tasks of a `Dag`": "schedules.dag.TASKS_MAX",
     "members of a set": "values.alike.ALIKE_MAX",
     "text of a length": "values.times.TEXT_MAX",
-    "cron text": "logic.specs.cron_parse.TEXT_MAX",
-    "phrase": "logic.specs.phrases.PHRASE_MAX",
-    "crons that one phrase stands for": "logic.specs.meaning._CRONS_MAX",
-    "text of a whole spec": "logic.specs.text.TEXT_MAX",
-    "combinations within combinations": "logic.specs.combine.DEPTH_MAX",
-    "candidates that `within`": "logic.specs.combine.STEPS_MAX",
-    "candidates refused in a row when a spec is made": "logic.specs.combine.FIRST_STEPS_MAX",
-    "specs of one `any_of`": "logic.specs.combine.PARTS_MAX",
-    "parentheses in the text": "logic.specs.text.GROUPS_MAX",
-    "steps of an INTERVAL until": "logic.specs.rrule_walls.STEPS_MAX",
-    "steps of INTERVAL while": "logic.specs.rrule.COUNT_STEPS_MAX",
-    "rules with COUNT": "logic.specs.combine.COUNTS_MAX",
-    "dates of `holidays`": "logic.specs.calendar_days.DATES_MAX",
-    "`rrule`: COUNT": "logic.specs.rrule_parts.COUNT_MAX",
+    "cron text": "specs.cron_parse.TEXT_MAX",
+    "phrase": "specs.phrases.PHRASE_MAX",
+    "crons that one phrase stands for": "specs.build._CRONS_MAX",
+    "text of a whole spec": "specs.text.TEXT_MAX",
+    "combinations within combinations": "specs.combine.DEPTH_MAX",
+    "candidates that `within`": "specs.combine.STEPS_MAX",
+    "candidates refused in a row when a spec is made": "specs.combine.FIRST_STEPS_MAX",
+    "specs of one `any_of`": "specs.combine.PARTS_MAX",
+    "parentheses in the text": "specs.text.GROUPS_MAX",
+    "steps of an INTERVAL until": "specs.rrule_walls.STEPS_MAX",
+    "steps of INTERVAL while": "specs.rrule.COUNT_STEPS_MAX",
+    "rules with COUNT": "specs.combine.COUNTS_MAX",
+    "dates of `holidays`": "specs.calendar_days.DATES_MAX",
+    "`rrule`: COUNT": "specs.rrule_parts.COUNT_MAX",
     "`key`": "jobs.ids.KEY_BYTES_MAX",
-    "`tags` |": "jobs.asking.TAGS_MAX",
-    "`depends_on`": "jobs.asking.DEPENDS_MAX",
-    "result in a list": "jobs.reading.LISTED_RESULT_MAX",
-    "states of a chart": "logic.chart.reading.STATES_MAX",
-    "states within states": "logic.chart.fields.DEPTH_MAX",
-    "microsteps until a chart rests": "logic.chart.chart.MICROSTEPS_MAX",
+    "`tags` |": "jobs.job_request.TAGS_MAX",
+    "`depends_on`": "jobs.job_request.DEPENDS_MAX",
+    "result in a list": "jobs.queries.LISTED_RESULT_MAX",
+    "states of a chart": "statechart.state_tree.STATES_MAX",
+    "states within states": "statechart.fields.DEPTH_MAX",
+    "microsteps until a chart rests": "statechart.chart.MICROSTEPS_MAX",
 }
 # Bounds of caches and of what is told: nobody can meet them.
 INSIDE = {"_BUCKETS_MAX", "_PIECES_MAX", "YEARS_MAX", "_LISTED_MAX", "_TIMES_MAX", "_TOLD_MAX"}
@@ -92,7 +92,9 @@ def test_every_bound_of_schedules_and_jobs_is_known_here() -> None:
     found = [
         f"{module}: {name} is not on the page, or not in this test"
         for module, text in source.modules()
-        if module.startswith(("wakeful.logic", "wakeful.schedules", "wakeful.jobs"))
+        if module.startswith(
+            ("wakeful.policy", "wakeful.specs", "wakeful.statechart", "wakeful.schedules", "wakeful.jobs")
+        )
         for name in _MAX.findall(text)
         if name not in known
     ]

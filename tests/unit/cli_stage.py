@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from wakeful.cli import run
-from wakeful.cli.loading import load
+from wakeful.cli.app_loader import load
 
 PROGRAM = """
 import asyncio
@@ -109,7 +109,7 @@ class Stage:
 
     def set_time(self, now: datetime) -> None:
         ms = int(now.timestamp() * 1000)
-        self.monkeypatch.setattr("wakeful.cli.printing.now_ms", lambda: ms)
+        self.monkeypatch.setattr("wakeful.cli.output.now_ms", lambda: ms)
 
     @contextmanager
     def running(self) -> Iterator[None]:

@@ -15,16 +15,16 @@ from uuid import UUID
 import click
 import pytest
 
-from wakeful.cli import _COMMANDS, cli, failing, run
+from wakeful.cli import _COMMANDS, cli, exit_codes, run
+from wakeful.cli.app_loader import load
 from wakeful.cli.call import argument
-from wakeful.cli.loading import load
-from wakeful.cli.printing import length, many, relative, size
-from wakeful.looking.plain import plain
+from wakeful.cli.output import length, many, relative, size
 from wakeful.store import open_url
 from wakeful.values.codec import decode_loosely, encode
 from wakeful.values.commits import Commit
 from wakeful.values.ids import SHARDS, ObjectId, shard_of
 from wakeful.values.timers import Parked, Timer
+from wakeful.views.plain import plain
 
 PROGRAM = """
 from dataclasses import dataclass, field
@@ -488,4 +488,4 @@ def test_words_for_people() -> None:
     assert (relative(1_000, 5_000), relative(9_000, 5_000), relative(5_100, 5_000)) == ("4.0 s ago", "in 4.0 s", "now")
     assert (many(1, "class"), many(2, "class"), many(3_000, "timer")) == ("1 class", "2 classes", "3,000 timers")
     assert (size(999), size(1_500), size(2_500_000)) == ("999 B", "1.5 kB", "2.5 MB")
-    assert failing.one_line("a\nb\x1b[0m") == "a b\\x1b[0m"
+    assert exit_codes.one_line("a\nb\x1b[0m") == "a b\\x1b[0m"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.unit.cli_stage import Stage, make_stage
-from wakeful.cli.loading import load
-from wakeful.importing import carrying
+from wakeful.cli.app_loader import load
+from wakeful.importers import archive
 from wakeful.store import open_url
 from wakeful.values.errors import BadValue
 from wakeful.values.ids import ObjectId
@@ -105,8 +105,8 @@ def test_numbers_of_timers_never_come_again(wakeful: Stage) -> None:
     for _ in range(3):
         wakeful.past(life, start=START)
     wakeful("export", "Report", "eu", "-o", "eu.jsonl")
-    carried = carrying.read((wakeful.path / "eu.jsonl").read_bytes(), "eu.jsonl")
-    newest = max(carrying.seqs(carried)) >> 39
+    carried = archive.read((wakeful.path / "eu.jsonl").read_bytes(), "eu.jsonl")
+    newest = max(archive.seqs(carried)) >> 39
     other = f"sqlite:{wakeful.path}/other.db"
     wakeful("migrate", "--store", other)
     wakeful("import", "eu.jsonl", "--store", other)
@@ -137,8 +137,8 @@ def test_a_process_that_runs_the_store_is_refused(wakeful: Stage) -> None:
     wakeful("export", "Report", "us", "-o", "us.jsonl")
     lines = (wakeful.path / "us.jsonl").read_text().replace('"key":"us"', '"key":"new"').splitlines(keepends=True)[:-1]
     data = [line.encode() for line in lines]
-    (wakeful.path / "new.jsonl").write_bytes(b"".join([*data, carrying._encoded(carrying._end(data))]))
-    with wakeful.running():
+    (wakeful.path / "new.jsonl").write_bytes(b"".join([*data, archive._encoded(archive._end(data))]))
+    with wakeful.lifecycle():
         refused = wakeful("import", "new.jsonl")
         assert (refused.code, refused.err.count("\n")) == (3, 1)
         assert "[store.owned]" in refused.err
@@ -180,9 +180,9 @@ def test_a_file_that_is_not_whole_is_known_for_it(wakeful: Stage, spoil: Any, wo
 )
 def test_what_a_file_says_is_checked_line_by_line(line: dict[str, Any]) -> None:
     head = {"wakeful": "object", "version": 1, "class": "C", "key": "k", "created_at": 1, "active_at": 1}
-    data = [carrying._encoded(head), carrying._encoded(line)]
+    data = [archive._encoded(head), archive._encoded(line)]
     with pytest.raises(BadValue, match="line 2: it says what can't be"):
-        carrying.read(b"".join([*data, carrying._encoded(carrying._end(data))]), "f")
+        archive.read(b"".join([*data, archive._encoded(archive._end(data))]), "f")
 
 
 def test_what_names_other_objects_is_refused(wakeful: Stage) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from wakeful.cli import checkups, printing, run
+from wakeful.cli import checkups, output, run
 from wakeful.store import open_url
 from wakeful.values.commits import Commit
 from wakeful.values.ids import ObjectId, shard_of
@@ -30,7 +30,7 @@ def test_what_is_due_is_so_by_the_database_s_clock(
         await store.close()
 
     asyncio.run(fill())
-    for module in (printing, checkups):
+    for module in (output, checkups):
         monkeypatch.setattr(module, "own_ms", lambda: time.time_ns() // 1_000_000 + off_ms)
     assert run(["due", "--store", postgres_schema_url]) == 0
     assert "in 10 min" in capsys.readouterr().out
@@ -39,8 +39,8 @@ def test_what_is_due_is_so_by_the_database_s_clock(
 
 
 def test_without_a_store_it_is_the_machine_s() -> None:
-    printing.follow(None)
-    assert abs(printing.now_ms() - time.time_ns() // 1_000_000) < 1_000
+    output.follow(None)
+    assert abs(output.now_ms() - time.time_ns() // 1_000_000) < 1_000
 
 
 @pytest.mark.parametrize("back_ms", [0, HOUR])
@@ -68,9 +68,9 @@ def test_a_run_while_the_doctor_waited_for_a_frozen_node_is_not_of_the_future(
         return {}
 
     asyncio.run(fill())
-    printing.follow(None)
-    monkeypatch.setattr(printing, "own_ms", lambda: now)
-    monkeypatch.setattr("wakeful.cli.reaching.statuses", statuses)
+    output.follow(None)
+    monkeypatch.setattr(output, "own_ms", lambda: now)
+    monkeypatch.setattr("wakeful.cli.node_access.statuses", statuses)
     assert run(["doctor", "--store", url]) == 0
     said = capsys.readouterr().out
     assert now == ran_at - back_ms

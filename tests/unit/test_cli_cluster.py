@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from wakeful.cli import checkups, joining, run
-from wakeful.cli.failing import CommandError, exit_code_of
-from wakeful.looking.nodes import Members, ranges, stand, state_of
+from wakeful.cli import checkups, cluster_access, run
+from wakeful.cli.exit_codes import CommandError, exit_code_of
 from wakeful.store import NodeRow, ShardRow, Store, open_url
 from wakeful.store.postgres.health import Health, Session
 from wakeful.values.commits import Commit
 from wakeful.values.errors import AddressInUse, BadAddress, BadOption, NoSecret, WrongCluster
 from wakeful.values.ids import SHARDS, ObjectId, shard_of
 from wakeful.values.timers import Parked, Timer
+from wakeful.views.nodes import Members, ranges, stand, state_of
 
 NOW = 1_000_000
 
@@ -36,7 +36,13 @@ def cluster(*rows: NodeRow, owners: dict[int, str] | None = None) -> Members:
 def wakeful(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))  # no other test's nodes are reached from here
-    for name in (*joining.TLS, joining.SECRET, joining.SECRET_FILE, "WAKEFUL_STORE", "WAKEFUL_LISTEN"):
+    for name in (
+        *cluster_access.TLS,
+        cluster_access.SECRET,
+        cluster_access.SECRET_FILE,
+        "WAKEFUL_STORE",
+        "WAKEFUL_LISTEN",
+    ):
         monkeypatch.delenv(name, raising=False)
 
     def command(*args: str, code: int = 0, as_json: bool = True) -> Any:
@@ -345,8 +351,8 @@ def test_nodes_are_shown_as_they_stand_after_they_were_asked(
         assert [one.node for one in rows] == ["frozen", "leaves"]
         return {"leaves": {"state": "up"}}
 
-    monkeypatch.setattr("wakeful.looking.nodes.members", members)
-    monkeypatch.setattr("wakeful.cli.reaching.statuses", statuses)
+    monkeypatch.setattr("wakeful.views.nodes.members", members)
+    monkeypatch.setattr("wakeful.cli.node_access.statuses", statuses)
     said = wakeful("nodes", "--store", postgres_schema_url, as_json=False)
     lines = [line.split() for line in said.splitlines()[2:]]
     assert [line[:3] for line in lines[:2]] == [["frozen", "silent", "1"], ["joins", "up", "1"]], said
@@ -446,16 +452,16 @@ def test_a_secret_comes_from_a_file_or_the_environment_and_never_from_an_argumen
 ) -> None:
     (tmp_path / "s").write_text("  from-the-file\n")
     monkeypatch.setenv("WAKEFUL_SECRET", "from-the-environment")
-    assert joining.pass_of().secret == "from-the-environment"
-    assert joining.pass_of(str(tmp_path / "s")).secret == "from-the-file"
+    assert cluster_access.pass_of().secret == "from-the-environment"
+    assert cluster_access.pass_of(str(tmp_path / "s")).secret == "from-the-file"
     monkeypatch.setenv("WAKEFUL_SECRET_FILE", str(tmp_path / "s"))
-    assert joining.pass_of().secret == "from-the-file"
+    assert cluster_access.pass_of().secret == "from-the-file"
     said = wakeful("run", "app.py", "--secret", "hunter2", code=2, as_json=False)
     assert "can be read by every user" in said
     assert "hunter2" not in said
     (tmp_path / "s").write_text("\n")
     with pytest.raises(CommandError, match="is empty"):
-        joining.pass_of()
+        cluster_access.pass_of()
 
 
 @pytest.mark.parametrize(
@@ -472,22 +478,24 @@ def test_options_that_make_no_sense_are_refused(wakeful: Callable[..., Any], arg
 
 def test_tls_takes_all_three_files(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CommandError, match="--tls-key and --tls-ca is missing"):
-        joining.pass_of(None, "cert.pem")
+        cluster_access.pass_of(None, "cert.pem")
     monkeypatch.setenv("WAKEFUL_TLS_KEY", "key.pem")
     monkeypatch.setenv("WAKEFUL_TLS_CA", "ca.pem")
-    assert joining.pass_of(None, "cert.pem").tls == ("cert.pem", "key.pem", "ca.pem")
+    assert cluster_access.pass_of(None, "cert.pem").tls == ("cert.pem", "key.pem", "ca.pem")
 
 
 def test_options_of_run_reach_the_app(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("WAKEFUL_LISTEN", "WAKEFUL_ADVERTISE", "WAKEFUL_CLUSTER", "WAKEFUL_LEASE"):
         monkeypatch.delenv(name, raising=False)
-    postgres, let_in = "postgresql://db/app", joining.Pass("s" * 16, None)
-    assert joining.joined(postgres, "h:1", "x:2", "shop", let_in) == {
+    postgres, let_in = "postgresql://db/app", cluster_access.Pass("s" * 16, None)
+    assert cluster_access.joined(postgres, "h:1", "x:2", "shop", let_in) == {
         "listen": "h:1", "advertise": "x:2", "cluster": "shop", "secret": "s" * 16,
     }  # fmt: skip
-    assert joining.joined("sqlite:x.db", None, None, None, let_in) == {}  # one process has nobody to show a secret to
+    assert (
+        cluster_access.joined("sqlite:x.db", None, None, None, let_in) == {}
+    )  # one process has nobody to show a secret to
     monkeypatch.setenv("WAKEFUL_LISTEN", "h:3")
-    assert joining.joined(postgres, None, None, None, joining.Pass(None, None)) == {"listen": "h:3"}
+    assert cluster_access.joined(postgres, None, None, None, cluster_access.Pass(None, None)) == {"listen": "h:3"}
 
 
 @pytest.mark.parametrize(

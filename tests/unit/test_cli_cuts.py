@@ -6,8 +6,8 @@ import pytest
 
 from wakeful.cli import checkups
 from wakeful.cli.nodes import put_reach
-from wakeful.looking.nodes import stand
 from wakeful.store import NodeRow
+from wakeful.views.nodes import stand
 
 NOW = 1_000_000
 

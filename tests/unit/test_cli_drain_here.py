@@ -6,10 +6,10 @@ import re
 import pytest
 
 from wakeful.cli import run
-from wakeful.looking.nodes import Members, stand
 from wakeful.store.protocol import NodeRow, ShardRow
 from wakeful.values.errors import BadOption
 from wakeful.values.ids import SHARDS
+from wakeful.views.nodes import Members, stand
 
 NOW = 1_000_000
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from wakeful.cli.exporting import _write
-from wakeful.cli.failing import CommandError
+from wakeful.cli.exit_codes import CommandError
+from wakeful.cli.export import _write
 
 
 def test_it_is_on_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from wakeful.cli import asking, run
-from wakeful.cli.failing import INTERRUPTED
+from wakeful.cli import object_calls, run
+from wakeful.cli.exit_codes import INTERRUPTED
 
 
 @pytest.mark.parametrize("is_sent", [True, False])
@@ -19,12 +19,12 @@ def test_who_interrupts_a_call_is_told_that_its_turn_goes_on(
         raise KeyboardInterrupt
 
     @asynccontextmanager
-    async def reaching(*_: Any, **__: Any) -> AsyncIterator[asking.Reached]:
+    async def reaching(*_: Any, **__: Any) -> AsyncIterator[object_calls.Reached]:
         if not is_sent:
             raise KeyboardInterrupt
-        yield asking.Reached(interrupted, None)  # type: ignore[arg-type]
+        yield object_calls.Reached(interrupted, None)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(asking, "reaching", reaching)
+    monkeypatch.setattr(object_calls, "reaching", reaching)
     assert run(["call", *more, "Account", "a b", "add", "1"]) == INTERRUPTED
     out, err = capsys.readouterr()
     assert out == ""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from wakeful.cli import run
-from wakeful.cli.loading import load
+from wakeful.cli.app_loader import load
 
 PROGRAM = """
 from dataclasses import dataclass
@@ -89,7 +89,7 @@ def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     now, found.ids = asyncio.run(live())
     tidy()
     ms = int(now.timestamp() * 1000)
-    monkeypatch.setattr("wakeful.cli.printing.now_ms", lambda: ms)
+    monkeypatch.setattr("wakeful.cli.output.now_ms", lambda: ms)
     return found
 
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from wakeful.cli import checkups, joining
-from wakeful.looking.nodes import stand
+from wakeful.cli import checkups, cluster_access
 from wakeful.store.protocol import NodeRow
+from wakeful.views.nodes import stand
 
 NOW = 1_000_000
 
@@ -54,9 +54,9 @@ def test_the_latency_of_the_store_is_measured() -> None:
 
 
 def test_the_option_comes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    nobody = joining.Pass(None, None)
+    nobody = cluster_access.Pass(None, None)
     monkeypatch.setenv("WAKEFUL_LEASE", "9s")
-    assert joining.joined("postgresql://db/app", None, None, None, nobody)["lease"] == "9s"
-    assert joining.joined("postgresql://db/app", None, None, None, nobody, lease="3s")["lease"] == "3s"
+    assert cluster_access.joined("postgresql://db/app", None, None, None, nobody)["lease"] == "9s"
+    assert cluster_access.joined("postgresql://db/app", None, None, None, nobody, lease="3s")["lease"] == "3s"
     monkeypatch.delenv("WAKEFUL_LEASE")
-    assert "lease" not in joining.joined("postgresql://db/app", None, None, None, nobody)
+    assert "lease" not in cluster_access.joined("postgresql://db/app", None, None, None, nobody)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.cli_stage import Stage, make_stage
 from tests.yardstick import PATIENCE_S
-from wakeful.cli.asking import actor
+from wakeful.cli.object_calls import actor
 
 wakeful = pytest.fixture(make_stage)
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from wakeful.cli import reaching
+from wakeful.cli import node_access
+from wakeful.cli.node_access import control_addresses
 from wakeful.cli.peers import Peers
-from wakeful.cli.reaching import control_addresses
 from wakeful.store import NodeRow, Store
 
 
@@ -37,18 +37,18 @@ async def test_all_nodes_have_one_deadline_to_answer(monkeypatch: pytest.MonkeyP
         if row.node == "well":
             yield None, {"state": "up"}
             return
-        await asyncio.sleep(reaching.ALL_S * 0.7)
+        await asyncio.sleep(node_access.ALL_S * 0.7)
         yield None
 
     async def status_of(self: Peers, row: NodeRow, *, timeout_ms: int) -> dict[str, Any]:
-        await asyncio.sleep(reaching.ALL_S * 10)
+        await asyncio.sleep(node_access.ALL_S * 10)
         raise AssertionError
 
-    monkeypatch.setattr(reaching, "ALL_S", 0.1)
-    monkeypatch.setattr(reaching, "controlled", controlled)
+    monkeypatch.setattr(node_access, "ALL_S", 0.1)
+    monkeypatch.setattr(node_access, "controlled", controlled)
     monkeypatch.setattr(Peers, "status_of", status_of)
     store: Any = SimpleNamespace(shared=True, identity="")
     began = time.monotonic()
-    said = await reaching.statuses(store, [at("tcp:127.0.0.1:1", node) for node in ("frozen", "well", "stuck")])
+    said = await node_access.statuses(store, [at("tcp:127.0.0.1:1", node) for node in ("frozen", "well", "stuck")])
     assert said == {"well": {"state": "up"}}
     assert time.monotonic() - began < 0.7

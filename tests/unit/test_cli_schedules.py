@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.unit.cli_stage import Answer, Stage, make_stage
-from wakeful.cli.saying import Say
-from wakeful.cli.telling import TellingStore
+from wakeful.cli.fired_lines import TellingStore
+from wakeful.cli.terminal_log import Say
 from wakeful.values.commits import Commit
 from wakeful.values.ids import ObjectId
 from wakeful.values.runs import Entry
@@ -248,8 +248,8 @@ def test_ended_schedules_of_many_objects_are_looked_for_when_asked(
     note = "those without a next time were looked for in the first 1 objects, --all looks on"
     assert "once" in {row["schedule"] for row in wakeful("schedules", "--json").json}
     assert note not in wakeful("schedules").words
-    monkeypatch.setattr("wakeful.looking.schedules.OBJECTS_MAX", 1)
-    monkeypatch.setattr("wakeful.looking.schedules.READS_MAX", 1)
+    monkeypatch.setattr("wakeful.views.schedules.OBJECTS_MAX", 1)
+    monkeypatch.setattr("wakeful.views.schedules.READS_MAX", 1)
     some = wakeful("schedules", "--json")
     assert ({row["schedule"] for row in some.json}, note in some.err) == ({"nightly", "weekly", "cleanup"}, True)
     assert note in wakeful("schedules").words

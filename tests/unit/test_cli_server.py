@@ -159,7 +159,7 @@ async def test_a_refused_write_is_put_down_to_what_the_server_said_of_itself(
 async def test_a_standby_is_refused_with_the_way_to_the_primary(
     postgres_schema_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wakeful.store.postgres.migrating._READ_ONLY", Statement("SELECT true, true", ()))
+    monkeypatch.setattr("wakeful.store.postgres.migrations._READ_ONLY", Statement("SELECT true, true", ()))
     with pytest.raises(StoreError, match="is a standby, which takes no writes; connect to the primary") as caught:
         await PostgresStore.of_url(postgres_schema_url).open(now=NOW)
     assert caught.value.code == "store.readonly"

@@ -10,8 +10,8 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from wakeful.cli import failing, printing, progress, tables
-from wakeful.cli.saying import Say
+from wakeful.cli import exit_codes, output, progress, tables
+from wakeful.cli.terminal_log import Say
 
 ROWS = [
     ("Tab", "ada", 4, "500 B", "3 s ago", "schedule cool in 27 s"),
@@ -92,12 +92,12 @@ def test_control_characters_never_reach_the_terminal() -> None:
 def test_nothing_that_a_command_says_turns_or_moves_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(failing, "as_json", False)  # the last command of another test may have set it
+    monkeypatch.setattr(exit_codes, "as_json", False)  # the last command of another test may have set it
     odd = "a\u202efdp\x9b2J\x1b[1mé\u2066"
-    printing.put_line(f"{odd} is paused\nand more")
+    output.put_line(f"{odd} is paused\nand more")
     assert capsys.readouterr().out == "a\\u202efdp\\x9b2J\\x1b[1mé\\u2066 is paused\nand more\n"
-    printing.put_json({odd: [odd]})
-    failing.report(ValueError(odd))
+    output.put_json({odd: [odd]})
+    exit_codes.report(ValueError(odd))
     Say(as_json=True).event("ready", odd)
     out, err = capsys.readouterr()
     assert not set("\u202e\x9b\x1b\u2066") & set(out + err)
@@ -116,12 +116,12 @@ def test_colours_are_for_terminals_and_never_with_no_color(monkeypatch: pytest.M
         monkeypatch.setattr("sys.stdout", out)
         monkeypatch.setattr("sys.stderr", err)
         Say(as_json=False).event("ready", "up")
-        printing.put_line("green", "green")
-        printing.put_line("dim", "dim")
-        printing.put_table(["class", "key"], [("A", "b")])
+        output.put_line("green", "green")
+        output.put_line("dim", "dim")
+        output.put_table(["class", "key"], [("A", "b")])
         with progress.pulse("migrate"):
             pass
-        failing.report(ValueError("no"))
+        exit_codes.report(ValueError("no"))
         monkeypatch.undo()
         return out.getvalue(), err.getvalue()
 

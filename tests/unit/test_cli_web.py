@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from wakeful import App, DurableObject
-from wakeful.cli.failing import USAGE, CommandError, exit_code_of
-from wakeful.cli.saying import Say
+from wakeful.cli.exit_codes import USAGE, CommandError, exit_code_of
+from wakeful.cli.terminal_log import Say
 from wakeful.cli.web import ADDRESS, Http, web, wished
-from wakeful.server.serving import bind
+from wakeful.server.embedded_server import bind
 from wakeful.values.errors import AddressInUse, BadAddress, Denied, MissingExtra
 
 

@@ -7,10 +7,10 @@ from urllib.parse import quote, urlencode
 import pytest
 
 from tests.unit.dashboard_stage import ODD, staged
-from wakeful.dashboard.rendering import HERE, POLICY
-from wakeful.looking import objects
-from wakeful.looking.view import View
+from wakeful.dashboard.renderer import HERE, POLICY
 from wakeful.values.ids import ObjectId
+from wakeful.views import objects
+from wakeful.views.view import View
 
 
 def page_of(path: str, **query: object) -> str:
@@ -247,8 +247,8 @@ async def test_pages_follow_their_cursor() -> None:
 async def test_a_page_that_has_not_looked_through_all_does_not_say_that_there_is_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("wakeful.looking.schedules.LOOKS_MAX", 10)
-    monkeypatch.setattr("wakeful.looking.schedules.CHUNK_THINNED", 5)
+    monkeypatch.setattr("wakeful.views.schedules.LOOKS_MAX", 10)
+    monkeypatch.setattr("wakeful.views.schedules.CHUNK_THINNED", 5)
     async with staged(is_seeded=False) as stage:
         note = stage.app.registry.named("Note").cls
         for number in range(20):

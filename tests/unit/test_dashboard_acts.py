@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.dashboard_stage import Stage, csrf_of, staged
-from wakeful.dashboard.entering import back
+from wakeful.dashboard.login import back
 from wakeful.security import audit
 
 ANN = {"class": "Note", "key": "ann", "name": "read"}

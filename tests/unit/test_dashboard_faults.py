@@ -66,7 +66,7 @@ async def test_a_fault_of_ours_is_a_page_and_a_line_in_the_log(
         async def fails(*_: Any, **__: Any) -> Any:
             raise ZeroDivisionError("secret <b>inside</b>")
 
-        monkeypatch.setattr("wakeful.looking.jobs.page", fails)
+        monkeypatch.setattr("wakeful.views.jobs.page", fails)
         monkeypatch.setattr(stage.gate, "is_open", fails)
         for path in ("/jobs", "/login"):
             caplog.clear()
@@ -89,7 +89,7 @@ async def test_whoever_hangs_up_in_the_middle_of_a_form_is_no_fault_of_ours(
         async def gone(*_: Any, **__: Any) -> Any:
             raise ClientDisconnect
 
-        monkeypatch.setattr("wakeful.dashboard.entering.read_form", gone)
+        monkeypatch.setattr("wakeful.dashboard.login.read_form", gone)
         assert (await stage.post("/login", token="x")).status_code == 400
         assert not [record for record in caplog.records if getattr(record, "code", "") == "http.bug"]
 

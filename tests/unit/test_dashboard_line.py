@@ -11,12 +11,12 @@ import pytest
 from wakeful import App, DurableObject
 from wakeful.cli.nodes import load_words
 from wakeful.cli.why import _put_head
-from wakeful.looking.schedules import line_words, show
-from wakeful.looking.view import View
 from wakeful.runtime.status import status_of
 from wakeful.security.gate import Gate
 from wakeful.testing.world import World
 from wakeful.values.ids import ObjectId
+from wakeful.views.schedules import line_words, show
+from wakeful.views.view import View
 
 WHY = "its process died twice while it ran or waited: tried one at a time, behind "
 

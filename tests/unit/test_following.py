@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from wakeful.logic.offsets import GRAIN_MS
-from wakeful.runtime.following import SAMPLES_AT_START, FollowedClock
+from wakeful.policy.offsets import GRAIN_MS
+from wakeful.runtime.deployment_clock import SAMPLES_AT_START, FollowedClock
 from wakeful.values.errors import StoreDown
 
 

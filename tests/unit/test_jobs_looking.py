@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from wakeful import App, DurableObject, JobSpec
-from wakeful.cli.printing import clock_time, relative
-from wakeful.jobs.reading import PAGE
-from wakeful.looking.due import page
-from wakeful.looking.view import View
+from wakeful.cli.output import clock_time, relative
+from wakeful.jobs.queries import PAGE
 from wakeful.values.errors import BadOption, KeyTaken, Reentrancy
 from wakeful.values.times import LATEST_MS
+from wakeful.views.due import page
+from wakeful.views.view import View
 
 app = App()
 

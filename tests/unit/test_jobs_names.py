@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from wakeful.jobs.ids import check_job_key, job_id, key_of, method_of, parse_id, timer_name
 from wakeful.jobs.payload import Kept, decode_kept, encode_kept, is_same
-from wakeful.logic.order import EPOCH_MS, Order
-from wakeful.logic.retry import Retry
+from wakeful.policy.order import EPOCH_MS, Order
+from wakeful.policy.retry import Retry
 from wakeful.values.errors import BadName, UnknownJob
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Timer

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wakeful import Limits
-from wakeful.logic.limits import (
+from wakeful.policy.limits import (
     STORAGE_KEY_BYTES_MAX,
     VALUE_BYTES_MAX,
     check_count,

@@ -7,9 +7,9 @@ import pytest
 from tests.unit.links_stage import WIRES, a_call, linked, until
 from wakeful.testing.network import Network
 from wakeful.transport.frames import FRAME_BYTES_MAX
+from wakeful.transport.link_server import Answerer
 from wakeful.transport.messages import raised
 from wakeful.transport.pulse import Pace
-from wakeful.transport.serving import Answerer
 from wakeful.transport.tcp import Bounds
 from wakeful.values.errors import (
     DeadlineExceeded,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.unit.counting_cells import cells
-from wakeful.logic.lease import LEASE_MS, Lease
+from wakeful.policy.lease import LEASE_MS, Lease
 from wakeful.runtime import membership
 from wakeful.runtime.node import Node
 from wakeful.store.protocol import NodeRow

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from wakeful import App, DurableObject, every
-from wakeful.moving import Moved, Part, Step, Sum, digest, move
 from wakeful.store import NodeRow, Query, Range, Store, open_url
-from wakeful.store.copying import TABLES, Pages
 from wakeful.store.protocol import Receipt
+from wakeful.store.table_copy import TABLES, Pages
+from wakeful.store_move import Moved, Part, Step, Sum, digest, move
 from wakeful.testing.suites.harness import NODE, NOW, entry, parked, timer
 from wakeful.values.commits import SYSTEM, USER, Commit, Remembered
 from wakeful.values.errors import BadUrl, Conflict, FileOwned, SchemaTooOld, StoreError
@@ -268,7 +268,7 @@ def test_a_database_with_a_live_node_is_refused_by_its_name(
 
 def test_somebody_who_writes_to_a_database_is_noticed_and_nobody_can_begin_to(postgres_schema_url: str) -> None:
     async def do(store: Store) -> None:
-        from wakeful.store.postgres.copying import PostgresCopying
+        from wakeful.store.postgres.table_copy import PostgresCopying
         from wakeful.store.postgres.url import parse_url
 
         copying = await PostgresCopying.open(parse_url(postgres_schema_url))

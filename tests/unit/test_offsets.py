@@ -2,7 +2,7 @@
 
 import pytest
 
-from wakeful.logic.offsets import DRIFT_ALLOWED, GRAIN_MS, JUMP_MS, Offset, followed, is_jump, measured
+from wakeful.policy.offsets import DRIFT_ALLOWED, GRAIN_MS, JUMP_MS, Offset, followed, is_jump, measured
 
 
 def test_the_shortest_round_trip_knows_best() -> None:

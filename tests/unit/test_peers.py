@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from wakeful.cli import peers
-from wakeful.cli.joining import Pass
+from wakeful.cli.cluster_access import Pass
 from wakeful.store.memory import MemoryStore
 from wakeful.store.protocol import NodeRow
 from wakeful.transport.protocol import PeerReply

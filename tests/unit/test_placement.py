@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wakeful.logic.placement import place
+from wakeful.policy.placement import place
 from wakeful.values.ids import SHARDS
 
 Owners = dict[int, str | None]

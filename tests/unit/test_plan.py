@@ -8,10 +8,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.schedule_oracle import LOST, Rules, decide, ms, swallow
-from wakeful.logic import plan as planning
-from wakeful.logic.plan import JUDGED_MAX, RUNS_MAX, SINGLE_MAX, Due, Left, Plan, Policy, Times, overlapped, plan
-from wakeful.logic.specs.interval import Interval
-from wakeful.logic.timeline import Pause, Timeline, Version
+from wakeful.policy import plan as planning
+from wakeful.policy.plan import JUDGED_MAX, RUNS_MAX, SINGLE_MAX, Due, Left, Plan, Policy, Times, overlapped, plan
+from wakeful.policy.timeline import Pause, Timeline, Version
+from wakeful.specs.interval import Interval
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE

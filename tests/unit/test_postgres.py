@@ -9,8 +9,8 @@ import asyncpg
 import pytest
 
 from wakeful.store.postgres import PostgresStore
+from wakeful.store.postgres.arrays import PACKERS
 from wakeful.store.postgres.group import gather
-from wakeful.store.postgres.packing import PACKERS
 from wakeful.store.postgres.url import parse_url
 from wakeful.store.protocol import Query, Range
 from wakeful.values.commits import SYSTEM, USER, Commit, Remembered, Start

@@ -237,7 +237,7 @@ async def test_on_a_standby_nobody_is_missed(postgres_schema_url: str, monkeypat
     """Locks are not copied to it: `wakeful nodes` called every node of a healthy cluster gone."""
     async with opened(postgres_schema_url) as a:
         await a.join(row("a"))
-        monkeypatch.setattr("wakeful.store.postgres.migrating._STANDBY", Statement("SELECT true", ()))
+        monkeypatch.setattr("wakeful.store.postgres.migrations._STANDBY", Statement("SELECT true", ()))
         async with opened(postgres_schema_url, readonly=True) as reader:
             assert [(one.node, one.is_here) for one in await reader.nodes()] == [("a", None)]
 

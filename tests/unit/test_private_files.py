@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from wakeful.cli.exporting import _write
+from wakeful.cli.export import _write
 from wakeful.store import open_url
 
 

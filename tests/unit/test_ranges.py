@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wakeful.logic.ranges import bounds, merged, past_prefix, within
+from wakeful.policy.ranges import bounds, merged, past_prefix, within
 from wakeful.values.errors import BadOption, LimitExceeded
 
 # Few letters, so that prefixes and bounds meet keys; the edges of the code space, where successors are hard.

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wakeful.logic.retry import CRASHES_MAX, RetryPolicy, alarm_delay_ms, fixed, platform_delay_ms
+from wakeful.policy.retry import CRASHES_MAX, RetryPolicy, alarm_delay_ms, fixed, platform_delay_ms
 from wakeful.values.codec import look_in
 from wakeful.values.errors import BadOption
 

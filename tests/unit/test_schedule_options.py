@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from wakeful import App, DurableObject, Next, RetryPolicy, Run, cron, every, exponential, fixed, holidays, rrule
-from wakeful.logic.plan import ENDLESS_MS
-from wakeful.logic.specs.text import parse_spec, to_spec
-from wakeful.logic.timeline import Version
+from wakeful.policy.plan import ENDLESS_MS
+from wakeful.policy.timeline import Version
 from wakeful.schedules.options import parse_options, parse_spec_options
 from wakeful.schedules.records import Record, decode_record, encode_struct
+from wakeful.specs.text import parse_spec, to_spec
 from wakeful.values.codec import decode
 from wakeful.values.errors import (
     BadHandler,

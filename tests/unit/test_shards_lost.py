@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from tests.unit.counting_cells import cells
-from wakeful.logic.lease import LEASE_MS
+from wakeful.policy.lease import LEASE_MS
 from wakeful.runtime.status import status_of
 from wakeful.telemetry.catalogue import CATALOGUE
 from wakeful.testing import World

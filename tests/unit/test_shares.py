@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wakeful import App
-from wakeful.logic.shares import Asker, Rounds, Shares, Verdict
+from wakeful.policy.shares import Asker, Rounds, Shares, Verdict
 from wakeful.security.askers import STRANGERS, Askers, asker_of
-from wakeful.security.crowding import Crowding
+from wakeful.security.crowd import Crowding
 from wakeful.security.scopes import LOCAL, Caller
 from wakeful.security.turnstile import Turnstile
 from wakeful.values.errors import TooMany

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wakeful.logic.specs.cron import cron
-from wakeful.logic.specs.interval import Interval
-from wakeful.logic.timeline import Pause, Timeline, Version, spec_of
+from wakeful.policy.timeline import Pause, Timeline, Version, spec_of
+from wakeful.specs.cron import cron
+from wakeful.specs.interval import Interval
 from wakeful.values.times import from_datetime, to_datetime
 
 T0 = 1_772_409_600_000  # 2026-03-02T00:00:00Z

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from wakeful.values.codec import encode
-from wakeful.values.tracing import UNSAMPLED, linked, marked, received, trace_in, unmarked
+from wakeful.values.trace import UNSAMPLED, linked, marked, received, trace_in, unmarked
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

@@ -7,11 +7,11 @@ import msgspec
 import pytest
 
 from tests.unit.links_stage import Sample, a_call
-from wakeful.transport.calling import Caller
 from wakeful.transport.frames import put_frame
+from wakeful.transport.link_client import Caller
+from wakeful.transport.link_server import Answerer
 from wakeful.transport.protocol import Homeward, Outward, PeerReply
 from wakeful.transport.pulse import Pace
-from wakeful.transport.serving import Answerer
 from wakeful.transport.wire import MESSAGES_A_PASS, SocketWire
 
 MANY = 3 * MESSAGES_A_PASS + 5

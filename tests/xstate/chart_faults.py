@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import wakeful.logic.chart.plans as plans
+import wakeful.statechart.plans as plans
 from tests.xstate.chart_compare import Runner
 from tests.xstate.chart_names import NAMES
-from wakeful.logic.chart.moves import Entry
+from wakeful.statechart.moves import Entry
 from wakeful.values.errors import BadChart, LimitExceeded
 
 

@@ -22,7 +22,7 @@ _THEMES = {
     "Write and run": {
         "init": ("init", "Write a small working project into a folder."),
         "dev": ("dev", "Run a program while you write it: reload on change, dashboard, friendly log."),
-        "run": ("running", "Run a program until it is told to stop."),
+        "run": ("run", "Run a program until it is told to stop."),
         "config": ("config", "Say with which options a program would run, and where each came from."),
         "call": ("call", "Call a method of an object."),
     },
@@ -41,18 +41,18 @@ _THEMES = {
         "chart": ("pictures", "Draw the chart of a Machine as SVG."),
     },
     "Operate (each leaves an audit row)": {
-        "pause": ("operating", "Let no occurrence of a schedule run for a while."),
-        "resume": ("operating", "Let a paused schedule run again."),
-        "fire": ("operating", "Run a schedule now, beside its own times."),
-        "cancel": ("operating", "End a schedule: it runs no more."),
+        "pause": ("schedule_acts", "Let no occurrence of a schedule run for a while."),
+        "resume": ("schedule_acts", "Let a paused schedule run again."),
+        "fire": ("schedule_acts", "Run a schedule now, beside its own times."),
+        "cancel": ("schedule_acts", "End a schedule: it runs no more."),
         "backfill": ("backfill", "Run a schedule's occurrences of a stretch of time, or list them."),
         "redrive": ("redrive", "Set parked timers due again."),
         "drain": ("drain", "Let a node own nothing, so that it can be stopped at leisure."),
     },
     "Data": {
-        "export": ("exporting", "Write one object with all that it owes into a file."),
+        "export": ("export", "Write one object with all that it owes into a file."),
         "import": (
-            "importing",
+            "imports",
             "Bring in an exported object, machines of XState or actor-kit, or schedules of APScheduler or Celery.",
         ),
         "move": ("move", "Copy everything from one store into another, empty one."),
@@ -92,7 +92,7 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        from wakeful.cli.guessing import meant
+        from wakeful.cli.suggestions import meant
 
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             raise click.UsageError(f"there is no command {args[0]!r}{meant(args[0], _COMMANDS)}", ctx)
@@ -133,11 +133,11 @@ def cli() -> None:
 
 def run(args: Sequence[str]) -> int:
     """Run one command; its exit code. Errors are one line on stderr."""
-    from wakeful.cli import failing
+    from wakeful.cli import exit_codes
 
     # What is wrong with the arguments may be found before these two are read; once they are read, that holds.
     wishes = list(takewhile(lambda arg: arg != "--", args))
-    failing.as_json, failing.with_traceback = "--json" in wishes, "--traceback" in wishes
+    exit_codes.as_json, exit_codes.with_traceback = "--json" in wishes, "--traceback" in wishes
     if COMPLETE in os.environ:  # a shell asks what could stand here
         from wakeful.cli.completion import answer
 
@@ -147,7 +147,7 @@ def run(args: Sequence[str]) -> int:
         with _configured(wishes):
             code = cli.main(args=list(args), prog_name="wakeful", standalone_mode=False)
         sys.stdout.flush()
-        return code if isinstance(code, int) else failing.OK
+        return code if isinstance(code, int) else exit_codes.OK
     except BrokenPipeError:
         return _enough()
     except SystemExit as error:
@@ -157,9 +157,9 @@ def run(args: Sequence[str]) -> int:
         sys.stdout = stdout
         return _enough()
     except (click.Abort, KeyboardInterrupt):
-        return failing.INTERRUPTED
+        return exit_codes.INTERRUPTED
     except Exception as error:
-        return failing.report(error)
+        return exit_codes.report(error)
 
 
 def _configured(wishes: list[str]) -> AbstractContextManager[None]:
@@ -172,10 +172,10 @@ def _configured(wishes: list[str]) -> AbstractContextManager[None]:
 
 def _enough() -> int:
     """`wakeful ls | head`: whoever read has enough. Python must not try to flush again at exit."""
-    from wakeful.cli import failing
+    from wakeful.cli import exit_codes
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return failing.OK
+    return exit_codes.OK
 
 
 def main() -> None:

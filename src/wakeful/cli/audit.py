@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from wakeful.cli import options
-from wakeful.cli.failing import one_line
+from wakeful.cli.exit_codes import one_line
 
 
 @options.command("audit")
@@ -22,8 +22,8 @@ def audit(is_acts: bool, actor: str | None, cursor: str | None, limit: int, url:
 
 
 async def _audit(is_acts: bool, actor: str | None, cursor: str | None, limit: int, url: str, as_json: bool) -> None:
-    from wakeful.cli.finding import reading
-    from wakeful.cli.printing import put_json, put_line, put_table
+    from wakeful.cli.output import put_json, put_line, put_table
+    from wakeful.cli.store_session import reading
     from wakeful.security.audit import page
 
     async with reading(url) as store:
@@ -40,7 +40,7 @@ async def _audit(is_acts: bool, actor: str | None, cursor: str | None, limit: in
 
 
 def _shown(row: dict[str, Any]) -> tuple[Any, ...]:
-    from wakeful.cli.printing import clock_time
+    from wakeful.cli.output import clock_time
     from wakeful.values.times import from_datetime
 
     count = f" ×{row['count']:,}" if row["count"] > 1 else ""

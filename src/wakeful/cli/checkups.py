@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from wakeful.cli.findings import Finding
-from wakeful.cli.printing import iso, length, many, now_ms, own_ms
-from wakeful.logic.retry import CRASHES_MAX
-from wakeful.looking.line import Line, line_of
-from wakeful.looking.naming import name_words
-from wakeful.looking.nodes import Member, Members, members, ranges
+from wakeful.cli.output import iso, length, many, now_ms, own_ms
+from wakeful.policy.retry import CRASHES_MAX
 from wakeful.store.protocol import Query, Store
+from wakeful.views.line import Line, line_of
+from wakeful.views.nodes import Member, Members, members, ranges
+from wakeful.views.timer_names import name_words
 
 if TYPE_CHECKING:
     from wakeful.store.postgres.health import Session
@@ -264,7 +264,7 @@ async def ahead(store: Store) -> list[Finding]:
 async def server(url: str) -> list[Finding]:
     """The PostgreSQL server: whether it takes writes, connections, long transactions, lock waits, notifications."""
     from wakeful.store.postgres.health import health
-    from wakeful.store.postgres.migrating import ENCODE, ENCODINGS
+    from wakeful.store.postgres.migrations import ENCODE, ENCODINGS
     from wakeful.store.postgres.url import parse_url
     from wakeful.store.postgres.wire import READ_ONLY
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wakeful.cli import observing, options
-from wakeful.cli.loading import LoadError, load, own_files
-from wakeful.cli.saying import Say
-from wakeful.cli.serving import serve
-from wakeful.cli.telling import HUSHED
+from wakeful.cli import options, telemetry_setup
+from wakeful.cli.app_loader import LoadError, load, own_files
+from wakeful.cli.fired_lines import HUSHED
+from wakeful.cli.program import serve
+from wakeful.cli.terminal_log import Say
 from wakeful.cli.web import ADDRESS, wished
 from wakeful.cli.workers import load_worker
-from wakeful.looking.naming import own_classes
+from wakeful.views.timer_names import own_classes
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
@@ -36,7 +36,7 @@ UNLOADABLE = 9  # exit code between child and supervisor: wait for the next chan
 @click.option("--workers", is_flag=True)
 @click.option("--http")
 @click.option("--http-again")
-@observing.options
+@telemetry_setup.options
 @options.store_option
 def child(
     target: str,
@@ -78,7 +78,7 @@ def child(
             say.lines(await _what_next(node, program, seen, name_store=name_store))
 
     wish = wished(http, default=http_again or ADDRESS)
-    with observing.observed(loaded.app, say, log_form, telemetry, hushed=HUSHED):
+    with telemetry_setup.observed(loaded.app, say, log_form, telemetry, hushed=HUSHED):
         serve(loaded, url, say, paranoid=paranoid, is_dev=True, ready=ready, lifeline=lifeline, http=wish)
     return 0
 

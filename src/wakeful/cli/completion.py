@@ -75,8 +75,8 @@ def completion(shell: str | None, as_json: bool) -> None:
     zsh:  echo 'eval "$(wakeful completion zsh)"' >> ~/.zshrc
     fish: wakeful completion fish > ~/.config/fish/completions/wakeful.fish
     """
-    from wakeful.cli.failing import USAGE, CommandError
-    from wakeful.cli.printing import put_json
+    from wakeful.cli.exit_codes import USAGE, CommandError
+    from wakeful.cli.output import put_json
 
     name = shell or os.path.basename(os.environ.get("SHELL", ""))
     maker = maker_of(name)

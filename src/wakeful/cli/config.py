@@ -58,7 +58,7 @@ def config(ctx: click.Context, /, as_json: bool, **_given: Any) -> None:
     The command line goes before the environment, that before wakeful.toml (or [tool.wakeful] of pyproject.toml), and that
     before the default. Give options of theirs to see what they change. Secrets are not shown.
     """
-    from wakeful.cli.printing import put_json, put_line, put_table
+    from wakeful.cli.output import put_json, put_line, put_table
 
     file = settings.read()
     found = rows(ctx)

@@ -7,7 +7,7 @@ import click
 from wakeful.cli import options
 
 if TYPE_CHECKING:
-    from wakeful.logic.specs.spec import Spec
+    from wakeful.specs.spec import Spec
 
 _SEED = "preview"
 
@@ -36,7 +36,7 @@ def cron(
     minutes), an RFC 5545 rule ("FREQ=WEEKLY;BYDAY=MO"), or what a schedule's spec is printed as.
     """
     from wakeful.cli.instants import instant
-    from wakeful.cli.printing import now_ms
+    from wakeful.cli.output import now_ms
     from wakeful.schedules.nights import zone_name, zones_in
 
     asked = spec_of(text, zone, gap, fold)
@@ -54,12 +54,12 @@ def cron(
 def spec_of(text: str, zone: str | None, gap: str | None, fold: str | None) -> "Spec":
     """The spec that the text means, with what the options say about its times of day."""
     from wakeful.cli.instants import is_length
-    from wakeful.logic.specs.interval import interval
-    from wakeful.logic.specs.rrule import Rule
-    from wakeful.logic.specs.text import parse_spec, to_spec
-    from wakeful.logic.specs.zones import zone_of
     from wakeful.schedules.nights import zones_in
     from wakeful.schedules.options import parse_spec_options
+    from wakeful.specs.interval import interval
+    from wakeful.specs.rrule import Rule
+    from wakeful.specs.text import parse_spec, to_spec
+    from wakeful.specs.zones import zone_of
     from wakeful.values.errors import BadOption
 
     if zone is not None:
@@ -80,7 +80,7 @@ def spec_of(text: str, zone: str | None, gap: str | None, fold: str | None) -> "
 
 def _bound(asked: "Spec", added_at: int, zone: str) -> "Spec":
     """The spec as a schedule added then would have it, but for a spread's offset, which each has its own of."""
-    from wakeful.logic.specs.text import parse_spec
+    from wakeful.specs.text import parse_spec
 
     spec = asked.bound(added_at=added_at, seed=_SEED, zone=zone)
     marker = f" seed {_SEED}"
@@ -102,7 +102,7 @@ def occurrences(spec: "Spec", after: int, limit: int) -> tuple[list[Occurrence],
 
 
 def _put_json(asked: "Spec", zone: str, found: list[Occurrence]) -> None:
-    from wakeful.cli.printing import iso, put_json
+    from wakeful.cli.output import iso, put_json
     from wakeful.schedules.nights import local_time
 
     rows: list[dict[str, Any]] = []
@@ -121,7 +121,7 @@ def _put_json(asked: "Spec", zone: str, found: list[Occurrence]) -> None:
 
 
 def _put_meaning(asked: "Spec", *, is_zoneless: bool) -> None:
-    from wakeful.cli.printing import put_line
+    from wakeful.cli.output import put_line
 
     put_line(asked.describe(), "bold")
     put_line(asked.text, "cyan")
@@ -133,7 +133,7 @@ def _put_meaning(asked: "Spec", *, is_zoneless: bool) -> None:
 
 
 def _put_list(zone: str, found: list[Occurrence], is_all: bool, *, is_now: bool) -> None:
-    from wakeful.cli.printing import now_ms, put_line, put_table, relative
+    from wakeful.cli.output import now_ms, put_line, put_table, relative
     from wakeful.schedules.nights import local_time
 
     if not found:

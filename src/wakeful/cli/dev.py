@@ -4,12 +4,12 @@ import os
 
 import click
 
-from wakeful.cli import observing, offering, options
+from wakeful.cli import completion_names, options, telemetry_setup
 from wakeful.cli.settings import setting
 
 
 @options.command("dev")
-@click.argument("target", metavar="APP.PY", required=False, shell_complete=offering.files)
+@click.argument("target", metavar="APP.PY", required=False, shell_complete=completion_names.files)
 @click.option("--workers", metavar="DIR", help="Instead of APP.PY: a Worker of Cloudflare's, by its wrangler file.")
 @setting(
     "--workers-http",
@@ -29,7 +29,7 @@ from wakeful.cli.settings import setting
     metavar="HOST:PORT|off",
     help="Where API and dashboard are.  [$WAKEFUL_HTTP, 127.0.0.1:7420 or a free port behind it]",
 )
-@observing.options
+@telemetry_setup.options
 @options.store_option
 def dev(
     target: str | None,
@@ -49,9 +49,9 @@ def dev(
     and the fetch of a Python Worker written for Cloudflare, unchanged: see docs/cloudflare.md.
     """
     from wakeful.cli.child import program_name
-    from wakeful.cli.failing import USAGE, CommandError
-    from wakeful.cli.saying import Say
-    from wakeful.cli.watching import Supervisor
+    from wakeful.cli.exit_codes import USAGE, CommandError
+    from wakeful.cli.reloader import Supervisor
+    from wakeful.cli.terminal_log import Say
     from wakeful.cli.workers import HTTP, wrangler_file
 
     if (target is None) == (workers is None):

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from wakeful.cli import options
-from wakeful.cli.failing import FAILED, OK, CommandError
+from wakeful.cli.exit_codes import FAILED, OK, CommandError
 from wakeful.cli.findings import Finding, put, split
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def doctor(target: str | None, url: str, as_json: bool) -> int:
 
 
 async def _doctor(target: str | None, url: str, as_json: bool) -> int:
-    from wakeful.cli.printing import put_json
+    from wakeful.cli.output import put_json
 
     findings = await examine(target, url)
     if as_json:
@@ -68,11 +68,11 @@ async def examine(target: str | None, url: str) -> list[Finding]:
 
 async def _look(url: str, program: "Registry | None") -> list[Finding]:
     from wakeful.cli import checkups
-    from wakeful.cli.finding import reading
-    from wakeful.cli.printing import now_ms
-    from wakeful.cli.reaching import statuses
+    from wakeful.cli.node_access import statuses
+    from wakeful.cli.output import now_ms
     from wakeful.cli.schema import migrations
-    from wakeful.looking.nodes import Members, members
+    from wakeful.cli.store_session import reading
+    from wakeful.views.nodes import Members, members
 
     newest = migrations(url)[-1]
     async with AsyncExitStack() as stack:
@@ -136,15 +136,15 @@ async def _server(url: str) -> tuple[list[Finding], list[Finding]]:
 
 
 def _program(target: str) -> "Registry":
-    from wakeful.cli.loading import load
+    from wakeful.cli.app_loader import load
 
     return load(target).app.registry
 
 
 async def _classes(store: "Store", known: list[str] | None, said: "Statuses") -> list[Finding]:
     """Classes in the store that the program does not know; or, without one to compare with, that no node knows."""
-    from wakeful.cli.printing import many
-    from wakeful.looking.naming import own_classes
+    from wakeful.cli.output import many
+    from wakeful.views.timer_names import own_classes
 
     found = own_classes(await store.known_classes())
     if known is None and not said:
@@ -204,7 +204,7 @@ async def _functions(store: "Store", program: "Registry | None", said: "Statuses
 
 
 async def _parked(store: "Store") -> list[Finding]:
-    from wakeful.cli.printing import many
+    from wakeful.cli.output import many
 
     count = await store.count("parked")
     if not count:

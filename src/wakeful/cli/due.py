@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wakeful.cli import offering, options
+from wakeful.cli import completion_names, options
 
 if TYPE_CHECKING:
-    from wakeful.looking.due import Row
+    from wakeful.views.due import Row
 
 
 @options.command("due")
-@click.argument("cls", metavar="[CLASS]", required=False, shell_complete=offering.classes)
+@click.argument("cls", metavar="[CLASS]", required=False, shell_complete=completion_names.classes)
 @options.limit_option(20)
 @options.store_option
 def due(cls: str | None, limit: int, url: str, as_json: bool) -> None:
@@ -22,11 +22,11 @@ def due(cls: str | None, limit: int, url: str, as_json: bool) -> None:
 
 
 async def _due(cls: str | None, limit: int, url: str, as_json: bool) -> None:
-    from wakeful.cli.finding import viewing
-    from wakeful.cli.guessing import instead
-    from wakeful.cli.printing import many, put_json, put_line
-    from wakeful.looking.due import plain_row, rows
+    from wakeful.cli.output import many, put_json, put_line
+    from wakeful.cli.store_session import viewing
+    from wakeful.cli.suggestions import instead
     from wakeful.store.protocol import Query
+    from wakeful.views.due import plain_row, rows
 
     async with viewing(url) as view:
         found = await rows(view, Query(cls=cls), limit)
@@ -45,8 +45,8 @@ async def _due(cls: str | None, limit: int, url: str, as_json: bool) -> None:
 
 def put_timers(found: Sequence["Row"], *, with_object: bool, indent: int = 0) -> None:
     """For people: when, what, and why later than asked."""
-    from wakeful.cli.printing import clock_time, now_ms, put_table, relative
-    from wakeful.looking.naming import kind_of, timer_words
+    from wakeful.cli.output import clock_time, now_ms, put_table, relative
+    from wakeful.views.timer_names import kind_of, timer_words
 
     now = now_ms()
     rows = []

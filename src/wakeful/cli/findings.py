@@ -23,8 +23,8 @@ def put(findings: list[Finding]) -> None:
     """A line for each, what was seen and its remedy under it."""
     from rich.text import Text
 
-    from wakeful.cli.failing import one_line
-    from wakeful.cli.printing import console
+    from wakeful.cli.exit_codes import one_line
+    from wakeful.cli.output import console
 
     styles = {"ok": "green", "warn": "yellow", "fail": "bold red"}
     for finding in findings:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from wakeful.cli import options
-from wakeful.cli.failing import FAILED, USAGE, CommandError, one_line
+from wakeful.cli.exit_codes import FAILED, USAGE, CommandError, one_line
 
 FOLDER = "template"
 SUFFIX = ".in"  # else tools would take them for parts of this program: obey the .gitignore, collect the test
@@ -22,7 +22,7 @@ def init(folder: Path, as_json: bool) -> None:
 
     Nothing is overwritten: if one of these files is there, none is written.
     """
-    from wakeful.cli.printing import put_json, put_line
+    from wakeful.cli.output import put_json, put_line
 
     texts = project(folder.resolve().name)
     _write(folder, texts)

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from wakeful.logic.specs.zones import instants_of, zone_of
+from wakeful.specs.zones import instants_of, zone_of
 from wakeful.values.errors import BadTime
 from wakeful.values.times import duration_ms, from_datetime, within_years
 

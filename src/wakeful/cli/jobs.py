@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wakeful.cli import offering, options
-from wakeful.cli.failing import FAILED, OK, one_line
+from wakeful.cli import completion_names, options
+from wakeful.cli.exit_codes import FAILED, OK, one_line
 
 if TYPE_CHECKING:
     from wakeful.jobs.job import Job
@@ -31,8 +31,8 @@ def jobs() -> None:
 
 
 @options.command("list")
-@click.argument("cls", metavar="[CLASS]", required=False, shell_complete=offering.classes)
-@click.argument("key", metavar="[KEY]", required=False, shell_complete=offering.keys)
+@click.argument("cls", metavar="[CLASS]", required=False, shell_complete=completion_names.classes)
+@click.argument("key", metavar="[KEY]", required=False, shell_complete=completion_names.keys)
 @click.option("--state", metavar="STATE", help="scheduled, waiting, running, done, failed or cancelled.")
 @click.option("--method", metavar="METHOD", help="Only jobs that call this method.")
 @click.option("--key-prefix", metavar="TEXT", help="Only jobs whose own key begins like that.")
@@ -57,11 +57,11 @@ def listing(
 
 
 async def _list(wanted: tuple[str | None, ...], after: str | None, limit: int, url: str, as_json: bool) -> None:
-    from wakeful.cli.finding import viewing
-    from wakeful.cli.guessing import instead
-    from wakeful.cli.printing import put_json, put_line
-    from wakeful.jobs.reading import Wanted
-    from wakeful.looking.jobs import plain_job, rows
+    from wakeful.cli.output import put_json, put_line
+    from wakeful.cli.store_session import viewing
+    from wakeful.cli.suggestions import instead
+    from wakeful.jobs.queries import Wanted
+    from wakeful.views.jobs import plain_job, rows
 
     async with viewing(url) as view:
         found = await rows(view, Wanted(*wanted), limit, after)
@@ -79,7 +79,7 @@ async def _list(wanted: tuple[str | None, ...], after: str | None, limit: int, u
 
 
 @options.command("get")
-@click.argument("id", metavar="ID", shell_complete=offering.jobs)
+@click.argument("id", metavar="ID", shell_complete=completion_names.jobs)
 @options.store_option
 def getting(id: str, url: str, as_json: bool) -> None:
     """Everything that is known of one job."""
@@ -87,10 +87,10 @@ def getting(id: str, url: str, as_json: bool) -> None:
 
 
 async def _get(id: str, url: str, as_json: bool) -> None:
-    from wakeful.cli.finding import viewing
-    from wakeful.cli.printing import put_json, put_line
-    from wakeful.looking.jobs import show
-    from wakeful.looking.plain import text
+    from wakeful.cli.output import put_json, put_line
+    from wakeful.cli.store_session import viewing
+    from wakeful.views.jobs import show
+    from wakeful.views.plain import text
 
     async with viewing(url) as view:
         answer = await show(view, id)
@@ -103,7 +103,7 @@ async def _get(id: str, url: str, as_json: bool) -> None:
 
 
 @options.command("cancel")
-@click.argument("ids", metavar="ID...", nargs=-1, required=True, shell_complete=offering.jobs)
+@click.argument("ids", metavar="ID...", nargs=-1, required=True, shell_complete=completion_names.jobs)
 @options.app_option("When no process runs the store: run this program for the length of the command.")
 @options.store_option
 def cancelling(ids: tuple[str, ...], target: str | None, url: str, as_json: bool) -> int:
@@ -115,8 +115,8 @@ def cancelling(ids: tuple[str, ...], target: str | None, url: str, as_json: bool
 
 
 async def _cancel(ids: tuple[str, ...], target: str | None, url: str, as_json: bool) -> int:
-    from wakeful.cli.asking import acting
-    from wakeful.cli.printing import put_json, put_line
+    from wakeful.cli.object_calls import acting
+    from wakeful.cli.output import put_json, put_line
     from wakeful.jobs.ids import parse_id
 
     parsed = [parse_id(id) for id in ids]  # all of them make sense, or nothing is done
@@ -137,7 +137,7 @@ jobs.add_command(cancelling)
 
 
 def _put(page: list["Job"]) -> None:
-    from wakeful.cli.printing import clock_time, now_ms, put_table, relative
+    from wakeful.cli.output import clock_time, now_ms, put_table, relative
     from wakeful.values.times import from_datetime
 
     now, rows = now_ms(), []

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from wakeful.cli import options
-from wakeful.cli.failing import FAILED, OK, CommandError
+from wakeful.cli.exit_codes import FAILED, OK, CommandError
 
 Page = Callable[[list[Any] | None, bool], Awaitable[dict[str, Any]]]
 Finish = Callable[[], Awaitable[Any]]
@@ -26,7 +26,7 @@ def keys() -> None:
 @options.command("new")
 def new(as_json: bool) -> None:
     """Make a key and print it. Put it in front of those that are there; whoever loses all of them loses all values."""
-    from wakeful.cli.printing import put_json, put_line
+    from wakeful.cli.output import put_json, put_line
     from wakeful.values.seals import key_id, spelled_key
 
     key = secrets.token_bytes(32)
@@ -69,9 +69,9 @@ for _command in (new, check, rotate, mend):
 
 
 async def _work(url: str, as_json: bool, *, is_change: bool) -> int:
-    from wakeful.cli.asking import actor
-    from wakeful.cli.printing import put_json, put_line
-    from wakeful.operating.acts import Acts
+    from wakeful.cli.object_calls import actor
+    from wakeful.cli.output import put_json, put_line
+    from wakeful.operations.acts import Acts
     from wakeful.system import key_ring
 
     ring = key_ring()
@@ -104,10 +104,10 @@ async def _work(url: str, as_json: bool, *, is_change: bool) -> int:
 async def _mend(url: str, as_json: bool) -> int:
     import uuid
 
-    from wakeful.cli.printing import now_ms, put_json, put_line
-    from wakeful.security.keeping import sealed
-    from wakeful.store import resealing
-    from wakeful.store.sealed import CHECK
+    from wakeful.cli.output import now_ms, put_json, put_line
+    from wakeful.security.key_upkeep import sealed
+    from wakeful.store import key_rotation
+    from wakeful.store.sealed_store import CHECK
     from wakeful.system import open_store
     from wakeful.values.ids import shard_of
 
@@ -118,7 +118,7 @@ async def _mend(url: str, as_json: bool) -> int:
         store.sealing.is_whole = True  # then what is not sealed counts as what does not open
 
         async def page(place: list[Any] | None, is_change: bool) -> dict[str, Any]:
-            found = await resealing.page(store, place, now=now_ms(), is_change=is_change)
+            found = await key_rotation.page(store, place, now=now_ms(), is_change=is_change)
             return {"place": found.place, "seen": found.seen, "stale": found.stale, "swapped": 0, "shut": found.shut}
 
         found = await _pass(page, is_change=False, is_shown=not as_json, what="check")
@@ -176,14 +176,14 @@ async def _pass(page: Page, *, is_change: bool, is_shown: bool, what: str) -> di
 @asynccontextmanager
 async def _reached(url: str) -> AsyncIterator[tuple[Any, Page, Finish]]:
     """Who does it: the process that runs the store, or we on a store that nobody runs."""
-    from wakeful.cli.asking import live
-    from wakeful.cli.auditing import bare
-    from wakeful.cli.finding import reading
-    from wakeful.cli.printing import now_ms
-    from wakeful.cli.reaching import connected
-    from wakeful.security.keeping import page_words, sealed
-    from wakeful.store import resealing
-    from wakeful.store.sealed import CHECK
+    from wakeful.cli.audit_trail import bare
+    from wakeful.cli.node_access import connected
+    from wakeful.cli.object_calls import live
+    from wakeful.cli.output import now_ms
+    from wakeful.cli.store_session import reading
+    from wakeful.security.key_upkeep import page_words, sealed
+    from wakeful.store import key_rotation
+    from wakeful.store.sealed_store import CHECK
     from wakeful.system import open_store
 
     async with AsyncExitStack() as stack:
@@ -202,7 +202,7 @@ async def _reached(url: str) -> AsyncIterator[tuple[Any, Page, Finish]]:
         stack.push_async_callback(store.close)
 
         async def page(place: list[Any] | None, is_change: bool) -> dict[str, Any]:
-            found = await resealing.page(store, place, now=now_ms(), is_change=is_change)
+            found = await key_rotation.page(store, place, now=now_ms(), is_change=is_change)
             return page_words(found, found.place, store)
 
-        yield bare(store), page, lambda: resealing.finish(store)
+        yield bare(store), page, lambda: key_rotation.finish(store)

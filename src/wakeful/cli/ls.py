@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wakeful.cli import offering, options
+from wakeful.cli import completion_names, options
 
 if TYPE_CHECKING:
-    from wakeful.looking.objects import Row
+    from wakeful.views.objects import Row
 
 
 @options.command("ls")
-@click.argument("cls", metavar="[CLASS]", required=False, shell_complete=offering.classes)
+@click.argument("cls", metavar="[CLASS]", required=False, shell_complete=completion_names.classes)
 @click.option("--all", "everything", is_flag=True, help="With the objects that Wakeful keeps itself (wakeful.…).")
 @click.option("--contains", metavar="TEXT", help="Only keys with this text in them (case matters).")
 @options.limit_option(50)
@@ -26,10 +26,10 @@ def ls(cls: str | None, everything: bool, contains: str | None, limit: int, url:
 
 
 async def _ls(cls: str | None, everything: bool, contains: str | None, limit: int, url: str, as_json: bool) -> None:
-    from wakeful.cli.finding import viewing
-    from wakeful.cli.guessing import instead
-    from wakeful.cli.printing import put_json, put_line
-    from wakeful.looking.objects import count, plain_row, rows
+    from wakeful.cli.output import put_json, put_line
+    from wakeful.cli.store_session import viewing
+    from wakeful.cli.suggestions import instead
+    from wakeful.views.objects import count, plain_row, rows
 
     async with viewing(url) as view:
         found = await rows(view, cls, None, contains, limit, reserved=everything)
@@ -44,8 +44,8 @@ async def _ls(cls: str | None, everything: bool, contains: str | None, limit: in
 
 
 def _put(rows: list["Row"], now: int, *, more: bool, total: int, filtered: bool) -> None:
-    from wakeful.cli.printing import many, put_line, put_table, relative, size
-    from wakeful.looking.naming import timer_words
+    from wakeful.cli.output import many, put_line, put_table, relative, size
+    from wakeful.views.timer_names import timer_words
 
     if not rows:
         put_line("no objects" + (" match" if filtered or total else " yet"), "dim")

@@ -13,7 +13,7 @@ from wakeful.cli import options
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from wakeful.moving import Moved, Step
+    from wakeful.store_move import Moved, Step
 
 
 @options.command("move")
@@ -29,8 +29,8 @@ def move(source: str, target: str, as_json: bool) -> None:
 
 
 async def _move(source: str, target: str, as_json: bool) -> None:
-    from wakeful.cli.printing import now_ms
-    from wakeful.moving import move
+    from wakeful.cli.output import now_ms
+    from wakeful.store_move import move
 
     began = time.monotonic()
     with _bar(is_shown=not as_json) as heard:
@@ -39,7 +39,7 @@ async def _move(source: str, target: str, as_json: bool) -> None:
 
 
 def _put(done: "Moved", took_ms: int, as_json: bool) -> None:
-    from wakeful.cli.printing import length, put_json, put_line, put_table
+    from wakeful.cli.output import length, put_json, put_line, put_table
 
     if as_json:
         parts = {part.table: {"rows": part.rows, "digest": part.digest} for part in done.parts}

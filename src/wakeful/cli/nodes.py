@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from wakeful.cli import options
 
 if TYPE_CHECKING:
-    from wakeful.looking.nodes import Nodes
+    from wakeful.views.nodes import Nodes
 
 
 @options.command("nodes")
@@ -21,10 +21,10 @@ def nodes(url: str, as_json: bool) -> None:
 
 
 async def _nodes(url: str, as_json: bool) -> None:
-    from wakeful.cli.finding import viewing
-    from wakeful.cli.printing import put_json
-    from wakeful.cli.reaching import statuses
-    from wakeful.looking.nodes import members, page
+    from wakeful.cli.node_access import statuses
+    from wakeful.cli.output import put_json
+    from wakeful.cli.store_session import viewing
+    from wakeful.views.nodes import members, page
 
     async with viewing(url) as view:
         [store] = view.stores
@@ -39,8 +39,8 @@ async def _nodes(url: str, as_json: bool) -> None:
 
 
 def _put(shown: "Nodes", *, is_shared: bool) -> None:
-    from wakeful.cli.printing import many, put_line, put_table
-    from wakeful.looking.nodes import ALIVE, ranges
+    from wakeful.cli.output import many, put_line, put_table
+    from wakeful.views.nodes import ALIVE, ranges
 
     if not shown.rows:
         put_line("no node has joined this store", "dim")
@@ -64,7 +64,7 @@ def _put(shown: "Nodes", *, is_shared: bool) -> None:
 
 def put_reach(said: dict[str, dict[str, Any] | None]) -> None:
     """Who reaches whom, of those that live, when not all do."""
-    from wakeful.cli.printing import length, put_line, put_table
+    from wakeful.cli.output import length, put_line, put_table
 
     cut = {
         (name, one["node"]): one["for_ms"]
@@ -87,7 +87,7 @@ def put_reach(said: dict[str, dict[str, Any] | None]) -> None:
 
 
 def _cells(row: dict[str, Any], *, is_shared: bool) -> tuple[object, ...]:
-    from wakeful.cli.printing import length
+    from wakeful.cli.output import length
 
     lease = length(row["lease_ms"]) if row["lease_ms"] > 0 else f"over for {length(-row['lease_ms'])}"
     return (
@@ -104,8 +104,8 @@ def _cells(row: dict[str, Any], *, is_shared: bool) -> tuple[object, ...]:
 
 def load_words(status: dict[str, Any] | None) -> str:
     """How busy it is, short, and who waits to be tried after crashes; a question mark when it can't be asked from here."""
-    from wakeful.cli.printing import many
-    from wakeful.looking.naming import name_words
+    from wakeful.cli.output import many
+    from wakeful.views.timer_names import name_words
 
     if status is None:
         return "?"

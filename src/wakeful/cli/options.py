@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
-from wakeful.cli import failing, offering
+from wakeful.cli import completion_names, exit_codes
 from wakeful.cli.settings import setting
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -20,12 +20,12 @@ def default_store() -> str:
 
 
 def _set_json(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
-    failing.as_json = value
+    exit_codes.as_json = value
     return value
 
 
 def _set_traceback(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    failing.with_traceback = value
+    exit_codes.with_traceback = value
 
 
 def command(name: str, **settings: Any) -> Callable[[Callable[..., Any]], click.Command]:
@@ -76,4 +76,4 @@ def limit_option(default: int) -> Callable[[F], F]:
 
 def app_option(text: str) -> Callable[[F], F]:
     """--app, the program that knows the classes."""
-    return click.option("--app", "target", metavar="APP.PY", help=text, shell_complete=offering.files)
+    return click.option("--app", "target", metavar="APP.PY", help=text, shell_complete=completion_names.files)

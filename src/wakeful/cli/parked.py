@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wakeful.cli import offering, options
+from wakeful.cli import completion_names, options
 
 if TYPE_CHECKING:
     from wakeful.values.timers import Parked
 
 
 @options.command("parked")
-@click.argument("cls", metavar="[CLASS]", required=False, shell_complete=offering.classes)
-@click.argument("key", metavar="[KEY]", required=False, shell_complete=offering.keys)
+@click.argument("cls", metavar="[CLASS]", required=False, shell_complete=completion_names.classes)
+@click.argument("key", metavar="[KEY]", required=False, shell_complete=completion_names.keys)
 @click.option("--full", is_flag=True, help="With the traceback of each.")
 @options.limit_option(50)
 @options.store_option
@@ -23,11 +23,11 @@ def parked(cls: str | None, key: str | None, full: bool, limit: int, url: str, a
 
 
 async def _parked(cls: str | None, key: str | None, full: bool, limit: int, url: str, as_json: bool) -> None:
-    from wakeful.cli.finding import viewing
-    from wakeful.cli.guessing import instead
-    from wakeful.cli.printing import many, put_json, put_line
-    from wakeful.looking.parked import plain_parked, rows
+    from wakeful.cli.output import many, put_json, put_line
+    from wakeful.cli.store_session import viewing
+    from wakeful.cli.suggestions import instead
     from wakeful.store.protocol import Query
+    from wakeful.views.parked import plain_parked, rows
 
     async with viewing(url) as view:
         found = await rows(view, Query(cls=cls, key=key), limit)
@@ -49,8 +49,8 @@ async def _parked(cls: str | None, key: str | None, full: bool, limit: int, url:
 
 def put_none(cls: str | None, key: str | None, hint: str) -> None:
     """For people: that nothing is, and what was perhaps meant by a class or a key that there is not."""
-    from wakeful.cli.failing import one_line
-    from wakeful.cli.printing import put_line
+    from wakeful.cli.exit_codes import one_line
+    from wakeful.cli.output import put_line
 
     where = "/".join(part for part in (cls, key) if part)
     put_line(one_line(f"nothing of {where} is parked{hint}") if hint else "nothing is parked", "dim")
@@ -58,8 +58,8 @@ def put_none(cls: str | None, key: str | None, hint: str) -> None:
 
 def put_parked(rows: list["Parked"], *, with_object: bool, indent: int = 0) -> None:
     """For people: which, since when, why."""
-    from wakeful.cli.printing import clock_time, now_ms, put_table, relative
-    from wakeful.looking.naming import name_words
+    from wakeful.cli.output import clock_time, now_ms, put_table, relative
+    from wakeful.views.timer_names import name_words
 
     now = now_ms()
     table = []
@@ -73,9 +73,9 @@ def put_parked(rows: list["Parked"], *, with_object: bool, indent: int = 0) -> N
 
 def put_traces(rows: list["Parked"]) -> None:
     """The traceback of each, in full."""
-    from wakeful.cli.failing import one_screen
-    from wakeful.cli.printing import put_line
-    from wakeful.looking.naming import name_words
+    from wakeful.cli.exit_codes import one_screen
+    from wakeful.cli.output import put_line
+    from wakeful.views.timer_names import name_words
 
     for row in rows:
         put_line()

@@ -9,10 +9,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wakeful.cli.joining import Pass
-from wakeful.cli.printing import now_ms
-from wakeful.logic.limits import Limits
-from wakeful.looking.nodes import ALIVE, members
+from wakeful.cli.cluster_access import Pass
+from wakeful.cli.output import now_ms
+from wakeful.policy.limits import Limits
 from wakeful.store.protocol import NodeRow, Store
 from wakeful.transport.messages import raised
 from wakeful.transport.protocol import Link, PeerCall
@@ -20,6 +19,7 @@ from wakeful.transport.tcp import SocketTransport
 from wakeful.values.codec import decode, encode
 from wakeful.values.errors import DeadlineExceeded, LinkLost, Unavailable
 from wakeful.values.ids import ObjectId, shard_of
+from wakeful.views.nodes import ALIVE, members
 
 AGAIN_S = 0.2
 STATUS_MS = 2_000

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wakeful.cli import offering, options
-from wakeful.cli.failing import UNAVAILABLE, USAGE, CommandError
+from wakeful.cli import completion_names, options
+from wakeful.cli.exit_codes import UNAVAILABLE, USAGE, CommandError
 
 if TYPE_CHECKING:
     from wakeful.store.protocol import Store
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 @options.command("chart")
-@click.argument("target", metavar="TARGET", shell_complete=offering.files)
+@click.argument("target", metavar="TARGET", shell_complete=completion_names.files)
 @click.option(
     "--output", "-o", metavar="FILE.svg", type=click.Path(path_type=Path), help="Where to.  [default: stdout]"
 )
 def chart(target: str, output: Path | None, as_json: bool) -> None:
     """Draw the chart of TARGET as SVG: APP.PY:CLASS, MODULE:CLASS, or a .json or .yaml file with a chart."""
-    from wakeful.picture.drawing import draw
+    from wakeful.diagrams.diagram import draw
 
     config, heading = _config_of(target)
     put_picture(draw(config, heading=heading), output, as_json=as_json)
@@ -29,7 +29,7 @@ def chart(target: str, output: Path | None, as_json: bool) -> None:
 
 def put_picture(svg: str, output: Path | None, *, as_json: bool) -> None:
     """The picture in its file, or on stdout."""
-    from wakeful.cli.printing import put_json, put_line
+    from wakeful.cli.output import put_json, put_line
 
     if output is None:
         if as_json:
@@ -51,9 +51,9 @@ async def show_chart(cls: str, key: str, output: Path | None, target: str | None
     """Draw an object's chart with its active states and pending delays; the object sleeps on."""
     from datetime import datetime
 
-    from wakeful.cli.finding import viewing
-    from wakeful.looking.machines import picture
+    from wakeful.cli.store_session import viewing
     from wakeful.values.ids import ObjectId
+    from wakeful.views.machines import picture
 
     id = ObjectId(cls, key)
     zone = datetime.now().astimezone().tzinfo
@@ -66,10 +66,10 @@ async def show_chart(cls: str, key: str, output: Path | None, target: str | None
 
 async def _chart_of(store: "Store", id: "ObjectId", target: str | None) -> tuple[Mapping[str, Any], int]:
     """The chart of a class, from the program, or from the process that runs it."""
-    from wakeful.cli.loading import load
-    from wakeful.cli.reaching import connected
-    from wakeful.importing.arriving import CHART
-    from wakeful.machines.binding import Bound
+    from wakeful.cli.app_loader import load
+    from wakeful.cli.node_access import connected
+    from wakeful.importers.machine_import import CHART
+    from wakeful.machines.bindings import Bound
     from wakeful.values.codec import decode_loosely
 
     if target is not None:
@@ -91,8 +91,8 @@ async def _chart_of(store: "Store", id: "ObjectId", target: str | None) -> tuple
 
 
 def _config_of(target: str) -> tuple[Mapping[str, Any], str | None]:
-    from wakeful.cli.loading import module_of
-    from wakeful.machines.binding import Bound, config_of
+    from wakeful.cli.app_loader import module_of
+    from wakeful.machines.bindings import Bound, config_of
 
     where, _, name = target.rpartition(":")
     if not where:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from wakeful.cli.failing import is_plain
+from wakeful.cli.exit_codes import is_plain
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wakeful.cli import offering, options
-from wakeful.cli.failing import FAILED, OK, USAGE, CommandError, one_line
+from wakeful.cli import completion_names, options
+from wakeful.cli.exit_codes import FAILED, OK, USAGE, CommandError, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from wakeful.cli.peers import Peers
-    from wakeful.operating.acts import Which
+    from wakeful.operations.acts import Which
     from wakeful.store.protocol import Store
     from wakeful.transport.control import ControlClient
     from wakeful.values.timers import Parked
@@ -23,12 +23,12 @@ BAR_FROM = 50  # fewer are done before one has looked
 
 
 @options.command("redrive")
-@click.argument("numbers", metavar="[NUMBER]...", nargs=-1, type=int, shell_complete=offering.parked)
+@click.argument("numbers", metavar="[NUMBER]...", nargs=-1, type=int, shell_complete=completion_names.parked)
 @click.option("--all", "everything", is_flag=True, help="All that is parked.")
 @click.option(
-    "--class", "cls", metavar="CLASS", shell_complete=offering.classes, help="With --all: only of this class."
+    "--class", "cls", metavar="CLASS", shell_complete=completion_names.classes, help="With --all: only of this class."
 )
-@click.option("--key", metavar="KEY", shell_complete=offering.keys, help="With --all: only of this object.")
+@click.option("--key", metavar="KEY", shell_complete=completion_names.keys, help="With --all: only of this object.")
 @options.store_option
 def redrive(
     numbers: tuple[int, ...], everything: bool, cls: str | None, key: str | None, url: str, as_json: bool
@@ -48,13 +48,13 @@ def redrive(
 async def _redrive(
     numbers: tuple[int, ...], everything: bool, cls: str | None, key: str | None, url: str, as_json: bool
 ) -> int:
-    from wakeful.cli.finding import viewing
-    from wakeful.cli.guessing import instead
+    from wakeful.cli.node_access import connected
+    from wakeful.cli.output import put_json, put_line
     from wakeful.cli.parked import put_none
-    from wakeful.cli.printing import put_json, put_line
-    from wakeful.cli.reaching import connected
-    from wakeful.looking.naming import name_words
-    from wakeful.operating.acts import Which
+    from wakeful.cli.store_session import viewing
+    from wakeful.cli.suggestions import instead
+    from wakeful.operations.acts import Which
+    from wakeful.views.timer_names import name_words
 
     which = Which(numbers, everything, cls, key)
     async with viewing(url) as view, connected(view.stores[0]) as client:
@@ -81,10 +81,10 @@ async def _through(
     client: "ControlClient | Peers", store: "Store", which: "Which", *, is_shown: bool
 ) -> list[dict[str, Any]]:
     """The owners do it, with a bar to watch when there are many."""
-    from wakeful.cli.asking import actor, live
+    from wakeful.cli.object_calls import actor, live
     from wakeful.cli.progress import bar
-    from wakeful.operating.acts import Acts, finding
-    from wakeful.runtime.redriving import REDRIVE, survey
+    from wakeful.operations.acts import Acts, finding
+    from wakeful.runtime.redrives import REDRIVE, survey
 
     send = live(client)
     total = (await survey(finding(store), which.query())).total if which.is_all else len(which.numbers)
@@ -100,13 +100,13 @@ async def _through(
 
 async def redrive_unowned(url: str, which: "Which", *, is_shown: bool = False) -> list[dict[str, Any]]:
     """Do it without the program: own the shards for a moment, commit, release. Needs no classes."""
-    from wakeful.cli.asking import actor
-    from wakeful.cli.auditing import bare
-    from wakeful.cli.finding import opened
-    from wakeful.cli.printing import now_ms
+    from wakeful.cli.audit_trail import bare
+    from wakeful.cli.object_calls import actor
+    from wakeful.cli.output import now_ms
     from wakeful.cli.progress import bar
-    from wakeful.operating.acts import Acts, finding
-    from wakeful.runtime.redriving import NAMED_MAX, each_parked, survey
+    from wakeful.cli.store_session import opened
+    from wakeful.operations.acts import Acts, finding
+    from wakeful.runtime.redrives import NAMED_MAX, each_parked, survey
     from wakeful.transport.control import redriven
 
     name = f"redrive-{uuid.uuid4().hex[:8]}"
@@ -141,7 +141,7 @@ async def redrive_unowned(url: str, which: "Which", *, is_shown: bool = False) -
 
 async def _put_back(store: "Store", name: str, epochs: "Mapping[int, int]", parked: "Parked", count: int) -> str | None:
     """Set the timer due again; what stood in the way, None when nothing did."""
-    from wakeful.cli.printing import now_ms
+    from wakeful.cli.output import now_ms
     from wakeful.store.protocol import Query
     from wakeful.values.commits import Commit
     from wakeful.values.errors import Fenced

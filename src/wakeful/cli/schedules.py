@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wakeful.cli import offering, options
+from wakeful.cli import completion_names, options
 
 if TYPE_CHECKING:
-    from wakeful.looking.schedules import Row, Wanted
-    from wakeful.looking.view import View
     from wakeful.schedules.records import Record
+    from wakeful.views.schedules import Row, Wanted
+    from wakeful.views.view import View
 
 
 @options.command("schedules")
-@click.argument("cls", metavar="[CLASS]", required=False, shell_complete=offering.classes)
-@click.argument("key", metavar="[KEY]", required=False, shell_complete=offering.keys)
+@click.argument("cls", metavar="[CLASS]", required=False, shell_complete=completion_names.classes)
+@click.argument("key", metavar="[KEY]", required=False, shell_complete=completion_names.keys)
 @click.option("--contains", metavar="TEXT", help="Only those with this text in their name or their object's key.")
 @click.option("--tag", metavar="TAG", help="Only those with this tag.")
 @click.option(
@@ -41,19 +41,19 @@ def schedules(
     Those of the object CLASS/KEY by name; those of CLASS, or all, soonest first, and then the ones that have ended.
     The latter, and others without a next time, are looked for in the first objects only, unless --all or --state asks for them.
     """
-    from wakeful.looking.schedules import Wanted
+    from wakeful.views.schedules import Wanted
 
     is_wide = everything or state is not None
     asyncio.run(_schedules(Wanted(cls, key, tag, state, contains), is_wide, limit, url, as_json))
 
 
 async def _schedules(wanted: "Wanted", is_wide: bool, limit: int, url: str, as_json: bool) -> None:
-    from wakeful.cli.finding import viewing
-    from wakeful.cli.guessing import info_of, instead
-    from wakeful.cli.printing import many, put_json, put_line
+    from wakeful.cli.output import many, put_json, put_line
     from wakeful.cli.progress import pulse
-    from wakeful.looking.schedules import OBJECTS_MAX, count_of, plain_row
+    from wakeful.cli.store_session import viewing
+    from wakeful.cli.suggestions import info_of, instead
     from wakeful.values.ids import ObjectId
+    from wakeful.views.schedules import OBJECTS_MAX, count_of, plain_row
 
     id = None if wanted.cls is None or wanted.key is None else ObjectId(wanted.cls, wanted.key)
     async with viewing(url) as view:
@@ -89,7 +89,7 @@ async def _rows(view: "View", wanted: "Wanted", limit: int, *, is_wide: bool) ->
 
     Unless it is wide, one page looks for those without a next time: each object has to be asked, of a million.
     """
-    from wakeful.looking.schedules import is_among_ended, rows
+    from wakeful.views.schedules import is_among_ended, rows
 
     found: list[Row] = []
     cursor = None
@@ -103,8 +103,8 @@ async def _rows(view: "View", wanted: "Wanted", limit: int, *, is_wide: bool) ->
 
 def spec_shown(record: "Record") -> str:
     """The spec, short: an interval without the instant that it is counted from."""
-    from wakeful.logic.specs.interval import Interval
-    from wakeful.logic.timeline import spec_of
+    from wakeful.policy.timeline import spec_of
+    from wakeful.specs.interval import Interval
 
     version = record.version
     return version.asked if isinstance(spec_of(version.spec), Interval) else version.spec
@@ -112,7 +112,7 @@ def spec_shown(record: "Record") -> str:
 
 def put_rows(rows: list["Row"], *, with_sums: bool, with_object: bool = False, indent: int = 0) -> None:
     """For people: what, how it stands, when next, what came of the last."""
-    from wakeful.cli.printing import now_ms, put_table, relative
+    from wakeful.cli.output import now_ms, put_table, relative
     from wakeful.values.times import from_datetime
 
     now = now_ms()

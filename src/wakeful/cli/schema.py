@@ -6,7 +6,7 @@ from importlib.resources import files
 import click
 
 from wakeful.cli import options
-from wakeful.cli.failing import USAGE, CommandError
+from wakeful.cli.exit_codes import USAGE, CommandError
 
 
 @options.command("schema")
@@ -14,7 +14,7 @@ from wakeful.cli.failing import USAGE, CommandError
 @options.store_option
 def schema(sql: bool, url: str, as_json: bool) -> None:
     """Which version the store's tables have, or the SQL that makes them."""
-    from wakeful.cli.printing import put_json
+    from wakeful.cli.output import put_json
 
     if sql:
         text = files(f"wakeful.store.{kind_of(url)}").joinpath("schema.sql").read_text(encoding="utf-8")
@@ -27,8 +27,8 @@ def schema(sql: bool, url: str, as_json: bool) -> None:
 
 
 async def _schema(url: str, as_json: bool) -> None:
-    from wakeful.cli.finding import reading
-    from wakeful.cli.printing import put_json, put_line
+    from wakeful.cli.output import put_json, put_line
+    from wakeful.cli.store_session import reading
 
     names = migrations(url)
     async with reading(url) as store:  # refuses any other version, in words
@@ -47,7 +47,7 @@ def migrate(url: str, as_json: bool) -> None:
 
 
 async def _migrate(url: str, as_json: bool) -> None:
-    from wakeful.cli.printing import now_ms, put_json, put_line
+    from wakeful.cli.output import now_ms, put_json, put_line
     from wakeful.cli.progress import pulse
     from wakeful.store import open_url
 

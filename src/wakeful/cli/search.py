@@ -5,7 +5,7 @@ import asyncio
 import click
 
 from wakeful.cli import options
-from wakeful.cli.failing import FAILED, OK
+from wakeful.cli.exit_codes import FAILED, OK
 
 
 @options.command("search")
@@ -21,9 +21,9 @@ def search(text: str, limit: int, url: str, as_json: bool) -> int:
 
 
 async def _search(text: str, limit: int, url: str, as_json: bool) -> int:
-    from wakeful.cli.finding import viewing
-    from wakeful.cli.printing import put_json, put_line, put_table
-    from wakeful.looking.search import find
+    from wakeful.cli.output import put_json, put_line, put_table
+    from wakeful.cli.store_session import viewing
+    from wakeful.views.search import find
 
     async with viewing(url) as view:
         found = await find(view, text, limit)

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from wakeful.cli.failing import USAGE, CommandError
-from wakeful.cli.guessing import meant
+from wakeful.cli.exit_codes import USAGE, CommandError
+from wakeful.cli.suggestions import meant
 
 FILE, PROJECT, TABLE = "wakeful.toml", "pyproject.toml", "tool.wakeful"
 CONFIG = "WAKEFUL_CONFIG"  # the file, if it is another
@@ -79,7 +79,7 @@ class File(NamedTuple):
 def settings() -> dict[str, Setting]:
     """All of them by their names in the file: those of `run` and `dev`, and the keys, which no command takes."""
     from wakeful.cli.dev import dev
-    from wakeful.cli.running import run
+    from wakeful.cli.run import run
     from wakeful.system import KEYS, KEYS_FILE
 
     found = {one.key: one for command in (run, dev) for one in command.params if isinstance(one, Setting)}

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wakeful.cli import offering, options
+from wakeful.cli import completion_names, options
 
 if TYPE_CHECKING:
-    from wakeful.looking.due import Row
     from wakeful.values.commits import Info
     from wakeful.values.runs import Entry
     from wakeful.values.timers import Parked
+    from wakeful.views.due import Row
 
 
 @options.command("show")
-@click.argument("cls", metavar="CLASS", shell_complete=offering.classes)
-@click.argument("key", shell_complete=offering.keys)
+@click.argument("cls", metavar="CLASS", shell_complete=completion_names.classes)
+@click.argument("key", shell_complete=completion_names.keys)
 @click.option("--chart", "is_chart", is_flag=True, help="Draw the chart of a Machine as SVG, with where it is.")
 @click.option(
     "--output", "-o", metavar="FILE.svg", type=click.Path(path_type=Path), help="Where to draw.  [default: stdout]"
@@ -40,15 +40,15 @@ def show(
 
 
 async def _show(cls: str, key: str, limit: int, url: str, as_json: bool) -> None:
-    from wakeful.cli.finding import viewing
-    from wakeful.cli.guessing import info_of
-    from wakeful.cli.printing import put_json, put_line
+    from wakeful.cli.output import put_json, put_line
     from wakeful.cli.schedules import put_rows
-    from wakeful.looking import due, machines, objects, schedules
+    from wakeful.cli.store_session import viewing
+    from wakeful.cli.suggestions import info_of
     from wakeful.runtime.state import STATE_SLOT
     from wakeful.store.protocol import Query, Range
     from wakeful.values.commits import USER
     from wakeful.values.ids import ObjectId
+    from wakeful.views import due, machines, objects, schedules
 
     id = ObjectId(cls, key)
     async with viewing(url) as view:
@@ -78,8 +78,8 @@ async def _show(cls: str, key: str, limit: int, url: str, as_json: bool) -> None
 
 
 def _put_head(info: "Info") -> None:
-    from wakeful.cli.failing import one_line
-    from wakeful.cli.printing import many, now_ms, put_line, relative, size
+    from wakeful.cli.exit_codes import one_line
+    from wakeful.cli.output import many, now_ms, put_line, relative, size
 
     now = now_ms()
     put_line(one_line(str(info.id)), "bold")
@@ -91,8 +91,8 @@ def _put_head(info: "Info") -> None:
 
 
 def _put_machine(machine: dict[str, Any]) -> None:
-    from wakeful.cli.printing import put_table
-    from wakeful.looking.plain import text
+    from wakeful.cli.output import put_table
+    from wakeful.views.plain import text
 
     _title("machine")
     rows = [(name, text(value)) for name, value in machine.items() if value is not None and value != []]
@@ -100,9 +100,9 @@ def _put_machine(machine: dict[str, Any]) -> None:
 
 
 def _put_rows(state: bytes | None, rows: list[tuple[str, bytes]], limit: int, *, is_machine: bool = False) -> None:
-    from wakeful.cli.printing import put_line, put_table
-    from wakeful.looking.plain import plain, text, text_of
+    from wakeful.cli.output import put_line, put_table
     from wakeful.values.codec import decode_loosely
+    from wakeful.views.plain import plain, text, text_of
 
     if state is not None:
         _title("state")
@@ -130,8 +130,8 @@ def _put_timers(timers: list["Row"], parked: list["Parked"]) -> None:
 
 
 def _put_ledger(entries: list["Entry"]) -> None:
-    from wakeful.cli.printing import clock_time, length, put_table
-    from wakeful.looking.naming import name_words
+    from wakeful.cli.output import clock_time, length, put_table
+    from wakeful.views.timer_names import name_words
 
     if not entries:
         return
@@ -155,7 +155,7 @@ def _put_ledger(entries: list["Entry"]) -> None:
 
 
 def _title(text: str) -> None:
-    from wakeful.cli.printing import put_line
+    from wakeful.cli.output import put_line
 
     put_line()
     put_line(f"  {text}", "bold cyan")

@@ -7,7 +7,7 @@ long. When the narrowest form of all columns is still too wide, each row becomes
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from wakeful.cli.failing import one_line
+from wakeful.cli.exit_codes import one_line
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wakeful.cli import options
-from wakeful.cli.failing import FAILED, OK, USAGE, CommandError, one_line
+from wakeful.cli.exit_codes import FAILED, OK, USAGE, CommandError, one_line
 
 if TYPE_CHECKING:
     from wakeful.security.tokens import Token
@@ -48,8 +48,8 @@ async def _create(
 ) -> None:
     from msgspec import to_builtins
 
-    from wakeful.cli.auditing import acting
-    from wakeful.cli.printing import iso, now_ms, put_json, put_line
+    from wakeful.cli.audit_trail import acting
+    from wakeful.cli.output import iso, now_ms, put_json, put_line
     from wakeful.security.scopes import check_tenant, parse_scopes
     from wakeful.security.tokens import ALL, PREFIX, VEIL, Token, check_name, new_secret
     from wakeful.values.times import duration_ms
@@ -92,8 +92,8 @@ def listing(everything: bool, url: str, as_json: bool) -> None:
 
 
 async def _list(everything: bool, url: str, as_json: bool) -> None:
-    from wakeful.cli.finding import reading
-    from wakeful.cli.printing import clock_time, now_ms, put_json, put_line, put_table, relative
+    from wakeful.cli.output import clock_time, now_ms, put_json, put_line, put_table, relative
+    from wakeful.cli.store_session import reading
     from wakeful.security.tokens import tokens_of
 
     async with reading(url) as store:
@@ -139,8 +139,8 @@ class UnknownToken(CommandError):
 
 
 async def _revoke(names: tuple[str, ...], url: str, as_json: bool) -> int:
-    from wakeful.cli.auditing import acting
-    from wakeful.cli.printing import put_json, put_line
+    from wakeful.cli.audit_trail import acting
+    from wakeful.cli.output import put_json, put_line
     from wakeful.security.tokens import ALL
 
     ended: dict[str, list[str]] = {}
@@ -179,8 +179,8 @@ def clear(yes: bool, url: str, as_json: bool) -> None:
 
 
 async def _clear(url: str, as_json: bool) -> None:
-    from wakeful.cli.auditing import acting
-    from wakeful.cli.printing import many, put_json, put_line
+    from wakeful.cli.audit_trail import acting
+    from wakeful.cli.output import many, put_json, put_line
     from wakeful.security.tokens import ALL
 
     async with acting(url) as acts, acts.row("token.clear", "all tokens"):
@@ -193,7 +193,7 @@ async def _clear(url: str, as_json: bool) -> None:
 
 def _plain(token: "Token", now: int) -> dict[str, Any]:
     """For programs: all but the hash."""
-    from wakeful.cli.printing import iso
+    from wakeful.cli.output import iso
 
     return {
         "id": token.id,

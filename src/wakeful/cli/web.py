@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from wakeful.cli.failing import USAGE, CommandError
+from wakeful.cli.exit_codes import USAGE, CommandError
 from wakeful.values.errors import AddressInUse, MissingExtra
 
 if TYPE_CHECKING:
     from wakeful.app import App
-    from wakeful.cli.saying import Say
+    from wakeful.cli.terminal_log import Say
     from wakeful.runtime.node import Node
 
 HTTP = "WAKEFUL_HTTP"
@@ -57,7 +57,7 @@ def check(http: Http | None) -> None:
         return
     _check_files(http)
     with suppress(ModuleNotFoundError):  # which `web` says in its own words
-        from wakeful.server.serving import bind, parse_address
+        from wakeful.server.embedded_server import bind, parse_address
 
         bind(*parse_address(http.address)).close()
 
@@ -68,8 +68,8 @@ async def web(app: "App", node: "Node", http: Http | None, say: "Say") -> AsyncI
     if http is None:
         yield None
         return
-    serving = _server(http, say)
-    if serving is None:
+    embedded_server = _server(http, say)
+    if embedded_server is None:
         yield None
         return
     _check_files(http)
@@ -77,20 +77,20 @@ async def web(app: "App", node: "Node", http: Http | None, say: "Say") -> AsyncI
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         try:
-            served = await enter(serving(app, node, http.address, next_port=not http.is_asked, **given))
+            served = await enter(embedded_server(app, node, http.address, next_port=not http.is_asked, **given))
         except AddressInUse:
             if http.is_asked:
                 raise
-            served = await enter(serving(app, node, f"{http.address.rpartition(':')[0]}:0", **given))
+            served = await enter(embedded_server(app, node, f"{http.address.rpartition(':')[0]}:0", **given))
         if not http.is_asked and http.address.rpartition(":")[2] != str(served.port):
             say.event("http", f"{http.address} is taken, so the dashboard is at {served.url}", url=served.url)
         yield served.url
 
 
 def _server(http: Http, say: "Say") -> Any:
-    """`server.serving`; None when it is not installed and nobody asked for it by name."""
+    """`server.embedded_server`; None when it is not installed and nobody asked for it by name."""
     try:
-        from wakeful.server import serving
+        from wakeful.server import embedded_server
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("wakeful"):
             raise
@@ -99,7 +99,7 @@ def _server(http: Http, say: "Say") -> Any:
             raise MissingExtra(f"{error.name} is not installed; --http needs it: {remedy}") from None
         say.event("http", f"no dashboard, {error.name} is not installed: {remedy} adds it")
         return None
-    return serving
+    return embedded_server
 
 
 def _check_files(http: Http) -> None:

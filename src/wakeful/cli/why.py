@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wakeful.cli import offering, options
+from wakeful.cli import completion_names, options
 
 if TYPE_CHECKING:
     from wakeful.schedules.records import Record
@@ -20,9 +20,9 @@ UPCOMING = 5
 
 
 @options.command("why")
-@click.argument("cls", metavar="CLASS", shell_complete=offering.classes)
-@click.argument("key", shell_complete=offering.keys)
-@click.argument("schedule", shell_complete=offering.schedules)
+@click.argument("cls", metavar="CLASS", shell_complete=completion_names.classes)
+@click.argument("key", shell_complete=completion_names.keys)
+@click.argument("schedule", shell_complete=completion_names.schedules)
 @click.option(
     "--at", metavar="TIME", help="Only about this occurrence, in the schedule's zone unless it has an offset."
 )
@@ -37,11 +37,11 @@ def why(cls: str, key: str, schedule: str, at: str | None, limit: int, url: str,
 
 
 async def _why(cls: str, key: str, name: str, at: str | None, limit: int, url: str, as_json: bool) -> None:
-    from wakeful.cli.finding import viewing
-    from wakeful.cli.guessing import guessed, info_of
-    from wakeful.cli.printing import put_json
-    from wakeful.looking.schedules import about_of, line_words, show
+    from wakeful.cli.output import put_json
+    from wakeful.cli.store_session import viewing
+    from wakeful.cli.suggestions import guessed, info_of
     from wakeful.values.ids import ObjectId
+    from wakeful.views.schedules import about_of, line_words, show
 
     id = ObjectId(cls, key)
     async with viewing(url) as view:
@@ -70,10 +70,10 @@ async def _put_one(
 ) -> None:
     """The verdict of one occurrence, or why there is none."""
     from wakeful.cli.instants import instants
-    from wakeful.cli.printing import iso, put_json, put_line
-    from wakeful.looking.verdicts import plain_run
-    from wakeful.schedules.reading import runs_since, verdicts_at
+    from wakeful.cli.output import iso, put_json, put_line
+    from wakeful.schedules.queries import runs_since, verdicts_at
     from wakeful.schedules.words import About, fate, is_occurrence, moment
+    from wakeful.views.verdicts import plain_run
 
     times = instants(text, about.zone, what="--at")
     record = about.record
@@ -117,9 +117,9 @@ def _meant(at: int, record: "Record | None", runs: Sequence["Run"]) -> int:
 
 
 def _put_head(id: "ObjectId", name: str, record: "Record | None", now: int, waits: str | None) -> None:
-    from wakeful.cli.failing import one_line
-    from wakeful.cli.printing import put_line
-    from wakeful.logic.timeline import spec_of
+    from wakeful.cli.exit_codes import one_line
+    from wakeful.cli.output import put_line
+    from wakeful.policy.timeline import spec_of
     from wakeful.schedules.words import standing
 
     put_line(one_line(f"{id} {name}"), "bold")
@@ -133,7 +133,7 @@ def _put_head(id: "ObjectId", name: str, record: "Record | None", now: int, wait
 
 
 def _put_standing(record: "Record", zone: str, now: int) -> None:
-    from wakeful.cli.printing import length, many, put_line, put_table, relative
+    from wakeful.cli.output import length, many, put_line, put_table, relative
     from wakeful.schedules.schedules import next_times
     from wakeful.schedules.words import moment
     from wakeful.values.times import from_datetime
@@ -174,7 +174,7 @@ def _put_standing(record: "Record", zone: str, now: int) -> None:
 
 
 def _put_verdicts(runs: Sequence["Run"], about: "About") -> None:
-    from wakeful.cli.printing import put_line
+    from wakeful.cli.output import put_line
 
     _title("verdicts")
     if runs:
@@ -185,7 +185,7 @@ def _put_verdicts(runs: Sequence["Run"], about: "About") -> None:
 
 
 def _put_runs(runs: Sequence["Run"], about: "About") -> None:
-    from wakeful.cli.printing import length, put_table
+    from wakeful.cli.output import length, put_table
     from wakeful.schedules.words import because, moment
     from wakeful.values.times import from_datetime
 
@@ -222,14 +222,14 @@ def _weekday(at: int, zone: str) -> str:
 
 
 def _note(record: "Record", at: int) -> str:
-    from wakeful.logic.timeline import spec_of
+    from wakeful.policy.timeline import spec_of
     from wakeful.schedules.nights import night_note
 
     return night_note(spec_of(record.version.spec), at)
 
 
 def _title(text: str) -> None:
-    from wakeful.cli.printing import put_line
+    from wakeful.cli.output import put_line
 
     put_line()
     put_line(f"  {text}", "bold cyan")

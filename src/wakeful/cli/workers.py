@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wakeful.cli.failing import USAGE, CommandError
-from wakeful.cli.loading import Program, unloadable
+from wakeful.cli.app_loader import Program, unloadable
+from wakeful.cli.exit_codes import USAGE, CommandError
 from wakeful.values.errors import BadInput
 
 if TYPE_CHECKING:
-    from wakeful.cli.saying import Say
+    from wakeful.cli.terminal_log import Say
 
 HTTP = "WAKEFUL_WORKERS_HTTP"
 
@@ -40,7 +40,7 @@ def load_worker(folder: str) -> Program:
 
 
 def _beside(worker: Any) -> Any:
-    from wakeful.compat.workers.serving import ADDRESS, serving
+    from wakeful.compat.workers.worker_server import ADDRESS, serving
 
     @asynccontextmanager
     async def beside(say: "Say") -> AsyncIterator[None]:

@@ -20,7 +20,7 @@ from wakeful.values.ids import ObjectId, check_class, check_key
 from wakeful.values.times import Duration, duration_ms
 
 if TYPE_CHECKING:
-    from wakeful.client.blocking import SyncClient
+    from wakeful.client.sync_client import SyncClient
 
 DEADLINE_MAX_MS = 900_000  # what a server grants
 CONNECTIONS = 100
@@ -88,7 +88,7 @@ class Client(Looks):
     @staticmethod
     def sync(url: str, **options: Unpack[Options]) -> "SyncClient":
         """The same for code that does not await: `with Client.sync("http://…", token=…) as client`."""
-        from wakeful.client.blocking import SyncClient
+        from wakeful.client.sync_client import SyncClient
 
         return SyncClient(url, **options)
 

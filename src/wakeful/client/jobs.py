@@ -10,7 +10,7 @@ import msgspec
 from wakeful.client.wire import segment
 from wakeful.jobs.ids import parse_id
 from wakeful.jobs.job import Batch, Job, JobSpec, Page
-from wakeful.logic.retry import RetryPolicy
+from wakeful.policy.retry import RetryPolicy
 from wakeful.runtime.calls import Method
 from wakeful.runtime.registry import name_of
 from wakeful.values.errors import BadHandler, BadOption, DeadlineExceeded

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from wakeful.client.raising import error_of
+from wakeful.client.error_bodies import error_of
 from wakeful.client.wire import NOTHING, Wire, segment
 from wakeful.machines.snapshot import Snapshot
 from wakeful.runtime.registry import name_of

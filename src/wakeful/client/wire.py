@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from wakeful.client.raising import error_of, is_passing, is_unharmed, retry_after_s
+from wakeful.client.error_bodies import error_of, is_passing, is_unharmed, retry_after_s
 from wakeful.values.codec import decode, decode_loosely, encode
 from wakeful.values.errors import (
     BadOption,
@@ -28,7 +28,7 @@ from wakeful.values.errors import (
     Undecodable,
     WrongCertificate,
 )
-from wakeful.values.tracing import TRACE, received
+from wakeful.values.trace import TRACE, received
 
 if TYPE_CHECKING:
     import aiohttp

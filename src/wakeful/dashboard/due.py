@@ -6,11 +6,11 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from wakeful.dashboard.rendering import address
+from wakeful.dashboard.renderer import address
 from wakeful.dashboard.visits import Visit
 from wakeful.dashboard.words import instant, relative
-from wakeful.looking import due, ledger
 from wakeful.values.times import LATEST_MS, to_datetime
+from wakeful.views import due, ledger
 
 if TYPE_CHECKING:
     from starlette.responses import Response

@@ -10,10 +10,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wakeful.dashboard.words import instant
-from wakeful.looking import ledger
-from wakeful.looking.view import View
 from wakeful.values.errors import WakefulError
 from wakeful.values.metrics import LATENESS_MS
+from wakeful.views import ledger
+from wakeful.views.view import View
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node

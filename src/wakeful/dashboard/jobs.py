@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from wakeful.dashboard.visits import Visit
 from wakeful.jobs.ids import parse_id
-from wakeful.looking import jobs
+from wakeful.views import jobs
 
 if TYPE_CHECKING:
     from starlette.responses import Response

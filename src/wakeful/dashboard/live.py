@@ -8,7 +8,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-from wakeful.dashboard.rendering import HEADERS
+from wakeful.dashboard.renderer import HEADERS
 from wakeful.dashboard.visits import Visit
 from wakeful.values.errors import Denied, Unavailable
 

@@ -4,9 +4,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from wakeful.dashboard.visits import Visit
-from wakeful.looking import nodes
 from wakeful.runtime.status import status_of
 from wakeful.values.ids import SHARDS
+from wakeful.views import nodes
 
 if TYPE_CHECKING:
     from starlette.responses import Response

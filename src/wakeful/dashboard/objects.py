@@ -5,19 +5,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wakeful.dashboard.rendering import HEADERS
+from wakeful.dashboard.renderer import HEADERS
 from wakeful.dashboard.visits import Visit
-from wakeful.logic.ranges import past_prefix
-from wakeful.looking import jobs, ledger, machines, objects
-from wakeful.looking.plain import plain_of
-from wakeful.machines.binding import Bound
-from wakeful.picture.drawing import draw
+from wakeful.diagrams.diagram import draw
+from wakeful.machines.bindings import Bound
+from wakeful.policy.ranges import past_prefix
 from wakeful.sockets.gateways import name_of
-from wakeful.sockets.kept import PREFIX, Kept
+from wakeful.sockets.records import PREFIX, Kept
 from wakeful.store.protocol import Range
 from wakeful.values.commits import SYSTEM
 from wakeful.values.errors import Conflict, UnknownObject
 from wakeful.values.ids import ObjectId
+from wakeful.views import jobs, ledger, machines, objects
+from wakeful.views.plain import plain_of
 
 if TYPE_CHECKING:
     from starlette.responses import Response

@@ -25,11 +25,11 @@ def routes(app: "App", gate: "Gate") -> list["BaseRoute"]:
         from starlette.routing import Mount, Route
     except ImportError:
         raise MissingExtra("the dashboard needs jinja2 and starlette: pip install 'wakeful[server]'") from None
-    from wakeful.dashboard import due, entering, finding, jobs, live, nodes, objects, parked, schedules
+    from wakeful.dashboard import due, jobs, live, login, nodes, objects, parked, schedules, search_box
     from wakeful.dashboard.visits import Desk
 
     desk = Desk(app, gate)
-    door = entering.Door(desk)
+    door = login.Door(desk)
     read = {
         "/": due.page,
         "/objects": objects.listing,
@@ -41,7 +41,7 @@ def routes(app: "App", gate: "Gate") -> list["BaseRoute"]:
         "/job": jobs.one,
         "/parked": parked.listing,
         "/parked/one": parked.one,
-        "/search": finding.page,
+        "/search": search_box.page,
         "/live": live.live,
     }
     operate = {
@@ -53,7 +53,7 @@ def routes(app: "App", gate: "Gate") -> list["BaseRoute"]:
         "/parked/redrive": parked.redrive,
     }
     wide = {"/node/drain": nodes.drain, "/node/undrain": nodes.undrain}
-    admin = {"/audit": entering.audit_page, "/tokens": entering.tokens_page}
+    admin = {"/audit": login.audit_page, "/tokens": login.tokens_page}
     found: list[BaseRoute] = [Route(path, desk.page(handler)) for path, handler in read.items()]
     found += [Route(path, desk.page(handler, "operate"), methods=["POST"]) for path, handler in operate.items()]
     found += [Route(path, desk.page(handler, "operate", wide=True), methods=["POST"]) for path, handler in wide.items()]
@@ -73,7 +73,7 @@ def static() -> "ASGIApp":
     """The files of the pages, which a browser may keep: their addresses carry the version."""
     from starlette.staticfiles import StaticFiles
 
-    from wakeful.dashboard.rendering import HERE
+    from wakeful.dashboard.renderer import HERE
 
     files = StaticFiles(directory=HERE / "static")
 

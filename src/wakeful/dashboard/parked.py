@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING, Any
 
 from wakeful.dashboard.visits import Visit
-from wakeful.looking import parked
-from wakeful.operating.acts import Which
+from wakeful.operations.acts import Which
 from wakeful.values.errors import BadOption, UnknownParked
 from wakeful.values.ids import ObjectId
+from wakeful.views import parked
 
 if TYPE_CHECKING:
     from starlette.responses import Response

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wakeful.dashboard.visits import Visit
 from wakeful.dashboard.words import instant, length
-from wakeful.logic.specs.zones import instants_of, zone_of
-from wakeful.logic.timeline import spec_of
-from wakeful.looking import schedules, verdicts
+from wakeful.policy.timeline import spec_of
 from wakeful.schedules.nights import local_time, night_note
+from wakeful.specs.zones import instants_of, zone_of
 from wakeful.values.errors import BadInput, BadTime
 from wakeful.values.ids import ObjectId
 from wakeful.values.times import duration_ms, from_datetime, to_datetime, within_years
+from wakeful.views import schedules, verdicts
 
 if TYPE_CHECKING:
     from starlette.responses import Response

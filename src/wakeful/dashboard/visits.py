@@ -10,12 +10,10 @@ from urllib.parse import parse_qsl
 from markupsafe import Markup
 
 from wakeful.dashboard.history import History
-from wakeful.dashboard.rendering import Place, address, path_of, render
-from wakeful.looking import classes
-from wakeful.looking.view import View
-from wakeful.operating import Acts
+from wakeful.dashboard.renderer import Place, address, path_of, render
+from wakeful.operations import Acts
 from wakeful.security.askers import asker_of
-from wakeful.security.crowding import Crowding
+from wakeful.security.crowd import Crowding
 from wakeful.security.turnstile import Turnstile
 from wakeful.values import errors
 from wakeful.values.errors import (
@@ -30,6 +28,8 @@ from wakeful.values.errors import (
     WakefulError,
 )
 from wakeful.values.ids import ObjectId
+from wakeful.views import classes
+from wakeful.views.view import View
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -7,10 +7,10 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from wakeful.looking.words import length as length
-from wakeful.looking.words import many as many
-from wakeful.looking.words import size as size
 from wakeful.values.times import LATEST_MS, from_datetime, to_datetime
+from wakeful.views.words import length as length
+from wakeful.views.words import many as many
+from wakeful.views.words import size as size
 
 # Each verdict and state: its colour, and a shape for those who don't see the colour.
 MARKS = {

@@ -10,14 +10,14 @@ from wakeful.http.asks import MSGPACK, Answer, Ask, answered, result
 from wakeful.http.calls import signature_of
 from wakeful.http.looks import connection_of, object_of, schedule_name
 from wakeful.http.table import read_body
-from wakeful.logic.retry import RetryPolicy, exponential
-from wakeful.logic.specs.instants import after, at
-from wakeful.looking import schedules, verdicts
-from wakeful.operating.acts import Acts, Which
+from wakeful.operations.acts import Acts, Which
+from wakeful.policy.retry import RetryPolicy, exponential
 from wakeful.schedules.options import parse_spec_options, plain_spec
+from wakeful.specs.instants import after, at
 from wakeful.values.errors import BadOption, BadTime
 from wakeful.values.ids import ObjectId, check_class, check_key
 from wakeful.values.times import LATEST_MS, duration_ms, from_datetime, to_datetime
+from wakeful.views import schedules, verdicts
 
 Length = str | float
 

@@ -22,14 +22,14 @@ from wakeful.http.problems import MEDIA, Problem, Told, told
 from wakeful.http.rows import TABLE
 from wakeful.http.stops import Stops
 from wakeful.http.table import Route, read_query
-from wakeful.logic.shares import Asker, Shares, Verdict
+from wakeful.policy.shares import Asker, Shares, Verdict
 from wakeful.security.askers import Askers, address_of, asker_of
-from wakeful.security.crowding import Crowding
+from wakeful.security.crowd import Crowding
 from wakeful.security.patience import within
 from wakeful.security.turnstile import Turnstile
 from wakeful.values.errors import DeadlineExceeded, NotRunning, StoreDown
 from wakeful.values.metrics import LASTING, ROUTE
-from wakeful.values.tracing import TRACE, received
+from wakeful.values.trace import TRACE, received
 
 if TYPE_CHECKING:
     from wakeful.app import App

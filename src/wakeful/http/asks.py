@@ -9,12 +9,12 @@ from urllib.parse import quote
 import msgspec
 
 from wakeful.http.problems import Problem
-from wakeful.logic.shares import Asker, Shares, Verdict
-from wakeful.looking.plain import plain
-from wakeful.looking.view import View
-from wakeful.security.crowding import Crowding
+from wakeful.policy.shares import Asker, Shares, Verdict
+from wakeful.security.crowd import Crowding
 from wakeful.values.codec import decode_outside, encode
 from wakeful.values.errors import BadValue, NotRunning
+from wakeful.views.plain import plain
+from wakeful.views.view import View
 
 if TYPE_CHECKING:
     from wakeful.app import App

@@ -26,7 +26,7 @@ DEADLINE_MAX_MS = 900_000  # a quarter of an hour, as long as an alarm may run
 async def call(ask: Ask) -> Answer:
     """Call the method; the answer is durable when it comes."""
     from wakeful.http.looks import connection_of
-    from wakeful.http.watching import shown_to
+    from wakeful.http.machine_watch import shown_to
 
     params, node = ask.params, ask.node
     id = await ask.gate.exposed(connection_of(ask), ask.who, params["class"], params["key"], params["method"])

@@ -12,18 +12,18 @@ from wakeful.http.acts import Length, Waits, acts_of
 from wakeful.http.asks import MSGPACK, Answer, Ask, answered, result
 from wakeful.http.calls import request_key, signature_of
 from wakeful.http.looks import connection_of
+from wakeful.http.machine_watch import shown_to
 from wakeful.http.problems import Problem
 from wakeful.http.table import read_body
-from wakeful.http.watching import shown_to
 from wakeful.jobs.feature import feature_of
 from wakeful.jobs.ids import parse_id
 from wakeful.jobs.job import Job, JobSpec
-from wakeful.jobs.scheduling import Scheduling
-from wakeful.looking import jobs
-from wakeful.looking.view import READS_MAX
+from wakeful.jobs.submission import Scheduling
 from wakeful.runtime.stubs import make_stub
 from wakeful.values.errors import BadValue
 from wakeful.values.ids import ObjectId
+from wakeful.views import jobs
+from wakeful.views.view import READS_MAX
 
 WAIT_MS = 30_000
 WAIT_MAX_MS = 300_000

@@ -7,14 +7,14 @@ from urllib.parse import quote
 
 from wakeful.http.asks import MSGPACK, Answer, Ask, answered, result
 from wakeful.http.problems import Problem
-from wakeful.looking import classes, due, jobs, ledger, machines, nodes, objects, parked, schedules, search
 from wakeful.machines.feature import feature_of
 from wakeful.schedules.options import check_schedule_name
-from wakeful.schedules.reading import record_of, seen
+from wakeful.schedules.queries import record_of, seen
 from wakeful.schedules.schedules import next_times
 from wakeful.security import audit
 from wakeful.values.errors import BadOption, UnknownParked
 from wakeful.values.ids import ObjectId
+from wakeful.views import classes, due, jobs, ledger, machines, nodes, objects, parked, schedules, search
 
 SVG = b"image/svg+xml"
 # A picture is drawn from what the program and its objects say: should it hold a script, no browser runs it.

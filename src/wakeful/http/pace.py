@@ -13,8 +13,8 @@ import asyncio
 import time
 from collections import OrderedDict
 
-from wakeful.logic.shares import Asker, Rounds, Shares, Verdict
-from wakeful.security.crowding import Crowding
+from wakeful.policy.shares import Asker, Rounds, Shares, Verdict
+from wakeful.security.crowd import Crowding
 
 PASS_S = 0.003  # of work in one pass: a due timer waits for seven of them and more, and should start within 50 ms
 STARTS_MAX = 16  # requests that begin in one pass

@@ -1,6 +1,6 @@
 """Layer 5. The rows of the table of resources that only look."""
 
-from wakeful.http import looks, stream, watching
+from wakeful.http import looks, machine_watch, stream
 from wakeful.http.table import CLASS, KEY, LIMIT, PAGE, PREFIX, Param, Route, choice, flag, instant, number, text
 from wakeful.jobs.job import STATES
 
@@ -123,7 +123,7 @@ SIGHTS = [
         "watch",
         "call",
         "A machine's snapshots and emitted events, as far as its class lets the caller see them, as server-sent events.",
-        watching.watch,
+        machine_watch.watch,
         answer="EventStream",
         media="text/event-stream",
         problems=(404, 409, 424, 504),

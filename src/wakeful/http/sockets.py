@@ -14,14 +14,14 @@ from starlette.requests import HTTPConnection
 
 from wakeful.http import paths
 from wakeful.http.asks import Receive, Scope, Send, json_bytes
+from wakeful.http.machine_watch import RESTARTING, Telling
 from wakeful.http.problems import MEDIA, Problem, told
 from wakeful.http.stops import Stops
-from wakeful.http.watching import RESTARTING, Telling
 from wakeful.security.sessions import COOKIE
 from wakeful.sockets.feature import feature_of
 from wakeful.sockets.request import Request
 from wakeful.values.errors import NotRunning
-from wakeful.values.tracing import TRACE, linked
+from wakeful.values.trace import TRACE, linked
 
 if TYPE_CHECKING:
     from wakeful.app import App

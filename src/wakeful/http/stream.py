@@ -10,9 +10,9 @@ from contextlib import suppress
 from typing import Any
 
 from wakeful.http.asks import Answer, Ask, json_bytes
-from wakeful.looking.view import is_shown
 from wakeful.runtime.events import KINDS, Event, Listener
 from wakeful.values.ids import ObjectId
+from wakeful.views.view import is_shown
 
 HEARTBEAT_MS = 15_000  # proxies close what is silent for a minute
 SEND_TIMEOUT_S = 60.0  # a reader that takes nothing for so long has gone

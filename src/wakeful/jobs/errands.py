@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from wakeful.jobs.asking import Asked, errand
-from wakeful.jobs.ending import read, watch, write
 from wakeful.jobs.feature import JobFeature
 from wakeful.jobs.ids import ASK, TELL, TOLD, job_id, parse_id
-from wakeful.jobs.owning import cancel_timer, owned, place
+from wakeful.jobs.job_owner import cancel_timer, owned, place
+from wakeful.jobs.job_request import Asked, errand
+from wakeful.jobs.outcomes import read, watch, write
 from wakeful.jobs.payload import BATCH, HELD_AT, Kept, decode_kept, encode_kept
-from wakeful.jobs.reading import asked_timer, standing
+from wakeful.jobs.queries import asked_timer, standing
 from wakeful.runtime.errands import Errands
 from wakeful.runtime.turn import Turn
 from wakeful.values.codec import decode

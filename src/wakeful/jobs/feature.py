@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.jobs.counters import Counters
 from wakeful.jobs.ids import PREFIX
-from wakeful.logic.order import Order
+from wakeful.policy.order import Order
 from wakeful.runtime.calls import resolve
 from wakeful.runtime.node import Node
 from wakeful.store.protocol import Query

@@ -7,17 +7,17 @@ from functools import partial
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
-from wakeful.jobs import owning, reading
-from wakeful.jobs.asking import Asked
+from wakeful.jobs import job_owner, queries
 from wakeful.jobs.errands import ERRANDS, ErrandRuns
 from wakeful.jobs.feature import FEATURE, JobFeature, Quota, feature_of
 from wakeful.jobs.ids import job_id, parse_id
 from wakeful.jobs.job import ENDED, Batch, Job, JobSpec, Page
+from wakeful.jobs.job_request import Asked
 from wakeful.jobs.payload import decode_kept, job_of_timer
-from wakeful.jobs.reading import Wanted
+from wakeful.jobs.queries import Wanted
 from wakeful.jobs.runs import JobRuns
-from wakeful.jobs.scheduling import Scheduling, sent, unsend
-from wakeful.logic.limits import check_count
+from wakeful.jobs.submission import Scheduling, sent, unsend
+from wakeful.policy.limits import check_count
 from wakeful.runtime.calls import check_loop, resolve
 from wakeful.runtime.context import Context
 from wakeful.runtime.deadlines import within
@@ -106,7 +106,7 @@ class Jobs:
         """How the job stands on disk, or will when this turn is there; `UnknownJob` when there is none."""
         node, turn = self._here("get")
         own = None if turn is None else sent(turn, *parse_id(id))
-        return await _read(node, turn, lambda: reading.get(node, id)) if own is None else own.job
+        return await _read(node, turn, lambda: queries.get(node, id)) if own is None else own.job
 
     async def list(
         self,
@@ -126,7 +126,7 @@ class Jobs:
         """
         node, turn = self._here("list")
         wanted = _wanted(node, cls, key, name, state, key_prefix, tag)
-        return await _read(node, turn, lambda: reading.listed(node, wanted, limit=limit, after=after))
+        return await _read(node, turn, lambda: queries.listed(node, wanted, limit=limit, after=after))
 
     async def cancel(self, id: str | Job) -> bool:
         """True: it has not run and never will. False: it is over, or there is none.
@@ -144,7 +144,7 @@ class Jobs:
             if unsend(feature_of(node), turn, target, name):
                 return True
             if target == turn.activation.id:
-                return await owning.cancel(feature_of(node), turn, name)
+                return await job_owner.cancel(feature_of(node), turn, name)
         return await node.send(target, "jobs.cancel", (name,), {})  # type: ignore[no-any-return]
 
     async def cancel_many(
@@ -161,7 +161,7 @@ class Jobs:
         if all(one is None for one in (cls, key, name, key_prefix, tag)):
             raise BadOption("cancel_many of what? give cls, key, name, key_prefix or tag", code="job.cancel")
         wanted = _wanted(node, cls, key, name, None, key_prefix, tag)
-        ids = await _read(node, turn, lambda: reading.owed(node, wanted))
+        ids = await _read(node, turn, lambda: queries.owed(node, wanted))
         if turn is not None:
             return sum([await self.cancel(id) for id in ids])
         count = 0
@@ -175,7 +175,7 @@ class Jobs:
         target, name = parse_id(id)
         if turn is not None and target == turn.activation.id:
             turn.check_writable()
-            return (await owning.redrive(feature_of(node), turn, name)).job
+            return (await job_owner.redrive(feature_of(node), turn, name)).job
         return await node.send(target, "jobs.redrive", (name,), {})  # type: ignore[no-any-return]
 
     async def wait(self, id: str | Job, timeout: Duration | None = None) -> Any:
@@ -197,7 +197,7 @@ class Jobs:
         while True:
             future = waits.add(target, name)
             try:
-                there = await _read(node, turn, lambda: reading.known(node, target, name))
+                there = await _read(node, turn, lambda: queries.known(node, target, name))
                 job, now = there.job, node.clock.now()
                 if job.state in ENDED:
                     # Of one that returned None nothing else may be kept from the beginning.
@@ -304,12 +304,12 @@ def _result(job: Job, *, is_kept: bool) -> Any:
 
 async def _cancel(ctx: Context, name: str) -> bool:
     turn = running_turn(ctx._activation, "jobs.cancel")
-    return await owning.cancel(feature_of(ctx._activation.node), turn, name)
+    return await job_owner.cancel(feature_of(ctx._activation.node), turn, name)
 
 
 async def _redrive(ctx: Context, name: str) -> Job:
     turn = running_turn(ctx._activation, "jobs.redrive")
-    return (await owning.redrive(feature_of(ctx._activation.node), turn, name)).job
+    return (await job_owner.redrive(feature_of(ctx._activation.node), turn, name)).job
 
 
 async def _replace(
@@ -318,12 +318,12 @@ async def _replace(
     turn = running_turn(ctx._activation, "jobs.replace")
     timer = Timer(ctx.id, name, due_at, nominal_at, seq, priority=priority, payload=payload)
     asked = Asked(timer, decode_kept(timer))
-    await owning.place(feature_of(ctx._activation.node), turn, asked, is_newest=True)
+    await job_owner.place(feature_of(ctx._activation.node), turn, asked, is_newest=True)
     return job_of_timer(timer, is_running=False)
 
 
 async def _withdraw(ctx: Context, name: str, token: str) -> None:
-    await owning.withdraw(running_turn(ctx._activation, "jobs.withdraw"), name, token)
+    await job_owner.withdraw(running_turn(ctx._activation, "jobs.withdraw"), name, token)
 
 
 _OPERATIONS: dict[str, Callable[..., Awaitable[Any]]] = {

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from wakeful.jobs.ids import RECORD, attempt_id, job_id, key_of, method_in
 from wakeful.jobs.job import Job, State
-from wakeful.logic.retry import Retry
+from wakeful.policy.retry import Retry
 from wakeful.values.codec import decode
 from wakeful.values.commits import Remembered
 from wakeful.values.errors import Undecodable

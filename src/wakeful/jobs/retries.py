@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from wakeful.jobs.job import Job
-from wakeful.logic.retry import Retry, RetryPolicy
+from wakeful.policy.retry import Retry, RetryPolicy
 from wakeful.runtime.calls import Call, Method
 from wakeful.runtime.turn import CURRENT, Turn
 from wakeful.values.errors import BadHandler, BadOption, DeadlineExceeded

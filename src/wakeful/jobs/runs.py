@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from wakeful.jobs.asking import check_own
-from wakeful.jobs.ending import WATCHED, end
 from wakeful.jobs.feature import JobFeature
 from wakeful.jobs.ids import PREFIX, attempt_id, job_id
 from wakeful.jobs.job import Again, Job, Stop
+from wakeful.jobs.job_request import check_own
+from wakeful.jobs.outcomes import WATCHED, end
 from wakeful.jobs.payload import STOPPED, Kept, arguments_of, decode_kept, encode_kept, job_of_timer, shown
-from wakeful.jobs.reading import is_duplicate
+from wakeful.jobs.queries import is_duplicate
 from wakeful.jobs.retries import ask
-from wakeful.logic.retry import Retry
+from wakeful.policy.retry import Retry
 from wakeful.runtime import timer_runs
 from wakeful.runtime.errands import Rows
 from wakeful.runtime.notes import storable, words_of
@@ -29,7 +29,7 @@ from wakeful.values.occurrences import Occurrence
 from wakeful.values.runs import Entry
 from wakeful.values.timers import Timer
 from wakeful.values.times import LATEST_MS, duration_ms
-from wakeful.values.tracing import LINK, TRACE
+from wakeful.values.trace import LINK, TRACE
 
 if TYPE_CHECKING:
     from wakeful.runtime.activation import Activation

@@ -10,7 +10,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from wakeful.logic.retry import platform_delay_ms
+from wakeful.policy.retry import platform_delay_ms
 from wakeful.runtime.calls import carried_back
 from wakeful.runtime.notes import text_of
 from wakeful.runtime.turn import Turn
@@ -19,7 +19,7 @@ from wakeful.values.runs import run_id
 from wakeful.values.timers import Timer
 
 if TYPE_CHECKING:
-    from wakeful.machines.binding import Bound
+    from wakeful.machines.bindings import Bound
     from wakeful.runtime.activation import Activation
     from wakeful.runtime.node import Node
 

@@ -3,20 +3,20 @@
 import logging
 from typing import TYPE_CHECKING, Any
 
-from wakeful.logic.chart.effects import Log
-from wakeful.logic.order import Order
 from wakeful.machines.actors import Actors
-from wakeful.machines.binding import Bound
-from wakeful.machines.carrying import MAIL
+from wakeful.machines.bindings import Bound
+from wakeful.machines.carrier import MAIL
 from wakeful.machines.downtime import Downtime
-from wakeful.machines.watching import Watchers
-from wakeful.runtime.tracing import carried
+from wakeful.machines.watchers import Watchers
+from wakeful.policy.order import Order
+from wakeful.runtime.tracer import carried
 from wakeful.runtime.turn import Turn
+from wakeful.statechart.effects import Log
 from wakeful.values.codec import encode
 from wakeful.values.errors import NotRunning
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Timer
-from wakeful.values.tracing import marked
+from wakeful.values.trace import marked
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node

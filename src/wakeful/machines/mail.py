@@ -6,25 +6,25 @@ and gone with the step that took them. A letter may be late, so each says which 
 
 from typing import TYPE_CHECKING, Any
 
-from wakeful.logic.chart.effects import snapshot_event
-from wakeful.logic.chart.step import step
-from wakeful.logic.retry import platform_delay_ms
+from wakeful.machines.actor_ends import apply
 from wakeful.machines.actors import plain
-from wakeful.machines.answering import apply
-from wakeful.machines.carrying import MAIL
-from wakeful.machines.kept import Kept, Parent, forget, gone, load, set_gone
-from wakeful.machines.owners import Owner
+from wakeful.machines.carrier import MAIL
+from wakeful.machines.records import Kept, Parent, forget, gone, load, set_gone
 from wakeful.machines.steps import begin, end, present, take
+from wakeful.machines.timers import Owner
+from wakeful.policy.retry import platform_delay_ms
 from wakeful.runtime.timer_runs import Again, Failed, Park
 from wakeful.runtime.turn import Turn
+from wakeful.statechart.effects import snapshot_event
+from wakeful.statechart.step import step
 from wakeful.values.codec import decode
 from wakeful.values.occurrences import Occurrence
 from wakeful.values.runs import run_id
 from wakeful.values.timers import Timer
-from wakeful.values.tracing import unmarked
+from wakeful.values.trace import unmarked
 
 if TYPE_CHECKING:
-    from wakeful.machines.binding import Bound
+    from wakeful.machines.bindings import Bound
     from wakeful.runtime.activation import Activation
 
 _DIED = {"name": "Crashed", "message": "the process died too often while it started"}

@@ -4,16 +4,16 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from wakeful.logic.chart.effects import Effect, Invoke
-from wakeful.logic.chart.step import start
-from wakeful.machines.carrying import DELAY, Carrier
-from wakeful.machines.kept import Kept, Parent, fit, load, save
-from wakeful.machines.resuming import resume, set_delays
+from wakeful.machines.carrier import DELAY, Carrier
+from wakeful.machines.records import Kept, Parent, fit, load, save
+from wakeful.machines.resumption import resume, set_delays
 from wakeful.runtime.turn import Turn
+from wakeful.statechart.effects import Effect, Invoke
+from wakeful.statechart.step import start
 from wakeful.values.runs import Entry, Verdict
 
 if TYPE_CHECKING:
-    from wakeful.machines.binding import Bound
+    from wakeful.machines.bindings import Bound
     from wakeful.machines.feature import MachineFeature
 
 EVENT = "machine.event"  # what the ledger calls an event that came as a call

@@ -11,22 +11,22 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from wakeful.runtime import tracing
+from wakeful.runtime import tracer
 from wakeful.runtime.calls import Call, carried_back, for_caller, is_small, resolve
 from wakeful.runtime.committer import Failure
 from wakeful.runtime.context import Context
 from wakeful.runtime.deadlines import cancelled
+from wakeful.runtime.object_wake import wake
 from wakeful.runtime.requests import fingerprint, recalled, remembered
 from wakeful.runtime.rows import Rows
-from wakeful.runtime.settling import Settling
+from wakeful.runtime.settlement import Settling
 from wakeful.runtime.state import STATE_SLOT, State
 from wakeful.runtime.turn import CURRENT, Turn
-from wakeful.runtime.waking import wake
 from wakeful.values.commits import Commit, Remembered, Slot
 from wakeful.values.errors import Fenced, Reentrancy, Unavailable
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import ALARM, Timer
-from wakeful.values.tracing import TRACE
+from wakeful.values.trace import TRACE
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
@@ -329,7 +329,7 @@ class Activation(Settling):
         if call.trace is not TRACE.get():
             TRACE.set(call.trace)
         try:
-            result, number = await tracing.turn(self, call)
+            result, number = await tracer.turn(self, call)
             call.is_finished = True
         except asyncio.CancelledError:
             if call.is_interrupted:

@@ -5,17 +5,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from wakeful.logic.retry import alarm_delay_ms
+from wakeful.policy.retry import alarm_delay_ms
 from wakeful.runtime.errands import Rows
 from wakeful.runtime.timer_runs import Again, Failed, Park
-from wakeful.runtime.tracing import carried
+from wakeful.runtime.tracer import carried
 from wakeful.runtime.turn import Turn
 from wakeful.values.answers import check_answer
 from wakeful.values.errors import NoAlarmHandler
 from wakeful.values.runs import run_id
 from wakeful.values.timers import ALARM, Timer
 from wakeful.values.times import instant_ms, to_datetime
-from wakeful.values.tracing import marked
+from wakeful.values.trace import marked
 
 if TYPE_CHECKING:
     from wakeful.runtime.activation import Activation

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from wakeful.logic.retry import platform_delay_ms
+from wakeful.policy.retry import platform_delay_ms
 from wakeful.runtime.timer_runs import Again, Failed
 from wakeful.values.commits import Slot
 from wakeful.values.timers import Timer

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequ
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from wakeful.logic.retry import platform_delay_ms
+from wakeful.policy.retry import platform_delay_ms
 from wakeful.values.commits import Commit
 from wakeful.values.errors import BadOption, WakefulError
 from wakeful.values.ids import RESERVED, ObjectId

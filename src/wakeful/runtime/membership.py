@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from wakeful.logic.lease import Lease
-from wakeful.logic.placement import place
-from wakeful.logic.ramp import claimable, shards_allowed
-from wakeful.runtime.following import FollowedClock
+from wakeful.policy.lease import Lease
+from wakeful.policy.placement import place
+from wakeful.policy.ramp import claimable, shards_allowed
+from wakeful.runtime.deployment_clock import FollowedClock
 from wakeful.runtime.reach import check_back, check_there
 from wakeful.runtime.renewals import Renewals
 from wakeful.runtime.standstill import Standstill

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping,
 from contextlib import suppress
 from typing import Any, TypeVar, cast
 
-from wakeful.logic.lease import Lease
-from wakeful.logic.limits import Limits
-from wakeful.logic.retry import platform_delay_ms
+from wakeful.policy.lease import Lease
+from wakeful.policy.limits import Limits
+from wakeful.policy.retry import platform_delay_ms
 from wakeful.runtime.activation import Activation
 from wakeful.runtime.alarms import Alarms
 from wakeful.runtime.arrivals import Arrivals
@@ -30,14 +30,14 @@ from wakeful.runtime.outage import Outage
 from wakeful.runtime.overload import Overload
 from wakeful.runtime.ownership import Ownership
 from wakeful.runtime.queue import TimerQueue
-from wakeful.runtime.redriving import REDRIVE, redrive
+from wakeful.runtime.redrives import REDRIVE, redrive
 from wakeful.runtime.registry import Registry
-from wakeful.runtime.routing import Routes
+from wakeful.runtime.routes import Routes
 from wakeful.runtime.sideline import Sideline
 from wakeful.runtime.slots import Slots, SlowStart
 from wakeful.runtime.stubs import make_stub
 from wakeful.runtime.timer_runs import TimerRuns
-from wakeful.runtime.tracing import begin
+from wakeful.runtime.tracer import begin
 from wakeful.runtime.turn import CURRENT, Turn
 from wakeful.runtime.upkeep import Upkeep
 from wakeful.store.protocol import NO_GUARDS, Guard, Hint, NodeRow, Obstacle, Store
@@ -48,7 +48,7 @@ from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.metrics import Meter
 from wakeful.values.timers import Parked, Timer
 from wakeful.values.times import Duration
-from wakeful.values.tracing import TRACE, Tracer
+from wakeful.values.trace import TRACE, Tracer
 
 T = TypeVar("T")
 log = logging.getLogger("wakeful.node")

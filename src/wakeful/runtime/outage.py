@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from wakeful.logic.retry import platform_delay_ms
+from wakeful.policy.retry import platform_delay_ms
 from wakeful.runtime.calls import resolve
 from wakeful.values.errors import ClusterError, NotRunning, OutcomeUnknown, StoreDown, Unavailable
 from wakeful.values.ids import SHARDS, ObjectId

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
-from wakeful.logic.lease import Lease
+from wakeful.policy.lease import Lease
 from wakeful.store.protocol import NodeRow
 from wakeful.transport.addresses import parse
 from wakeful.values.errors import Unavailable, Unreachable

@@ -7,7 +7,7 @@ before it lapses. So the worst of each minute is kept, for an hour.
 from collections import deque
 from typing import Any, NamedTuple
 
-from wakeful.logic.lease import Lease
+from wakeful.policy.lease import Lease
 
 KEPT_MS = 3_600_000
 PART_MS = 60_000  # of which the worst is kept: an hour is sixty-one small rows

@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
-from wakeful.logic.limits import Limits
-from wakeful.logic.ramp import turns_allowed
+from wakeful.policy.limits import Limits
+from wakeful.policy.ramp import turns_allowed
 from wakeful.runtime.wakeup import Wakeup
 from wakeful.values.clock import Clock
 from wakeful.values.ids import ObjectId, tenant_of

@@ -3,7 +3,7 @@
 import os
 from typing import TYPE_CHECKING, Any
 
-from wakeful.runtime.following import FollowedClock
+from wakeful.runtime.deployment_clock import FollowedClock
 from wakeful.values.ids import RESERVED
 
 if TYPE_CHECKING:

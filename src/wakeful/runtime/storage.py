@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from wakeful.logic.limits import check_count, check_storage_key, check_value_size
-from wakeful.logic.ranges import bounds, merged, within
+from wakeful.policy.limits import check_count, check_storage_key, check_value_size
+from wakeful.policy.ranges import bounds, merged, within
 from wakeful.runtime.turn import CURRENT, DONE, Refused, Turn, running_turn
 from wakeful.store.protocol import Range
 from wakeful.values.codec import decode, encode

@@ -9,22 +9,22 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from wakeful.logic.retry import CRASHES_MAX, platform_delay_ms
+from wakeful.policy.retry import CRASHES_MAX, platform_delay_ms
 from wakeful.runtime.calls import Call
 from wakeful.runtime.committer import Failure
 from wakeful.runtime.deadlines import Deadlines, cancelled, too_long
 from wakeful.runtime.notes import start_note, storable, words_of
+from wakeful.runtime.object_wake import wake
 from wakeful.runtime.suspects import Suspects, Tried
-from wakeful.runtime.tracing import fired
+from wakeful.runtime.tracer import fired
 from wakeful.runtime.turn import CURRENT, DONE, Turn
-from wakeful.runtime.waking import wake
 from wakeful.values.commits import Slot, Start
 from wakeful.values.errors import Fenced, Unavailable
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.occurrences import Occurrence
 from wakeful.values.runs import Entry, Verdict, run_id
 from wakeful.values.timers import Parked, Timer
-from wakeful.values.tracing import LINK, TRACE, UNSAMPLED, trace_in
+from wakeful.values.trace import LINK, TRACE, UNSAMPLED, trace_in
 
 if TYPE_CHECKING:
     from wakeful.runtime.activation import Activation

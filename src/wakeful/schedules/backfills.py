@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from wakeful.logic.timeline import Timeline
+from wakeful.policy.timeline import Timeline
 from wakeful.schedules.records import Record
 from wakeful.values.clock import Clock
 from wakeful.values.errors import LimitExceeded

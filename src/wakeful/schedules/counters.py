@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from wakeful.logic.plan import MISSED
+from wakeful.policy.plan import MISSED
 
 # Lateness is kept in buckets that double: 0, 1, 2–3, 4–7 … ms; the last takes everything from 12 days up.
 _BUCKETS = 31

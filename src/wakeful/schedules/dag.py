@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from wakeful.logic.retry import RetryPolicy
+from wakeful.policy.retry import RetryPolicy
 from wakeful.schedules.schedules import Schedules
 from wakeful.values.errors import BadHandler, BadOption, Conflict
 from wakeful.values.ids import check_class

@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from wakeful.logic.specs.zones import zone_of
 from wakeful.runtime.node import Node
 from wakeful.runtime.turn import Turn
+from wakeful.specs.zones import zone_of
 from wakeful.values.errors import NotRunning
 
 if TYPE_CHECKING:
-    from wakeful.schedules.declared import Declarations
+    from wakeful.schedules.declarations import Declarations
     from wakeful.schedules.tenants import Quotas
 
 FEATURE = "schedules"

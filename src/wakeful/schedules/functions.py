@@ -11,10 +11,10 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from wakeful.logic.specs.spec import Spec
-from wakeful.schedules.declared import Declared
+from wakeful.schedules.declarations import Declared
 from wakeful.schedules.handlers import check_arguments, with_run
 from wakeful.schedules.options import check_schedule_name, parse_options, parse_spec_options
+from wakeful.specs.spec import Spec
 from wakeful.values.errors import BadHandler, BadOption, DeadlineExceeded, Unavailable
 from wakeful.values.ids import ObjectId, check_key
 from wakeful.values.runs import Run

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from wakeful.logic.specs.combine import AnyOf, Sieve
-from wakeful.logic.specs.cron import Cron
-from wakeful.logic.specs.rrule import Rule
-from wakeful.logic.specs.spec import Spec
-from wakeful.logic.specs.spread import Spread
-from wakeful.logic.specs.text import parse_spec
-from wakeful.logic.specs.zones import spans_of, zone_of
+from wakeful.specs.combine import AnyOf, Sieve
+from wakeful.specs.cron import Cron
+from wakeful.specs.rrule import Rule
+from wakeful.specs.spec import Spec
+from wakeful.specs.spread import Spread
+from wakeful.specs.text import parse_spec
+from wakeful.specs.zones import spans_of, zone_of
 from wakeful.values.times import to_datetime
 
 # Of the local times that one jump swallows, so many are told; a rule by the second names thousands.

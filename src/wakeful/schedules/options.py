@@ -4,15 +4,15 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from wakeful.logic.plan import WINDOW_MS, Policy, check_policy
-from wakeful.logic.retry import Retry, RetryPolicy
-from wakeful.logic.specs.combine import AnyOf, Sieve, any_of
-from wakeful.logic.specs.cron import Cron, cron
-from wakeful.logic.specs.spec import Spec
-from wakeful.logic.specs.spread import Spread, spread
-from wakeful.logic.specs.text import to_spec
-from wakeful.logic.timeline import Version, spec_of
+from wakeful.policy.plan import WINDOW_MS, Policy, check_policy
+from wakeful.policy.retry import Retry, RetryPolicy
+from wakeful.policy.timeline import Version, spec_of
 from wakeful.schedules.records import Options
+from wakeful.specs.combine import AnyOf, Sieve, any_of
+from wakeful.specs.cron import Cron, cron
+from wakeful.specs.spec import Spec
+from wakeful.specs.spread import Spread, spread
+from wakeful.specs.text import to_spec
 from wakeful.values.codec import encode
 from wakeful.values.errors import BadName, BadOption
 from wakeful.values.times import duration_ms, from_datetime

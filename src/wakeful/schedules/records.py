@@ -6,14 +6,14 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wakeful.logic.plan import ENDLESS_MS, WINDOW_MS, Due, Policy
-from wakeful.logic.retry import Retry
-from wakeful.logic.timeline import Pause, Timeline, Version, spec_of
+from wakeful.policy.plan import ENDLESS_MS, WINDOW_MS, Due, Policy
+from wakeful.policy.retry import Retry
+from wakeful.policy.timeline import Pause, Timeline, Version, spec_of
 from wakeful.runtime.turn import Turn
 from wakeful.schedules.counters import Counters
 from wakeful.values.commits import SYSTEM, Slot
 from wakeful.values.errors import Undecodable
-from wakeful.values.tracing import unmarked
+from wakeful.values.trace import unmarked
 
 PREFIX = "schedule"  # of the timer that runs the occurrences one after the other
 LANE = "run"  # of timers that run occurrences beside it: triggered, backfilled, redriven, parallel ones

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
-from wakeful.logic.plan import Due, Left
-from wakeful.logic.specs.interval import LENGTH_MIN_MS
+from wakeful.policy.plan import Due, Left
 from wakeful.runtime.timer_runs import Again, Failed, Park, Stale
 from wakeful.runtime.turn import Turn
-from wakeful.schedules.declared import Declarations
+from wakeful.schedules.declarations import Declarations
 from wakeful.schedules.handlers import invoke
 from wakeful.schedules.next import Missed, Next
 from wakeful.schedules.records import (
@@ -43,6 +42,7 @@ from wakeful.schedules.steps import (
     start_lane,
     told,
 )
+from wakeful.specs.interval import LENGTH_MIN_MS
 from wakeful.values.answers import check_answer
 from wakeful.values.codec import decode
 from wakeful.values.commits import Slot
@@ -51,7 +51,7 @@ from wakeful.values.occurrences import Occurrence
 from wakeful.values.runs import Entry, run_id
 from wakeful.values.timers import Timer
 from wakeful.values.times import to_datetime
-from wakeful.values.tracing import marked, trace_in
+from wakeful.values.trace import marked, trace_in
 
 if TYPE_CHECKING:
     from wakeful.runtime.activation import Activation

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from wakeful.logic.specs.spec import Spec
-from wakeful.logic.timeline import spec_of
+from wakeful.policy.timeline import spec_of
 from wakeful.schedules.counters import Counters
 from wakeful.schedules.records import Record
+from wakeful.specs.spec import Spec
 from wakeful.values.codec import decode
 from wakeful.values.runs import Run
 from wakeful.values.times import to_datetime

@@ -7,16 +7,12 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from msgspec.structs import replace
 
-from wakeful.logic.plan import Due
-from wakeful.logic.specs.fluent import Every
-from wakeful.logic.specs.instants import After, At
-from wakeful.logic.specs.spec import Spec
-from wakeful.logic.specs.spread import Spread
-from wakeful.logic.timeline import Pause, Version
+from wakeful.policy.plan import Due
+from wakeful.policy.timeline import Pause, Version
 from wakeful.runtime.storage import scan
 from wakeful.runtime.turn import Turn, breathe, running_turn
 from wakeful.schedules.backfills import sliced_times
-from wakeful.schedules.declared import check_dependencies
+from wakeful.schedules.declarations import check_dependencies
 from wakeful.schedules.feature import feature_of
 from wakeful.schedules.handlers import check_arguments, check_missed, handler_name
 from wakeful.schedules.options import (
@@ -40,6 +36,10 @@ from wakeful.schedules.steps import (
     start_lane,
 )
 from wakeful.schedules.tenants import Claim, claim
+from wakeful.specs.fluent import Every
+from wakeful.specs.instants import After, At
+from wakeful.specs.spec import Spec
+from wakeful.specs.spread import Spread
 from wakeful.store.protocol import Query
 from wakeful.values.commits import SYSTEM
 from wakeful.values.errors import BadOption, Conflict, LimitExceeded, UnknownSchedule

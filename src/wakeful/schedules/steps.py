@@ -5,8 +5,8 @@ from hashlib import blake2b
 
 from msgspec.structs import replace
 
-from wakeful.logic.plan import MISSED, Due, Left, overlapped, plan
-from wakeful.runtime.tracing import carried
+from wakeful.policy.plan import MISSED, Due, Left, overlapped, plan
+from wakeful.runtime.tracer import carried
 from wakeful.runtime.turn import Turn
 from wakeful.schedules.feature import feature_of
 from wakeful.schedules.records import LANE, Book, Lane, Record, Untold, encode_struct, lane_name, timer_name
@@ -14,7 +14,7 @@ from wakeful.values.ids import ObjectId
 from wakeful.values.occurrences import Occurrence
 from wakeful.values.runs import Entry
 from wakeful.values.timers import Timer
-from wakeful.values.tracing import linked, marked
+from wakeful.values.trace import linked, marked
 
 # An occurrence that waits for another schedule looks again this often, in case nobody tells it.
 LOOK_AGAIN_MS = 600_000

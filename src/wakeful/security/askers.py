@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from wakeful.logic.shares import Asker
+from wakeful.policy.shares import Asker
 from wakeful.values.ids import tenant_of
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from wakeful.security.audit import LOG
 from wakeful.security.exposure import check_call, check_object
 from wakeful.security.hosts import SAFE, Headers, headers_of, is_loopback, why_cross_site, why_not_local
 from wakeful.security.known import Known
-from wakeful.security.lasting import End, Lasting
+from wakeful.security.long_requests import End, Lasting
 from wakeful.security.rates import Buckets, Failures
 from wakeful.security.refusals import Refusals
 from wakeful.security.scopes import LOCAL, SECRET, Caller, Scope

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any, cast
 
-from wakeful.logic.limits import Limits
+from wakeful.policy.limits import Limits
 from wakeful.security.audit import audit_class
-from wakeful.security.keeping import KEYS, Keys
+from wakeful.security.key_upkeep import KEYS, Keys
 from wakeful.security.scopes import AUDIT, TOKENS
 from wakeful.security.tokens import Tokens
 from wakeful.store.protocol import Range, Store

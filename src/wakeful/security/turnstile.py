@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from wakeful.logic.shares import Asker, Rounds, Shares, Verdict
-from wakeful.security.crowding import Crowding
+from wakeful.policy.shares import Asker, Rounds, Shares, Verdict
+from wakeful.security.crowd import Crowding
 
 
 class Turnstile:

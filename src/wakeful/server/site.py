@@ -13,7 +13,7 @@ from wakeful.http.problems import MEDIA, Problem, told
 from wakeful.http.stops import Stops
 from wakeful.security.gate import Gate
 from wakeful.server.options import check_limits, check_origins, check_switch
-from wakeful.telemetry.sampling import sampling
+from wakeful.telemetry.samples import sampling
 from wakeful.telemetry.web import Measured
 
 if TYPE_CHECKING:

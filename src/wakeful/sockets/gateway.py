@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
-from wakeful.logic.retry import platform_delay_ms
+from wakeful.policy.retry import platform_delay_ms
 from wakeful.runtime.calls import Call
 from wakeful.sockets.effects import AUTO, CLOSE, Effect
 from wakeful.sockets.held import Held, Here, Wire

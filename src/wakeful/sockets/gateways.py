@@ -9,8 +9,8 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from wakeful.logic.order import Order
-from wakeful.logic.retry import platform_delay_ms
+from wakeful.policy.order import Order
+from wakeful.policy.retry import platform_delay_ms
 from wakeful.runtime.turn import running_turn
 from wakeful.store.protocol import Range
 from wakeful.values.codec import encode

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from wakeful.runtime.timer_runs import Failed
 from wakeful.runtime.turn import Turn
-from wakeful.sockets import kept as keeping
+from wakeful.sockets import records as keeping
 from wakeful.sockets.gateways import LOST
 from wakeful.sockets.turns import CLOSE, close_timer, has_hook, part
 from wakeful.values.codec import decode
 from wakeful.values.commits import Slot
 from wakeful.values.timers import Timer
-from wakeful.values.tracing import unmarked
+from wakeful.values.trace import unmarked
 
 if TYPE_CHECKING:
     from wakeful.runtime.activation import Activation

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
-from wakeful.logic.retry import platform_delay_ms
+from wakeful.policy.retry import platform_delay_ms
 from wakeful.sockets.effects import CLOSE, Effect
 from wakeful.sockets.gateways import name_of
 from wakeful.store.protocol import NodeRow

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import msgspec
 
 from wakeful.runtime.turn import Done, Refused, Turn, running_turn
-from wakeful.sockets import kept as keeping
+from wakeful.sockets import records as keeping
 from wakeful.sockets.effects import AUTO, CLOSE, SEND, effect, put
-from wakeful.sockets.kept import Kept
+from wakeful.sockets.records import Kept
 from wakeful.values.codec import decode, encode
 from wakeful.values.errors import BadInput, BadOption, BadValue, LimitExceeded, TurnOver
 

@@ -8,8 +8,8 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from wakeful.runtime.turn import Turn, running_turn
-from wakeful.sockets import kept as keeping
-from wakeful.sockets.kept import Kept
+from wakeful.sockets import records as keeping
+from wakeful.sockets.records import Kept
 from wakeful.sockets.request import request_of
 from wakeful.sockets.socket import Message, Socket
 from wakeful.values.codec import encode

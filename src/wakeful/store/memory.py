@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from wakeful.store.memory_swapping import swapped
+from wakeful.store.memory_swap import swapped
 from wakeful.store.protocol import (
     NO_GUARDS,
     REWALK_MS,

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
-from wakeful.logic.lease import LEASE_MS
+from wakeful.policy.lease import LEASE_MS
 from wakeful.values.commits import Commit, Info, Loaded, Remembered
 from wakeful.values.errors import BadInput, Fenced, StoreError
 from wakeful.values.ids import ObjectId

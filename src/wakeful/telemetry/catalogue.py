@@ -7,7 +7,7 @@ are OpenTelemetry's; Prometheus has underscores for dots, the unit behind, and `
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from wakeful.runtime.following import FollowedClock
+from wakeful.runtime.deployment_clock import FollowedClock
 from wakeful.telemetry import process
 from wakeful.values.ids import RESERVED
 from wakeful.values.metrics import Counter, Family, Gauge, Histogram

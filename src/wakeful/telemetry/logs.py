@@ -14,7 +14,7 @@ from typing import IO, Any
 from wakeful.runtime.turn import CURRENT
 from wakeful.values.errors import BadOption
 from wakeful.values.runs import run_id
-from wakeful.values.tracing import TRACE, received
+from wakeful.values.trace import TRACE, received
 
 FORMS = ("text", "json")
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}

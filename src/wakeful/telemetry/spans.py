@@ -13,7 +13,7 @@ from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, S
 from wakeful.values.errors import BadOption, WakefulError
 from wakeful.values.ids import ObjectId
 from wakeful.values.metrics import Counter
-from wakeful.values.tracing import LINK, TRACE, UNSAMPLED, Span, received
+from wakeful.values.trace import LINK, TRACE, UNSAMPLED, Span, received
 
 # Asked at every call. The function that everybody is shown only calls this one.
 _here: Callable[[], otel_context.Context] = getattr(otel_context, "_RUNTIME_CONTEXT", otel_context).get_current

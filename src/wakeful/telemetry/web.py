@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from wakeful.values.metrics import LASTING, ROUTE
-from wakeful.values.tracing import TRACE, received
+from wakeful.values.trace import TRACE, received
 
 if TYPE_CHECKING:
     from wakeful.app import App

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Literal
 
-from wakeful.logic.limits import Limits
-from wakeful.runtime.following import FollowedClock
+from wakeful.policy.limits import Limits
+from wakeful.runtime.deployment_clock import FollowedClock
 from wakeful.store.protocol import Query
 from wakeful.testing.cluster_clients import Clients
 from wakeful.testing.cluster_disk import ClusterWorld, Umpire

@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 
 from wakeful.app import App
 from wakeful.jobs.job import Again
-from wakeful.logic.specs.fluent import every
 from wakeful.objects import DurableObject
 from wakeful.runtime.alarms import AlarmInfo
 from wakeful.runtime.registry import reader
+from wakeful.specs.fluent import every
 from wakeful.values.runs import Run
 from wakeful.values.times import from_datetime, to_datetime
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from wakeful.logic.retry import ALARM_RETRIES_MAX, CRASHES_MAX
+from wakeful.policy.retry import ALARM_RETRIES_MAX, CRASHES_MAX
 from wakeful.runtime.node import Node
 from wakeful.store.protocol import Query, Range, Store
 from wakeful.testing.workload import Tally, Witness

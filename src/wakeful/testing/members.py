@@ -4,12 +4,12 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from wakeful.runtime.following import FollowedClock
+from wakeful.runtime.deployment_clock import FollowedClock
 from wakeful.runtime.links import Links
 from wakeful.runtime.node import Node
 from wakeful.store import MemoryStore
-from wakeful.testing.drifting import DriftingClock
 from wakeful.testing.faults import Faults, FaultyStore
+from wakeful.testing.node_clock import DriftingClock
 from wakeful.values.clock import Clock
 from wakeful.values.errors import Unavailable
 from wakeful.values.times import Duration, duration_ms

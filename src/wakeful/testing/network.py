@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 
-from wakeful.transport.calling import Caller
 from wakeful.transport.frames import Malformed, put_frame
+from wakeful.transport.link_client import Caller
+from wakeful.transport.link_server import WINDOW, Answerer
 from wakeful.transport.protocol import Handler, Homeward, Link, Outward
 from wakeful.transport.pulse import Pace
-from wakeful.transport.serving import WINDOW, Answerer
 from wakeful.values.errors import AddressInUse, BadAddress, LinkLost, WrongNode
 
 SCHEME = "memory:"

@@ -10,8 +10,8 @@ from collections.abc import Coroutine
 from typing import Any
 
 from wakeful.app import App
-from wakeful.logic.retry import CRASHES_MAX, RetryPolicy
-from wakeful.logic.specs.fluent import every
+from wakeful.policy.retry import CRASHES_MAX, RetryPolicy
+from wakeful.specs.fluent import every
 from wakeful.testing.slowdisk import SimulatedWorld
 from wakeful.testing.workload import Account, Bang, WakeBang, Witness
 from wakeful.values.errors import Conflict, DeadlineExceeded, Unavailable, UnknownSchedule

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from wakeful.logic.plan import Due
-from wakeful.schedules.reading import records_of
+from wakeful.policy.plan import Due
+from wakeful.schedules.queries import records_of
 from wakeful.schedules.records import LANE, PREFIX, Record, decode_lane, schedule_of, timer_name
 from wakeful.schedules.steps import lane_nominal, occurrence_of, parallel_lanes
 from wakeful.store.protocol import Query, Range, Store

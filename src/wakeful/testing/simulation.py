@@ -23,7 +23,7 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any
 
-from wakeful.logic.limits import Limits
+from wakeful.policy.limits import Limits
 from wakeful.runtime import dispatcher
 from wakeful.schedules.records import schedule_of
 from wakeful.store import MemoryStore

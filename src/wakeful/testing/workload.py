@@ -14,8 +14,8 @@ from datetime import timedelta
 from typing import Any, ClassVar
 
 from wakeful.app import App
-from wakeful.logic.retry import CRASHES_MAX
 from wakeful.objects import DurableObject
+from wakeful.policy.retry import CRASHES_MAX
 from wakeful.runtime.alarms import AlarmInfo
 from wakeful.runtime.context import Context
 from wakeful.runtime.registry import reader

@@ -5,13 +5,13 @@ import random
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from wakeful.logic.lease import lease_of
-from wakeful.logic.limits import Limits
+from wakeful.policy.lease import lease_of
+from wakeful.policy.limits import Limits
 from wakeful.runtime.links import Links
 from wakeful.runtime.node import Node
 from wakeful.store import Disk, MemoryStore, open_url
 from wakeful.store.protocol import Query, Range, Store
-from wakeful.store.sealed import beneath, with_keys
+from wakeful.store.sealed_store import beneath, with_keys
 from wakeful.system import key_ring
 from wakeful.testing.beside import Beside
 from wakeful.testing.faults import Faults, FaultyStore

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from wakeful.runtime.node import Node
-from wakeful.runtime.redriving import NUMBER_MAX, each_parked, survey
+from wakeful.runtime.redrives import NUMBER_MAX, each_parked, survey
 from wakeful.runtime.requests import check_request_key
 from wakeful.runtime.status import status_of
 from wakeful.store.protocol import Query

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
-from wakeful.logic.lease import BEAT_MS, Lease
+from wakeful.policy.lease import BEAT_MS, Lease
 
 
 class Pace(NamedTuple):

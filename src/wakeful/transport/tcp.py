@@ -16,12 +16,12 @@ import msgspec
 
 from wakeful.transport import handshake, sockets
 from wakeful.transport.addresses import Address, derive, parse
-from wakeful.transport.calling import Caller
 from wakeful.transport.frames import Malformed
 from wakeful.transport.handshake import NONCE_BYTES, Identity, check_secret
+from wakeful.transport.link_client import Caller
+from wakeful.transport.link_server import ARGUMENTS_BYTES_MAX, WINDOW, Answerer
 from wakeful.transport.protocol import Handler, Homeward, Outward
 from wakeful.transport.pulse import Pace
-from wakeful.transport.serving import ARGUMENTS_BYTES_MAX, WINDOW, Answerer
 from wakeful.transport.strangers import Strangers, place_of
 from wakeful.transport.tls import Tls, reason
 from wakeful.transport.wire import HungUp, SocketWire

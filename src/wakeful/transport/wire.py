@@ -13,11 +13,11 @@ from typing import Any, cast
 
 import msgspec
 
-from wakeful.transport.calling import Caller
 from wakeful.transport.frames import FRAME_BYTES_MAX, Cutter, Malformed, put_frame
 from wakeful.transport.handshake import GREETING_BYTES_MAX
+from wakeful.transport.link_client import Caller
+from wakeful.transport.link_server import Answerer
 from wakeful.transport.pulse import Pace
-from wakeful.transport.serving import Answerer
 from wakeful.transport.tls import reason
 from wakeful.values.errors import WrongCertificate
 

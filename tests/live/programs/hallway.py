@@ -9,7 +9,7 @@ from typing import Any
 from tally import _die_with_parent, _say
 
 from wakeful import App, DurableObject, Socket
-from wakeful.server.serving import serving
+from wakeful.server.embedded_server import serving
 from wakeful.sockets.feature import feature_of
 from wakeful.values.ids import ObjectId, shard_of
 

@@ -24,16 +24,16 @@ import asyncpg
 from pulled_app import PLACED
 
 import wakeful.cli
-import wakeful.importing
+import wakeful.importers
 from wakeful.cli import run
-from wakeful.importing import carrying
-from wakeful.moving import Part, digest
+from wakeful.importers import archive
 from wakeful.store import open_url
 from wakeful.store.postgres.statements import Statements
 from wakeful.store.postgres.url import parse_url
+from wakeful.store_move import Part, digest
 from wakeful.values.errors import Conflict, SchemaTooOld, StoreError
 
-for package in (wakeful.cli, wakeful.importing):  # before the forks, not in each of them
+for package in (wakeful.cli, wakeful.importers):  # before the forks, not in each of them
     for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
         if not found.name.endswith("__main__"):
             importlib.import_module(found.name)
@@ -201,7 +201,7 @@ def trials(place: Place) -> dict[str, Trial]:
     def exported(done: Done) -> str:
         file = place.folder / "life" / "o.object"
         if (data := file.read_bytes()) != b"before":
-            carrying.read(data, "o.object")
+            archive.read(data, "o.object")
         return again("export", "Plain", "a", "-o", str(file), "--store", place.source)
 
     def imported(done: Done) -> str:

@@ -2,11 +2,11 @@
 
 import pytest
 
-from wakeful.looking.naming import name_words, timer_words
 from wakeful.machines.actors import plain
 from wakeful.values.codec import encode
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Timer
+from wakeful.views.timer_names import name_words, timer_words
 
 
 @pytest.mark.parametrize(

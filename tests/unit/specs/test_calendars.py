@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wakeful.logic.specs.calendars import Calendar, Hours, business_hours, calendar_from_text, holidays
+from wakeful.specs.calendars import Calendar, Hours, business_hours, calendar_from_text, holidays
 from wakeful.values.errors import BadInput
 from wakeful.values.times import from_datetime, to_datetime
 

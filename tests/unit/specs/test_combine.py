@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wakeful.logic.specs import combine
-from wakeful.logic.specs.calendars import business_hours, holidays
-from wakeful.logic.specs.combine import any_of, except_for, within
-from wakeful.logic.specs.cron import cron
-from wakeful.logic.specs.instants import after, at
-from wakeful.logic.specs.interval import interval
-from wakeful.logic.specs.rrule import rrule
-from wakeful.logic.specs.spec import Spec
-from wakeful.logic.specs.spread import spread
-from wakeful.logic.specs.text import parse_spec
+from wakeful.specs import combine
+from wakeful.specs.calendars import business_hours, holidays
+from wakeful.specs.combine import any_of, except_for, within
+from wakeful.specs.cron import cron
+from wakeful.specs.instants import after, at
+from wakeful.specs.interval import interval
+from wakeful.specs.rrule import rrule
+from wakeful.specs.spec import Spec
+from wakeful.specs.spread import spread
+from wakeful.specs.text import parse_spec
 from wakeful.values.errors import BadInput
 from wakeful.values.times import from_datetime
 

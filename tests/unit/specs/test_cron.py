@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wakeful.logic.specs.cron import Cron, cron, cron_from_text
-from wakeful.logic.specs.zones import Span
+from wakeful.specs.cron import Cron, cron, cron_from_text
+from wakeful.specs.zones import Span
 from wakeful.values.errors import BadInput, BadOption, BadSpec
 from wakeful.values.times import LATEST_MS
 

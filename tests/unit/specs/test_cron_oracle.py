@@ -6,7 +6,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.specs.cron_oracle import Oracle
-from wakeful.logic.specs.cron import Cron, cron
+from wakeful.specs.cron import Cron, cron
 from wakeful.values.errors import BadSpec
 
 # Nights (and days) on which clocks changed: by 15, 20, 30, 34:39, 44:30, 60 and 120 minutes, 7 and 8 hours, and a day.

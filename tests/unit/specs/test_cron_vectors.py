@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.specs.cron_oracle import Oracle
-from wakeful.logic.specs.cron import cron
+from wakeful.specs.cron import cron
 from wakeful.values.errors import BadSpec
 
 VECTORS = Path(__file__).parents[2] / "vectors"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from wakeful.logic.specs.cron import cron
+from wakeful.specs.cron import cron
 
 SAID = """
 * * * * *            | every minute

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wakeful.logic.specs.chain import Declared
-from wakeful.logic.specs.chain_words import Ready
-from wakeful.logic.specs.cron import cron
-from wakeful.logic.specs.fluent import Every, every
-from wakeful.logic.specs.interval import interval
-from wakeful.logic.specs.phrases import parse_phrase
-from wakeful.logic.specs.rrule import rrule
+from wakeful.specs.chain import Declared
+from wakeful.specs.chain_words import Ready
+from wakeful.specs.cron import cron
+from wakeful.specs.fluent import Every, every
+from wakeful.specs.interval import interval
+from wakeful.specs.phrases import parse_phrase
+from wakeful.specs.rrule import rrule
 from wakeful.values.errors import BadHandler, BadOption, BadSpec, BadTime, LimitExceeded
 from wakeful.values.runs import Run
 

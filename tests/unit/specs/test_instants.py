@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wakeful.logic.specs.instants import After, At, after, at
-from wakeful.logic.specs.text import parse_spec
+from wakeful.specs.instants import After, At, after, at
+from wakeful.specs.text import parse_spec
 from wakeful.values.errors import BadInput
 from wakeful.values.times import LATEST_MS, from_datetime
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wakeful.logic.specs.instants import at
-from wakeful.logic.specs.interval import Interval, Start, interval
-from wakeful.logic.specs.text import parse_spec
+from wakeful.specs.instants import at
+from wakeful.specs.interval import Interval, Start, interval
+from wakeful.specs.text import parse_spec
 from wakeful.values.errors import BadInput
 from wakeful.values.times import LATEST_MS, from_datetime
 

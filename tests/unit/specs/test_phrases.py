@@ -9,12 +9,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from wakeful.logic.specs import phrase_words
-from wakeful.logic.specs.clock_times import clock_of
-from wakeful.logic.specs.cron import cron_from_text
-from wakeful.logic.specs.phrases import PHRASE_MAX, parse_phrase, read_phrase
-from wakeful.logic.specs.spec import Spec
-from wakeful.logic.specs.text import parse_spec
+from wakeful.specs import phrase_words
+from wakeful.specs.clock_times import clock_of
+from wakeful.specs.cron import cron_from_text
+from wakeful.specs.phrases import PHRASE_MAX, parse_phrase, read_phrase
+from wakeful.specs.spec import Spec
+from wakeful.specs.text import parse_spec
 from wakeful.values.errors import BadInput, BadOption, BadSpec, LimitExceeded
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "phrases.json").read_text(encoding="utf-8"))

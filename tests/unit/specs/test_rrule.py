@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from wakeful.logic.specs.rrule import Rule, rrule, rule_from_text
+from wakeful.specs.rrule import Rule, rrule, rule_from_text
 from wakeful.values.errors import BadInput
 from wakeful.values.times import from_datetime, to_datetime
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from wakeful.logic.specs.rrule import rrule, rule_from_text
-from wakeful.logic.specs.zones import instants_of
+from wakeful.specs.rrule import rrule, rule_from_text
+from wakeful.specs.zones import instants_of
 from wakeful.values.errors import BadInput
 from wakeful.values.times import from_datetime, to_datetime
 

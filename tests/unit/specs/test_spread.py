@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wakeful.logic.specs.cron import cron
-from wakeful.logic.specs.instants import at
-from wakeful.logic.specs.spread import Spread, spread
-from wakeful.logic.specs.text import parse_spec
+from wakeful.specs.cron import cron
+from wakeful.specs.instants import at
+from wakeful.specs.spread import Spread, spread
+from wakeful.specs.text import parse_spec
 from wakeful.values.errors import BadInput
 from wakeful.values.times import from_datetime
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wakeful.logic.specs.cron import cron
-from wakeful.logic.specs.zones import check_fold, check_gap, instants_of, spans_of, zone_of
+from wakeful.specs.cron import cron
+from wakeful.specs.zones import check_fold, check_gap, instants_of, spans_of, zone_of
 from wakeful.values.errors import BadOption, BadSpec
 
 NAMES = sorted(available_timezones() - {"localtime", "Factory"})

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from wakeful import cron, every
-from wakeful.logic.specs.spec import Spec
+from wakeful.specs.spec import Spec
 from wakeful.values.times import from_datetime, to_datetime
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "time-zones.md"

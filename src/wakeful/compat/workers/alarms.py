@@ -6,7 +6,7 @@ if it deleted it, there is none.
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from wakeful.compat.workers.hosting import Host
+from wakeful.compat.workers.host import Host
 from wakeful.compat.workers.values import Record
 from wakeful.runtime.alarms import Alarms
 from wakeful.runtime.timer_runs import Again, Failed, Park

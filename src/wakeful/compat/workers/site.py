@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.compat.workers.web import Headers, Request, Response
 from wakeful.http.stops import Stops
-from wakeful.logic.shares import Asker, Shares, Verdict
+from wakeful.policy.shares import Asker, Shares, Verdict
 from wakeful.security.askers import address_of
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class WorkerSite:
         if scope["type"] == "http":
             await self._http(scope, receive, send)
         elif scope["type"] == "websocket":
-            from wakeful.compat.workers.connecting import carry
+            from wakeful.compat.workers.websocket_upgrade import carry
 
             await carry(self.worker, self.stops, scope, receive, send)
         elif scope["type"] == "lifespan":

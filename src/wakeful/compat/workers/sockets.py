@@ -11,7 +11,7 @@ from wakeful.compat.workers.ends import ClientEnd
 from wakeful.compat.workers.failures import JsException, JsRangeError, JsTypeError, Unsupported
 from wakeful.compat.workers.values import dressed, sendable
 from wakeful.runtime.turn import Refused, Turn
-from wakeful.sockets import kept as keeping
+from wakeful.sockets import records as keeping
 from wakeful.sockets.socket import (
     ATTACHMENT_BYTES_MAX,
     AUTO_CHARS_MAX,

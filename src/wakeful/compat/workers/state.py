@@ -16,7 +16,7 @@ from wakeful.compat.workers.values import option_of
 from wakeful.runtime.turn import CURRENT, Turn
 
 if TYPE_CHECKING:
-    from wakeful.compat.workers.hosting import Hosted
+    from wakeful.compat.workers.host import Hosted
     from wakeful.runtime.activation import Activation
 
 log = logging.getLogger("wakeful.workers")

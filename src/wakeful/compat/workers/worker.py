@@ -12,17 +12,17 @@ from wakeful.compat.workers import config as wrangler
 from wakeful.compat.workers.alarms import HostedAlarms
 from wakeful.compat.workers.entrypoints import ExecutionContext, ScheduledController
 from wakeful.compat.workers.failures import JsException
-from wakeful.compat.workers.hosting import Beside, Host, Hosted, host_of
-from wakeful.compat.workers.loading import Imports
+from wakeful.compat.workers.host import Beside, Host, Hosted, host_of
 from wakeful.compat.workers.modules import modules
 from wakeful.compat.workers.namespaces import Env, Namespace
 from wakeful.compat.workers.promises import result_of
 from wakeful.compat.workers.state import APART
 from wakeful.compat.workers.values import dressed
 from wakeful.compat.workers.web import Request, Response
-from wakeful.logic.limits import Limits
-from wakeful.logic.retry import RetryPolicy
-from wakeful.logic.specs.cron import cron
+from wakeful.compat.workers.worker_imports import Imports
+from wakeful.policy.limits import Limits
+from wakeful.policy.retry import RetryPolicy
+from wakeful.specs.cron import cron
 from wakeful.values.errors import BadOption
 from wakeful.values.runs import Run
 from wakeful.values.times import from_datetime

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from wakeful.logic.ranges import past_prefix
+from wakeful.policy.ranges import past_prefix
 from wakeful.store.postgres.group import TIMER_COLUMNS, timer_columns, timer_row
 from wakeful.store.postgres.pool import Pool
 from wakeful.store.postgres.rows import obstacle_of

@@ -5,11 +5,12 @@ from asyncio import gather
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
-from wakeful.logic.lease import Lease
-from wakeful.store.postgres import finding
+from wakeful.policy.lease import Lease
+from wakeful.store.postgres import finds
+from wakeful.store.postgres.byte_swap import values_of
 from wakeful.store.postgres.group import printable
 from wakeful.store.postgres.inserter import Inserter, Wanted
-from wakeful.store.postgres.migrating import (
+from wakeful.store.postgres.migrations import (
     check_encoding,
     check_version,
     check_writable,
@@ -34,7 +35,6 @@ from wakeful.store.postgres.rows import (
 )
 from wakeful.store.postgres.session import LOCK_CLASS, NOTIFY, Session, channel_of, payloads
 from wakeful.store.postgres.statements import Statement, Statements
-from wakeful.store.postgres.swapping import values_of
 from wakeful.store.postgres.url import Target, parse_url
 from wakeful.store.postgres.wire import Invalid, Lost, Refused, Row, Wire
 from wakeful.store.postgres.writer import Writer
@@ -285,7 +285,7 @@ class PostgresStore:
         return None
 
     async def find_answers(self, query: Query, *, now: int) -> list[tuple[ObjectId, Remembered]]:
-        values, parts = finding.answers(query)
+        values, parts = finds.answers(query)
         return [answer_of(row) for row in await self._run("find_answers", {**values, "now": now}, parts)]
 
     # timers
@@ -306,36 +306,36 @@ class PostgresStore:
     async def _page(
         self, shards: list[int], after: TimerKey | None, until: int, limit: int, inner: int
     ) -> tuple[list[Timer], bool]:
-        values = {"shards": shards, "until": until, "inner": inner, "limit": limit, **finding.past(after)}
+        values = {"shards": shards, "until": until, "inner": inner, "limit": limit, **finds.past(after)}
         rows = await self._run("timers", values)
         return [timer_of(row) for row in rows[:limit]], len(rows) > limit or any(row["more"] for row in rows[:1])
 
     # for people
 
     async def find_objects(self, query: Query) -> list[Info]:
-        return [info_of(row) for row in await self._run("find_objects", *finding.objects(query))]
+        return [info_of(row) for row in await self._run("find_objects", *finds.objects(query))]
 
     async def find_timers(self, query: Query) -> list[Timer]:
-        return [timer_of(row) for row in await self._find("timers", query, finding.timers(query))]
+        return [timer_of(row) for row in await self._find("timers", query, finds.timers(query))]
 
     async def find_entries(self, query: Query) -> list[tuple[int, Entry]]:
-        return [entry_of(row) for row in await self._find("entries", query, finding.entries(query))]
+        return [entry_of(row) for row in await self._find("entries", query, finds.entries(query))]
 
     async def find_parked(self, query: Query) -> list[Parked]:
-        return [parked_of(row) for row in await self._run("find_parked", *finding.parked(query))]
+        return [parked_of(row) for row in await self._run("find_parked", *finds.parked(query))]
 
-    async def _find(self, what: Literal["timers", "entries"], query: Query, asked: finding.Asked) -> list[Row]:
+    async def _find(self, what: Literal["timers", "entries"], query: Query, asked: finds.Asked) -> list[Row]:
         """The page, by the shorter of the two ways."""
-        if finding.names_objects(query):
+        if finds.names_objects(query):
             classes = [query.cls] if query.cls is not None else await self.known_classes()
-            if finding.names_one_timer(query) or await self._is_narrow(what, query, classes):
+            if finds.names_one_timer(query) or await self._is_narrow(what, query, classes):
                 values, parts = asked
                 return await self._run(f"find_{what}_by_id", {**values, "classes": classes}, parts)
         return await self._run(f"find_{what}", *asked)
 
     async def _is_narrow(self, what: str, query: Query, classes: Sequence[str]) -> bool:
-        [(found,)] = await self._run(f"narrow_{what}", *finding.narrow(query, classes))
-        return bool(found <= finding.most_rows(query))
+        [(found,)] = await self._run(f"narrow_{what}", *finds.narrow(query, classes))
+        return bool(found <= finds.most_rows(query))
 
     async def count(self, what: Literal["objects", "timers", "entries", "parked"], *, cls: str | None = None) -> int:
         [(found,)] = await self._run(f"count_{what}", {"cls": cls}, ["cls"] if cls is not None else [])

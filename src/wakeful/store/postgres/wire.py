@@ -8,8 +8,8 @@ from typing import Any
 import asyncpg
 import msgspec
 
-from wakeful.store.postgres.dialling import NoneServes, dial
-from wakeful.store.postgres.packing import PACKERS
+from wakeful.store.postgres.arrays import PACKERS
+from wakeful.store.postgres.primary_host import NoneServes, dial
 from wakeful.store.postgres.statements import Statement
 from wakeful.store.postgres.url import Target
 from wakeful.store.protocol import CANCELLED

@@ -9,7 +9,7 @@ A `+` before a column keeps SQLite from choosing that column's index on its own.
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from wakeful.logic.ranges import past_prefix
+from wakeful.policy.ranges import past_prefix
 from wakeful.store.protocol import Query
 from wakeful.store.sqlite.gather import entry_of, parked_of, timer_of
 from wakeful.store.sqlite.reads import Reader

@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Mapping, Sequence
 
-from wakeful.logic.ranges import past_prefix
+from wakeful.policy.ranges import past_prefix
 from wakeful.store.protocol import Guard, Obstacle, Receipt
 from wakeful.store.sends import check_once, is_other, still_out
 from wakeful.store.sqlite import statements

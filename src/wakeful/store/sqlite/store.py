@@ -25,15 +25,15 @@ from wakeful.store.protocol import (
 )
 from wakeful.store.sqlite import schema
 from wakeful.store.sqlite.apply import Fences
+from wakeful.store.sqlite.byte_swap import swap
 from wakeful.store.sqlite.finds import Finder
 from wakeful.store.sqlite.gather import groups
 from wakeful.store.sqlite.insert import insert
 from wakeful.store.sqlite.owner import Ownership
 from wakeful.store.sqlite.place import Identity, check_file, identity_of, make_private
-from wakeful.store.sqlite.pruning import Pruned, prune_ledger
 from wakeful.store.sqlite.reads import Reader
+from wakeful.store.sqlite.retention import Pruned, prune_ledger
 from wakeful.store.sqlite.statements import SQL
-from wakeful.store.sqlite.swapping import swap
 from wakeful.store.sqlite.writer import Refused, Writer, down
 from wakeful.values.commits import Commit, Info, Loaded, Remembered
 from wakeful.values.errors import BadUrl, StoreDown, StoreError

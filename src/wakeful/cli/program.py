@@ -1,0 +1,173 @@
+"""Layer 5. A program that runs: from its start to a clean stop."""
+
+import asyncio
+import contextlib
+import gc
+import os
+import signal
+import traceback
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, cast
+
+from wakeful.cli.app_loader import Program
+from wakeful.cli.exit_codes import CommandError
+from wakeful.cli.fired_lines import TellingStore
+from wakeful.cli.terminal_log import Say
+from wakeful.cli.web import Http, check, web
+from wakeful.system import open_store
+from wakeful.telemetry.samples import sampling
+
+if TYPE_CHECKING:
+    from wakeful.runtime.node import Node
+    from wakeful.store.protocol import Store
+
+Ready = Callable[["Node", str | None], Awaitable[None]]  # with the URL of the dashboard, None without one
+COLLECT_EVERY = 20_000  # new containers that are still there; a few milliseconds each time
+SLOW_START_S = 5.0
+SLOW_START = (
+    "the store has not let this node in for {:.0f} s: something holds a lock in it, as `wakeful move` does until it is "
+    "done, or it is slow; it goes on by itself, and `wakeful doctor` says who holds what"
+)
+
+
+def serve(
+    program: Program,
+    url: str,
+    say: Say,
+    *,
+    paranoid: bool = False,
+    is_dev: bool = False,
+    ready: Ready | None = None,
+    lifeline: int | None = None,
+    joined: Mapping[str, Any] = MappingProxyType({}),
+    http: Http | None = None,
+) -> None:
+    """Run the program until a signal, or until whoever holds the other end of `lifeline` is gone.
+
+    `joined` are the options of `App.run` that make it a node among others; `http` is where it serves its dashboard.
+    """
+    stop = Stop(say, signals=(signal.SIGTERM,) if lifeline is not None else (signal.SIGTERM, signal.SIGINT))
+
+    async def main() -> None:
+        stop.listen(lifeline)
+        check(http)
+        store = open_store(url, program.app.keys)
+        if is_dev:
+            store = cast("Store", TellingStore(store, say))
+        async with contextlib.AsyncExitStack() as stack:
+            with stop.of_the_start():
+                node = await stack.enter_async_context(program.app.run(store, paranoid=paranoid, **joined))
+            if stop.is_asked:
+                return
+            await stack.enter_async_context(sampling(program.app))
+            await stack.enter_async_context(_beside(program, say))
+            seen = await stack.enter_async_context(web(program.app, node, http, say))
+            await _on_start(program, say, stop, is_dev=is_dev)
+            if ready is not None and not stop.is_asked:
+                await ready(node, seen)
+            await stop.wait()
+
+    # What is loaded by now stays: leaving it out of full collections shortens their pauses, which are latenesses.
+    gc.collect()
+    gc.freeze()
+    # A run makes some thirty small containers and drops them again: looking through the young ones at every 700 was a
+    # fifth of the cost of firing. Nothing of ours is left in circles; a program's own wait a little longer.
+    gc.set_threshold(COLLECT_EVERY)
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(main())
+
+
+def _beside(program: Program, say: Say) -> contextlib.AbstractAsyncContextManager[None]:
+    return contextlib.nullcontext() if program.beside is None else program.beside(say)
+
+
+async def _on_start(program: Program, say: Say, stop: "Stop", *, is_dev: bool) -> None:
+    """The program's own start. While developing a failure is shown and the program goes on."""
+    if program.on_start is None:
+        return
+    started = asyncio.get_running_loop().create_task(program.on_start(program.app))
+    stopped = asyncio.get_running_loop().create_task(stop.wait())
+    await asyncio.wait({started, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    for task in (started, stopped):
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError, Exception):
+            await task
+    error = None if started.cancelled() else started.exception()
+    if error is None:
+        return
+    if not is_dev:
+        raise CommandError(f"on_start failed: {type(error).__name__}: {error}", code="app.on_start") from error
+    say.lines("".join(traceback.format_exception(error)))
+    say.event("error", f"on_start failed: {type(error).__name__}: {error}")
+
+
+class Stop:
+    """Asked once: stop cleanly. Asked again: stop now."""
+
+    def __init__(self, say: Say, *, signals: tuple[signal.Signals, ...]) -> None:
+        self._say = say
+        self._signals = signals
+        self._asked: asyncio.Event | None = None
+        self._starting: asyncio.Task[Any] | None = None
+        self._is_supervised = False
+
+    @contextlib.contextmanager
+    def of_the_start(self) -> Iterator[None]:
+        """While the node comes up a stop ends that, for there are no turns yet to wait for; a long start is said."""
+        loop = asyncio.get_running_loop()
+        said = loop.call_later(SLOW_START_S, self._say.event, "waiting", SLOW_START.format(SLOW_START_S))
+        self._starting = asyncio.current_task()
+        try:
+            yield
+        except asyncio.CancelledError:
+            if not self.is_asked:
+                raise
+        finally:
+            self._starting = None
+            said.cancel()
+
+    def listen(self, lifeline: int | None) -> None:
+        """Begin to hear signals, on the running loop."""
+        self._asked = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in self._signals:
+            loop.add_signal_handler(number, self._ask, number)
+        if lifeline is not None:
+            self._is_supervised = True
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the supervisor, who decides
+            loop.add_reader(lifeline, self._orphaned, lifeline)
+
+    @property
+    def is_asked(self) -> bool:
+        return self._asked is not None and self._asked.is_set()
+
+    async def wait(self) -> None:
+        assert self._asked is not None
+        await self._asked.wait()
+
+    def _ask(self, number: signal.Signals) -> None:
+        if self.is_asked:
+            os._exit(128 + number)
+        self._set()
+        if not self._is_supervised:
+            self._say.event("stopping", "running turns finish first; ask again to stop at once")
+
+    def _orphaned(self, lifeline: int) -> None:
+        asyncio.get_running_loop().remove_reader(lifeline)
+        self._set()
+
+    def _set(self) -> None:
+        assert self._asked is not None
+        self._asked.set()
+        if self._starting is not None:
+            self._starting.cancel()
+
+
+def _loop_factory() -> Any:
+    """uvloop where it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop

@@ -1,0 +1,76 @@
+"""Layer 5. What does a running program tell its terminal: one line per thing that happened?"""
+
+import logging
+import os
+import sys
+import traceback
+from datetime import datetime
+from typing import Any
+
+from wakeful.cli.exit_codes import json_text, one_line, one_screen
+from wakeful.cli.output import iso, now_ms
+
+_COLOURS = {
+    "ran": 32,
+    "failed": 33,
+    "parked": 31,
+    "skipped": 33,
+    "too_late": 33,
+    "overlap": 33,
+    "redriven": 36,
+    "error": 31,
+    "warning": 33,
+    "ready": 32,
+    "reload": 36,
+}
+
+
+class Say:
+    """Lines on stdout: for people, or one JSON document each."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json = as_json
+        self._is_coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+
+    def event(self, kind: str, text: str, **data: Any) -> None:
+        """One thing that happened, with its time."""
+        if self.as_json:
+            print(json_text({"at": iso(now_ms()), "event": kind, "text": text, **data}), flush=True)
+            return
+        colour = _COLOURS.get(kind)
+        word = f"{kind:<8}"
+        if self._is_coloured:
+            word = f"\033[{colour}m{word}\033[0m" if colour else f"\033[2m{word}\033[0m"
+        print(f"{datetime.now():%H:%M:%S}  {word}  {one_line(text)}", flush=True)
+
+    def lines(self, text: str) -> None:
+        """Help and tracebacks: for people only."""
+        if not self.as_json:
+            print(one_screen(text), flush=True)
+
+
+class LogLines(logging.Handler):
+    """Log records as such lines; what the teller says in better words is left to it."""
+
+    def __init__(self, say: Say, *, hushed: frozenset[str] = frozenset()) -> None:
+        super().__init__()
+        self._say = say
+        self._hushed = hushed
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if getattr(record, "code", None) in self._hushed:
+            return
+        who = getattr(record, "object", None)
+        text = record.getMessage()
+        data = {"logger": record.name, "code": getattr(record, "code", None), "object": who}
+        self._say.event(record.levelname.lower(), f"{who}: {text}" if who else text, **data)
+        if record.exc_info and record.exc_info[1]:
+            self._say.lines("".join(traceback.format_exception(record.exc_info[1])))
+
+
+def listen_to_logs(say: Say, *, hushed: frozenset[str] = frozenset()) -> None:
+    """Warnings from everywhere, and what objects say through `ctx.log`, as lines."""
+    root = logging.getLogger()
+    root.addHandler(LogLines(say, hushed=hushed))
+    root.setLevel(logging.WARNING)
+    logging.getLogger("wakeful.object").setLevel(logging.INFO)

@@ -1,0 +1,247 @@
+"""Layer 5. From a chart and a snapshot of it to what is to be seen."""
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, tzinfo
+from typing import Any
+
+from wakeful.diagrams.scene import TEXT_SIZE, TITLE_SIZE, Box, Edge, Row, Scene
+from wakeful.diagrams.texts import Line, Span, broken, one_line
+from wakeful.diagrams.words import actions_words, delay_words, guard_words, remaining_words
+from wakeful.statechart.chart import Chart
+from wakeful.statechart.fields import keys, listed
+from wakeful.statechart.nodes import Node
+from wakeful.statechart.snapshot import check_snapshot, configuration_of
+from wakeful.statechart.state_tree import ROOT_ID, Tree
+from wakeful.statechart.targets import default_of, target_of
+from wakeful.values.times import to_datetime
+
+BOLD = ("event", "title", "due")
+_LABEL_WIDTH = 210.0
+_LABEL_LINES = 5
+_ROW_WIDTH = 260.0
+_ROWS_MAX = 12  # in one box; the others are counted
+_TITLE_WIDTH = 240.0
+
+
+def read(
+    config: Mapping[str, Any],
+    snapshot: Mapping[str, Any] | None = None,
+    *,
+    now: int | None = None,
+    zone: tzinfo = UTC,
+    heading: str | None = None,
+) -> Scene:
+    """What is to be seen of a chart; `BadChart` when it is none, or the snapshot is of another."""
+    chart = Chart.of(config, is_sketch=True)
+    if snapshot is not None:
+        check_snapshot(chart, snapshot)
+    return _Reader(chart, snapshot, now, zone).scene(heading)
+
+
+class _Reader:
+    def __init__(self, chart: Chart, snapshot: Mapping[str, Any] | None, now: int | None, zone: tzinfo) -> None:
+        self._chart = chart
+        self._states = list(zip(chart.nodes, Tree(chart.config).configs, strict=True))
+        self._snapshot = snapshot
+        self._now = now
+        self._zone = zone
+        self._mask = configuration_of(chart, snapshot).mask if snapshot is not None else 0
+        self._is_open = snapshot is not None and snapshot["status"] == "active"
+        pending = (snapshot.get("pending") or []) if snapshot is not None else []
+        self._due: dict[str, Mapping[str, Any]] = {one["id"]: one for one in pending}
+        self._shown: set[str] = set()
+        self._boxes: dict[int, Box] = {}
+        self._edges: dict[tuple[int, int], Edge] = {}
+        self._order: list[Edge] = []
+
+    def scene(self, heading: str | None) -> Scene:
+        for node, config in self._states:
+            self._box(node, config)
+        for node, config in self._states:
+            if node.type == "history":
+                self._default(node, config)
+            else:
+                self._ways(node, config)
+        root = self._boxes[0]
+        named = self._chart.id
+        title = heading or (named if named != ROOT_ID else "")
+        notes = tuple(self._note(one) for id, one in self._due.items() if id not in self._shown)
+        return Scene(root=root, edges=self._order, heading=title, facts=self._facts(), notes=notes)
+
+    def _facts(self) -> tuple[str, ...]:
+        if self._snapshot is None:
+            return ()
+        found = [str(self._snapshot["status"])]
+        if self._due:
+            count = len(self._due)
+            found.append(f"{count} pending delay{'s' if count > 1 else ''}")
+        if self._now is not None:
+            found.append(f"as of {self._instant(self._now, with_day=True)}")
+        return tuple(found)
+
+    def _box(self, node: Node, config: Mapping[str, Any]) -> None:
+        parent = None if node.parent is None else self._boxes[node.parent.index]
+        kind = {"final": "final", "history": "history"}.get(node.type, "state")
+        box = self._boxes[node.index] = Box(kind, node.id, parent)
+        box.tip = one_line(str(config["description"])) if config.get("description") else ""
+        box.is_parallel = node.type == "parallel"
+        box.is_region = node.parent is not None and node.parent.type == "parallel" and kind != "history"
+        box.is_active = bool(self._mask & node.bit)
+        box.is_live = box.is_active and self._is_open
+        if kind == "history":
+            box.sign = "H*" if node.history == "deep" else "H"
+            return
+        if node.parent is not None:
+            box.title = broken(
+                [Span(one_line(node.key), "title")],
+                size=TITLE_SIZE,
+                width_max=_TITLE_WIDTH,
+                lines_max=3,
+                bold=BOLD,
+            )
+        if node.type == "compound":
+            Box("dot", f"{node.id}:initial", box)
+
+    def _default(self, node: Node, config: Mapping[str, Any]) -> None:
+        assert node.parent is not None
+        if config.get("target") in (None, ""):
+            return
+        for one, path in listed(config["target"], f"{node.path}.target"):
+            target = default_of(node.parent, one, path, self._chart.ids)
+            self._edge(self._boxes[node.index], self._boxes[target.index], kind="default")
+
+    def _ways(self, node: Node, config: Mapping[str, Any]) -> None:
+        box = self._boxes[node.index]
+        rows = (
+            [_row([Span("entry ", "word"), Span(f"/ {actions_words(config['entry'])}", "do")])]
+            if config.get("entry")
+            else []
+        )
+        if config.get("exit"):
+            rows.append(_row([Span("exit ", "word"), Span(f"/ {actions_words(config['exit'])}", "do")]))
+        for invoke, _ in listed(config.get("invoke"), ""):
+            rows.append(_row([Span("invoke ", "word"), Span(one_line(str(invoke["src"])), "event")]))
+        if node.initial is not None and node.type == "compound":
+            self._initial(node, config)
+        for words, value, timer in _events(node, config):
+            for way, path in listed(value, node.path):
+                rows += self._way(node, words, way, path, timer)
+        if config.get("route") is not None:
+            rows.append(_row([Span("route ", "word"), Span(f"#{node.id}", "do")]))
+        if node.tags:
+            rows.append(_row([Span(" ".join(f"#{tag}" for tag in node.tags), "tag")]))
+        if len(rows) > _ROWS_MAX:
+            rest = len(rows) - _ROWS_MAX + 1
+            whole = "\n".join(row.whole for row in rows[_ROWS_MAX - 1 :])
+            rows = [*rows[: _ROWS_MAX - 1], Row(lines=(Line((Span(f"… {rest} more", "tag"),)),), whole=whole)]
+        box.rows = tuple(rows)
+
+    def _initial(self, node: Node, config: Mapping[str, Any]) -> None:
+        assert node.initial is not None
+        box = self._boxes[node.index]
+        edge = self._edge(box.children[0], self._boxes[node.initial.index], kind="initial")
+        initial = config.get("initial")
+        if isinstance(initial, Mapping) and initial.get("actions"):
+            edge.rows.append(_row([Span(f"/ {actions_words(initial['actions'])}", "do")], is_label=True))
+
+    def _way(self, node: Node, words: str, way: Any, path: str, timer: str | None) -> list[Row]:
+        """Give it its arrows; a way that leads nowhere is answered as a row for the box."""
+        given: Mapping[str, Any] = {"target": way} if isinstance(way, str) else way
+        box = self._boxes[node.index]
+        target = given.get("target")
+        spans = [Span(words, "event")]
+        if given.get("guard") is not None:
+            spans.append(Span(f" [{guard_words(given['guard'])}]", "guard"))
+        if given.get("actions"):
+            spans.append(Span(f" / {actions_words(given['actions'])}", "do"))
+        tip = one_line(str(given["description"])) if given.get("description") else ""
+        due = self._due.get(timer) if timer is not None else None
+        if target in (None, ""):
+            if not given.get("actions"):
+                spans.append(Span(" ignored", "tag"))
+            return [self._timed(spans, timer, due, tip, is_label=False)]
+        row = self._timed(spans, timer, due, tip, is_label=True)
+        for one, where in listed(target, path):
+            found = self._boxes[target_of(node, one, where, self._chart.ids).index]
+            if found is box:
+                box.loops.append(row)
+            else:
+                edge = self._edge(box, found)
+                edge.rows.append(row)
+        return []
+
+    def _timed(
+        self, spans: list[Span], timer: str | None, due: Mapping[str, Any] | None, tip: str, *, is_label: bool
+    ) -> Row:
+        row = _row(spans, is_label=is_label, tip=tip)
+        if timer is None:
+            return row
+        if due is None:
+            return Row(lines=row.lines, whole=row.whole, has_clock=True)
+        self._shown.add(due["id"])
+        said = self._when(due["due_at"])
+        return Row(
+            lines=(*row.lines, Line((Span(said, "due"),))),
+            whole=f"{row.whole}\n{said}",
+            has_clock=True,
+            is_pending=True,
+        )
+
+    def _note(self, due: Mapping[str, Any]) -> Row:
+        event = due["event"].get("type", "?")
+        target = f" to {due['target']}" if due.get("target") else ""
+        spans = [Span(one_line(f"{event}{target}"), "event")]
+        if due["id"] != event:
+            spans.append(Span(f" ({one_line(str(due['id']))})", "tag"))
+        spans.append(Span(f"  {self._when(due['due_at'])}", "due"))
+        lines = broken(spans, size=TEXT_SIZE, width_max=420, lines_max=3, bold=BOLD)
+        return Row(lines=lines, whole="".join(span.text for span in spans), has_clock=True, is_pending=True)
+
+    def _when(self, due_at: int) -> str:
+        if self._now is None:
+            return self._instant(due_at, with_day=True)
+        now, due = (to_datetime(ms).astimezone(self._zone) for ms in (self._now, due_at))
+        return f"{remaining_words(due_at - self._now)} · {self._instant(due_at, with_day=now.date() != due.date())}"
+
+    def _instant(self, ms: int, *, with_day: bool) -> str:
+        at = to_datetime(ms).astimezone(self._zone)
+        return f"{at:%Y-%m-%d %H:%M:%S %Z}" if with_day else f"{at:%H:%M:%S %Z}"
+
+    def _edge(self, source: Box, target: Box, *, kind: str = "way") -> Edge:
+        key = (id(source), id(target))
+        edge = self._edges.get(key)
+        if edge is None:
+            edge = self._edges[key] = Edge(source, target, kind=kind)
+            edge.is_live = source.is_live and kind == "way"
+            self._order.append(edge)
+        return edge
+
+
+def _events(node: Node, config: Mapping[str, Any]) -> Iterator[tuple[str, Any, str | None]]:
+    """Each thing that can happen in a state: what it is called, the ways it opens, the id of its timer."""
+    on = config.get("on") or {}
+    for event in keys(on):
+        yield ("any event" if event == "*" else one_line(event)), on[event], None
+    if config.get("onDone") is not None:
+        yield "done", config["onDone"], None
+    for invoke, _ in listed(config.get("invoke"), ""):
+        for key, word in (("onDone", "done"), ("onError", "error"), ("onSnapshot", "snapshot")):
+            if invoke.get(key) is not None:
+                yield f"{word}: {one_line(str(invoke['src']))}", invoke[key], None
+    after = config.get("after") or {}
+    for delay, timer in zip(keys(after), node.after, strict=True):
+        yield f"after {delay_words(delay)}", after[delay], timer
+    if config.get("always") is not None:
+        yield "always", config["always"], None
+
+
+def _row(spans: list[Span], *, is_label: bool = False, tip: str = "") -> Row:
+    lines = broken(
+        spans,
+        size=TEXT_SIZE,
+        width_max=_LABEL_WIDTH if is_label else _ROW_WIDTH,
+        lines_max=_LABEL_LINES if is_label else 3,
+        bold=BOLD,
+    )
+    whole = "".join(span.text for span in spans)
+    return Row(lines=lines, whole=f"{whole}\n{tip}" if tip else whole)

@@ -1,0 +1,169 @@
+"""Layer 5. How do the boxes of one box and the arrows between them flow from front to back?
+
+Ranks, orders and tracks know no directions but along and across; here they become down and right.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from wakeful.diagrams.arrow_pieces import Piece
+from wakeful.diagrams.positions import place
+from wakeful.diagrams.rank_order import order
+from wakeful.diagrams.ranks import Chain, Item, Link, rank
+from wakeful.diagrams.scene import Box, Edge
+from wakeful.diagrams.sizes import LOOP, label_size
+from wakeful.diagrams.tracks import stack
+
+Point = tuple[float, float]
+Path = tuple[Point, ...]
+
+
+class Sized(Protocol):
+    """A box that is laid out inside."""
+
+    w: float
+    h: float
+    front: dict[Edge, float]
+    back: dict[Edge, float]
+
+    def grown(self, w: float, h: float) -> "Sized": ...
+
+
+class Place(Struct):
+    """A box inside another one."""
+
+    box: Box
+    plan: Any
+    x: float
+    y: float
+    loop: tuple[float, float, float, float] | None = None  # the label of its ways to itself
+
+
+class Flow(Struct):
+    """Boxes and arrows, as seen from the corner of what they are in."""
+
+    w: float
+    h: float
+    places: list[Place]
+    labels: dict[Edge, tuple[float, float, float, float]]
+    paths: list[tuple[Piece, list[Point]]]
+    front: dict[Edge, float]
+    back: dict[Edge, float]
+
+    def shift(self, x: float, y: float, w: float, h: float, *, is_down: bool) -> None:
+        """Move all of it into a box of that size, and let what passes its border reach it."""
+        for one in self.places:
+            one.x += x
+            one.y += y
+            if one.loop is not None:
+                one.loop = (one.loop[0] + x, one.loop[1] + y, *one.loop[2:])
+        self.labels = {edge: (at[0] + x, at[1] + y, *at[2:]) for edge, at in self.labels.items()}
+        moved = [(piece, [(px + x, py + y) for px, py in points]) for piece, points in self.paths]
+        self.paths = [(piece, _reaching(piece, points, w, h, is_down=is_down)) for piece, points in moved]
+        across = x if is_down else y
+        self.front = {edge: at + across for edge, at in self.front.items()}
+        self.back = {edge: at + across for edge, at in self.back.items()}
+
+
+def _reaching(piece: Piece, points: list[Point], w: float, h: float, *, is_down: bool) -> list[Point]:
+    if piece.tail is None:
+        points = [(points[0][0], 0.0) if is_down else (0.0, points[0][1]), *points]
+    if piece.head is None:
+        points = [*points, (points[-1][0], h) if is_down else (w, points[-1][1])]
+    return points
+
+
+def flow(
+    plans: Mapping[Box, Sized], pieces: list[Piece], title: tuple[float, float] | None, *, is_down: bool, is_even: bool
+) -> Flow:
+    """Lay out boxes of known sizes; `is_even` makes those of one rank equally thick."""
+    items = {box: _item(box, plan, is_down=is_down) for box, plan in plans.items()}
+    labels = {
+        piece.edge: _turned(label_size(piece.edge.rows), is_down=is_down) for piece in pieces if piece.is_labelled
+    }
+    ranked = rank(items, pieces, labels, title)
+    order(ranked)
+    place(ranked)
+    if is_even:
+        for rank_items in ranked.ranks:
+            thick = max((item.main for item in rank_items if item.kind == "box"), default=0.0)
+            for item in rank_items:
+                if item.kind == "box" and item.box is not None and item.box.is_region:
+                    item.main = thick
+    main, tracks = stack(ranked)
+    cross = max((item.at + item.cross for rank_items in ranked.ranks for item in rank_items), default=0.0)
+    w, h = _turned((cross, main), is_down=is_down)
+    found = Flow(w, h, [], {}, [], {}, {})
+    for box, item in items.items():
+        found.places.append(_place(box, plans[box], item, is_down=is_down))
+    for chain in ranked.chains:
+        points = [_turned(point, is_down=is_down) for point in _points(chain, tracks)]
+        found.paths.append((chain.piece, points))
+        if chain.label is not None:
+            x, y = _turned((chain.label.at, chain.label.top), is_down=is_down)
+            found.labels[chain.piece.edge] = (x, y, *_turned((chain.label.cross, chain.label.main), is_down=is_down))
+        if chain.items[0].kind == "port":
+            found.front[chain.piece.edge] = chain.items[0].at
+        if chain.items[-1].kind == "port":
+            found.back[chain.piece.edge] = chain.items[-1].at
+    return found
+
+
+def _turned(pair: tuple[float, float], *, is_down: bool) -> tuple[float, float]:
+    """Across and along as x and y, or the other way round."""
+    return pair if is_down else (pair[1], pair[0])
+
+
+def _item(box: Box, plan: Sized, *, is_down: bool) -> Item:
+    cross, main = _turned((plan.w, plan.h), is_down=is_down)
+    item = Item("box", cross=cross, main=main)
+    item.box = box
+    item.front, item.back = plan.front, plan.back
+    item.body = main
+    if box.loops:
+        wide, thick = _turned(label_size(box.loops), is_down=is_down)
+        item.cross += LOOP + wide
+        item.main = max(main, thick)
+    return item
+
+
+def _place(box: Box, plan: Sized, item: Item, *, is_down: bool) -> Place:
+    if item.body != item.main and not box.loops:
+        item.body = item.main  # it was made as thick as its neighbours
+        w, h = _turned((item.reach, item.main), is_down=is_down)
+        plan = plan.grown(w, h)
+    x, y = _turned((item.at, item.top + (item.main - item.body) / 2), is_down=is_down)
+    loop = None
+    if box.loops:
+        wide, thick = _turned(label_size(box.loops), is_down=is_down)
+        left, top = _turned((item.at + item.reach + LOOP, item.top + (item.main - thick) / 2), is_down=is_down)
+        loop = (left, top, *_turned((wide, thick), is_down=is_down))
+    return Place(box, plan, x, y, loop)
+
+
+def _points(chain: Chain, tracks: dict[Link, list[float]]) -> list[Point]:
+    """The corners of a piece, from front to back."""
+    points: list[Point] = []
+    for link in chain.links:
+        start, end = link.upper.at + link.upper_off, link.lower.at + link.lower_off
+        points.append((start, _end_of(link.upper)))
+        if link in tracks:
+            first, last = tracks[link][0], tracks[link][-1]
+            between = end if first == last else (start + end) / 2
+            points += [(start, first), (between, first), (between, last), (end, last)]
+        points.append((end, _start_of(link.lower)))
+        if link.lower.kind == "label":
+            points.append((end, link.lower.top + link.lower.main / 2))
+            after = chain.links[chain.links.index(link) + 1]
+            points.append((after.upper.at + after.upper_off, link.lower.top + link.lower.main / 2))
+    return points
+
+
+def _start_of(item: Item) -> float:
+    return item.top + (item.main - item.body) / 2
+
+
+def _end_of(item: Item) -> float:
+    return item.top + (item.main + item.body) / 2

@@ -1,0 +1,230 @@
+"""Layer 5. Where is everything?
+
+Each box is laid out by itself, from the inside out: ranks along one axis, down or to the right, whichever needs the
+smaller screen. A box through whose border arrows pass has the axis of the one around it, so that they go straight on.
+"""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from wakeful.diagrams.arrow_pieces import Piece, lift
+from wakeful.diagrams.flow import Flow, Path, Point, flow
+from wakeful.diagrams.groups import pack
+from wakeful.diagrams.positions import PORT_EDGE, PORT_GAP
+from wakeful.diagrams.scene import Box, Edge, Scene
+from wakeful.diagrams.sizes import PAD, Size, header_size, leaf_size
+
+# A screen is wider than high; between the axes the one decides that has to be scaled down less.
+RATIO = 1.45
+
+
+class Rect(Struct, frozen=True):
+    """A place and a size."""
+
+    x: float
+    y: float
+    w: float
+    h: float
+
+
+class Plan(Struct):
+    """A box with the places of all in it, as seen from its own corner."""
+
+    w: float
+    h: float
+    front: dict[Edge, float]  # where arrows pass the border, along the axis across
+    back: dict[Edge, float]
+    content: Flow | None
+    is_down: bool
+
+    def grown(self, w: float, h: float) -> "Plan":
+        """The same with more room at its back; what passes the border there goes on to it."""
+        content = self.content
+        if content is not None:
+            paths = []
+            for piece, points in content.paths:
+                if piece.head is None:
+                    points = [*points, (points[-1][0], h) if self.is_down else (w, points[-1][1])]
+                paths.append((piece, points))
+            content = Flow(content.w, content.h, content.places, content.labels, paths, content.front, content.back)
+        return Plan(w, h, self.front, self.back, content, self.is_down)
+
+
+class Layout(Struct, frozen=True):
+    """Everything with its place in the picture."""
+
+    w: float
+    h: float
+    boxes: dict[Box, Rect]
+    labels: dict[Edge, Rect]
+    loops: dict[Box, Rect]  # the labels of ways from a box to itself
+    paths: dict[Edge, Path]  # corner points, from the source to the target
+
+
+def lay_out(scene: Scene) -> Layout:
+    """Give everything its place; the same scene gives the same picture."""
+    pieces = lift(scene.root, scene.edges)
+    made = _Layouts(pieces)
+    plan = made.best(scene.root)
+    found = _Found()
+    found.take(scene.root, plan, 0.0, 0.0)
+    return Layout(
+        w=plan.w,
+        h=plan.h,
+        boxes=found.boxes,
+        labels=found.labels,
+        loops=found.loops,
+        paths={edge: _joined(edge, parts) for edge, parts in found.parts.items()},
+    )
+
+
+class _Layouts:
+    def __init__(self, pieces: dict[Box, list[Piece]]) -> None:
+        self._pieces = pieces
+        self._plans: dict[tuple[Box, bool], Plan] = {}
+
+    def best(self, box: Box) -> Plan:
+        """The plan along the better axis."""
+        down = self.plan(box, is_down=True)
+        across = self.plan(box, is_down=False)
+        return across if _screen(across) < 0.92 * _screen(down) else down
+
+    def plan(self, box: Box, *, is_down: bool) -> Plan:
+        """The plan along that axis."""
+        key = (box, is_down)
+        if key not in self._plans:
+            self._plans[key] = self._made(box, is_down=is_down)
+        return self._plans[key]
+
+    def _made(self, box: Box, *, is_down: bool) -> Plan:
+        if not box.children:
+            w, h = leaf_size(box)
+            room = self._room(box)
+            w, h = (max(w, room), h) if is_down else (w, max(h, room))
+            return Plan(w, h, {}, {}, None, is_down)
+        pieces = self._pieces.get(box, [])
+        plans = {child: self._child(child, is_down=is_down) for child in box.children}
+        head = header_size(box)
+        content = self._content(box, plans, pieces, head, is_down=is_down)
+        top = max(head[1], PAD) + (6.0 if head[1] else 0.0)
+        w = max(content.w + 2 * PAD, head[0])
+        # A narrow chart under a long title stands in the middle.
+        left = (w - content.w) / 2
+        h = top + content.h + PAD
+        content.shift(left, top, w, h, is_down=is_down)
+        return Plan(w, h, content.front, content.back, content, is_down)
+
+    def _room(self, box: Box) -> float:
+        """What the arrows need that end on one side of a box."""
+        around = self._pieces.get(box.parent, []) if box.parent is not None else []
+        count = max(sum(piece.tail is box for piece in around), sum(piece.head is box for piece in around))
+        return 2 * PORT_EDGE + PORT_GAP * (count - 1) if count > 1 else 0.0
+
+    def _child(self, child: Box, *, is_down: bool) -> Plan:
+        passes = any(
+            child not in (piece.edge.source, piece.edge.target)
+            for piece in self._pieces.get(child, ())
+            if piece.tail is None or piece.head is None
+        )
+        return self.plan(child, is_down=is_down) if passes or not child.children else self.best(child)
+
+    def _content(self, box: Box, plans: dict[Box, Plan], pieces: list[Piece], head: Size, *, is_down: bool) -> Flow:
+        title = (head[0], 0.0) if is_down and head[1] else None
+        groups = _groups(box, pieces)
+        if len(groups) == 1 or any(piece.tail is None or piece.head is None for piece in pieces):
+            return flow(plans, pieces, title, is_down=is_down, is_even=box.is_parallel)
+        flows = [
+            flow(
+                {child: plans[child] for child in group},
+                [piece for piece in pieces if piece.tail in group],
+                None,
+                is_down=is_down,
+                is_even=False,
+            )
+            for group in groups
+        ]
+        return pack(flows, ratio=RATIO, is_down=is_down, is_even=box.is_parallel)
+
+
+def _screen(plan: Plan) -> float:
+    return max(plan.w / RATIO, plan.h)
+
+
+def _groups(box: Box, pieces: Iterable[Piece]) -> list[list[Box]]:
+    """The boxes inside that arrows connect, in the order of the chart."""
+    group = {child: [child] for child in box.children}
+    for piece in pieces:
+        if piece.tail is None or piece.head is None:
+            continue
+        one, two = group[piece.tail], group[piece.head]
+        if one is not two:
+            one += two
+            for child in two:
+                group[child] = one
+    found: list[list[Box]] = []
+    place = {child: at for at, child in enumerate(box.children)}
+    for child in box.children:
+        if not any(group[child] is known for known in found):
+            found.append(group[child])
+    for one in found:
+        one.sort(key=lambda child: place[child])
+    return found
+
+
+class _Found:
+    """Collects the places of everything, as seen from the corner of the picture."""
+
+    def __init__(self) -> None:
+        self.boxes: dict[Box, Rect] = {}
+        self.labels: dict[Edge, Rect] = {}
+        self.loops: dict[Box, Rect] = {}
+        self.parts: dict[Edge, list[tuple[Box, list[Point]]]] = {}
+
+    def take(self, box: Box, plan: Plan, x: float, y: float) -> None:
+        self.boxes[box] = Rect(x, y, plan.w, plan.h)
+        if plan.content is None:
+            return
+        for child in plan.content.places:
+            self.take(child.box, child.plan, x + child.x, y + child.y)
+            if child.loop is not None:
+                left, top, w, h = child.loop
+                self.loops[child.box] = Rect(x + left, y + top, w, h)
+        for edge, (left, top, w, h) in plan.content.labels.items():
+            self.labels[edge] = Rect(x + left, y + top, w, h)
+        for piece, points in plan.content.paths:
+            moved = [(x + px, y + py) for px, py in points]
+            self.parts.setdefault(piece.edge, []).append((box, moved[::-1] if piece.is_turned else moved))
+
+
+def _joined(edge: Edge, parts: list[tuple[Box, list[Point]]]) -> Path:
+    """The whole way of an arrow: out of the boxes around its source, then into those around its target."""
+    sources, targets = set(edge.source.ancestors()), set(edge.target.ancestors())
+
+    def key(part: tuple[Box, list[Point]]) -> tuple[int, int]:
+        box = part[0]
+        if box in sources and box in targets:
+            return (1, 0)
+        return (0, -box.depth) if box in sources else (2, box.depth)
+
+    points: list[Point] = []
+    for _, some in sorted(parts, key=key):
+        points += some
+    return simplified(points)
+
+
+def simplified(points: list[Point]) -> Path:
+    """Corner points only."""
+    found: list[Point] = []
+    for point in points:
+        if found and abs(found[-1][0] - point[0]) < 0.01 and abs(found[-1][1] - point[1]) < 0.01:
+            continue
+        if len(found) > 1 and _is_on_the_way(found[-2], found[-1], point):
+            found[-1] = point
+        else:
+            found.append(point)
+    return tuple(found)
+
+
+def _is_on_the_way(one: Point, two: Point, three: Point) -> bool:
+    return any(abs(one[axis] - two[axis]) < 0.01 and abs(two[axis] - three[axis]) < 0.01 for axis in (0, 1))

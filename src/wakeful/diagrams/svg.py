@@ -1,0 +1,235 @@
+"""Layer 5. How does a layout become SVG?"""
+
+import math
+from collections.abc import Iterable
+
+from wakeful.diagrams.flow import Path, Point
+from wakeful.diagrams.layout import Layout, Rect
+from wakeful.diagrams.scene import LINE_HEIGHT, TITLE_HEIGHT, Box, Edge, Row, Scene
+from wakeful.diagrams.sizes import CLOCK, LABEL_PAD, PAD, ROW_GAP, label_size
+from wakeful.diagrams.style import sheet
+from wakeful.diagrams.texts import Line, escaped, width
+
+MARGIN = 20.0
+_HEADING = 30.0
+_CORNER = 7.0  # of arrows
+_HEAD = 9.0  # an arrow's head: its length
+
+
+def written(scene: Scene, layout: Layout, *, theme: str = "auto") -> str:
+    """The picture as one SVG document."""
+    head = (_HEADING if scene.heading else 0.0) + (18.0 if scene.facts else 0.0)
+    notes = _notes(scene, layout.h + head + 12)
+    wide = max(
+        layout.w,
+        width(scene.heading, 16, is_bold=True),
+        width(" · ".join(scene.facts), 12),
+        *(x + w for x, _, w, _ in (note for note, _ in notes)),
+        1.0,
+    )
+    high = head + layout.h + max((y + h - layout.h - head for (_, y, _, h), _ in notes), default=0.0)
+    w, h = math.ceil(wide + 2 * MARGIN), math.ceil(high + 2 * MARGIN)
+    name = escaped(scene.heading or "statechart")
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" xml:space="preserve" width="{w}" height="{h}" viewBox="0 0 {w} {h}" role="img" aria-label="{name}">',
+        f"<title>{name}</title>",
+        f"<style>{sheet(theme=theme)}</style>",
+        f'<rect class="wk-page" width="{w}" height="{h}"/>',
+        f'<g class="wk-text" transform="translate({_n(MARGIN)} {_n(MARGIN)})">',
+        *_head(scene),
+        f'<g transform="translate(0 {_n(head)})">',
+        *_states(scene.root, layout),
+        *(part for edge in _drawn_order(scene.edges) for part in _edge(edge, layout)),
+        *(part for box in layout.loops for part in _loop(box, layout)),
+        "</g>",
+        *(part for _, parts in notes for part in parts),
+        "</g>",
+        "</svg>",
+    ]
+    return "\n".join(out) + "\n"
+
+
+def _head(scene: Scene) -> Iterable[str]:
+    y = 0.0
+    if scene.heading:
+        yield f'<text class="wk-heading" x="0" y="15">{escaped(scene.heading)}</text>'
+        y = _HEADING
+    if scene.facts:
+        yield f'<text class="wk-soft" x="0" y="{_n(y + 4)}">{escaped(" · ".join(scene.facts))}</text>'
+
+
+def _notes(scene: Scene, top: float) -> list[tuple[tuple[float, float, float, float], list[str]]]:
+    """Pending delays that no arrow stands for, under the chart."""
+    found = []
+    for row in scene.notes:
+        w, h = label_size([row])
+        rect = Rect(0.0, top, w, h)
+        found.append(((0.0, top, w, h), ['<g class="wk-pending">', *_pill(rect, [row]), "</g>"]))
+        top += h + 8
+    return found
+
+
+def _states(box: Box, layout: Layout) -> Iterable[str]:
+    rect = layout.boxes[box]
+    classes = [f"wk-{box.kind}"]
+    classes += ["wk-nest", "wk-odd"][: 1 + box.depth % 2] if box.children else []
+    classes += ["wk-active"] if box.is_active and box.parent is not None else []
+    classes += ["wk-region"] if box.is_region else []
+    yield f'<g class="{" ".join(classes)}" data-state="{escaped(box.id)}">'
+    if box.tip:
+        yield f"<title>{escaped(box.tip)}</title>"
+    cx, cy = rect.x + rect.w / 2, rect.y + rect.h / 2
+    if box.kind == "dot":
+        yield f'<circle class="wk-dot" cx="{_n(cx)}" cy="{_n(cy)}" r="{_n(rect.w / 2)}"/>'
+    elif box.kind == "history":
+        yield f'<rect class="wk-box" {_rect(rect)} rx="{_n(min(rect.w, rect.h) / 2)}"/>'
+        yield f'<text class="wk-sign" x="{_n(cx)}" y="{_n(cy + 4)}" text-anchor="middle">{box.sign}</text>'
+    else:
+        radius = 10 if box.children else 8
+        yield f'<rect class="wk-box" {_rect(rect)} rx="{radius}"/>'
+        if box.kind == "final":
+            inner = Rect(rect.x + 4, rect.y + 4, rect.w - 8, rect.h - 8)
+            yield f'<rect class="wk-inner" {_rect(inner)} rx="{radius - 3}"/>'
+        yield from _inside(box, rect)
+    for child in box.children:
+        yield from _states(child, layout)
+    yield "</g>"
+
+
+def _inside(box: Box, rect: Rect) -> Iterable[str]:
+    """Title and rows of a box: in the middle of a leaf, at the upper left of others."""
+    rows = sum(len(row.lines) for row in box.rows) * LINE_HEIGHT
+    y = rect.y + 9
+    if not box.children and not box.rows:
+        y = rect.y + (rect.h - len(box.title) * TITLE_HEIGHT) / 2
+    for line in box.title:
+        if box.children:
+            x, anchor = rect.x + PAD, ""
+        else:
+            x, anchor = rect.x + rect.w / 2, ' text-anchor="middle"'
+        yield f'<text class="wk-title" x="{_n(x)}" y="{_n(y + 15)}"{anchor}>{_spans(line, is_title=True)}</text>'
+        y += TITLE_HEIGHT
+    if rows and box.title:
+        y += 7
+        if not box.children:
+            yield f'<path class="wk-rule" d="M{_n(rect.x)} {_n(y - 2)}h{_n(rect.w)}"/>'
+    for row in box.rows:
+        yield from _row(row, rect.x + PAD, y)
+        y += len(row.lines) * LINE_HEIGHT
+
+
+def _row(row: Row, x: float, y: float) -> Iterable[str]:
+    """The lines of a row, with a clock before a delay, and all of it for who points at it."""
+    yield '<g class="wk-row wk-pending">' if row.is_pending else '<g class="wk-row">'
+    if row.whole != "".join(line.text for line in row.lines):
+        yield f"<title>{escaped(row.whole)}</title>"
+    left = x
+    if row.has_clock:
+        cx, cy = x + 5.5, y + 8.5
+        yield (
+            f'<path class="wk-clock" d="M{_n(cx - 5)} {_n(cy)}a5 5 0 1 0 10 0a5 5 0 1 0 -10 0'
+            f'M{_n(cx)} {_n(cy - 2.8)}V{_n(cy)}L{_n(cx + 2.2)} {_n(cy + 1.2)}"/>'
+        )
+        left += CLOCK
+    for place, line in enumerate(row.lines):
+        yield f'<text x="{_n(left)}" y="{_n(y + place * LINE_HEIGHT + 12.5)}">{_spans(line)}</text>'
+    yield "</g>"
+
+
+def _spans(line: Line, *, is_title: bool = False) -> str:
+    return "".join(
+        escaped(span.text)
+        if is_title or not span.style
+        else f'<tspan class="wk-{span.style}">{escaped(span.text)}</tspan>'
+        for span in line.spans
+    )
+
+
+def _drawn_order(edges: list[Edge]) -> list[Edge]:
+    """What can be taken next lies over the others."""
+    return sorted(edges, key=lambda edge: edge.is_live)
+
+
+def _edge(edge: Edge, layout: Layout) -> Iterable[str]:
+    path = layout.paths[edge]
+    classes = ["wk-way", f"wk-{edge.kind}"] + (["wk-live"] if edge.is_live else [])
+    if any(row.is_pending for row in edge.rows):
+        classes.append("wk-pending")
+    yield f'<g class="{" ".join(classes)}">'
+    yield f'<path class="wk-edge" d="{_rounded(path)}"/>'
+    yield f'<path class="wk-head" d="{_arrow(path)}"/>'
+    if edge.rows:
+        yield from _pill(layout.labels[edge], edge.rows)
+    yield "</g>"
+
+
+def _loop(box: Box, layout: Layout) -> Iterable[str]:
+    """Ways from a box to itself: out to their label and back."""
+    rect, label = layout.boxes[box], layout.loops[box]
+    if label.x >= rect.x + rect.w:
+        x, y = rect.x + rect.w, label.y + label.h / 2
+        out, back = ((x, y - 6), (label.x, y - 6)), ((label.x, y + 6), (x, y + 6))
+    else:
+        x, y = label.x + label.w / 2, rect.y + rect.h
+        out, back = ((x - 7, y), (x - 7, label.y)), ((x + 7, label.y), (x + 7, y))
+    classes = ["wk-way"] + (["wk-live"] if box.is_live else [])
+    classes += ["wk-pending"] if any(row.is_pending for row in box.loops) else []
+    yield f'<g class="{" ".join(classes)}">'
+    yield f'<path class="wk-edge" d="{_rounded(out, is_headed=False)}{_rounded(back)}"/>'
+    yield f'<path class="wk-head" d="{_arrow(back)}"/>'
+    yield from _pill(label, box.loops)
+    yield "</g>"
+
+
+def _pill(rect: Rect, rows: Iterable[Row]) -> Iterable[str]:
+    given = list(rows)
+    yield f'<rect class="wk-pill" {_rect(rect)} rx="7"/>'
+    y = rect.y + 3
+    for place, row in enumerate(given):
+        if place:
+            yield f'<path class="wk-pill" d="M{_n(rect.x + 1)} {_n(y - ROW_GAP / 2)}h{_n(rect.w - 2)}"/>'
+        yield from _row(row, rect.x + LABEL_PAD, y)
+        y += len(row.lines) * LINE_HEIGHT + ROW_GAP
+
+
+def _rounded(path: Path, *, is_headed: bool = True) -> str:
+    """A line through the corners with soft bends; it ends where the head begins."""
+    points = list(path)
+    if is_headed and len(points) > 1:
+        points[-1] = _toward(points[-1], points[-2], _HEAD - 2)
+    said = [f"M{_p(points[0])}"]
+    for before, corner, after in zip(points, points[1:], points[2:], strict=False):
+        soft = min(_CORNER, math.dist(before, corner) / 2, math.dist(corner, after) / 2)
+        said.append(f"L{_p(_toward(corner, before, soft))}Q{_p(corner)} {_p(_toward(corner, after, soft))}")
+    said.append(f"L{_p(points[-1])}")
+    return "".join(said)
+
+
+def _arrow(path: Path) -> str:
+    tip, before = path[-1], path[-2]
+    base = _toward(tip, before, _HEAD)
+    dx, dy = (base[0] - tip[0]) / _HEAD * 4, (base[1] - tip[1]) / _HEAD * 4
+    return f"M{_p(tip)}L{_p((base[0] - dy, base[1] + dx))}L{_p((base[0] + dy, base[1] - dx))}Z"
+
+
+def _toward(one: Point, other: Point, far: float) -> Point:
+    length = math.dist(one, other)
+    if length < 0.001:
+        return one
+    share = min(1.0, far / length)
+    return one[0] + (other[0] - one[0]) * share, one[1] + (other[1] - one[1]) * share
+
+
+def _rect(rect: Rect) -> str:
+    return f'x="{_n(rect.x)}" y="{_n(rect.y)}" width="{_n(rect.w)}" height="{_n(rect.h)}"'
+
+
+def _p(point: Point) -> str:
+    return f"{_n(point[0])} {_n(point[1])}"
+
+
+def _n(value: float) -> str:
+    """A number with as many digits as can be seen."""
+    return (
+        f"{value:.1f}".removesuffix(".0").replace("-0", "0") if abs(value) < 0.05 else f"{value:.1f}".removesuffix(".0")
+    )

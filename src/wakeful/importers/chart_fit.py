@@ -1,0 +1,151 @@
+"""Layer 5, pure. How does what was found fit the chart that it is to live under?
+
+Its delays keep their deadlines. Of the actors that XState kept, those run again that an active state invokes, as
+XState does when it restores a snapshot.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import structs
+
+from wakeful.importers.found import Found
+from wakeful.statechart.chart import Chart
+from wakeful.statechart.effects import Invoke
+from wakeful.statechart.nodes import Node
+from wakeful.statechart.snapshot import configuration_of, dump, restore
+from wakeful.statechart.turn import Turn
+from wakeful.values.errors import BadTime, BadValue
+from wakeful.values.times import duration_ms, to_datetime
+
+_AFTER = "xstate.after."
+INIT = {"type": "xstate.init"}
+
+
+def fit_delays(chart: Chart, found: Found, now: int) -> list[dict[str, Any]]:
+    """The delays of the file that the chart waits for, under the ids that it knows them by."""
+    if found.snapshot["status"] != "active":
+        for one in found.pending:
+            found.left("delay", one["id"], f"the machine is {found.snapshot['status']}")
+        return []
+    mask = configuration_of(chart, found.snapshot).mask
+    owners = {id: node for node in chart.nodes for id in node.after}
+    pending: dict[str, dict[str, Any]] = {}
+    for one in found.pending:
+        id, event, note = one["id"], one["event"], _when(one["due_at"], now)
+        if event["type"].startswith(_AFTER):
+            known = event["type"] if event["type"] in owners else _renamed(chart, event["type"])
+            if known is None:
+                raise BadValue(
+                    f"delay {event['type']}: the chart has no such delay; its ids are like "
+                    f"{next(iter(owners), 'none')!r}, so give the chart the `id` that it had",
+                    code="import.delay",
+                )
+            if not mask & owners[known].bit:
+                found.left("delay", id, f"its state '#{owners[known].id}' is not active")
+                continue
+            note += f", as {known}" if known != id else ""
+            id, event = known, {"type": known}
+        elif one["target"] is not None and one["target"] not in found.children:
+            found.left("delay", id, f"it goes to {one['target']!r}, which is no actor of this machine")
+            continue
+        pending[id] = {**one, "id": id, "event": event}
+        found.took("delay", id, note)
+    return list(pending.values())
+
+
+def complete(
+    chart: Chart, snapshot: Mapping[str, Any], found: Found, *, now: int, restarts: bool
+) -> tuple[dict[str, Any], list[Invoke]]:
+    """The snapshot with delays that the file lacks and actors that run again, and the starts of those."""
+    if snapshot["status"] != "active":
+        for id in found.children:
+            found.left("actor", id, f"the machine is {snapshot['status']}")
+        return {**snapshot, "children": {}, "pending": [], "seq": 0}, []
+    turn = restore(chart, {**snapshot, "children": {}, "seq": 0}, dict(INIT), now)
+    active = [node for node in chart.nodes if turn.configuration.mask & node.bit]
+    for node in active:
+        _add_delays(turn, node, found, restarts=restarts)
+    starts = _run_again(turn, active, found)
+    made = dump(turn)
+    # What a delayed send goes to must be there when it is due.
+    for one in [one for one in made["pending"] if one["target"] is not None and one["target"] not in turn.children]:
+        made["pending"].remove(one)
+        found.left("delay", one["id"], f"it goes to {one['target']!r}, which does not run again")
+    return made, starts
+
+
+def _add_delays(turn: Turn, node: Node, found: Found, *, restarts: bool) -> None:
+    """Delays of active states, where the file says of none: without them the machine might never move again."""
+    if found.knows_delays:
+        return  # one that is not in the file has fired, and its state did not care
+    known = {one["id"] for one in turn.pending}
+    for id, set_ in zip(node.after, node.entry[len(node.entry) - len(node.after) :], strict=True):
+        if id in known:
+            continue
+        if not restarts:
+            found.left("delay", id, "the file says nothing of delays, and it was not wished anew")
+            continue
+        set_(turn)
+        found.took(
+            "delay",
+            id,
+            f"the file says nothing of delays: counted from now, {_when(turn.pending[-1]['due_at'], turn.now)}",
+        )
+
+
+def _run_again(turn: Turn, active: list[Node], found: Found) -> list[Invoke]:
+    starts = []
+    invoked = {
+        id: begin
+        for node in active
+        for id, begin in zip(node.invokes, node.starts[len(node.starts) - len(node.invokes) :], strict=True)
+    }
+    for id, child in found.children.items():
+        if id not in invoked:
+            found.left("actor", id, "no active state invokes it: it was spawned, or the chart has changed")
+        elif child["status"] != "active":
+            found.left("actor", id, f"it is {child['status']}")
+        else:
+            invoked[id](turn)
+            effect = turn.effects[-1]
+            assert isinstance(effect, Invoke)
+            if child["has_input"]:
+                effect = structs.replace(effect, input=child["input"])
+                turn.children = {**turn.children, id: {**turn.children[id], "input": child["input"]}}
+            starts.append(effect)
+            found.took("actor", id, f"{effect.src} runs again from its start{_lost(child)}")
+    return starts
+
+
+def _lost(child: Mapping[str, Any]) -> str:
+    return "" if child["value"] is None else "; where it was is not taken"
+
+
+def _renamed(chart: Chart, type: str) -> str | None:
+    """The same delay of the same state, written in another way: 86400000 as 24h."""
+    for node in chart.nodes:
+        if node.after and type.endswith(f".{node.id}"):
+            wanted = _ms(type[len(_AFTER) : -len(node.id) - 1])
+            same = [
+                id for id in node.after if wanted is not None and _ms(id[len(_AFTER) : -len(node.id) - 1]) == wanted
+            ]
+            if len(same) == 1:
+                return same[0]
+    return None
+
+
+def _ms(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        return float(duration_ms(text))
+    except BadTime:
+        return None
+
+
+def _when(due_at: int, now: int) -> str:
+    said = to_datetime(due_at).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return f"due {said}" if due_at > now else f"was due {said}: fires at once"

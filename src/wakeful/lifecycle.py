@@ -1,0 +1,160 @@
+"""Layer 5. How does a process of the program come up and go down: its stores, their nodes, its links to others?"""
+
+import os
+import platform
+import secrets
+import sys
+import time
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from wakeful.policy.lease import Lease
+from wakeful.runtime.deployment_clock import FollowedClock
+from wakeful.runtime.homes import Homes
+from wakeful.runtime.links import Links
+from wakeful.runtime.node import Node
+from wakeful.security.refusals import TurnedAway
+from wakeful.store.protocol import Store
+from wakeful.system import Keys, SteadyClock, SystemClock, SystemDice, open_store
+from wakeful.transport.control import ControlServer
+from wakeful.transport.pulse import Pace
+from wakeful.transport.tcp import SocketTransport
+from wakeful.values.errors import BadOption
+
+if TYPE_CHECKING:
+    from wakeful.app import App
+    from wakeful.transport.tls import Tls
+
+OWN_MACHINE = "unix:"  # a socket for this user's processes on this machine
+
+
+class Joining(NamedTuple):
+    """How a process is one of a cluster."""
+
+    listen: str = OWN_MACHINE
+    advertise: str | None = None
+    cluster: str = ""
+    secret: str | None = None
+    tls: "Tls | None" = None
+    lease: Lease = Lease()
+
+
+@asynccontextmanager
+async def running(
+    app: "App",
+    url: str | Store,
+    places: Mapping[str, str | Store],
+    joining: Joining,
+    *,
+    paranoid: bool = False,
+    is_client: bool = False,
+) -> AsyncIterator[Node]:
+    """The node of the main store, with those of the others beside it; stopped in an order that loses nothing."""
+    main = open_store(url, app.keys)
+    others = _open_all(places, main, app.keys)
+    stores = [main, *others.values()]
+    _check(stores, joining, is_client=is_client)
+    name = uuid.uuid4().hex[:12]
+    async with AsyncExitStack() as stack:
+        links = None
+        if any(store.shared for store in stores):
+            links = _links(name, joining, turned_away := TurnedAway())
+            stack.push_async_callback(links.close)
+            stack.callback(links.leave, "the process is stopping")
+        nodes = {
+            id(store): _node(app, name, store, joining, links, paranoid=paranoid, is_client=is_client)
+            for store in stores
+        }
+        node = nodes[id(main)]
+        if links is not None:
+            turned_away.node = node
+        homes = Homes(node, {place: nodes[id(store)] for place, store in others.items()})
+        address = await links.serve(homes) if links is not None and not is_client else ""
+        if not is_client:
+            control = ControlServer(node)
+            await control.listen()
+            stack.push_async_callback(control.close)
+        for one in homes.all:
+            if others:
+                one.homes, one.events = homes, node.events
+            one.address = address or node.address
+            one.membership.asks_back = not is_client
+            app.equip(one)
+            await one.start()
+            stack.push_async_callback(one.stop)
+        app.attach(node)
+        stack.callback(app.detach, node)
+        if not is_client:
+            await app.started(node)
+        stack.push_async_callback(app.stopping, node)
+        yield node
+
+
+def _open_all(places: Mapping[str, str | Store], main: Store, keys: Keys | None) -> dict[str, Store]:
+    """The stores of some places; those with one URL share one, also with the main store."""
+    known: dict[str, Store] = {main.url: main}
+    found: dict[str, Store] = {}
+    for place, url in places.items():
+        store = open_store(url, keys)
+        found[place] = known.setdefault(store.url, store) if isinstance(url, str) else store
+    return found
+
+
+def _check(stores: list[Store], joining: Joining, *, is_client: bool) -> None:
+    alone = next((store for store in stores if not store.shared), None)
+    if alone is None:
+        return
+    if is_client:
+        raise BadOption(
+            f"{alone.url} belongs to one process, so nobody else can connect to it; run the app, or use postgresql://…",
+            code="store.connect",
+        )
+    if len(stores) == 1 and joining.lease != Lease():
+        raise BadOption(
+            f"{alone.url} belongs to one process, so nobody waits for a lease of it; leave lease out, or use postgresql://…",
+            code="lease.store",
+        )
+    if len(stores) == 1 and joining != Joining(cluster=joining.cluster):
+        raise BadOption(
+            f"{alone.url} belongs to one process, so there are no other nodes to listen for; use postgresql://…",
+            code="address.store",
+        )
+
+
+def _links(name: str, joining: Joining, turned_away: TurnedAway) -> Links:
+    transport = SocketTransport(
+        node=name,
+        cluster=joining.cluster,
+        listen=joining.listen,
+        advertise=joining.advertise,
+        secret=joining.secret,
+        tls=joining.tls,
+        pace=Pace(beats_max=joining.lease.beats),
+        entropy=secrets.token_bytes,
+    )
+    transport.on_refused = turned_away
+    return Links(transport)
+
+
+def _node(
+    app: "App", name: str, store: Store, joining: Joining, links: Links | None, *, paranoid: bool, is_client: bool
+) -> Node:
+    return Node(
+        name=name,
+        registry=app.registry,
+        store=store,
+        clock=FollowedClock(SteadyClock()) if store.shared else SystemClock(),
+        dice=SystemDice(),
+        limits=app.limits,
+        idle_ms=app.idle_ms,
+        # No arguments: they may hold a password.
+        about=f"{platform.node()} pid {os.getpid()} {os.path.basename(sys.argv[0])}",
+        sleep_after_turn=paranoid,
+        is_client=is_client,
+        cluster=joining.cluster,
+        lease=joining.lease,
+        links=links if store.shared else None,
+        ticks=time.perf_counter_ns,
+    )

@@ -1,0 +1,173 @@
+"""Layer 4. What happens when one of a machine's timers is due: a delay, an action, or an actor?"""
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from wakeful.machines.actor_ends import apply
+from wakeful.machines.carrier import DELAY, DO, RUN
+from wakeful.machines.feature import MachineFeature
+from wakeful.machines.records import NEWER, ROW, Kept, save
+from wakeful.machines.steps import present, take
+from wakeful.runtime.errands import Rows
+from wakeful.runtime.timer_runs import Again, Failed, Park
+from wakeful.runtime.turn import Turn
+from wakeful.statechart.step import fire
+from wakeful.values.codec import decode, encode
+from wakeful.values.commits import Slot
+from wakeful.values.errors import BadHandler, Conflict
+from wakeful.values.occurrences import Occurrence
+from wakeful.values.runs import run_id
+from wakeful.values.timers import Timer
+from wakeful.values.trace import marked, trace_in, unmarked
+
+if TYPE_CHECKING:
+    from wakeful.machines.bindings import Bound
+    from wakeful.runtime.activation import Activation
+
+ROLL_OUT_MS = 60_000  # until a timer is looked at again that only a newer program can run
+_CRASHED = {"name": "Crashed", "message": "the process died or gave the object away while it ran"}
+
+
+class Owner(Rows, ABC):
+    """What the owners of a machine's timers have in common: tried as the class says, then parked."""
+
+    prefix = ""
+
+    def __init__(self, feature: MachineFeature, deadline_ms: int) -> None:
+        self._feature = feature
+        self.deadline_ms = deadline_ms
+
+    async def fire(self, activation: "Activation", turn: Turn, timer: Timer) -> bool:
+        return await self.run(turn, self._feature.bound(activation.id.cls), timer)
+
+    @abstractmethod
+    async def run(self, turn: Turn, bound: "Bound", timer: Timer) -> bool:
+        """Do what the timer is for; False: there was nothing to do."""
+
+    async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> Again | Park | None:
+        timer = failure.timer
+        turn.occurrence = self.occurrence(timer)
+        again = self._again(failure)
+        return Park(timer) if again is None else again
+
+    def occurrence(self, timer: Timer) -> Occurrence:
+        """What the ledger says of it."""
+        return Occurrence(timer.name, run_id(timer), timer.nominal_at)
+
+    def _again(self, failure: Failed) -> Again | None:
+        timer, error = failure.timer, failure.error
+        if error is None:
+            return None
+        if isinstance(error, Conflict) and error.code == NEWER:
+            return Again(timer.moved(due_at=failure.now + ROLL_OUT_MS, attempt=timer.attempt))
+        if isinstance(error, Conflict) and error.code == "chart.unfit":
+            return None  # no wait makes it fit
+        delay = self._feature.bound(timer.id.cls).retry.delay_ms(timer.attempt + 1, error, failure.roll)
+        return None if delay is None else Again(timer.moved(due_at=failure.now + delay, attempt=timer.attempt + 1))
+
+    def reads(self, timer: Timer) -> Slot | None:
+        return ROW
+
+
+class Delays(Owner):
+    """`machine:ID`: a delayed event of the chart is due."""
+
+    prefix = DELAY
+
+    async def run(self, turn: Turn, bound: "Bound", timer: Timer) -> bool:
+        kept = await present(self._feature, turn, bound)
+        id = timer.name.partition(":")[2]
+        pending = [] if kept is None else kept.snapshot.get("pending") or []
+        due = next((one for one in pending if one["id"] == id), None)
+        if kept is None or due is None:
+            return False
+        if turn.timers[timer.name] is not None and due["due_at"] > turn.fired_at:
+            return False  # by the rule of its class it is due later, and has been set anew
+        turn.clear_timer(timer.name)
+        take(
+            self._feature,
+            turn,
+            bound,
+            kept,
+            due["event"],
+            lambda snapshot, now: fire(bound.chart, snapshot, id, now),
+            is_for_it=due.get("target") is None,
+        )
+        return True
+
+
+class Doings(Owner):
+    """`machine-do:…`: the actions of one step, one turn each, in the order of the chart."""
+
+    prefix = DO
+
+    async def run(self, turn: Turn, bound: "Bound", timer: Timer) -> bool:
+        turn.occurrence = self.occurrence(timer)
+        (name, params, context, event), *rest = decode(unmarked(timer.payload))
+        if name not in bound.doings:
+            raise BadHandler(f"{timer.id}: {bound.name} has no @action {name!r} any more", code="chart.unbound")
+        await bound.method(name, turn.activation.instance, context, event, params)
+        if rest:
+            node = turn.activation.node
+            now, seq = node.clock.now(), node.next_seq(turn.activation.shard)
+            turn.set_timer(
+                Timer(timer.id, timer.name, now, now, seq, payload=marked(encode(rest), trace_in(timer.payload)))
+            )
+        return True
+
+    def occurrence(self, timer: Timer) -> Occurrence:
+        name = decode(unmarked(timer.payload))[0][0]
+        return Occurrence(f"{DO}:{name}", run_id(timer), timer.nominal_at)
+
+    def reads(self, timer: Timer) -> Slot | None:
+        return None
+
+
+class Runs(Owner):
+    """`machine-run:ID`: a method that the chart invoked. Its timer stays until the answer is applied."""
+
+    prefix = RUN
+
+    async def run(self, turn: Turn, bound: "Bound", timer: Timer) -> bool:
+        kept = await present(self._feature, turn, bound)
+        call, answer = _read(timer)
+        id, number = timer.name.partition(":")[2], call[2]
+        if kept is None or kept.running.get(id) != number:
+            return False  # the state was left
+        is_here = turn.activation.node.sideline.seq_of(timer.id, timer.name) == timer.seq
+        if bound.on_crash == "error" and answer is None and not is_here:
+            answer = None if await self._is_first(turn, kept, id, number) else [False, _CRASHED]
+        if answer is not None:
+            return await apply(self._feature, turn, id, number, is_good=answer[0], value=answer[1])
+        if call[0] not in bound.actors:
+            raise BadHandler(f"{timer.id}: {bound.name} has no method {call[0]!r} any more", code="chart.unbound")
+        del turn.timers[timer.name]
+        self._feature.actors.begin(turn.activation, bound, timer, call)
+        return False
+
+    async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> Again | Park | None:
+        """Three processes died while it ran: an error for the chart, which is not to wait for ever."""
+        timer = failure.timer
+        call, answer = _read(timer)
+        if failure.error is not None or answer is not None:
+            return await super().failed(activation, turn, failure)
+        later = timer.moved(due_at=failure.now, attempt=timer.attempt)
+        payload = marked(encode([*call, [False, _CRASHED]]), trace_in(timer.payload))
+        return Again(replace(later, payload=payload))
+
+    async def _is_first(self, turn: Turn, kept: Kept, id: str, number: int) -> bool:
+        """It has not begun before; from now on it has, on disk."""
+        if kept.begun.get(id) == number:
+            return False
+        kept.begun = {**kept.begun, id: number}
+        save(turn, kept)
+        await turn.activation.commit_now(turn)
+        return True
+
+
+def _read(timer: Timer) -> tuple[list[Any], list[Any] | None]:
+    """What is to be called, and the answer if there is one already that the chart has not taken."""
+    found = decode(unmarked(timer.payload))
+    return found[:5], found[5] if len(found) > 5 else None

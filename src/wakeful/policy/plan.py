@@ -1,0 +1,244 @@
+"""Layer 1, pure. Which of the occurrences that fell due run, and why not the others?
+
+`plan` is for what fell due while nobody could run it, `overlapped` for what fell due while the run before
+was still at it. Both give every occurrence up to the moment of asking exactly one fate: a place in `runs`, or
+a verdict in `left`.
+"""
+
+from collections.abc import Iterator
+from typing import Literal, Protocol, get_args
+
+from msgspec import Struct
+
+from wakeful.policy.timeline import Pause
+from wakeful.specs.spec import CatchUp
+from wakeful.values.errors import BadOption, LimitExceeded
+from wakeful.values.runs import Verdict
+from wakeful.values.times import LATEST_MS
+
+Overlap = Literal["skip", "queue_one", "queue_all"]
+
+# Occurrences judged in one go, so that one turn stays some ten milliseconds; the rest follows in the next.
+JUDGED_MAX = 10_000
+# Runs owed at once. More of one schedule is a backlog, for which there is backfill.
+RUNS_MAX = 1_000
+PARALLEL_MAX = 16
+# How far back anything is owed where nothing else was said; of what happens once, without end.
+WINDOW_MS = 86_400_000
+ENDLESS_MS = LATEST_MS
+# Verdicts written one by one, the latest ones; those before them share a row. As many as the ledger keeps.
+SINGLE_MAX = 100
+# Verdicts of occurrences that should have run, and did not.
+MISSED: tuple[Verdict, ...] = ("skipped", "too_late", "coalesced")
+
+
+class Policy(Struct, frozen=True, kw_only=True, array_like=True):
+    """What a schedule does when it is late."""
+
+    catch_up: CatchUp = "latest"
+    window_ms: int = WINDOW_MS  # how far back anything is owed
+    runs_max: int = 100  # how many missed ones `all` and `backfill` run
+    grace_ms: int = 60_000  # late by no more than this is merely late
+    overlap: Overlap = "skip"
+    parallel: int = 1
+
+
+class Times(Protocol):
+    """Occurrences, as a `Timeline` knows them."""
+
+    def next_ms(self, after: int) -> int | None: ...
+    def resume_ms(self, after: int) -> int | None: ...
+    def previous_ms(self, before: int) -> int | None: ...
+    def gaps(self, after: int, to: int) -> list[int]: ...
+    def pause_of(self, at: int) -> Pause | None: ...
+
+
+class Due(Struct, frozen=True, array_like=True):
+    """An occurrence that runs, and how many missed ones it answers for, itself included."""
+
+    nominal_at: int
+    missed: int = 0
+    first_at: int = 0  # of the missed ones
+    is_backfill: bool = False
+
+
+class Left(Struct, frozen=True):
+    """Occurrences that don't run, and why."""
+
+    verdict: Verdict
+    first_at: int
+    last_at: int
+    count: int = 1
+
+
+class Plan(Struct, frozen=True):
+    """The fate of every occurrence up to `judged_to`; `is_whole` when that is the moment of asking.
+
+    When it is not, `has_missed` goes into the next asking: one run answers for all of the outage, not for each part of it.
+    """
+
+    runs: tuple[Due, ...]
+    left: tuple[Left, ...]
+    judged_to: int
+    is_whole: bool = True
+    has_missed: bool = False
+
+    @property
+    def missed(self) -> int:
+        """How many did not run in time and will not."""
+        return sum(left.count for left in self.left if left.verdict in MISSED)
+
+
+def plan(times: Times, since: int, now: int, policy: Policy, *, has_missed: bool = False) -> Plan:
+    """What becomes of the occurrences in `since < t <= now`; some before them may have been missed in the same outage."""
+    first = times.next_ms(since)
+    stood = _stood(times, since, first)
+    if stood > now and first is not None and _is_plain(times, first, since, now, policy):
+        return Plan((Due(first),), (), now)
+    if stood <= now:
+        gone: list[tuple[int, Verdict]] = [(at, "gap") for at in times.gaps(since, stood - 1)]
+        return Plan((), compressed(gone), stood - 1, False, has_missed)
+    runs, has_missed = _owed(times, since, now, policy, has_missed)
+    chosen = set(runs)
+    left: list[tuple[int, Verdict]] = [(at, "gap") for at in times.gaps(since, now)]
+    gaps = len(left)
+    judged_to, at = now, first
+    while at is not None and at <= now:
+        if len(left) - gaps >= JUDGED_MAX:
+            judged_to = at - 1
+            break
+        if at not in chosen:
+            left.append((at, _verdict(times, at, now, policy)))
+        before, at = at, times.next_ms(at)
+        if (stood := _stood(times, before, at)) <= now:
+            judged_to = stood - 1
+            break
+    if judged_to < now:  # too many for one go: what was judged so far stands, the rest is asked about again
+        runs = [at for at in runs if at <= judged_to]
+        left = [(at, verdict) for at, verdict in left if at <= judged_to]
+    dues = _told(runs, left, now, policy)
+    return Plan(tuple(dues), compressed(left), judged_to, judged_to == now, has_missed)
+
+
+def _is_plain(times: Times, first: int, since: int, now: int, policy: Policy) -> bool:
+    """It is the only occurrence, on time, and nothing is special about it: as nearly always."""
+    if not now - policy.grace_ms <= first <= now or times.pause_of(first) is not None:
+        return False
+    following = times.next_ms(first)
+    is_only = (following is None or following > now) and _stood(times, first, following) > now
+    return is_only and not times.gaps(since, now)
+
+
+def _stood(times: Times, asked: int, found: int | None) -> int:
+    """Where the search after that instant, just asked for, had to stop before it came to what it found: what is there is
+    not known yet. Beyond all times when it came to its end.
+    """
+    stood = times.resume_ms(asked)
+    return LATEST_MS + 1 if stood is None or (found is not None and found <= stood) else stood
+
+
+def overlapped(times: Times, since: int, finished_at: int, overlap: Overlap, *, queued: int = 0) -> Plan:
+    """What becomes of the occurrences that fell due in `since < t <= finished_at`, while a run was at it; so many wait."""
+    queue_max = {"skip": 0, "queue_one": 1, "queue_all": RUNS_MAX}[overlap] - queued
+    runs: list[Due] = []
+    left: list[tuple[int, Verdict]] = [(at, "gap") for at in times.gaps(since, finished_at)]
+    judged_to, at = finished_at, times.next_ms(since)
+    stood = _stood(times, since, at)
+    while at is not None and at <= min(finished_at, stood):
+        if times.pause_of(at) is not None:
+            left.append((at, "paused"))
+        elif len(runs) < queue_max:
+            runs.append(Due(at))
+        else:
+            left.append((at, "overlap"))
+        before, at = at, times.next_ms(at)
+        stood = _stood(times, before, at)
+    if stood <= finished_at:
+        judged_to = stood - 1
+        left = [(at, verdict) for at, verdict in left if at <= judged_to]
+    return Plan(tuple(runs), compressed(left), judged_to)
+
+
+def _owed(times: Times, since: int, now: int, policy: Policy, has_missed: bool) -> tuple[list[int], bool]:
+    """The occurrences that run, oldest first, and whether some were missed.
+
+    Found from the latest backwards, so that a long outage costs nothing.
+    """
+    late_from, window_from = now - policy.grace_ms, now - max(policy.window_ms, policy.grace_ms)
+    takes_missed = policy.runs_max if policy.catch_up in ("all", "backfill") else 1
+    late: list[int] = []
+    missed: list[int] = []
+    for at in _backwards(times, now, since):
+        if at >= late_from and len(late) < RUNS_MAX:
+            late.append(at)
+        elif at < window_from or policy.catch_up == "skip" or len(missed) == takes_missed:
+            break
+        else:
+            missed.append(at)
+    has_missed = has_missed or bool(missed)
+    if has_missed and policy.catch_up in ("latest", "coalesce"):
+        return (late or missed)[:1], has_missed
+    return [*reversed(missed), *reversed(late)], has_missed
+
+
+def _backwards(times: Times, now: int, since: int) -> Iterator[int]:
+    """Occurrences that no pause holds, latest first."""
+    at = times.previous_ms(now + 1)
+    while at is not None and at > since:
+        pause = times.pause_of(at)
+        if pause is None:
+            yield at
+        at = times.previous_ms(at if pause is None else pause.since + 1)
+
+
+def _verdict(times: Times, at: int, now: int, policy: Policy) -> Verdict:
+    if times.pause_of(at) is not None:
+        return "paused"
+    if at < now - policy.window_ms:
+        return "too_late"
+    return "coalesced" if policy.catch_up == "coalesce" else "skipped"
+
+
+def _told(runs: list[int], left: list[tuple[int, Verdict]], now: int, policy: Policy) -> list[Due]:
+    """Each run with what it is told: the first of them answers for the missed ones that don't run."""
+    lost = [at for at, verdict in left if verdict in MISSED]
+    dues = []
+    for index, at in enumerate(runs):
+        own = at < now - policy.grace_ms
+        missed = own + (len(lost) if index == 0 else 0)
+        first_at = min([*lost[:1], at]) if index == 0 and lost else at
+        is_backfill = own and policy.catch_up == "backfill"
+        dues.append(Due(at, missed, first_at if missed else 0, is_backfill))
+    return dues
+
+
+def compressed(left: list[tuple[int, Verdict]]) -> tuple[Left, ...]:
+    """The latest ones one by one, those before them as stretches of one verdict, in order of time."""
+    left = sorted(left)
+    cut = max(0, len(left) - SINGLE_MAX)
+    found: list[Left] = []
+    for at, verdict in left[:cut]:
+        if found and found[-1].verdict == verdict:
+            found[-1] = Left(verdict, found[-1].first_at, at, found[-1].count + 1)
+        else:
+            found.append(Left(verdict, at, at))
+    return (*found, *(Left(verdict, at, at) for at, verdict in left[cut:]))
+
+
+def check_policy(policy: Policy) -> Policy:
+    """The policy, or an error that names the option and what it may be."""
+    for name, value, allowed in (
+        ("catch_up", policy.catch_up, get_args(CatchUp)),
+        ("overlap", policy.overlap, get_args(Overlap)),
+    ):
+        if value not in allowed:
+            raise BadOption(f"{name}={value!r}: it can be {', '.join(allowed)}", code=f"schedule.{name}")
+    for name, count, most in (
+        ("max_catch_up", policy.runs_max, RUNS_MAX),
+        ("parallel", policy.parallel, PARALLEL_MAX),
+    ):
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise BadOption(f"{name} must be a whole number from 1, not {count!r}", code=f"schedule.{name}")
+        if count > most:
+            raise LimitExceeded(f"{name}={count} is over the limit of {most}", code=f"limit.{name}")
+    return policy

@@ -1,0 +1,141 @@
+"""Layer 3. How does a node follow the deployment's clock, and when does it stop trusting its own?
+
+The store's clock is everyone's. Each node measures how far ahead of its own that is and adds it, so timers and
+leases mean the same instant on every node. A difference that jumps, or that can't be measured, holds up firing.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from wakeful.policy.offsets import JUMP_MS, Offset, followed, is_jump, measured
+from wakeful.values.clock import Clock, Handle
+from wakeful.values.errors import Unavailable
+
+if TYPE_CHECKING:
+    from wakeful.store.protocol import Store
+
+log = logging.getLogger("wakeful.clock")
+
+SAMPLES_AT_START = 5
+SAMPLES = 2
+TELL_MS = 1_000  # an offset that people should hear of
+
+
+class FollowedClock:
+    """The deployment's clock as one node knows it: its own, moved by how far the store's is ahead."""
+
+    def __init__(self, own: Clock) -> None:
+        self._own = own
+        self._watchers: list[Callable[[int], object]] = []
+        self._own_watch: Handle | None = None
+        self.offset_ms = 0
+        self.error_ms = 0
+        self.doubt: str | None = None  # why firing waits; None while the clock is trusted
+        self._last = Offset(0, 0)  # the newest measurement, believed or not
+        self._last_at = 0  # when that was, by the own clock
+        self._stepped_ms = 0  # by how much the own clock was set since the start
+
+    def now(self) -> int:
+        return self._own.now() + self.offset_ms
+
+    def call_at(self, at_ms: int, callback: Callable[[], object]) -> Handle:
+        return self._own.call_at(at_ms - self.offset_ms, callback)
+
+    async def sleep(self, length_ms: int) -> None:
+        await self._own.sleep(length_ms)
+
+    def watch(self, stepped: Callable[[int], object]) -> Handle:
+        """Hears of steps of the deployment's clock. The node's own may be set as one likes: it is measured again."""
+        if self._own_watch is None:
+            self._own_watch = self._own.watch(self._own_stepped)
+        self._watchers.append(stepped)
+        return _Watch(self, stepped)
+
+    async def start(self, store: "Store") -> None:
+        """The first measurement, believed whatever it says."""
+        looked = await self._measure(store, SAMPLES_AT_START)
+        if looked is None:
+            return
+        _, found, _ = looked
+        self.offset_ms, self.error_ms, self.doubt = found.ms, found.error_ms, None
+        if abs(found.ms) > TELL_MS:
+            log.warning(
+                "this machine's clock is %d ms %s the database's, which all nodes follow; set it right (NTP)",
+                abs(found.ms),
+                "behind" if found.ms > 0 else "ahead of",
+                extra={"code": "clock.offset"},
+            )
+
+    async def follow(self, store: "Store") -> None:
+        """Measure again. A jump raises `doubt` until a second measurement agrees with the one before it."""
+        try:
+            looked = await self._measure(store, SAMPLES)
+        except Unavailable as error:
+            self._doubt(f"the database's clock can't be read ({error.message})")
+            raise
+        if looked is None:
+            return
+        before, found, elapsed_ms = looked
+        self.error_ms = found.error_ms
+        if is_jump(before, found, elapsed_ms):
+            self._doubt(f"it moved by {found.ms - before.ms} ms against the database's since it was last measured")
+            return
+        by_ms, was_doubted = found.ms - self.offset_ms, self.doubt is not None
+        self.offset_ms = found.ms if was_doubted else followed(self.offset_ms, found)
+        self._trust()
+        if was_doubted and abs(by_ms) > JUMP_MS:
+            for stepped in list(self._watchers):
+                stepped(by_ms)
+
+    async def _measure(self, store: "Store", samples: int) -> tuple[Offset, Offset, int] | None:
+        """The measurement before, this one, and the time between; by the own clock as it is at the end of it."""
+        found = []
+        for _ in range(samples):
+            before = self._unset()
+            there = await store.time()
+            if there is None:
+                return None
+            found.append((before, there, self._unset()))
+        last, last_at = self._last, self._last_at
+        best = measured(found)
+        self._last, self._last_at = Offset(best.ms - self._stepped_ms, best.error_ms), self._own.now()
+        return last, self._last, self._last_at - last_at
+
+    def _unset(self) -> int:
+        """The own clock as if nobody had set it: somebody may, while the store is asked."""
+        return self._own.now() - self._stepped_ms
+
+    def _own_stepped(self, by_ms: int) -> None:
+        # The deployment's time did not move.
+        self.offset_ms -= by_ms
+        self._stepped_ms += by_ms
+        self._last, self._last_at = Offset(self._last.ms - by_ms, self._last.error_ms), self._last_at + by_ms
+
+    def _doubt(self, why: str) -> None:
+        if self.doubt is None:
+            log.warning(
+                "firing waits, because this node's clock can't be trusted: %s", why, extra={"code": "clock.doubt"}
+            )
+        self.doubt = why
+
+    def _trust(self) -> None:
+        if self.doubt is not None:
+            log.warning(
+                "the clock is trusted again, %d ms from the database's", self.offset_ms, extra={"code": "clock.trust"}
+            )
+        self.doubt = None
+
+
+class _Watch:
+    def __init__(self, clock: FollowedClock, stepped: Callable[[int], object]) -> None:
+        self._clock = clock
+        self._stepped = stepped
+
+    def cancel(self) -> None:
+        clock = self._clock
+        if self._stepped in clock._watchers:
+            clock._watchers.remove(self._stepped)
+        if not clock._watchers and clock._own_watch is not None:
+            clock._own_watch.cancel()
+            clock._own_watch = None

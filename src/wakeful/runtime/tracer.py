@@ -1,0 +1,96 @@
+"""Layer 3. Which spans do calls and due timers become, on a node that has a tracer?
+
+A node without one never comes here. Each of these wraps what would happen anyway.
+"""
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from wakeful.runtime.turn import Turn
+from wakeful.values.ids import ObjectId
+from wakeful.values.runs import run_id
+from wakeful.values.timers import Timer
+from wakeful.values.trace import TRACE, UNSAMPLED, Span, Tracer, linked
+
+if TYPE_CHECKING:
+    from wakeful.runtime.activation import Activation
+    from wakeful.runtime.calls import Call
+    from wakeful.runtime.node import Node
+
+T = TypeVar("T")
+Fired = tuple[BaseException | None, Turn | None]
+
+
+async def within(span: Span, way: Coroutine[Any, Any, T]) -> T:
+    """What the way leads to; the span ends with it."""
+    try:
+        answer = await way
+    except BaseException as error:
+        span.end(error)
+        raise
+    span.end()
+    return answer
+
+
+def turn(activation: "Activation", call: "Call") -> Coroutine[Any, Any, tuple[Any, int]]:
+    """The turn of a call."""
+    tracer = activation.node.tracer
+    if tracer is None or TRACE.get() == UNSAMPLED:
+        return activation.run_call(call)
+    span = begin(activation.node, tracer, "turn", activation.id, call.method)
+    way = activation.run_call(call)
+    return way if span is None else within(span, way)
+
+
+async def fired(
+    tracer: Tracer,
+    activation: "Activation",
+    timer: Timer,
+    fired_at: int,
+    trace: str | None,
+    way: Coroutine[Any, Any, Fired],
+) -> Fired:
+    """The run of a due timer: from when it was due, with its turn within."""
+    node, kind = activation.node, timer.name.partition(":")[0]
+    whole = tracer.enter("fire", timer.id, kind, parent=trace, since_ms=timer.due_at)
+    if whole is None:
+        return await way
+    if not whole.is_seen:
+        return await within(whole, way)
+    whole.set("wakeful.node", node.name)
+    whole.set("wakeful.timer", timer.name)
+    whole.set("wakeful.attempt", timer.attempt)
+    whole.set("wakeful.lateness_ms", max(0, fired_at - timer.due_at))
+    inner = begin(node, tracer, "run", timer.id, kind)
+    error: BaseException | None = None
+    try:
+        error, turn = await way
+        occurrence = turn.occurrence if turn is not None else None
+        whole.set("wakeful.run_id", run_id(timer) if occurrence is None else occurrence.run_id)
+        return error, turn
+    except BaseException as raised:
+        error = raised
+        raise
+    finally:
+        if inner is not None:
+            inner.end(error)
+        whole.end(error)
+
+
+def carried(turn: Turn, kind: str) -> str | None:
+    """The trace for a timer of that kind which the turn sets for its own object.
+
+    One that a run of the same kind sets again begins a new trace, linked to this one: it may go on like that for ever.
+    """
+    trace = turn.activation.node.trace()
+    if trace is not None and turn.consumed is not None and turn.consumed.name.partition(":")[0] == kind:
+        return linked(trace)
+    return trace
+
+
+def begin(node: "Node", tracer: Tracer, kind: str, id: ObjectId, name: str) -> Span | None:
+    """A span of what the code that follows does on that node; None when there is nothing to end."""
+    span = tracer.enter(kind, id, name, parent=None)
+    if span is not None and span.is_seen:
+        span.set("wakeful.node", node.name)
+    return span

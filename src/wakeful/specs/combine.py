@@ -1,0 +1,387 @@
+"""Layer 1, pure. When do several specs and calendars together say?
+
+How the work is bounded: outside a calendar the search jumps to its next opening, never from occurrence to occurrence.
+It jumps over what a cron leaves out without a hole too (`stretches.py`). It gives up, and answers that there is none, 400
+years past its first candidate (the calendar's own cycle) or after ten thousand candidates that were all refused, those of
+searches within it included (`work.py`). Only `except_for` with a dense rule of exact instants can come near the second
+bound; to leave out long stretches, give it a calendar. A schedule that lives goes on from where a search stood
+(`resume_ms`), in another turn. When a spec is made, 5,000 refused candidates are enough to call it impossible; when it is
+added, it is looked at from then on.
+"""
+
+from abc import abstractmethod
+from typing import TypeVar
+
+from wakeful.specs.calendars import Calendar, Holidays
+from wakeful.specs.spec import CatchUp, Spec
+from wakeful.specs.stretches import stretch_end, stretch_start
+from wakeful.specs.work import Spent, spend, within_steps
+from wakeful.values.errors import BadSpec
+
+HORIZON_MS = 146_097 * 86_400_000
+STEPS_MAX = 10_000  # some fifty milliseconds
+FIRST_STEPS_MAX = 5_000
+PARTS_MAX = 1_000  # of a union: each look asks all of them
+COUNTS_MAX = 10  # rules with COUNT in one spec: each is counted out once, which takes up to a tenth of a second
+_S = TypeVar("_S", bound="Sieve")
+_T = TypeVar("_T", bound=Spec)
+
+DEPTH_MAX = 20  # combinations within combinations; nobody reads more, and the reader of texts recurses
+
+
+def any_of(*specs: object) -> Spec:
+    """Whatever any of them names; an instant that several name is one occurrence, and one spec alone is itself.
+
+    >>> from datetime import UTC, datetime
+    >>> from wakeful import any_of, every
+    >>> spec = any_of(every.monday.at("09:00"), every.friday.at("17:00"))
+    >>> [f"{time:%a %H:%M}" for time in spec.between(datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 3, 8, tzinfo=UTC))]
+    ['Mon 09:00', 'Fri 17:00']
+    """
+    parts: dict[str, Spec] = {}
+    for spec in map(_spec, specs):
+        for part in spec.parts if isinstance(spec, AnyOf) else (spec,):
+            parts[part.text] = part
+    if not parts:
+        raise BadSpec("any_of: give at least one spec", code="spec.empty")
+    if len(parts) > PARTS_MAX:
+        raise BadSpec(f"any_of: {len(parts)} specs; the most is {PARTS_MAX}, use several schedules", code="spec.parts")
+    return next(iter(parts.values())) if len(parts) == 1 else few_counts(AnyOf(tuple(parts.values())))
+
+
+def except_for(spec: object, *excluded: object) -> "ExceptFor":
+    """What the spec names, but not at the exact instants of another spec, nor while a calendar is open.
+
+    >>> from datetime import UTC, datetime
+    >>> from wakeful import every, except_for, holidays
+    >>> spec = except_for(every.day.at("09:00"), holidays("12-25", zone="UTC"))
+    >>> print(spec.next_after(datetime(2026, 12, 24, 12, tzinfo=UTC)))
+    2026-12-26 09:00:00+00:00
+    """
+    if not excluded:
+        raise BadSpec("except_for: give what to leave out, a spec or a calendar", code="spec.empty")
+    out = tuple(one if isinstance(one, Calendar) else _spec(one) for one in excluded)
+    return checked(ExceptFor(_spec(spec), out))
+
+
+def within(spec: object, *calendars: Calendar) -> "Within":
+    """What the spec names while every one of the calendars is open.
+
+    >>> from datetime import UTC, datetime
+    >>> from wakeful import business_hours, every, within
+    >>> spec = within(every(2).hours, business_hours("mon-fri", "09:00-13:00", "UTC"))
+    >>> spec.next_after(datetime(2026, 3, 28, 12, tzinfo=UTC)).strftime("%a %H:%M")
+    'Mon 10:00'
+    """
+    if not calendars:
+        raise BadSpec("within: give a calendar, such as business_hours()", code="spec.empty")
+    for one in calendars:
+        if not isinstance(one, Calendar):
+            raise BadSpec(f"within {one!r}: give a calendar, such as business_hours()", code="spec.type")
+    return checked(Within(_spec(spec), calendars))
+
+
+class AnyOf(Spec):
+    """The union of specs. Make it with `any_of(…)`."""
+
+    __slots__ = ("depth", "parts")
+
+    def __init__(self, parts: tuple[Spec, ...]) -> None:
+        self.parts = parts
+        self.depth = deeper(*parts)
+
+    @property
+    def catch_up(self) -> CatchUp:
+        return "skip" if all(part.catch_up == "skip" for part in self.parts) else "latest"
+
+    @property
+    def is_once(self) -> bool:
+        return all(part.is_once for part in self.parts)
+
+    @property
+    def counts(self) -> int:
+        return sum(part.counts for part in self.parts)
+
+    @property
+    def text(self) -> str:
+        return " or ".join(f"({part.text})" for part in self.parts)
+
+    def describe(self) -> str:
+        return ", and also ".join(part.describe() for part in self.parts)
+
+    def next_ms(self, after: int) -> int | None:
+        return min((at for part in self.parts if (at := part.next_ms(after)) is not None), default=None)
+
+    def resume_ms(self, after: int) -> int | None:
+        return min((at for part in self.parts if (at := part.resume_ms(after)) is not None), default=None)
+
+    def previous_ms(self, before: int) -> int | None:
+        return max((at for part in self.parts if (at := part.previous_ms(before)) is not None), default=None)
+
+    def gaps_ms(self, first: int, last: int) -> list[int]:
+        return sorted({at for part in self.parts for at in part.gaps_ms(first, last)})
+
+    def bound(self, *, added_at: int, seed: str, zone: str) -> Spec:
+        return any_of(*(part.bound(added_at=added_at, seed=seed, zone=zone) for part in self.parts))
+
+
+class Sieve(Spec):
+    """A spec of which only some occurrences are kept."""
+
+    __slots__ = ("_stopped", "depth", "spec")
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        self._stopped: tuple[int, int] | None = None  # the last search, if it was spent: after what, and where it stood
+
+    @property
+    def catch_up(self) -> CatchUp:
+        return self.spec.catch_up
+
+    @property
+    def is_once(self) -> bool:
+        return self.spec.is_once
+
+    @property
+    def counts(self) -> int:
+        return self.spec.counts
+
+    @abstractmethod
+    def keeps_from(self, at: int) -> int | None:
+        """The instant itself when an occurrence then is kept, else the first later one worth a look; None for never."""
+
+    @abstractmethod
+    def keeps_to(self, at: int) -> int | None:
+        """The same backwards."""
+
+    @abstractmethod
+    def is_settled(self) -> bool:
+        """Whether binding it changes nothing, so that it can be searched."""
+
+    def next_ms(self, after: int) -> int | None:
+        return self.searched(after, STEPS_MAX)
+
+    def searched(self, after: int, steps: int) -> int | None:
+        """The first kept occurrence after that instant, if it is found in so many steps."""
+        return within_steps(steps, self._next, after)
+
+    def resume_ms(self, after: int) -> int | None:
+        return None if self._stopped is None or self._stopped[0] != after else self._stopped[1]
+
+    def _next(self, after: int) -> int | None:
+        self._stopped = None
+        asked, at = after, None
+        try:
+            at = first = self.spec.next_ms(after)
+            while True:
+                spend(self._weight())
+                if at is None or first is None or at - first > HORIZON_MS:
+                    return None
+                kept = self.keeps_from(at)
+                if kept == at:
+                    return at
+                if kept is None:
+                    return None
+                asked, at = kept - 1, None
+                at = self.spec.next_ms(asked)
+        except Spent:
+            # When not even one was decided, another search would stand where this one did: then there is none.
+            stood = self.spec.resume_ms(asked) if at is None else at if asked > after else None
+            self._stopped = None if stood is None else (after, stood)
+            raise
+
+    def previous_ms(self, before: int) -> int | None:
+        return within_steps(STEPS_MAX, self._previous, before)
+
+    def _previous(self, before: int) -> int | None:
+        at = last = self.spec.previous_ms(before)
+        while True:
+            spend(self._weight())
+            if at is None or last is None or last - at > HORIZON_MS:
+                return None
+            kept = self.keeps_to(at)
+            if kept == at:
+                return at
+            at = None if kept is None else self.spec.previous_ms(kept + 1)
+
+    def _weight(self) -> int:
+        """What one candidate costs: how many specs are asked for it."""
+        return weight(self.spec)
+
+
+class ExceptFor(Sieve):
+    """A spec without the instants of others, or the times of calendars. Make it with `except_for(…)`."""
+
+    __slots__ = ("_calendars", "_specs", "excluded")
+
+    def __init__(self, spec: Spec, excluded: tuple[Spec | Calendar, ...]) -> None:
+        super().__init__(spec)
+        self.excluded = excluded
+        self._specs = [one for one in excluded if isinstance(one, Spec)]
+        self._calendars = [one for one in excluded if isinstance(one, Calendar)]
+        self.depth = deeper(spec, *self._specs)
+
+    @property
+    def text(self) -> str:
+        return f"({self.spec.text}) except {', '.join(f'({one.text})' for one in self.excluded)}"
+
+    def describe(self) -> str:
+        said = self.spec.describe()
+        for one in self.excluded:
+            how = "on " if isinstance(one, Holidays) else "during " if isinstance(one, Calendar) else ""
+            said += f", except {how}{one.describe()}"
+        return said
+
+    def keeps_from(self, at: int) -> int | None:
+        for calendar in self._calendars:
+            closing = calendar.next_close(at)
+            if closing != at:
+                return closing
+        for one in self._specs:
+            if one.next_ms(at - 1) == at:
+                return stretch_end(one, at, self.spec)
+        return at
+
+    def keeps_to(self, at: int) -> int | None:
+        for calendar in self._calendars:
+            closed = calendar.previous_close(at)
+            if closed != at:
+                return closed
+        for one in self._specs:
+            if one.next_ms(at - 1) == at:
+                return stretch_start(one, at, self.spec)
+        return at
+
+    def _weight(self) -> int:
+        return weight(self.spec) + sum(map(weight, self._specs))
+
+    @property
+    def counts(self) -> int:
+        return self.spec.counts + sum(one.counts for one in self._specs)
+
+    def gaps_ms(self, first: int, last: int) -> list[int]:
+        found = [at for at in self.spec.gaps_ms(first, last) if self.keeps_from(at) == at]
+        return [at for at in found if not any(one.gaps_ms(at, at + 1) for one in self._specs)]
+
+    def bound(self, *, added_at: int, seed: str, zone: str) -> Spec:
+        spec = self.spec.bound(added_at=added_at, seed=seed, zone=zone)
+        excluded = tuple(
+            one.bound(zone) if isinstance(one, Calendar) else one.bound(added_at=added_at, seed=seed, zone=zone)
+            for one in self.excluded
+        )
+        found = ExceptFor(spec, excluded)
+        return checked_from(self if found == self else checked(found), added_at)
+
+    def is_settled(self) -> bool:
+        return settled(self.spec) and all(map(settled, self.excluded))
+
+
+class Within(Sieve):
+    """A spec while calendars are open. Make it with `within(…)`."""
+
+    __slots__ = ("calendars",)
+
+    def __init__(self, spec: Spec, calendars: tuple[Calendar, ...]) -> None:
+        super().__init__(spec)
+        self.calendars = calendars
+        self.depth = deeper(spec)
+
+    @property
+    def text(self) -> str:
+        return f"({self.spec.text}) within {', '.join(f'({one.text})' for one in self.calendars)}"
+
+    def describe(self) -> str:
+        return ", within ".join([self.spec.describe(), *(one.describe() for one in self.calendars)])
+
+    def keeps_from(self, at: int) -> int | None:
+        for calendar in self.calendars:
+            opening = calendar.next_open(at)
+            if opening != at:
+                return opening
+        return at
+
+    def keeps_to(self, at: int) -> int | None:
+        for calendar in self.calendars:
+            opened = calendar.previous_open(at)
+            if opened != at:
+                return opened
+        return at
+
+    def gaps_ms(self, first: int, last: int) -> list[int]:
+        return [at for at in self.spec.gaps_ms(first, last) if self.keeps_from(at) == at]
+
+    def bound(self, *, added_at: int, seed: str, zone: str) -> Spec:
+        spec = self.spec.bound(added_at=added_at, seed=seed, zone=zone)
+        found = Within(spec, tuple(one.bound(zone) for one in self.calendars))
+        return checked_from(self if found == self else checked(found), added_at)
+
+    def is_settled(self) -> bool:
+        return settled(self.spec) and all(map(settled, self.calendars))
+
+
+def few_counts(spec: _T) -> _T:
+    """The spec, unless too many of its rules have to be counted out."""
+    if spec.counts > COUNTS_MAX:
+        raise BadSpec(
+            f"{spec.counts} rules with COUNT in one spec; the most is {COUNTS_MAX}, use UNTIL", code="spec.work"
+        )
+    return spec
+
+
+def checked(spec: _S) -> _S:
+    """The spec, unless it keeps nothing at all; one that waits for a zone or an anchor is looked at when it is bound."""
+    few_counts(spec)
+    if spec.is_settled() and spec.searched(0, FIRST_STEPS_MAX) is None:
+        raise BadSpec(f"{spec.text} never happens: it leaves out every occurrence", code="spec.impossible")
+    return spec
+
+
+def checked_from(spec: _S, added_at: int) -> _S:
+    """The spec, unless a look at what comes after it was added takes too long; that nothing comes any more may be."""
+
+    def look(at: int) -> bool:
+        spec._next(at)
+        return True
+
+    if within_steps(STEPS_MAX, look, added_at) is None:
+        raise BadSpec(
+            f"{spec.text[:200]} leaves out each of the next {STEPS_MAX} times, or as many steps show none; "
+            "to leave out long stretches use a calendar, such as business_hours() or holidays()",
+            code="spec.impossible",
+        )
+    return spec
+
+
+def weight(spec: Spec) -> int:
+    """How many specs are asked when this one is."""
+    if isinstance(spec, AnyOf):
+        return sum(map(weight, spec.parts))
+    return spec._weight() if isinstance(spec, Sieve) else 1
+
+
+def settled(one: Spec | Calendar) -> bool:
+    """Whether it means the same whenever and wherever it is added."""
+    if isinstance(one, Calendar):
+        return one.zone is not None
+    if isinstance(one, Sieve):
+        return one.is_settled()
+    if isinstance(one, AnyOf):
+        return all(map(settled, one.parts))
+    try:
+        return one.bound(added_at=0, seed="", zone="UTC") == one.bound(added_at=86_523_000, seed="", zone="Asia/Tokyo")
+    except BadSpec:  # a rule that some starts make impossible
+        return False
+
+
+def deeper(*parts: Spec) -> int:
+    """One more than the deepest of them, up to the limit."""
+    depth = 1 + max(getattr(part, "depth", 0) for part in parts)
+    if depth > DEPTH_MAX:
+        raise BadSpec(f"combinations are nested {depth} deep; the most is {DEPTH_MAX}", code="spec.depth")
+    return depth
+
+
+def _spec(value: object) -> Spec:
+    from wakeful.specs.text import to_spec  # it knows all kinds, these among them
+
+    return to_spec(value)

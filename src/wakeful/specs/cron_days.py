@@ -1,0 +1,157 @@
+"""Layer 1, pure. Which days does a cron expression name, and which one is next?"""
+
+from collections.abc import Iterable
+from datetime import date
+from functools import lru_cache
+
+from wakeful.specs.cron_parse import Field, Part
+
+CYCLE_YEARS = 400
+CYCLE_DAYS = 146_097  # whole weeks: after 400 years everything repeats, weekdays included
+_ORDINAL_1970 = date(1970, 1, 1).toordinal()
+_LENGTHS = ((31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31), (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31))
+_WEEKS = 1 | 1 << 7 | 1 << 14 | 1 << 21 | 1 << 28
+
+
+def _cycle() -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """For each year modulo 400: its first day since the cycle's first, and its layout: leap × 7 + weekday of 1 January."""
+    starts, layouts, day = [], [], 0
+    for year in range(CYCLE_YEARS):
+        leap = year % 4 == 0 and (year % 100 != 0 or year == 0)
+        starts.append(day)
+        layouts.append(leap * 7 + (day + 6) % 7)  # 1 January 2000 was a Saturday
+        day += 365 + leap
+    return tuple(starts), tuple(layouts)
+
+
+_STARTS, _LAYOUTS = _cycle()
+_DAY_0 = date(2000, 1, 1).toordinal() - _ORDINAL_1970 - 5 * CYCLE_DAYS  # 1 January of the year 0, in days since 1970
+
+
+class Days:
+    """The days of a rule, as one bit mask for each of the 14 ways in which a year can be laid out."""
+
+    __slots__ = ("_day", "_masks", "_month", "_weekday", "every")
+
+    def __init__(self, day: Field, month: Field, weekday: Field) -> None:
+        self._day, self._month, self._weekday = day, month, weekday
+        self._masks: list[int | None] = [None] * 14
+        self.every = day.full and month.full and weekday.full
+
+    def possible(self) -> bool:
+        """There is such a day in some year."""
+        return any(self._mask(layout) for layout in range(14))
+
+    def next(self, day: int) -> int | None:
+        """The first of the rule's days at or after that one (days since 1970); None when 400 years hold none."""
+        year = date.fromordinal(day + _ORDINAL_1970).year
+        era, turn = divmod(year, CYCLE_YEARS)
+        start = _DAY_0 + era * CYCLE_DAYS + _STARTS[turn]
+        layout = _LAYOUTS[turn]
+        mask = self._masks[layout]
+        if mask is None:
+            mask = self._mask(layout)
+        mask >>= day - start
+        if mask:
+            return day + (mask & -mask).bit_length() - 1
+        for later in range(year + 1, year + CYCLE_YEARS + 1):
+            layout = _LAYOUTS[later % CYCLE_YEARS]
+            mask = self._masks[layout]
+            if mask is None:
+                mask = self._mask(layout)
+            if mask:
+                return _first_day(later) + (mask & -mask).bit_length() - 1
+        return None
+
+    def previous(self, day: int) -> int | None:
+        """The last of the rule's days at or before that one; None when 400 years hold none."""
+        year = date.fromordinal(day + _ORDINAL_1970).year
+        era, turn = divmod(year, CYCLE_YEARS)
+        start = _DAY_0 + era * CYCLE_DAYS + _STARTS[turn]
+        mask = self._mask(_LAYOUTS[turn]) & ((2 << (day - start)) - 1)
+        if mask:
+            return start + mask.bit_length() - 1
+        for earlier in range(year - 1, year - CYCLE_YEARS - 1, -1):
+            mask = self._mask(_LAYOUTS[earlier % CYCLE_YEARS])
+            if mask:
+                return _first_day(earlier) + mask.bit_length() - 1
+        return None
+
+    def _mask(self, layout: int) -> int:
+        mask = self._masks[layout]
+        if mask is None:
+            mask = self._masks[layout] = self._made(layout)
+        return mask
+
+    def _made(self, layout: int) -> int:
+        leap, weekday = divmod(layout, 7)
+        # Debian's rule: both fields must agree when either begins with a star, else one of them is enough.
+        both = self._day.star or self._weekday.star
+        months = set(self._month.values)
+        mask = start = 0
+        for month, length in enumerate(_LENGTHS[leap], 1):
+            if month in months:
+                first = (weekday + start) % 7
+                days = _month_days(self._day, length, first)
+                weekdays = _month_weekdays(self._weekday, length, first)
+                mask |= (days & weekdays if both else days | weekdays) << start
+            start += length
+        return mask
+
+
+def days_of(day: Field, month: Field, weekday: Field) -> Days:
+    """The one `Days` of these three fields: thousands of schedules share a few."""
+    is_kept = day.is_kept and month.is_kept and weekday.is_kept
+    return _kept(day, month, weekday) if is_kept else Days(day, month, weekday)
+
+
+_kept = lru_cache(maxsize=4096)(Days)
+
+
+def _first_day(year: int) -> int:
+    era, turn = divmod(year, CYCLE_YEARS)
+    return _DAY_0 + era * CYCLE_DAYS + _STARTS[turn]
+
+
+def _month_days(field: Field, length: int, first: int) -> int:
+    """The days of a month that the day-of-month field names, as bits from bit 0 for the 1st, which is a `first`."""
+    return _bits((value for value in field.values), length) | _bits(
+        (_special_day(part, length, first) for part in field.special), length
+    )
+
+
+def _special_day(part: Part, length: int, first: int) -> int:
+    """The day that L, L-n, LW or nW is in such a month; 0 when it has none."""
+    if part.kind == "last":
+        return max(length - part.step, 0)
+    day = length if part.kind == "last_weekday" else part.low
+    if day > length:
+        return 0
+    weekday = (first + day - 1) % 7
+    if weekday == 6:  # Saturday: Friday, or Monday when that would be last month
+        return day - 1 if day > 1 else day + 2
+    if weekday == 0:  # Sunday: Monday, or Friday when that would be next month
+        return day + 1 if day < length else day - 2
+    return day
+
+
+def _month_weekdays(field: Field, length: int, first: int) -> int:
+    mask = 0
+    for value in field.values:
+        mask |= _WEEKS << (value - first) % 7
+    specials = []
+    for part in field.special:
+        day = (part.low - first) % 7 + 1
+        if part.kind == "nth":
+            specials.append(day + 7 * (part.step - 1))
+        else:
+            specials.append(day + (length - day) // 7 * 7)
+    return mask & ((1 << length) - 1) | _bits(specials, length)
+
+
+def _bits(days: Iterable[int], length: int) -> int:
+    mask = 0
+    for day in days:
+        if 1 <= day <= length:
+            mask |= 1 << (day - 1)
+    return mask

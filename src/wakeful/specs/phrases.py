@@ -1,0 +1,123 @@
+"""Layer 1, pure. Which spec do people mean by what they type: "every weekday at 18:30"?
+
+Cron wherever it is exact: "every 5 minutes" is `*/5 * * * *`, on the clock's own fives, and so is every step that
+divides the minute, the hour or the day; "every 7 minutes", "every 90 seconds" and "every 3 days" are intervals from
+their anchor. A bare duration is always an interval: "every 5m" is not "every 5 minutes".
+
+- Hours without am or pm are on the 24-hour clock: "at 9" is 09:00. Beside an am or a pm they are refused.
+- Windows include both ends, and a step begins at the window's start: "every 15 minutes between 9am and 5pm" has 9:00
+  and 17:00.
+- Without a time it is 00:00; "every week" is Sunday, as cron's `@weekly`; "every month" is the 1st, "every quarter" the
+  1st of January, April, July and October, "every year" January 1st.
+- "Every other monday", "every 2 weeks on monday", "every 3 days at 9am" are refused: which monday is a first date, and a
+  phrase has none. The message names `rrule(…)` and `every("14d", anchor=…)`. "Every other day" is an interval of 48 hours.
+- A zone is an IANA name anywhere in the phrase; letters such as EST are refused, with the name they might mean.
+"""
+
+import re
+
+from wakeful.specs.build import Meaning, Unclear, spec_of
+from wakeful.specs.phrase_cursor import Unread
+from wakeful.specs.phrase_reader import Reader
+from wakeful.specs.phrase_words import ABBREVIATIONS, UNCLEAR, nearest
+from wakeful.specs.spec import Spec
+from wakeful.specs.zones import Fold, Gap
+from wakeful.values.errors import BadInput, BadSpec, LimitExceeded
+
+PHRASE_MAX = 200  # longer is prose, and the error that quotes it would be too
+
+_EXAMPLE = "every monday at 9am"
+_CRON = re.compile(r"(?:[\d*?/,#LW-]+ ){4,5}[\w*?/,#-]+|@\w+")
+_LENGTH = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d|w))+", re.ASCII)
+
+
+def parse_phrase(text: str, zone: str | None = None, gap: Gap = "shift", fold: Fold = "first") -> Spec:
+    """The spec that a phrase means; what can't be read is an error that says what was understood and what not.
+
+    `zone` is for a phrase that names none.
+    """
+    phrase = _checked(text)
+    what = f"phrase {phrase!r}"
+    return spec_of(_read(phrase, what), what=what, zone=zone, gap=gap, fold=fold)
+
+
+def read_phrase(text: str, what: str | None = None) -> Meaning:
+    """What a phrase says, for a chain that goes on from there; errors name it, or `what`."""
+    phrase = _checked(text)
+    return _read(phrase, what or f"phrase {phrase!r}")
+
+
+def _checked(text: str) -> str:
+    if not isinstance(text, str):
+        raise BadSpec(f'phrase {text!r} is not text; write it like "{_EXAMPLE}"', code="spec.phrase")
+    phrase = " ".join(text.split())
+    if len(phrase) > PHRASE_MAX:
+        raise LimitExceeded(
+            f"phrase {phrase[:40]!r}… has {len(phrase)} characters, {len(phrase) - PHRASE_MAX} more than the limit of "
+            f"{PHRASE_MAX}",
+            code="limit.phrase",
+        )
+    if not phrase:
+        raise BadSpec(f'phrase {text!r} is empty; write it like "{_EXAMPLE}"', code="spec.phrase")
+    return phrase
+
+
+def _read(phrase: str, what: str) -> Meaning:
+    reader = Reader(phrase)
+    try:
+        return reader.read()
+    except Unread as unread:
+        raise BadSpec(f"{what}: {_said(reader, unread)}", code="spec.phrase") from None
+    except Unclear as unclear:
+        raise BadSpec(f'{what}: {unclear.why}; write it like "{unclear.example}"', code="spec.phrase") from None
+    except BadInput as error:
+        raise type(error)(f"{what}: {error.message}", code=error.code) from None
+
+
+def _said(reader: Reader, unread: Unread) -> str:
+    """What was understood and what was not."""
+    if _CRON.fullmatch(reader.text):
+        return f"it looks like a cron expression; use cron({reader.text!r})"
+    if _LENGTH.fullmatch(reader.text):
+        return f'it is a length alone; write "after {reader.text}" for once, or "every {reader.text}"'
+    words = reader.words
+    at = min(unread.at, len(words))
+    before = reader.text[: words[at - 1].end] if at else ""
+    understood = f'understood "{_shown(before)}"' if before else "understood nothing"
+    if at == len(words) and not unread.why:
+        return f'{understood}, but not what comes after it; write it like "{_EXAMPLE}"'
+    if unread.why:
+        return f'{understood}, but {unread.why}; write it like "{unread.example}"'
+    end = at + 1
+    while end < len(words) and words[end].kind == "odd" and words[at].kind == "odd":
+        end += 1
+    missed = reader.text[words[at].start : words[end - 1].end]
+    if before:
+        start = f'{understood}, not "{_shown(missed)}"'
+    else:
+        start = f'{understood} of "{_shown(missed)}"' if end == len(words) else f'did not understand "{_shown(missed)}"'
+    for word in words[at:end]:
+        if word.text in UNCLEAR:
+            return f"{start}: {UNCLEAR[word.text]}"
+    is_place = words[at - 1].says("in") or (end < len(words) and words[end].says("time"))
+    for said in dict.fromkeys((missed, *(word.text for word in words[at:end]))):
+        if (meant := nearest(said, is_place=is_place)) and meant != said.lower():
+            why = "what those letters mean is not certain; " if said.lower() in ABBREVIATIONS else ""
+            better = _corrected(reader.text, said, meant)
+            return f'{start} ({why}did you mean "{meant}"?); write it like "{better}"'
+    return f'{start}; write it like "{_EXAMPLE}"'
+
+
+def _corrected(phrase: str, said: str, meant: str) -> str:
+    """The phrase with the word that was probably meant, when it can be read then; else one that can."""
+    at = phrase.lower().find(said.lower())
+    better = f"{phrase[:at]}{meant}{phrase[at + len(said) :]}"
+    try:
+        spec_of(Reader(better).read(), what="")
+    except (Unread, Unclear, BadInput):
+        return _EXAMPLE
+    return better
+
+
+def _shown(text: str) -> str:
+    return repr(text)[1:-1]

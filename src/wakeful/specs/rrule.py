@@ -1,0 +1,262 @@
+"""Layer 1, pure. When does a recurrence rule of RFC 5545 happen, in its zone?
+
+Python-dateutil's answers, for the rules that RFC 5545 allows, without walking from DTSTART (docs/decisions/0010-rrule.md).
+A rule that names its hour obeys `gap` and `fold`; one that repeats by the hour, minute or second, and names no hour,
+follows elapsed time as cron's wildcards do. `gap="skip"` is RFC 5545's own rule.
+"""
+
+from bisect import bisect_left, bisect_right
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from wakeful.specs.rrule_lines import Lines, parse_lines
+from wakeful.specs.rrule_parts import DAILY, Moment, parse_moment, parse_parts, wrong
+from wakeful.specs.rrule_walls import STEPS_MAX, walls_of
+from wakeful.specs.rrule_words import in_words
+from wakeful.specs.spec import Spec
+from wakeful.specs.walls import jumps, next_instant, previous_instant
+from wakeful.specs.work import apart, spend
+from wakeful.specs.zones import DAY_S, Fold, Gap, check_fold, check_gap, instants_of, spans_of, zone_of
+from wakeful.values.errors import BadSpec, BadTime
+from wakeful.values.times import from_datetime
+
+_EPOCH = datetime(1970, 1, 1)
+_SECOND = timedelta(seconds=1)
+COUNT_STEPS_MAX = 16_000  # of INTERVAL, while a COUNT is counted out once
+_START_MIN = (datetime(1600, 1, 1) - _EPOCH) // _SECOND  # no calendar of today reaches further back
+
+
+def rrule(
+    text: str, zone: str | None = None, start: datetime | None = None, *, gap: Gap = "shift", fold: Fold = "first"
+) -> "Rule":
+    """An RFC 5545 rule: `FREQ=…`, with or without `RRULE:`, and optional DTSTART, RDATE and EXDATE lines.
+
+    Without DTSTART and `start`, it starts when the schedule is added: the first second after that. Asked before, it
+    answers as if it started at the beginning of 1970. Without a zone it is the schedule's, and UTC before that is known.
+
+    >>> from datetime import UTC, datetime
+    >>> from wakeful import rrule
+    >>> spec = rrule("FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17;BYMINUTE=0;BYSECOND=0")
+    >>> print(spec.next_after(datetime(2026, 3, 28, tzinfo=UTC)))
+    2026-04-24 17:00:00+00:00
+    """
+    lines = parse_lines(text, zone)
+    if start is not None:
+        lines = _started(lines, start)
+    rule = Rule(lines, check_gap(gap), check_fold(fold))
+    if lines.start is not None and rule.next_ms((lines.start - 2 * DAY_S) * 1000) is None:
+        raise BadSpec(f"rrule {lines.parts.text!r} ends before it first happens; look at UNTIL", code="spec.impossible")
+    return rule
+
+
+def rule_from_text(text: str) -> "Rule":
+    """The rule whose `text` that is, such as `rrule FREQ=DAILY from 2026-01-01T09:00:00 in Europe/Paris gap=skip`."""
+    words = text.split()
+    if len(words) < 2 or words[0] != "rrule":
+        raise BadSpec(f"{text!r} does not begin with 'rrule' and a rule", code="spec.rrule")
+    given: dict[str, str] = {}
+    rest = iter(words[2:])
+    for word in rest:
+        name, equals, value = word.partition("=")
+        if not equals:
+            value = next(rest, "")
+        if name in given or name not in ("from", "in", "gap", "fold", "rdate", "exdate") or not value:
+            raise BadSpec(f"{text!r}: {word!r} is not understood, or given twice", code="spec.rrule")
+        given[name] = value
+    start = None
+    if "from" in given:
+        start = parse_moment(given["from"].replace("-", "").replace(":", ""), "from").seconds
+    lines = Lines(
+        parse_parts(words[1]),
+        start,
+        given.get("in"),
+        *(tuple(parse_moment(one, name) for one in given[name].split(",")) if name in given else () for name in _DATES),
+    )
+    return Rule(lines, check_gap(given.get("gap", "shift")), check_fold(given.get("fold", "first")))
+
+
+_DATES = ("rdate", "exdate")
+
+
+class Rule(Spec):
+    """A recurrence rule with its start, zone, extra and excluded dates. Make it with `rrule(…)`."""
+
+    __slots__ = (
+        *("_end", "_exact", "_ex", "_exdays", "_lines", "_more", "_spans", "_text", "_walls", "fold", "gap"),
+        "_policy",
+    )
+
+    def __init__(self, lines: Lines, gap: Gap, fold: Fold) -> None:
+        self._lines = lines
+        self.gap = gap
+        self.fold = fold
+        parts, zone = lines.parts, zone_of(lines.zone or "UTC")
+        if lines.start is not None and lines.start < _START_MIN:
+            raise wrong("DTSTART", "start in 1600 or later")
+        self._spans = spans_of(zone)
+        self._walls = walls_of(parts, lines.start or 0)
+        if self._walls.next(lines.start or 0) is None:
+            raise BadSpec(
+                f"rrule {parts.text!r} names no time in 400 years, or none in {STEPS_MAX} steps of its INTERVAL",
+                code="spec.impossible",
+            )
+        self._exact = parts.freq > DAILY and not parts.byhour
+        self._policy: tuple[Gap, Fold] = ("skip", "both") if self._exact else (gap, fold)
+        self._more = sorted({at for one in lines.rdates for at in self._instants(one)})
+        self._ex = {at for one in lines.exdates if not one.date for at in self._instants(one)}
+        self._exdays = {one.seconds // DAY_S for one in lines.exdates if one.date}
+        self._end: int | None = None
+        self._text = _text(lines, gap, fold)
+
+    @property
+    def text(self) -> str:
+        return self._text
+
+    @property
+    def counts(self) -> int:
+        return int(self._lines.parts.count is not None)
+
+    @property
+    def zone(self) -> str | None:
+        """Its zone by name; None until it is bound, when none was given."""
+        return self._lines.zone
+
+    def describe(self) -> str:
+        return in_words(
+            self._lines, self.gap if not self._exact else "shift", self.fold if not self._exact else "first"
+        )
+
+    def bound(self, *, added_at: int, seed: str, zone: str) -> Spec:
+        lines = self._lines
+        if lines.start is not None and lines.zone is not None:
+            return self
+        known = lines.zone or zone
+        second = added_at // 1000 + 1
+        start = lines.start if lines.start is not None else second + spans_of(zone_of(known)).at(second)[2]
+        return Rule(Lines(lines.parts, start, known, lines.rdates, lines.exdates), self.gap, self.fold)
+
+    def next_ms(self, after: int) -> int | None:
+        found = self._from(after // 1000 + 1)
+        if self._ex or self._exdays:
+            while found is not None and self._is_out(found):
+                found = self._from(self._past_out(found))
+        return None if found is None else found * 1000
+
+    def previous_ms(self, before: int) -> int | None:
+        found = self._to((before - 1) // 1000)
+        if self._ex or self._exdays:
+            while found is not None and self._is_out(found):
+                found = self._to(self._past_out(found, -1))
+        return None if found is None else found * 1000
+
+    def gaps_ms(self, first: int, last: int) -> list[int]:
+        if self._policy[0] == "shift":
+            return []
+        if self._exact:
+            return []  # nothing is owed for time that did not pass
+        end = self._last_second()
+        found = jumps(self._walls, self._spans, -(-first // 1000), -(-last // 1000))
+        out = {at for one in self._lines.exdates for at in self._instants(one, "shift")}
+        return [at * 1000 for at in found if (end is None or at <= end) and at not in out and not self._is_out(at)]
+
+    def _from(self, second: int) -> int | None:
+        found = next_instant(self._walls, self._spans, second, *self._policy)
+        if found is not None and (end := self._last_second()) is not None and found > end:
+            found = None
+        if self._more:
+            at = bisect_left(self._more, second)
+            if at < len(self._more) and (found is None or self._more[at] < found):
+                return self._more[at]
+        return found
+
+    def _to(self, second: int) -> int | None:
+        end = self._last_second()
+        last = second if end is None else min(second, end)
+        found = previous_instant(self._walls, self._spans, last, *self._policy)
+        if self._more:
+            at = bisect_right(self._more, second)
+            if at and (found is None or self._more[at - 1] > found):
+                return self._more[at - 1]
+        return found
+
+    def _is_out(self, second: int) -> bool:
+        return second in self._ex or (
+            bool(self._exdays) and (second + self._spans.at(second)[2]) // DAY_S in self._exdays
+        )
+
+    def _past_out(self, second: int, step: int = 1) -> int:
+        """The next second to look at after one that is left out: when it is by its day, past all of those days."""
+        start, end, offset, _, _ = self._spans.at(second)
+        day = (second + offset) // DAY_S
+        if second in self._ex or day not in self._exdays:
+            return second + step
+        while day in self._exdays:
+            day += step
+        return min((day * DAY_S) - offset, end) if step > 0 else max((day + 1) * DAY_S - 1 - offset, start - 1)
+
+    def _last_second(self) -> int | None:
+        """The second after which the rule itself is over; COUNT is counted out once."""
+        if self._end is None:
+            parts = self._lines.parts
+            if parts.until is not None:
+                until = parts.until if not parts.until.date else Moment(parts.until.seconds + DAY_S - 1)
+                self._end = self._instants(until, "shift")[-1]
+            elif parts.count is not None:
+                self._end = self._counted(parts.count)
+        return self._end
+
+    def _counted(self, count: int) -> int:
+        found = apart(COUNT_STEPS_MAX, self._count_out, count)
+        if found is None:
+            raise BadSpec(
+                f"rrule {self._lines.parts.text!r}: COUNT={count} takes more than {COUNT_STEPS_MAX} steps; use UNTIL",
+                code="spec.work",
+            )
+        return found
+
+    def _count_out(self, count: int) -> int:
+        start = self._lines.start or 0
+        second = end = start - 2 * DAY_S
+        for _ in range(count):
+            found = next_instant(self._walls, self._spans, second, *self._policy)
+            if found is None:
+                break
+            # Each seven weeks of a zone are looked up, at the price of many steps; charged whether they are known or not.
+            spend(1 if found >> 22 == second >> 22 else 25)
+            second, end = found + 1, found
+        return end
+
+    def _instants(self, moment: Moment, gap: Gap | None = None) -> list[int]:
+        if moment.utc:
+            return [moment.seconds]
+        local = _EPOCH + timedelta(seconds=moment.seconds)
+        zone = zone_of(self._lines.zone or "UTC")
+        return [at // 1000 for at in instants_of(local, zone, gap or self._policy[0], self._policy[1])]
+
+
+def _started(lines: Lines, start: datetime) -> Lines:
+    if lines.start is not None:
+        raise BadSpec("rrule: start is given twice, as DTSTART and as start=; leave one out", code="spec.rrule")
+    if not isinstance(start, datetime):
+        raise BadTime(f"start {start!r}: give an aware datetime", code="time.type")
+    second = from_datetime(start) // 1000
+    zone = lines.zone
+    if zone is None:
+        zone = start.tzinfo.key if isinstance(start.tzinfo, ZoneInfo) else None
+        if zone is None and start.tzinfo is not UTC:
+            raise BadTime(f"start {start.isoformat()} has an offset but no zone; give zone='…' too", code="time.zone")
+    zone = zone or "UTC"
+    return Lines(lines.parts, second + spans_of(zone_of(zone)).at(second)[2], zone, lines.rdates, lines.exdates)
+
+
+def _text(lines: Lines, gap: Gap, fold: Fold) -> str:
+    words = [f"rrule {lines.parts.text}"]
+    if lines.start is not None:
+        words.append(f"from {(_EPOCH + timedelta(seconds=lines.start)).isoformat()}")
+    if lines.zone is not None:
+        words.append(f"in {lines.zone}")
+    words += [f"gap={gap}"] * (gap != "shift") + [f"fold={fold}"] * (fold != "first")
+    for name, dates in zip(_DATES, (lines.rdates, lines.exdates), strict=True):
+        if dates:
+            words.append(f"{name}={','.join(one.text for one in dates)}")
+    return " ".join(words)

@@ -1,0 +1,102 @@
+"""Layer 1, pure. When may a transition be taken?"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from wakeful.statechart.expressions import read
+from wakeful.statechart.fields import bad, listed, mapping, only, text, unbound
+from wakeful.statechart.names import Implementations
+from wakeful.statechart.nodes import Test
+from wakeful.statechart.targets import is_in
+
+if TYPE_CHECKING:
+    from wakeful.statechart.turn import Turn
+
+# The ones of XState, that in JSON form are mappings: the key that holds what they are about.
+_COMBINED = {"and": "guards", "or": "guards", "not": "guard", "stateIn": "stateValue"}
+# A guard's name may stand for a guard, that for another; a circle of them would never end.
+_ALIASES_MAX = 16
+
+
+class Guards:
+    """Reads guards; `state_mask` resolves what `stateIn` asks for, `is_data` as in `expressions.read`."""
+
+    def __init__(
+        self,
+        names: Implementations,
+        state_mask: Callable[[Any, str], int],
+        *,
+        is_sketch: bool,
+        is_data: bool = False,
+    ) -> None:
+        self._names = names
+        self._state_mask = state_mask
+        self._is_sketch = is_sketch
+        self._is_data = is_data
+
+    def of_data(self) -> "Guards":
+        """The same for guards that functions ask for while the chart runs."""
+        return Guards(self._names, self._state_mask, is_sketch=self._is_sketch, is_data=True)
+
+    def read(self, value: Any, path: str, depth: int = 0) -> Test:
+        """A guard as the chart writes it: a name, a name with params, or a combination."""
+        if depth > _ALIASES_MAX:
+            raise bad(path, "guards stand for each other in a circle", code="chart.guard")
+        if isinstance(value, str):
+            return self._named(text(value, path), None, path, depth)
+        given = mapping(value, path)
+        kind = text(given.get("type"), f"{path}.type")
+        builtin = kind.removeprefix("xstate.")
+        params = given.get("params")
+        if kind.startswith("xstate.") and isinstance(params, Mapping):
+            given = {"type": kind, **mapping(params, f"{path}.params")}
+        if builtin in _COMBINED and (kind != builtin or _COMBINED[builtin] in given or "guards" in given):
+            return self._combined(builtin, given, path, depth)
+        if kind.startswith("xstate."):
+            known = ", ".join(f"xstate.{name}" for name in _COMBINED)
+            raise bad(f"{path}.type", f"there is no guard {kind!r}; there are {known}", code="chart.guard")
+        only(given, ("type", "params"), path)
+        return self._named(kind, params, path, depth)
+
+    def _combined(self, kind: str, given: Mapping[str, Any], path: str, depth: int) -> Test:
+        if kind == "stateIn":
+            only(given, ("type", "stateValue"), path)
+            value: Any = given.get("stateValue")
+            mask = self._state_mask(value, f"{path}.stateValue")
+            if isinstance(value, Mapping):
+                return lambda turn: is_in(value, turn.chart.root, turn.configuration.shown)
+            if value.startswith("#"):
+                return lambda turn: turn.configuration.mask & mask == mask
+            return lambda turn: turn.configuration.shown & mask == mask
+        only(given, ("type", "guards", "guard"), path)
+        key = "guard" if "guard" in given else "guards"
+        tests = [self.read(one, where, depth) for one, where in listed(given.get(key), f"{path}.{key}")]
+        if kind == "not":
+            if len(tests) != 1:
+                raise bad(f"{path}.{key}", "'not' turns exactly one guard around", code="chart.guard")
+            first = tests[0]
+            return lambda turn: not first(turn)
+        if kind == "and":
+            return lambda turn: all(test(turn) for test in tests)
+        return lambda turn: any(test(turn) for test in tests)
+
+    def _named(self, name: str, params: Any, path: str, depth: int) -> Test:
+        bound = self._names.guards.get(name)
+        if bound is None:
+            if self._is_sketch:
+                return _unread(path, name)
+            raise unbound(path, "guard", name)
+        if isinstance(bound, str | Mapping):
+            return self.read(bound, path, depth + 1)
+        given = read(params, f"{path}.params", self._names, is_sketch=self._is_sketch, is_data=self._is_data)
+        asked = bound
+        if params is None:
+            return lambda turn: bool(asked(turn.context, turn.event, None))
+        return lambda turn: bool(asked(turn.context, turn.event, given(turn)))
+
+
+def _unread(path: str, name: str) -> Test:
+    def unread(turn: "Turn") -> bool:
+        raise unbound(path, "guard", name, is_sketch=True)
+
+    return unread

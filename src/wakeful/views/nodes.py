@@ -1,0 +1,172 @@
+"""Layer 5. How do the nodes of a store stand, and who has which shard?"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from wakeful.policy.lease import Lease
+from wakeful.runtime.status import status_of
+from wakeful.store.protocol import NodeRow, ShardRow, Store
+from wakeful.values.errors import BadOption, ClusterError, Unavailable
+from wakeful.views.plain import iso
+from wakeful.views.view import View
+
+# States: `up`; `draining`, an operator wants it to own nothing; `silent`, its lease is over and it may be frozen or
+# cut off; `gone`, its session with the store has ended, or it has been silent for long.
+ALIVE = ("up", "draining")
+# One that is frozen still has its socket, which takes what is sent and answers nothing.
+ANSWER_MS = 2_000
+
+
+class Member(NamedTuple):
+    """One node, as the store knows it."""
+
+    row: NodeRow
+    state: str
+    lease_ms: int  # what is left of its lease; below zero: for how long it is over
+    shards: list[int]
+
+
+class Members(NamedTuple):
+    """All nodes, and the shards that none of them has."""
+
+    now: int
+    nodes: list[Member]
+    unowned: list[int]
+    lost: dict[str, list[int]]  # owned, on disk, by nodes that the store does not know any more
+
+    @property
+    def alive(self) -> list[Member]:
+        return [member for member in self.nodes if member.state in ALIVE]
+
+    def named(self, prefix: str) -> Member:
+        """The one node whose name begins like that."""
+        found = [member for member in self.nodes if member.row.node == prefix] or [
+            member for member in self.nodes if prefix and member.row.node.startswith(prefix)
+        ]
+        if len(found) == 1:
+            return found[0]
+        names = ", ".join(member.row.node for member in found or self.nodes) or "none"
+        what = (
+            f"no node's name begins with {prefix!r}" if not found else f"{prefix!r} begins the names of several nodes"
+        )
+        raise BadOption(f"{what}; there are: {names}", code="node.name")
+
+    def at(self, host: str) -> Member:
+        """The one node that runs on the machine of that name, which is its own in a container."""
+        found = [member for member in self.alive if member.row.about.startswith(f"{host} pid ")]
+        if len(found) == 1:
+            return found[0]
+        names = ", ".join(member.row.node for member in found)
+        what = f"several nodes run on {host}: {names}; name one of them" if found else f"no node runs on {host}"
+        raise BadOption(what, code="node.name")
+
+
+class Nodes(NamedTuple):
+    """The rows of a page, and what belongs to no node."""
+
+    rows: list[dict[str, Any]]
+    unowned: list[int]  # shards of the main store without an owner
+    lost: dict[str, list[int]]  # shards in the names of nodes that have left
+    cursor: str | None = None
+
+
+async def page(view: View, said: Mapping[str, dict[str, Any]] | None = None) -> Nodes:
+    """Every node of every store, with what those say of themselves that can be asked.
+
+    `said` is what they said, when somebody has asked them already.
+    """
+    rows: list[dict[str, Any]] = []
+    unowned: list[int] = []
+    lost: dict[str, list[int]] = {}
+    for place, store in enumerate(view.stores):
+        found = await members(store, view.now())
+        answers = said if said is not None else await _statuses(view, place, found)
+        rows += [plain_member(member, answers.get(member.row.node), store) for member in found.nodes]
+        if not place:
+            unowned, lost = found.unowned, found.lost
+    return Nodes(rows, unowned, lost)
+
+
+async def _statuses(view: View, place: int, found: Members) -> dict[str, dict[str, Any]]:
+    """What those that live say of themselves, through the links between nodes; who does not answer soon is left out."""
+    if view.running is None:
+        return {}
+    home = view.running.all_homes[place]
+
+    async def ask(row: NodeRow) -> dict[str, Any] | None:
+        if row.node == home.name:
+            return status_of(home)
+        try:
+            answer: dict[str, Any] = await home.routes.ask(row, "status", timeout_ms=ANSWER_MS)
+        except (Unavailable, ClusterError):
+            return None
+        return answer
+
+    rows = [member.row for member in found.nodes if member.state in ALIVE or member.row.node == home.name]
+    answers = await asyncio.gather(*map(ask, rows))
+    return {row.node: answer for row, answer in zip(rows, answers, strict=True) if answer is not None}
+
+
+async def members(store: Store, now: int) -> Members:
+    """As the store has it now, by its own clock; by `now` where it has none."""
+    rows, owners = await store.nodes(), await store.owners()
+    time = await store.time()
+    return stand(rows, owners, now if time is None else time)
+
+
+def stand(rows: Sequence[NodeRow], owners: Sequence[ShardRow], now: int) -> Members:
+    """How each node stands at that time."""
+    owned: dict[str, list[int]] = {}
+    for shard in owners:
+        if shard.owner is not None:
+            owned.setdefault(shard.owner, []).append(shard.shard)
+    nodes = [
+        Member(row, state_of(row, now), row.lease_until - now, owned.pop(row.node, []))
+        for row in sorted(rows, key=lambda row: row.node)
+    ]
+    return Members(now, nodes, [shard.shard for shard in owners if shard.owner is None], owned)
+
+
+def state_of(row: NodeRow, now: int) -> str:
+    """One of `up`, `draining`, `silent`, `gone`."""
+    over_ms = now - row.lease_until
+    if row.is_here is False or (row.is_here is None and over_ms >= Lease(row.lease_ms).forget_ms):
+        return "gone"
+    if over_ms >= 0:
+        return "silent"
+    return "draining" if row.is_draining else "up"
+
+
+def ranges(shards: Iterable[int]) -> str:
+    """`3-7, 9`."""
+    ordered = sorted(shards)
+    if not ordered:
+        return ""
+    starts = [ordered[0]] + [b for a, b in pairwise(ordered) if b != a + 1]
+    ends = [a for a, b in pairwise(ordered) if b != a + 1] + [ordered[-1]]
+    return ", ".join(f"{a}-{b}" if a != b else str(a) for a, b in zip(starts, ends, strict=True))
+
+
+def plain_member(member: Member, status: dict[str, Any] | None, store: Store) -> dict[str, Any]:
+    """One node, with what it says of itself if it could be asked."""
+    row = member.row
+    return {
+        "node": row.node,
+        # A store of one process has no lease that others would go by: who answers is there.
+        "state": member.state if store.shared or status is None else status["state"],
+        "store": store.url,
+        "address": row.address,
+        "cluster": row.cluster,
+        "version": row.version,
+        "about": row.about,
+        "joined_at": iso(row.joined_at),
+        "lease_until": iso(row.lease_until),
+        "lease_ms": member.lease_ms,
+        "lease_length_ms": row.lease_ms,
+        "is_draining": row.is_draining,
+        "is_here": row.is_here,
+        "shards": member.shards,
+        "status": status,
+    }

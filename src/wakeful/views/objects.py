@@ -1,0 +1,180 @@
+"""Layer 5. Which objects are there, and what does one of them hold? Seen from its rows, without waking it."""
+
+import asyncio
+import dataclasses
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from wakeful.policy.ranges import past_prefix
+from wakeful.runtime.state import STATE_SLOT
+from wakeful.store.protocol import Query, Range, Store
+from wakeful.values.commits import USER, Info
+from wakeful.values.ids import RESERVED, ObjectId
+from wakeful.values.timers import Timer
+from wakeful.views import due, ledger, machines, parked, schedules
+from wakeful.views.pages import OBJECTS, Found, Page, check_limit, find, read_cursor, write_cursor
+from wakeful.views.plain import iso, plain_of
+from wakeful.views.view import View
+
+LEDGER_ROWS = 10
+PAGE_BYTES = 1 << 20  # of values: one may have two mebibytes, and a page a thousand of them
+SCAN_MAX = 16  # rows that are read at once, because of that
+THREAD_BYTES = 1 << 16
+_PAST_RESERVED = "wakeful/"  # in byte order right behind all of "wakeful.", and no class can be called so
+_STORAGE = "storage"
+
+
+class Row(NamedTuple):
+    """An object and what it does next."""
+
+    info: Info
+    timer: Timer | None
+
+
+async def page(
+    view: View,
+    cls: str | None = None,
+    prefix: str | None = None,
+    contains: str | None = None,
+    limit: int = 50,
+    cursor: str | None = None,
+    *,
+    reserved: bool = False,
+) -> Page:
+    """Objects by class and key; `prefix` and `contains` are of the key, `reserved` adds those that Wakeful keeps."""
+    found = await rows(view, cls, prefix, contains, limit, cursor, reserved=reserved)
+    return Page(await view.each(plain_row, found.rows), found.cursor)
+
+
+async def rows(
+    view: View,
+    cls: str | None = None,
+    prefix: str | None = None,
+    contains: str | None = None,
+    limit: int = 50,
+    cursor: str | None = None,
+    *,
+    reserved: bool = False,
+) -> Found[Row]:
+    """The same before they are plain."""
+    query = Query(cls=cls, key_prefix=prefix, key_contains=contains)
+    found = await find(view, OBJECTS if reserved or cls is not None else _OWN, query, limit=limit, cursor=cursor)
+    ids = [info.id for info in found.rows]
+    timers = await view.together(view.store_of(id).find_timers(Query(cls=id.cls, key=id.key, limit=1)) for id in ids)
+    some = [Row(info, next(iter(first), None)) for info, first in zip(found.rows, timers, strict=True)]
+    return Found(some, found.cursor)
+
+
+async def _own_objects(store: Store, query: Query) -> list[Info]:
+    """Those of the program's own classes, past the others in one step however many they are."""
+    found = await store.find_objects(query)
+    own = [info for info in found if not info.id.cls.startswith(RESERVED)]
+    if len(own) == len(found):
+        return own
+    rest = await store.find_objects(replace(query, after=(_PAST_RESERVED, "")))
+    before = [info for info in own if info.id.cls < RESERVED]
+    return [*before, *rest][: query.limit]
+
+
+_OWN = dataclasses.replace(OBJECTS, ask=_own_objects)
+
+
+async def count(view: View, cls: str | None = None, *, reserved: bool = False) -> int:
+    """How many objects there are, of the class or of the program's own; reads through an index of all of them."""
+    total = 0
+    with view.beside():
+        for store in view.stores:
+            total += await store.count("objects", cls=cls)
+            if cls is None and not reserved:
+                for name in await store.known_classes():
+                    total -= await store.count("objects", cls=name) if name.startswith(RESERVED) else 0
+    return total
+
+
+def plain_row(row: Row) -> dict[str, Any]:
+    """One object of a list."""
+    info, timer = row
+    return {
+        "class": info.id.cls,
+        "key": info.id.key,
+        "rows": info.rows,
+        "bytes": info.bytes,
+        "created_at": iso(info.created_at),
+        "active_at": iso(info.active_at),
+        "next": None if timer is None else {"timer": timer.name, "due_at": iso(timer.due_at)},
+    }
+
+
+async def show(view: View, id: ObjectId, limit: int = 50) -> dict[str, Any]:
+    """One object with everything that it has, at most `limit` of each; `UnknownObject` when there is none."""
+    check_limit(limit)
+    info, store = await view.info(id), view.store_of(id)
+    state = await store.read(id, STATE_SLOT[0], [STATE_SLOT[1]])
+    kept = await machines.kept_of(store, id)
+    stored = await storage(view, id, limit=limit)
+    timers = await due.page(view, id.cls, id.key, limit=limit)
+    parks = await parked.page(view, id.cls, id.key, limit=limit)
+    entries = await ledger.page(view, id, limit=LEDGER_ROWS)
+    found = await schedules.page(view, id.cls, id.key, limit=limit)
+    return {
+        "class": id.cls,
+        "key": id.key,
+        "created_at": iso(info.created_at),
+        "active_at": iso(info.active_at),
+        "rows": info.rows,
+        "bytes": info.bytes,
+        "timers": timers.rows,
+        "timers_are_cut": timers.cursor is not None,
+        "parked": parks.rows,
+        "ledger": entries.rows,
+        "ledger_is_cut": entries.cursor is not None,
+        "state": plain_of(state[STATE_SLOT[1]]) if state else None,
+        "storage": {row["key"]: row["value"] for row in stored.rows},
+        "storage_is_cut": stored.cursor is not None,
+        "machine": None if kept is None else machines.plain_machine(kept),
+        "schedules": found.rows,
+        "schedules_are_cut": found.cursor is not None,
+    }
+
+
+async def storage(
+    view: View, id: ObjectId, prefix: str | None = None, limit: int = 50, cursor: str | None = None
+) -> Page:
+    """What the object's own code stored, in the order of its keys: key, value, and how many bytes that is on disk.
+
+    A page has no more than about a mebibyte of values, or one value.
+    """
+    check_limit(limit)
+    [after] = read_cursor(view, cursor, _STORAGE, (str,), count=1)
+    first = prefix or ""
+    if after is not None:
+        first = max(first, _behind(after[0]), key=str.encode)
+    last = past_prefix(prefix) if prefix else None
+    some: list[tuple[str, bytes]] = []
+    size, is_more, is_full = 0, True, False
+    while is_more and not is_full:
+        count = min(limit + 1 - len(some), SCAN_MAX)
+        found = await view.store_of(id).scan(id, USER, Range(first, last, limit=count))
+        is_more = len(found) == count
+        for name, data in found:
+            is_full = len(some) == limit or (size + len(data) > PAGE_BYTES and bool(some))
+            if is_full:
+                break
+            some.append((name, data))
+            size += len(data)
+        first = _behind(found[-1][0]) if found else first
+    if size <= THREAD_BYTES:
+        rows = _plain_stored(some)
+    else:  # a million numbers take longer than timers may wait
+        rows = await asyncio.to_thread(_plain_stored, some)
+    return Page(rows, write_cursor(view, _STORAGE, [[some[-1][0]]]) if is_full else None)
+
+
+def _behind(name: str) -> str:
+    """The next text there is, in the order of bytes."""
+    return f"{name}\0"
+
+
+def _plain_stored(rows: list[tuple[str, bytes]]) -> list[dict[str, Any]]:
+    return [{"key": name, "value": plain_of(data), "bytes": len(data)} for name, data in rows]

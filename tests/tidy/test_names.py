@@ -1,0 +1,36 @@
+"""A module is a noun: somebody who looks for a thing by its name finds its file."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.tidy import tidy_source as source
+
+# What is done (`looking`, `settling`) or was done (`told`, `kept`) says nothing to somebody who searches.
+_NO_NOUN = re.compile(r"(ing|told|kept|shown|sealed|carried|declared|owed)$")
+
+
+def no_nouns(names: list[str]) -> list[str]:
+    """Those of the module names that are gerunds or participles."""
+    return [name for name in names if any(_NO_NOUN.search(part) for part in name.split("_"))]
+
+
+def test_modules_are_nouns() -> None:
+    paths = sorted(source.PACKAGE.rglob("*.py"))
+    parts = {path.relative_to(source.PACKAGE) for path in paths} | {
+        path.parent.relative_to(source.PACKAGE) for path in paths
+    }
+    found = [str(path) for path in sorted(parts) if no_nouns([Path(path).stem])]
+    allowed = {"testing", "store/sealed_store.py"}  # a field's own word; a store that is sealed is a kind of store
+    assert set(found) <= allowed, f"gerunds and participles: {sorted(set(found) - allowed)}"
+
+
+@pytest.mark.parametrize("name", ["looking", "kept", "memory_swapping"])
+def test_a_gerund_is_seen(name: str) -> None:
+    assert no_nouns([name])
+
+
+@pytest.mark.parametrize("name", ["archive", "timer_names", "machine_view"])
+def test_a_noun_is_none(name: str) -> None:
+    assert not no_nouns([name])
