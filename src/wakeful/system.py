@@ -110,12 +110,16 @@ class _Watch:
 
 def key_ring(keys: Keys | None = None) -> Ring | None:
     """The ring of these keys, else of those in the environment; None when there are none, so that nothing is sealed."""
-    if keys is None:
-        file = os.environ.get(KEYS_FILE)
-        keys = Path(file) if file else os.environ.get(KEYS) or None
-    if keys is None:
+    if keys is not None:
+        return Ring(read_keys(keys), os.urandom)
+    file = os.environ.get(KEYS_FILE)
+    found = Path(file) if file else os.environ.get(KEYS) or None
+    if found is None:
         return None
-    return Ring(read_keys(keys), os.urandom)
+    try:
+        return Ring(read_keys(found), os.urandom)
+    except BadOption as error:
+        raise BadOption(f"${KEYS_FILE if file else KEYS}: {error.message}", code=error.code) from None
 
 
 def read_keys(keys: Keys) -> list[bytes]:

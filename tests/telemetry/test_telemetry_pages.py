@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from wakeful.policy.lease import LEASE_MAX_MS, LEASE_MIN_MS, LEASE_MS, Lease
 from wakeful.telemetry.catalogue import CATALOGUE, Metric
 
 ROOT = Path(__file__).parents[2]
@@ -120,6 +121,17 @@ def test_the_alerts_ask_only_for_what_there_is_and_say_what_to_do() -> None:
         # A label that the query does not keep would be empty in the message.
         kept = labels_of(rule["expr"]) if " by (" in rule["expr"] else known_labels(rule["expr"])
         assert set(re.findall(r"\$labels\.([a-z]+)", rule["annotations"]["summary"])) <= kept, rule
+
+
+@pytest.mark.parametrize("lease_ms", [LEASE_MIN_MS, LEASE_MS, LEASE_MAX_MS])
+def test_a_lease_that_was_nearly_lost_alerts_where_the_doctor_warns_however_long_it_is(lease_ms: int) -> None:
+    groups = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yml").read_text(encoding="utf-8"))["groups"]
+    [query] = [rule["expr"] for group in groups for rule in group["rules"] if rule["alert"] == "WakefulLeaseNear"]
+    share = re.fullmatch(
+        r"min by \(job, instance\) \(wakeful_lease_slack_seconds / wakeful_lease_length_seconds\) < ([0-9.]+)", query
+    )
+    assert share is not None, query
+    assert float(share[1]) * lease_ms == Lease(lease_ms).near_ms
 
 
 @pytest.mark.parametrize(

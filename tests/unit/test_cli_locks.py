@@ -5,12 +5,16 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import asyncpg
 import pytest
 
-from wakeful.cli import doctor, run
+from wakeful.cli import checkups, doctor, nodes, run
+from wakeful.cli.findings import Finding
+from wakeful.store import open_url
 from wakeful.store.postgres.url import parse_url
+from wakeful.store.protocol import NodeRow
 
 
 @contextmanager
@@ -80,3 +84,61 @@ def test_without_a_lock_nothing_of_it_is_said(postgres_schema_url: str, capsys: 
     found = json.loads(capsys.readouterr().out)
     assert [row["check"] for row in found][:2] == ["store", "schema"]
     assert all("no answer" not in row["text"] for row in found)
+
+
+def test_each_finding_of_the_doctor_is_printed_as_soon_as_it_is_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:{tmp_path}/a.db"
+    assert run(["migrate", "--store", url]) == 0
+    capsys.readouterr()
+    before: list[str] = []
+
+    async def timers(*_: object) -> list[Finding]:
+        before.append(capsys.readouterr().out)
+        return []
+
+    monkeypatch.setattr(checkups, "timers", timers)
+    assert run(["doctor", "--store", url]) == 0
+    assert "can be read" in before[0]
+    assert "no process runs this store" in before[0]
+    assert "nothing is parked" not in before[0]
+    assert "nothing is parked" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("table", ["nodes", "shards", "migrations"])
+def test_who_can_t_be_asked_for_nodes_is_said_with_who_is_in_the_way(
+    table: str, postgres_schema_url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(["migrate", "--store", postgres_schema_url]) == 0
+    asyncio.run(join(postgres_schema_url))
+    monkeypatch.setattr(nodes, "ASK_S", 1.0)
+    monkeypatch.setattr(nodes, "OPEN_S", 4.0)
+    capsys.readouterr()
+    with locked(postgres_schema_url, table) as pid:
+        assert run(["nodes", "--store", postgres_schema_url]) == 3
+        out, err = capsys.readouterr()
+        assert run(["nodes", "--store", postgres_schema_url, "--json"]) == 3
+        told = json.loads(capsys.readouterr().out)
+    assert "[store.mute]" in err
+    if table == "migrations":
+        assert "the store can't be opened: no answer within 4 s" in err
+        assert "wakeful doctor" in err
+        return
+    assert f"the table {table} is locked by session {pid} of the database, and can't be read" in err
+    assert f"pg_terminate_backend({pid})" in err
+    assert told["error"]["code"] == "store.mute"
+    if table == "nodes":
+        assert "the nodes can't be read: no answer within 1 s" in err
+        assert not out
+    else:
+        assert "who has which shard can't be read: no answer within 1 s" in err
+        assert "somebody" in out
+        assert [(row["node"], row["shards"]) for row in told["nodes"]] == [("somebody", None)]
+
+
+async def join(url: str) -> None:
+    store = open_url(url)
+    await store.open(now=0)
+    await store.join(NodeRow("somebody", "", 0, 0, "a test"))
+    await store.close()

@@ -138,6 +138,7 @@ def run(args: Sequence[str]) -> int:
     # What is wrong with the arguments may be found before these two are read; once they are read, that holds.
     wishes = list(takewhile(lambda arg: arg != "--", args))
     exit_codes.as_json, exit_codes.with_traceback = "--json" in wishes, "--traceback" in wishes
+    exit_codes.as_log = False
     if COMPLETE in os.environ:  # a shell asks what could stand here
         from wakeful.cli.completion import answer
 

@@ -14,7 +14,6 @@ from wakeful.cli import options, telemetry_setup
 from wakeful.cli.app_loader import LoadError, load, own_files
 from wakeful.cli.fired_lines import HUSHED
 from wakeful.cli.program import serve
-from wakeful.cli.terminal_log import Say
 from wakeful.cli.web import ADDRESS, wished
 from wakeful.cli.workers import load_worker
 from wakeful.views.timer_names import own_classes
@@ -56,7 +55,7 @@ def child(
 ) -> int:
     """Run the program and tell the supervisor which files it is made of."""
     sys.argv = [f"wakeful dev {'--workers ' * workers}{target}"]  # what the store tells others about its owner
-    say = Say(as_json=as_json)
+    say = telemetry_setup.teller(log_form, as_json=as_json)
     try:
         loaded = load_worker(target) if workers else load(target)
     except LoadError as error:

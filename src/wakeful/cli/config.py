@@ -16,15 +16,18 @@ def rows(ctx: click.Context) -> list[dict[str, Any]]:
     for key, one in sorted(settings.settings().items()):
         given = ctx.params.get(f"given_{one.name}")
         value: Any
+        problem = ""
         if given is not None and ctx.get_parameter_source(f"given_{one.name}") is ParameterSource.COMMANDLINE:
             value, source, place = given, "command line", f"--{key}"
         elif text := os.environ.get(one.env):
-            value = text if not one.is_flag else click.BOOL.convert(text, one, ctx)
+            problem = settings.problem(one, text)
+            value = click.BOOL.convert(text, one, ctx) if one.is_flag and not problem else text
             source = "file" if one.env in settings.origins else "environment"
             place = settings.origins.get(one.env, f"${one.env}")
         else:
             value, source, place = _default(one), "default", ""
-        found.append({"option": key, "value": settings.masked(one, value), "source": source, "where": place})
+        row = {"option": key, "value": settings.masked(one, value), "source": source, "where": place}
+        found.append(row | {"problem": problem} if problem else row)
     return found
 
 
@@ -33,7 +36,7 @@ def _default(one: Setting) -> Any:
         return options.DEFAULT_STORE
     if isinstance(one.type, click.Choice):
         return one.type.choices[0]
-    return False if one.is_flag else None
+    return False if one.is_flag else one.otherwise
 
 
 def _with_settings(command: click.Command) -> click.Command:
@@ -56,7 +59,8 @@ def config(ctx: click.Context, /, as_json: bool, **_given: Any) -> None:
     """With which options `run` and `dev` would run here, and where each came from.
 
     The command line goes before the environment, that before wakeful.toml (or [tool.wakeful] of pyproject.toml), and that
-    before the default. Give options of theirs to see what they change. Secrets are not shown.
+    before the default. Give options of theirs to see what they change. Secrets are not shown; a value that no program
+    would start with is named, with what to write instead.
     """
     from wakeful.cli.output import put_json, put_line, put_table
 
@@ -69,6 +73,9 @@ def config(ctx: click.Context, /, as_json: bool, **_given: Any) -> None:
         ["option", "value", "from"],
         [[row["option"], "–" if row["value"] is None else _shown(row["value"]), _from(row)] for row in found],
     )
+    for row in found:
+        if "problem" in row:
+            put_line(f"{row['where']} is {_shown(row['value'])}: {row['problem']}", "red")
     put_line(
         "no file here"
         if file is None

@@ -14,6 +14,7 @@ from wakeful.cli.settings import setting
 @setting(
     "--workers-http",
     env="WAKEFUL_WORKERS_HTTP",
+    otherwise="127.0.0.1:8787",
     metavar="HOST:PORT",
     help="Where that answers.  [$WAKEFUL_WORKERS_HTTP, 127.0.0.1:8787]",
 )
@@ -51,7 +52,6 @@ def dev(
     from wakeful.cli.child import program_name
     from wakeful.cli.exit_codes import USAGE, CommandError
     from wakeful.cli.reloader import Supervisor
-    from wakeful.cli.terminal_log import Say
     from wakeful.cli.workers import HTTP, wrangler_file
 
     if (target is None) == (workers is None):
@@ -70,4 +70,4 @@ def dev(
     extra += ["--paranoid"] * paranoid + ["--json"] * as_json + ["--workers"] * (workers is not None)
     # Not as an argument, which every user of the machine could read: it may hold a password.
     os.environ["WAKEFUL_STORE"] = url
-    return Supervisor(workers or str(target), where, extra, Say(as_json=as_json)).run()
+    return Supervisor(workers or str(target), where, extra, telemetry_setup.teller(log_form, as_json=as_json)).run()

@@ -1,7 +1,7 @@
 """Layer 5. `wakeful doctor`: is everything well, and what should be done where it isn't?"""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
@@ -34,16 +34,18 @@ def doctor(target: str | None, url: str, as_json: bool) -> int:
 async def _doctor(target: str | None, url: str, as_json: bool) -> int:
     from wakeful.cli.output import put_json
 
-    findings = await examine(target, url)
+    findings = []
+    async for finding in examine(target, url):
+        findings.append(finding)
+        if not as_json:
+            put(finding)  # at once: the next may take long, and nobody looks at an empty screen for a minute
     if as_json:
         put_json([finding._asdict() for finding in findings])
-    else:
-        put(findings)
     return FAILED if any(finding.status == "fail" for finding in findings) else OK
 
 
-async def examine(target: str | None, url: str) -> list[Finding]:
-    """Everything that can be known from outside; stops where the store can't be opened.
+async def examine(target: str | None, url: str) -> AsyncIterator[Finding]:
+    """Everything that can be known from outside, each as soon as it is; stops where the store can't be opened.
 
     The server is asked first, of what needs none of our tables: who holds a lock on them holds up all the rest. Each
     check has its own time, so that one that waits for such a lock is one line and not the end.
@@ -52,21 +54,26 @@ async def examine(target: str | None, url: str) -> list[Finding]:
 
     program = _program(target) if target is not None else None
     locks, server = await _server(url)
+    for finding in locks:
+        yield finding
     try:
-        return [*locks, *await _look(url, program), *server]
-    except (BadUrl, MissingExtra):
+        async for finding in _look(url, program):
+            yield finding
+    except (BadUrl, MissingExtra, CommandError):
         raise
     except TimeoutError:
-        return [*locks, _mute("store", OPEN_S), *server]
+        yield _mute("store", OPEN_S)
     except (SchemaTooNew, SchemaTooOld) as error:
-        return [*locks, Finding("schema", "fail", *split(error.message))]
-    except CommandError:
-        raise
+        yield Finding("schema", "fail", *split(error.message))
+        return
     except WakefulError as error:
-        return [*locks, Finding("store", "fail", *split(error.message))]
+        yield Finding("store", "fail", *split(error.message))
+        return
+    for finding in server:
+        yield finding
 
 
-async def _look(url: str, program: "Registry | None") -> list[Finding]:
+async def _look(url: str, program: "Registry | None") -> AsyncIterator[Finding]:
     from wakeful.cli import checkups
     from wakeful.cli.node_access import statuses
     from wakeful.cli.output import now_ms
@@ -78,29 +85,32 @@ async def _look(url: str, program: "Registry | None") -> list[Finding]:
     async with AsyncExitStack() as stack:
         async with asyncio.timeout(OPEN_S):
             store = await stack.enter_async_context(reading(url))
-        findings = [
-            Finding("store", "ok", f"{store.url} can be read"),
-            Finding("schema", "ok", f"up to date ({newest})"),
-        ]
+        yield Finding("store", "ok", f"{store.url} can be read")
+        yield Finding("schema", "ok", f"up to date ({newest})")
         found, said = Members(now_ms(), [], [], {}), {}
         try:
             async with asyncio.timeout(CHECK_S):
                 found = await members(store, now_ms())
         except TimeoutError:
-            findings.append(_mute("owner", CHECK_S))
+            yield _mute("owner", CHECK_S)
         else:
             said = await statuses(store, [member.row for member in found.nodes])
-            findings += await _within("owner", checkups.owners(store, found, said))
+            for finding in await _within("owner", checkups.owners(store, found, said)):
+                yield finding
         serving = {member.row.node for member in found.nodes if member.state != "draining" or member.shards}
         heard = {node: said[node] for node in said if node in serving}
-        findings += await _within("classes", _classes(store, None if program is None else program.names(), heard))
-        findings += await _within("function", _functions(store, program, heard))
-        findings += await _within("timers", checkups.timers(store, found, said))
-        findings += await _within("parked", _parked(store))
-        findings += await _within("latency", checkups.latency(store))
-        findings += await _within("clock", checkups.clock(store))
-        findings += await _within("clock", checkups.ahead(store))
-    return findings
+        checks: list[tuple[str, Callable[[], Awaitable[list[Finding]]]]] = [
+            ("classes", lambda: _classes(store, None if program is None else program.names(), heard)),
+            ("function", lambda: _functions(store, program, heard)),
+            ("timers", lambda: checkups.timers(store, found, said)),
+            ("parked", lambda: _parked(store)),
+            ("latency", lambda: checkups.latency(store)),
+            ("clock", lambda: checkups.clock(store)),
+            ("clock", lambda: checkups.ahead(store)),
+        ]
+        for check, look in checks:
+            for finding in await _within(check, look()):
+                yield finding
 
 
 async def _within(check: str, looking: Awaitable[list[Finding]]) -> list[Finding]:

@@ -38,6 +38,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 as_json = False  # by how the arguments look, and by --json as soon as it is read
 with_traceback = False  # likewise, by --traceback
+as_log = False  # the log is JSON, and so is what stands beside it
 
 
 class CommandError(WakefulError):
@@ -81,6 +82,9 @@ def report(error: Exception) -> int:
         print(one_screen(trace), file=sys.stderr)
     elif isinstance(error, TurnFailed):
         message += "; --traceback shows where"
+    if as_log:
+        print(json_text({"level": "error", "logger": "wakeful.cli", "message": message, "code": code}), file=sys.stderr)
+        return exit_code_of(error)
     line = one_line(f"error: {message} [{code}]")
     if sys.stderr.isatty() and not is_plain():
         line = f"\033[31merror\033[0m{line.removeprefix('error')}"

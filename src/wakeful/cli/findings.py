@@ -19,20 +19,19 @@ def split(message: str) -> tuple[str, str]:
     return what, remedy
 
 
-def put(findings: list[Finding]) -> None:
-    """A line for each, what was seen and its remedy under it."""
+def put(finding: Finding) -> None:
+    """A line for it, what was seen and its remedy under that."""
     from rich.text import Text
 
     from wakeful.cli.exit_codes import one_line
     from wakeful.cli.output import console
 
     styles = {"ok": "green", "warn": "yellow", "fail": "bold red"}
-    for finding in findings:
-        line = Text.assemble(
-            (f"{finding.status:<4}", styles[finding.status]), f"  {finding.check:<8}  {one_line(finding.text)}"
-        )
-        console().print(line, soft_wrap=True)
-        if finding.evidence:
-            console().print(Text(f"{'':16}{one_line(finding.evidence)}", style="dim"), soft_wrap=True)
-        if finding.remedy:
-            console().print(Text(f"{'':16}→ {one_line(finding.remedy)}", style="dim"), soft_wrap=True)
+    line = Text.assemble(
+        (f"{finding.status:<4}", styles[finding.status]), f"  {finding.check:<8}  {one_line(finding.text)}"
+    )
+    console().print(line, soft_wrap=True)
+    if finding.evidence:
+        console().print(Text(f"{'':16}{one_line(finding.evidence)}", style="dim"), soft_wrap=True)
+    if finding.remedy:
+        console().print(Text(f"{'':16}→ {one_line(finding.remedy)}", style="dim"), soft_wrap=True)

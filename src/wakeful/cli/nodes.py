@@ -1,65 +1,121 @@
 """Layer 5. `wakeful nodes`: who runs this store, and how is each of them?"""
 
 import asyncio
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 from wakeful.cli import options
+from wakeful.cli.exit_codes import OK, UNAVAILABLE, CommandError
 
 if TYPE_CHECKING:
-    from wakeful.views.nodes import Nodes
+    from wakeful.store.protocol import Store
+    from wakeful.views.nodes import Members
+
+OPEN_S = 15.0
+ASK_S = 5.0  # for each question: nodes and shards are few, so only a lock, or a server in trouble, takes longer
+LOCKS_S = 2.0
+DOCTOR = "see what wakeful doctor says of the server"
 
 
 @options.command("nodes")
 @options.store_option
-def nodes(url: str, as_json: bool) -> None:
+def nodes(url: str, as_json: bool) -> int:
     """The processes that run the store: state, address, shards, and how busy those are that can be reached from here.
 
     States: up; draining (owns nothing or soon will); silent (its lease is over: frozen, or cut off from the
     database); gone (its session has ended; its row goes when another node has taken its shards).
     """
-    asyncio.run(_nodes(url, as_json))
+    return asyncio.run(_nodes(url, as_json))
 
 
-async def _nodes(url: str, as_json: bool) -> None:
+async def _nodes(url: str, as_json: bool) -> int:
     from wakeful.cli.node_access import statuses
     from wakeful.cli.output import put_json
-    from wakeful.cli.store_session import viewing
-    from wakeful.views.nodes import members, page
+    from wakeful.cli.store_session import reading
+    from wakeful.views.nodes import plain_member
 
-    async with viewing(url) as view:
-        [store] = view.stores
-        asked = await members(store, view.now())
-        said = await statuses(store, [member.row for member in asked.nodes])
-        # Asking may take seconds: nodes join and leave, leases end. Only what is read after it is shown.
-        shown = await page(view, said)
+    async with AsyncExitStack() as stack:
+        try:
+            async with asyncio.timeout(OPEN_S):
+                store = await stack.enter_async_context(reading(url))
+        except TimeoutError:
+            raise _mute(f"the store can't be opened: no answer within {OPEN_S:.0f} s", DOCTOR) from None
+        found, mute = await _members(store)
+        said = await statuses(store, [member.row for member in found.nodes])
+        if mute is None:
+            # Asking may take seconds: nodes join and leave, leases end. Only what is read after it is shown.
+            found, mute = await _members(store)
+        shown = [plain_member(member, said.get(member.row.node), store) for member in found.nodes]
+    if mute is not None:
+        shown = [{**row, "shards": None} for row in shown]
     if as_json:
-        put_json({"nodes": shown.rows, "unowned": shown.unowned, "lost": shown.lost})
-    else:
-        _put(shown, is_shared=store.shared)
+        more = {} if mute is None else {"error": {"code": mute.code, "message": mute.message}}
+        put_json({"nodes": shown, "unowned": found.unowned, "lost": found.lost, **more})
+        return OK if mute is None else mute.exit_code
+    _put(shown, found, is_shared=store.shared)
+    if mute is not None:
+        raise mute
+    return OK
 
 
-def _put(shown: "Nodes", *, is_shared: bool) -> None:
+async def _members(store: "Store") -> tuple["Members", CommandError | None]:
+    """The nodes, and why it is not known who has which shard, when it isn't."""
+    from wakeful.cli.output import now_ms
+    from wakeful.views.nodes import members, stand
+
+    try:
+        async with asyncio.timeout(ASK_S):
+            return await members(store, now_ms()), None
+    except TimeoutError:
+        mute = await _in_the_way(store, "who has which shard")
+    try:
+        async with asyncio.timeout(ASK_S):
+            return stand(await store.nodes(), [], now_ms()), mute
+    except TimeoutError:
+        raise await _in_the_way(store, "the nodes") from None
+
+
+async def _in_the_way(store: "Store", what: str) -> CommandError:
+    """That it was not answered in time, and who is to blame, if that can be known."""
+    from wakeful.runtime.lock_watch import words
+    from wakeful.values.errors import Unavailable
+
+    text, lock = f"{what} can't be read: no answer within {ASK_S:.0f} s", None
+    with suppress(TimeoutError, Unavailable):
+        async with asyncio.timeout(LOCKS_S):
+            lock = next(iter(await store.locks()), None)
+    if lock is None:
+        return _mute(text, DOCTOR)
+    ends = "" if lock.pid is None else f", or: SELECT pg_terminate_backend({lock.pid})"
+    return _mute(f"{text}, because {words(lock)}", f"end that in the program that began it{ends}")
+
+
+def _mute(what: str, remedy: str) -> CommandError:
+    return CommandError(f"{what}; {remedy}", code="store.mute", exit_code=UNAVAILABLE)
+
+
+def _put(shown: list[dict[str, Any]], found: "Members", *, is_shared: bool) -> None:
     from wakeful.cli.output import many, put_line, put_table
     from wakeful.views.nodes import ALIVE, ranges
 
-    if not shown.rows:
+    if not shown:
         put_line("no node has joined this store", "dim")
     else:
         columns = ["node", "state", ">shards", "lease", "load", "…address", "cluster", "…about"]
-        rows = [_cells(row, is_shared=is_shared) for row in shown.rows]
-        if not any(row["cluster"] for row in shown.rows):
+        rows = [_cells(row, is_shared=is_shared) for row in shown]
+        if not any(row["cluster"] for row in shown):
             columns, rows = [*columns[:6], *columns[7:]], [(*row[:6], *row[7:]) for row in rows]
         put_table(columns, rows)
-    mute = [row["node"] for row in shown.rows if row["status"] is None and row["state"] != "gone"]
+    mute = [row["node"] for row in shown if row["status"] is None and row["state"] != "gone"]
     if mute and is_shared:
         put_line(f"{', '.join(mute)}: no answer; frozen, or not to be reached from here", "yellow")
-    put_reach({row["node"]: row["status"] for row in shown.rows if row["state"] in ALIVE})
-    for owner, shards in shown.lost.items():
+    put_reach({row["node"]: row["status"] for row in shown if row["state"] in ALIVE})
+    for owner, shards in found.lost.items():
         text = f"{many(len(shards), 'shard')} still in the name of {owner}, which has left: {ranges(shards)}"
         put_line(text, "yellow")
-    if shown.unowned:
-        style = "yellow" if any(row["state"] in ALIVE for row in shown.rows) else "dim"
-        put_line(f"{many(len(shown.unowned), 'shard')} without an owner: {ranges(shown.unowned)}", style)
+    if found.unowned:
+        style = "yellow" if any(row["state"] in ALIVE for row in shown) else "dim"
+        put_line(f"{many(len(found.unowned), 'shard')} without an owner: {ranges(found.unowned)}", style)
 
 
 def put_reach(said: dict[str, dict[str, Any] | None]) -> None:
@@ -93,7 +149,7 @@ def _cells(row: dict[str, Any], *, is_shared: bool) -> tuple[object, ...]:
     return (
         row["node"],
         row["state"],
-        len(row["shards"]),
+        "?" if row["shards"] is None else len(row["shards"]),
         lease if is_shared else "",  # a file has a lock instead
         load_words(row["status"]),
         row["address"].removeprefix("tcp:"),

@@ -28,7 +28,11 @@ from wakeful.cli.settings import setting
     "--cluster", env="WAKEFUL_CLUSTER", metavar="NAME", help="Nodes of other names are refused.  [$WAKEFUL_CLUSTER]"
 )
 @setting(
-    "--lease", env="WAKEFUL_LEASE", metavar="LENGTH", help="2s to 60s, the same on all nodes.  [$WAKEFUL_LEASE, 5s]"
+    "--lease",
+    env="WAKEFUL_LEASE",
+    metavar="LENGTH",
+    otherwise="5s",
+    help="2s to 60s, the same on all nodes.  [$WAKEFUL_LEASE, 5s]",
 )
 @setting("--http", env="WAKEFUL_HTTP", metavar="HOST:PORT", help="Serve API and dashboard there.  [$WAKEFUL_HTTP]")
 @setting(
@@ -68,13 +72,12 @@ def run(
     """
     from wakeful.cli.app_loader import load
     from wakeful.cli.program import serve
-    from wakeful.cli.terminal_log import Say
     from wakeful.cli.web import wished
     from wakeful.runtime.node import Node
     from wakeful.views.timer_names import own_classes
 
     sys.argv = [f"wakeful run {target}"]  # what the store tells others about its owner; the URL may hold a password
-    say = Say(as_json=as_json)
+    say = telemetry_setup.teller(log_form, as_json=as_json)
     joined = cluster_access.joined(
         url, listen, advertise, cluster, cluster_access.pass_of(secret_file, tls_cert, tls_key, tls_ca), lease=lease
     )

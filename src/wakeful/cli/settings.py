@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from wakeful.cli.exit_codes import USAGE, CommandError
 from wakeful.cli.suggestions import meant
@@ -25,18 +26,32 @@ _PASSWORD = re.compile(r"(?i)(\w*passw\w*\s*=\s*)[^&\s]+")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+COMMAND_LINE = ParameterSource.COMMANDLINE
+
 origins: dict[str, str] = {}  # of variables that a file has set: the file and the line
 
 
 class Setting(click.Option):
     """An option that has a name in the environment, and so in the file."""
 
-    def __init__(self, *args: Any, env: str, is_secret: bool = False, rival: str = "", **kwargs: Any) -> None:
-        """`rival` is the variable that says the same in another way: of the two the environment's goes first."""
+    def __init__(
+        self,
+        *args: Any,
+        env: str,
+        is_secret: bool = False,
+        rival: str = "",
+        otherwise: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """`rival` is the variable that says the same in another way: of the two the environment's goes first.
+
+        `otherwise` is what holds where nothing is said, if that is one thing.
+        """
         super().__init__(*args, **kwargs)
         self.env = env
         self.is_secret = is_secret
         self.rival = rival
+        self.otherwise = otherwise
         if self.is_flag:
             self.envvar = env
 
@@ -53,6 +68,16 @@ class Setting(click.Option):
         if isinstance(self.type, click.Choice):
             return " or ".join(f'"{choice}"' for choice in self.type.choices)
         return f'a text in quotes ("{self.metavar}")' if self.metavar else "a text in quotes"
+
+    def process_value(self, ctx: click.Context, value: Any) -> Any:
+        """As click does; what comes from outside the command line is looked at here, where the variable is known."""
+        text = os.environ.get(self.env)
+        if text and not ctx.resilient_parsing and ctx.get_parameter_source(self.name or "") is not COMMAND_LINE:
+            wrong = problem(self, text)
+            if wrong:
+                shown = "…" if self.is_secret else repr(masked(self, text))
+                raise _wrong("config.value", f"{origins.get(self.env, f'${self.env}')} is {shown}: {wrong}")
+        return super().process_value(ctx, value)
 
     def takes(self, value: object) -> bool:
         if self.is_flag:
@@ -215,3 +240,70 @@ def masked(setting: Setting, value: object) -> object:
 
 def _wrong(code: str, words: str) -> CommandError:
     return CommandError(words, code=code, exit_code=USAGE)
+
+
+def problem(setting: Setting, text: str) -> str:
+    """What is wrong with that text, and what to write; empty when a program would start with it."""
+    from wakeful.values.errors import BadAddress, BadInput, BadUrl
+
+    if setting.is_flag or isinstance(setting.type, click.Choice):
+        try:
+            setting.type.convert(text, setting, None)
+        except click.BadParameter:
+            return f"write {setting.wants}"
+        return ""
+    look = _LOOKS.get((setting.metavar or "").partition("|")[0])
+    try:
+        if look is not None:
+            look(text)
+    except (BadInput, BadUrl, BadAddress) as error:
+        return error.message
+    return ""
+
+
+# what may stand in a variable, by what the option wants; each raises an error of ours that says what to write
+
+
+def _look_at_address(text: str) -> None:
+    from wakeful.transport.addresses import parse
+    from wakeful.values.errors import BadAddress
+
+    if text != "off":
+        try:
+            parse(text, is_listening=True)
+        except BadAddress:
+            raise BadAddress("it is no address; write HOST:PORT, like 127.0.0.1:7420") from None
+
+
+def _look_at_file(text: str) -> None:
+    from wakeful.values.errors import BadOption
+
+    if not Path(text).is_file():
+        raise BadOption("there is no such file; give the path of one that is there", code="option.file")
+
+
+def _look_at_length(text: str) -> None:
+    from wakeful.policy.lease import lease_of
+
+    lease_of(text)
+
+
+def _look_at_store(text: str) -> None:
+    from wakeful.store import open_url
+
+    open_url(text)
+
+
+def _look_at_keys(text: str) -> None:
+    from wakeful.system import read_keys
+
+    read_keys(text)
+
+
+_LOOKS: dict[str, Callable[[str], None]] = {
+    "HOST:PORT": _look_at_address,
+    "FILE": _look_at_file,
+    "LENGTH": _look_at_length,
+    "URL": _look_at_store,
+    "KEYS": _look_at_keys,
+}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from wakeful.cli import exit_codes
 from wakeful.cli.exit_codes import CommandError
 from wakeful.cli.settings import setting
 from wakeful.cli.terminal_log import Say, listen_to_logs
@@ -33,6 +34,13 @@ def options(function: F) -> F:
         type=click.Choice(LOGS),
         help="How log lines look; json goes to stderr.  [$WAKEFUL_LOG]",
     )(function)
+
+
+def teller(log_form: str | None, *, as_json: bool) -> Say:
+    """Who says what happens: in JSON as well when the log is, because one collector reads both."""
+    is_logged = _chosen(log_form, "WAKEFUL_LOG", LOGS) == "json"
+    exit_codes.as_log = is_logged
+    return Say(as_json=as_json or is_logged)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from wakeful.http.asks import Answer, Ask, answered
+from wakeful.runtime.lock_watch import words
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
@@ -27,7 +28,10 @@ async def ready(ask: Ask) -> Answer:
 
 
 def why_not(ask: Ask) -> str | None:
-    """The first thing that is in the way. No names of hosts, files or stores: everybody may ask this."""
+    """The first thing that is in the way. No names of hosts, files or stores: everybody may ask this.
+
+    Of a lock the table and the session are said: tables are called the same everywhere, and a number opens no door.
+    """
     node = ask.app.node
     if node is None:
         return "the app is not running"
@@ -36,10 +40,12 @@ def why_not(ask: Ask) -> str | None:
 
 
 def _why_not_here(home: "Node") -> str | None:
+    if home.state not in ("up", "down"):
+        return f"the node is {home.state}"
+    if home.lock_watch.held is not None:
+        return words(home.lock_watch.held)  # before what may only follow from it
     if home.state == "down":
         return "the store can't be reached"
-    if home.state != "up":
-        return f"the node is {home.state}"
     if home.is_doubted or max(home.membership.waits_ms, home.committer.sending_ms) >= MUTE_MS:
         return "the store does not answer"
     if home.dispatcher.reading_ms >= MUTE_MS:

@@ -25,6 +25,7 @@ from wakeful.runtime.homes import Homes
 from wakeful.runtime.inserter import Inserter
 from wakeful.runtime.links import Links
 from wakeful.runtime.loader import Loader
+from wakeful.runtime.lock_watch import LockWatch
 from wakeful.runtime.membership import Membership
 from wakeful.runtime.outage import Outage
 from wakeful.runtime.overload import Overload
@@ -128,7 +129,7 @@ class Node:
         self.upkeep = Upkeep(self)
         self.ownership = Ownership(self)
         self.membership = Membership(self, cluster=cluster, lease=lease)
-        self.routes = Routes(self, links)
+        self.lock_watch, self.routes = LockWatch(self), Routes(self, links)
         self.events = Events(self)
         self.arrivals = Arrivals(self)
         self.inserter = Inserter(store, clock, dice, arrivals=self.arrivals, on_down=self.store_failed)
@@ -167,6 +168,7 @@ class Node:
             self._clock_watch.cancel()
             raise
         self.go_up()
+        self.lock_watch.start()
         if not self.is_client:
             self.upkeep.start()
 
@@ -212,6 +214,7 @@ class Node:
         if self._clock_watch is not None:  # not before: turns that still finish set timers
             self._clock_watch.cancel()
         self.membership.stop()
+        self.lock_watch.stop()
         self.hibernation.stop()
         self.timer_runs.stop()
         self.events.stop()

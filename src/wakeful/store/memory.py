@@ -22,6 +22,7 @@ from wakeful.store.protocol import (
     Receipt,
     ShardRow,
     Swap,
+    TableLock,
 )
 from wakeful.store.sends import check_once, is_other, still_out
 from wakeful.values.commits import SYSTEM, USER, Commit, Info, Loaded, Remembered, Slot
@@ -82,6 +83,7 @@ class MemoryStore:
     """
 
     local = True
+    shows_locks = False
 
     def __init__(
         self,
@@ -398,6 +400,9 @@ class MemoryStore:
     async def swap(self, swaps: Sequence[Swap]) -> int:
         self._check()
         return sum([swapped(self.disk, one) for one in swaps])
+
+    async def locks(self) -> list[TableLock]:
+        return []
 
     async def time(self) -> int | None:
         self._check()

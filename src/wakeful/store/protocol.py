@@ -1,7 +1,7 @@
 """Layer 2. The seam: what must a store be able to do?
 
 About a dozen verbs. A store never asks the time (`now` is passed in), never decides policy, and
-says what it can do (`shared`, `listens`, `tells`, `local`) instead of being guessed at. Whatever stops a
+says what it can do (`shared`, `listens`, `tells`, `shows_locks`, `local`) instead of being guessed at. Whatever stops a
 store from answering is raised as `StoreDown`; a commit whose outcome can't be known as
 `OutcomeUnknown`.
 """
@@ -102,6 +102,15 @@ class Hint(Struct, frozen=True, array_like=True):
     shard: int
     first_at: int
     last_at: int
+
+
+class TableLock(Struct, frozen=True):
+    """A lock of somebody else on a table of ours, for which we would have to wait."""
+
+    table: str
+    pid: int | None  # of the session; None when none holds it: a prepared transaction
+    transaction: str  # the same for as long as it is held
+    is_readable: bool  # rows of the table can still be read, and not be written
 
 
 class Query(Struct, frozen=True, kw_only=True):
@@ -213,6 +222,11 @@ class Store(Protocol):
     @property
     def tells(self) -> bool:
         """`tell` reaches those who listen, whether or not this one does."""
+        ...
+
+    @property
+    def shows_locks(self) -> bool:
+        """`locks` can tell."""
         ...
 
     async def open(self, *, now: int, readonly: bool = False) -> None:
@@ -366,6 +380,10 @@ class Store(Protocol):
         that another occurrence came after; what went before it goes. A store remembers up to where everything old is
         to stay, and looks there again once in `REWALK_MS`.
         """
+        ...
+
+    async def locks(self) -> list[TableLock]:
+        """Who holds tables of ours so that writes, or even reads, have to wait. Waits for none of them itself."""
         ...
 
     # between nodes; never needed to be right, only to be quick

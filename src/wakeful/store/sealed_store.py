@@ -81,6 +81,7 @@ class SealedStore:
         self.release = inner.release
         self.owners = inner.owners
         self.prune = inner.prune
+        self.locks = inner.locks
         self.time = inner.time
         self.tell = inner.tell
         self.watch: Callable[[Callable[[Sequence[Hint]], None]], None] = inner.watch
@@ -99,6 +100,10 @@ class SealedStore:
     @property
     def tells(self) -> bool:
         return self.inner.tells
+
+    @property
+    def shows_locks(self) -> bool:
+        return self.inner.shows_locks
 
     @property
     def sealed(self) -> "SealedStore":

@@ -209,6 +209,8 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("wakeful.shards.lost", "counter", "{shard}", (), "Shards that another node took from it.", _one(lambda n: n.ownership.losses)),
     Metric("wakeful.lease.slack", "gauge", "s", (), "The least that was left of the lease when it was renewed, in the last five minutes; below 0: it had been over.",
            _slack_ms, _MS, True),
+    Metric("wakeful.lease.length", "gauge", "s", (), "For how long the others believe in this node after it was last heard of: its lease.",
+           lambda n: [((), n.membership.lease.ms)], _MS, True),
     Metric("wakeful.cluster.nodes", "gauge", "{node}", (), "Nodes that this one sees in the store, itself included.",
            _one(lambda n: len(n.membership.nodes) if n.is_clustered else 1)),
     Metric("wakeful.links.open", "gauge", "{link}", (), "Connections to other nodes.", _one(lambda n: n.routes.links), 1.0, True),

@@ -22,6 +22,7 @@ from wakeful.store.protocol import (
     Store,
     Swap,
     Swapping,
+    TableLock,
 )
 from wakeful.testing.timewarp import Timewarp
 from wakeful.values.commits import Commit, Info, Loaded, Remembered
@@ -139,6 +140,10 @@ class FaultyStore:
     @property
     def tells(self) -> bool:
         return self.inner.tells
+
+    @property
+    def shows_locks(self) -> bool:
+        return self.inner.shows_locks
 
     def cut(self) -> None:
         self.is_cut = True
@@ -323,6 +328,12 @@ class FaultyStore:
             "prune",
             lambda: self.inner.prune(now=now, entries_before=entries_before, crowded=crowded, limit=limit),
         )
+
+    async def locks(self) -> list[TableLock]:
+        """No probe: it changes nothing, and nobody's crash is any different after it."""
+        await self._pass_gate()
+        self._check()
+        return await self._made(self.inner.locks)
 
     async def swap(self, swaps: Sequence[Swap]) -> int:
         return await self._pass("swap", lambda: cast("Swapping", self.inner).swap(swaps))

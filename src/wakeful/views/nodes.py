@@ -1,7 +1,7 @@
 """Layer 5. How do the nodes of a store stand, and who has which shard?"""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -72,17 +72,14 @@ class Nodes(NamedTuple):
     cursor: str | None = None
 
 
-async def page(view: View, said: Mapping[str, dict[str, Any]] | None = None) -> Nodes:
-    """Every node of every store, with what those say of themselves that can be asked.
-
-    `said` is what they said, when somebody has asked them already.
-    """
+async def page(view: View) -> Nodes:
+    """Every node of every store, with what those say of themselves that can be asked."""
     rows: list[dict[str, Any]] = []
     unowned: list[int] = []
     lost: dict[str, list[int]] = {}
     for place, store in enumerate(view.stores):
         found = await members(store, view.now())
-        answers = said if said is not None else await _statuses(view, place, found)
+        answers = await _statuses(view, place, found)
         rows += [plain_member(member, answers.get(member.row.node), store) for member in found.nodes]
         if not place:
             unowned, lost = found.unowned, found.lost

@@ -14,7 +14,7 @@ import msgspec
 
 from wakeful.store.postgres.statements import Statement
 from wakeful.store.postgres.url import Target
-from wakeful.store.postgres.wire import Invalid, Refused, Wire
+from wakeful.store.postgres.wire import Invalid, Refused, Row, Wire
 from wakeful.store.protocol import Hint
 from wakeful.values.errors import Unavailable
 
@@ -139,7 +139,7 @@ class Session:
         if self._is_locked:
             self._is_locked = False
             with suppress(Unavailable):
-                await self._run(_UNLOCK, [LOCK_CLASS, _signed(lock_key(self._target.schema, node))])
+                await self.run(_UNLOCK, [LOCK_CLASS, _signed(lock_key(self._target.schema, node))])
 
     async def tell(self, hints: Sequence[Hint]) -> None:
         """Send them with whatever else waits to be sent; kept, one a shard, while the connection is away."""
@@ -153,7 +153,7 @@ class Session:
     async def catch_up(self) -> None:
         """Wait until everything was heard that others had told before: the server answers a session behind its notifications."""
         if self.is_alive:
-            await self._run(_ANYTHING, [])
+            await self.run(_ANYTHING, [])
 
     async def _send(self) -> None:
         """Notify of what is pending, and of what comes while that is under way."""
@@ -173,7 +173,7 @@ class Session:
         told, self._told = self._told, asyncio.Event()  # those who come from here on wait for the next round
         texts = [*payloads(hints), *payloads([])] if hints and has_news else payloads(hints)
         try:
-            await self._run(NOTIFY, [self._channel, texts])
+            await self.run(NOTIFY, [self._channel, texts])
         except BaseException:
             self._gather(hints, has_news)
             raise
@@ -186,7 +186,8 @@ class Session:
             known = self._pending.get(hint.shard)
             self._pending[hint.shard] = hint if known is None else _merged(known, hint)
 
-    async def _run(self, statement: Statement, args: Sequence[object]) -> list[tuple[object, ...]]:
+    async def run(self, statement: Statement, args: Sequence[object]) -> list[Row]:
+        """What the server answers on this connection. Nothing that takes long: who tells others waits behind it."""
         async with self._busy:
             if self._wire is None:
                 raise Unavailable("no session")
@@ -198,9 +199,9 @@ class Session:
             return
         key = lock_key(self._target.schema, self._node)
         try:
-            [(got,)] = await self._run(_LOCK, [LOCK_CLASS, _signed(key)])
+            [(got,)] = await self.run(_LOCK, [LOCK_CLASS, _signed(key)])
             if got:
-                [(found,)] = await self._run(_HOLDS, [LOCK_CLASS, key])
+                [(found,)] = await self.run(_HOLDS, [LOCK_CLASS, key])
                 self.locks = self._is_locked = bool(found)
         except Refused:
             self.locks = False  # this server has no such locks

@@ -54,6 +54,7 @@ from wakeful.store.protocol import (
     Receipt,
     ShardRow,
     Swap,
+    TableLock,
 )
 from wakeful.values.commits import Commit, Info, Loaded, Remembered
 from wakeful.values.errors import BadValue, StoreDown
@@ -75,6 +76,7 @@ class PostgresStore:
 
     shared = True
     local = False
+    shows_locks = True  # until the server has refused to
 
     def __init__(self, target: Target) -> None:
         self.url = target.shown
@@ -374,6 +376,20 @@ class PostgresStore:
 
     async def swap(self, swaps: Sequence[Swap]) -> int:
         return sum([len(await self._run(*values_of(one))) for one in swaps])
+
+    async def locks(self) -> list[TableLock]:
+        """By the session, which no lock on a table holds up; where there is none, like any read."""
+        session, statement = self._session, self._statements.get("locks")
+        values = {"schema": self._target.schema}
+        try:
+            if session is not None and session.is_alive:
+                rows = await session.run(statement, statement.args(values))
+            else:
+                rows = await self._run("locks", values)
+        except Refused:
+            self.shows_locks = False
+            return []
+        return [TableLock(*row) for row in rows]
 
     # between nodes
 

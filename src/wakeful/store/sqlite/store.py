@@ -22,6 +22,7 @@ from wakeful.store.protocol import (
     Receipt,
     ShardRow,
     Swap,
+    TableLock,
 )
 from wakeful.store.sqlite import schema
 from wakeful.store.sqlite.apply import Fences
@@ -57,7 +58,7 @@ class SqliteStore:
     """
 
     shared = False
-    listens = tells = False
+    listens = tells = shows_locks = False
     local = True
 
     def __init__(self, path: str, *, synchronous: str = "FULL", url: str | None = None) -> None:
@@ -348,6 +349,9 @@ class SqliteStore:
         return await self._writer.write(lambda db: swap(db, swaps), bulk=len(swaps) > BULK_ROWS) if swaps else 0
 
     # between nodes: there is only one, the process that owns the file
+
+    async def locks(self) -> list[TableLock]:
+        return []
 
     async def time(self) -> int | None:
         return None

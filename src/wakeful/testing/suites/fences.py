@@ -155,6 +155,8 @@ class NodeSuite(Harness):
     async def test_capabilities_are_said(self) -> None:
         store = await self.open_store()
         assert {type(store.shared), type(store.listens), type(store.tells), type(store.local)} == {bool}
+        assert type(store.shows_locks) is bool
+        assert await store.locks() == []
         assert store.url
         store.watch(lambda hints: None)
         await store.tell([Hint(3, NOW, NOW + 1)])

@@ -1,0 +1,80 @@
+"""What operators are told, broken on purpose: each of these is a mistake that somebody could make, applied while its block lasts."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from msgspec.structs import replace
+
+from tests.teeth.broken import swapped
+from wakeful.cli import settings
+from wakeful.http import health
+from wakeful.runtime.lock_watch import LockWatch
+from wakeful.store.postgres.wire import Lost, Wire
+
+
+def ready_though_a_table_is_locked() -> Any:
+    """What was seen of locks is told to nobody."""
+
+    def make(_held: Any) -> Any:
+        return property(lambda self: None)
+
+    return swapped(LockWatch, "held", make)
+
+
+def a_lock_is_known_by_its_table() -> Any:
+    """One that is taken again and again counts as one that is held all the time."""
+
+    def make(note: Any) -> Any:
+        def broken(self: LockWatch, locks: Any) -> None:
+            note(self, [replace(lock, transaction="") for lock in locks])
+
+        return broken
+
+    return swapped(LockWatch, "_note", make)
+
+
+def ready_says_away_before_it_says_locked() -> Any:
+    """Of a store that was given up because of a lock nobody hears that it is one."""
+
+    def make(why: Any) -> Any:
+        def broken(home: Any) -> str | None:
+            return "the store can't be reached" if home.state == "down" else why(home)
+
+        return broken
+
+    return swapped(health, "_why_not_here", make)
+
+
+def a_host_that_was_demoted_is_kept() -> Any:
+    """What it refuses is asked again, on the same connection."""
+
+    def make(meaning: Any) -> Any:
+        def broken(self: Wire, error: Any, writes: bool) -> Exception:
+            if getattr(error, "sqlstate", "") == "25006":
+                return Lost(f"it can't be written now: {error}")
+            found: Exception = meaning(self, error, writes)
+            return found
+
+        return broken
+
+    return swapped(Wire, "_meaning", make)
+
+
+def the_file_goes_before_the_environment() -> Any:
+    """What both say is as the file says."""
+
+    def make(applied: Any) -> Any:
+        @contextmanager
+        def broken() -> Iterator[None]:
+            file, known = settings.read(), settings.settings()
+            names = [known[key].env for key in file.values] if file is not None else []
+            said = {name: os.environ.pop(name) for name in names if name in os.environ}
+            with applied():
+                yield
+            os.environ.update(said)
+
+        return broken
+
+    return swapped(settings, "applied", make)

@@ -1,0 +1,92 @@
+"""Each mistake of `broken_operating.py` is caught by the suites named beside it, which pass when nothing is broken."""
+
+import asyncio
+import io
+import json
+import os
+from contextlib import redirect_stdout
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.teeth import broken_operating
+from tests.teeth.catching import Catcher, Teeth
+from tests.unit import test_cli_config as cli_config
+from tests.unit import test_lock_watch as lock_watch
+from tests.unit import test_postgres_hosts as postgres_hosts
+from wakeful.cli import run
+from wakeful.values.errors import Unavailable
+
+HERE = SimpleNamespace()  # the test that runs, whose fixtures catchers may ask for
+
+
+def long_lock() -> None:
+    """tests/unit: a lock that is no hiccup."""
+    asyncio.run(lock_watch.test_a_lock_is_told_once_it_is_no_hiccup_and_until_it_is_gone())
+
+
+def short_locks() -> None:
+    """tests/unit: locks that come and go."""
+    asyncio.run(lock_watch.test_locks_that_come_and_go_are_a_server_that_works())
+
+
+def said() -> None:
+    """tests/unit: what /readyz says."""
+    reason = "the table objects is locked by session 4711 of the database, and can't be read"
+    asyncio.run(lock_watch.test_what_readyz_says_of_it(lock_watch.LOCK, reason))
+
+
+def demoted() -> None:
+    """tests/unit: a primary that takes no writes any more."""
+    url = HERE.request.getfixturevalue("postgres_schema_url")
+    patch = HERE.request.getfixturevalue("monkeypatch")
+    try:
+        asyncio.run(
+            postgres_hosts.test_a_server_that_takes_no_writes_any_more_is_left_for_the_next(f"{url}&timeout=1s", patch)
+        )
+    except Unavailable as error:
+        raise AssertionError(error.message) from None
+
+
+def precedence() -> None:
+    """tests/unit: command line, environment, file, default."""
+    patch: pytest.MonkeyPatch = HERE.request.getfixturevalue("monkeypatch")
+    for name in [name for name in os.environ if name.startswith("WAKEFUL_")]:
+        patch.delenv(name)
+    patch.chdir(HERE.request.getfixturevalue("tmp_path"))
+    cli_config.test_the_command_line_goes_before_the_environment_that_before_the_file_and_that_before_the_default(
+        config, patch
+    )
+
+
+def config(*args: str) -> dict[str, dict[str, Any]]:
+    with redirect_stdout(io.StringIO()) as out:
+        assert run(["config", "--json", *args]) == 0
+    return {row["option"]: row for row in json.loads(out.getvalue())["options"]}
+
+
+BROKEN: dict[str, tuple[Catcher, ...]] = {
+    "ready_though_a_table_is_locked": (long_lock, said),
+    "a_lock_is_known_by_its_table": (short_locks,),
+    "ready_says_away_before_it_says_locked": (said,),
+    "a_host_that_was_demoted_is_kept": (demoted,),
+    "the_file_goes_before_the_environment": (precedence,),
+}
+TEETH = Teeth(broken_operating, BROKEN)
+
+
+@pytest.mark.parametrize("catcher", TEETH.controls)
+def test_the_check_passes_when_nothing_is_broken(catcher: str, request: pytest.FixtureRequest) -> None:
+    HERE.request = request
+    TEETH.check_unbroken(catcher)
+
+
+@pytest.mark.parametrize(("variant", "catcher"), TEETH.pairs)
+def test_the_mistake(variant: str, catcher: str, request: pytest.FixtureRequest) -> None:
+    HERE.request = request
+    TEETH.check_caught(variant, catcher)
+
+
+def test_every_mistake_has_a_catcher() -> None:
+    TEETH.check_complete()
