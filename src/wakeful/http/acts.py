@@ -1,5 +1,6 @@
 """Layer 5. What do operators do over HTTP? Each leaves an audit row with the name of their token."""
 
+import asyncio
 from datetime import datetime
 from typing import Any
 
@@ -12,8 +13,10 @@ from wakeful.http.looks import connection_of, object_of, schedule_name
 from wakeful.http.table import read_body
 from wakeful.operations.acts import Acts, Which
 from wakeful.policy.retry import RetryPolicy, exponential
+from wakeful.policy.timeline import spec_of
 from wakeful.schedules.options import parse_spec_options, plain_spec
 from wakeful.specs.instants import after, at
+from wakeful.specs.spec import Spec
 from wakeful.values.errors import BadOption, BadTime
 from wakeful.values.ids import ObjectId, check_class, check_key
 from wakeful.values.times import LATEST_MS, duration_ms, from_datetime, to_datetime
@@ -126,15 +129,23 @@ async def _check_exposed(ask: Ask, id: ObjectId, *methods: str | UnsetType) -> N
             await ask.gate.exposed(connection_of(ask), ask.who, id.cls, id.key, method)
 
 
+def _looked_at(ask: Ask, asked: Reschedule, options: dict[str, Any]) -> Spec:
+    """The spec, looked at once beside the loop: what it has to count out first it knows from then on."""
+    spec = parse_spec_options(asked.when(), options)
+    spec_of(spec.text).next_ms(ask.node.clock.now())
+    return spec
+
+
 async def put_schedule(ask: Ask) -> Answer:
     """Make it, or change it: the same name with the same spec keeps its next occurrence."""
-    asked: Put = read_body(ask, Put, is_needed=True)
+    asked: Put = await read_body(ask, Put, is_needed=True)
     id, name = object_of(ask), schedule_name(ask)
     await _check_exposed(ask, id, asked.handler, asked.on_missed)
     known = ask.node.registry.named(id.cls)
-    args, kwargs = signature_of(known, asked.handler, has_run=True).converted(asked.args, asked.kwargs)
+    signature = signature_of(known, asked.handler, has_run=True)
+    args, kwargs = await ask.beside(lambda: signature.converted(asked.args, asked.kwargs))
     options = asked.options()
-    spec = parse_spec_options(asked.when(), options)
+    spec = await asyncio.to_thread(_looked_at, ask, asked, options)
     if kwargs:
         options["kwargs"] = kwargs
     if not asked.is_named:
@@ -145,11 +156,11 @@ async def put_schedule(ask: Ask) -> Answer:
 
 async def reschedule(ask: Ask) -> Answer:
     """Give it other times, as a new version; everything else stays, but for options named here."""
-    asked: Reschedule = read_body(ask, Reschedule, is_needed=True)
+    asked: Reschedule = await read_body(ask, Reschedule, is_needed=True)
     id, name = object_of(ask), schedule_name(ask)
     await ask.view.info(id)
     options = asked.options()
-    parse_spec_options(asked.when(), dict(options))
+    await asyncio.to_thread(_looked_at, ask, asked, dict(options))
     spec = plain_spec(asked.when(), options)  # the object knows what it had, and so what stays
     await _check_exposed(ask, id, asked.on_missed)
     made = await acts_of(ask).reschedule(id, name, spec.text, **options)
@@ -163,7 +174,7 @@ async def delete_schedule(ask: Ask) -> Answer:
 
 
 async def pause_schedule(ask: Ask) -> Answer:
-    asked: Pause = read_body(ask, Pause, is_needed=False)
+    asked: Pause = await read_body(ask, Pause, is_needed=False)
     if asked.until is not None and asked.lasts is not None:
         raise BadOption("until or lasts, not both", code="schedule.until")
     until = asked.until
@@ -189,7 +200,7 @@ async def trigger_schedule(ask: Ask) -> Answer:
 
 
 async def backfill_schedule(ask: Ask) -> Answer:
-    asked: Backfill = read_body(ask, Backfill, is_needed=True)
+    asked: Backfill = await read_body(ask, Backfill, is_needed=True)
     id, name = object_of(ask), schedule_name(ask)
     first, last = from_datetime(asked.start), from_datetime(asked.end)
     if last <= first:
@@ -204,7 +215,7 @@ async def backfill_schedule(ask: Ask) -> Answer:
 
 async def redrive(ask: Ask) -> Answer:
     """Set parked timers due again; a row for each with what came of it."""
-    asked: Redrive = read_body(ask, Redrive, is_needed=True)
+    asked: Redrive = await read_body(ask, Redrive, is_needed=True)
     if any(not 0 < number < 2**63 for number in asked.numbers):
         raise BadOption("numbers are those of parked timers, from 1", code="option.redrive")
     if len(asked.numbers) > 10_000:

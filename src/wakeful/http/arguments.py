@@ -22,6 +22,7 @@ from wakeful.values.runs import Run
 from wakeful.values.times import duration_ms
 
 Convert = Callable[[Any], Any]
+ARGUMENTS_MAX = 1_000  # each is looked at by itself
 
 
 class Parameter(NamedTuple):
@@ -96,6 +97,12 @@ class Signature:
         return tuple(placed), named
 
     def _check_count(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        if len(args) + len(kwargs) > ARGUMENTS_MAX:
+            raise BadValue(
+                f"{self.what}: {len(args) + len(kwargs)} arguments, {ARGUMENTS_MAX} at most; "
+                "give many values as one list",
+                code="arguments.many",
+            )
         if len(args) > len(self.by_place) and self.rest is None:
             raise BadValue(
                 f"{self.what} takes {self._words()}, and {len(args)} were given by place", code="arguments.many"

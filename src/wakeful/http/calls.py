@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from wakeful.http.arguments import Signature
-from wakeful.http.asks import MSGPACK, Answer, Ask, result
+from wakeful.http.asks import MSGPACK, Answer, Ask, result_of
 from wakeful.http.problems import Problem, Raised
 from wakeful.http.table import length_ms, read_query
 from wakeful.values.errors import WakefulError
@@ -31,8 +31,14 @@ async def call(ask: Ask) -> Answer:
     params, node = ask.params, ask.node
     id = await ask.gate.exposed(connection_of(ask), ask.who, params["class"], params["key"], params["method"])
     method = params["method"]
-    media, value = ask.media, ask.value()
-    args, kwargs = arguments_of(signature_of(node.registry.named(id.cls), method), value, media)
+    media, value, is_long = ask.media, ask.value(), ask.is_long
+    signature = signature_of(node.registry.named(id.cls), method)
+
+    def arguments() -> tuple[tuple[Any, ...], dict[str, Any]]:
+        args, kwargs = arguments_of(signature, value, media)
+        return node.carried(id, method, args, kwargs) if is_long else (args, kwargs)
+
+    args, kwargs = await ask.beside(arguments)
     key = request_key(ask)
     deadline_ms = deadline_of(ask)
     deadline_at = None if deadline_ms is None else node.clock.now() + deadline_ms
@@ -40,12 +46,12 @@ async def call(ask: Ask) -> Answer:
         home = node.home(id)
         await home.outage.over(home.clock.now() + max(0, node.limits.store_wait_ms - ask.waited_ms))
     try:
-        answer = await node.send(id, method, args, kwargs, deadline_ms=deadline_ms, request_key=key)
+        answer = await node.send(id, method, args, kwargs, deadline_ms=deadline_ms, request_key=key, is_carried=is_long)
     except WakefulError:
         raise
     except Exception as error:
         raise Raised(error) from None
-    return result(await shown_to(node, id, answer, ask.who, deadline_at=deadline_at), media)
+    return await result_of(await shown_to(node, id, answer, ask.who, deadline_at=deadline_at), media)
 
 
 @lru_cache(maxsize=4_096)

@@ -2,14 +2,15 @@
 
 from datetime import datetime
 from hashlib import blake2b
-from typing import Any
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from wakeful.http.acts import Length, Waits, acts_of
-from wakeful.http.asks import MSGPACK, Answer, Ask, answered, result
+from wakeful.http.asks import MSGPACK, Answer, Ask, answered, has_more, result_of
 from wakeful.http.calls import request_key, signature_of
 from wakeful.http.looks import connection_of
 from wakeful.http.machine_watch import shown_to
@@ -19,15 +20,22 @@ from wakeful.jobs.feature import feature_of
 from wakeful.jobs.ids import parse_id
 from wakeful.jobs.job import Job, JobSpec
 from wakeful.jobs.submission import Scheduling
+from wakeful.runtime.registry import ObjectClass
 from wakeful.runtime.stubs import make_stub
 from wakeful.values.errors import BadValue
 from wakeful.values.ids import ObjectId
+from wakeful.values.packed_parts import PARTS_MAX as PARTS_EACH_MAX
+from wakeful.values.packed_parts import too_many
 from wakeful.views import jobs
 from wakeful.views.view import READS_MAX
 
+if TYPE_CHECKING:
+    from wakeful.app import App
+
 WAIT_MS = 30_000
 WAIT_MAX_MS = 300_000
-MANY_MAX = 10_000  # jobs of one request
+MANY_MAX = 4_000  # jobs of one request: the timers of so many are put in their places within 50 ms
+PARTS_MAX = 10 * MANY_MAX  # lists and objects in it
 
 
 class Asked(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -63,8 +71,8 @@ class Many(Struct, forbid_unknown_fields=True):
 
 async def schedule(ask: Ask) -> Answer:
     """Schedule one; 201 with how it stands."""
-    asked: One = read_body(ask, One, is_needed=True)
-    spec = await _spec(ask, asked)
+    asked: One = await read_body(ask, One, is_needed=True)
+    spec = await _spec(ask, asked, "")
     key = request_key(ask)
     if key is not None and asked.replace:
         raise Problem(
@@ -85,16 +93,19 @@ def once_key(key: str) -> str:
 
 async def schedule_many(ask: Ask) -> Answer:
     """Schedule many, all of them or none."""
-    asked: Many = read_body(ask, Many, is_needed=True)
+    asked: Many = await read_body(ask, Many, is_needed=True)
     if not 1 <= len(asked.jobs) <= MANY_MAX:
         raise BadValue(f"jobs: give 1 to {MANY_MAX} of them, not {len(asked.jobs)}", code="limit.count")
-    view, specs = ask.view, list[JobSpec]()
+    view, known = ask.view, list[ObjectClass]()
     for place, one in enumerate(asked.jobs):
         if not place % READS_MAX:
             await view.breathe()
-        specs.append(await _spec(ask, one, f"jobs[{place}]: "))
+        known.append(await _known(ask, one))
+    places = [f"jobs[{place}]: " for place in range(len(known))]
+    specs = await ask.beside(lambda: list(map(_made, repeat(ask.app), asked.jobs, known, places)))
     if asked.then is None:
-        made = [await _shown(ask, job) for job in await ask.app.jobs.schedule_many(specs)]
+        jobs_made = await ask.app.jobs.schedule_many(specs)
+        made = await view.together(_shown(ask, job) for job in jobs_made)
         return answered({"rows": await view.each(jobs.plain_job, made), "then": None}, 201)
     batch = await ask.app.jobs.batch(specs, then=await _spec(ask, asked.then, "then: "))
     rows = await view.each(jobs.plain_job, batch.jobs)
@@ -104,7 +115,7 @@ async def schedule_many(ask: Ask) -> Answer:
 async def show(ask: Ask) -> Answer:
     await _check(ask)
     if ask.wants_types:
-        return result(await ask.app.jobs.get(ask.params["id"]), MSGPACK)
+        return await result_of(await ask.app.jobs.get(ask.params["id"]), MSGPACK)
     return answered(await jobs.show(ask.view, ask.params["id"]))
 
 
@@ -124,11 +135,13 @@ async def wait(ask: Ask) -> Answer:
     until = ask.node.clock.now() + ms
     value = await ask.app.jobs.wait(ask.params["id"], timeout=ms / 1000)
     shown = await shown_to(ask.node, target, value, ask.who, deadline_at=until)
-    return result(shown, MSGPACK if ask.wants_types else b"")
+    return await result_of(shown, MSGPACK if ask.wants_types else b"")
 
 
 async def _shown(ask: Ask, job: Job) -> Job:
     """The same as the caller may see it: one that had its key before may have ended, with a machine's snapshot."""
+    if job.result is None:
+        return job
     result = await shown_to(ask.node, job.target, job.result, ask.who)
     return job if result is job.result else replace(job, result=result)
 
@@ -139,17 +152,28 @@ async def _check(ask: Ask) -> ObjectId:
     return await ask.gate.named(connection_of(ask), ask.who, *target)
 
 
-async def _spec(ask: Ask, asked: Asked, where: str = "") -> JobSpec:
+async def _spec(ask: Ask, asked: Asked, where: str) -> JobSpec:
+    known = await _known(ask, asked)
+    return await ask.beside(lambda: _made(ask.app, asked, known, where))
+
+
+async def _known(ask: Ask, asked: Asked) -> ObjectClass:
+    """The class whose method it is, if the caller may have it called, and wait for what it depends on."""
     id = await ask.gate.exposed(connection_of(ask), ask.who, asked.cls, asked.key, asked.method)
     for other in asked.depends_on:
         await ask.gate.named(connection_of(ask), ask.who, *parse_id(other)[0])
-    known = ask.node.registry.named(id.cls)
+    return ask.node.registry.named(id.cls)
+
+
+def _made(app: "App", asked: Asked, known: ObjectClass, where: str) -> JobSpec:
     try:
+        if has_more([asked.args, asked.kwargs], PARTS_EACH_MAX):
+            raise too_many(PARTS_EACH_MAX)
         args, kwargs = signature_of(known, asked.method).converted(asked.args, asked.kwargs)
     except BadValue as error:
         raise BadValue(f"{where}{error.message}", code=error.code) from None
     return JobSpec(
-        getattr(make_stub(ask.app, known, id.key, None, None), asked.method),
+        getattr(make_stub(app, known, asked.key, None, None), asked.method),
         args,
         kwargs,
         asked.at,

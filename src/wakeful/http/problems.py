@@ -107,6 +107,9 @@ class Problem(Exception):
         self.headers = headers
 
 
+SAID_MAX = 10_000  # characters of a message that are looked at: it may quote what was sent, a megabyte of it
+
+
 class Raised(Exception):
     """What the object's own code raised, kept apart from what may go wrong on the way."""
 
@@ -174,8 +177,9 @@ def _unplaced(error: WakefulError) -> str:
         if isinstance(error, errors.OutcomeUnknown):
             return "the store did not answer; whether it was done is unknown: ask again with the same Idempotency-Key"
         return "the store can't be reached now; try again"
-    said = _PLACES.sub("(see the log)", error.message)
-    if said != error.message:
+    message = error.message[:SAID_MAX]
+    said = _PLACES.sub("(see the log)", message)
+    if said != message:
         log.info("a request failed: %s", error, extra={"code": error.code})
     return said
 
@@ -198,5 +202,5 @@ def status_of(error: WakefulError) -> int:
 
 def _one_line(text: str) -> str:
     """No line breaks, no half characters, not endless: whatever an exception may say."""
-    line = " ".join(text.split())
+    line = " ".join(text[:SAID_MAX].split())
     return line.encode(errors="replace").decode()[:2_000]

@@ -12,6 +12,7 @@ import msgspec
 
 from wakeful.http.asks import Answer, Ask
 from wakeful.http.problems import Problem
+from wakeful.values.packed_parts import PARTS_MAX
 from wakeful.values.times import from_datetime
 
 LIMIT_MAX = 1_000  # rows of one page
@@ -49,6 +50,7 @@ class Route:
     headers: tuple[str, ...] = ()
     body: type | None = None  # what the body is read as, and its schema; None: there is none
     is_body_needed: bool = True
+    parts_max: int = PARTS_MAX  # lists and objects in the body
     answer: str = ""  # name of the schema of a 200
     status: int = 200
     media: str = "application/json"
@@ -142,7 +144,7 @@ def read_query(route: Route, raw: bytes) -> dict[str, Any]:
     return values
 
 
-def read_body(ask: Ask, shape: type, *, is_needed: bool) -> Any:
+async def read_body(ask: Ask, shape: type, *, is_needed: bool) -> Any:
     """The body as that struct; `Problem` says what is wrong where."""
     value = ask.value()
     if value is None:
@@ -150,7 +152,7 @@ def read_body(ask: Ask, shape: type, *, is_needed: bool) -> Any:
             raise Problem(400, "body.missing", "a body of JSON is needed")
         value = {}
     try:
-        return msgspec.convert(value, shape)
+        return await ask.beside(lambda: msgspec.convert(value, shape))
     except msgspec.ValidationError as error:
         raise Problem(422, "body.fields", f"the body does not fit: {error}") from None
 

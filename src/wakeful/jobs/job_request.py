@@ -19,7 +19,7 @@ from wakeful.runtime.registry import LIFECYCLE, ObjectClass
 from wakeful.runtime.turn import Turn
 from wakeful.values.codec import encode
 from wakeful.values.errors import BadHandler, BadInput, BadOption, BadTime, LimitExceeded
-from wakeful.values.ids import ObjectId
+from wakeful.values.ids import ObjectId, why_no_name
 from wakeful.values.timers import Timer
 from wakeful.values.times import LATEST_MS, duration_ms, from_datetime
 from wakeful.values.trace import linked
@@ -191,7 +191,8 @@ def _when(at: object, after: Any, now: int, what: str) -> tuple[int | None, int 
     else:
         return None, None, now
     if due_at > LATEST_MS:
-        raise BadTime(f"{what}: that is past the latest time, 9999-01-01", code="time.late")
+        said = f"at {at}" if at is not None else f"after {after!r:.60}"
+        raise BadTime(f"{what}: {said} ends past the latest time, 9999-01-01; give a shorter delay", code="time.late")
     return (ms, None, due_at) if at is not None else (None, ms, due_at)
 
 
@@ -222,14 +223,17 @@ def _tags(tags: object, what: str) -> tuple[str, ...]:
     if isinstance(tags, str) or not isinstance(tags, Iterable):
         raise BadOption(f"{what}: tags must be a list of names, not {tags!r}", code="job.tags")
     found = tuple(dict.fromkeys(tags))
-    bad = [
-        tag for tag in found if not isinstance(tag, str) or not tag or len(tag) > TAG_CHARS_MAX or not tag.isprintable()
-    ]
-    if bad or len(found) > TAGS_MAX:
-        raise BadOption(
-            f"{what}: at most {TAGS_MAX} tags, each 1 to {TAG_CHARS_MAX} printable letters, not {(bad or [len(found)])[0]!r}",
-            code="job.tags",
+    if len(found) > TAGS_MAX:
+        words = f"{len(found)} tags, {TAGS_MAX} at most; what else there is goes into metadata"
+        raise BadOption(f"{what}: {words}", code="job.tags")
+    for tag in found:
+        why = (
+            f"{tag!r:.60} is no text"
+            if not isinstance(tag, str)
+            else why_no_name(tag, len(tag), TAG_CHARS_MAX, "characters")
         )
+        if why is not None:
+            raise BadOption(f"{what}: tag {why}", code="job.tags")
     return found
 
 

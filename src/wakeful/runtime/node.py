@@ -285,11 +285,17 @@ class Node:
         *,
         deadline_ms: int | None = None,
         request_key: str | None = None,
+        is_carried: bool = False,
     ) -> Any:
-        """Call a method of an object and wait for its answer, which is durable when it comes."""
+        """Call a method of an object and wait for its answer, which is durable when it comes.
+
+        `is_carried`: they have been through `carried`, by somebody who could do that beside the loop.
+        """
         check_loop(self.loop)
         if self.homes is not None and (home := self.homes.of(target)) is not self:
-            return await home.send(target, method, args, kwargs, deadline_ms=deadline_ms, request_key=request_key)
+            return await home.send(
+                target, method, args, kwargs, deadline_ms=deadline_ms, request_key=request_key, is_carried=is_carried
+            )
         known = self.registry.any(target.cls) if method in self.quiet_operations else self.registry.named(target.cls)
         if method not in known.methods and method not in self.operations:
             known.check_method(method)
@@ -309,10 +315,12 @@ class Node:
             await caller.activation.settled()
         if (self.state != "up" or self.is_doubted) and (self.state != "stopping" or caller is None):
             await self.outage.over(deadline_at)
+        if not is_carried:
+            args, kwargs = self.carried(target, method, args, kwargs)
         call = Call(
             method,
-            self._carried(target, method, args) if args else args,
-            self._carried(target, method, kwargs) if kwargs else kwargs,
+            args,
+            kwargs,
             deadline_at=deadline_at,
             request_key=request_key,
             chain=chain,
@@ -412,8 +420,16 @@ class Node:
     async def recall(self, id: ObjectId, key: str) -> Remembered | None:
         return await self.reading(self.store.recall(id, key, now=self.clock.now()))
 
+    def carried(
+        self, target: ObjectId, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Arguments as the object gets them: copies, and not too large. In any thread."""
+        return (
+            self._carried(target, method, args) if args else args,
+            self._carried(target, method, kwargs) if kwargs else kwargs,
+        )
+
     def _carried(self, target: ObjectId, method: str, args: Any) -> Any:
-        """Arguments as the object gets them."""
         for value in args if type(args) is tuple else args.values():
             if not is_small(value):
                 return carried(args, self.limits.arguments_bytes, f"arguments of {target}.{method}")

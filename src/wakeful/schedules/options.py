@@ -15,6 +15,7 @@ from wakeful.specs.spread import Spread, spread
 from wakeful.specs.text import to_spec
 from wakeful.values.codec import encode
 from wakeful.values.errors import BadName, BadOption
+from wakeful.values.ids import why_no_name
 from wakeful.values.times import duration_ms, from_datetime
 
 NAME_BYTES_MAX = 200  # with its prefix and a lane it must fit a timer's name in every store
@@ -160,6 +161,16 @@ def check_schedule_name(name: object) -> str:
     return name
 
 
+def _check_tag(tag: object) -> str:
+    """A tag that can be one, or an error that says why not."""
+    if not isinstance(tag, str):
+        raise BadName(f"tag {tag!r:.60} must be text", code="schedule.tags")
+    why = why_no_name(tag, len(tag.encode(errors="replace")), NAME_BYTES_MAX, "bytes")
+    if why is not None:
+        raise BadOption(f"tag {why}", code="schedule.tags")
+    return tag
+
+
 def _length(options: dict[str, Any], name: str, default: int) -> int:
     return default if name not in options else duration_ms(options[name], what=name)
 
@@ -202,7 +213,8 @@ def _names(value: object, what: str) -> tuple[str, ...]:
     """A list of names, each once, in order."""
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise BadOption(f"{what} must be a list of names, not {value!r}", code=f"schedule.{what}")
-    names = tuple(dict.fromkeys(check_schedule_name(getattr(one, "name", one)) for one in value))
+    check = _check_tag if what == "tags" else check_schedule_name
+    names = tuple(dict.fromkeys(check(getattr(one, "name", one)) for one in value))
     if len(names) > TAGS_MAX:
         raise BadOption(f"{what}: {len(names)} names, {TAGS_MAX} at most", code=f"schedule.{what}")
     return names

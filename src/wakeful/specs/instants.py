@@ -7,6 +7,8 @@ from wakeful.specs.words import checked_ms, instant_of, instant_text, instant_wo
 from wakeful.values.errors import BadSpec, BadTime
 from wakeful.values.times import LATEST_MS, Duration, duration_ms, from_datetime
 
+TOO_LATE = "ends past the latest time, 9999-01-01; give a shorter delay"
+
 
 def at(when: datetime) -> "At":
     """Once, at that instant; a naive datetime is an error that says how to fix it.
@@ -35,7 +37,7 @@ def after(delay: Duration) -> "After":
             f"after {delay!r}: give a delay of at least 1ms; what is due now needs no spec", code="spec.delay"
         )
     if ms > LATEST_MS:
-        raise BadTime(f"after {delay!r} is longer than all the time there is, up to the year 9999", code="time.late")
+        raise BadTime(f"after {delay!r:.60} {TOO_LATE}", code="time.late")
     return After(ms)
 
 
@@ -99,6 +101,8 @@ class After(Spec):
         return [found] if found < last and found <= LATEST_MS and limit > 0 else []
 
     def bound(self, *, added_at: int, seed: str, zone: str) -> Spec:
+        if added_at + self.delay_ms > LATEST_MS:
+            raise BadTime(f"after '{length_text(self.delay_ms)}' {TOO_LATE}", code="time.late")
         return At(checked_ms(added_at + self.delay_ms, self.text))
 
 

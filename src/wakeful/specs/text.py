@@ -87,7 +87,7 @@ def _read(text: str) -> Spec:
         try:
             return parse_spec(plain)
         except BadInput as error:
-            if error.code == "spec.interval":  # it was understood, and is refused
+            if error.code in ("spec.interval", "time.late"):  # it was understood, and is refused
                 raise
     if _RULE.match(plain):
         return rrule(plain)

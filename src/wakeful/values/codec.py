@@ -23,6 +23,7 @@ import msgspec
 from wakeful.values.alike import check_alike
 from wakeful.values.errors import BadValue, Undecodable
 from wakeful.values.packed_keys import check_packed_keys
+from wakeful.values.packed_parts import PARTS_MAX, check_packed_parts
 from wakeful.values.rests import RESTS, Rest, keep_rest, rest_of
 from wakeful.values.seals import MAGIC, why_not
 
@@ -111,10 +112,11 @@ def decode_loosely(data: bytes) -> Any:
         raise Undecodable(TOO_DEEP, code="value.deep") from None
 
 
-def decode_outside(data: bytes) -> Any:
-    """As `decode_loosely`, for bytes of a stranger: `BadValue` for a set or a dict that would be slow to make."""
+def decode_outside(data: bytes, parts_max: int = PARTS_MAX) -> Any:
+    """As `decode_loosely`, for bytes of a stranger: `BadValue` for what would be slow to make."""
     if data[:1] != VERSION:
         return decode(data)  # raises with the right words
+    check_packed_parts(data[1:], parts_max)
     try:
         return _decoded_warily(data[1:])
     except msgspec.DecodeError as error:
@@ -145,6 +147,8 @@ def _lower(value: Any) -> Any:
     if kind is dict:
         if not value:
             return value
+        if _TEXT.issuperset(map(type, value)):  # as nearly always: thrice as fast
+            return {key: item if type(item) in _FAST else _lower(item) for key, item in value.items()}
         pairs = [
             (key if type(key) in _FAST else _lower(key), item if type(item) in _FAST else _lower(item))
             for key, item in value.items()
@@ -372,6 +376,7 @@ def is_same_home(written: str, module: str) -> bool:
 
 _homes: list[str] = []
 _PLAIN = frozenset({type(None), bool, int, float, str, bytes})
+_TEXT = frozenset({str})
 _FAST = frozenset({type(None), bool, float, str, bytes})
 _INT64_MIN, _UINT64_MAX = -(2**63), 2**64 - 1
 

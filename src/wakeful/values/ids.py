@@ -73,3 +73,12 @@ def check_key(cls: str, key: object) -> str:
     if _CONTROL.search(key):
         raise BadName(f"key {key!r} of a {cls} has a control character; leave it out", code="name.key")
     return key
+
+
+def why_no_name(text: str, size: int, most: int, unit: str) -> str | None:
+    """What is wrong with a tag or the like, and what to do; None when it can be one."""
+    if not text:
+        return "'' is empty; leave it out"
+    if size > most:
+        return f"{text[:40]!r}… has {size} {unit}, {most} at most; shorten it"
+    return None if text.isprintable() else f"{text[:40]!r} has characters that can't be printed; leave them out"

@@ -89,7 +89,10 @@ def duration_ms(length: Duration, *, what: str = "duration") -> int:
     if ms < 0:
         raise BadTime(f"{what} {length!r} is negative", code="time.negative")
     if ms > LONGEST_MS:  # nor could a row hold it
-        raise BadTime(f"{what} {length!r:.60} is longer than a timedelta can be", code="time.late")
+        raise BadTime(
+            f"{what} {length!r:.60} is longer than a timedelta can be, 999999999 days; give a shorter one",
+            code="time.late",
+        )
     return ms
 
 

@@ -1,0 +1,32 @@
+"""What keeps requests from holding the event loop, broken on purpose: each is a mistake that somebody could make, applied while its block lasts."""
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.teeth.broken import swapped
+from wakeful.http import asks, shape
+from wakeful.http.asks import Ask
+
+
+def arguments_are_made_on_the_loop() -> Any:
+    """However long the body is."""
+
+    def make(beside: Any) -> Any:
+        async def broken(self: Ask, made: Callable[[], Any]) -> Any:
+            return made()
+
+        return broken
+
+    return swapped(Ask, "beside", make)
+
+
+def lists_are_not_counted() -> Any:
+    """As if making them cost nothing."""
+
+    def make(check_shape: Any) -> Any:
+        def broken(body: bytes, parts_max: int) -> None: ...
+
+        return broken
+
+    assert asks.check_shape is shape.check_shape
+    return swapped(asks, "check_shape", make)

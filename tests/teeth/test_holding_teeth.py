@@ -1,0 +1,38 @@
+"""Each mistake of `broken_holding.py` is caught by the suites named beside it, which pass when nothing is broken."""
+
+import pytest
+
+from tests.security import test_held as held
+from tests.teeth import broken_holding
+from tests.teeth.catching import Catcher, Teeth
+
+
+def models() -> None:
+    """tests/security: rows that become models."""
+    held.check_heavy("checked: some rows")
+
+
+def lists() -> None:
+    """tests/security: lists in lists."""
+    held.check_heavy("echo: lists")
+
+
+BROKEN: dict[str, tuple[Catcher, ...]] = {
+    "arguments_are_made_on_the_loop": (models,),
+    "lists_are_not_counted": (lists,),
+}
+TEETH = Teeth(broken_holding, BROKEN)
+
+
+@pytest.mark.parametrize("catcher", TEETH.controls)
+def test_the_check_passes_when_nothing_is_broken(catcher: str) -> None:
+    TEETH.check_unbroken(catcher)
+
+
+@pytest.mark.parametrize(("variant", "catcher"), TEETH.pairs)
+def test_the_mistake(variant: str, catcher: str) -> None:
+    TEETH.check_caught(variant, catcher)
+
+
+def test_every_mistake_has_a_catcher() -> None:
+    TEETH.check_complete()
