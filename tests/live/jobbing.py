@@ -16,6 +16,11 @@ OBJECTS = 4_000
 AHEAD_MS = 2_000  # jobs are due within this
 KEYED = 50  # one in so many has a key, and is asked for until it is acknowledged
 WAITING_MAX = 2_000  # schedules that are not acknowledged yet
+# Jobs that wait since a second or more. What the nodes can't do is no promise of theirs: a load that they can't carry is
+# lowered until they can, so that a job which is late has another reason.
+BEHIND_MAX = 1_000
+LOWER = 0.8
+RATE_MIN = 100
 LATE_MS = 5_000
 # How long after an event it may still be the reason: the lease, a second to act on it, and the backlog of that time.
 REACH_MS = int((LEASE_S + 1) * 1000) + 4_000
@@ -33,8 +38,11 @@ class Event(NamedTuple):
 class Load:
     """Schedules jobs at a steady rate, and remembers which were acknowledged."""
 
-    def __init__(self, rate: int) -> None:
-        self._rate = rate
+    def __init__(self, rate: int, url: str | None = None) -> None:
+        """With the URL of the store the rate is lowered while the nodes can't keep up."""
+        self._rate = float(rate)
+        self._url = url
+        self._is_behind = False
         self.tried: set[str] = set()
         self.acked: set[str] = set()
         self.refused: Counter[str] = Counter()
@@ -44,21 +52,35 @@ class Load:
 
     async def run(self, seconds: float, is_over: asyncio.Event | None = None) -> float:
         """So many a second for so long, or until it is over; what rate it was in the end."""
-        start = time.monotonic()
-        number = 0
-        while (passed := time.monotonic() - start) < seconds and not (is_over and is_over.is_set()):
+        watching = asyncio.create_task(self._watch())
+        start = last = time.monotonic()
+        number, wanted = 0, 0.0
+        while (now := time.monotonic()) - start < seconds and not (is_over and is_over.is_set()):
+            wanted += 0 if self._is_behind else (now - last) * self._rate
+            last = now
             # Behind a machine that can't keep up nothing piles up: the rate is then what it is, and is told.
-            while number < passed * self._rate and len(self._tasks) < WAITING_MAX:
+            while number < wanted and len(self._tasks) < WAITING_MAX:
                 number += 1
                 task = asyncio.create_task(self._one(f"j{number}", number))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
             await asyncio.sleep(0.01)
         rate = number / (time.monotonic() - start)
+        watching.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=PATIENCE_S)
         assert not self._tasks, "schedules that never ended"
         return rate
+
+    async def _watch(self) -> None:
+        """Look how many jobs wait, and lower the rate each time that they are too many."""
+        sql = "SELECT count(*) FROM (SELECT 1 FROM {s}.timers WHERE due_at <= $1 LIMIT $2) AS t"
+        while self._url is not None:
+            [(waiting,)] = await fetch(self._url, sql, now_ms() - 1_000, BEHIND_MAX)
+            if waiting >= BEHIND_MAX and not self._is_behind:
+                self._rate = max(RATE_MIN, self._rate * LOWER)
+            self._is_behind = waiting >= BEHIND_MAX
+            await asyncio.sleep(0.2)
 
     async def _one(self, id: str, number: int) -> None:
         stub = app.get(Cell, f"c{number * 7 % OBJECTS}")

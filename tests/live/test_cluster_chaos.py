@@ -71,7 +71,7 @@ def test_an_excuse_must_reach_back_to_when_the_job_was_due() -> None:
 
 async def test_every_job_runs_once_while_nodes_are_killed_frozen_and_restarted(postgres_schema_url: str) -> None:
     url = postgres_schema_url
-    load = Load(RATE)
+    load = Load(RATE, url)
     with fleet(url, 3) as members, Yardstick() as machine:
         async with app.connect(url) as node:
             await balanced(node, members)

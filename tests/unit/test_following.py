@@ -187,3 +187,14 @@ async def test_a_store_that_can_t_be_asked_leaves_doubt() -> None:
     own.at += 300
     await clock.follow(store)
     assert clock.doubt is None
+
+
+async def test_a_clock_says_for_how_long_it_went_by_an_old_measurement() -> None:
+    own, store, clock = await started()
+    own.at += 1_500
+    assert clock.unmeasured_ms == 1_500
+    await clock.follow(store)
+    own.at += 400
+    assert clock.unmeasured_ms == 1_500, "what was decided a moment ago was decided by the one before"
+    await clock.follow(store)
+    assert clock.unmeasured_ms == 400

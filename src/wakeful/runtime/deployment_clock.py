@@ -34,10 +34,16 @@ class FollowedClock:
         self.doubt: str | None = None  # why firing waits; None while the clock is trusted
         self._last = Offset(0, 0)  # the newest measurement, believed or not
         self._last_at = 0  # when that was, by the own clock
+        self._gap_ms = 0  # between that and the one before
         self._stepped_ms = 0  # by how much the own clock was set since the start
 
     def now(self) -> int:
         return self._own.now() + self.offset_ms
+
+    @property
+    def unmeasured_ms(self) -> int:
+        """For how long it went by an old measurement: until now, or until the newest. A store that is slow makes it long."""
+        return max(self._own.now() - self._last_at, self._gap_ms)
 
     def call_at(self, at_ms: int, callback: Callable[[], object]) -> Handle:
         return self._own.call_at(at_ms - self.offset_ms, callback)
@@ -100,6 +106,7 @@ class FollowedClock:
         last, last_at = self._last, self._last_at
         best = measured(found)
         self._last, self._last_at = Offset(best.ms - self._stepped_ms, best.error_ms), self._own.now()
+        self._gap_ms = self._last_at - last_at if last_at else 0
         return last, self._last, self._last_at - last_at
 
     def _unset(self) -> int:

@@ -55,6 +55,9 @@ TROUBLES = {
 }
 DRIFTS = (1.001, 0.999, 1.01, 0.99, 1.3, 0.7)
 LEASES = ("5s", "5s", "5s", "5s", "5s", "5s", "2s", "3s", "10s", "15s")  # of the whole cluster
+USUAL_MS = (
+    2_500  # between two measurements of a clock: rounds renew the lease when it is 1.5 s old, and may take a second
+)
 PROMPT_MS = 6_500  # within which a new job runs on a healed cluster: a scan, and suspects of a crash before it
 ANSWER_S = 90  # within which every call is answered, well or not
 HEAL_S = 40  # within which a healed cluster has shared the shards
@@ -369,13 +372,18 @@ class ClusterSimulation:
         check_any_time(Books(self.world.disk), self.clients.journal, self.witness)
 
     def _slack_ms(self, name: str) -> float:
-        """How much too early that node may believe it is: what its measurement says, and what its clock gains until the next."""
+        """How much too early that node may believe it is: what its measurement says, and what its clock gains until the next.
+
+        That one is late when the store is: but not by more than the lease, since nothing begins without one.
+        """
         for member in self.world.members:
             if member.name == name:
                 clock = member.node.clock if member.node is not None else None
-                error_ms = clock.error_ms if isinstance(clock, FollowedClock) else 30
-                return error_ms + 2_500 * (self._rates.get(member.number, 1.0) - 1) + 1
-        return 30 + 2_500 * (max(self._rates.values()) - 1)
+                if not isinstance(clock, FollowedClock):
+                    break
+                stale_ms = min(max(USUAL_MS, clock.unmeasured_ms), self.world.lease.known_ms)
+                return clock.error_ms + stale_ms * (self._rates.get(member.number, 1.0) - 1) + 1
+        return 30 + USUAL_MS * (max(self._rates.values()) - 1)
 
     def _heard(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         self.witness.complain(f"unheard: {context.get('message')}: {context.get('exception')!r}")
