@@ -57,10 +57,10 @@ types: $(STAMP) ## Check types, strictly
 	$(BIN)/mypy
 
 sim: $(STAMP) ## Simulate SEEDS=1000 worlds with crashes and outages, from seed FROM=0 on
-	$(PROOF) sim --least 1000 -- $(BIN)/python -m wakeful.testing.simulation --seeds $(SEEDS) --from $(FROM) --jobs $(JOBS)
+	$(PROOF) sim --least 1000 -- $(BIN)/python -m tests.sim.simulation --seeds $(SEEDS) --from $(FROM) --jobs $(JOBS)
 
 sim-cluster: $(STAMP) ## Simulate SEEDS=1000 clusters of three to five nodes, from seed FROM=0 on
-	$(PROOF) sim-cluster --least 1000 -- $(BIN)/python -m wakeful.testing.cluster_simulation --seeds $(SEEDS) --from $(FROM) --jobs $(JOBS)
+	$(PROOF) sim-cluster --least 1000 -- $(BIN)/python -m tests.sim.cluster_simulation --seeds $(SEEDS) --from $(FROM) --jobs $(JOBS)
 
 year: SEEDS = 10
 year: $(STAMP) ## Live SEEDS=10 whole years of schedules with outages, from seed FROM=0 on, against a naive oracle

@@ -1,6 +1,6 @@
 """Runs a long target and keeps its row of docs/proof.md: what ran on which commit, and how it ended.
 
-    python -m tests.proof sim -- .venv/bin/python -m wakeful.testing.simulation --seeds 20000
+    python -m tests.proof sim -- .venv/bin/python -m tests.sim.simulation --seeds 20000
 
 The page's table is what this reads and writes. Parts of one commit (SEEDS with FROM) are one row: a seed that runs again
 counts as it ended last. A tree with changes of its own is said to have them, and its parts are not put together, since

@@ -6,12 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from tests.conformance.cluster_stage import Troupe, key_of, keys_of
+from tests.sim.cluster_clients import Door
 from wakeful.jobs.jobs import Jobs
 from wakeful.policy.lease import Lease
 from wakeful.runtime.deployment_clock import FollowedClock
 from wakeful.store.protocol import Store
 from wakeful.testing import World
-from wakeful.testing.cluster_clients import Door
 from wakeful.testing.members import Member
 from wakeful.values.errors import NotRunning
 from wakeful.values.times import to_datetime

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from tests.conformance.cluster_stage import Cluster, Troupe, key_of
+from tests.sim.cluster_clients import Door
 from wakeful import JobSpec
 from wakeful.jobs.jobs import Jobs
 from wakeful.store.protocol import Hint
 from wakeful.testing import World
-from wakeful.testing.cluster_clients import Door
 from wakeful.testing.members import Member
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.timers import Timer

@@ -1,10 +1,10 @@
 """A job whose owner dies, freezes or stops: cancelled exactly, run to its end elsewhere, and never blamed for it."""
 
 from tests.conformance.cluster_stage import Cluster, Troupe, key_of
+from tests.sim.cluster_clients import Door
 from wakeful import Job, Limits
 from wakeful.jobs.jobs import Jobs
 from wakeful.testing import World
-from wakeful.testing.cluster_clients import Door
 from wakeful.testing.members import Member
 from wakeful.values.ids import ObjectId, shard_of
 

@@ -6,11 +6,11 @@ from datetime import timedelta
 import pytest
 
 from tests.conformance.cluster_stage import Cluster, Troupe, key_of, keys_of
+from tests.sim.cluster_clients import Door
 from wakeful import App, Unavailable
 from wakeful.jobs.jobs import Jobs
 from wakeful.policy.ramp import shards_allowed
 from wakeful.testing import World
-from wakeful.testing.cluster_clients import Door
 from wakeful.values.ids import SHARDS, ObjectId, shard_of
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from tests.sim.many import verdict
 from tests.unit.schedule_oracle import Every, Life, Row, Rule, Rules, Wall, walk
 from wakeful import App, DurableObject
 from wakeful.policy import retry
@@ -25,7 +26,6 @@ from wakeful.policy.retry import RetryPolicy
 from wakeful.runtime import overload
 from wakeful.schedules.queries import record_of
 from wakeful.store.protocol import Query
-from wakeful.testing.many import verdict
 from wakeful.testing.world import World
 from wakeful.values.errors import BadOption, Unavailable
 from wakeful.values.ids import ObjectId

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from tests.conformance.cluster_stage import Troupe, key_of, keys_of
+from tests.sim.cluster_clients import Door
 from wakeful import JobSpec, Limits
 from wakeful.jobs.jobs import Jobs
 from wakeful.policy.lease import LEASE_MS, Lease
@@ -14,7 +15,6 @@ from wakeful.runtime.membership import RAMP_DOUBLE_MS, RAMP_FIRST
 from wakeful.runtime.node import Node
 from wakeful.store.protocol import Hint, Outcome
 from wakeful.testing import World
-from wakeful.testing.cluster_clients import Door
 from wakeful.testing.members import Member
 from wakeful.values.commits import Commit
 from wakeful.values.errors import Fenced, Unavailable, WrongLease
@@ -142,7 +142,7 @@ async def a_start_that_is_being_noted(world: World, node: Node) -> AsyncIterator
 
     await world.advance(seconds=4.9)
     node.hibernation.sleep_all()
-    node.store.commit = slow  # type: ignore[method-assign]
+    node.store.commit = slow  # type: ignore[method-assign, assignment]
     try:
         await world.advance(seconds=0.2)
         assert node.committer.is_sending, "the start of the job is not being noted"
@@ -325,7 +325,7 @@ async def a_read_of_a_node_whose_lease_has_lapsed() -> None:
         slow, other = world.members[1], world.members[0]
         key = key_of(slow)
         assert await troupe.at(slow, key).add() == 1
-        read = asyncio.ensure_future(troupe.at(slow, key).value(LEASE_MS / 1_000 + 3))
+        read: asyncio.Future[object] = asyncio.ensure_future(troupe.at(slow, key).value(LEASE_MS / 1_000 + 3))
         await world.advance(milliseconds=10)
         slow.stall()
         await world.advance(milliseconds=LEASE_MS + 1_000)

@@ -109,7 +109,8 @@ async def a_commit_that_fails_alone_loses_no_timer() -> None:
         await alone.arm(5)
         await other.arm(5)
         store: Any = world.node.committer._store
-        commit, refused = store.commit, []
+        commit = store.commit
+        refused: list[bool] = []
 
         async def refuse_once(node: str, commits: Any) -> Any:
             if not refused and any(one.id.key == "a" and one.puts for one in commits):

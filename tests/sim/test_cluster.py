@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
+from tests.sim import cluster_simulation
 from tests.sim.cluster_scenarios import LEASES, SCENARIOS, Scenario
-from wakeful.testing import cluster_simulation
-from wakeful.testing.cluster_simulation import failure, main, run_cluster_seed
-from wakeful.testing.invariants import Violation
+from tests.sim.cluster_simulation import failure, main, run_cluster_seed
+from tests.sim.invariants import Violation
 
 SEEDS = 60
 PARTS = 6  # so that several workers can share them
@@ -36,7 +36,7 @@ def test_a_seed_of_a_cluster_replays_exactly() -> None:
 
 
 def test_a_seed_of_a_cluster_replays_exactly_in_another_process() -> None:
-    code = "from wakeful.testing.cluster_simulation import run_cluster_seed; print(run_cluster_seed(5).trace)"
+    code = "from tests.sim.cluster_simulation import run_cluster_seed; print(run_cluster_seed(5).trace)"
     environment = {**os.environ, "PYTHONHASHSEED": "12345"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
     assert done.stdout.strip() == run_cluster_seed(5).trace

@@ -6,18 +6,20 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
-from wakeful.testing import cluster_simulation, simulation
-from wakeful.testing.invariants import Violation
-from wakeful.testing.many import run_many, verdict
+from tests.sim import cluster_simulation, simulation
+from tests.sim.invariants import Violation
+from tests.sim.many import run_many, verdict
 
 PROGRAM = """
 import os, sys, time
-from wakeful.testing.many import run_many, verdict
+from tests.sim.many import run_many, verdict
 
 def run(item):
     if item == "seed 3":
@@ -37,7 +39,8 @@ if __name__ == "__main__":
 
 
 @pytest.fixture
-def program(tmp_path: Path) -> str:
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     path = tmp_path / "seeds.py"
     path.write_text(PROGRAM)
     return str(path)
@@ -101,8 +104,11 @@ def test_an_error_that_is_no_violation_does_not_end_the_run(
 
     monkeypatch.setattr(simulation, "run_seed", broken)
     monkeypatch.setattr(cluster_simulation, "run_cluster_seed", broken)
-    for main in (simulation._attempt, cluster_simulation._attempt):
-        run = (lambda item: simulation._attempt(item, "memory")) if main is simulation._attempt else main
+    attempts: list[Callable[[Any], str | None]] = [
+        lambda item: simulation._attempt(item, "memory"),
+        cluster_simulation._attempt,
+    ]
+    for run in attempts:
         assert run_many(run, ["seed 4", "seed 5"], 1) == ["seed 4", "seed 5"]
         printed = capsys.readouterr().out
         assert "seed 4: no 4\n  replay: make sim" in printed

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from wakeful.testing import simulation
-from wakeful.testing.invariants import Violation
-from wakeful.testing.simulation import failure, main, run_probe, run_seed
+from tests.sim import simulation
+from tests.sim.invariants import Violation
+from tests.sim.simulation import failure, main, run_probe, run_seed
 
 SEEDS = 100
 PARTS = 10  # so that several workers can share them
@@ -31,7 +31,7 @@ def test_every_promise_holds_when_the_process_dies_at_any_probe(part: int) -> No
         try:
             run_probe(probe)
         except Violation as violation:
-            pytest.fail(f"probe {probe}: {violation}; replay: python -m wakeful.testing.simulation --probe {probe}")
+            pytest.fail(f"probe {probe}: {violation}; replay: python -m tests.sim.simulation --probe {probe}")
 
 
 def test_every_promise_holds_on_sqlite() -> None:
@@ -49,7 +49,7 @@ def test_a_seed_replays_exactly() -> None:
 
 
 def test_a_seed_replays_exactly_in_another_process() -> None:
-    code = "from wakeful.testing.simulation import run_seed; print(run_seed(5).trace)"
+    code = "from tests.sim.simulation import run_seed; print(run_seed(5).trace)"
     environment = {**os.environ, "PYTHONHASHSEED": "12345"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
     assert done.stdout.strip() == run_seed(5).trace

@@ -22,13 +22,13 @@ from tests.sim.cluster_scenarios import (
     two_claimants_of_one_shard,
 )
 from tests.sim.cluster_scenarios import stage as cluster
+from tests.sim.cluster_simulation import run_cluster_seed
 from tests.teeth import broken_cluster
 from tests.teeth.catching import Catcher, Teeth
 from tests.unit.test_links_strangers import (
     test_a_strangers_first_frame_names_no_metric_of_its_own,
     test_sixty_four_silent_connections_keep_no_member_out,
 )
-from wakeful.testing.cluster_simulation import run_cluster_seed
 
 SEEDS = 20
 KINDS: tuple[Kind, ...] = ("plain", "keyed", "errand")

@@ -7,12 +7,12 @@ import pytest
 
 from tests.model import test_schedule_fates
 from tests.model.schedule_life import run_case
+from tests.sim.simulation import run_probe, run_seed
 from tests.teeth import broken_schedules
 from tests.teeth.catching import Catcher, Teeth
 from tests.unit import test_plan, test_queue
 from tests.unit.specs import test_spread
 from wakeful.policy.timeline import forget_specs
-from wakeful.testing.simulation import run_probe, run_seed
 
 LIVES = (3, 10, 21, 38, 199)  # drift, retries, windows, and retries that outlast the interval
 

@@ -16,13 +16,13 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.model.object_model import ObjectModel
 from tests.model.queue_model import run_queue_model
 from tests.sim.scenarios import SCENARIOS
+from tests.sim.simulation import run_probe, run_seed
 from tests.teeth import broken
 from tests.teeth.catching import Catcher, Teeth
 from wakeful import App, DurableObject, Limits
 from wakeful.runtime.registry import Registry
 from wakeful.runtime.status import status_of
 from wakeful.store.protocol import Query
-from wakeful.testing.simulation import run_probe, run_seed
 from wakeful.values.errors import StoreDown, Unfit
 from wakeful.views import due
 from wakeful.views.view import View

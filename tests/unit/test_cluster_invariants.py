@@ -2,10 +2,10 @@
 
 import pytest
 
+from tests.sim.cluster_invariants import check_ticks
+from tests.sim.invariants import Violation
 from wakeful.schedules.functions import CLASS
 from wakeful.store import Disk
-from wakeful.testing.cluster_invariants import check_ticks
-from wakeful.testing.invariants import Violation
 from wakeful.values.ids import ObjectId
 from wakeful.values.runs import Entry, Verdict
 from wakeful.values.timers import Timer

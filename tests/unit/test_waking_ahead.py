@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.conformance.cluster_stage import Troupe, key_of, keys_of
+from tests.sim.cluster_clients import Door
 from wakeful import JobSpec, Limits
 from wakeful.jobs.jobs import Jobs
 from wakeful.runtime.dispatcher import Dispatcher
 from wakeful.runtime.node import Node
 from wakeful.store.protocol import Outcome
 from wakeful.testing import World
-from wakeful.testing.cluster_clients import Door
 from wakeful.values.commits import Commit, Loaded
 from wakeful.values.errors import Fenced
 from wakeful.values.ids import ObjectId

@@ -1,4 +1,4 @@
-"""Layer 5. What if the disk takes its time, and a commit arrives after everyone gave it up?"""
+"""What if the disk takes its time, and a commit arrives after everyone gave it up?"""
 
 import asyncio
 import random

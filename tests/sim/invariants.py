@@ -1,4 +1,4 @@
-"""Layer 5. What must be true of a simulated deployment at any moment, and once it has been quiet for long?
+"""What must be true of a simulated deployment at any moment, and once it has been quiet for long?
 
 Reads only the disk (and the node's timer queue, to compare it with the disk), so a check made right
 after a crash judges exactly what a new process would find.
@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from tests.sim.workload import Tally, Witness
 from wakeful.policy.retry import ALARM_RETRIES_MAX, CRASHES_MAX
 from wakeful.runtime.node import Node
 from wakeful.store.protocol import Query, Range, Store
-from wakeful.testing.workload import Tally, Witness
 from wakeful.values.codec import decode, rebuild
 from wakeful.values.commits import SYSTEM, USER
 from wakeful.values.ids import ObjectId, shard_of

@@ -1,4 +1,4 @@
-"""Layer 5. What do simulated objects do by schedule, and who gives them their schedules?
+"""What do simulated objects do by schedule, and who gives them their schedules?
 
 Half of the seeds have schedules beside everything else: one that the class declares, and others that clients add,
 change, pause, trigger and cancel at any moment. `rota_invariants.py` says what must hold of them.
@@ -9,11 +9,11 @@ import random
 from collections.abc import Coroutine
 from typing import Any
 
+from tests.sim.slowdisk import SimulatedWorld
+from tests.sim.workload import Account, Bang, WakeBang, Witness
 from wakeful.app import App
 from wakeful.policy.retry import CRASHES_MAX, RetryPolicy
 from wakeful.specs.fluent import every
-from wakeful.testing.slowdisk import SimulatedWorld
-from wakeful.testing.workload import Account, Bang, WakeBang, Witness
 from wakeful.values.errors import Conflict, DeadlineExceeded, Unavailable, UnknownSchedule
 from wakeful.values.runs import Run
 from wakeful.values.times import from_datetime, to_datetime

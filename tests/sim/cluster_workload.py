@@ -1,4 +1,4 @@
-"""Layer 5. What do the objects of a simulated cluster do, and what do they write down for the checks?
+"""What do the objects of a simulated cluster do, and what do they write down for the checks?
 
 An effect is a row in the object that ran, written by the very turn that is the run: were a run to count twice, or a
 run that was answered to be lost, its row would say so.

@@ -1,4 +1,4 @@
-"""Layer 5. What must be true of the schedules of a simulated deployment at any moment?
+"""What must be true of the schedules of a simulated deployment at any moment?
 
 Reads only the disk. Every occurrence that a record says is judged has exactly one verdict in the ledger, unless it still
 waits to run; counters, effects, timers and parked runs say the same.
@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from tests.sim.invariants import CLASS, EVERYTHING, Violation
 from wakeful.policy.plan import Due
 from wakeful.schedules.queries import records_of
 from wakeful.schedules.records import LANE, PREFIX, Record, decode_lane, schedule_of, timer_name
 from wakeful.schedules.steps import lane_nominal, occurrence_of, parallel_lanes
 from wakeful.store.protocol import Query, Range, Store
-from wakeful.testing.invariants import CLASS, EVERYTHING, Violation
 from wakeful.values.codec import decode
 from wakeful.values.commits import USER
 from wakeful.values.ids import ObjectId

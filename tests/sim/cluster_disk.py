@@ -1,4 +1,4 @@
-"""Layer 5. A disk that several simulated nodes share: slow, forgetful of hints, and jealous of who writes to it."""
+"""A disk that several simulated nodes share: slow, forgetful of hints, and jealous of who writes to it."""
 
 import asyncio
 import random
@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.sim.slowdisk import Glimpse
 from wakeful.store import Disk, MemoryStore
 from wakeful.store.protocol import Hint, NodeRow, Obstacle, Outcome, Range, ShardRow
-from wakeful.testing.slowdisk import Glimpse
 from wakeful.testing.timewarp import Timewarp
 from wakeful.testing.world import World
 from wakeful.values.commits import Commit, Loaded

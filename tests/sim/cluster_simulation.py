@@ -1,9 +1,9 @@
-"""Layer 5. Does everything still hold when nodes die, freeze, part, restart and mistake the time?
+"""Does everything still hold when nodes die, freeze, part, restart and mistake the time?
 
 One seed is the life of a cluster of three to five nodes on one memory disk: callers at every node book, arm, schedule
 and cancel, while seeded troubles overlap. Then all is healed, and `cluster_invariants.py` says what must be true.
 
-    python -m wakeful.testing.cluster_simulation --seeds 1000 --from 0
+    python -m tests.sim.cluster_simulation --seeds 1000 --from 0
 """
 
 import argparse
@@ -17,18 +17,18 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Literal
 
+from tests.sim.cluster_clients import Clients
+from tests.sim.cluster_disk import ClusterWorld, Umpire
+from tests.sim.cluster_invariants import Books, check_any_time, check_owners, check_quiet, check_ticks
+from tests.sim.cluster_workload import CLASS, Witness, make_cluster_app
+from tests.sim.invariants import Violation
+from tests.sim.many import add_options, run_many, verdict
+from tests.sim.simulation import quietly
 from wakeful.policy.limits import Limits
 from wakeful.runtime.deployment_clock import FollowedClock
 from wakeful.store.protocol import Query
-from wakeful.testing.cluster_clients import Clients
-from wakeful.testing.cluster_disk import ClusterWorld, Umpire
-from wakeful.testing.cluster_invariants import Books, check_any_time, check_owners, check_quiet, check_ticks
-from wakeful.testing.cluster_workload import CLASS, Witness, make_cluster_app
 from wakeful.testing.faults import Lags
-from wakeful.testing.invariants import Violation
-from wakeful.testing.many import add_options, run_many, verdict
 from wakeful.testing.members import Member
-from wakeful.testing.simulation import quietly
 from wakeful.values.errors import Conflict, DeadlineExceeded, Unavailable
 
 TROUBLES = {
@@ -401,13 +401,13 @@ def run_cluster_seed(seed: int) -> Report:
 
 def failure(seed: int, violation: BaseException) -> str:
     """What to print when a seed fails: what broke, and how to see it again."""
-    command = f"python -m wakeful.testing.cluster_simulation --seeds 1 --from {seed}"
+    command = f"python -m tests.sim.cluster_simulation --seeds 1 --from {seed}"
     return f"seed {seed}: {violation}\n  replay: make sim-cluster SEEDS=1 FROM={seed}   (or: {command})"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run many seeds; 1 when any failed."""
-    parser = argparse.ArgumentParser(prog="python -m wakeful.testing.cluster_simulation", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.sim.cluster_simulation", description=__doc__)
     add_options(parser)
     given = parser.parse_args(arguments)
     began = time.monotonic()

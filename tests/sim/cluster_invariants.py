@@ -1,14 +1,14 @@
-"""Layer 5. What must be true of a simulated cluster at any moment, and once it has been healed and left alone?"""
+"""What must be true of a simulated cluster at any moment, and once it has been healed and left alone?"""
 
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from tests.sim.cluster_workload import CLASS, TICK_MS, TICKER, Witness
+from tests.sim.invariants import Violation
 from wakeful.runtime.node import Node
 from wakeful.schedules.functions import CLASS as FUNCTION
 from wakeful.store import Disk
-from wakeful.testing.cluster_workload import CLASS, TICK_MS, TICKER, Witness
-from wakeful.testing.invariants import Violation
 from wakeful.values.codec import decode
 from wakeful.values.commits import USER
 from wakeful.values.ids import SHARDS, ObjectId

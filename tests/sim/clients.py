@@ -1,14 +1,14 @@
-"""Layer 5. Who calls the simulated objects, and what does each caller know afterwards?"""
+"""Who calls the simulated objects, and what does each caller know afterwards?"""
 
 import asyncio
 import random
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
+from tests.sim.invariants import CLASS, Journal, Violation
+from tests.sim.slowdisk import SimulatedWorld
+from tests.sim.workload import Account, Bang, WakeBang, Witness
 from wakeful.store.protocol import Range
-from wakeful.testing.invariants import CLASS, Journal, Violation
-from wakeful.testing.slowdisk import SimulatedWorld
-from wakeful.testing.workload import Account, Bang, WakeBang, Witness
 from wakeful.values.commits import USER
 from wakeful.values.errors import DeadlineExceeded, Unavailable
 from wakeful.values.ids import ObjectId

@@ -1,4 +1,4 @@
-"""Layer 5. What do simulated objects do, and what do they write down so that anyone can check it later?
+"""What do simulated objects do, and what do they write down so that anyone can check it later?
 
 Every turn writes the same fact in several places (a row per operation, a count, a sum, the typed
 state, the alarm beside the time it was set for), so that half a turn on disk can't look whole.

@@ -1,18 +1,18 @@
-"""Layer 5. Who calls a simulated cluster, through which of its nodes, and what do they know afterwards?"""
+"""Who calls a simulated cluster, through which of its nodes, and what do they know afterwards?"""
 
 import asyncio
 import random
 from collections.abc import Coroutine
 from typing import Any
 
+from tests.sim.clients import patient
+from tests.sim.cluster_disk import ClusterWorld
+from tests.sim.cluster_invariants import JobFact, Journal
+from tests.sim.cluster_workload import Bang, Clerk, Witness
+from tests.sim.invariants import Violation
 from wakeful.jobs.ids import key_of, parse_id
 from wakeful.jobs.jobs import Jobs
 from wakeful.runtime.node import Node
-from wakeful.testing.clients import patient
-from wakeful.testing.cluster_disk import ClusterWorld
-from wakeful.testing.cluster_invariants import JobFact, Journal
-from wakeful.testing.cluster_workload import Bang, Clerk, Witness
-from wakeful.testing.invariants import Violation
 from wakeful.testing.members import Member
 from wakeful.values.errors import DeadlineExceeded, Reentrancy, TurnFailed, Unavailable
 from wakeful.values.times import to_datetime

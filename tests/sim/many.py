@@ -1,4 +1,4 @@
-"""Layer 5. How do thousands of seeds run on all cores, and which of them failed?
+"""How do thousands of seeds run on all cores, and which of them failed?
 
 Worker processes take one seed after the other. One that fails, dies or does not end is one failure more; the others go on.
 """

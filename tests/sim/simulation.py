@@ -1,12 +1,12 @@
-"""Layer 5. Does everything still hold when the process, the disk and the luck are as bad as they can be?
+"""Does everything still hold when the process, the disk and the luck are as bad as they can be?
 
 How Wakeful tests itself. One seed is one deployment's life in virtual time: clients call objects while
 the process is killed, the store goes away for seconds or hours, commits fail before, after or long
 after they were sent, shards are stolen, and objects are put to sleep. `invariants.py` says what must
 hold right after every recovery and again later. On the memory store a seed replays exactly.
 
-    python -m wakeful.testing.simulation --seeds 1000 --from 0
-    python -m wakeful.testing.simulation --probe 17        one fixed workload, killed at its 17th trip to the store
+    python -m tests.sim.simulation --seeds 1000 --from 0
+    python -m tests.sim.simulation --probe 17        one fixed workload, killed at its 17th trip to the store
 """
 
 import argparse
@@ -23,14 +23,8 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any
 
-from wakeful.policy.limits import Limits
-from wakeful.runtime import dispatcher
-from wakeful.schedules.records import schedule_of
-from wakeful.store import MemoryStore
-from wakeful.store.protocol import Query, Range
-from wakeful.testing.clients import CALLS, Clients
-from wakeful.testing.faults import Lags
-from wakeful.testing.invariants import (
+from tests.sim.clients import CALLS, Clients
+from tests.sim.invariants import (
     CLASS,
     EVERYTHING,
     Found,
@@ -41,11 +35,17 @@ from wakeful.testing.invariants import (
     check_quiet,
     look,
 )
-from wakeful.testing.many import add_options, run_many, verdict
-from wakeful.testing.rota import Planners, make_rota_app
-from wakeful.testing.rota_invariants import check_schedules, check_schedules_quiet, look_at_schedules
-from wakeful.testing.slowdisk import SimulatedWorld, SlowDisk
-from wakeful.testing.workload import Witness, make_app
+from tests.sim.many import add_options, run_many, verdict
+from tests.sim.rota import Planners, make_rota_app
+from tests.sim.rota_invariants import check_schedules, check_schedules_quiet, look_at_schedules
+from tests.sim.slowdisk import SimulatedWorld, SlowDisk
+from tests.sim.workload import Witness, make_app
+from wakeful.policy.limits import Limits
+from wakeful.runtime import dispatcher
+from wakeful.schedules.records import schedule_of
+from wakeful.store import MemoryStore
+from wakeful.store.protocol import Query, Range
+from wakeful.testing.faults import Lags
 from wakeful.values.commits import USER
 from wakeful.values.errors import Conflict
 from wakeful.values.ids import ObjectId, shard_of
@@ -421,7 +421,7 @@ def _run(seed: int, store: str, **options: Any) -> Report:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run many seeds, and the fixed workload with a crash at each of its probes; 1 when any failed."""
-    parser = argparse.ArgumentParser(prog="python -m wakeful.testing.simulation", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.sim.simulation", description=__doc__)
     add_options(parser)
     parser.add_argument("--store", choices=("memory", "sqlite"), default="memory")
     parser.add_argument("--probe", type=int, help="only the fixed workload, killed at this probe")
@@ -449,14 +449,14 @@ def _attempt(item: str, store: str) -> str | None:
     except Violation as violation:
         if kind == "seed":
             return failure(int(number), violation, store)
-        return f"{item}: {violation}\n  replay: python -m wakeful.testing.simulation --probe {number}"
+        return f"{item}: {violation}\n  replay: python -m tests.sim.simulation --probe {number}"
     return None
 
 
 def failure(seed: int, violation: BaseException, store: str = "memory") -> str:
     """What to print when a seed fails: what broke, and how to see it again."""
     more = "" if store == "memory" else f" --store {store}"
-    command = f"python -m wakeful.testing.simulation --seeds 1 --from {seed}{more}"
+    command = f"python -m tests.sim.simulation --seeds 1 --from {seed}{more}"
     return f"seed {seed}: {violation}\n  replay: make sim SEEDS=1 FROM={seed}   (or: {command})"
 
 
