@@ -38,7 +38,9 @@ def _parts(url: str) -> tuple[Part, ...]:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_kill_9_while_moving_moves_everything_or_nothing(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_kill_9_while_moving_moves_everything_or_nothing(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     source = f"sqlite:{tmp_path}/source.db"
     target = f"sqlite:{tmp_path}/target.db" if kind == "sqlite" else request.getfixturevalue("postgres_schema_url")
     asyncio.run(_fill(source))
