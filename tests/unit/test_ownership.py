@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from wakeful import App, DurableObject
+from wakeful.runtime import ownership
 from wakeful.runtime.node import Node
 from wakeful.store.protocol import ShardRow
 from wakeful.testing import World
@@ -181,3 +182,23 @@ async def test_shards_that_are_lost_at_once_are_one_line_of_the_log(caplog: pyte
         await asyncio.sleep(0)
         [line] = lines()
         assert line.startswith(f"shard {mine[61]} is no longer owned at epoch 1")
+
+
+async def test_a_node_with_much_under_way_looks_less_often_whether_a_shard_may_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A look goes through all that runs: every 5 ms it took a fifth of an overloaded node's time."""
+    assert ownership.look_ms(0) == ownership.LOOK_MS
+    assert ownership.look_ms(13_000) == 70
+    looked_at = []
+    monkeypatch.setattr(ownership, "look_ms", lambda count: looked_at.append(count) or 5)
+    async with cells().world(nodes=2) as world:
+        await world.advance(seconds=5)
+        node = first(world)
+        key = next(key for key in map(str, range(1_000)) if shard_of(ObjectId("Cell", key)) in node.epochs)
+        call = asyncio.ensure_future(node.send(ObjectId("Cell", key), "add", (0.1,), {}))
+        await world.advance(milliseconds=10)
+        await node.ownership.hand_over([shard_of(ObjectId("Cell", key))], within_ms=1_000)
+        assert await call == 1
+    assert looked_at
+    assert set(looked_at) == {1}, "one object awake, and no timer handed out"

@@ -25,6 +25,16 @@ log = logging.getLogger("wakeful.ownership")
 HELD_MAX = 64  # epochs of a shard that are remembered; what was begun in an older one was long tried again
 SAID_MAX = 5  # shards whose numbers the log has, of those that were lost at once
 LOOK_MS = 5  # between looks at whether the turns of a leaving shard have ended
+LOOKED_AT = 200  # of what runs and is awake for each further millisecond: a look goes through all of it
+
+
+def look_ms(count: int) -> int:
+    """How long to wait before another look at so many: a node with thousands under way would do little else.
+
+    >>> look_ms(20), look_ms(13_000)
+    (5, 70)
+    """
+    return LOOK_MS + count // LOOKED_AT
 
 
 class Ownership:
@@ -172,7 +182,7 @@ class Ownership:
                     await self.release(going - self._busy(beside=False))  # work beside turns begins anew elsewhere
                     break
                 if going:
-                    await node.clock.sleep(LOOK_MS)
+                    await node.clock.sleep(look_ms(len(node.queue.running) + len(node.awake)))
                     if node.state == "stopping":
                         await node.membership.hold_on()
         finally:
