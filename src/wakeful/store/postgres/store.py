@@ -7,7 +7,6 @@ from typing import Literal
 
 from wakeful.policy.lease import Lease
 from wakeful.store.postgres import finds
-from wakeful.store.postgres.byte_swap import values_of
 from wakeful.store.postgres.group import printable
 from wakeful.store.postgres.inserter import Inserter, Wanted
 from wakeful.store.postgres.migrations import (
@@ -58,7 +57,7 @@ from wakeful.store.protocol import (
 )
 from wakeful.values.commits import Commit, Info, Loaded, Remembered
 from wakeful.values.errors import BadValue, StoreDown
-from wakeful.values.ids import ObjectId
+from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.runs import Entry
 from wakeful.values.timers import ALARM, Parked, Timer, TimerKey
 
@@ -375,7 +374,7 @@ class PostgresStore:
         return int(gone)
 
     async def swap(self, swaps: Sequence[Swap]) -> int:
-        return sum([len(await self._run(*values_of(one))) for one in swaps])
+        return sum([len(await self._run(*swap_values(one))) for one in swaps])
 
     async def locks(self) -> list[TableLock]:
         """By the session, which no lock on a table holds up; where there is none, like any read."""
@@ -448,3 +447,32 @@ class PostgresStore:
             except Lost as error:
                 if pool.is_closed or not await patience.waits():
                     raise StoreDown(error.message) from None
+
+
+_SWAP_WHERE = {
+    "storage": ("cls", "key", "space", "name"),
+    "timers": ("cls", "key", "name"),
+    "requests": ("cls", "key", "request"),
+    "ledger": ("number",),
+    "parked": ("number",),
+}
+_SWAP_WHAT = {
+    "storage": ("value",),
+    "timers": ("payload",),
+    "requests": ("fingerprint", "answer"),
+    "ledger": ("error",),
+    "parked": ("payload", "error", "traceback"),
+}
+
+
+def swap_values(swap: Swap) -> tuple[str, dict[str, object]]:
+    """The statement's name, and its arguments. One row each: two at once could wait for each other's commits."""
+    values: dict[str, object] = dict(zip(_SWAP_WHERE[swap.table], swap.where, strict=True))
+    for part in ("name", "request"):
+        if part in values and swap.table in ("storage", "requests"):
+            values[part] = str(values[part]).encode()  # bytes there, because they may hold a NUL
+    for name, old, new in zip(_SWAP_WHAT[swap.table], swap.old, swap.new, strict=True):
+        values |= {f"old_{name}": old, f"new_{name}": new}
+    if swap.table == "storage":
+        values["shard"] = shard_of(ObjectId(str(values["cls"]), str(values["key"])))
+    return f"swap_{swap.table}", values

@@ -26,7 +26,6 @@ from wakeful.store.protocol import (
 )
 from wakeful.store.sqlite import schema
 from wakeful.store.sqlite.apply import Fences
-from wakeful.store.sqlite.byte_swap import swap
 from wakeful.store.sqlite.finds import Finder
 from wakeful.store.sqlite.gather import groups
 from wakeful.store.sqlite.insert import insert
@@ -394,3 +393,26 @@ def _prepare(path: str, *, now: int, only_if_empty: bool) -> list[str]:
         return [step.name for step in steps]
     finally:
         db.close()
+
+
+# `IS` also finds a payload that is NULL. Rows of ledger and parked never change, so their number is enough.
+_SWAPS = {
+    "storage": "UPDATE kv SET value = ? WHERE class = ? AND key = ? AND space = ? AND name = ? AND value IS ?",
+    "timers": "UPDATE timers SET payload = ? WHERE class = ? AND key = ? AND name = ? AND payload IS ?",
+    "requests": (
+        "UPDATE requests SET fingerprint = ?, answer = ? "
+        "WHERE class = ? AND key = ? AND request = ? AND fingerprint IS ? AND answer IS ?"
+    ),
+    "ledger": "UPDATE ledger SET error = ? WHERE number = ?",
+    "parked": "UPDATE parked SET payload = ?, error = ?, traceback = ? WHERE number = ?",
+}
+_BY_NUMBER = ("ledger", "parked")
+
+
+def swap(db: sqlite3.Connection, swaps: Sequence[Swap]) -> int:
+    """Inside a transaction; how many were still as they were."""
+    done = 0
+    for one in swaps:
+        old = () if one.table in _BY_NUMBER else one.old
+        done += db.execute(_SWAPS[one.table], (*one.new, *one.where, *old)).rowcount
+    return done
