@@ -19,7 +19,7 @@ _MODULUS = 1 << 128
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Part(msgspec.Struct, frozen=True):
+class TableDigest(msgspec.Struct, frozen=True):
     """One table: how many rows, and what they come to, in whatever order they were read."""
 
     table: str
@@ -32,10 +32,10 @@ class Moved(msgspec.Struct, frozen=True):
 
     source: str
     target: str
-    parts: tuple[Part, ...]
+    parts: tuple[TableDigest, ...]
 
 
-class Step(msgspec.Struct, frozen=True):
+class MoveProgress(msgspec.Struct, frozen=True):
     """How far it is: in `copy` or `check`, which table, how many of its rows of how many."""
 
     what: str
@@ -44,7 +44,7 @@ class Step(msgspec.Struct, frozen=True):
     total: int
 
 
-Heard = Callable[[Step], None]
+Heard = Callable[[MoveProgress], None]
 
 
 async def move(source: str, target: str, *, now: int, heard: Heard = lambda step: None) -> Moved:
@@ -63,7 +63,7 @@ async def move(source: str, target: str, *, now: int, heard: Heard = lambda step
     return Moved(from_store.url, to_store.url, parts)
 
 
-async def _fill(there: Copying, here: Copying, heard: Heard) -> tuple[Part, ...]:
+async def _fill(there: Copying, here: Copying, heard: Heard) -> tuple[TableDigest, ...]:
     """Copy all tables, read them back, and compare."""
     marks = await there.marks()
     totals = {table: await there.count(table) for table in TABLES}
@@ -78,7 +78,7 @@ async def _fill(there: Copying, here: Copying, heard: Heard) -> tuple[Part, ...]
     return tuple(read)
 
 
-async def digest(url: str, *, now: int) -> tuple[Part, ...]:
+async def digest(url: str, *, now: int) -> tuple[TableDigest, ...]:
     """The parts of a store that nobody runs, to compare with another's."""
     async with _open(url, now=now, writes=False) as there:
         return tuple([await _sum(there, table, 0, lambda step: None) for table in TABLES])
@@ -98,28 +98,28 @@ class Sum:
         self._total = (self._total + total) % _MODULUS
         self.rows += len(rows)
 
-    def part(self, table: str) -> Part:
-        return Part(table, self.rows, f"{self._total:032x}")
+    def part(self, table: str) -> TableDigest:
+        return TableDigest(table, self.rows, f"{self._total:032x}")
 
 
-async def _copy(there: Copying, here: Copying, table: str, total: int, heard: Heard) -> Part:
+async def _copy(there: Copying, here: Copying, table: str, total: int, heard: Heard) -> TableDigest:
     found = Sum()
     async for rows in there.read(table):
         await here.write(table, rows)
         found.add(rows)
-        heard(Step("copy", table, found.rows, total))
+        heard(MoveProgress("copy", table, found.rows, total))
     return found.part(table)
 
 
-async def _sum(here: Copying, table: str, total: int, heard: Heard) -> Part:
+async def _sum(here: Copying, table: str, total: int, heard: Heard) -> TableDigest:
     found = Sum()
     async for rows in here.read(table):
         found.add(rows)
-        heard(Step("check", table, found.rows, total))
+        heard(MoveProgress("check", table, found.rows, total))
     return found.part(table)
 
 
-def _check_same(part: Part, other: Part, total: int) -> None:
+def _check_same(part: TableDigest, other: TableDigest, total: int) -> None:
     if part == other and part.rows == total:
         return
     raise StoreError(

@@ -12,7 +12,7 @@ from wakeful.store.protocol import Store
 from wakeful.store.sealed_store import with_keys
 from wakeful.values.clock import Handle
 from wakeful.values.errors import BadOption
-from wakeful.values.seals import Ring, parse_keys
+from wakeful.values.seals import KeyRing, parse_keys
 
 KEYS, KEYS_FILE = "WAKEFUL_KEYS", "WAKEFUL_KEYS_FILE"
 Keys = str | Path | Sequence[str]
@@ -108,16 +108,16 @@ class _Watch:
             self._stepped(by_ms)
 
 
-def key_ring(keys: Keys | None = None) -> Ring | None:
+def key_ring(keys: Keys | None = None) -> KeyRing | None:
     """The ring of these keys, else of those in the environment; None when there are none, so that nothing is sealed."""
     if keys is not None:
-        return Ring(read_keys(keys), os.urandom)
+        return KeyRing(read_keys(keys), os.urandom)
     file = os.environ.get(KEYS_FILE)
     found = Path(file) if file else os.environ.get(KEYS) or None
     if found is None:
         return None
     try:
-        return Ring(read_keys(found), os.urandom)
+        return KeyRing(read_keys(found), os.urandom)
     except BadOption as error:
         raise BadOption(f"${KEYS_FILE if file else KEYS}: {error.message}", code=error.code) from None
 

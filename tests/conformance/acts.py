@@ -4,7 +4,7 @@ import asyncio
 from datetime import datetime, timedelta
 from typing import Any
 
-from wakeful.runtime.timer_runs import Again, Failed, Park
+from wakeful.runtime.timer_runs import Failed, Park, RunLater
 from wakeful.runtime.turn import CURRENT
 from wakeful.values.timers import Timer
 from wakeful.values.times import from_datetime
@@ -103,7 +103,7 @@ class Owner:
         await activation.instance.storage.put(timer.name, True)
         return True
 
-    async def failed(self, activation: Any, turn: Any, failure: Failed) -> Again | Park:
+    async def failed(self, activation: Any, turn: Any, failure: Failed) -> RunLater | Park:
         return Park(failure.timer)
 
     def reads(self, timer: Timer) -> None:

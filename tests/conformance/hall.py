@@ -5,7 +5,7 @@ from itertools import count
 from typing import Any
 
 from wakeful import App, DurableObject, Socket
-from wakeful.sockets.request import Request
+from wakeful.sockets.request import SocketRequest
 from wakeful.testing import World
 from wakeful.testing.members import Member
 from wakeful.values.ids import ObjectId, shard_of
@@ -20,7 +20,7 @@ class Hall:
         self.closed: list[tuple[Any, int, str, bool]] = []  # by which socket's name
         self.wakes = 0
         self.message: Callable[[Any, Socket, str | bytes], Awaitable[Any]] | None = None
-        self.connect: Callable[[Any, Socket, Request], Awaitable[Any]] | None = None
+        self.connect: Callable[[Any, Socket, SocketRequest], Awaitable[Any]] | None = None
         self.close: Callable[[Any, Socket], Awaitable[Any]] | None = None
         hall = self
 
@@ -29,7 +29,7 @@ class Hall:
             async def on_wake(self) -> None:
                 hall.wakes += 1
 
-            async def on_connect(self, socket: Socket, request: Request) -> Any:
+            async def on_connect(self, socket: Socket, request: SocketRequest) -> Any:
                 socket.attachment = request.query.get("name", "")
                 await self.storage.put("connects", await self.storage.get("connects", 0) + 1)
                 return await hall.connect(self, socket, request) if hall.connect is not None else None

@@ -7,7 +7,7 @@ import pytest
 
 from tests.conformance.hall import Hall, rows
 from wakeful import Socket
-from wakeful.sockets.request import Request
+from wakeful.sockets.request import SocketRequest
 from wakeful.testing.sockets import SocketClosed
 from wakeful.values.errors import BadOption, Denied, TurnOver, UnknownClass, UnknownMethod
 
@@ -25,9 +25,9 @@ async def test_a_client_connects_and_is_answered() -> None:
 
 async def test_on_connect_sees_the_request_and_may_choose_the_protocol() -> None:
     hall = Hall()
-    seen: list[Request] = []
+    seen: list[SocketRequest] = []
 
-    async def connect(room: Any, socket: Socket, request: Request) -> str:
+    async def connect(room: Any, socket: Socket, request: SocketRequest) -> str:
         seen.append(request)
         await socket.send("welcome")
         return "v2"
@@ -43,7 +43,7 @@ async def test_on_connect_sees_the_request_and_may_choose_the_protocol() -> None
         client = await world.connect(hall.Room, "r", **request)
         assert client.protocol == "v2"
         assert await client.receive() == "welcome"
-        assert seen == [Request({"name": "ann"}, {"x-a": "1"}, ("v1", "v2"), "", "token:t")]
+        assert seen == [SocketRequest({"name": "ann"}, {"x-a": "1"}, ("v1", "v2"), "", "token:t")]
         with pytest.raises(Denied, match="does not offer"):
             await world.connect(hall.Room, "r", protocols=("v1",))
 
@@ -51,7 +51,7 @@ async def test_on_connect_sees_the_request_and_may_choose_the_protocol() -> None
 async def test_a_raise_in_on_connect_refuses_and_nothing_is_kept() -> None:
     hall = Hall()
 
-    async def connect(room: Any, socket: Socket, request: Request) -> None:
+    async def connect(room: Any, socket: Socket, request: SocketRequest) -> None:
         await socket.send("never")
         raise PermissionError("members only")
 
@@ -201,7 +201,7 @@ async def test_what_was_sent_before_a_commit_in_the_turn_stays_when_it_raises_la
 async def test_any_turn_may_send_and_broadcast_goes_by_tag_and_spares_some() -> None:
     hall = Hall()
 
-    async def connect(room: Any, socket: Socket, request: Request) -> None:
+    async def connect(room: Any, socket: Socket, request: SocketRequest) -> None:
         socket.tags = ["all", request.query["name"][0]]
 
     async def speak(room: Any) -> tuple[int, int, list[str]]:

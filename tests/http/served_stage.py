@@ -17,7 +17,7 @@ from wakeful.security.tokens import ALL, PREFIX, Token, new_secret
 from wakeful.server.guard import Guarded
 from wakeful.server.site import Site
 from wakeful.sockets.feature import feature_of
-from wakeful.sockets.request import Request
+from wakeful.sockets.request import SocketRequest
 
 TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 WAIT_S = 180.0  # far more than anything takes: a test that needs it fails
@@ -30,7 +30,7 @@ class Place:
         self.app = App(idle="100ms", limits=Limits(**limits))
         self.closed: asyncio.Queue[tuple[str, int, str, bool]] = asyncio.Queue()
         self.heard: list[str | bytes] = []
-        self.requests: list[Request] = []
+        self.requests: list[SocketRequest] = []
         self.port = 0
         self.server: uvicorn.Server | None = None
         self.gate = asyncio.Event()  # for which "wait" waits
@@ -38,7 +38,7 @@ class Place:
 
         @self.app.object
         class Room(DurableObject):
-            async def on_connect(self, socket: Socket, request: Request) -> str | None:
+            async def on_connect(self, socket: Socket, request: SocketRequest) -> str | None:
                 place.requests.append(request)
                 if "refuse" in request.query:
                     raise PermissionError("not here")

@@ -29,7 +29,7 @@ def test_none_is_missing_and_none_is_another(kind: type, blocking: type) -> None
 
 
 def test_its_options_are_those_of_the_other() -> None:
-    from wakeful.client.client import Options
+    from wakeful.client.client import ClientOptions
 
     taken = [name for name in inspect.signature(Client).parameters if name != "url"]
-    assert sorted(Options.__annotations__) == sorted(taken)
+    assert sorted(ClientOptions.__annotations__) == sorted(taken)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.http.events_reader import Reader
 from tests.http.http_stage import Stage, make_app, opened
-from wakeful.runtime.events import GRACE_MS, KEPT, Event, Ring
+from wakeful.runtime.events import GRACE_MS, KEPT, Event, EventRing
 from wakeful.values.errors import BadOption
 from wakeful.values.ids import ObjectId
 
@@ -81,7 +81,7 @@ async def test_kinds_and_own_classes_can_be_left_out() -> None:
 
 
 def test_a_ring_keeps_the_newest_and_knows_what_is_gone() -> None:
-    ring = Ring(4)
+    ring = EventRing(4)
     assert ring.after(0, 10) == (1, [])
     for number in range(1, 7):
         ring.add({"n": number})

@@ -7,7 +7,7 @@ import pytest
 from tests.yardstick import PATIENCE_S
 from wakeful import App
 from wakeful.http.asks import Room
-from wakeful.http.pace import ABOUT_S, CROWD_MAX, HEALTH, STARTS_MAX, YOUNG_S, Begun, Pace
+from wakeful.http.pace import ABOUT_S, CROWD_MAX, HEALTH, STARTS_MAX, YOUNG_S, Admission, Begun
 from wakeful.http.problems import Problem
 from wakeful.policy.shares import Asker, Shares
 from wakeful.security.crowd import Crowding
@@ -16,11 +16,11 @@ from wakeful.values.errors import TooMany, Unavailable
 ONE = Asker("one")
 
 
-def paced(starts_max: int, **options: int) -> Pace:
-    return Pace(Crowding(App()), starts_max, **options)
+def paced(starts_max: int, **options: int) -> Admission:
+    return Admission(Crowding(App()), starts_max, **options)
 
 
-async def begun(pace: Pace, asker: Asker = ONE) -> Begun:
+async def begun(pace: Admission, asker: Asker = ONE) -> Begun:
     found = pace.take(asker)
     return found if isinstance(found, Begun) else await pace.turn(found)
 

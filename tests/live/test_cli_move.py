@@ -12,7 +12,7 @@ import pytest
 
 from tests.yardstick import PATIENCE_S
 from wakeful.store import open_url
-from wakeful.store_move import Part, digest
+from wakeful.store_move import TableDigest, digest
 from wakeful.values.errors import Conflict, StoreError
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Timer
@@ -33,7 +33,7 @@ async def _fill(url: str) -> None:
     await store.close()
 
 
-def _parts(url: str) -> tuple[Part, ...]:
+def _parts(url: str) -> tuple[TableDigest, ...]:
     return asyncio.run(digest(url, now=1))
 
 

@@ -12,7 +12,7 @@ from wakeful.policy import plan as planning
 from wakeful.policy.limits import Limits
 from wakeful.policy.plan import Policy
 from wakeful.policy.retry import RetryPolicy
-from wakeful.policy.timeline import Pause, Version
+from wakeful.policy.timeline import PausedSpan, Version
 from wakeful.schedules.next import Missed, Next
 from wakeful.schedules.records import Options, Record
 from wakeful.schedules.steps import PAUSES_MAX, judge, settle, told
@@ -344,7 +344,7 @@ def test_what_is_left_of_an_outage_after_a_run_is_no_overlap(monkeypatch: pytest
     record = Record(
         options=Options(handler="tick", policy=Policy(catch_up="all", grace_ms=2 * second)),
         versions=[Version(1, "", "every 10s", 0)],
-        pauses=[Pause(15 * second, 45 * second)],
+        pauses=[PausedSpan(15 * second, 45 * second)],
         judged_to=0,
     )
     now, runs, left = 65 * second, [], list[tuple[int, str]]()

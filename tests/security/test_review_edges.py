@@ -11,7 +11,7 @@ import pytest
 
 from tests.security.stage_security import HERE, HOST, Door, program
 from wakeful import App, DurableObject, Socket
-from wakeful.sockets.request import Request
+from wakeful.sockets.request import SocketRequest
 
 
 @asynccontextmanager
@@ -134,7 +134,7 @@ def sockets_program() -> App:
 
     @app.object
     class Room(DurableObject):
-        async def on_connect(self, socket: Socket, request: Request) -> None:
+        async def on_connect(self, socket: Socket, request: SocketRequest) -> None:
             await self.storage.put("headers", dict(request.headers))
 
         async def on_message(self, socket: Socket, message: str | bytes) -> None: ...

@@ -6,7 +6,7 @@ import pytest
 
 from wakeful.store.seal_places import Sealing
 from wakeful.values.errors import NoKey, Undecodable
-from wakeful.values.seals import MAGIC, Ring
+from wakeful.values.seals import MAGIC, KeyRing
 
 
 def _bytes(count: int) -> bytes:
@@ -14,7 +14,7 @@ def _bytes(count: int) -> bytes:
 
 
 def test_however_much_is_cut_off_it_is_told_and_not_raised() -> None:
-    ring = Ring([_bytes(32)], _bytes)
+    ring = KeyRing([_bytes(32)], _bytes)
     sealing = Sealing(ring)
     data = sealing.seal(b"a value", b"here")
     assert sealing.open(data, b"here") == b"a value"

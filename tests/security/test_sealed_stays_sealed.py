@@ -16,7 +16,7 @@ from wakeful.values.codec import decode, encode
 from wakeful.values.commits import USER, Commit
 from wakeful.values.errors import NoKey, Undecodable
 from wakeful.values.ids import SHARDS, ObjectId, shard_of
-from wakeful.values.seals import Ring, spelled_key
+from wakeful.values.seals import KeyRing, spelled_key
 from wakeful.values.timers import Timer
 
 KEY = bytes(range(32))
@@ -25,7 +25,7 @@ A, FIRST = ObjectId("Box", "a"), ObjectId("Aaa", "a")
 
 
 def sealed(inner: Store) -> SealedStore:
-    return SealedStore(inner, Ring([KEY], os.urandom))
+    return SealedStore(inner, KeyRing([KEY], os.urandom))
 
 
 async def put(store: Store, id: ObjectId, name: str, value: str) -> None:

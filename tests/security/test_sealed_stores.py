@@ -11,14 +11,14 @@ from wakeful.store.sealed_store import SealedStore
 from wakeful.testing.store_suite import StoreSuite
 from wakeful.testing.suites.harness import A
 from wakeful.values.commits import USER
-from wakeful.values.seals import OVERHEAD, Ring
+from wakeful.values.seals import OVERHEAD, KeyRing
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
 def new_store(request: pytest.FixtureRequest, store_of: Callable[[str], Store]) -> Callable[[], Store]:
     """Makes a new and empty sealed store of one kind at every call."""
     kind: str = request.param
-    ring = Ring([bytes(range(32))], os.urandom)
+    ring = KeyRing([bytes(range(32))], os.urandom)
     return lambda: SealedStore(store_of(kind), ring)
 
 

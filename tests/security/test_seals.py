@@ -24,7 +24,7 @@ from wakeful.values.seals import (
     MAGIC,
     OVERHEAD,
     SALT_USES_MAX,
-    Ring,
+    KeyRing,
     is_sealed,
     open_text,
     parse_keys,
@@ -44,8 +44,8 @@ class Card:
     number: str
 
 
-def ring(*keys: bytes) -> Ring:
-    return Ring(keys or (OLD,), os.urandom)
+def ring(*keys: bytes) -> KeyRing:
+    return KeyRing(keys or (OLD,), os.urandom)
 
 
 def test_what_is_sealed_opens_only_with_its_key_and_in_its_place() -> None:

@@ -11,7 +11,7 @@ from wakeful.sockets.gateways import ALL
 from wakeful.store import Range
 from wakeful.testing import World
 from wakeful.testing.members import Member
-from wakeful.testing.sockets import Client, SocketClosed
+from wakeful.testing.sockets import SocketClient, SocketClosed
 from wakeful.values.commits import SYSTEM, USER
 from wakeful.values.errors import WakefulError
 from wakeful.values.ids import ObjectId
@@ -47,7 +47,9 @@ class Life:
         self.dice = random.Random(seed)
         self.world = world
         self.room = room
-        self.clients: list[tuple[Client, str, Member, str]] = []  # with their key, who held them, and in which life
+        self.clients: list[
+            tuple[SocketClient, str, Member, str]
+        ] = []  # with their key, who held them, and in which life
         self.said: dict[str, int] = {}
         self.connects: set[asyncio.Task[None]] = set()
         self.did: list[str] = []

@@ -20,7 +20,7 @@ from wakeful.runtime.node import Node
 from wakeful.runtime.outage import Outage
 from wakeful.runtime.ownership import Ownership
 from wakeful.runtime.queue import TimerQueue
-from wakeful.runtime.rows import Rows
+from wakeful.runtime.rows import ObjectRows
 from wakeful.store.memory import MemoryStore
 from wakeful.store.protocol import Hint, NodeRow, ShardRow
 from wakeful.store.sends import is_other
@@ -218,14 +218,14 @@ def reads_ahead_that_stay() -> Any:
     """What was read before the object's last commit is what it wakes with."""
 
     def make(adopt: Any) -> Any:
-        def broken(self: Rows, *args: Any, **options: Any) -> None:
+        def broken(self: ObjectRows, *args: Any, **options: Any) -> None:
             begun = self.take_begun()
             adopt(self, *args, **options)
             self._begun = begun
 
         return broken
 
-    return swapped(Rows, "adopt", make)
+    return swapped(ObjectRows, "adopt", make)
 
 
 def reads_ahead_of_another_epoch() -> Any:

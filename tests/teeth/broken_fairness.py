@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.teeth.broken import swapped
 from wakeful.http import health, protocol
-from wakeful.http.pace import Pace
+from wakeful.http.pace import Admission
 from wakeful.http.protocol import SocketProtocol
 from wakeful.policy.shares import Asker, Shares
 from wakeful.security.askers import Askers
@@ -26,24 +26,24 @@ def first_come_first_served() -> Any:
     """Everybody is of one house."""
 
     def make(take: Any) -> Any:
-        def broken(self: Pace, asker: Asker) -> Any:
+        def broken(self: Admission, asker: Asker) -> Any:
             return take(self, Asker("everybody"))
 
         return broken
 
-    return swapped(Pace, "take", make)
+    return swapped(Admission, "take", make)
 
 
 def all_of_a_flood_goes_on_together() -> Any:
     """Though others are about."""
 
     def make(are_others_about: Any) -> Any:
-        def broken(self: Pace, house: str, now_s: float) -> bool:
+        def broken(self: Admission, house: str, now_s: float) -> bool:
             return False
 
         return broken
 
-    return swapped(Pace, "_are_others_about", make)
+    return swapped(Admission, "_are_others_about", make)
 
 
 def a_token_is_known_by_its_name() -> Any:

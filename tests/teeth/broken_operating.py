@@ -11,7 +11,7 @@ from tests.teeth.broken import swapped
 from wakeful.cli import settings
 from wakeful.http import health
 from wakeful.runtime.lock_watch import LockWatch
-from wakeful.store.postgres.wire import Lost, Wire
+from wakeful.store.postgres.wire import ServerLost, ServerWire
 
 
 def ready_though_a_table_is_locked() -> Any:
@@ -51,15 +51,15 @@ def a_host_that_was_demoted_is_kept() -> Any:
     """What it refuses is asked again, on the same connection."""
 
     def make(meaning: Any) -> Any:
-        def broken(self: Wire, error: Any, writes: bool) -> Exception:
+        def broken(self: ServerWire, error: Any, writes: bool) -> Exception:
             if getattr(error, "sqlstate", "") == "25006":
-                return Lost(f"it can't be written now: {error}")
+                return ServerLost(f"it can't be written now: {error}")
             found: Exception = meaning(self, error, writes)
             return found
 
         return broken
 
-    return swapped(Wire, "_meaning", make)
+    return swapped(ServerWire, "_meaning", make)
 
 
 def the_file_goes_before_the_environment() -> Any:

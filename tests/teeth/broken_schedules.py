@@ -10,7 +10,7 @@ from tests.teeth.broken import swapped
 from wakeful.policy import plan as planning
 from wakeful.runtime.activation import Activation
 from wakeful.runtime.queue import TimerQueue
-from wakeful.runtime.timer_runs import Again
+from wakeful.runtime.timer_runs import RunLater
 from wakeful.runtime.turn import Turn
 from wakeful.schedules import runs, schedules, steps
 from wakeful.schedules.counters import Counters
@@ -72,7 +72,7 @@ def pending_dropped_when_a_run_fails() -> Any:
             answer = await failed(self, activation, turn, failure)
             name = failure.timer.name.partition(":")[2]
             record = await Book(turn).get(name)
-            if isinstance(answer, Again) and record is not None:
+            if isinstance(answer, RunLater) and record is not None:
                 record.pending = []
                 Book(turn).put(name, record)
             return answer
@@ -180,7 +180,7 @@ def counters_keep_what_a_failed_turn_counted() -> Any:
             answer = await failed(self, activation, turn, failure)
             name = failure.timer.name.partition(":")[2]
             record = await Book(turn).get(name)
-            if isinstance(answer, Again) and record is not None:
+            if isinstance(answer, RunLater) and record is not None:
                 record.counters.runs += 1
                 Book(turn).put(name, record)
             return answer

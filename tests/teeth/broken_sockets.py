@@ -72,7 +72,7 @@ def sockets_are_kept_in_memory_only() -> Any:
     """The gateway knows them anyway."""
 
     def make(save: Any) -> Any:
-        def broken(turn: Turn, id: str, found: records.Kept) -> None:
+        def broken(turn: Turn, id: str, found: records.SocketRecord) -> None:
             records.table_of(turn.activation).known[id] = found
 
         return broken
@@ -198,6 +198,6 @@ def what_was_done_at_a_signal_is_not_done() -> Any:
     return swapped(stops.Chained, "__call__", lambda _: lambda self, number, frame: self._begin())
 
 
-def effects_free(found: records.Kept) -> records.Kept:
+def effects_free(found: records.SocketRecord) -> records.SocketRecord:
     """The same socket, as if nobody had closed it."""
-    return records.Kept(found.gateway, found.seq, found.tags, found.attachment)
+    return records.SocketRecord(found.gateway, found.seq, found.tags, found.attachment)

@@ -13,7 +13,7 @@ from tests.xstate.chart_compare import differs
 from tests.xstate.chart_names import NAMES
 from wakeful.statechart import chart as charts
 from wakeful.statechart import moves, nodes, plans, snapshot, step
-from wakeful.statechart.turn import Turn
+from wakeful.statechart.turn import ChartStep
 from wakeful.values.errors import BadChart, LimitExceeded
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "xstate" / "cases.jsonl.xz"
@@ -44,13 +44,13 @@ def queue_backwards(patch: pytest.MonkeyPatch) -> None:
         def pop(self, place: Any = -1) -> Any:
             return super().pop(-1)
 
-    init = Turn.__init__
+    init = ChartStep.__init__
 
-    def made(self: Turn, *args: Any, **options: Any) -> None:
+    def made(self: ChartStep, *args: Any, **options: Any) -> None:
         init(self, *args, **options)
         self.queue = Backwards()
 
-    patch.setattr(Turn, "__init__", made)
+    patch.setattr(ChartStep, "__init__", made)
 
 
 def shallow_for_deep(patch: pytest.MonkeyPatch) -> None:
@@ -77,14 +77,14 @@ def no_initial_actions(patch: pytest.MonkeyPatch) -> None:
 
 
 def late_by_one(patch: pytest.MonkeyPatch) -> None:
-    delay = Turn.delay
-    patch.setattr(Turn, "delay", lambda self, name, ms, event, target: delay(self, name, ms + 1, event, target))
+    delay = ChartStep.delay
+    patch.setattr(ChartStep, "delay", lambda self, name, ms, event, target: delay(self, name, ms + 1, event, target))
 
 
 def outputs_lost(patch: pytest.MonkeyPatch) -> None:
     arrive = step._arrive
 
-    def without(turn: Turn, final: Any, arrival: Any) -> None:
+    def without(turn: ChartStep, final: Any, arrival: Any) -> None:
         arrive(turn, final, arrival)
         turn.queue[:] = [{**event, "output": None} if "output" in event else event for event in turn.queue]
 
@@ -141,18 +141,18 @@ def itself_not_covered(patch: pytest.MonkeyPatch) -> None:
 
 
 def sends_to_itself_at_once(patch: pytest.MonkeyPatch) -> None:
-    init = Turn.__init__
+    init = ChartStep.__init__
 
-    def made(self: Turn, *args: Any, **options: Any) -> None:
+    def made(self: ChartStep, *args: Any, **options: Any) -> None:
         init(self, *args, **options)
         self.mailbox = self.queue
 
-    patch.setattr(Turn, "__init__", made)
+    patch.setattr(ChartStep, "__init__", made)
 
 
 def quiet(name: str) -> Patch:
     def patched(patch: pytest.MonkeyPatch) -> None:
-        patch.setattr(Turn, name, lambda self, *args, **options: None)
+        patch.setattr(ChartStep, name, lambda self, *args, **options: None)
 
     patched.__name__ = f"{name}_does_nothing"
     return patched

@@ -1,6 +1,9 @@
 """A module is a noun: somebody who looks for a thing by its name finds its file."""
 
+import ast
 import re
+from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -34,3 +37,27 @@ def test_a_gerund_is_seen(name: str) -> None:
 @pytest.mark.parametrize("name", ["archive", "timer_names", "machine_view"])
 def test_a_noun_is_none(name: str) -> None:
     assert not no_nouns([name])
+
+
+# Names that two share on purpose: those of Cloudflare's API, and a word that both XState's charts and our jobs have.
+SHARED = {"DurableObject", "Record", "State", "Stop", "Storage", "Stub"}
+
+
+def class_homes(files: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Where each public class stands, from (place, source)."""
+    homes = defaultdict(list)
+    for place, text in files:
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes[node.name].append(place)
+    return dict(homes)
+
+
+def test_no_class_name_is_there_twice() -> None:
+    twice = {name: homes for name, homes in class_homes(source.modules()).items() if len(homes) > 1}
+    assert twice.keys() == SHARED, {name: twice.get(name) for name in twice.keys() ^ SHARED}
+
+
+def test_a_second_class_of_a_name_is_seen() -> None:
+    assert class_homes([("a", "class Wire: ..."), ("b", "class Wire: ...")]) == {"Wire": ["a", "b"]}
+    assert class_homes([("a", "class _Wire: ...")]) == {}

@@ -13,7 +13,7 @@ import pytest
 from wakeful.cli import checkups, cluster_access, run
 from wakeful.cli.exit_codes import CommandError, exit_code_of
 from wakeful.store import NodeRow, ShardRow, Store, open_url
-from wakeful.store.postgres.health import Health, Session
+from wakeful.store.postgres.health import Health, LongSession
 from wakeful.values.commits import Commit
 from wakeful.values.errors import AddressInUse, BadAddress, BadOption, NoSecret, WrongCluster
 from wakeful.values.ids import SHARDS, ObjectId, shard_of
@@ -243,8 +243,8 @@ def test_the_clock_is_measured_by_the_quickest_answer(
 
 
 def test_sessions_that_hold_others_up() -> None:
-    idle = Session(7, "app", "psql", "idle in transaction", 90_000, False, [], True, "SELECT 1")
-    waits = Session(8, "app", "wakeful", "active", 6_000, True, [7], False, "UPDATE x")
+    idle = LongSession(7, "app", "psql", "idle in transaction", 90_000, False, [], True, "SELECT 1")
+    waits = LongSession(8, "app", "wakeful", "active", 6_000, True, [7], False, "UPDATE x")
     first, second = checkups.sessions([idle, waits], 0)
     assert (first.status, second.status) == ("warn", "warn")
     assert "holds locks on Wakeful's tables" in first.text

@@ -13,7 +13,7 @@ from wakeful.store.postgres import PostgresStore
 from wakeful.store.postgres.health import Health, health
 from wakeful.store.postgres.statements import Statement
 from wakeful.store.postgres.url import Target, parse_url
-from wakeful.store.postgres.wire import READ_ONLY, STANDBY, Wire
+from wakeful.store.postgres.wire import READ_ONLY, STANDBY, ServerWire
 from wakeful.values.errors import StoreDown, StoreError
 
 NOW = 1_700_000_000_000
@@ -147,7 +147,7 @@ async def test_a_refused_write_is_put_down_to_what_the_server_said_of_itself(
     class Settings:
         in_hot_standby = said
 
-    wire = await Wire.connect(parse_url(postgres_schema_url), readonly=True)
+    wire = await ServerWire.connect(parse_url(postgres_schema_url), readonly=True)
     monkeypatch.setattr(asyncpg.Connection, "get_settings", lambda self: Settings)
     with pytest.raises(StoreDown) as caught:
         await wire.run(Statement("CREATE TABLE never (a int)", ()))

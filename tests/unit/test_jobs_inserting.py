@@ -397,8 +397,8 @@ async def test_many_of_a_node_that_has_stopped_are_not_sent_and_not_sent_again()
 
 async def test_one_that_slipped_in_and_has_run_since_is_in() -> None:
     """Else those that went in with it, of a `schedule_many`, were sent again, and ran twice."""
-    from wakeful.store.postgres.inserter import Inserter as PostgresInserter
-    from wakeful.store.postgres.inserter import Wanted
+    from wakeful.store.postgres.inserter import InsertLine as PostgresInserter
+    from wakeful.store.postgres.inserter import PendingInsert
     from wakeful.values.commits import Remembered
 
     nothing: Any = None
@@ -410,6 +410,6 @@ async def test_one_that_slipped_in_and_has_run_since_is_in() -> None:
 
     inserter._obstacles = obstacles  # type: ignore[method-assign]
     rows: Any = [{"place": 0, "slipped": True, "first": True}]
-    wanted = Wanted([timer("a"), timer("b", 2)], 1, Receipt("r", 1, 9), {0: GUARD}, False)
+    wanted = PendingInsert([timer("a"), timer("b", 2)], 1, Receipt("r", 1, 9), {0: GUARD}, False)
     [met] = await inserter._met(nothing, wanted, rows)
     assert (met.is_in, met.answer) == (True, own_record.answer)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wakeful.jobs.ids import check_job_key, job_id, key_of, method_of, parse_id, timer_name
-from wakeful.jobs.payload import Kept, decode_kept, encode_kept, is_same
+from wakeful.jobs.payload import JobPayload, decode_kept, encode_kept, is_same
 from wakeful.policy.order import EPOCH_MS, Order
 from wakeful.policy.retry import Retry
 from wakeful.values.errors import BadName, UnknownJob
@@ -73,11 +73,11 @@ def test_places_last_until_2089() -> None:
     assert Order("a").next(3_755_000_000_000) < 1 << 63
 
 
-def kept(**changes: object) -> Kept:
+def kept(**changes: object) -> JobPayload:
     fields: dict[str, object] = {
         "method": "m", "args": b"a", "token": "t", "key": "k", "created_at": 1, "at": 5, "after": None, "due_at": 5
     }  # fmt: skip
-    return Kept(**{**fields, **changes})  # type: ignore[arg-type]
+    return JobPayload(**{**fields, **changes})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("retry", [None, "policy", "module:function", Retry(3)])

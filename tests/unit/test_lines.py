@@ -6,7 +6,7 @@ from itertools import islice
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wakeful.runtime.lines import SHORTEST, Lines
+from wakeful.runtime.lines import SHORTEST, TenantLines
 from wakeful.runtime.queue import PAST_ALL, TimerQueue
 from wakeful.values.ids import ObjectId, tenant_of
 from wakeful.values.timers import Timer
@@ -127,7 +127,7 @@ def test_a_timer_in_line_that_is_cleared_or_set_anew_does_not_run_as_it_was() ->
 
 
 def test_a_line_that_is_full_leaves_the_rest_on_disk_and_says_from_where() -> None:
-    lines = Lines(2 * SHORTEST)
+    lines = TenantLines(2 * SHORTEST)
     for n in range(SHORTEST + 5):
         lines.add("a", timer(f"a/{n}", n, n))
     assert len(lines) == SHORTEST

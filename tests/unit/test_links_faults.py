@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.links_stage import Sample, a_call, linked, until, virtual
 from wakeful.testing.network import Network
-from wakeful.transport.pulse import Pace, Pulse
+from wakeful.transport.pulse import LinkPulse, Pace
 from wakeful.values.errors import AddressInUse, BadAddress, LinkLost, WrongNode
 
 
@@ -167,7 +167,7 @@ async def test_the_timeouts_of_many_calls_are_each_their_own() -> None:
 async def test_silence_is_counted_in_beats_so_a_frozen_process_accuses_nobody() -> None:
     async with virtual() as warp:
         dead: list[float] = []
-        pulse = Pulse(Pace(), is_wanted=lambda: True, beat=lambda: None, dead=lambda: dead.append(now()))
+        pulse = LinkPulse(Pace(), is_wanted=lambda: True, beat=lambda: None, dead=lambda: dead.append(now()))
         await asyncio.sleep(0.1)
         warp.jump(20)  # frozen: no time to run anything in, and then one beat is late
         await asyncio.sleep(0.1)

@@ -14,7 +14,7 @@ from wakeful import App, DurableObject, every
 from wakeful.store import NodeRow, Query, Range, Store, open_url
 from wakeful.store.protocol import Receipt
 from wakeful.store.table_copy import TABLES, Pages
-from wakeful.store_move import Moved, Part, Step, Sum, digest, move
+from wakeful.store_move import Moved, MoveProgress, Sum, TableDigest, digest, move
 from wakeful.testing.suites.harness import NODE, NOW, entry, parked, timer
 from wakeful.values.commits import SYSTEM, USER, Commit, Remembered
 from wakeful.values.errors import BadUrl, Conflict, FileOwned, SchemaTooOld, StoreError
@@ -44,11 +44,11 @@ def sqlite_url(tmp_path: Path) -> Callable[[str], str]:
     return lambda name: f"sqlite:{tmp_path}/{name}.db"
 
 
-def moved(source: str, target: str, heard: Callable[[Step], None] = lambda step: None) -> Moved:
+def moved(source: str, target: str, heard: Callable[[MoveProgress], None] = lambda step: None) -> Moved:
     return asyncio.run(move(source, target, now=NOW, heard=heard))
 
 
-def digests(url: str) -> tuple[Part, ...]:
+def digests(url: str) -> tuple[TableDigest, ...]:
     return asyncio.run(digest(url, now=NOW))
 
 
@@ -208,7 +208,7 @@ def test_an_interrupted_move_leaves_the_target_empty_and_can_be_repeated(
     target = sqlite_url("b") if kind == "sqlite" else request.getfixturevalue("postgres_schema_url")
     fill(sqlite_url("a"))
 
-    def heard(step: Step) -> None:
+    def heard(step: MoveProgress) -> None:
         if (step.what, step.table) == (what, table):
             raise KeyboardInterrupt
 
@@ -299,7 +299,7 @@ def test_bad_ends_are_refused_before_anything_is_made(sqlite_url: Callable[[str]
 
 
 def test_the_digest_sees_what_differs_and_not_the_order() -> None:
-    def sum_of(*rows: tuple[Any, ...]) -> Part:
+    def sum_of(*rows: tuple[Any, ...]) -> TableDigest:
         found = Sum()
         found.add(list(rows))
         return found.part("t")

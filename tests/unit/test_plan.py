@@ -9,8 +9,19 @@ from hypothesis import strategies as st
 
 from tests.unit.schedule_oracle import LOST, Rules, decide, ms, swallow
 from wakeful.policy import plan as planning
-from wakeful.policy.plan import JUDGED_MAX, RUNS_MAX, SINGLE_MAX, Due, Left, Plan, Policy, Times, overlapped, plan
-from wakeful.policy.timeline import Pause, Timeline, Version
+from wakeful.policy.plan import (
+    JUDGED_MAX,
+    RUNS_MAX,
+    SINGLE_MAX,
+    Due,
+    Left,
+    OccurrenceTimes,
+    Plan,
+    Policy,
+    overlapped,
+    plan,
+)
+from wakeful.policy.timeline import PausedSpan, Timeline, Version
 from wakeful.specs.interval import Interval
 
 MINUTE = 60_000
@@ -23,7 +34,7 @@ Judged = list[tuple[int, str]]
 class Listed:
     """Occurrences from a list, counting how often they are asked for."""
 
-    def __init__(self, times: list[int], pauses: list[Pause] | None = None, gaps: list[int] | None = None) -> None:
+    def __init__(self, times: list[int], pauses: list[PausedSpan] | None = None, gaps: list[int] | None = None) -> None:
         self._times = sorted(times)
         self._pauses = pauses or []
         self._gaps = sorted(gaps or [])
@@ -43,7 +54,7 @@ class Listed:
     def gaps(self, after: int, to: int) -> list[int]:
         return [at for at in self._gaps if after < at <= to]
 
-    def pause_of(self, at: int) -> Pause | None:
+    def pause_of(self, at: int) -> PausedSpan | None:
         return next((pause for pause in self._pauses if pause.holds(at)), None)
 
 
@@ -68,7 +79,7 @@ class Counted:
     def gaps(self, after: int, to: int) -> list[int]:
         return self.inner.gaps(after, to)
 
-    def pause_of(self, at: int) -> Pause | None:
+    def pause_of(self, at: int) -> PausedSpan | None:
         return self.inner.pause_of(at)
 
 
@@ -193,13 +204,13 @@ def test_a_clock_that_stepped_back_has_nothing_due() -> None:
 
 
 def test_pauses_hold_what_lies_inside_and_not_their_ends() -> None:
-    times = Listed([T0 + n * MINUTE for n in range(1, 7)], [Pause(T0 + 2 * MINUTE, T0 + 5 * MINUTE)])
+    times = Listed([T0 + n * MINUTE for n in range(1, 7)], [PausedSpan(T0 + 2 * MINUTE, T0 + 5 * MINUTE)])
     found = plan(times, T0, T0 + 6 * MINUTE, Policy(catch_up="all"))
     assert fates(found) == {"run": [1, 2, 5, 6], "paused": [3, 4]}
 
 
 def test_a_pause_is_no_miss() -> None:
-    times = Listed([T0 + n * HOUR for n in range(1, 4)], [Pause(T0, None)])
+    times = Listed([T0 + n * HOUR for n in range(1, 4)], [PausedSpan(T0, None)])
     found = plan(times, T0, T0 + 3 * HOUR + 30 * MINUTE, Policy())
     assert fates(found) == {"paused": [60, 120, 180]}
     assert found.missed == 0
@@ -238,7 +249,7 @@ def test_each_overlap_policy(overlap: str, expected: dict[str, list[int]]) -> No
 
 
 def test_overlap_leaves_what_was_paused_to_the_pause() -> None:
-    times = Listed([T0 + n * MINUTE for n in range(1, 5)], [Pause(T0 + MINUTE, T0 + 3 * MINUTE)])
+    times = Listed([T0 + n * MINUTE for n in range(1, 5)], [PausedSpan(T0 + MINUTE, T0 + 3 * MINUTE)])
     assert fates(overlapped(times, T0, T0 + 4 * MINUTE, "queue_one")) == {"run": [1], "paused": [2], "overlap": [3, 4]}
 
 
@@ -294,7 +305,7 @@ def test_a_sparse_schedule_costs_what_it_names() -> None:
 def test_what_is_judged_in_parts_comes_to_the_same(catch_up: str, bound: int, monkeypatch: pytest.MonkeyPatch) -> None:
     times = Listed(
         [T0 + n * MINUTE for n in range(1, 161)],
-        [Pause(T0 + 90 * MINUTE, T0 + 97 * MINUTE)],
+        [PausedSpan(T0 + 90 * MINUTE, T0 + 97 * MINUTE)],
         [T0 + 20 * MINUTE + 1],
     )
     policy = Policy(catch_up=catch_up, window_ms=120 * MINUTE, runs_max=9)
@@ -328,10 +339,10 @@ _times = st.lists(st.integers(1, _LENGTH), max_size=300, unique=True).map(sorted
 
 
 @st.composite
-def _pauses(draw: Callable[..., object]) -> list[Pause]:
+def _pauses(draw: Callable[..., object]) -> list[PausedSpan]:
     ends = sorted(draw(st.lists(st.integers(0, _LENGTH), max_size=6, unique=True)))  # type: ignore[call-overload]
-    pauses = [Pause(a, b) for a, b in zip(ends[::2], ends[1::2], strict=False)]
-    return [*pauses, Pause(ends[-1], None)] if len(ends) % 2 else pauses
+    pauses = [PausedSpan(a, b) for a, b in zip(ends[::2], ends[1::2], strict=False)]
+    return [*pauses, PausedSpan(ends[-1], None)] if len(ends) % 2 else pauses
 
 
 _policies = st.builds(
@@ -364,7 +375,7 @@ def check_fates(found: Plan, times: Listed, since: int, to: int) -> None:
 @settings(max_examples=400, deadline=None, report_multiple_bugs=False)
 @given(_times, _pauses(), _gaps, _policies, st.integers(0, _LENGTH), st.integers(0, _LENGTH + 500))
 def test_plan_does_what_the_words_say(
-    times: list[int], pauses: list[Pause], gaps: list[int], policy: Policy, since: int, now: int
+    times: list[int], pauses: list[PausedSpan], gaps: list[int], policy: Policy, since: int, now: int
 ) -> None:
     listed = Listed(times, pauses, [at for at in gaps if at not in times])
     found = plan(listed, since, now, policy)
@@ -388,7 +399,7 @@ def test_plan_does_what_the_words_say(
 @settings(max_examples=200, deadline=None, report_multiple_bugs=False)
 @given(_times, _pauses(), _gaps, _policies, st.integers(0, _LENGTH), st.integers(0, _LENGTH + 500))
 def test_overlapped_does_what_the_words_say(
-    times: list[int], pauses: list[Pause], gaps: list[int], policy: Policy, since: int, end: int
+    times: list[int], pauses: list[PausedSpan], gaps: list[int], policy: Policy, since: int, end: int
 ) -> None:
     listed = Listed(times, pauses, [at for at in gaps if at not in times])
     found = overlapped(listed, since, end, policy.overlap)
@@ -406,7 +417,7 @@ def test_overlapped_does_what_the_words_say(
     [1, 2, 3], [], [], Policy(window_ms=1_000, grace_ms=500), 1, 502
 )  # the cut is where the merely late ones begin
 def test_any_bound_comes_to_the_same(
-    times: list[int], pauses: list[Pause], gaps: list[int], policy: Policy, bound: int, now: int
+    times: list[int], pauses: list[PausedSpan], gaps: list[int], policy: Policy, bound: int, now: int
 ) -> None:
     listed = Listed(times, pauses, [at for at in gaps if at not in times])
     whole = plan(listed, 0, now, policy)
@@ -426,7 +437,7 @@ def test_any_bound_comes_to_the_same(
     assert judged == expand(whole, every)
 
 
-def _is_times(times: Times) -> Times:
+def _is_times(times: OccurrenceTimes) -> OccurrenceTimes:
     return times
 
 

@@ -14,7 +14,7 @@ from wakeful.store.postgres import PostgresStore
 from wakeful.store.postgres.pool import Pool
 from wakeful.store.postgres.statements import Statement
 from wakeful.store.postgres.url import parse_url
-from wakeful.store.postgres.wire import Lost, Wire
+from wakeful.store.postgres.wire import ServerLost, ServerWire
 from wakeful.values.commits import Commit
 from wakeful.values.errors import BadUrl, StoreDown
 from wakeful.values.ids import ObjectId, shard_of
@@ -75,7 +75,7 @@ async def test_a_host_that_swallows_everything_costs_half_a_second_and_not_the_o
     with mute() as port:
         target = parse_url(beside(postgres_schema_url, "127.0.0.1", port=f"{port},5432"))
         began = asyncio.get_running_loop().time()
-        wire = await Wire.connect(target)
+        wire = await ServerWire.connect(target)
         assert asyncio.get_running_loop().time() - began < 4.0
         assert (await wire.run(Statement("SELECT 1", ())))[0][0] == 1
         await wire.close()
@@ -88,14 +88,14 @@ async def test_while_none_takes_writes_the_error_names_both_and_no_password(
     monkeypatch.setenv("PGPASSWORD", "geheim")
     only = {"target_session_attrs": "standby"}  # which the test's server is not
     target = parse_url(beside(postgres_schema_url, "/nowhere", **only))
-    with pytest.raises(Lost) as raised:
-        await Wire.connect(target)
+    with pytest.raises(ServerLost) as raised:
+        await ServerWire.connect(target)
     assert "/nowhere: " in raised.value.message
     assert "takes no writes" in raised.value.message
     assert "geheim" not in raised.value.message
     alone = parse_url(f"{postgres_schema_url}&target_session_attrs=standby")
     with pytest.raises(StoreDown, match="target_session_attrs"):
-        await Wire.connect(alone)
+        await ServerWire.connect(alone)
 
 
 async def test_a_server_that_takes_no_writes_any_more_is_left_for_the_next(

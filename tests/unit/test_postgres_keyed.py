@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from tests.unit.test_postgres_session import NOW, opened
-from wakeful.store.postgres.inserter import Inserter, Wanted
+from wakeful.store.postgres.inserter import InsertLine, PendingInsert
 from wakeful.store.postgres.statements import Statement
-from wakeful.store.postgres.wire import Wire
+from wakeful.store.postgres.wire import ServerWire
 from wakeful.store.protocol import Guard, Obstacle, Receipt
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Timer
@@ -32,15 +32,15 @@ class Statements:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.sent: list[str] = []
         self.plans: list[str] = []
-        run = Wire.run
+        run = ServerWire.run
 
-        async def seen(wire: Wire, statement: Statement, args: Any = (), **more: Any) -> Any:
+        async def seen(wire: ServerWire, statement: Statement, args: Any = (), **more: Any) -> Any:
             self.sent.append(statement.text)
             explain = Statement(f"EXPLAIN {statement.text}", statement.names)
             self.plans.append("\n".join(row[0] for row in await run(wire, explain, args)))
             return await run(wire, statement, args, **more)
 
-        monkeypatch.setattr(Wire, "run", seen)
+        monkeypatch.setattr(ServerWire, "run", seen)
 
 
 @pytest.mark.parametrize("each", [True, False])
@@ -86,15 +86,15 @@ async def test_a_name_that_is_taken_after_the_look_is_met_by_a_second_statement(
     theirs, receipt = Timer(A, "k1", NOW, NOW, 7), Receipt("lane", 1, NOW + 9)
     async with opened(postgres_schema_url) as store, opened(postgres_schema_url) as other:
         await store.insert([Timer(A, "before", NOW, NOW, 1)], now=NOW)
-        write, tries = Inserter._write, []
+        write, tries = InsertLine._write, []
 
-        async def seen(self: Inserter, wire: Wire, wanted: Any, *, meets: bool) -> Any:
+        async def seen(self: InsertLine, wire: ServerWire, wanted: Any, *, meets: bool) -> Any:
             tries.append(meets)
             return await write(self, wire, wanted, meets=meets)
 
         async with other._inserter._pool.take() as wire, wire.transaction(timeout_s=60):
-            await other._inserter._write(wire, Wanted([theirs], NOW, None, {}, False), meets=False)
-            monkeypatch.setattr(Inserter, "_write", seen)
+            await other._inserter._write(wire, PendingInsert([theirs], NOW, None, {}, False), meets=False)
+            monkeypatch.setattr(InsertLine, "_write", seen)
             asked = store.insert(timers(3), now=NOW, receipt=receipt, guards=guards(3), each=True)
             inserting = asyncio.create_task(asked)
             while not await wire.run(WAITING):  # until it waits for this transaction

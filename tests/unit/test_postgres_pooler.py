@@ -12,7 +12,7 @@ from wakeful.store.postgres import PostgresStore
 from wakeful.store.postgres.health import health
 from wakeful.store.postgres.statements import Statement
 from wakeful.store.postgres.url import parse_url
-from wakeful.store.postgres.wire import Wire
+from wakeful.store.postgres.wire import ServerWire
 from wakeful.store.protocol import Hint
 from wakeful.values.errors import StoreError
 
@@ -26,7 +26,7 @@ def pooler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asyncpg.Connection, "get_server_pid", lambda self: 4_711)
 
 
-async def settings(wire: Wire) -> dict[str, str]:
+async def settings(wire: ServerWire) -> dict[str, str]:
     names = ", ".join(f"current_setting('{name}')" for name in SET)
     [row] = await wire.run(Statement(f"SELECT {names}", ()))
     return dict(zip(SET, row, strict=True))
@@ -41,7 +41,7 @@ async def test_a_connection_through_a_pooler_is_left_as_it_was(postgres_schema_u
     finally:
         await plain.close()
     for readonly in (False, True):
-        wire = await Wire.connect(target, readonly=readonly, packed=True)
+        wire = await ServerWire.connect(target, readonly=readonly, packed=True)
         try:
             assert wire.is_pooled
             assert await settings(wire) == before
@@ -52,7 +52,7 @@ async def test_a_connection_through_a_pooler_is_left_as_it_was(postgres_schema_u
 
 
 async def test_a_connection_of_one_s_own_is_set_as_we_need_it(postgres_schema_url: str) -> None:
-    wire = await Wire.connect(parse_url(postgres_schema_url), readonly=True)
+    wire = await ServerWire.connect(parse_url(postgres_schema_url), readonly=True)
     try:
         assert not wire.is_pooled
         found = await settings(wire)

@@ -14,7 +14,7 @@ from wakeful.cli import checkups
 from wakeful.store.postgres.statements import Statement
 from wakeful.store.postgres.store import PostgresStore
 from wakeful.store.postgres.url import parse_url
-from wakeful.store.postgres.wire import Wire
+from wakeful.store.postgres.wire import ServerWire
 from wakeful.store.protocol import CANCELLED
 from wakeful.values.errors import StoreDown, StoreError
 from wakeful.values.ids import ObjectId
@@ -105,7 +105,7 @@ def foreign_url(database_in: Callable[[str], str]) -> str:
 
 
 async def test_settings_for_other_programs_are_not_ours(foreign_url: str) -> None:
-    wire = await Wire.connect(parse_url(foreign_url))
+    wire = await ServerWire.connect(parse_url(foreign_url))
     try:
         for setting in FOREIGN:
             [(found,)] = await wire.run(Statement("SELECT current_setting($1)", ("name",)), [setting])
@@ -130,7 +130,7 @@ async def test_behind_a_pooler_they_are_named(
 
 
 async def test_a_statement_that_the_server_ends_is_no_outage(postgres_url: str) -> None:
-    wire = await Wire.connect(parse_url(postgres_url))
+    wire = await ServerWire.connect(parse_url(postgres_url))
     try:
         await wire.script("SET statement_timeout = '50ms'")
         with pytest.raises(StoreDown, match=r"nothing of it is written.*57014") as caught:

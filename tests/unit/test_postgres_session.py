@@ -16,7 +16,7 @@ from wakeful.store.postgres import PostgresStore, session
 from wakeful.store.postgres.session import channel_of
 from wakeful.store.postgres.statements import Statement
 from wakeful.store.postgres.url import TIMEOUT_MS, parse_url
-from wakeful.store.postgres.wire import Wire
+from wakeful.store.postgres.wire import ServerWire
 from wakeful.store.protocol import Hint, NodeRow
 from wakeful.values.commits import USER, Commit
 from wakeful.values.errors import BadUrl, OutcomeUnknown, StoreDown, StoreError, Unavailable
@@ -247,10 +247,10 @@ async def test_nobody_is_missed_right_after_the_server_came_back(
 ) -> None:
     """Else every restart of the server would have every node take everybody's shards."""
 
-    async def young(wire: Wire) -> float:
+    async def young(wire: ServerWire) -> float:
         return 0.1
 
-    monkeypatch.setattr(Wire, "uptime_s", young)  # the tests' server has been up for longer
+    monkeypatch.setattr(ServerWire, "uptime_s", young)  # the tests' server has been up for longer
     async with opened(postgres_schema_url) as a:
         b = PostgresStore.of_url(postgres_schema_url)
         await b.open(now=NOW)

@@ -12,7 +12,7 @@ from wakeful.sockets.feature import feature_of
 from wakeful.sockets.gateway import Gateway
 from wakeful.sockets.held import Held, Here
 from wakeful.sockets.outbox import Outbox
-from wakeful.sockets.request import Request
+from wakeful.sockets.request import SocketRequest
 from wakeful.sockets.turns import GONE, MESSAGE
 from wakeful.store import NodeRow
 from wakeful.values.errors import LimitExceeded, LinkLost
@@ -147,7 +147,7 @@ def effect(epoch: int, message: str, id: str, kind: str = SEND) -> Effect:
 
 
 async def opened(gateway: Gateway, wire: Wire) -> Held:
-    one, _ = await gateway.connect(ROOM, Request(), wire)
+    one, _ = await gateway.connect(ROOM, SocketRequest(), wire)
     one.open()
     return one
 
@@ -188,7 +188,9 @@ async def test_a_batch_counts_once_and_only_for_the_gateway_that_was_meant() -> 
 async def test_an_object_that_closed_a_socket_or_does_not_know_it_hears_nothing_more_of_it() -> None:
     app, room_class = room()
     async with app.world() as world:
-        one, _ = await feature_of(world.node).gateway.connect(ROOM, Request(), Wire())  # not open: it stays closing
+        one, _ = await feature_of(world.node).gateway.connect(
+            ROOM, SocketRequest(), Wire()
+        )  # not open: it stays closing
         for number, (message, answer) in enumerate([("close", None), ("later", (4000, "enough"))], 1):
             assert await world.node.send(ROOM, MESSAGE, (one.id, number, message), {}) == answer
         assert await world.get(room_class, "r").heard() == "close"

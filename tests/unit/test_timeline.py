@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wakeful.policy.timeline import Pause, Timeline, Version, spec_of
+from wakeful.policy.timeline import PausedSpan, Timeline, Version, spec_of
 from wakeful.specs.cron import cron
 from wakeful.specs.interval import Interval
 from wakeful.values.times import from_datetime, to_datetime
@@ -109,7 +109,7 @@ def test_an_extra_occurrence_counts_when_the_spec_has_no_more() -> None:
 
 
 def test_a_pause_holds_what_lies_inside_it() -> None:
-    pause, open_end = Pause(T0, T0 + HOUR), Pause(T0 + 2 * HOUR, None)
+    pause, open_end = PausedSpan(T0, T0 + HOUR), PausedSpan(T0 + 2 * HOUR, None)
     timeline = Timeline([every(HOUR)], pauses=[pause, open_end])
     assert [timeline.is_paused(T0 + at) for at in (0, 1, HOUR - 1, HOUR, 2 * HOUR, 2 * HOUR + 1, 99 * DAY)] == [
         False, True, True, False, False, True, True,
@@ -159,7 +159,7 @@ def test_a_gap_counts_while_its_version_is_in_force_and_within_the_bounds(
 
 def test_a_gap_gets_its_verdict_in_a_pause_too() -> None:
     """`gap` and not `paused`: that time would not have come either way. It once got no verdict at all."""
-    timeline = Timeline([Version(1, "", BERLIN, T0)], pauses=[Pause(T0, None)])
+    timeline = Timeline([Version(1, "", BERLIN, T0)], pauses=[PausedSpan(T0, None)])
     assert timeline.gaps(T0, JUMP + DAY) == [JUMP]
     assert timeline.next_event(JUMP - 1) == JUMP
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.links_stage import Sample, a_call
 from wakeful.transport.frames import put_frame
-from wakeful.transport.link_client import Caller
+from wakeful.transport.link_client import LinkClient
 from wakeful.transport.link_server import Answerer
 from wakeful.transport.protocol import Homeward, Outward, PeerReply
 from wakeful.transport.pulse import Pace
@@ -66,7 +66,7 @@ async def passes(count: int) -> None:
 
 async def test_answers_that_came_before_the_end_are_answers() -> None:
     wire, _ = wired()
-    caller = Caller(wire, node="b", window=1024, pace=Pace())
+    caller = LinkClient(wire, node="b", window=1024, pace=Pace())
     wire.begin(caller, HOMEWARD)
     asks = [asyncio.ensure_future(caller.ask(a_call(), timeout_ms=60_000)) for _ in range(MANY)]
     await passes(2)

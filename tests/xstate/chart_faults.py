@@ -12,7 +12,7 @@ from typing import Any
 import wakeful.statechart.plans as plans
 from tests.xstate.chart_compare import Runner
 from tests.xstate.chart_names import NAMES
-from wakeful.statechart.moves import Entry
+from wakeful.statechart.moves import EnteredStates
 from wakeful.values.errors import BadChart, LimitExceeded
 
 
@@ -33,12 +33,12 @@ def is_explained(case: dict[str, Any], place: int) -> bool:
 
 @contextmanager
 def _rules_of_xstate() -> Iterator[None]:
-    compatible, add, recall = plans._compatible, Entry.add, Entry._recall
+    compatible, add, recall = plans._compatible, EnteredStates.add, EnteredStates._recall
 
-    def again(self: Entry, transition: Any, domain: Any) -> None:
+    def again(self: EnteredStates, transition: Any, domain: Any) -> None:
         add(self, transition, plans.domain_of(transition, self.kept) if transition.has_history else domain)
 
-    def enter(self: Entry, history: Any) -> None:
+    def enter(self: EnteredStates, history: Any) -> None:
         states = self.kept.get(history.id, history.default)
         if any(state.type == "history" for state in states):
             raise BadChart(f"{history.path}: a history would be active", code="chart.impossible")
@@ -46,9 +46,9 @@ def _rules_of_xstate() -> Iterator[None]:
 
     try:
         plans._compatible = lambda chart, now, taken, kept: list(taken)
-        Entry.add = again  # type: ignore[method-assign]
-        Entry._recall = enter  # type: ignore[method-assign]
+        EnteredStates.add = again  # type: ignore[method-assign]
+        EnteredStates._recall = enter  # type: ignore[method-assign]
         yield
     finally:
         plans._compatible = compatible
-        Entry.add, Entry._recall = add, recall  # type: ignore[method-assign]
+        EnteredStates.add, EnteredStates._recall = add, recall  # type: ignore[method-assign]

@@ -9,11 +9,11 @@ from wakeful.cli.output import iso, length, many, now_ms, own_ms
 from wakeful.policy.retry import CRASHES_MAX
 from wakeful.store.protocol import Query, Store
 from wakeful.views.line import Line, line_of
-from wakeful.views.nodes import Member, Members, members, ranges
+from wakeful.views.nodes import ClusterMember, Members, members, ranges
 from wakeful.views.timer_names import name_words
 
 if TYPE_CHECKING:
-    from wakeful.store.postgres.health import Session
+    from wakeful.store.postgres.health import LongSession
 
 # Timers and leases follow the database's clock, so a small difference is harmless; a lease has 2 s at least.
 CLOCK_OFFSET_WARN_MS = 1_000
@@ -60,7 +60,7 @@ async def owners(store: Store, found: Members, said: Statuses) -> list[Finding]:
     return findings
 
 
-def _node(member: Member, status: dict[str, Any] | None) -> Finding:
+def _node(member: ClusterMember, status: dict[str, Any] | None) -> Finding:
     row = member.row
     pid = "" if status is None else f", pid {status['pid']}"
     who = f"node {row.node}{pid}" + (f" ({row.about})" if status is None else "")
@@ -83,7 +83,7 @@ def _node(member: Member, status: dict[str, Any] | None) -> Finding:
     return Finding("owner", "ok", text, "wakeful drain --undo lets it own again" if state == "draining" else "")
 
 
-def _silent(member: Member) -> Finding:
+def _silent(member: ClusterMember) -> Finding:
     row = member.row
     text = f"node {row.node} ({row.about}) is silent: its lease is over for {length(-member.lease_ms)}"
     if row.is_here:
@@ -294,7 +294,7 @@ async def server(url: str) -> list[Finding]:
     return findings
 
 
-def sessions(found: Sequence["Session"], hidden: int) -> list[Finding]:
+def sessions(found: Sequence["LongSession"], hidden: int) -> list[Finding]:
     """Those that hold others up; and how many can't be looked into."""
     findings = []
     for one in found:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _SEED = "preview"
 
 
-class Occurrence(NamedTuple):
+class ListedTime(NamedTuple):
     """One line of the list: an occurrence, or a time that the clocks jump over and `gap=skip` leaves out."""
 
     at: int
@@ -87,21 +87,21 @@ def _bound(asked: "Spec", added_at: int, zone: str) -> "Spec":
     return parse_spec(spec.text.replace(marker, "")) if marker in spec.text else spec
 
 
-def occurrences(spec: "Spec", after: int, limit: int) -> tuple[list[Occurrence], bool]:
+def occurrences(spec: "Spec", after: int, limit: int) -> tuple[list[ListedTime], bool]:
     """The next ones, what the clocks jump over among them; and whether there are no more."""
     from wakeful.schedules.nights import gap_note, night_note
 
-    found: list[Occurrence] = []
+    found: list[ListedTime] = []
     at = spec.next_ms(after)
     while at is not None and len(found) < limit:
-        found.append(Occurrence(at, night_note(spec, at)))
+        found.append(ListedTime(at, night_note(spec, at)))
         at = spec.next_ms(at)
     gaps = spec.gaps_ms(after + 1, found[-1].at) if found else []
-    found += [Occurrence(gap, gap_note(spec, gap), is_left_out=True) for gap in gaps]
+    found += [ListedTime(gap, gap_note(spec, gap), is_left_out=True) for gap in gaps]
     return sorted(found), at is None
 
 
-def _put_json(asked: "Spec", zone: str, found: list[Occurrence]) -> None:
+def _put_json(asked: "Spec", zone: str, found: list[ListedTime]) -> None:
     from wakeful.cli.output import iso, put_json
     from wakeful.schedules.nights import local_time
 
@@ -132,7 +132,7 @@ def _put_meaning(asked: "Spec", *, is_zoneless: bool) -> None:
     put_line()
 
 
-def _put_list(zone: str, found: list[Occurrence], is_all: bool, *, is_now: bool) -> None:
+def _put_list(zone: str, found: list[ListedTime], is_all: bool, *, is_now: bool) -> None:
     from wakeful.cli.output import now_ms, put_line, put_table, relative
     from wakeful.schedules.nights import local_time
 

@@ -9,7 +9,7 @@ import click
 from wakeful.cli import completion_names, options
 
 if TYPE_CHECKING:
-    from wakeful.views.due import Row
+    from wakeful.views.due import DueRow
 
 
 @options.command("due")
@@ -43,7 +43,7 @@ async def _due(cls: str | None, limit: int, url: str, as_json: bool) -> None:
         put_line(f"the first {len(found.rows):,} of {many(total, 'timer')}; -n shows more", "dim")
 
 
-def put_timers(found: Sequence["Row"], *, with_object: bool, indent: int = 0) -> None:
+def put_timers(found: Sequence["DueRow"], *, with_object: bool, indent: int = 0) -> None:
     """For people: when, what, and why later than asked."""
     from wakeful.cli.output import clock_time, now_ms, put_table, relative
     from wakeful.views.timer_names import kind_of, timer_words

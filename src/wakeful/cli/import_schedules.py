@@ -7,7 +7,7 @@ from wakeful.cli.exit_codes import USAGE, CommandError
 from wakeful.cli.output import many, put_json, put_line, put_table
 
 if TYPE_CHECKING:
-    from wakeful.importers.wishes import Plan
+    from wakeful.importers.wishes import ImportPlan
 
 FORMS = ("apscheduler", "celery")
 
@@ -57,7 +57,7 @@ async def settle(
     _put(report, is_dry=is_dry, as_json=as_json)
 
 
-def _read(file: Path, form: str, table: str | None) -> "Plan":
+def _read(file: Path, form: str, table: str | None) -> "ImportPlan":
     if form == "celery":
         from wakeful.importers.celery import read_beat
 

@@ -14,7 +14,7 @@ from wakeful.cli.exit_codes import FAILED, USAGE, CommandError
 
 if TYPE_CHECKING:
     from wakeful.cli.progress import Step
-    from wakeful.importers.found import Found
+    from wakeful.importers.found import FoundMachine
     from wakeful.values.ids import ObjectId
 
 BAR_FROM = 10  # fewer are done before one has looked
@@ -210,7 +210,7 @@ async def _all(
     return done
 
 
-def _id_of(found: "Found", cls: str | None, key: str | None, file: Path) -> "ObjectId":
+def _id_of(found: "FoundMachine", cls: str | None, key: str | None, file: Path) -> "ObjectId":
     from wakeful.importers.archive_rules import check_own
     from wakeful.values.ids import ObjectId, check_class, check_key
 

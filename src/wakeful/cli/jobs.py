@@ -60,11 +60,11 @@ async def _list(wanted: tuple[str | None, ...], after: str | None, limit: int, u
     from wakeful.cli.output import put_json, put_line
     from wakeful.cli.store_session import viewing
     from wakeful.cli.suggestions import instead
-    from wakeful.jobs.queries import Wanted
+    from wakeful.jobs.queries import JobFilter
     from wakeful.views.jobs import plain_job, rows
 
     async with viewing(url) as view:
-        found = await rows(view, Wanted(*wanted), limit, after)
+        found = await rows(view, JobFilter(*wanted), limit, after)
         hint = "" if found.rows or as_json else await instead(view, *wanted[:2])
     if as_json:
         put_json({"jobs": [plain_job(job) for job in found.rows], "next": found.cursor})

@@ -8,7 +8,7 @@ import click
 from wakeful.cli import completion_names, options
 
 if TYPE_CHECKING:
-    from wakeful.views.objects import Row
+    from wakeful.views.objects import ObjectRow
 
 
 @options.command("ls")
@@ -43,7 +43,7 @@ async def _ls(cls: str | None, everything: bool, contains: str | None, limit: in
         _put(found.rows, view.now(), more=found.cursor is not None, total=total, filtered=contains is not None)
 
 
-def _put(rows: list["Row"], now: int, *, more: bool, total: int, filtered: bool) -> None:
+def _put(rows: list["ObjectRow"], now: int, *, more: bool, total: int, filtered: bool) -> None:
     from wakeful.cli.output import many, put_line, put_table, relative, size
     from wakeful.views.timer_names import timer_words
 

@@ -13,7 +13,7 @@ from wakeful.cli import options
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from wakeful.store_move import Moved, Step
+    from wakeful.store_move import Moved, MoveProgress
 
 
 @options.command("move")
@@ -54,14 +54,14 @@ def _put(done: "Moved", took_ms: int, as_json: bool) -> None:
 
 
 @contextmanager
-def _bar(*, is_shown: bool) -> Iterator[Callable[["Step"], None]]:
+def _bar(*, is_shown: bool) -> Iterator[Callable[["MoveProgress"], None]]:
     """A line for each table that copies or checks; nothing where nobody watches."""
     from wakeful.cli.progress import progress
 
     with progress(is_shown=is_shown) as shown:
         lines: dict[tuple[str, str], TaskID] = {}
 
-        def heard(step: "Step") -> None:
+        def heard(step: "MoveProgress") -> None:
             if shown is None:
                 return
             line = lines.get((step.what, step.table))

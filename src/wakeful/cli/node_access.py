@@ -18,7 +18,7 @@ from wakeful.transport import sockets
 from wakeful.transport.control import ControlClient
 from wakeful.values.errors import ClusterError, Unavailable, WakefulError
 from wakeful.values.ids import ObjectId, shard_of
-from wakeful.views.nodes import ALIVE, Member, Members, members
+from wakeful.views.nodes import ALIVE, ClusterMember, Members, members
 
 # One that is frozen still has its socket, which takes what is sent and answers nothing.
 ANSWER_S = 2.0
@@ -108,7 +108,7 @@ async def connected(store: Store, id: ObjectId | None = None) -> AsyncIterator[C
         yield peers
 
 
-def _in_order(found: Members, id: ObjectId | None) -> Sequence[Member]:
+def _in_order(found: Members, id: ObjectId | None) -> Sequence[ClusterMember]:
     shard = None if id is None else shard_of(id)
     return sorted(
         [member for member in found.nodes if member.row.is_here is not False],

@@ -47,7 +47,7 @@ def serve(
 
     `joined` are the options of `App.run` that make it a node among others; `http` is where it serves its dashboard.
     """
-    stop = Stop(say, signals=(signal.SIGTERM,) if lifeline is not None else (signal.SIGTERM, signal.SIGINT))
+    stop = StopSignal(say, signals=(signal.SIGTERM,) if lifeline is not None else (signal.SIGTERM, signal.SIGINT))
 
     async def main() -> None:
         stop.listen(lifeline)
@@ -82,7 +82,7 @@ def _beside(program: Program, say: Say) -> contextlib.AbstractAsyncContextManage
     return contextlib.nullcontext() if program.beside is None else program.beside(say)
 
 
-async def _on_start(program: Program, say: Say, stop: "Stop", *, is_dev: bool) -> None:
+async def _on_start(program: Program, say: Say, stop: "StopSignal", *, is_dev: bool) -> None:
     """The program's own start. While developing a failure is shown and the program goes on."""
     if program.on_start is None:
         return
@@ -102,7 +102,7 @@ async def _on_start(program: Program, say: Say, stop: "Stop", *, is_dev: bool) -
     say.event("error", f"on_start failed: {type(error).__name__}: {error}")
 
 
-class Stop:
+class StopSignal:
     """Asked once: stop cleanly. Asked again: stop now."""
 
     def __init__(self, say: Say, *, signals: tuple[signal.Signals, ...]) -> None:

@@ -47,7 +47,7 @@ def pause(
     as_json: bool,
 ) -> None:
     """Let no occurrence of SCHEDULE run, until `wakeful resume` or --until; each gets the verdict `paused`."""
-    asyncio.run(_pause(Asked("pause", cls, key, schedule, tag, target, url), note, until, as_json))
+    asyncio.run(_pause(ScheduleChoice("pause", cls, key, schedule, tag, target, url), note, until, as_json))
 
 
 @options.command("resume")
@@ -58,7 +58,7 @@ def resume(
     cls: str, key: str, schedule: str | None, tag: str | None, target: str | None, url: str, as_json: bool
 ) -> None:
     """Let SCHEDULE run again from now on. What the pause held stays as it is; see `wakeful backfill`."""
-    asyncio.run(_resume(Asked("resume", cls, key, schedule, tag, target, url), as_json))
+    asyncio.run(_resume(ScheduleChoice("resume", cls, key, schedule, tag, target, url), as_json))
 
 
 @options.command("fire")
@@ -69,7 +69,7 @@ def fire(
     cls: str, key: str, schedule: str | None, tag: str | None, target: str | None, url: str, as_json: bool
 ) -> None:
     """Run SCHEDULE now, paused or not, beside its own times; prints the ids of the runs."""
-    asyncio.run(_fire(Asked("fire", cls, key, schedule, tag, target, url), as_json))
+    asyncio.run(_fire(ScheduleChoice("fire", cls, key, schedule, tag, target, url), as_json))
 
 
 @options.command("cancel")
@@ -84,10 +84,10 @@ def cancel(
     One that the program declares begins again when its declaration changes.
     `wakeful pause` is for a while; a job is cancelled by its id, with `wakeful jobs cancel`.
     """
-    asyncio.run(_cancel(Asked("cancel", cls, key, schedule, tag, target, url), as_json))
+    asyncio.run(_cancel(ScheduleChoice("cancel", cls, key, schedule, tag, target, url), as_json))
 
 
-class Asked:
+class ScheduleChoice:
     """Which schedules a command is about, and how to do something to them."""
 
     def __init__(
@@ -160,7 +160,7 @@ class Asked:
         )
 
 
-async def _pause(asked: Asked, note: str, until: str | None, as_json: bool) -> None:
+async def _pause(asked: ScheduleChoice, note: str, until: str | None, as_json: bool) -> None:
     from wakeful.cli.output import iso, put_json, put_line
     from wakeful.schedules.words import moment
     from wakeful.values.times import to_datetime
@@ -176,7 +176,7 @@ async def _pause(asked: Asked, note: str, until: str | None, as_json: bool) -> N
     put_line(one_line(f"{_counted(asked, count)} paused, {shown}"))
 
 
-async def _resume(asked: Asked, as_json: bool) -> None:
+async def _resume(asked: ScheduleChoice, as_json: bool) -> None:
     from wakeful.cli.output import put_json, put_line
 
     await asked.records()
@@ -189,7 +189,7 @@ async def _resume(asked: Asked, as_json: bool) -> None:
         put_line(one_line(f"{asked.which} was not paused"), "dim")
 
 
-async def _fire(asked: Asked, as_json: bool) -> None:
+async def _fire(asked: ScheduleChoice, as_json: bool) -> None:
     from wakeful.cli.output import put_json, put_line
 
     await asked.records()
@@ -202,7 +202,7 @@ async def _fire(asked: Asked, as_json: bool) -> None:
         put_line(one_line(f"wakeful why {asked.id.cls} {asked.id.key} {asked.name} shows what comes of it"), "dim")
 
 
-async def _cancel(asked: Asked, as_json: bool) -> None:
+async def _cancel(asked: ScheduleChoice, as_json: bool) -> None:
     from wakeful.cli.output import put_json, put_line
 
     records = await asked.records()
@@ -236,7 +236,7 @@ def _zone(records: dict[str, "Record"]) -> str | None:
     return zones.pop() if len(zones) == 1 else None
 
 
-def _counted(asked: Asked, count: int) -> str:
+def _counted(asked: ScheduleChoice, count: int) -> str:
     from wakeful.cli.output import many
 
     return asked.which if asked.name is not None else f"{asked.which}: {many(count, 'schedule')}"

@@ -10,7 +10,7 @@ from wakeful.cli import completion_names, options
 
 if TYPE_CHECKING:
     from wakeful.schedules.records import Record
-    from wakeful.views.schedules import Row, Wanted
+    from wakeful.views.schedules import ScheduleFilter, ScheduleRow
     from wakeful.views.view import View
 
 
@@ -41,13 +41,13 @@ def schedules(
     Those of the object CLASS/KEY by name; those of CLASS, or all, soonest first, and then the ones that have ended.
     The latter, and others without a next time, are looked for in the first objects only, unless --all or --state asks for them.
     """
-    from wakeful.views.schedules import Wanted
+    from wakeful.views.schedules import ScheduleFilter
 
     is_wide = everything or state is not None
-    asyncio.run(_schedules(Wanted(cls, key, tag, state, contains), is_wide, limit, url, as_json))
+    asyncio.run(_schedules(ScheduleFilter(cls, key, tag, state, contains), is_wide, limit, url, as_json))
 
 
-async def _schedules(wanted: "Wanted", is_wide: bool, limit: int, url: str, as_json: bool) -> None:
+async def _schedules(wanted: "ScheduleFilter", is_wide: bool, limit: int, url: str, as_json: bool) -> None:
     from wakeful.cli.output import many, put_json, put_line
     from wakeful.cli.progress import pulse
     from wakeful.cli.store_session import viewing
@@ -84,14 +84,16 @@ async def _schedules(wanted: "Wanted", is_wide: bool, limit: int, url: str, as_j
         put_line(f"{many(len(found), 'schedule')}{unseen}", "dim")
 
 
-async def _rows(view: "View", wanted: "Wanted", limit: int, *, is_wide: bool) -> tuple[list["Row"], str | None]:
+async def _rows(
+    view: "View", wanted: "ScheduleFilter", limit: int, *, is_wide: bool
+) -> tuple[list["ScheduleRow"], str | None]:
     """As many as were asked for, though pages of what a filter thins out may be short; and where the rest begins.
 
     Unless it is wide, one page looks for those without a next time: each object has to be asked, of a million.
     """
     from wakeful.views.schedules import is_among_ended, rows
 
-    found: list[Row] = []
+    found: list[ScheduleRow] = []
     cursor = None
     while True:
         page = await rows(view, wanted, limit - len(found), cursor)
@@ -110,7 +112,7 @@ def spec_shown(record: "Record") -> str:
     return version.asked if isinstance(spec_of(version.spec), Interval) else version.spec
 
 
-def put_rows(rows: list["Row"], *, with_sums: bool, with_object: bool = False, indent: int = 0) -> None:
+def put_rows(rows: list["ScheduleRow"], *, with_sums: bool, with_object: bool = False, indent: int = 0) -> None:
     """For people: what, how it stands, when next, what came of the last."""
     from wakeful.cli.output import now_ms, put_table, relative
     from wakeful.values.times import from_datetime

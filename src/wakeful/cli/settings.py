@@ -90,7 +90,7 @@ def setting(*names: str, **about: Any) -> Callable[[F], F]:
     return click.option(*names, cls=Setting, **about)
 
 
-class File(NamedTuple):
+class SettingsFile(NamedTuple):
     """What a file says."""
 
     path: str
@@ -141,7 +141,7 @@ def applied() -> Iterator[None]:
                 os.environ[name] = text
 
 
-def read() -> File | None:
+def read() -> SettingsFile | None:
     """The file that counts here, if there is one: `$WAKEFUL_CONFIG`, else of this folder."""
     named = os.environ.get(CONFIG)
     if named:
@@ -167,7 +167,7 @@ def _text(path: str) -> str:
     return text
 
 
-def _parsed(path: str, text: str, table: str) -> File:
+def _parsed(path: str, text: str, table: str) -> SettingsFile:
     import tomllib
 
     try:
@@ -180,7 +180,7 @@ def _parsed(path: str, text: str, table: str) -> File:
         found = found.get(part, {}) if isinstance(found, dict) else {}
     if not isinstance(found, dict):
         raise _wrong("config.toml", f"{path}: {table} must be a table: [{table}]")
-    return File(path, found, _lines(text, table))
+    return SettingsFile(path, found, _lines(text, table))
 
 
 def _lines(text: str, table: str) -> dict[str, int]:
@@ -197,7 +197,7 @@ def _lines(text: str, table: str) -> dict[str, int]:
     return lines
 
 
-def _check(file: File, known: dict[str, Setting]) -> None:
+def _check(file: SettingsFile, known: dict[str, Setting]) -> None:
     for key, value in file.values.items():
         where = file.place(key)
         if key not in known:

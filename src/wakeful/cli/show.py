@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from wakeful.values.commits import Info
     from wakeful.values.runs import Entry
     from wakeful.values.timers import Parked
-    from wakeful.views.due import Row
+    from wakeful.views.due import DueRow
 
 
 @options.command("show")
@@ -62,7 +62,7 @@ async def _show(cls: str, key: str, limit: int, url: str, as_json: bool) -> None
         timers = await due.stand(view, await store.find_timers(query), is_named=True)
         parked = await store.find_parked(query)
         entries = [entry for _, entry in await store.find_entries(Query(cls=cls, key=key, limit=objects.LEDGER_ROWS))]
-        found = await schedules.rows(view, schedules.Wanted(cls, key), limit)
+        found = await schedules.rows(view, schedules.ScheduleFilter(cls, key), limit)
         machine = await machines.kept_of(store, id)
     _put_head(info)
     if machine is not None:
@@ -117,7 +117,7 @@ def _put_rows(state: bytes | None, rows: list[tuple[str, bytes]], limit: int, *,
         put_line("  nothing stored", "dim")
 
 
-def _put_timers(timers: list["Row"], parked: list["Parked"]) -> None:
+def _put_timers(timers: list["DueRow"], parked: list["Parked"]) -> None:
     from wakeful.cli.due import put_timers
     from wakeful.cli.parked import put_parked
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 from wakeful.client.jobs import ClientJobs
 from wakeful.client.looks import Looks, object_path
 from wakeful.client.schedules import ClientSchedules
-from wakeful.client.wire import Wire, check_extra, segment
+from wakeful.client.wire import HttpWire, check_extra, segment
 from wakeful.runtime.registry import ObjectClass, looked_at, name_of
 from wakeful.runtime.stubs import make_stub
 from wakeful.values.errors import BadOption, UnknownMethod
@@ -28,7 +28,7 @@ CONNECTIONS = 100
 T = TypeVar("T")
 
 
-class Options(TypedDict, total=False):
+class ClientOptions(TypedDict, total=False):
     """What `Client` takes beside the URL."""
 
     token: str | None
@@ -82,11 +82,11 @@ class Client(Looks):
                 code="client.tls",
             )
         self._has_retries = retries
-        self._wire = Wire(url, token, is_retrying=retries, connections_max=connections, tls=tls)
+        self._wire = HttpWire(url, token, is_retrying=retries, connections_max=connections, tls=tls)
         self._known: dict[str, ObjectClass] = {}
 
     @staticmethod
-    def sync(url: str, **options: Unpack[Options]) -> "SyncClient":
+    def sync(url: str, **options: Unpack[ClientOptions]) -> "SyncClient":
         """The same for code that does not await: `with Client.sync("http://…", token=…) as client`."""
         from wakeful.client.sync_client import SyncClient
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from wakeful.client.error_bodies import error_of
-from wakeful.client.wire import NOTHING, Wire, segment
+from wakeful.client.wire import NOTHING, HttpWire, segment
 from wakeful.machines.snapshot import Snapshot
 from wakeful.runtime.registry import name_of
 from wakeful.values.errors import TooMany, Unavailable
@@ -31,7 +31,7 @@ class Rows(list[Row]):
 class Looks:
     """Lists and single things, as the rows that the HTTP API gives (docs/http.md)."""
 
-    _wire: Wire
+    _wire: HttpWire
     _timeout_ms: int
 
     async def classes(self) -> Rows:

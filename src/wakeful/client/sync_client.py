@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack
 
-from wakeful.client.client import Client, Options
+from wakeful.client.client import Client, ClientOptions
 from wakeful.client.jobs import ClientJobs
 from wakeful.client.looks import Row
 from wakeful.client.schedules import ClientSchedules
@@ -103,7 +103,7 @@ class SyncClient(SyncLooks):
     After a fork, make one in the child; one that was made before and not used yet is as good.
     """
 
-    def __init__(self, url: str, **options: Unpack[Options]) -> None:
+    def __init__(self, url: str, **options: Unpack[ClientOptions]) -> None:
         self._client = Client(url, **options)
         super().__init__(self._client, LoopThread())
         self._finalizer = weakref.finalize(self, _end, self._thread, self._client)

@@ -45,7 +45,7 @@ _HOPELESS = ("client.closed", "client.loop", "client.answer")  # the next time i
 NOTHING: Any = object()  # no body, as None is one
 
 
-class Wire:
+class HttpWire:
     """Connections to one server."""
 
     def __init__(

@@ -11,7 +11,7 @@ from wakeful.diagrams.diagram import draw
 from wakeful.machines.bindings import Bound
 from wakeful.policy.ranges import past_prefix
 from wakeful.sockets.gateways import name_of
-from wakeful.sockets.records import PREFIX, Kept
+from wakeful.sockets.records import PREFIX, SocketRecord
 from wakeful.store.protocol import Range
 from wakeful.values.commits import SYSTEM
 from wakeful.values.errors import Conflict, UnknownObject
@@ -89,7 +89,7 @@ async def _sockets(visit: Visit, id: ObjectId) -> list[dict[str, Any]]:
     rows = await visit.view.store_of(id).scan(id, SYSTEM, Range(PREFIX, past_prefix(PREFIX), limit=ROWS))
     found = []
     for name, data in rows:
-        kept = msgspec.msgpack.decode(data, type=Kept)
+        kept = msgspec.msgpack.decode(data, type=SocketRecord)
         attachment = None if kept.attachment is None else plain_of(kept.attachment)
         about = {"tags": kept.tags, "gateway": name_of(kept.gateway), "attachment": attachment}
         found.append({"id": name.removeprefix(PREFIX), "is_closing": kept.closing is not None, **about})

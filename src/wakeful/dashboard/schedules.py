@@ -20,7 +20,7 @@ ROWS = 50
 TEN = 10
 
 
-class Backfill(NamedTuple):
+class BackfillForm(NamedTuple):
     """What somebody wants to run again, and what that would be."""
 
     start: str = ""
@@ -63,7 +63,7 @@ async def one(visit: Visit) -> "Response":
     """One schedule; with `from` and `to` also what a backfill of that stretch would run."""
     id, name = await visit.object(), visit.asked("name") or ""
     if visit.asked("from") is None or visit.asked("to") is None or not visit.caller.may("operate"):
-        return await _show(visit, id, name, Backfill())
+        return await _show(visit, id, name, BackfillForm())
     start, end = visit.asked("from") or "", visit.asked("to") or ""
     try:
         zone = (await schedules.show(visit.view, id, name, limit=1))["zone"]
@@ -71,11 +71,11 @@ async def one(visit: Visit) -> "Response":
         end_at = meant(end, zone, visit.now, is_past=True)
         times = await verdicts.preview(visit.view, id, name, start_at, end_at)
     except BadInput as error:
-        return await _show(visit, id, name, Backfill(start, end, is_open=True), problem=str(error))
-    return await _show(visit, id, name, Backfill(start, end, start_at, end_at, times))
+        return await _show(visit, id, name, BackfillForm(start, end, is_open=True), problem=str(error))
+    return await _show(visit, id, name, BackfillForm(start, end, start_at, end_at, times))
 
 
-async def _show(visit: Visit, id: ObjectId, name: str, backfill: Backfill, problem: str = "") -> "Response":
+async def _show(visit: Visit, id: ObjectId, name: str, backfill: BackfillForm, problem: str = "") -> "Response":
     found = await schedules.show(visit.view, id, name, limit=TEN)
     return await visit.render(
         "schedule.html",
@@ -152,7 +152,7 @@ async def pause(visit: Visit) -> "Response":
         await visit.acts.pause(id, name, note=visit.field("note").strip(), until=end)
     except BadInput as error:
         visit.place = ("/schedule", {"class": id.cls, "key": id.key, "name": name})
-        return await _show(visit, id, name, Backfill(), problem=str(error))
+        return await _show(visit, id, name, BackfillForm(), problem=str(error))
     return _back(visit, id, name, "paused")
 
 

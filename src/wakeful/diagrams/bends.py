@@ -4,7 +4,7 @@ A staircase is as short as one step, so the shortest placement may well be a sta
 labels is put on one line as far as its neighbours leave room for that.
 """
 
-from wakeful.diagrams.ranks import Chain, Item, Ranked, gap
+from wakeful.diagrams.ranks import Item, RankChain, Ranked, gap
 
 _PASSES = 4
 _FAR = 1e9
@@ -26,7 +26,7 @@ def straighten(ranked: Ranked) -> None:
             _straighten(chain, neighbours)
 
 
-def _straighten(chain: Chain, neighbours: dict[Item, tuple[Item | None, Item | None]]) -> None:
+def _straighten(chain: RankChain, neighbours: dict[Item, tuple[Item | None, Item | None]]) -> None:
     inner = chain.items[1:-1]
     start = chain.links[0].upper.at + chain.links[0].upper_off
     end = chain.links[-1].lower.at + chain.links[-1].lower_off

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, tzinfo
 from typing import Any
 
-from wakeful.diagrams.scene import TEXT_SIZE, TITLE_SIZE, Box, Edge, Row, Scene
-from wakeful.diagrams.texts import Line, Span, broken, one_line
+from wakeful.diagrams.scene import TEXT_SIZE, TITLE_SIZE, ArrowRow, Box, Edge, Scene
+from wakeful.diagrams.texts import TextLine, TextSpan, broken, one_line
 from wakeful.diagrams.words import actions_words, delay_words, guard_words, remaining_words
 from wakeful.statechart.chart import Chart
 from wakeful.statechart.fields import keys, listed
-from wakeful.statechart.nodes import Node
+from wakeful.statechart.nodes import ChartState
 from wakeful.statechart.snapshot import check_snapshot, configuration_of
 from wakeful.statechart.state_tree import ROOT_ID, Tree
 from wakeful.statechart.targets import default_of, target_of
@@ -79,7 +79,7 @@ class _Reader:
             found.append(f"as of {self._instant(self._now, with_day=True)}")
         return tuple(found)
 
-    def _box(self, node: Node, config: Mapping[str, Any]) -> None:
+    def _box(self, node: ChartState, config: Mapping[str, Any]) -> None:
         parent = None if node.parent is None else self._boxes[node.parent.index]
         kind = {"final": "final", "history": "history"}.get(node.type, "state")
         box = self._boxes[node.index] = Box(kind, node.id, parent)
@@ -93,7 +93,7 @@ class _Reader:
             return
         if node.parent is not None:
             box.title = broken(
-                [Span(one_line(node.key), "title")],
+                [TextSpan(one_line(node.key), "title")],
                 size=TITLE_SIZE,
                 width_max=_TITLE_WIDTH,
                 lines_max=3,
@@ -102,7 +102,7 @@ class _Reader:
         if node.type == "compound":
             Box("dot", f"{node.id}:initial", box)
 
-    def _default(self, node: Node, config: Mapping[str, Any]) -> None:
+    def _default(self, node: ChartState, config: Mapping[str, Any]) -> None:
         assert node.parent is not None
         if config.get("target") in (None, ""):
             return
@@ -110,55 +110,58 @@ class _Reader:
             target = default_of(node.parent, one, path, self._chart.ids)
             self._edge(self._boxes[node.index], self._boxes[target.index], kind="default")
 
-    def _ways(self, node: Node, config: Mapping[str, Any]) -> None:
+    def _ways(self, node: ChartState, config: Mapping[str, Any]) -> None:
         box = self._boxes[node.index]
         rows = (
-            [_row([Span("entry ", "word"), Span(f"/ {actions_words(config['entry'])}", "do")])]
+            [_row([TextSpan("entry ", "word"), TextSpan(f"/ {actions_words(config['entry'])}", "do")])]
             if config.get("entry")
             else []
         )
         if config.get("exit"):
-            rows.append(_row([Span("exit ", "word"), Span(f"/ {actions_words(config['exit'])}", "do")]))
+            rows.append(_row([TextSpan("exit ", "word"), TextSpan(f"/ {actions_words(config['exit'])}", "do")]))
         for invoke, _ in listed(config.get("invoke"), ""):
-            rows.append(_row([Span("invoke ", "word"), Span(one_line(str(invoke["src"])), "event")]))
+            rows.append(_row([TextSpan("invoke ", "word"), TextSpan(one_line(str(invoke["src"])), "event")]))
         if node.initial is not None and node.type == "compound":
             self._initial(node, config)
         for words, value, timer in _events(node, config):
             for way, path in listed(value, node.path):
                 rows += self._way(node, words, way, path, timer)
         if config.get("route") is not None:
-            rows.append(_row([Span("route ", "word"), Span(f"#{node.id}", "do")]))
+            rows.append(_row([TextSpan("route ", "word"), TextSpan(f"#{node.id}", "do")]))
         if node.tags:
-            rows.append(_row([Span(" ".join(f"#{tag}" for tag in node.tags), "tag")]))
+            rows.append(_row([TextSpan(" ".join(f"#{tag}" for tag in node.tags), "tag")]))
         if len(rows) > _ROWS_MAX:
             rest = len(rows) - _ROWS_MAX + 1
             whole = "\n".join(row.whole for row in rows[_ROWS_MAX - 1 :])
-            rows = [*rows[: _ROWS_MAX - 1], Row(lines=(Line((Span(f"… {rest} more", "tag"),)),), whole=whole)]
+            rows = [
+                *rows[: _ROWS_MAX - 1],
+                ArrowRow(lines=(TextLine((TextSpan(f"… {rest} more", "tag"),)),), whole=whole),
+            ]
         box.rows = tuple(rows)
 
-    def _initial(self, node: Node, config: Mapping[str, Any]) -> None:
+    def _initial(self, node: ChartState, config: Mapping[str, Any]) -> None:
         assert node.initial is not None
         box = self._boxes[node.index]
         edge = self._edge(box.children[0], self._boxes[node.initial.index], kind="initial")
         initial = config.get("initial")
         if isinstance(initial, Mapping) and initial.get("actions"):
-            edge.rows.append(_row([Span(f"/ {actions_words(initial['actions'])}", "do")], is_label=True))
+            edge.rows.append(_row([TextSpan(f"/ {actions_words(initial['actions'])}", "do")], is_label=True))
 
-    def _way(self, node: Node, words: str, way: Any, path: str, timer: str | None) -> list[Row]:
+    def _way(self, node: ChartState, words: str, way: Any, path: str, timer: str | None) -> list[ArrowRow]:
         """Give it its arrows; a way that leads nowhere is answered as a row for the box."""
         given: Mapping[str, Any] = {"target": way} if isinstance(way, str) else way
         box = self._boxes[node.index]
         target = given.get("target")
-        spans = [Span(words, "event")]
+        spans = [TextSpan(words, "event")]
         if given.get("guard") is not None:
-            spans.append(Span(f" [{guard_words(given['guard'])}]", "guard"))
+            spans.append(TextSpan(f" [{guard_words(given['guard'])}]", "guard"))
         if given.get("actions"):
-            spans.append(Span(f" / {actions_words(given['actions'])}", "do"))
+            spans.append(TextSpan(f" / {actions_words(given['actions'])}", "do"))
         tip = one_line(str(given["description"])) if given.get("description") else ""
         due = self._due.get(timer) if timer is not None else None
         if target in (None, ""):
             if not given.get("actions"):
-                spans.append(Span(" ignored", "tag"))
+                spans.append(TextSpan(" ignored", "tag"))
             return [self._timed(spans, timer, due, tip, is_label=False)]
         row = self._timed(spans, timer, due, tip, is_label=True)
         for one, where in listed(target, path):
@@ -171,31 +174,31 @@ class _Reader:
         return []
 
     def _timed(
-        self, spans: list[Span], timer: str | None, due: Mapping[str, Any] | None, tip: str, *, is_label: bool
-    ) -> Row:
+        self, spans: list[TextSpan], timer: str | None, due: Mapping[str, Any] | None, tip: str, *, is_label: bool
+    ) -> ArrowRow:
         row = _row(spans, is_label=is_label, tip=tip)
         if timer is None:
             return row
         if due is None:
-            return Row(lines=row.lines, whole=row.whole, has_clock=True)
+            return ArrowRow(lines=row.lines, whole=row.whole, has_clock=True)
         self._shown.add(due["id"])
         said = self._when(due["due_at"])
-        return Row(
-            lines=(*row.lines, Line((Span(said, "due"),))),
+        return ArrowRow(
+            lines=(*row.lines, TextLine((TextSpan(said, "due"),))),
             whole=f"{row.whole}\n{said}",
             has_clock=True,
             is_pending=True,
         )
 
-    def _note(self, due: Mapping[str, Any]) -> Row:
+    def _note(self, due: Mapping[str, Any]) -> ArrowRow:
         event = due["event"].get("type", "?")
         target = f" to {due['target']}" if due.get("target") else ""
-        spans = [Span(one_line(f"{event}{target}"), "event")]
+        spans = [TextSpan(one_line(f"{event}{target}"), "event")]
         if due["id"] != event:
-            spans.append(Span(f" ({one_line(str(due['id']))})", "tag"))
-        spans.append(Span(f"  {self._when(due['due_at'])}", "due"))
+            spans.append(TextSpan(f" ({one_line(str(due['id']))})", "tag"))
+        spans.append(TextSpan(f"  {self._when(due['due_at'])}", "due"))
         lines = broken(spans, size=TEXT_SIZE, width_max=420, lines_max=3, bold=BOLD)
-        return Row(lines=lines, whole="".join(span.text for span in spans), has_clock=True, is_pending=True)
+        return ArrowRow(lines=lines, whole="".join(span.text for span in spans), has_clock=True, is_pending=True)
 
     def _when(self, due_at: int) -> str:
         if self._now is None:
@@ -217,7 +220,7 @@ class _Reader:
         return edge
 
 
-def _events(node: Node, config: Mapping[str, Any]) -> Iterator[tuple[str, Any, str | None]]:
+def _events(node: ChartState, config: Mapping[str, Any]) -> Iterator[tuple[str, Any, str | None]]:
     """Each thing that can happen in a state: what it is called, the ways it opens, the id of its timer."""
     on = config.get("on") or {}
     for event in keys(on):
@@ -235,7 +238,7 @@ def _events(node: Node, config: Mapping[str, Any]) -> Iterator[tuple[str, Any, s
         yield "always", config["always"], None
 
 
-def _row(spans: list[Span], *, is_label: bool = False, tip: str = "") -> Row:
+def _row(spans: list[TextSpan], *, is_label: bool = False, tip: str = "") -> ArrowRow:
     lines = broken(
         spans,
         size=TEXT_SIZE,
@@ -244,4 +247,4 @@ def _row(spans: list[Span], *, is_label: bool = False, tip: str = "") -> Row:
         bold=BOLD,
     )
     whole = "".join(span.text for span in spans)
-    return Row(lines=lines, whole=f"{whole}\n{tip}" if tip else whole)
+    return ArrowRow(lines=lines, whole=f"{whole}\n{tip}" if tip else whole)

@@ -11,7 +11,7 @@ from msgspec import Struct
 from wakeful.diagrams.arrow_pieces import Piece
 from wakeful.diagrams.positions import place
 from wakeful.diagrams.rank_order import order
-from wakeful.diagrams.ranks import Chain, Item, Link, rank
+from wakeful.diagrams.ranks import Item, RankChain, RankLink, rank
 from wakeful.diagrams.scene import Box, Edge
 from wakeful.diagrams.sizes import LOOP, label_size
 from wakeful.diagrams.tracks import stack
@@ -31,7 +31,7 @@ class Sized(Protocol):
     def grown(self, w: float, h: float) -> "Sized": ...
 
 
-class Place(Struct):
+class BoxPlace(Struct):
     """A box inside another one."""
 
     box: Box
@@ -46,7 +46,7 @@ class Flow(Struct):
 
     w: float
     h: float
-    places: list[Place]
+    places: list[BoxPlace]
     labels: dict[Edge, tuple[float, float, float, float]]
     paths: list[tuple[Piece, list[Point]]]
     front: dict[Edge, float]
@@ -129,7 +129,7 @@ def _item(box: Box, plan: Sized, *, is_down: bool) -> Item:
     return item
 
 
-def _place(box: Box, plan: Sized, item: Item, *, is_down: bool) -> Place:
+def _place(box: Box, plan: Sized, item: Item, *, is_down: bool) -> BoxPlace:
     if item.body != item.main and not box.loops:
         item.body = item.main  # it was made as thick as its neighbours
         w, h = _turned((item.reach, item.main), is_down=is_down)
@@ -140,10 +140,10 @@ def _place(box: Box, plan: Sized, item: Item, *, is_down: bool) -> Place:
         wide, thick = _turned(label_size(box.loops), is_down=is_down)
         left, top = _turned((item.at + item.reach + LOOP, item.top + (item.main - thick) / 2), is_down=is_down)
         loop = (left, top, *_turned((wide, thick), is_down=is_down))
-    return Place(box, plan, x, y, loop)
+    return BoxPlace(box, plan, x, y, loop)
 
 
-def _points(chain: Chain, tracks: dict[Link, list[float]]) -> list[Point]:
+def _points(chain: RankChain, tracks: dict[RankLink, list[float]]) -> list[Point]:
     """The corners of a piece, from front to back."""
     points: list[Point] = []
     for link in chain.links:

@@ -28,7 +28,7 @@ class Rect(Struct, frozen=True):
     h: float
 
 
-class Plan(Struct):
+class BoxPlan(Struct):
     """A box with the places of all in it, as seen from its own corner."""
 
     w: float
@@ -38,7 +38,7 @@ class Plan(Struct):
     content: Flow | None
     is_down: bool
 
-    def grown(self, w: float, h: float) -> "Plan":
+    def grown(self, w: float, h: float) -> "BoxPlan":
         """The same with more room at its back; what passes the border there goes on to it."""
         content = self.content
         if content is not None:
@@ -48,7 +48,7 @@ class Plan(Struct):
                     points = [*points, (points[-1][0], h) if self.is_down else (w, points[-1][1])]
                 paths.append((piece, points))
             content = Flow(content.w, content.h, content.places, content.labels, paths, content.front, content.back)
-        return Plan(w, h, self.front, self.back, content, self.is_down)
+        return BoxPlan(w, h, self.front, self.back, content, self.is_down)
 
 
 class Layout(Struct, frozen=True):
@@ -82,27 +82,27 @@ def lay_out(scene: Scene) -> Layout:
 class _Layouts:
     def __init__(self, pieces: dict[Box, list[Piece]]) -> None:
         self._pieces = pieces
-        self._plans: dict[tuple[Box, bool], Plan] = {}
+        self._plans: dict[tuple[Box, bool], BoxPlan] = {}
 
-    def best(self, box: Box) -> Plan:
+    def best(self, box: Box) -> BoxPlan:
         """The plan along the better axis."""
         down = self.plan(box, is_down=True)
         across = self.plan(box, is_down=False)
         return across if _screen(across) < 0.92 * _screen(down) else down
 
-    def plan(self, box: Box, *, is_down: bool) -> Plan:
+    def plan(self, box: Box, *, is_down: bool) -> BoxPlan:
         """The plan along that axis."""
         key = (box, is_down)
         if key not in self._plans:
             self._plans[key] = self._made(box, is_down=is_down)
         return self._plans[key]
 
-    def _made(self, box: Box, *, is_down: bool) -> Plan:
+    def _made(self, box: Box, *, is_down: bool) -> BoxPlan:
         if not box.children:
             w, h = leaf_size(box)
             room = self._room(box)
             w, h = (max(w, room), h) if is_down else (w, max(h, room))
-            return Plan(w, h, {}, {}, None, is_down)
+            return BoxPlan(w, h, {}, {}, None, is_down)
         pieces = self._pieces.get(box, [])
         plans = {child: self._child(child, is_down=is_down) for child in box.children}
         head = header_size(box)
@@ -113,7 +113,7 @@ class _Layouts:
         left = (w - content.w) / 2
         h = top + content.h + PAD
         content.shift(left, top, w, h, is_down=is_down)
-        return Plan(w, h, content.front, content.back, content, is_down)
+        return BoxPlan(w, h, content.front, content.back, content, is_down)
 
     def _room(self, box: Box) -> float:
         """What the arrows need that end on one side of a box."""
@@ -121,7 +121,7 @@ class _Layouts:
         count = max(sum(piece.tail is box for piece in around), sum(piece.head is box for piece in around))
         return 2 * PORT_EDGE + PORT_GAP * (count - 1) if count > 1 else 0.0
 
-    def _child(self, child: Box, *, is_down: bool) -> Plan:
+    def _child(self, child: Box, *, is_down: bool) -> BoxPlan:
         passes = any(
             child not in (piece.edge.source, piece.edge.target)
             for piece in self._pieces.get(child, ())
@@ -129,7 +129,7 @@ class _Layouts:
         )
         return self.plan(child, is_down=is_down) if passes or not child.children else self.best(child)
 
-    def _content(self, box: Box, plans: dict[Box, Plan], pieces: list[Piece], head: Size, *, is_down: bool) -> Flow:
+    def _content(self, box: Box, plans: dict[Box, BoxPlan], pieces: list[Piece], head: Size, *, is_down: bool) -> Flow:
         title = (head[0], 0.0) if is_down and head[1] else None
         groups = _groups(box, pieces)
         if len(groups) == 1 or any(piece.tail is None or piece.head is None for piece in pieces):
@@ -147,7 +147,7 @@ class _Layouts:
         return pack(flows, ratio=RATIO, is_down=is_down, is_even=box.is_parallel)
 
 
-def _screen(plan: Plan) -> float:
+def _screen(plan: BoxPlan) -> float:
     return max(plan.w / RATIO, plan.h)
 
 
@@ -181,7 +181,7 @@ class _Found:
         self.loops: dict[Box, Rect] = {}
         self.parts: dict[Edge, list[tuple[Box, list[Point]]]] = {}
 
-    def take(self, box: Box, plan: Plan, x: float, y: float) -> None:
+    def take(self, box: Box, plan: BoxPlan, x: float, y: float) -> None:
         self.boxes[box] = Rect(x, y, plan.w, plan.h)
         if plan.content is None:
             return

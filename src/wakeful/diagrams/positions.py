@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Sequence
 
 from wakeful.diagrams.bends import straighten
-from wakeful.diagrams.ranks import Item, Link, Ranked, gap
+from wakeful.diagrams.ranks import Item, Ranked, RankLink, gap
 
 _SWEEPS = 12
 PORT_GAP = 14.0  # between the ends of arrows on a box
@@ -20,8 +20,8 @@ Wish = tuple[float, float]  # where, and how much
 
 def place(ranked: Ranked) -> None:
     """Give each item its `at` and each link the ends on its items."""
-    ups: dict[Item, list[Link]] = {}
-    downs: dict[Item, list[Link]] = {}
+    ups: dict[Item, list[RankLink]] = {}
+    downs: dict[Item, list[RankLink]] = {}
     links = [link for chain in ranked.chains for link in chain.links]
     for link in links:
         downs.setdefault(link.upper, []).append(link)
@@ -86,7 +86,7 @@ def _median(wishes: list[Wish]) -> float:
     return ordered[-1][0]
 
 
-def _settle(items: list[Item], ups: dict[Item, list[Link]], downs: dict[Item, list[Link]]) -> None:
+def _settle(items: list[Item], ups: dict[Item, list[RankLink]], downs: dict[Item, list[RankLink]]) -> None:
     wishes: list[list[Wish]] = []
     for item in items:
         wanted = [(link.upper.at + link.upper_off - link.lower_off, _weight(link)) for link in ups.get(item, ())]
@@ -97,17 +97,17 @@ def _settle(items: list[Item], ups: dict[Item, list[Link]], downs: dict[Item, li
         item.at = at
 
 
-def _weight(link: Link) -> float:
+def _weight(link: RankLink) -> float:
     """Bends in the middle of an arrow hurt most: a reader follows it there by its straightness alone."""
     soft = (link.upper.kind in ("box", "title")) + (link.lower.kind in ("box", "title"))
     return (6.0, 3.0, 1.0)[soft] if link.edge.kind != "initial" else 4.0
 
 
-def _bent(links: list[Link]) -> float:
+def _bent(links: list[RankLink]) -> float:
     return sum(_weight(link) * abs(link.upper.at + link.upper_off - link.lower.at - link.lower_off) for link in links)
 
 
-def _ends_spread(items: list[Item], ups: dict[Item, list[Link]], downs: dict[Item, list[Link]]) -> None:
+def _ends_spread(items: list[Item], ups: dict[Item, list[RankLink]], downs: dict[Item, list[RankLink]]) -> None:
     """Ends of arrows side by side in the order of where they come from."""
     for item in items:
         for is_front, links in ((True, ups.get(item, [])), (False, downs.get(item, []))):
@@ -123,20 +123,20 @@ def _ends_spread(items: list[Item], ups: dict[Item, list[Link]], downs: dict[Ite
                 _set_off(link, item.reach / 2 + (place - (len(free) - 1) / 2) * step, is_front=is_front)
 
 
-def _far_order(link: Link, *, is_front: bool) -> float:
+def _far_order(link: RankLink, *, is_front: bool) -> float:
     item = link.upper if is_front else link.lower
     inner = (item.back if is_front else item.front).get(link.edge, item.reach / 2)
     return item.order + inner / (item.cross + 1)
 
 
-def _set_off(link: Link, off: float, *, is_front: bool) -> None:
+def _set_off(link: RankLink, off: float, *, is_front: bool) -> None:
     if is_front:
         link.lower_off = off
     else:
         link.upper_off = off
 
 
-def _ends_near(items: list[Item], ups: dict[Item, list[Link]], downs: dict[Item, list[Link]]) -> None:
+def _ends_near(items: list[Item], ups: dict[Item, list[RankLink]], downs: dict[Item, list[RankLink]]) -> None:
     """Ends of arrows right across from where they come from, as far as the box reaches."""
     for item in items:
         for is_front, links in ((True, ups.get(item, [])), (False, downs.get(item, []))):
@@ -149,7 +149,7 @@ def _ends_near(items: list[Item], ups: dict[Item, list[Link]], downs: dict[Item,
                 _set_off(link, off, is_front=is_front)
 
 
-def _ends_across(items: list[Item], ups: dict[Item, list[Link]], downs: dict[Item, list[Link]]) -> None:
+def _ends_across(items: list[Item], ups: dict[Item, list[RankLink]], downs: dict[Item, list[RankLink]]) -> None:
     """Arrows go straight through a label where it is wide enough, else through its middle."""
     for item in items:
         for is_front, links in ((True, ups[item]), (False, downs[item])):
@@ -159,7 +159,7 @@ def _ends_across(items: list[Item], ups: dict[Item, list[Link]], downs: dict[Ite
                 _set_off(link, far - item.at, is_front=is_front)
 
 
-def _near(item: Item, links: list[Link], taken: list[float], *, is_front: bool) -> list[float]:
+def _near(item: Item, links: list[RankLink], taken: list[float], *, is_front: bool) -> list[float]:
     low, high = PORT_EDGE, item.reach - PORT_EDGE
     step = min(PORT_GAP, (high - low) / max(1, len(links) - 1)) if len(links) > 1 else 0.0
     wishes: list[list[Wish]] = []

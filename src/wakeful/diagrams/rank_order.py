@@ -2,7 +2,7 @@
 
 from bisect import bisect_right, insort
 
-from wakeful.diagrams.ranks import Item, Link, Ranked
+from wakeful.diagrams.ranks import Item, Ranked, RankLink
 
 _SWEEPS = 16
 # Past so many links a sweep is slow, and nobody counts the crossings of such a picture.
@@ -11,9 +11,9 @@ _LINKS_FINE = 400
 
 def order(ranked: Ranked) -> None:
     """Sort each rank, from the order that it has; the same input gives the same order."""
-    ups: dict[Item, list[Link]] = {}
-    downs: dict[Item, list[Link]] = {}
-    gaps: list[list[Link]] = [[] for _ in ranked.ranks]
+    ups: dict[Item, list[RankLink]] = {}
+    downs: dict[Item, list[RankLink]] = {}
+    gaps: list[list[RankLink]] = [[] for _ in ranked.ranks]
     for chain in ranked.chains:
         for link in chain.links:
             downs.setdefault(link.upper, []).append(link)
@@ -40,7 +40,7 @@ def order(ranked: Ranked) -> None:
         _number(items)
 
 
-def _first(ranked: Ranked, ups: dict[Item, list[Link]]) -> None:
+def _first(ranked: Ranked, ups: dict[Item, list[RankLink]]) -> None:
     """From front to back, each under what leads to it."""
     for items in ranked.ranks:
         _number(items)
@@ -58,12 +58,12 @@ def _number(items: list[Item]) -> None:
         item.order = place
 
 
-def _upper(link: Link) -> float:
+def _upper(link: RankLink) -> float:
     item = link.upper
     return item.order + _share(item.back.get(link.edge), item)
 
 
-def _lower(link: Link) -> float:
+def _lower(link: RankLink) -> float:
     item = link.lower
     return item.order + _share(item.front.get(link.edge), item)
 
@@ -72,7 +72,7 @@ def _share(offset: float | None, item: Item) -> float:
     return 0.45 if offset is None or not item.cross else 0.9 * offset / item.cross
 
 
-def _sort(items: list[Item], links: dict[Item, list[Link]], *, is_down: bool, keeps_ties: bool) -> None:
+def _sort(items: list[Item], links: dict[Item, list[RankLink]], *, is_down: bool, keeps_ties: bool) -> None:
     """By the mean of the neighbours; what has none stays where it is."""
     wish = {}
     for item in items:
@@ -86,7 +86,7 @@ def _sort(items: list[Item], links: dict[Item, list[Link]], *, is_down: bool, ke
     _number(items)
 
 
-def _swap(items: list[Item], ups: dict[Item, list[Link]], downs: dict[Item, list[Link]]) -> None:
+def _swap(items: list[Item], ups: dict[Item, list[RankLink]], downs: dict[Item, list[RankLink]]) -> None:
     """Swap neighbours as long as that takes crossings away."""
     is_better = True
     rounds = 0
@@ -105,7 +105,7 @@ def _swap(items: list[Item], ups: dict[Item, list[Link]], downs: dict[Item, list
                 is_better = True
 
 
-def _between(one: Item, two: Item, ups: dict[Item, list[Link]], downs: dict[Item, list[Link]]) -> int:
+def _between(one: Item, two: Item, ups: dict[Item, list[RankLink]], downs: dict[Item, list[RankLink]]) -> int:
     """The crossings between the links of two neighbours, when `one` stands first."""
     count = 0
     for links, place in ((ups, _upper), (downs, _lower)):
@@ -116,7 +116,7 @@ def _between(one: Item, two: Item, ups: dict[Item, list[Link]], downs: dict[Item
     return count
 
 
-def _crossings(gaps: list[list[Link]]) -> int:
+def _crossings(gaps: list[list[RankLink]]) -> int:
     count = 0
     for links in gaps:
         seen: list[float] = []

@@ -36,7 +36,7 @@ class Item:
         self.top = 0.0
 
 
-class Link:
+class RankLink:
     """A straight part of a piece, from a rank to the next."""
 
     __slots__ = ("edge", "lower", "lower_off", "upper", "upper_off")
@@ -49,12 +49,12 @@ class Link:
         self.lower_off = 0.0
 
 
-class Chain(Struct):
+class RankChain(Struct):
     """A piece with all it passes: its ends, bends and label, from front to back."""
 
     piece: Piece
     items: list[Item]
-    links: list[Link]
+    links: list[RankLink]
     label: Item | None = None
 
 
@@ -62,7 +62,7 @@ class Ranked(Struct, frozen=True):
     """Items by rank, and the chains that connect them."""
 
     ranks: list[list[Item]]
-    chains: list[Chain]
+    chains: list[RankChain]
 
 
 def rank(
@@ -129,7 +129,7 @@ def _spread(boxes: dict[Box, Item], pieces: list[Piece]) -> None:
         item.rank -= lowest
 
 
-def _chain(piece: Piece, boxes: dict[Box, Item], first: int, last: int) -> Chain:
+def _chain(piece: Piece, boxes: dict[Box, Item], first: int, last: int) -> RankChain:
     ends = []
     for box, at in ((piece.tail, first), (piece.head, last)):
         if box is None:
@@ -139,10 +139,10 @@ def _chain(piece: Piece, boxes: dict[Box, Item], first: int, last: int) -> Chain
         else:
             item = boxes[box]
         ends.append(item)
-    return Chain(piece=piece, items=ends, links=[])
+    return RankChain(piece=piece, items=ends, links=[])
 
 
-def _label(chain: Chain, size: tuple[float, float], load: dict[int, float]) -> Item:
+def _label(chain: RankChain, size: tuple[float, float], load: dict[int, float]) -> Item:
     """A label in the emptiest of the ranks it passes, the nearest to where the arrow starts if several are."""
     tail, head = chain.items
     odd = [at for at in range(tail.rank + 1, head.rank) if at % 2]
@@ -155,7 +155,7 @@ def _label(chain: Chain, size: tuple[float, float], load: dict[int, float]) -> I
     return item
 
 
-def _filled(placed: list[Item], chains: list[Chain]) -> Ranked:
+def _filled(placed: list[Item], chains: list[RankChain]) -> Ranked:
     """Ranks without gaps, with a bend wherever a piece passes one."""
     used = sorted({item.rank for item in placed})
     dense = {at: place for place, at in enumerate(used)}
@@ -177,7 +177,7 @@ def _filled(placed: list[Item], chains: list[Chain]) -> Ranked:
             items.append(bend)
         items.append(head)
         chain.items = items
-        chain.links = [Link(chain.piece.edge, upper, lower) for upper, lower in itertools.pairwise(items)]
+        chain.links = [RankLink(chain.piece.edge, upper, lower) for upper, lower in itertools.pairwise(items)]
     return Ranked(ranks=ranks, chains=chains)
 
 

@@ -5,7 +5,7 @@ Nothing has a place yet; `layout` gives it one.
 
 from msgspec import Struct
 
-from wakeful.diagrams.texts import Line
+from wakeful.diagrams.texts import TextLine
 
 TITLE_SIZE = 14.0
 TEXT_SIZE = 12.0
@@ -13,10 +13,10 @@ LINE_HEIGHT = 16.0
 TITLE_HEIGHT = 20.0
 
 
-class Row(Struct, frozen=True):
+class ArrowRow(Struct, frozen=True):
     """One way to take an arrow: an event with its guard and actions, on one line or several."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[TextLine, ...]
     whole: str  # all of it, where the lines had to be cut
     has_clock: bool = False
     is_pending: bool = False
@@ -31,9 +31,9 @@ class Box:
         self.parent = parent
         self.depth: int = 0 if parent is None else parent.depth + 1
         self.children: list[Box] = []
-        self.title: tuple[Line, ...] = ()
-        self.rows: tuple[Row, ...] = ()  # what it does on entry and exit, invokes, and handles inside
-        self.loops: list[Row] = []  # ways from it to itself
+        self.title: tuple[TextLine, ...] = ()
+        self.rows: tuple[ArrowRow, ...] = ()  # what it does on entry and exit, invokes, and handles inside
+        self.loops: list[ArrowRow] = []  # ways from it to itself
         self.sign = ""  # of a history: H or H*
         self.tip = ""
         self.is_active = False
@@ -60,7 +60,7 @@ class Edge:
         self.source = source
         self.target = target
         self.kind = kind  # way; initial and default have no event
-        self.rows: list[Row] = []
+        self.rows: list[ArrowRow] = []
         self.is_live = False  # its source is active: it can be taken next
 
 
@@ -71,4 +71,4 @@ class Scene(Struct, frozen=True):
     edges: list[Edge]
     heading: str
     facts: tuple[str, ...]  # short remarks under the heading
-    notes: tuple[Row, ...]  # pending delays that no arrow stands for
+    notes: tuple[ArrowRow, ...]  # pending delays that no arrow stands for

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from wakeful.diagrams.chart_scene import BOLD
-from wakeful.diagrams.scene import LINE_HEIGHT, TEXT_SIZE, TITLE_HEIGHT, TITLE_SIZE, Box, Row
+from wakeful.diagrams.scene import LINE_HEIGHT, TEXT_SIZE, TITLE_HEIGHT, TITLE_SIZE, ArrowRow, Box
 from wakeful.diagrams.texts import line_width
 
 PAD = 16.0  # from the border of a box to what is inside
@@ -19,7 +19,7 @@ _TITLE_PAD = 9.0
 Size = tuple[float, float]
 
 
-def label_size(rows: Iterable[Row]) -> Size:
+def label_size(rows: Iterable[ArrowRow]) -> Size:
     """The room of a label with these rows."""
     given = list(rows)
     wide = max(_row_width(row) for row in given)
@@ -48,6 +48,6 @@ def leaf_size(box: Box) -> Size:
     return max(wide + (8 if box.kind == "final" else 0), _WIDTH_MIN), max(high, 40.0)
 
 
-def _row_width(row: Row) -> float:
+def _row_width(row: ArrowRow) -> float:
     wide = max(line_width(line, TEXT_SIZE, BOLD) for line in row.lines)
     return wide + (CLOCK if row.has_clock else 0.0)

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 
 from wakeful.diagrams.flow import Path, Point
 from wakeful.diagrams.layout import Layout, Rect
-from wakeful.diagrams.scene import LINE_HEIGHT, TITLE_HEIGHT, Box, Edge, Row, Scene
+from wakeful.diagrams.scene import LINE_HEIGHT, TITLE_HEIGHT, ArrowRow, Box, Edge, Scene
 from wakeful.diagrams.sizes import CLOCK, LABEL_PAD, PAD, ROW_GAP, label_size
 from wakeful.diagrams.style import sheet
-from wakeful.diagrams.texts import Line, escaped, width
+from wakeful.diagrams.texts import TextLine, escaped, width
 
 MARGIN = 20.0
 _HEADING = 30.0
@@ -118,7 +118,7 @@ def _inside(box: Box, rect: Rect) -> Iterable[str]:
         y += len(row.lines) * LINE_HEIGHT
 
 
-def _row(row: Row, x: float, y: float) -> Iterable[str]:
+def _row(row: ArrowRow, x: float, y: float) -> Iterable[str]:
     """The lines of a row, with a clock before a delay, and all of it for who points at it."""
     yield '<g class="wk-row wk-pending">' if row.is_pending else '<g class="wk-row">'
     if row.whole != "".join(line.text for line in row.lines):
@@ -136,7 +136,7 @@ def _row(row: Row, x: float, y: float) -> Iterable[str]:
     yield "</g>"
 
 
-def _spans(line: Line, *, is_title: bool = False) -> str:
+def _spans(line: TextLine, *, is_title: bool = False) -> str:
     return "".join(
         escaped(span.text)
         if is_title or not span.style
@@ -181,7 +181,7 @@ def _loop(box: Box, layout: Layout) -> Iterable[str]:
     yield "</g>"
 
 
-def _pill(rect: Rect, rows: Iterable[Row]) -> Iterable[str]:
+def _pill(rect: Rect, rows: Iterable[ArrowRow]) -> Iterable[str]:
     given = list(rows)
     yield f'<rect class="wk-pill" {_rect(rect)} rx="7"/>'
     y = rect.y + 3

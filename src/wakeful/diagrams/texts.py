@@ -27,17 +27,17 @@ _BREAKS = re.compile(r"(?<=[\s_.\-/:,|&])|(?<=[a-z0-9])(?=[A-Z])")
 CUT = "…"
 
 
-class Span(Struct, frozen=True):
+class TextSpan(Struct, frozen=True):
     """A piece of a line in one style."""
 
     text: str
     style: str = ""
 
 
-class Line(Struct, frozen=True):
+class TextLine(Struct, frozen=True):
     """What stands on one line."""
 
-    spans: tuple[Span, ...]
+    spans: tuple[TextSpan, ...]
 
     @property
     def text(self) -> str:
@@ -64,7 +64,7 @@ def _foreign(sign: str) -> float:
     return 0.75 if sign.isupper() else 0.66
 
 
-def line_width(line: Line, size: float, bold: Sequence[str] = ()) -> float:
+def line_width(line: TextLine, size: float, bold: Sequence[str] = ()) -> float:
     """The room that a line needs; spans of the styles in `bold` are wider."""
     return sum(width(span.text, size, is_bold=span.style in bold) for span in line.spans)
 
@@ -83,10 +83,10 @@ def one_line(text: str) -> str:
 
 
 def broken(
-    spans: Iterable[Span], *, size: float, width_max: float, lines_max: int, bold: Sequence[str] = ()
-) -> tuple[Line, ...]:
+    spans: Iterable[TextSpan], *, size: float, width_max: float, lines_max: int, bold: Sequence[str] = ()
+) -> tuple[TextLine, ...]:
     """Spans as lines no wider than that; what is too long for so many lines ends with an ellipsis."""
-    lines: list[list[Span]] = [[]]
+    lines: list[list[TextSpan]] = [[]]
     room = width_max
     for span in spans:
         is_bold = span.style in bold
@@ -98,7 +98,7 @@ def broken(
                 lines.append([])
                 room = width_max
                 part = part.lstrip()
-            lines[-1].append(Span(part, span.style))
+            lines[-1].append(TextSpan(part, span.style))
             room -= width(part, size, is_bold=is_bold)
     return tuple(_joined(line) for line in lines if line)
 
@@ -117,25 +117,25 @@ def _parts(text: str, size: float, width_max: float, *, is_bold: bool) -> Iterat
         yield part[start:]
 
 
-def _ended(lines: list[list[Span]], size: float, width_max: float, bold: Sequence[str]) -> tuple[Line, ...]:
+def _ended(lines: list[list[TextSpan]], size: float, width_max: float, bold: Sequence[str]) -> tuple[TextLine, ...]:
     done = [_joined(line) for line in lines]
     spans = list(done[-1].spans)
     while spans:
-        cut = Line((*spans[:-1], Span(spans[-1].text.rstrip() + CUT, spans[-1].style)))
+        cut = TextLine((*spans[:-1], TextSpan(spans[-1].text.rstrip() + CUT, spans[-1].style)))
         if line_width(cut, size, bold) <= width_max:
             return (*done[:-1], cut)
         shorter = spans[-1].text[:-1]
-        spans = [*spans[:-1], Span(shorter, spans[-1].style)] if shorter else spans[:-1]
-    return (*done[:-1], Line((Span(CUT),)))
+        spans = [*spans[:-1], TextSpan(shorter, spans[-1].style)] if shorter else spans[:-1]
+    return (*done[:-1], TextLine((TextSpan(CUT),)))
 
 
-def _joined(spans: list[Span]) -> Line:
-    found: list[Span] = []
+def _joined(spans: list[TextSpan]) -> TextLine:
+    found: list[TextSpan] = []
     for span in spans:
         if found and found[-1].style == span.style:
-            found[-1] = Span(found[-1].text + span.text, span.style)
+            found[-1] = TextSpan(found[-1].text + span.text, span.style)
         else:
             found.append(span)
     if found:
-        found[-1] = Span(found[-1].text.rstrip(), found[-1].style)
-    return Line(tuple(found))
+        found[-1] = TextSpan(found[-1].text.rstrip(), found[-1].style)
+    return TextLine(tuple(found))

@@ -4,7 +4,7 @@ Between two ranks a link goes down, sideways on a track, and down again. Tracks 
 than they must and never lie on each other.
 """
 
-from wakeful.diagrams.ranks import Link, Ranked
+from wakeful.diagrams.ranks import Ranked, RankLink
 
 TRACK = 11.0  # between two tracks
 _LEAD = 12.0  # from a rank to the first track
@@ -17,14 +17,14 @@ _ON_EACH_OTHER = 20  # as bad as so many crossings
 _LINKS_FINE = 160  # more links in one gap get tracks by their place alone
 
 
-def stack(ranked: Ranked) -> tuple[float, dict[Link, list[float]]]:
+def stack(ranked: Ranked) -> tuple[float, dict[RankLink, list[float]]]:
     """Give each item its `top`; the size of all ranks together, and the tracks of each link that goes sideways."""
-    gaps: list[list[Link]] = [[] for _ in ranked.ranks]
+    gaps: list[list[RankLink]] = [[] for _ in ranked.ranks]
     for chain in ranked.chains:
         for link in chain.links:
             gaps[link.upper.rank].append(link)
     top = 0.0
-    found: dict[Link, list[float]] = {}
+    found: dict[RankLink, list[float]] = {}
     for place, items in enumerate(ranked.ranks):
         thick = max((item.main for item in items), default=0.0)
         for item in items:
@@ -48,22 +48,22 @@ def stack(ranked: Ranked) -> tuple[float, dict[Link, list[float]]]:
     return top, found
 
 
-def _start(link: Link) -> float:
+def _start(link: RankLink) -> float:
     return link.upper.at + link.upper_off
 
 
-def _end(link: Link) -> float:
+def _end(link: RankLink) -> float:
     return link.lower.at + link.lower_off
 
 
-def _tracks(links: list[Link]) -> dict[Link, list[int]]:
+def _tracks(links: list[RankLink]) -> dict[RankLink, list[int]]:
     """One track for each link, 0 is the nearest to the front; two where one would lead onto another link."""
     if len(links) > _LINKS_FINE:
         rough = sorted(links, key=lambda link: (_start(link), _end(link)))
         return {link: [place] for place, link in enumerate(rough)}
-    below: dict[Link, list[Link]] = {link: [] for link in links}  # what should be nearer to the front than it
-    must: dict[Link, list[Link]] = {link: [] for link in links}  # and of that, what would lie on it otherwise
-    stuck: list[Link] = []
+    below: dict[RankLink, list[RankLink]] = {link: [] for link in links}  # what should be nearer to the front than it
+    must: dict[RankLink, list[RankLink]] = {link: [] for link in links}  # and of that, what would lie on it otherwise
+    stuck: list[RankLink] = []
     for place, one in enumerate(links):
         for two in links[place + 1 :]:
             if not _meet(one, two):
@@ -78,7 +78,7 @@ def _tracks(links: list[Link]) -> dict[Link, list[int]]:
                 below[far].append(near)
                 if abs(first - second) >= _ON_EACH_OTHER // 2:
                     must[far].append(near)
-    found: dict[Link, int] = {}
+    found: dict[RankLink, int] = {}
     rest = sorted(links, key=lambda link: (min(_start(link), _end(link)), _start(link)))
     while rest:
         # A circle of wishes can't be granted: then one goes without, if possible one that only crosses.
@@ -99,13 +99,13 @@ def _tracks(links: list[Link]) -> dict[Link, list[int]]:
     return tracks
 
 
-def _meet(one: Link, two: Link) -> bool:
+def _meet(one: RankLink, two: RankLink) -> bool:
     low, high = sorted((_start(one), _end(one)))
     other_low, other_high = sorted((_start(two), _end(two)))
     return low - _CLOSE < other_high and other_low - _CLOSE < high
 
 
-def _cost(near: Link, far: Link) -> int:
+def _cost(near: RankLink, far: RankLink) -> int:
     """Crossings when `near` has the track closer to the front; lying on each other counts for many."""
     low, high = sorted((_start(near), _end(near)))
     cost = 1 if low < _start(far) < high else 0

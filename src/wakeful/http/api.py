@@ -17,7 +17,7 @@ from wakeful.http import paths
 from wakeful.http.asks import Answer, Ask, Gone, Receive, Room, Scope, Send, json_bytes
 from wakeful.http.calls import early_deadline, is_call
 from wakeful.http.openapi import document
-from wakeful.http.pace import HEALTH, Begun, Pace
+from wakeful.http.pace import HEALTH, Admission, Begun
 from wakeful.http.problems import MEDIA, Problem, Told, told
 from wakeful.http.rows import TABLE
 from wakeful.http.stops import Stops
@@ -76,7 +76,7 @@ class Api:
         self._room = Room(Shares(BODIES_BYTES_MAX, few=2 * body_bytes_max), self._crowding)
         self._looks = Turnstile(LOOKS_AT_ONCE, looks_max, "lists", self._crowding)
         self.stops = Stops() if stops is None else stops
-        self._pace = Pace(self._crowding)
+        self._pace = Admission(self._crowding)
         self._document: tuple[list[str], bytes] | None = None  # for which classes it was made
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

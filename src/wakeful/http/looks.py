@@ -191,7 +191,7 @@ async def show_ledger(ask: Ask) -> Answer:
 async def show_schedules(ask: Ask) -> Answer:
     id, asked = object_of(ask), ask.query
     if ask.wants_types:
-        wanted = schedules.Wanted(id.cls, id.key, asked["tag"], asked["state"], asked["contains"])
+        wanted = schedules.ScheduleFilter(id.cls, id.key, asked["tag"], asked["state"], asked["contains"])
         typed = await schedules.rows(ask.view, wanted, asked["limit"], asked["cursor"])
         return result({"rows": [row.schedule for row in typed.rows], "cursor": typed.cursor}, MSGPACK)
     named = [asked[name] for name in ("tag", "state", "contains", "limit", "cursor")]

@@ -15,7 +15,7 @@ from wakeful.http.stream import RETRY_MS, SEND_TIMEOUT_S, Ends, only_head, put, 
 from wakeful.machine import Machine
 from wakeful.machines.feature import feature_of
 from wakeful.machines.snapshot import Snapshot
-from wakeful.machines.watchers import SEEN, News, Watch
+from wakeful.machines.watchers import SEEN, MachineWatch, News
 from wakeful.values.errors import NotRunning, WakefulError
 from wakeful.values.ids import ObjectId
 from wakeful.views.plain import plain
@@ -50,7 +50,7 @@ async def shown_to(node: "Node", id: ObjectId, answer: Any, who: "Caller", *, de
         raise Raised(error) from None
 
 
-class _Watch(Watch):
+class _Watch(MachineWatch):
     """What the class's own code raises is its answer here as well, and no fault of ours."""
 
     async def look(self) -> list[News]:

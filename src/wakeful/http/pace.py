@@ -42,7 +42,7 @@ class Begun:
         self.at_s = at_s
 
 
-class Pace:
+class Admission:
     """Lets requests begin, of each asker in the order in which they come."""
 
     def __init__(

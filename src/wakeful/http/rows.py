@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from wakeful.http import acts, calls, health, jobs, looks
 from wakeful.http.sights import OBJECT, SIGHTS, STATE, TAG
-from wakeful.http.table import CLASS, KEY, LIMIT, PAGE, PREFIX, TO_15M, Route, Table, length, text
+from wakeful.http.table import CLASS, KEY, LIMIT, PAGE, PREFIX, TO_15M, Route, RouteTable, length, text
 
 SCHEDULE = f"{OBJECT}/schedules/{{name}}"
 
@@ -261,4 +261,4 @@ ROWS = [
     Route("GET", "/readyz", "ready", "", "This process takes calls.", health.ready, answer="Health", problems=(503,)),
 ]
 
-TABLE = Table(ROWS)
+TABLE = RouteTable(ROWS)

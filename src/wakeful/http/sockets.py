@@ -19,7 +19,7 @@ from wakeful.http.problems import MEDIA, Problem, told
 from wakeful.http.stops import Stops
 from wakeful.security.sessions import COOKIE
 from wakeful.sockets.feature import feature_of
-from wakeful.sockets.request import Request
+from wakeful.sockets.request import SocketRequest
 from wakeful.values.errors import NotRunning
 from wakeful.values.trace import TRACE, linked
 
@@ -176,7 +176,7 @@ def _own_protocol(scope: Scope) -> str:
     return PROTOCOL if PROTOCOL in (scope.get("subprotocols") or []) else ""
 
 
-def _request(scope: Scope, caller: "Caller") -> Request:
+def _request(scope: Scope, caller: "Caller") -> SocketRequest:
     """What the object is told. Not the token: who has it is said."""
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
     for secret in ("authorization", "sec-websocket-protocol", "sec-websocket-key", "x-csrf-token"):
@@ -188,7 +188,7 @@ def _request(scope: Scope, caller: "Caller") -> Request:
     query = dict(parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True))
     client = scope.get("client")
     protocols = tuple(scope.get("subprotocols") or ())
-    return Request(query, headers, protocols, client[0] if client else "", caller.name)
+    return SocketRequest(query, headers, protocols, client[0] if client else "", caller.name)
 
 
 def _gateway(app: "App") -> "Gateway":

@@ -77,7 +77,7 @@ class Route:
         return "{class}/{key}" in self.path and self.name != "call"
 
 
-class Table:
+class RouteTable:
     """The routes, found by method and segments."""
 
     def __init__(self, routes: list[Route]) -> None:

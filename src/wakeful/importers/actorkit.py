@@ -10,14 +10,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from wakeful.importers import v8, xstate
-from wakeful.importers.found import Found, bad, event_of, instant, mapping, parsed, short
+from wakeful.importers.found import FoundMachine, bad, event_of, instant, mapping, parsed, short
 from wakeful.importers.sqlite import Tables
 
 _DELAY = "xstate-delay"
 _AFTER = "xstate.after."
 
 
-def read_tables(tables: Tables, path: str) -> list[Found]:
+def read_tables(tables: Tables, path: str) -> list[FoundMachine]:
     """The machines of an SQLite file."""
     if "snapshots" not in tables:
         if "_cf_KV" in tables:
@@ -42,7 +42,7 @@ def read_tables(tables: Tables, path: str) -> list[Found]:
     return found
 
 
-def read_keys(keys: Any, path: str) -> Found:
+def read_keys(keys: Any, path: str) -> FoundMachine:
     """The machine of an export of its keys."""
     given = mapping(keys, path)
     if "persistedSnapshot" not in given:
@@ -68,7 +68,7 @@ def read_keys(keys: Any, path: str) -> Found:
     return found
 
 
-def _machine(snapshot: Any, path: str, meta: Mapping[str, Any]) -> Found:
+def _machine(snapshot: Any, path: str, meta: Mapping[str, Any]) -> FoundMachine:
     found = xstate.read(snapshot, path, defaults_to_active=True)
     for field, name in (("actor_id", "key"), ("actor_type", "cls")):
         value = meta.get(field)
@@ -97,7 +97,7 @@ def _snapshots(rows: list[dict[str, Any]], metas: list[dict[str, Any]], path: st
     return {str(row.get("actor_id") or ""): row["snapshot"] for row in rows}
 
 
-def _take_alarms(found: Found, alarms: Iterable[dict[str, Any]]) -> None:
+def _take_alarms(found: FoundMachine, alarms: Iterable[dict[str, Any]]) -> None:
     known = {one["id"] for one in found.pending}
     for alarm in alarms:
         if alarm["type"] != _DELAY:

@@ -11,7 +11,7 @@ from typing import Any
 from wakeful.importers.found import bad
 from wakeful.importers.pickles import Thing, read
 from wakeful.importers.sqlite import Tables
-from wakeful.importers.wishes import EVER, Plan, Unfit, Wish, cron_text, plain, zone_name
+from wakeful.importers.wishes import EVER, ImportPlan, NoSchedule, Wish, cron_text, plain, zone_name
 from wakeful.policy.timeline import spec_of
 from wakeful.specs.combine import any_of
 from wakeful.specs.instants import at
@@ -27,13 +27,13 @@ GRACE_S = 1  # of a job that says nothing of it
 _NOTE = f"a run may begin {LATE_S} s late, where APScheduler drops it after {GRACE_S} s unless it says otherwise"
 
 
-def read_store(path: Path, table: str = TABLE) -> Plan:
+def read_store(path: Path, table: str = TABLE) -> ImportPlan:
     """The jobs of an SQLite file, in the order of their ids."""
     tables = Tables(path)
     if table not in tables:
         there = ", ".join(tables.names) or "none"
         raise bad(str(path), f"there is no table {table!r}; --table names another. There are: {there}")
-    plan = Plan(note=_NOTE)
+    plan = ImportPlan(note=_NOTE)
     for row in sorted(tables.rows(table), key=lambda row: str(row.get("id"))):
         name = str(row.get("id"))
         data = row.get("job_state")
@@ -42,11 +42,11 @@ def read_store(path: Path, table: str = TABLE) -> Plan:
         try:
             state = read(data, f"{path}: {table} {name}", _ALLOWED)
             if not isinstance(state, dict):
-                raise Unfit("its job_state is no job of APScheduler 3")
+                raise NoSchedule("its job_state is no job of APScheduler 3")
             plan.wishes.append(_wish(name, state, is_paused=row.get("next_run_time") is None))
         except BadValue as error:
             plan.left.append((name, error.message.partition(f"{name}: ")[2] or error.message))
-        except (Unfit, WakefulError) as error:
+        except (NoSchedule, WakefulError) as error:
             plan.left.append((name, str(getattr(error, "message", error))))
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
             plan.left.append((name, "it is not as APScheduler 3 writes it"))
@@ -56,7 +56,7 @@ def read_store(path: Path, table: str = TABLE) -> Plan:
 def _wish(name: str, state: dict[str, Any], *, is_paused: bool) -> Wish:
     trigger, task = state.get("trigger"), state.get("func")
     if not isinstance(task, str) or not isinstance(trigger, Thing):
-        raise Unfit("it has no function by name, or no trigger")
+        raise NoSchedule("it has no function by name, or no trigger")
     wish = Wish(name, task.replace(":", "."), "", is_paused=is_paused)
     wish.args, wish.kwargs = plain(list(state.get("args") or ())), plain(dict(state.get("kwargs") or {}))
     next_at = None if is_paused else state.get("next_run_time")
@@ -106,7 +106,7 @@ def _spec(trigger: Thing, wish: Wish) -> tuple[str, str]:
     kind = trigger.name.rpartition(".")[2]
     make = _TRIGGERS.get(kind)
     if make is None:
-        raise Unfit(f"{kind} is not known here")
+        raise NoSchedule(f"{kind} is not known here")
     state = trigger.state
     jitter = state.get("jitter")
     if jitter:
@@ -123,11 +123,11 @@ def _cron(trigger: Thing, wish: Wish) -> tuple[str, str]:
     texts = {name: _field(name, one) for name, one in fields.items()}
     for name in ("year", "week"):
         if texts.get(name, "*") != "*":
-            raise Unfit(f"it is bound to {name} {texts[name]}, which cron has not")
+            raise NoSchedule(f"it is bound to {name} {texts[name]}, which cron has not")
     day, weekday = texts.get("day", "*"), texts.get("day_of_week", "*")
     if any(mark in day for mark in ("#", *_WEEKDAYS)):  # `2nd fri` is said of the day of the week here
         if weekday != "*" or any(part.isdigit() or part == "L" for part in day.split(",")):
-            raise Unfit(f"its days {day} and {weekday} can't be said together in cron")
+            raise NoSchedule(f"its days {day} and {weekday} can't be said together in cron")
         day, weekday = "*", day
     if state.get("start_date") is not None:
         wish.options["start_at"] = _aware(state["start_date"])
@@ -170,7 +170,7 @@ def _expression(name: str, one: Thing) -> str:
         first, last = state["first"], state.get("last")
         text = str(first) if last is None or (last == first and not step) else f"{first}-{last}"
         return text if not step else f"{text}/{step}"
-    raise Unfit(f"its {name} has a {kind}, which is not known here")
+    raise NoSchedule(f"its {name} has a {kind}, which is not known here")
 
 
 def _interval(trigger: Thing, wish: Wish) -> tuple[str, str]:
@@ -192,7 +192,7 @@ def _or(trigger: Thing, wish: Wish) -> tuple[str, str]:
         if one.name.endswith(".IntervalTrigger"):
             wish.changes.append("an interval in it is counted from its start, not from the last run of any of them")
     if any(name in wish.options for name in ("start_at", "end_at")):
-        raise Unfit("one of its triggers begins or ends some day, and the others don't")
+        raise NoSchedule("one of its triggers begins or ends some day, and the others don't")
     made = any_of(*parts)
     return made.text, made.describe()
 
@@ -207,5 +207,5 @@ _TRIGGERS: dict[str, Callable[[Thing, Wish], tuple[str, str]]] = {
 
 def _aware(value: Any) -> datetime:
     if not isinstance(value, datetime) or value.tzinfo is None:
-        raise Unfit(f"{value!r} is no instant with a zone")
+        raise NoSchedule(f"{value!r} is no instant with a zone")
     return value

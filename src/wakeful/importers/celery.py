@@ -14,7 +14,7 @@ from typing import Any
 
 from wakeful.importers.found import bad
 from wakeful.importers.pickles import Thing, read
-from wakeful.importers.wishes import EVER, Plan, Unfit, Wish, cron_text, plain
+from wakeful.importers.wishes import EVER, ImportPlan, NoSchedule, Wish, cron_text, plain
 from wakeful.specs.interval import interval
 from wakeful.values.errors import WakefulError
 
@@ -27,12 +27,12 @@ _NOTE = "a run that falls due during the one before waits for it, where beat wou
 _FIELDS = ("minute", "hour", "day_of_week", "day_of_month", "month_of_year")
 
 
-def read_beat(path: Path) -> Plan:
+def read_beat(path: Path) -> ImportPlan:
     """The entries of a `.py` file, or of beat's shelf."""
     return _read_source(path) if path.suffix == ".py" else _read_shelf(path)
 
 
-def _read_shelf(path: Path) -> Plan:
+def _read_shelf(path: Path) -> ImportPlan:
     try:
         with dbm.open(str(path), "r") as shelf:
             found = {name: shelf[name] for name in (b"entries", b"tz") if name in shelf}
@@ -44,7 +44,7 @@ def _read_shelf(path: Path) -> Plan:
     entries = read(found[b"entries"], f"{path}: entries", _ALLOWED)
     if not isinstance(entries, dict):
         raise bad(f"{path}: entries", "they are no mapping")
-    plan = Plan(note=_NOTE)
+    plan = ImportPlan(note=_NOTE)
     for name, entry in entries.items():
         if not isinstance(entry, Thing) or len(entry.args) < 8:
             plan.left.append((str(name), "it is no entry of beat's"))
@@ -55,7 +55,7 @@ def _read_shelf(path: Path) -> Plan:
     return plan
 
 
-def _read_source(path: Path) -> Plan:
+def _read_source(path: Path) -> ImportPlan:
     try:
         if path.stat().st_size > SOURCE_BYTES_MAX:
             raise bad(
@@ -71,12 +71,12 @@ def _read_source(path: Path) -> Plan:
     mapping = next((value for key in _SCHEDULES if isinstance(value := named.get(key), ast.Dict)), None)
     if mapping is None:
         raise bad(str(path), f"there is no {', '.join(_SCHEDULES)} = {{…}} in it")
-    plan = Plan(note=_NOTE)
+    plan = ImportPlan(note=_NOTE)
     for key, value in zip(mapping.keys, mapping.values, strict=True):
         name = str(key.value) if isinstance(key, ast.Constant) else ast.unparse(key or value)[:60]
         try:
             entry = _value(value)
-        except (Unfit, TypeError, ValueError, ArithmeticError, RecursionError) as error:
+        except (NoSchedule, TypeError, ValueError, ArithmeticError, RecursionError) as error:
             plan.left.append((name, str(error)[:200]))
             continue
         _add(plan, name, entry, str(zone))
@@ -117,17 +117,17 @@ def _value(node: ast.expr) -> Any:
     try:
         return ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        raise Unfit(f"what {ast.unparse(node)[:60]!r} is, only a run of the file would tell") from None
+        raise NoSchedule(f"what {ast.unparse(node)[:60]!r} is, only a run of the file would tell") from None
 
 
 def _thing(name: str, args: list[Any], kwargs: dict[str, Any]) -> Thing:
     return Thing(f"celery.schedules.{name}", *args, **kwargs)
 
 
-def _add(plan: Plan, name: str, entry: Any, zone: str) -> None:
+def _add(plan: ImportPlan, name: str, entry: Any, zone: str) -> None:
     try:
         plan.wishes.append(_wish(name, entry, zone))
-    except (Unfit, WakefulError) as error:
+    except (NoSchedule, WakefulError) as error:
         plan.left.append((name, str(getattr(error, "message", error))))
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
         plan.left.append((name, "it is not as Celery writes it"))
@@ -135,9 +135,9 @@ def _add(plan: Plan, name: str, entry: Any, zone: str) -> None:
 
 def _wish(name: str, entry: Any, zone: str) -> Wish:
     if name == _OWN:
-        raise Unfit("beat's own upkeep; Wakeful has its own")
+        raise NoSchedule("beat's own upkeep; Wakeful has its own")
     if not isinstance(entry, Mapping) or not isinstance(entry.get("task"), str):
-        raise Unfit("it names no task")
+        raise NoSchedule("it names no task")
     wish = Wish(name, entry["task"], "")
     wish.args, wish.kwargs = plain(list(entry.get("args") or ())), plain(dict(entry.get("kwargs") or {}))
     schedule = entry.get("schedule")
@@ -164,11 +164,11 @@ def _spec(schedule: Any, entry: Mapping[str, Any], zone: str, wish: Wish) -> tup
             given = dict(zip(("run_every", "relative", "nowfun"), schedule.args, strict=False)) | schedule.kwargs
             entry, schedule = {**entry, "relative": given.get("relative")}, given.get("run_every")
         else:
-            raise Unfit(f"{kind} times are not known here")
+            raise NoSchedule(f"{kind} times are not known here")
     if isinstance(schedule, int | float) and not isinstance(schedule, bool):
         schedule = timedelta(seconds=schedule)
     if not isinstance(schedule, timedelta):
-        raise Unfit(f"{schedule!r} is no schedule")
+        raise NoSchedule(f"{schedule!r} is no schedule")
     if entry.get("relative"):
         wish.changes.append("relative: it is counted from its last run, or from the import, not rounded to the clock")
     last = entry.get("last_run_at")  # the shelf has it: a weekly one that is due tomorrow stays so
@@ -191,4 +191,4 @@ def _text(value: Any) -> str:
         return str(value)
     if isinstance(value, list | tuple | set | frozenset):
         return ",".join(str(one) for one in sorted(value))
-    raise Unfit(f"{value!r} is no field of a crontab")
+    raise NoSchedule(f"{value!r} is no field of a crontab")

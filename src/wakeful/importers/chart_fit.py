@@ -9,12 +9,12 @@ from typing import Any
 
 from msgspec import structs
 
-from wakeful.importers.found import Found
+from wakeful.importers.found import FoundMachine
 from wakeful.statechart.chart import Chart
 from wakeful.statechart.effects import Invoke
-from wakeful.statechart.nodes import Node
+from wakeful.statechart.nodes import ChartState
 from wakeful.statechart.snapshot import configuration_of, dump, restore
-from wakeful.statechart.turn import Turn
+from wakeful.statechart.turn import ChartStep
 from wakeful.values.errors import BadTime, BadValue
 from wakeful.values.times import duration_ms, to_datetime
 
@@ -22,7 +22,7 @@ _AFTER = "xstate.after."
 INIT = {"type": "xstate.init"}
 
 
-def fit_delays(chart: Chart, found: Found, now: int) -> list[dict[str, Any]]:
+def fit_delays(chart: Chart, found: FoundMachine, now: int) -> list[dict[str, Any]]:
     """The delays of the file that the chart waits for, under the ids that it knows them by."""
     if found.snapshot["status"] != "active":
         for one in found.pending:
@@ -55,7 +55,7 @@ def fit_delays(chart: Chart, found: Found, now: int) -> list[dict[str, Any]]:
 
 
 def complete(
-    chart: Chart, snapshot: Mapping[str, Any], found: Found, *, now: int, restarts: bool
+    chart: Chart, snapshot: Mapping[str, Any], found: FoundMachine, *, now: int, restarts: bool
 ) -> tuple[dict[str, Any], list[Invoke]]:
     """The snapshot with delays that the file lacks and actors that run again, and the starts of those."""
     if snapshot["status"] != "active":
@@ -75,7 +75,7 @@ def complete(
     return made, starts
 
 
-def _add_delays(turn: Turn, node: Node, found: Found, *, restarts: bool) -> None:
+def _add_delays(turn: ChartStep, node: ChartState, found: FoundMachine, *, restarts: bool) -> None:
     """Delays of active states, where the file says of none: without them the machine might never move again."""
     if found.knows_delays:
         return  # one that is not in the file has fired, and its state did not care
@@ -94,7 +94,7 @@ def _add_delays(turn: Turn, node: Node, found: Found, *, restarts: bool) -> None
         )
 
 
-def _run_again(turn: Turn, active: list[Node], found: Found) -> list[Invoke]:
+def _run_again(turn: ChartStep, active: list[ChartState], found: FoundMachine) -> list[Invoke]:
     starts = []
     invoked = {
         id: begin

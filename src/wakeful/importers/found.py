@@ -22,7 +22,7 @@ class Remark(Struct, frozen=True):
     note: str = ""
 
 
-class Found(Struct):
+class FoundMachine(Struct):
     """One machine of the file, in Wakeful's terms."""
 
     snapshot: dict[str, Any]  # value, context, status, output, error, historyValue

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from wakeful.importers import actorkit, xstate
-from wakeful.importers.found import Found, bad, parsed
+from wakeful.importers.found import FoundMachine, bad, parsed
 from wakeful.importers.sqlite import MAGIC, Tables
 from wakeful.values.errors import BadOption
 
@@ -12,7 +12,7 @@ FORMS = ("xstate", "actor-kit")
 BYTES_MAX = 256 * 1024 * 1024
 
 
-def read(path: Path, form: str) -> list[Found]:
+def read(path: Path, form: str) -> list[FoundMachine]:
     """The machines in a file of that form, in the order of the file; errors name the place."""
     if form not in FORMS:
         raise BadOption(f"there is no form {form!r}; there are {', '.join(FORMS)}", code="import.form")
@@ -35,7 +35,7 @@ def read(path: Path, form: str) -> list[Found]:
     return _read_json(parsed(text, name), name, form)
 
 
-def _read_json(data: Any, name: str, form: str) -> list[Found]:
+def _read_json(data: Any, name: str, form: str) -> list[FoundMachine]:
     several = data if isinstance(data, list) else [data]
     if not several:
         raise bad(name, "there is nothing in it")

@@ -6,10 +6,10 @@ import msgspec
 
 from wakeful.importers.archive_rules import check_own
 from wakeful.importers.chart_fit import INIT, complete, fit_delays
-from wakeful.importers.found import Found
+from wakeful.importers.found import FoundMachine
 from wakeful.machines.carrier import Carrier
 from wakeful.machines.feature import feature_of
-from wakeful.machines.records import Kept, fit, load, save
+from wakeful.machines.records import MachineRecord, fit, load, save
 from wakeful.machines.resumption import set_delays
 from wakeful.machines.steps import end, note
 from wakeful.runtime.turn import running_turn
@@ -43,7 +43,7 @@ async def arrive(
     activation = ctx._activation
     turn, node, id = running_turn(activation, IMPORT), activation.node, activation.id
     check_own(id, "import brings")
-    found = msgspec.convert(data, Found)
+    found = msgspec.convert(data, FoundMachine)
     feature = feature_of(node)
     bound = _bound(feature.classes, id.cls)
     before = await load(turn)
@@ -54,7 +54,7 @@ async def arrive(
     now = node.clock.now()
     bound.with_instance(activation.instance)
     version = bound.version if from_version is None else from_version
-    kept = Kept(version, {**found.snapshot, "children": {}, "pending": [], "seq": 0}, epoch=activation.epoch)
+    kept = MachineRecord(version, {**found.snapshot, "children": {}, "pending": [], "seq": 0}, epoch=activation.epoch)
     if version == bound.version:
         _check(bound, str(id), kept.snapshot)
     fit(bound, id, kept, activation.instance)

@@ -25,7 +25,7 @@ class Wish(Struct):
     changes: list[str] = field(default_factory=list)  # what is not as it was
 
 
-class Plan(Struct):
+class ImportPlan(Struct):
     """Everything of the file: what can be, and what can't with the reason."""
 
     wishes: list[Wish] = field(default_factory=list)
@@ -33,7 +33,7 @@ class Plan(Struct):
     note: str = ""  # what is not as it was in any of them
 
 
-class Unfit(Exception):
+class NoSchedule(Exception):
     """It can't be a schedule here, for that reason."""
 
 
@@ -44,7 +44,7 @@ def zone_name(zone: Any) -> str:
     offset = zone.utcoffset(None) if zone is not None else None
     if offset is not None and not offset:
         return "UTC"
-    raise Unfit(f"its time zone is {zone}, which has no name; give it one like Europe/Berlin first")
+    raise NoSchedule(f"its time zone is {zone}, which has no name; give it one like Europe/Berlin first")
 
 
 def cron_text(
@@ -54,7 +54,7 @@ def cron_text(
     from wakeful.specs.cron import cron
 
     if day[:1] not in "*?" and weekday[:1] not in "*?":
-        raise Unfit(
+        raise NoSchedule(
             f"it asks for day {day} of the month that is also {weekday}; in cron one of the two is enough. "
             "Schedule the day and return on others"
         )
@@ -62,7 +62,7 @@ def cron_text(
     try:
         made = cron(" ".join(fields if second == "0" else [second, *fields]), zone)
     except ValueError as error:
-        raise Unfit(str(getattr(error, "message", error))) from None
+        raise NoSchedule(str(getattr(error, "message", error))) from None
     return made.text, made.describe()
 
 
@@ -73,5 +73,5 @@ def plain(value: Any) -> Any:
     try:
         encode(value)
     except BadValue as error:
-        raise Unfit(f"its arguments: {error.message}") from None
+        raise NoSchedule(f"its arguments: {error.message}") from None
     return value

@@ -7,7 +7,7 @@ its delay began. Both together are what has to move; the file may hold them side
 from collections.abc import Mapping
 from typing import Any
 
-from wakeful.importers.found import Found, bad, event_of, instant, mapping, short
+from wakeful.importers.found import FoundMachine, bad, event_of, instant, mapping, short
 
 SCHEDULED = "_scheduledEvents"
 STATUSES = ("active", "done", "error", "stopped")
@@ -17,7 +17,7 @@ _NEEDLESS = ("tags", "_nodes", "machine", "_internalQueue", "matches", "can", "g
 _V4 = ("_event", "configuration", "transitions", "changed")
 
 
-def read(data: Any, path: str = "snapshot", *, defaults_to_active: bool = False) -> Found:
+def read(data: Any, path: str = "snapshot", *, defaults_to_active: bool = False) -> FoundMachine:
     """One machine, from its persisted snapshot or from `{"snapshot": …, "system": …}`."""
     given = mapping(data, path)
     scheduled: Any = given.pop(SCHEDULED, None)
@@ -35,7 +35,7 @@ def read(data: Any, path: str = "snapshot", *, defaults_to_active: bool = False)
         key = given.pop("key", None)
     if key is not None and not isinstance(key, str):
         raise bad(f"{path}.key", f"{short(key)} is no key")
-    found = Found(snapshot=_snapshot(given, path, defaults_to_active=defaults_to_active), key=key)
+    found = FoundMachine(snapshot=_snapshot(given, path, defaults_to_active=defaults_to_active), key=key)
     found.knows_delays = scheduled is not None
     _remark(found, given)
     _read_children(found, given.get("children") or {}, f"{path}.children")
@@ -88,7 +88,7 @@ def _kept(nodes: Any, path: str) -> list[dict[str, str]]:
     return found
 
 
-def _remark(found: Found, given: dict[str, Any]) -> None:
+def _remark(found: FoundMachine, given: dict[str, Any]) -> None:
     snapshot = found.snapshot
     found.took("value", short(snapshot["value"]))
     count = len(snapshot["context"])
@@ -114,7 +114,7 @@ def _references(value: Any, path: str) -> list[str]:
     return []
 
 
-def _read_children(found: Found, children: Any, path: str) -> None:
+def _read_children(found: FoundMachine, children: Any, path: str) -> None:
     for id, one in mapping(children, path).items():
         child = mapping(one, f"{path}.{id}")
         snapshot = mapping(child.get("snapshot") or {}, f"{path}.{id}.snapshot")
@@ -127,7 +127,7 @@ def _read_children(found: Found, children: Any, path: str) -> None:
         }
 
 
-def _read_scheduled(found: Found, name: str, one: Any, path: str) -> None:
+def _read_scheduled(found: FoundMachine, name: str, one: Any, path: str) -> None:
     given = mapping(one, path)
     id = given.get("id")
     if not isinstance(id, str) or not id:

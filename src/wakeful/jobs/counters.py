@@ -8,7 +8,7 @@ from wakeful.values.metrics import Histogram
 DOUBLING_MS = tuple((1 << bits) - 1 for bits in range(31))
 
 
-class Counters:
+class JobCounters:
     """Since the process began; what a crash or a lost commit undid may have been counted."""
 
     __slots__ = (

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from wakeful.jobs.feature import JobFeature
 from wakeful.jobs.ids import ASK, TELL, TOLD, job_id, parse_id
 from wakeful.jobs.job_owner import cancel_timer, owned, place
-from wakeful.jobs.job_request import Asked, errand
+from wakeful.jobs.job_request import JobRequest, errand
 from wakeful.jobs.outcomes import read, watch, write
-from wakeful.jobs.payload import BATCH, HELD_AT, Kept, decode_kept, encode_kept
+from wakeful.jobs.payload import BATCH, HELD_AT, JobPayload, decode_kept, encode_kept
 from wakeful.jobs.queries import asked_timer, standing
 from wakeful.runtime.errands import Errands
 from wakeful.runtime.turn import Turn
@@ -99,7 +99,7 @@ class ErrandRuns(Errands):
         there = await owned(turn, name)
         return there.timer if there is not None and there.timer is not None else None
 
-    def _release(self, turn: Turn, timer: Timer, kept: Kept) -> None:
+    def _release(self, turn: Turn, timer: Timer, kept: JobPayload) -> None:
         now = turn.activation.node.clock.now()
         due_at = HELD_AT if kept.waits else max(now, kept.due_at)
         turn.set_timer(
@@ -116,6 +116,6 @@ class ErrandRuns(Errands):
         timer = asked_timer(errand)
         is_newest = bool(decode(errand.payload or b"")[-1])
         try:
-            await place(self._feature, turn, Asked(timer, decode_kept(timer)), is_newest=is_newest)
+            await place(self._feature, turn, JobRequest(timer, decode_kept(timer)), is_newest=is_newest)
         except KeyTaken as error:
             log.warning("%s; it was asked for at the same moment and is dropped", error, extra={"code": "job.key"})

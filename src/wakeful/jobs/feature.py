@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from wakeful.jobs.counters import Counters
+from wakeful.jobs.counters import JobCounters
 from wakeful.jobs.ids import PREFIX
 from wakeful.policy.order import Order
 from wakeful.runtime.calls import resolve
@@ -33,8 +33,8 @@ class JobFeature:
 
     def __init__(self, node: Node, quota: Quota | None) -> None:
         self.order = Order(node.name)
-        self.counts = Counters()
-        self.waits = Waits()
+        self.counts = JobCounters()
+        self.waits = JobWaiters()
         self.tenants = Tenants(node, quota) if quota is not None else None
 
     def counters(self) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def feature_of(node: Node) -> JobFeature:
     return found
 
 
-class Waits:
+class JobWaiters:
     """Who waits here for a job to end, so that they need not look at the store all the time."""
 
     def __init__(self) -> None:

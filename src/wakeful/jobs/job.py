@@ -8,7 +8,7 @@ from typing import Any, Literal
 from msgspec import Struct, field
 
 from wakeful.jobs.ids import target_of
-from wakeful.values.answers import Answer
+from wakeful.values.answers import HandlerAnswer
 from wakeful.values.errors import BadOption
 from wakeful.values.ids import ObjectId
 from wakeful.values.times import Duration, duration_ms
@@ -115,7 +115,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Again(Answer):
+class Again(HandlerAnswer):
     """Returned by a job: run me once more, that much later. No failure; attempts start again.
 
     >>> from wakeful import Again, App, DurableObject
@@ -144,7 +144,7 @@ class Again(Answer):
 
 
 @dataclass(frozen=True, slots=True)
-class Stop(Answer):
+class Stop(HandlerAnswer):
     """Returned by a job: it is over for good and did not do what it was for. What it wrote is kept.
 
     >>> from wakeful import App, DurableObject, Stop

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from wakeful.jobs.ids import ask_prefix, job_id, key_of
-from wakeful.jobs.job_request import Asked, errands
+from wakeful.jobs.job_request import JobRequest, errands
 from wakeful.jobs.outcomes import end, left
 from wakeful.jobs.payload import decode_record, is_same, job_of_record, job_of_timer, record_key, shown
 from wakeful.jobs.queries import PAGE, PARKED_MAX, Standing, asked_timer, standing
@@ -40,7 +40,7 @@ async def owned(turn: Turn, name: str) -> Standing | None:
     return None if found is not None and found.is_asked else found
 
 
-async def place(feature: "JobFeature", turn: Turn, asked: Asked, *, is_newest: bool) -> Standing | None:
+async def place(feature: "JobFeature", turn: Turn, asked: JobRequest, *, is_newest: bool) -> Standing | None:
     """Set the job's timer, unless its key is in use: then the job that has it, or `KeyTaken` when that is another."""
     turn.check_writable()
     if asked.kept.key is not None:
@@ -55,7 +55,7 @@ async def place(feature: "JobFeature", turn: Turn, asked: Asked, *, is_newest: b
     return None
 
 
-def same(asked: Asked, there: Standing) -> Standing:
+def same(asked: JobRequest, there: Standing) -> Standing:
     """The job that has the key already, if it is the one that is asked for."""
     if there.kept is not None and is_same(asked.kept, there.kept):
         return there

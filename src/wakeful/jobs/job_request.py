@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from wakeful.jobs.ids import PREFIX, TELL, check_job_key, job_id, new_token, parse_id, timer_name
 from wakeful.jobs.job import JobSpec
-from wakeful.jobs.payload import HELD_AT, Kept, decode_kept, encode_kept
+from wakeful.jobs.payload import HELD_AT, JobPayload, decode_kept, encode_kept
 from wakeful.jobs.retries import kept_retry
 from wakeful.policy.order import Order
 from wakeful.runtime.calls import Method
@@ -33,18 +33,20 @@ PRIORITY_MAX = 1_000
 DEPENDS_MAX = 1_000
 
 
-class Asked(NamedTuple):
+class JobRequest(NamedTuple):
     """A job that somebody wants, checked, and not there yet."""
 
     timer: Timer
-    kept: Kept
+    kept: JobPayload
 
     @property
     def id(self) -> str:
         return job_id(self.timer.id, self.timer.name)
 
 
-def ask(node: "Node", order: Order, spec: JobSpec, turn: Turn | None, *, batch: tuple[str, int] | None = None) -> Asked:
+def ask(
+    node: "Node", order: Order, spec: JobSpec, turn: Turn | None, *, batch: tuple[str, int] | None = None
+) -> JobRequest:
     """The timer of a job; whatever is wrong with it is said here."""
     spec.check_given()
     target, method, known = _target(node, spec.method, turn)
@@ -54,7 +56,7 @@ def ask(node: "Node", order: Order, spec: JobSpec, turn: Turn | None, *, batch: 
     at, after, due_at = _when(spec.at, spec.after, now, what)
     key = None if spec.key is None else check_job_key(spec.key)
     token = new_token(node.dice)
-    kept = Kept(
+    kept = JobPayload(
         method=method,
         args=_encoded([list(spec.args), _sorted(spec.kwargs)], what) if spec.args or spec.kwargs else None,
         token=token,
@@ -81,7 +83,7 @@ def _trace(turn: Turn, target: ObjectId, method: str) -> str | None:
     return linked(trace) if decode_kept(again).method == method else trace
 
 
-def timed(kept: Kept, target: ObjectId, seq: int, priority: int, bytes_max: int | None = None) -> Asked:
+def timed(kept: JobPayload, target: ObjectId, seq: int, priority: int, bytes_max: int | None = None) -> JobRequest:
     """What is kept, with the timer that carries it."""
     payload = encode_kept(kept)
     if bytes_max is not None and len(payload) > bytes_max:
@@ -92,16 +94,16 @@ def timed(kept: Kept, target: ObjectId, seq: int, priority: int, bytes_max: int 
         )
     name = timer_name(kept.method, kept.token, kept.key)
     due_at = HELD_AT if kept.waits else kept.due_at
-    return Asked(Timer(target, name, due_at, kept.due_at, seq, priority=priority, payload=payload), kept)
+    return JobRequest(Timer(target, name, due_at, kept.due_at, seq, priority=priority, payload=payload), kept)
 
 
-def newest(asked: Asked) -> Asked:
+def newest(asked: JobRequest) -> JobRequest:
     """The same job, to be put in place of any other version by the owner."""
     kept = replace(asked.kept, is_newest=True)
-    return Asked(replace(asked.timer, payload=encode_kept(kept)), kept)
+    return JobRequest(replace(asked.timer, payload=encode_kept(kept)), kept)
 
 
-def errands(node: "Node", order: Order, asked: Asked) -> list[Timer]:
+def errands(node: "Node", order: Order, asked: JobRequest) -> list[Timer]:
     """What has to be sent along: to each job that it waits for, to tell it when that has ended."""
     return [
         errand(node, order, TELL, parse_id(id)[0], [parse_id(id)[1], asked.id]) for id in asked.kept.waits if "/" in id

@@ -12,9 +12,9 @@ from wakeful.jobs.errands import ERRANDS, ErrandRuns
 from wakeful.jobs.feature import FEATURE, JobFeature, Quota, feature_of
 from wakeful.jobs.ids import job_id, parse_id
 from wakeful.jobs.job import ENDED, Batch, Job, JobSpec, Page
-from wakeful.jobs.job_request import Asked
+from wakeful.jobs.job_request import JobRequest
 from wakeful.jobs.payload import decode_kept, job_of_timer
-from wakeful.jobs.queries import Wanted
+from wakeful.jobs.queries import JobFilter
 from wakeful.jobs.runs import JobRuns
 from wakeful.jobs.submission import Scheduling, sent, unsend
 from wakeful.policy.limits import check_count
@@ -278,9 +278,9 @@ def _wanted(
     state: str | None,
     key_prefix: str | None,
     tag: str | None,
-) -> Wanted:
+) -> JobFilter:
     known = node.registry.of_class(cls).name if isinstance(cls, type) else cls
-    wanted = Wanted(known, key, name, state, key_prefix, tag)
+    wanted = JobFilter(known, key, name, state, key_prefix, tag)
     wanted.check()
     return wanted
 
@@ -317,7 +317,7 @@ async def _replace(
 ) -> Job:
     turn = running_turn(ctx._activation, "jobs.replace")
     timer = Timer(ctx.id, name, due_at, nominal_at, seq, priority=priority, payload=payload)
-    asked = Asked(timer, decode_kept(timer))
+    asked = JobRequest(timer, decode_kept(timer))
     await job_owner.place(feature_of(ctx._activation.node), turn, asked, is_newest=True)
     return job_of_timer(timer, is_running=False)
 

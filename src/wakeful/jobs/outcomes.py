@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Literal
 
 from wakeful.jobs.ids import TOLD, attempt_id, job_id, parse_id, short
 from wakeful.jobs.job_request import errand
-from wakeful.jobs.payload import Kept, Record, remembered, shown
+from wakeful.jobs.payload import EndedJob, JobPayload, remembered, shown
 from wakeful.policy.order import Order
 from wakeful.runtime.turn import Turn
 from wakeful.store.protocol import Range
@@ -37,7 +37,7 @@ async def end(
     feature: "JobFeature",
     turn: Turn,
     timer: Timer,
-    kept: Kept,
+    kept: JobPayload,
     outcome: Outcome,
     *,
     result: bytes | None = None,
@@ -56,7 +56,7 @@ async def end(
     if needs_record:
         run_id = attempt_id(timer, kept.method) if has_run else None
         attempts = timer.attempt + has_run
-        record = Record(outcome, kept, timer.priority, attempts, run_id, result, error, now)
+        record = EndedJob(outcome, kept, timer.priority, attempts, run_id, result, error, now)
         turn.records = [*turn.records, remembered(timer.name, record, now + node.limits.job_keep_ms)]
     if outcome != "failed":
         await _tell_watchers(feature.order, turn, timer, outcome)

@@ -28,7 +28,7 @@ BATCH = "*"  # among what a completion job waits for: its batch
 READ: ContextVar[Callable[[bytes], Any]] = ContextVar("wakeful.jobs.read", default=decode)
 
 
-class Kept(Struct, array_like=True, frozen=True, gc=False):
+class JobPayload(Struct, array_like=True, frozen=True, gc=False):
     """What a job's timer carries. Fields are only ever added, at the end, with a default."""
 
     method: str
@@ -50,11 +50,11 @@ class Kept(Struct, array_like=True, frozen=True, gc=False):
     error: str | None = None  # of the last attempt
 
 
-class Record(Struct, array_like=True, frozen=True, gc=False):
+class EndedJob(Struct, array_like=True, frozen=True, gc=False):
     """What is remembered of a job that has ended."""
 
     state: Literal["done", "failed", "cancelled"]
-    kept: Kept
+    kept: JobPayload
     priority: int
     attempt: int
     run_id: str | None
@@ -66,34 +66,34 @@ class Record(Struct, array_like=True, frozen=True, gc=False):
 # Of many jobs that are asked for together, most are made in the same millisecond and due at the same instant.
 _instant = lru_cache(maxsize=64)(to_datetime)
 _encoder = msgspec.msgpack.Encoder()
-_kept = msgspec.msgpack.Decoder(Kept)
-_records = msgspec.msgpack.Decoder(Record)
+_kept = msgspec.msgpack.Decoder(JobPayload)
+_records = msgspec.msgpack.Decoder(EndedJob)
 
 
-def encode_kept(kept: Kept) -> bytes:
+def encode_kept(kept: JobPayload) -> bytes:
     return _encoder.encode(kept)
 
 
-def decode_kept(timer: Timer) -> Kept:
+def decode_kept(timer: Timer) -> JobPayload:
     try:
         return _kept.decode(timer.payload or b"")
     except msgspec.DecodeError as error:
         raise Undecodable(f"{timer.id} {timer.name}: what is kept of the job is damaged: {error}") from None
 
 
-def arguments_of(kept: Kept) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def arguments_of(kept: JobPayload) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if kept.args is None:
         return (), {}
     args, kwargs = decode(kept.args)
     return tuple(args), kwargs
 
 
-def is_same(mine: Kept, other: Kept) -> bool:
+def is_same(mine: JobPayload, other: JobPayload) -> bool:
     """The same call was asked for at the same time: what a key used twice must be."""
     return _asked(mine) == _asked(other)
 
 
-def _asked(kept: Kept) -> tuple[object, ...]:
+def _asked(kept: JobPayload) -> tuple[object, ...]:
     return kept.method, kept.args, kept.metadata, kept.at, kept.after
 
 
@@ -102,26 +102,28 @@ def record_key(name: str) -> str:
     return f"{RECORD}{name}"
 
 
-def remembered(name: str, record: Record, expires_at: int) -> Remembered:
+def remembered(name: str, record: EndedJob, expires_at: int) -> Remembered:
     return Remembered(record_key(name), record.kept.token.encode(), _encoder.encode(record), expires_at)
 
 
-def decode_record(kept: Remembered) -> Record:
+def decode_record(kept: Remembered) -> EndedJob:
     return _records.decode(kept.answer)
 
 
 # as people see it
 
 
-def shown(timer: Timer) -> Kept:
+def shown(timer: Timer) -> JobPayload:
     """What is kept, or, of one that this version can't read, that: it must not hide the others."""
     try:
         return decode_kept(timer)
     except Undecodable as error:
-        return Kept("?", None, "", key_of(timer.name), timer.nominal_at, None, None, timer.nominal_at, error=str(error))
+        return JobPayload(
+            "?", None, "", key_of(timer.name), timer.nominal_at, None, None, timer.nominal_at, error=str(error)
+        )
 
 
-def job_of_timer(timer: Timer, kept: Kept | None = None, *, is_running: bool, is_asked: bool = False) -> Job:
+def job_of_timer(timer: Timer, kept: JobPayload | None = None, *, is_running: bool, is_asked: bool = False) -> Job:
     """A job that is owed; `kept` spares reading what its timer carries once more."""
     kept = kept or shown(timer)
     state: State = "running" if is_running else "waiting" if kept.waits else "scheduled"
@@ -136,7 +138,7 @@ def job_of_parked(parked: Parked) -> Job:
     )
 
 
-def job_of_record(id: ObjectId, name: str, record: Record, *, result_max: int | None = None) -> Job:
+def job_of_record(id: ObjectId, name: str, record: EndedJob, *, result_max: int | None = None) -> Job:
     """A job that has ended; a result of more bytes than that is left out, and marked as such."""
     size = 0 if record.result is None else len(record.result)
     is_left_out = result_max is not None and size > result_max
@@ -177,7 +179,7 @@ def job_of_entry(entry: Entry) -> Job:
 def _job(
     id: ObjectId,
     name: str,
-    kept: Kept,
+    kept: JobPayload,
     priority: int,
     state: State,
     attempt: int,

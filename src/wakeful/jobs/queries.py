@@ -10,8 +10,8 @@ from wakeful.jobs.ids import KEYED, PREFIX, RECORD, ask_prefix, job_id, key_of, 
 from wakeful.jobs.job import STATES, Job, Page
 from wakeful.jobs.payload import (
     HELD_AT,
-    Kept,
-    Record,
+    EndedJob,
+    JobPayload,
     decode_record,
     is_stopped,
     job_of_entry,
@@ -50,7 +50,7 @@ class Standing(NamedTuple):
     """What the store has of a job."""
 
     job: Job
-    kept: Kept | None  # None: only the ledger knows
+    kept: JobPayload | None  # None: only the ledger knows
     timer: Timer | None = None  # it is owed
     parked: Parked | None = None
     is_asked: bool = False  # the timer is an errand that will schedule it
@@ -112,14 +112,14 @@ async def in_the_way(node: "Node", id: ObjectId, name: str, obstacle: Obstacle) 
     return None
 
 
-async def is_duplicate(node: "Node", timer: Timer, kept: Kept) -> bool:
+async def is_duplicate(node: "Node", timer: Timer, kept: JobPayload) -> bool:
     """Its key has had its run: two asked for it at once, and the other was over before this one was inserted."""
     if kept.key is None or kept.is_newest or timer.attempt:
         return False
     return _is_beaten(timer, kept, await node.recall(timer.id, record_key(timer.name)))
 
 
-def _is_beaten(timer: Timer, kept: Kept, record: Remembered | None) -> bool:
+def _is_beaten(timer: Timer, kept: JobPayload, record: Remembered | None) -> bool:
     if record is None or kept.key is None or kept.is_newest or timer.attempt:
         return False
     return decode_record(record).kept.token != kept.token
@@ -164,7 +164,7 @@ class Epochs:
         return timer.started == epoch
 
 
-class Wanted(NamedTuple):
+class JobFilter(NamedTuple):
     """Which jobs somebody asks for; None does not filter."""
 
     cls: str | None = None
@@ -201,7 +201,9 @@ class Wanted(NamedTuple):
         return Query(cls=self.cls, key=self.key, key_prefix=self.prefix, name_prefix=prefix, limit=most, after=after)
 
 
-async def listed(node: "Node", wanted: Wanted, *, limit: int, after: str | None, looks_max: int | None = None) -> Page:
+async def listed(
+    node: "Node", wanted: JobFilter, *, limit: int, after: str | None, looks_max: int | None = None
+) -> Page:
     """The jobs that are wanted: owed ones in firing order, then failed ones, then those of which results are kept.
 
     Results of more than `LISTED_RESULT_MAX` bytes are left out; `job.left_out` says how many.
@@ -225,12 +227,12 @@ async def listed(node: "Node", wanted: Wanted, *, limit: int, after: str | None,
     return Page(found)
 
 
-async def owed(node: "Node", wanted: Wanted) -> list[str]:
+async def owed(node: "Node", wanted: JobFilter) -> list[str]:
     """The ids of all that are owed and wanted."""
     return [id for home in node.all_homes for id in await _owed(home, wanted)]
 
 
-async def _owed(node: "Node", wanted: Wanted) -> list[str]:
+async def _owed(node: "Node", wanted: JobFilter) -> list[str]:
     found: list[str] = []
     after = None
     while True:
@@ -245,7 +247,7 @@ Place = tuple[str, list[Any]]
 
 
 async def _walk(
-    node: "Node", wanted: Wanted, begin: Place | None, looks_max: int | None
+    node: "Node", wanted: JobFilter, begin: Place | None, looks_max: int | None
 ) -> AsyncGenerator[tuple[Place, Job | None], None]:
     """The jobs with their places; None after so many rows."""
     looked = 0
@@ -276,7 +278,7 @@ async def _walk(
 
 
 async def _page(
-    node: "Node", source: str, wanted: Wanted, after: tuple[object, ...] | None
+    node: "Node", source: str, wanted: JobFilter, after: tuple[object, ...] | None
 ) -> list[tuple[list[Any], Job | None]]:
     """The next rows of a source, each with its place; None: not a job of its own."""
     store: Store = node.store
@@ -302,7 +304,7 @@ async def _page(
     ]
 
 
-def _listed_record(id: ObjectId, name: str, record: Record) -> Job | None:
+def _listed_record(id: ObjectId, name: str, record: EndedJob) -> Job | None:
     """One that has ended, without a large result; None: a failed one, which is listed where it is parked."""
     return None if record.state == "failed" else job_of_record(id, name, record, result_max=LISTED_RESULT_MAX)
 

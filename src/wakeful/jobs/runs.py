@@ -12,12 +12,12 @@ from wakeful.jobs.ids import PREFIX, attempt_id, job_id
 from wakeful.jobs.job import Again, Job, Stop
 from wakeful.jobs.job_request import check_own
 from wakeful.jobs.outcomes import WATCHED, end
-from wakeful.jobs.payload import STOPPED, Kept, arguments_of, decode_kept, encode_kept, job_of_timer, shown
+from wakeful.jobs.payload import STOPPED, JobPayload, arguments_of, decode_kept, encode_kept, job_of_timer, shown
 from wakeful.jobs.queries import is_duplicate
 from wakeful.jobs.retries import ask
 from wakeful.policy.retry import Retry
 from wakeful.runtime import timer_runs
-from wakeful.runtime.errands import Rows
+from wakeful.runtime.errands import RowTimers
 from wakeful.runtime.notes import storable, words_of
 from wakeful.runtime.timer_runs import Failed, Park
 from wakeful.runtime.turn import Turn
@@ -41,7 +41,7 @@ CRASHED = "the process died too often while this ran"
 ERROR_CHARS_MAX = 500  # of the last attempt, carried with the timer
 
 
-class JobRuns(Rows):
+class JobRuns(RowTimers):
     """The owner of the timers named `job:…`."""
 
     prefix = PREFIX
@@ -81,7 +81,7 @@ class JobRuns(Rows):
         counters.run += 1
         return True
 
-    async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> "timer_runs.Again | Park":
+    async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> "timer_runs.RunLater | Park":
         timer, error = failure.timer, failure.error
         try:
             kept = decode_kept(timer)
@@ -97,7 +97,7 @@ class JobRuns(Rows):
             if due_at is not None:
                 self._feature.counts.retried += 1
                 later = timer.moved(due_at=due_at, attempt=timer.attempt + 1)
-                return timer_runs.Again(replace(later, payload=encode_kept(replace(kept, error=text))))
+                return timer_runs.RunLater(replace(later, payload=encode_kept(replace(kept, error=text))))
         self._feature.counts.parked += 1
         await end(self._feature, turn, timer, kept, "failed", error=text)
         # Its batch has been told: redriven, it is not counted there a second time.
@@ -112,14 +112,14 @@ class JobRuns(Rows):
 
     # running
 
-    async def _is_duplicate(self, activation: "Activation", timer: Timer, kept: Kept) -> bool:
+    async def _is_duplicate(self, activation: "Activation", timer: Timer, kept: JobPayload) -> bool:
         if not await is_duplicate(activation.node, timer, kept):
             return False
         self._feature.counts.duplicates += 1
         log.info("%s %s came twice at once; it ran once", timer.id, timer.name, extra={"code": "job.duplicate"})
         return True
 
-    def _call(self, activation: "Activation", kept: Kept) -> Awaitable[Any]:
+    def _call(self, activation: "Activation", kept: JobPayload) -> Awaitable[Any]:
         instance = activation.instance
         check_own(instance.__class__, kept.method)  # it was there when the job was made, but programs change
         args, kwargs = arguments_of(kept)
@@ -127,7 +127,7 @@ class JobRuns(Rows):
             TRACE.set(kept.trace.partition(LINK)[0] or None)  # else the span of this turn is what runs here
         return getattr(instance, kept.method)(*args, **kwargs)  # type: ignore[no-any-return]
 
-    def _again(self, turn: Turn, timer: Timer, kept: Kept, due_at: int) -> None:
+    def _again(self, turn: Turn, timer: Timer, kept: JobPayload, due_at: int) -> None:
         """The same job once more: a new setting of its timer, with a fresh count."""
         now = turn.activation.node.clock.now()
         if due_at > LATEST_MS:
@@ -181,7 +181,7 @@ class JobRuns(Rows):
     # failing
 
     async def _retry_at(
-        self, activation: "Activation", timer: Timer, kept: Kept, failure: Failed, text: str
+        self, activation: "Activation", timer: Timer, kept: JobPayload, failure: Failed, text: str
     ) -> tuple[int | None, str]:
         """When it is tried again, None: never; and what went wrong in asking."""
         error, failures = failure.error, timer.attempt + 1

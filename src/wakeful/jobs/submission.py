@@ -10,7 +10,7 @@ from wakeful.jobs.feature import JobFeature
 from wakeful.jobs.ids import ASK, TOLD, ask_prefix, job_id, parse_id
 from wakeful.jobs.job import Batch, Job, JobSpec
 from wakeful.jobs.job_owner import place, same
-from wakeful.jobs.job_request import Asked, ask, errand, errands, newest, timed
+from wakeful.jobs.job_request import JobRequest, ask, errand, errands, newest, timed
 from wakeful.jobs.payload import BATCH, decode_kept, job_of_timer
 from wakeful.jobs.queries import READS_MAX, Standing, asked_timer, guard_of, in_the_way, standing
 from wakeful.runtime.calls import Method
@@ -64,18 +64,18 @@ class Scheduling:
         self._feature.counts.scheduled += 1
         return job
 
-    async def _admit(self, asked: Asked, *, is_newest: bool) -> None:
+    async def _admit(self, asked: JobRequest, *, is_newest: bool) -> None:
         """Quotas are for more jobs: to ask again under a key, or to replace one that is owed, makes no more."""
         if self._feature.tenants is None or not await self._stands(asked, is_newest=is_newest):
             await self._feature.admit([asked.timer])
 
-    async def _stands(self, asked: Asked, *, is_newest: bool) -> bool:
+    async def _stands(self, asked: JobRequest, *, is_newest: bool) -> bool:
         if asked.kept.key is None:
             return False
         there = await standing(self._node, asked.timer.id, asked.timer.name)
         return there is not None and there.kept is not None and (there.timer is not None or not is_newest)
 
-    async def _admit_all(self, asked: list[Asked]) -> None:
+    async def _admit_all(self, asked: list[JobRequest]) -> None:
         more = asked
         if self._feature.tenants is not None:
             stands: list[bool] = []
@@ -86,7 +86,7 @@ class Scheduling:
             more = list(fresh.values())  # under one key there is one, however often it is in the list
         await self._feature.admit([one.timer for one in more])
 
-    async def many(self, specs: Sequence[JobSpec], *, batch: tuple[str, int] | None = None) -> list[Asked]:
+    async def many(self, specs: Sequence[JobSpec], *, batch: tuple[str, int] | None = None) -> list[JobRequest]:
         """All of them checked; the first that is wrong is named by its place."""
         found = []
         for index, spec in enumerate(specs):
@@ -135,7 +135,7 @@ class Scheduling:
 
     # inside a turn
 
-    async def _bring(self, asked: Asked, *, is_newest: bool) -> Job:
+    async def _bring(self, asked: JobRequest, *, is_newest: bool) -> Job:
         if self._turn is not None:
             return await self._inside(self._turn, asked, is_newest=is_newest)
         if is_newest:
@@ -150,7 +150,7 @@ class Scheduling:
             await self._node.add_timer(asked.timer)
         return _new(asked)
 
-    async def _inside(self, turn: Turn, asked: Asked, *, is_newest: bool) -> Job:
+    async def _inside(self, turn: Turn, asked: JobRequest, *, is_newest: bool) -> Job:
         await breathe(turn)
         timer = asked.timer
         if timer.id == turn.activation.id:
@@ -169,7 +169,7 @@ class Scheduling:
         turn.send([errand(self._node, self._feature.order, ASK, timer.id, payload, name=prefix)])
         return _new(asked)
 
-    async def _all_inside(self, asked: list[Asked]) -> list[Job]:
+    async def _all_inside(self, asked: list[JobRequest]) -> list[Job]:
         assert self._turn is not None
         jobs = []
         for index, one in enumerate(asked):
@@ -181,7 +181,7 @@ class Scheduling:
 
     # outside
 
-    async def _keyed(self, asked: Asked) -> Job:
+    async def _keyed(self, asked: JobRequest) -> Job:
         """Insert it, unless the key is in use."""
         id, name = asked.timer.id, asked.timer.name
         for _ in range(TRIES_MAX):
@@ -198,24 +198,24 @@ class Scheduling:
             return same(asked, there).job
         raise Unavailable(f"{id}: job key {asked.kept.key!r} is being changed by others; try again")
 
-    async def _insert_keyed(self, asked: Asked) -> Obstacle | None:
+    async def _insert_keyed(self, asked: JobRequest) -> Obstacle | None:
         guard = guard_of(asked.timer.name)
         if not asked.kept.waits:
             return await self._node.add_timer(asked.timer, guard)
         obstacles = await self._node.add_timers(self._with_errands(asked), {0: guard})
         return obstacles[0] if obstacles else None
 
-    async def _withdraw(self, asked: Asked) -> None:
+    async def _withdraw(self, asked: JobRequest) -> None:
         """It slipped in behind the end of the job that has its key, and must not run."""
         await self._node.send(asked.timer.id, "jobs.withdraw", (asked.timer.name, asked.kept.token), {})
 
-    async def _all_outside(self, asked: list[Asked]) -> list[Job]:
+    async def _all_outside(self, asked: list[JobRequest]) -> list[Job]:
         twins = self._twins(asked)
         # What the caller gets is made while the disk takes them: a quarter of the time of many.
         jobs, known = await asyncio.gather(self._new_ones(asked), self._bring_all(asked, twins))
         return [known.get(place, jobs[place]) for place in (twins.get(n, n) for n in range(len(asked)))]
 
-    async def _bring_all(self, asked: list[Asked], twins: dict[int, int]) -> dict[int, Job]:
+    async def _bring_all(self, asked: list[JobRequest], twins: dict[int, int]) -> dict[int, Job]:
         """Insert all but the twins, of each store all or none; by their places the jobs that were there already."""
         by_home: dict[Node, list[int]] = {}
         for n, one in enumerate(asked):
@@ -230,7 +230,7 @@ class Scheduling:
                 raise Unavailable("keys of these jobs are being changed by others; try again")
         return known
 
-    async def _bring_some(self, asked: list[Asked], fresh: list[int], known: dict[int, Job]) -> bool:
+    async def _bring_some(self, asked: list[JobRequest], fresh: list[int], known: dict[int, Job]) -> bool:
         """Insert these; False when something was in the way."""
         timers: list[Timer] = []
         places: dict[int, int] = {}  # of the jobs themselves among the timers
@@ -243,7 +243,7 @@ class Scheduling:
             await self._meet(asked, fresh, known, places[obstacle.index], obstacle)
         return all(one.is_in for one in obstacles)
 
-    def _twins(self, asked: list[Asked]) -> dict[int, int]:
+    def _twins(self, asked: list[JobRequest]) -> dict[int, int]:
         """Where one has the key of another before it, which must ask for the same: the place of that."""
         found: dict[int, int] = {}
         first: dict[str, int] = {}
@@ -258,7 +258,7 @@ class Scheduling:
         return found
 
     async def _meet(
-        self, asked: list[Asked], fresh: list[int], known: dict[int, Job], place: int, obstacle: Obstacle
+        self, asked: list[JobRequest], fresh: list[int], known: dict[int, Job], place: int, obstacle: Obstacle
     ) -> None:
         """Note the job that is there already; when it is another's, none of the fresh ones stays."""
         one = asked[place]
@@ -276,7 +276,7 @@ class Scheduling:
 
     # both
 
-    async def _settled(self, asked: Asked) -> Asked:
+    async def _settled(self, asked: JobRequest) -> JobRequest:
         """Those it waits for must be known; the ones that are done already are left out."""
         if not asked.kept.waits:
             return asked
@@ -294,7 +294,7 @@ class Scheduling:
         kept = replace(asked.kept, waits=tuple(waits))
         return timed(kept, asked.timer.id, asked.timer.seq, asked.timer.priority)
 
-    async def _new_ones(self, asked: Sequence[Asked]) -> list[Job]:
+    async def _new_ones(self, asked: Sequence[JobRequest]) -> list[Job]:
         jobs = []
         for index, one in enumerate(asked):
             if index % BREATH == BREATH - 1:
@@ -302,13 +302,13 @@ class Scheduling:
             jobs.append(_new(one))
         return jobs
 
-    def _with_errands(self, asked: Asked) -> list[Timer]:
+    def _with_errands(self, asked: JobRequest) -> list[Timer]:
         if not asked.kept.waits:
             return [asked.timer]
         return [asked.timer, *errands(self._node, self._feature.order, asked)]
 
 
-def _new(asked: Asked) -> Job:
+def _new(asked: JobRequest) -> Job:
     return job_of_timer(asked.timer, asked.kept, is_running=False)
 
 

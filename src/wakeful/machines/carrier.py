@@ -8,7 +8,7 @@ or nothing is.
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from wakeful.machines.records import Kept, Parent
+from wakeful.machines.records import MachineRecord, Parent
 from wakeful.runtime.tracer import carried
 from wakeful.runtime.turn import Turn
 from wakeful.statechart.effects import PARENT, Act, Cancel, Delay, Effect, Emit, Invoke, Log, Send, Stop
@@ -35,7 +35,7 @@ class Carrier:
         feature: "MachineFeature",
         bound: "Bound",
         turn: Turn,
-        kept: Kept,
+        kept: MachineRecord,
         event: dict[str, Any],
         before: Mapping[str, Any] | None = None,
     ) -> None:

@@ -4,16 +4,16 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.machines.snapshot import Snapshot
 from wakeful.statechart.chart import Chart
-from wakeful.statechart.nodes import Node, candidates
+from wakeful.statechart.nodes import ChartState, candidates
 from wakeful.statechart.snapshot import configuration_of
 from wakeful.values.times import to_datetime
 
 if TYPE_CHECKING:
     from wakeful.machines.bindings import Bound
-    from wakeful.machines.records import Kept
+    from wakeful.machines.records import MachineRecord
 
 
-def shown(bound: "Bound", kept: "Kept") -> Snapshot:
+def shown(bound: "Bound", kept: "MachineRecord") -> Snapshot:
     """The machine as it stands."""
     snapshot = kept.snapshot
     configuration = configuration_of(bound.chart, snapshot)
@@ -47,7 +47,7 @@ def _named(type: str) -> str:
     return f"{type[:-1]}\0" if type == "*" or type.endswith(".*") else type
 
 
-def _asked(node: Node, active: int, event: str) -> tuple[bool, bool]:
+def _asked(node: ChartState, active: int, event: str) -> tuple[bool, bool]:
     """Whether the event may do something in a state, and whether the states above are not asked in any case."""
     inside = [_asked(child, active, event) for child in node.children if active & child.bit]
     may_act = any(one[0] for one in inside)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from wakeful.machines.actor_ends import apply
 from wakeful.machines.actors import plain
 from wakeful.machines.carrier import MAIL
-from wakeful.machines.records import Kept, Parent, forget, gone, load, set_gone
+from wakeful.machines.records import MachineRecord, Parent, forget, gone, load, set_gone
 from wakeful.machines.steps import begin, end, present, take
 from wakeful.machines.timers import Owner
 from wakeful.policy.retry import platform_delay_ms
-from wakeful.runtime.timer_runs import Again, Failed, Park
+from wakeful.runtime.timer_runs import Failed, Park, RunLater
 from wakeful.runtime.turn import Turn
 from wakeful.statechart.effects import snapshot_event
 from wakeful.statechart.step import step
@@ -54,7 +54,7 @@ class Mail(Owner):
             return await self._seen(turn, bound, id, number, value)
         return await apply(self._feature, turn, id, number, is_good=kind == "done", value=value)
 
-    async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> Again | Park | None:
+    async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> RunLater | Park | None:
         """A child that can't be started is an error for its parent; other letters are parked like any timer."""
         timer = failure.timer
         turn.occurrence = self.occurrence(timer)
@@ -119,7 +119,7 @@ class Mail(Owner):
             return False
         return self._take(turn, bound, kept, snapshot_event(id, value))
 
-    def _take(self, turn: Turn, bound: "Bound", kept: Kept | None, event: dict[str, Any]) -> bool:
+    def _take(self, turn: Turn, bound: "Bound", kept: MachineRecord | None, event: dict[str, Any]) -> bool:
         if kept is None:
             return False
         take(self._feature, turn, bound, kept, event, lambda snapshot, now: step(bound.chart, snapshot, event, now))

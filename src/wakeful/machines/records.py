@@ -38,7 +38,7 @@ class Parent(NamedTuple):
 
 
 @dataclass(slots=True)
-class Kept:
+class MachineRecord:
     """A machine on disk."""
 
     version: int
@@ -52,7 +52,7 @@ class Kept:
     since: int = 0  # of a child: what it started has numbers after this one, what the one before it did has not
 
 
-_FIELDS = [one.name for one in fields(Kept)]
+_FIELDS = [one.name for one in fields(MachineRecord)]
 
 
 # What most machines have most of the time is not on disk: a hundred thousand that sleep are a hundred thousand rows.
@@ -77,17 +77,17 @@ def _spared(found: dict[str, Any], usual: dict[str, Any]) -> dict[str, Any]:
     return {key: one for key, one in found.items() if key not in usual or one != usual[key]}
 
 
-async def load(turn: Turn) -> Kept | None:
+async def load(turn: Turn) -> MachineRecord | None:
     """The machine as this turn sees it; None before its start."""
     data = turn.writes[ROW] if ROW in turn.writes else await turn.activation.rows.read(ROW)
     if data is None:
         return None
-    kept = Kept(**whole(decode(data)))
+    kept = MachineRecord(**whole(decode(data)))
     kept.parent = None if kept.parent is None else Parent(*kept.parent)
     return kept
 
 
-def save(turn: Turn, kept: Kept) -> None:
+def save(turn: Turn, kept: MachineRecord) -> None:
     parent = None if kept.parent is None else list(kept.parent)
     found = {**{name: getattr(kept, name) for name in _FIELDS}, "parent": parent}
     data = encode(_spared({**found, "snapshot": _spared(kept.snapshot, _NO_NEWS)}, _NOTHING))
@@ -114,7 +114,7 @@ def set_gone(turn: Turn, number: int) -> None:
     turn.writes[GONE] = encode(number) if number else None
 
 
-def fit(bound: Bound, id: ObjectId, kept: Kept, instance: Any) -> bool:
+def fit(bound: Bound, id: ObjectId, kept: MachineRecord, instance: Any) -> bool:
     """Bring it under the chart of today; whether its class had to migrate it. `Conflict` names what does not fit."""
     if kept.version > bound.version:
         raise Conflict(
@@ -151,7 +151,7 @@ def _check_delays(bound: Bound, snapshot: dict[str, Any]) -> None:
             raise BadChart(f"pending: the chart has no delay '{type}'", code="chart.snapshot")
 
 
-def _check_actors(bound: Bound, kept: Kept) -> None:
+def _check_actors(bound: Bound, kept: MachineRecord) -> None:
     """The answer of an actor that the chart does not know any more would be for nobody, and the machine wait for ever."""
     if bound.spawned is None:
         return  # methods of the class may start others, under any id

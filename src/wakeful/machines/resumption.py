@@ -7,7 +7,7 @@ now. `pause_while_down`: later by the time in which nobody was there.
 from typing import TYPE_CHECKING
 
 from wakeful.machines.carrier import DELAY
-from wakeful.machines.records import Kept, save
+from wakeful.machines.records import MachineRecord, save
 from wakeful.runtime.tracer import carried
 from wakeful.runtime.turn import Turn
 from wakeful.values.timers import Timer
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from wakeful.machines.feature import MachineFeature
 
 
-async def resume(feature: "MachineFeature", turn: Turn, bound: "Bound", kept: Kept) -> None:
+async def resume(feature: "MachineFeature", turn: Turn, bound: "Bound", kept: MachineRecord) -> None:
     """Set its pending delays by the rule of its class; a reader sees them so and writes nothing."""
     if bound.resume == "deadline":
         return
@@ -43,7 +43,7 @@ async def resume(feature: "MachineFeature", turn: Turn, bound: "Bound", kept: Ke
         save(turn, kept)
 
 
-def set_delays(turn: Turn, kept: Kept) -> None:
+def set_delays(turn: Turn, kept: MachineRecord) -> None:
     """A timer for each delay that its snapshot has pending."""
     activation = turn.activation
     for one in kept.snapshot.get("pending") or ():

@@ -5,7 +5,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from wakeful.machines.carrier import DELAY, Carrier
-from wakeful.machines.records import Kept, Parent, fit, load, save
+from wakeful.machines.records import MachineRecord, Parent, fit, load, save
 from wakeful.machines.resumption import resume, set_delays
 from wakeful.runtime.turn import Turn
 from wakeful.statechart.effects import Effect, Invoke
@@ -22,20 +22,20 @@ Stepped = tuple[dict[str, Any], list[Effect]]
 
 async def begin(
     feature: "MachineFeature", turn: Turn, bound: "Bound", input: Any, parent: Parent | None = None
-) -> Kept:
+) -> MachineRecord:
     """Start a machine that has not been started."""
     activation = turn.activation
     down_ms = await feature.downtime.ask() if bound.resume == "pause_while_down" else 0
     bound.with_instance(activation.instance)
     stepped = start(bound.chart, input, activation.node.clock.now())
-    kept = Kept(bound.version, stepped[0], parent=parent, epoch=activation.epoch, down_ms=down_ms)
+    kept = MachineRecord(bound.version, stepped[0], parent=parent, epoch=activation.epoch, down_ms=down_ms)
     if parent is not None:
         kept.since = activation.node.next_seq(activation.shard)  # before the numbers of all that it starts
     _carry(feature, turn, bound, kept, stepped, {"type": "xstate.init", "input": input}, None)
     return kept
 
 
-async def present(feature: "MachineFeature", turn: Turn, bound: "Bound") -> Kept | None:
+async def present(feature: "MachineFeature", turn: Turn, bound: "Bound") -> MachineRecord | None:
     """The machine as it is, under the chart of today and with its delays as they are due today; None before its start."""
     kept = await load(turn)
     if kept is None:
@@ -51,7 +51,7 @@ def take(
     feature: "MachineFeature",
     turn: Turn,
     bound: "Bound",
-    kept: Kept,
+    kept: MachineRecord,
     event: dict[str, Any],
     stepping: Callable[[dict[str, Any], int], Stepped],
     *,
@@ -80,7 +80,7 @@ def _carry(
     feature: "MachineFeature",
     turn: Turn,
     bound: "Bound",
-    kept: Kept,
+    kept: MachineRecord,
     stepped: Stepped,
     event: dict[str, Any],
     before: dict[str, Any] | None,
@@ -101,7 +101,9 @@ def _carry(
     feature.watchers.changed(turn, bound, kept, carrier.emitted)
 
 
-def _bring_over(feature: "MachineFeature", turn: Turn, bound: "Bound", kept: Kept, before: dict[str, Any]) -> None:
+def _bring_over(
+    feature: "MachineFeature", turn: Turn, bound: "Bound", kept: MachineRecord, before: dict[str, Any]
+) -> None:
     """Its class migrated it: timers and actors are those of the snapshot that came out; new ones are started."""
     for one in before.get("pending") or ():
         turn.clear_timer(f"{DELAY}:{one['id']}")
@@ -115,7 +117,7 @@ def _bring_over(feature: "MachineFeature", turn: Turn, bound: "Bound", kept: Kep
     save(turn, kept)
 
 
-def end(feature: "MachineFeature", turn: Turn, bound: "Bound", kept: Kept) -> None:
+def end(feature: "MachineFeature", turn: Turn, bound: "Bound", kept: MachineRecord) -> None:
     """Nothing of it goes on, and nobody hears of it."""
     kept.parent = None
     for one in kept.snapshot.get("pending") or ():

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 from wakeful.machines.actor_ends import apply
 from wakeful.machines.carrier import DELAY, DO, RUN
 from wakeful.machines.feature import MachineFeature
-from wakeful.machines.records import NEWER, ROW, Kept, save
+from wakeful.machines.records import NEWER, ROW, MachineRecord, save
 from wakeful.machines.steps import present, take
-from wakeful.runtime.errands import Rows
-from wakeful.runtime.timer_runs import Again, Failed, Park
+from wakeful.runtime.errands import RowTimers
+from wakeful.runtime.timer_runs import Failed, Park, RunLater
 from wakeful.runtime.turn import Turn
 from wakeful.statechart.step import fire
 from wakeful.values.codec import decode, encode
@@ -30,7 +30,7 @@ ROLL_OUT_MS = 60_000  # until a timer is looked at again that only a newer progr
 _CRASHED = {"name": "Crashed", "message": "the process died or gave the object away while it ran"}
 
 
-class Owner(Rows, ABC):
+class Owner(RowTimers, ABC):
     """What the owners of a machine's timers have in common: tried as the class says, then parked."""
 
     prefix = ""
@@ -46,7 +46,7 @@ class Owner(Rows, ABC):
     async def run(self, turn: Turn, bound: "Bound", timer: Timer) -> bool:
         """Do what the timer is for; False: there was nothing to do."""
 
-    async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> Again | Park | None:
+    async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> RunLater | Park | None:
         timer = failure.timer
         turn.occurrence = self.occurrence(timer)
         again = self._again(failure)
@@ -56,16 +56,16 @@ class Owner(Rows, ABC):
         """What the ledger says of it."""
         return Occurrence(timer.name, run_id(timer), timer.nominal_at)
 
-    def _again(self, failure: Failed) -> Again | None:
+    def _again(self, failure: Failed) -> RunLater | None:
         timer, error = failure.timer, failure.error
         if error is None:
             return None
         if isinstance(error, Conflict) and error.code == NEWER:
-            return Again(timer.moved(due_at=failure.now + ROLL_OUT_MS, attempt=timer.attempt))
+            return RunLater(timer.moved(due_at=failure.now + ROLL_OUT_MS, attempt=timer.attempt))
         if isinstance(error, Conflict) and error.code == "chart.unfit":
             return None  # no wait makes it fit
         delay = self._feature.bound(timer.id.cls).retry.delay_ms(timer.attempt + 1, error, failure.roll)
-        return None if delay is None else Again(timer.moved(due_at=failure.now + delay, attempt=timer.attempt + 1))
+        return None if delay is None else RunLater(timer.moved(due_at=failure.now + delay, attempt=timer.attempt + 1))
 
     def reads(self, timer: Timer) -> Slot | None:
         return ROW
@@ -147,7 +147,7 @@ class Runs(Owner):
         self._feature.actors.begin(turn.activation, bound, timer, call)
         return False
 
-    async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> Again | Park | None:
+    async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> RunLater | Park | None:
         """Three processes died while it ran: an error for the chart, which is not to wait for ever."""
         timer = failure.timer
         call, answer = _read(timer)
@@ -155,9 +155,9 @@ class Runs(Owner):
             return await super().failed(activation, turn, failure)
         later = timer.moved(due_at=failure.now, attempt=timer.attempt)
         payload = marked(encode([*call, [False, _CRASHED]]), trace_in(timer.payload))
-        return Again(replace(later, payload=payload))
+        return RunLater(replace(later, payload=payload))
 
-    async def _is_first(self, turn: Turn, kept: Kept, id: str, number: int) -> bool:
+    async def _is_first(self, turn: Turn, kept: MachineRecord, id: str, number: int) -> bool:
         """It has not begun before; from now on it has, on disk."""
         if kept.begun.get(id) == number:
             return False

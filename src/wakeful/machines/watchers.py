@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wakeful.machines.machine_view import shown, unstarted
-from wakeful.machines.records import ROW, Kept
+from wakeful.machines.records import ROW, MachineRecord
 from wakeful.machines.snapshot import Snapshot
 from wakeful.machines.steps import present
 from wakeful.policy.retry import platform_delay_ms
@@ -37,7 +37,7 @@ Event = dict[str, Any]
 News = Snapshot | Event
 
 
-class Step(NamedTuple):
+class MachineStep(NamedTuple):
     """What a machine emitted in one step, and how it stood then: each is a piece of news with a number."""
 
     before: int  # the number of the last piece before it
@@ -50,19 +50,19 @@ class Step(NamedTuple):
         return self.before + len(self.events) + 1
 
 
-class Log:
+class StepLog:
     """The last steps of one awake machine."""
 
     def __init__(self, token: int) -> None:
         self.token = token  # of this life of the object: numbers of another mean nothing here
         self.last = 0
-        self.steps: deque[Step] = deque()
+        self.steps: deque[MachineStep] = deque()
         self.waiting: set[asyncio.Event] = set()
         self.asked_at = 0
         self._size = 0
 
     def add(self, events: list[Event], snapshot: Snapshot, size: int = 0) -> None:
-        step = Step(self.last, events, snapshot, size)
+        step = MachineStep(self.last, events, snapshot, size)
         self.last = step.last
         self.steps.append(step)
         self._size += size
@@ -71,9 +71,9 @@ class Log:
         for waiter in self.waiting:
             waiter.set()
 
-    def since(self, number: int) -> list[Step] | None:
+    def since(self, number: int) -> list[MachineStep] | None:
         """The steps after that piece, of the first perhaps only a part; None when not all of them are there any more."""
-        found: list[Step] = []
+        found: list[MachineStep] = []
         for step in reversed(self.steps):
             if step.last <= number:
                 break
@@ -90,9 +90,9 @@ class Watchers:
         self._waiting: dict[int, set[asyncio.Event]] = {}  # by shard
         node.farewells.append(self._send_away)
 
-    def changed(self, turn: Turn, bound: "Bound", kept: Kept, events: list[Event]) -> None:
+    def changed(self, turn: Turn, bound: "Bound", kept: MachineRecord, events: list[Event]) -> None:
         """A step was taken in this turn."""
-        log: Log | None = turn.activation.watched
+        log: StepLog | None = turn.activation.watched
         if log is None:
             return
         if not log.waiting and self._node.clock.now() - log.asked_at > GONE_MS:
@@ -102,7 +102,7 @@ class Watchers:
         size = (len(row) if row else _size_of(kept.snapshot)) + (_size_of(events) if events else 0)
         turn.then = [*turn.then, partial(log.add, events, shown(bound, kept), size)]
 
-    async def wait(self, shard: int, log: Log, until: int) -> bool:
+    async def wait(self, shard: int, log: StepLog, until: int) -> bool:
         """Until there is news or it is time; False: the shard is about to go, so nobody may wait."""
         waiter = asyncio.Event()
         here = self._waiting.setdefault(shard, set())
@@ -134,9 +134,9 @@ async def news(ctx: "Context", since: tuple[int, int] | None, caller: Any, wait_
     activation = ctx._activation
     turn, node, machine = running_turn(activation, NEWS), activation.node, activation.instance
     feature: MachineFeature = node.features["machines"]
-    log: Log | None = activation.watched
+    log: StepLog | None = activation.watched
     if log is None:
-        log = activation.watched = Log(node.next_seq(activation.shard))
+        log = activation.watched = StepLog(node.next_seq(activation.shard))
     log.asked_at = node.clock.now()
     until = log.asked_at + wait_ms
     while since is not None and since[0] == log.token:
@@ -154,7 +154,7 @@ async def news(ctx: "Context", since: tuple[int, int] | None, caller: Any, wait_
     return (log.token, number, [] if seen is None else [seen])
 
 
-def _fitting(machine: Any, caller: Any, steps: list[Step], number: int, room: int) -> tuple[int, list[News]]:
+def _fitting(machine: Any, caller: Any, steps: list[MachineStep], number: int, room: int) -> tuple[int, list[News]]:
     """As much of the news after that number as fits in so many bytes, one piece at least; the number that it ends with."""
     is_sure = len(steps) == 1 and steps[0].size <= room  # one that is alone needs no encoding to be judged
     found: list[News] = []
@@ -168,7 +168,7 @@ def _fitting(machine: Any, caller: Any, steps: list[Step], number: int, room: in
     return (steps[-1].last if steps else number), found
 
 
-def _visible(machine: Any, caller: Any, steps: list[Step], number: int) -> Iterator[tuple[int, News]]:
+def _visible(machine: Any, caller: Any, steps: list[MachineStep], number: int) -> Iterator[tuple[int, News]]:
     """What the class lets this caller see, each with its number: of a step whose snapshot is not for them nothing at all."""
     for step in steps:
         seen = machine.visible(caller, step.snapshot)
@@ -188,7 +188,7 @@ def _size_of(value: Any) -> int:
         return 0  # who watches is told what is wrong with an event; the step goes on
 
 
-class Watch:
+class MachineWatch:
     """One watcher of a machine: what it has been shown, and what comes next."""
 
     def __init__(self, app: Any, target: ObjectId, caller: Any) -> None:
@@ -230,7 +230,7 @@ class Watch:
 
 async def watch(app: Any, target: ObjectId, caller: Any) -> AsyncIterator[News]:
     """Snapshots and emitted events of a machine as they come, beginning with how it stands."""
-    watching = Watch(app, target, caller)
+    watching = MachineWatch(app, target, caller)
     while True:
         for one in await watching.wait():
             yield one

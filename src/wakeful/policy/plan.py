@@ -10,7 +10,7 @@ from typing import Literal, Protocol, get_args
 
 from msgspec import Struct
 
-from wakeful.policy.timeline import Pause
+from wakeful.policy.timeline import PausedSpan
 from wakeful.specs.spec import CatchUp
 from wakeful.values.errors import BadOption, LimitExceeded
 from wakeful.values.runs import Verdict
@@ -43,14 +43,14 @@ class Policy(Struct, frozen=True, kw_only=True, array_like=True):
     parallel: int = 1
 
 
-class Times(Protocol):
+class OccurrenceTimes(Protocol):
     """Occurrences, as a `Timeline` knows them."""
 
     def next_ms(self, after: int) -> int | None: ...
     def resume_ms(self, after: int) -> int | None: ...
     def previous_ms(self, before: int) -> int | None: ...
     def gaps(self, after: int, to: int) -> list[int]: ...
-    def pause_of(self, at: int) -> Pause | None: ...
+    def pause_of(self, at: int) -> PausedSpan | None: ...
 
 
 class Due(Struct, frozen=True, array_like=True):
@@ -89,7 +89,7 @@ class Plan(Struct, frozen=True):
         return sum(left.count for left in self.left if left.verdict in MISSED)
 
 
-def plan(times: Times, since: int, now: int, policy: Policy, *, has_missed: bool = False) -> Plan:
+def plan(times: OccurrenceTimes, since: int, now: int, policy: Policy, *, has_missed: bool = False) -> Plan:
     """What becomes of the occurrences in `since < t <= now`; some before them may have been missed in the same outage."""
     first = times.next_ms(since)
     stood = _stood(times, since, first)
@@ -120,7 +120,7 @@ def plan(times: Times, since: int, now: int, policy: Policy, *, has_missed: bool
     return Plan(tuple(dues), compressed(left), judged_to, judged_to == now, has_missed)
 
 
-def _is_plain(times: Times, first: int, since: int, now: int, policy: Policy) -> bool:
+def _is_plain(times: OccurrenceTimes, first: int, since: int, now: int, policy: Policy) -> bool:
     """It is the only occurrence, on time, and nothing is special about it: as nearly always."""
     if not now - policy.grace_ms <= first <= now or times.pause_of(first) is not None:
         return False
@@ -129,7 +129,7 @@ def _is_plain(times: Times, first: int, since: int, now: int, policy: Policy) ->
     return is_only and not times.gaps(since, now)
 
 
-def _stood(times: Times, asked: int, found: int | None) -> int:
+def _stood(times: OccurrenceTimes, asked: int, found: int | None) -> int:
     """Where the search after that instant, just asked for, had to stop before it came to what it found: what is there is
     not known yet. Beyond all times when it came to its end.
     """
@@ -137,7 +137,7 @@ def _stood(times: Times, asked: int, found: int | None) -> int:
     return LATEST_MS + 1 if stood is None or (found is not None and found <= stood) else stood
 
 
-def overlapped(times: Times, since: int, finished_at: int, overlap: Overlap, *, queued: int = 0) -> Plan:
+def overlapped(times: OccurrenceTimes, since: int, finished_at: int, overlap: Overlap, *, queued: int = 0) -> Plan:
     """What becomes of the occurrences that fell due in `since < t <= finished_at`, while a run was at it; so many wait."""
     queue_max = {"skip": 0, "queue_one": 1, "queue_all": RUNS_MAX}[overlap] - queued
     runs: list[Due] = []
@@ -159,7 +159,7 @@ def overlapped(times: Times, since: int, finished_at: int, overlap: Overlap, *, 
     return Plan(tuple(runs), compressed(left), judged_to)
 
 
-def _owed(times: Times, since: int, now: int, policy: Policy, has_missed: bool) -> tuple[list[int], bool]:
+def _owed(times: OccurrenceTimes, since: int, now: int, policy: Policy, has_missed: bool) -> tuple[list[int], bool]:
     """The occurrences that run, oldest first, and whether some were missed.
 
     Found from the latest backwards, so that a long outage costs nothing.
@@ -181,7 +181,7 @@ def _owed(times: Times, since: int, now: int, policy: Policy, has_missed: bool) 
     return [*reversed(missed), *reversed(late)], has_missed
 
 
-def _backwards(times: Times, now: int, since: int) -> Iterator[int]:
+def _backwards(times: OccurrenceTimes, now: int, since: int) -> Iterator[int]:
     """Occurrences that no pause holds, latest first."""
     at = times.previous_ms(now + 1)
     while at is not None and at > since:
@@ -191,7 +191,7 @@ def _backwards(times: Times, now: int, since: int) -> Iterator[int]:
         at = times.previous_ms(at if pause is None else pause.since + 1)
 
 
-def _verdict(times: Times, at: int, now: int, policy: Policy) -> Verdict:
+def _verdict(times: OccurrenceTimes, at: int, now: int, policy: Policy) -> Verdict:
     if times.pause_of(at) is not None:
         return "paused"
     if at < now - policy.window_ms:

@@ -19,7 +19,7 @@ class Version(Struct, frozen=True, array_like=True):
     until: int | None = None
 
 
-class Pause(Struct, frozen=True, array_like=True):
+class PausedSpan(Struct, frozen=True, array_like=True):
     """When a schedule was paused: after `since`, before `until`."""
 
     since: int
@@ -58,7 +58,7 @@ class Timeline:
         self,
         versions: Sequence[Version],
         *,
-        pauses: Sequence[Pause] = (),
+        pauses: Sequence[PausedSpan] = (),
         start_at: int | None = None,
         end_at: int | None = None,
         extra: int | None = None,
@@ -146,7 +146,7 @@ class Timeline:
     def is_paused(self, at: int) -> bool:
         return any(pause.holds(at) for pause in self._pauses)
 
-    def pause_of(self, at: int) -> Pause | None:
+    def pause_of(self, at: int) -> PausedSpan | None:
         """The pause that holds this instant."""
         return next((pause for pause in self._pauses if pause.holds(at)), None)
 

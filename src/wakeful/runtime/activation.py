@@ -18,7 +18,7 @@ from wakeful.runtime.context import Context
 from wakeful.runtime.deadlines import cancelled
 from wakeful.runtime.object_wake import wake
 from wakeful.runtime.requests import fingerprint, recalled, remembered
-from wakeful.runtime.rows import Rows
+from wakeful.runtime.rows import ObjectRows
 from wakeful.runtime.settlement import Settling
 from wakeful.runtime.state import STATE_SLOT, State
 from wakeful.runtime.turn import CURRENT, Turn
@@ -71,7 +71,7 @@ class Activation(Settling):
         self.epoch = epoch
         self.meter = node.meter.classes.of(id.cls)
         self.idle_at = 0  # since when nothing happened; meaningful while not busy
-        self.rows = Rows(node, id, node.loader.take(id, epoch))
+        self.rows = ObjectRows(node, id, node.loader.take(id, epoch))
         self.state = State(known.state_type)
         self.timers: dict[str, Timer | None] = {}  # what finished turns made of them; absent: as on disk
         self.sockets: Any = None  # those that it has looked at, while it is awake; the feature's own

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from wakeful.policy.retry import alarm_delay_ms
-from wakeful.runtime.errands import Rows
-from wakeful.runtime.timer_runs import Again, Failed, Park
+from wakeful.runtime.errands import RowTimers
+from wakeful.runtime.timer_runs import Failed, Park, RunLater
 from wakeful.runtime.tracer import carried
 from wakeful.runtime.turn import Turn
 from wakeful.values.answers import check_answer
@@ -100,7 +100,7 @@ class AlarmSlot:
         return self._ctx.storage.delete_alarm()
 
 
-class Alarms(Rows):
+class Alarms(RowTimers):
     """The owner of the timers named `alarm`."""
 
     prefix = ALARM
@@ -140,9 +140,9 @@ class Alarms(Rows):
         check_answer(answer, "alarm", f"{activation.id}.alarm")
         return True
 
-    async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> Again | Park:
+    async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> RunLater | Park:
         timer = failure.timer
         delay = None if failure.error is None else alarm_delay_ms(timer.attempt + 1, failure.roll)
         if delay is None:
             return Park(timer)
-        return Again(timer.moved(due_at=failure.now + delay, attempt=timer.attempt + 1))
+        return RunLater(timer.moved(due_at=failure.now + delay, attempt=timer.attempt + 1))

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from wakeful.policy.retry import platform_delay_ms
-from wakeful.runtime.timer_runs import Again, Failed
+from wakeful.runtime.timer_runs import Failed, RunLater
 from wakeful.values.commits import Slot
 from wakeful.values.timers import Timer
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from wakeful.runtime.turn import Turn
 
 
-class Rows:
+class RowTimers:
     """The part of owners whose timers are nothing but rows: waking an object asks nothing of them."""
 
     def reads(self, timer: Timer) -> Slot | None:
@@ -26,10 +26,10 @@ class Rows:
         """Nothing to do."""
 
 
-class Errands(Rows):
+class Errands(RowTimers):
     """The part of owners whose timers are Wakeful's own doing: tried without end; the ledger shows each failure."""
 
-    async def failed(self, activation: "Activation", turn: "Turn", failure: Failed) -> Again:
+    async def failed(self, activation: "Activation", turn: "Turn", failure: Failed) -> RunLater:
         timer = failure.timer
         delay = platform_delay_ms(timer.attempt, failure.roll)
-        return Again(timer.moved(due_at=failure.now + delay, attempt=timer.attempt + 1))
+        return RunLater(timer.moved(due_at=failure.now + delay, attempt=timer.attempt + 1))

@@ -40,7 +40,7 @@ PER_COMMIT_MAX = 20  # timers of one commit that are told one by one
 ERROR_CHARS_MAX = 300
 
 
-class Ring:
+class EventRing:
     """The newest events, numbered from `begin` on; older ones are overwritten."""
 
     def __init__(self, size: int, begin: int = 1) -> None:
@@ -139,8 +139,8 @@ class Events:
         self.clock = node.clock
         self.is_heard = False  # what everyone who has something to tell asks first
         self.is_over = False
-        self.ring = Ring(KEPT)  # of the deployment
-        self._own = Ring(KEPT, self.clock.now() * STRETCH)  # of this process while others ask, for them
+        self.ring = EventRing(KEPT)  # of the deployment
+        self._own = EventRing(KEPT, self.clock.now() * STRETCH)  # of this process while others ask, for them
         self._listeners: set[Listener] = set()
         self.dropped = 0  # by listeners that were too slow
         self._gap_at = 0  # the ring's number where nobody listened for a while
@@ -380,7 +380,7 @@ class Events:
         if self._asked_until and now >= self._asked_until:
             # From here on nothing is kept for the others: a place in what was is none in what will be.
             self._asked_until, old = 0, self._own
-            self._own = Ring(KEPT, max(now * STRETCH, old.next + 1))
+            self._own = EventRing(KEPT, max(now * STRETCH, old.next + 1))
             old.wake()
         was_heard = self.is_heard
         self.is_heard = not self.is_over and bool(self._listeners or now < self._heard_until or self._asked_until)

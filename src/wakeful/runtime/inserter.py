@@ -38,7 +38,7 @@ RECEIPT_MS = 86_400_000  # how long the store remembers what it took last
 REPEAT_MS = RECEIPT_MS // 2  # and how long it may be sent again, whatever the deadline: clocks may differ
 
 
-class Arrivals(Protocol):
+class ArrivalSink(Protocol):
     """Who must hear of timers that come to disk (see arrivals.py)."""
 
     def expect(self, timers: Sequence[Timer]) -> int: ...
@@ -48,7 +48,7 @@ class Arrivals(Protocol):
     def unsure(self, timers: Sequence[Timer]) -> None: ...
 
 
-class Lane:
+class InsertLane:
     """What is sent one after the other, and numbered."""
 
     __slots__ = ("_id", "_number")
@@ -68,14 +68,14 @@ class Sending:
 
     __slots__ = ("failure", "group", "is_first", "receipt")
 
-    def __init__(self, receipt: Receipt, group: "Sequence[Asked]" = (), *, is_first: bool = True) -> None:
+    def __init__(self, receipt: Receipt, group: "Sequence[InsertRequest]" = (), *, is_first: bool = True) -> None:
         self.receipt = receipt
         self.is_first = is_first  # no try of it can have arrived before
         self.group = group
         self.failure: Unavailable | None = None  # of the last try, while the next is to come
 
 
-class Asked:
+class InsertRequest:
     """One timer that somebody waits to see on disk."""
 
     __slots__ = ("done", "guard", "timer", "twins", "until")
@@ -85,7 +85,7 @@ class Asked:
         self.guard = guard
         self.until = until
         self.done = done
-        self.twins: list[Asked] | None = None  # others who want the same name
+        self.twins: list[InsertRequest] | None = None  # others who want the same name
 
 
 class Inserter:
@@ -97,7 +97,7 @@ class Inserter:
         clock: Clock,
         dice: Dice,
         *,
-        arrivals: Arrivals,
+        arrivals: ArrivalSink,
         on_down: Callable[[Unavailable], None],
     ) -> None:
         self._store = store
@@ -106,14 +106,14 @@ class Inserter:
         self._dice = dice
         self._arrivals = arrivals
         self._on_down = on_down
-        self._waiting: deque[Asked] = deque()
+        self._waiting: deque[InsertRequest] = deque()
         self._sending: Sending | None = None  # the group that is under way
         self._room: deque[asyncio.Future[None]] = deque()  # callers that wait to be let in, first come first
         self._worker: asyncio.Task[None] | None = None
         self._watch: Handle | None = None  # at the first deadline of those that wait
         self._alone = asyncio.Semaphore(ALONE_MAX)
-        self._lane: Lane | None = None
-        self._lanes: list[Lane] = []  # of inserts of their own, those that are free
+        self._lane: InsertLane | None = None
+        self._lanes: list[InsertLane] = []  # of inserts of their own, those that are free
         self._is_stopped = False
         self.groups = 0
         self.timers = 0
@@ -127,7 +127,7 @@ class Inserter:
                 await room
         if self._is_stopped:
             raise NotRunning("the node is stopped; nothing was written")
-        asked = Asked(timer, guard, until, asyncio.get_running_loop().create_future())
+        asked = InsertRequest(timer, guard, until, asyncio.get_running_loop().create_future())
         self._waiting.append(asked)
         if self._watch is None:
             self._watch = self._clock.call_at(until, self._expire)
@@ -208,10 +208,10 @@ class Inserter:
         finally:
             self._worker = None
 
-    def _next_group(self) -> list[Asked]:
+    def _next_group(self) -> list[InsertRequest]:
         """The next that somebody still waits for; of those that want one name the first, with the others as its twins."""
-        group: list[Asked] = []
-        guarded: dict[tuple[ObjectId, str], Asked] = {}
+        group: list[InsertRequest] = []
+        guarded: dict[tuple[ObjectId, str], InsertRequest] = {}
         size = 0
         while self._waiting and len(group) < GROUP_MAX and size <= GROUP_BYTES_MAX:
             asked = self._waiting.popleft()
@@ -227,7 +227,7 @@ class Inserter:
                 size += len(asked.timer.payload or b"")
         return group
 
-    async def _flush(self, group: list[Asked]) -> None:
+    async def _flush(self, group: list[InsertRequest]) -> None:
         try:
             obstacles = await self._insert_group(group)
         except (StoreError, BadInput):
@@ -243,7 +243,7 @@ class Inserter:
             return
         self._answer(group, obstacles)
 
-    async def _insert_group(self, group: list[Asked], waiting: Sequence[Asked] = ()) -> list[Obstacle]:
+    async def _insert_group(self, group: list[InsertRequest], waiting: Sequence[InsertRequest] = ()) -> list[Obstacle]:
         """Send them; `waiting` are all whose deadlines pass meanwhile, if there are others."""
         self._lane = self._lane or self._new_lane()
         self._sending = sending = Sending(self._lane.next(self._clock.now()), waiting or group)
@@ -259,7 +259,7 @@ class Inserter:
             raise _taken(group[obstacles[0].index].timer)
         return obstacles
 
-    def _answer(self, group: list[Asked], obstacles: list[Obstacle]) -> None:
+    def _answer(self, group: list[InsertRequest], obstacles: list[Obstacle]) -> None:
         met = {one.index: one for one in obstacles}
         for n, asked in enumerate(group):
             obstacle = met.get(n)
@@ -337,8 +337,10 @@ class Inserter:
             return OutcomeUnknown(f"{error.message}; whether the insert before it arrived is unknown")
         return error
 
-    def _new_lane(self) -> Lane:
-        return Lane(f"insert:{int(self._dice.random() * (1 << 52)):013x}{int(self._dice.random() * (1 << 52)):013x}")
+    def _new_lane(self) -> InsertLane:
+        return InsertLane(
+            f"insert:{int(self._dice.random() * (1 << 52)):013x}{int(self._dice.random() * (1 << 52)):013x}"
+        )
 
     def _let_in(self) -> None:
         room = WAITING_MAX - len(self._waiting)
@@ -347,12 +349,12 @@ class Inserter:
             room -= not waiting.done()  # else its caller has gone, and takes nobody's place
             resolve(waiting, None)
 
-    def _fail(self, asked: Sequence[Asked], error: WakefulError) -> None:
+    def _fail(self, asked: Sequence[InsertRequest], error: WakefulError) -> None:
         for one in _with_twins(asked):
             resolve(one.done, None, error)
 
 
-def _with_twins(asked: Sequence[Asked]) -> Iterator[Asked]:
+def _with_twins(asked: Sequence[InsertRequest]) -> Iterator[InsertRequest]:
     for one in asked:
         yield one
         if one.twins is not None:

@@ -15,7 +15,7 @@ Name = tuple[ObjectId, str]
 SHORTEST = 16  # a line has room for so many at least
 
 
-class Lines:
+class TenantLines:
     """Due timers that wait for their tenant's turn, in firing order within each tenant."""
 
     def __init__(self, bound: int) -> None:

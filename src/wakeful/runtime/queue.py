@@ -8,7 +8,7 @@ bound is reached.
 from collections.abc import Iterable, Iterator, Set
 from heapq import heapify, heappop, heappush
 
-from wakeful.runtime.lines import Lines
+from wakeful.runtime.lines import TenantLines
 from wakeful.values.ids import ObjectId, tenant_of
 from wakeful.values.timers import Timer, TimerKey
 
@@ -27,7 +27,7 @@ class TimerQueue:
         self._current: dict[Name, Timer] = {}
         self.running: dict[Name, Timer] = {}  # handed out to run, not finished
         self._out: dict[str, int] = {}  # how many of these each tenant has
-        self.lines = Lines(bound)  # due ones that wait because their tenant has its share
+        self.lines = TenantLines(bound)  # due ones that wait because their tenant has its share
         self._changed: dict[Name, Timer | None] | None = None  # what changed since a page was asked for
         self._is_void = False  # the page being read no longer joins on to the edge
         self.expected: set[Name] = (

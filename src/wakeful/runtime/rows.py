@@ -32,7 +32,7 @@ class News:
         self.writes.update(writes)
 
 
-class Rows:
+class ObjectRows:
     """The rows of an awake object: a bounded cache over the store, with unsaved writes laid over it."""
 
     __slots__ = ("_begun", "_cache", "_complete", "_dirty", "_id", "_news", "_node", "_version", "_wiped_by", "bytes")

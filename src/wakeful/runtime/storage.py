@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.policy.limits import check_count, check_storage_key, check_value_size
 from wakeful.policy.ranges import bounds, merged, within
-from wakeful.runtime.turn import CURRENT, DONE, Refused, Turn, running_turn
+from wakeful.runtime.turn import CURRENT, DONE, RefusedWrite, Turn, running_turn
 from wakeful.store.protocol import Range
 from wakeful.values.codec import decode, encode
 from wakeful.values.commits import USER, Slot
@@ -62,7 +62,7 @@ class Storage:
         try:
             turn.writes[USER, check_storage_key(key)] = _encoded(key, value)
         except BadInput as error:
-            return Refused(turn, error)
+            return RefusedWrite(turn, error)
         return DONE
 
     def put_many(self, entries: Mapping[str, Any]) -> Awaitable[None]:
@@ -72,7 +72,7 @@ class Storage:
             check_count("put_many", len(entries), self._activation.node.limits.keys_per_call)
             encoded = {(USER, check_storage_key(key)): _encoded(key, value) for key, value in entries.items()}
         except BadInput as error:
-            return Refused(turn, error)
+            return RefusedWrite(turn, error)
         turn.writes.update(encoded)
         return DONE
 
@@ -138,7 +138,7 @@ class Storage:
         try:
             self._activation.node.alarms.set(self._activation, turn, when)
         except BadInput as error:
-            return Refused(turn, error)
+            return RefusedWrite(turn, error)
         return DONE
 
     async def get_alarm(self) -> datetime | None:
@@ -232,7 +232,7 @@ class _Deletion:
             check_count("delete_many", len(self._keys), self._storage._activation.node.limits.keys_per_call)
             slots: list[Slot] = [(USER, check_storage_key(key)) for key in dict.fromkeys(self._keys)]
         except BadInput as error:
-            return Refused(turn, error)
+            return RefusedWrite(turn, error)
         # What the turn itself knew of each before; the others are looked up only if someone asks.
         self._before = {
             slot: turn.writes.get(slot, _UNKNOWN) if not turn.wiped else turn.writes.get(slot) for slot in slots

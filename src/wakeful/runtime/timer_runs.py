@@ -53,7 +53,7 @@ class TimerOwner(Protocol):
         """
         ...
 
-    async def failed(self, activation: "Activation", turn: Turn, failure: "Failed") -> "Again | Park | None":
+    async def failed(self, activation: "Activation", turn: Turn, failure: "Failed") -> "RunLater | Park | None":
         """What comes of a failed attempt, in a turn of its own, in which the owner may write; None: nothing. A sleeping object sleeps on."""
         ...
 
@@ -88,7 +88,7 @@ class Stale(Exception):
     """
 
 
-class Again(NamedTuple):
+class RunLater(NamedTuple):
     """Try this timer later."""
 
     timer: Timer
@@ -414,7 +414,7 @@ class TimerRuns:
             self._uncounted.pop(key, None)
             occurrence = turn.occurrence or occurrence
             trace = storable("".join(traceback.format_exception(error))[-TRACEBACK_CHARS_MAX:])
-            if isinstance(verdict, Again):
+            if isinstance(verdict, RunLater):
                 turn.set_timer(verdict.timer)
             elif verdict is not None:
                 text = f"{text}; {storable(verdict.also)}"[:ERROR_CHARS_MAX] if verdict.also else text
@@ -437,7 +437,7 @@ class TimerRuns:
         text = f"the process died {crashes} times while this ran"
         turn = Turn(activation, (activation.id,), now, consumed=timer)
         verdict = await owner.failed(activation, turn, Failed(timer, None, None, None, now, 0.0))
-        if isinstance(verdict, Again):
+        if isinstance(verdict, RunLater):
             turn.set_timer(verdict.timer)
         elif verdict is not None:
             self._park(turn, verdict.timer, turn.occurrence, "crashed", crashes, text, "")

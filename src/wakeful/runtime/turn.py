@@ -81,7 +81,7 @@ class Done(Generic[T]):
 DONE: Done[None] = Done(None)
 
 
-class Refused(Done[Any]):
+class RefusedWrite(Done[Any]):
     """A write that could not be taken: raises where it is awaited, and fails the turn if nobody awaits it."""
 
     __slots__ = ("error", "turn")
@@ -165,7 +165,7 @@ class Turn:
         self.remember: Remembered | None = None  # the answer to the call's request key
         self.records: list[Remembered] = _NONE  # what features remember beside it
         self.then: list[Callable[[], None]] = _NONE  # to be done once it is on disk, and not if it never is
-        self.refused: list[Refused] = _NONE
+        self.refused: list[RefusedWrite] = _NONE
         self.saved: list[Saved] = _NONE
         self.shelf: Shelf | None = None  # of what its code read and its classes do not know all of
         self.state_used = False

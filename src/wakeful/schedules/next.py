@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from wakeful.values.answers import Answer
+from wakeful.values.answers import HandlerAnswer
 from wakeful.values.errors import BadOption
 from wakeful.values.times import Duration, duration_ms, from_datetime
 
 
 @dataclass(frozen=True, slots=True)
-class Next(Answer):
+class Next(HandlerAnswer):
     """Returned by a handler: the next occurrence is then, whatever the spec says; after it the spec goes on.
 
     It comes a second after the run at the soonest, also when it is asked for sooner or in the past.

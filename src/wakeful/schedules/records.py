@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from wakeful.policy.plan import ENDLESS_MS, WINDOW_MS, Due, Policy
 from wakeful.policy.retry import Retry
-from wakeful.policy.timeline import Pause, Timeline, Version, spec_of
+from wakeful.policy.timeline import PausedSpan, Timeline, Version, spec_of
 from wakeful.runtime.turn import Turn
 from wakeful.schedules.counters import Counters
 from wakeful.values.commits import SYSTEM, Slot
@@ -61,7 +61,7 @@ class Record(Struct, kw_only=True, array_like=True):
     is_named: bool = True  # False: the name was made up, and it goes when it is done
     judged_to: int
     pending: list[Due] = []
-    pauses: list[Pause] = []
+    pauses: list[PausedSpan] = []
     extra: int | None = None  # an occurrence that its handler asked for with `Next`
     next_at: int | None = None  # what its timer is set for
     lost: int = 0  # missed ones that no run has been told of yet
@@ -102,7 +102,7 @@ class Record(Struct, kw_only=True, array_like=True):
             self.versions, pauses=self.pauses, start_at=options.start_at, end_at=options.end_at, extra=self.extra
         )
 
-    def pause_at(self, now: int) -> Pause | None:
+    def pause_at(self, now: int) -> PausedSpan | None:
         """The pause that holds it now."""
         return next((p for p in self.pauses if p.since <= now and (p.until is None or now < p.until)), None)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec.structs import replace
 
 from wakeful.policy.plan import Due, Left
-from wakeful.runtime.timer_runs import Again, Failed, Park, Stale
+from wakeful.runtime.timer_runs import Failed, Park, RunLater, Stale
 from wakeful.runtime.turn import Turn
 from wakeful.schedules.declarations import Declarations
 from wakeful.schedules.handlers import invoke
@@ -120,7 +120,7 @@ class ScheduleRuns:
             await self._go_on(turn, book, name, changed, answer=answer)
         return True
 
-    async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> Again | Park | None:
+    async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> RunLater | Park | None:
         name, lane = schedule_of(failure.timer.name)
         book = Book(turn)
         decided = failure.note if isinstance(failure.note, Decided) else None
@@ -147,7 +147,7 @@ class ScheduleRuns:
         if delay is not None:
             record.counters.retries += 1
             book.put(name, record)
-            return Again(failure.timer.moved(due_at=failure.now + delay, attempt=failure.timer.attempt + 1))
+            return RunLater(failure.timer.moved(due_at=failure.now + delay, attempt=failure.timer.attempt + 1))
         if self.prefix == LANE:
             return await self._give_up_lane(turn, book, name, lane, record, failure)
         if record.untold is not None and (decided is None or not decided.is_told) and failure.error is not None:

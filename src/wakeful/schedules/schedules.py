@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from msgspec.structs import replace
 
 from wakeful.policy.plan import Due
-from wakeful.policy.timeline import Pause, Version
+from wakeful.policy.timeline import PausedSpan, Version
 from wakeful.runtime.storage import scan
 from wakeful.runtime.turn import Turn, breathe, running_turn
 from wakeful.schedules.backfills import sliced_times
@@ -137,7 +137,7 @@ class Schedules:
             raise BadOption("note must be text of at most 1000 characters", code="schedule.note")
         records = await self._chosen(turn, name, tag)
         for one, record in records.items():
-            record.pauses = [*_ended(record, now), Pause(now, end, note)]
+            record.pauses = [*_ended(record, now), PausedSpan(now, end, note)]
             Book(turn).put(one, record)
         return len(records)
 
@@ -401,7 +401,7 @@ def _bounds(options: Options) -> tuple[object, ...]:
     return options.start_at, options.end_at, options.max_runs, options.policy.parallel
 
 
-def _ended(record: Record, now: int) -> list[Pause]:
+def _ended(record: Record, now: int) -> list[PausedSpan]:
     """Its pauses with the one that holds now ended: the latest, and those that hold what still waits for a verdict."""
     ended = [replace(p, until=now) if p.until is None or p.until > now else p for p in record.pauses]
     timeline = record.timeline

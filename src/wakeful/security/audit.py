@@ -29,7 +29,7 @@ TRIM_MAX = 100  # rows dropped with one new one, when fewer are to be kept than 
 BEGUN, DONE, FAILED, NOTHING, PARTLY = "begun", "done", "failed", "nothing", "partly"
 
 
-class Page(NamedTuple):
+class AuditPage(NamedTuple):
     """Rows, newest first, and where the next page begins; None: there is none."""
 
     rows: list[dict[str, Any]]
@@ -93,7 +93,7 @@ async def page(
     has_refusals: bool = True,
     actor: str | None = None,
     breathe: Callable[[], Awaitable[None]] | None = None,
-) -> Page:
+) -> AuditPage:
     """Audit rows, newest first, ready for JSON; wakes nothing. `breathe` lets others go on between many of them."""
     before = _number(cursor)
     rows: list[dict[str, Any]] = []
@@ -107,7 +107,7 @@ async def page(
         if breathe is not None:
             await breathe()
     rows = rows[: limit + 1]
-    return Page(rows[:limit], str(rows[limit - 1]["number"]) if len(rows) > limit else None)
+    return AuditPage(rows[:limit], str(rows[limit - 1]["number"]) if len(rows) > limit else None)
 
 
 async def _rows(store: Store, before: int | None, limit: int, kinds: list[str]) -> list[dict[str, Any]]:

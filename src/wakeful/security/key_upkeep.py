@@ -45,7 +45,7 @@ def sealed(store: Any) -> SealedStore:
     return found
 
 
-def page_words(found: key_rotation.Page, place: list[Any] | None, store: SealedStore) -> dict[str, Any]:
+def page_words(found: key_rotation.RotationPage, place: list[Any] | None, store: SealedStore) -> dict[str, Any]:
     """What was found, and with which key whoever looked seals: whoever asks may mean another."""
     counts = {"seen": found.seen, "stale": found.stale, "swapped": found.swapped, "shut": found.shut}
     return {"place": place, "newest": store.sealing.ring.ids[0], **counts}

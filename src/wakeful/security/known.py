@@ -42,7 +42,7 @@ T = TypeVar("T")
 _NOTHING = digest("")  # what a secret of no record is compared with, so that it takes as long
 
 
-class Kept(NamedTuple):
+class KnownAnswer(NamedTuple):
     """What the store said, and when."""
 
     at: int
@@ -55,7 +55,7 @@ class Known:
 
     def __init__(self, entropy: Callable[[int], bytes]) -> None:
         self._entropy = entropy
-        self._kept: OrderedDict[str, Kept] = OrderedDict()
+        self._kept: OrderedDict[str, KnownAnswer] = OrderedDict()
         self._open: tuple[int, bool] | None = None  # when asked, whether there were none
         self._touched: dict[str, int] = {}
         self._silent_at: int | None = None  # when the store was last waited for in vain
@@ -155,18 +155,18 @@ class Known:
             )
         return token
 
-    async def _get(self, node: "Node", key: str, *, is_lenient: bool = False) -> Kept:
+    async def _get(self, node: "Node", key: str, *, is_lenient: bool = False) -> KnownAnswer:
         now, kept = node.clock.now(), self._kept.get(key)
         if kept is None or not 0 <= now - kept.at < KEEP_MS:
             kept = await self._anew(node, lambda node: self._ask(node, key), kept, is_lenient=is_lenient)
         return kept
 
-    async def _ask(self, node: "Node", key: str) -> Kept:
+    async def _ask(self, node: "Node", key: str) -> KnownAnswer:
         now = node.clock.now()
         kind, _, id = key.partition(":")
         token = await node.reading(token_of(node.store, id)) if kind == "token" else None
         session = await node.reading(session_of(node.store, id)) if kind == "session" else None
-        kept = self._kept[key] = Kept(now, token, session)
+        kept = self._kept[key] = KnownAnswer(now, token, session)
         self._kept.move_to_end(key)
         if len(self._kept) > KNOWN_MAX:
             self._kept.popitem(last=False)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from wakeful.policy.retry import platform_delay_ms
 from wakeful.runtime.calls import Call
 from wakeful.sockets.effects import AUTO, CLOSE, Effect
-from wakeful.sockets.held import Held, Here, Wire
+from wakeful.sockets.held import ConnectionWire, Held, Here
 from wakeful.sockets.register import Register
-from wakeful.sockets.request import Request
+from wakeful.sockets.request import SocketRequest
 from wakeful.sockets.socket import Message
 from wakeful.sockets.turns import CLOSED, CONNECT, FORGET, GONE, LATER, MESSAGE, TOO_MANY, check_takes_sockets, has_hook
 from wakeful.values.errors import (
@@ -75,7 +75,7 @@ class Gateway:
 
     # what the client does
 
-    async def connect(self, target: ObjectId, request: Request, wire: Wire) -> tuple[Held, str]:
+    async def connect(self, target: ObjectId, request: SocketRequest, wire: ConnectionWire) -> tuple[Held, str]:
         """Ask the object; the socket, to be opened, and the protocol that was chosen. Any error refuses it."""
         node = self._node
         if node.is_client:

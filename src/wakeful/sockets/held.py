@@ -12,7 +12,7 @@ from wakeful.values.ids import ObjectId
 log = logging.getLogger("wakeful.sockets")
 
 
-class Wire(Protocol):
+class ConnectionWire(Protocol):
     """What carries one connection; the server's, or a test's."""
 
     async def send(self, message: Message) -> None:
@@ -62,7 +62,7 @@ class Held:
         "writer",
     )
 
-    def __init__(self, id: str, target: ObjectId, here: Here, wire: Wire) -> None:
+    def __init__(self, id: str, target: ObjectId, here: Here, wire: ConnectionWire) -> None:
         self.id = id
         self.target = target
         self.here = here

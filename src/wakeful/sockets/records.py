@@ -21,7 +21,7 @@ _END = "socket;"
 _ALL: Slot = (SYSTEM, "sockets")
 
 
-class Kept(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class SocketRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A socket on disk."""
 
     gateway: str  # who holds the connection
@@ -40,18 +40,18 @@ class Summary(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_kept = msgspec.msgpack.Decoder(Kept)
+_kept = msgspec.msgpack.Decoder(SocketRecord)
 _summary = msgspec.msgpack.Decoder(Summary)
 _number = msgspec.msgpack.Decoder(int)
 
 
-class Table:
+class SocketTable:
     """Sockets that an awake object has looked at, as its finished turns left them."""
 
     __slots__ = ("is_complete", "known")
 
     def __init__(self) -> None:
-        self.known: dict[str, Kept] = {}
+        self.known: dict[str, SocketRecord] = {}
         self.is_complete = False
 
     def adopt(self, writes: Mapping[Slot, bytes | None]) -> None:
@@ -73,14 +73,14 @@ def _seen_slot(id: str) -> Slot:
     return (SYSTEM, "socket#" + id)
 
 
-def table_of(activation: "Activation") -> Table:
-    found: Table | None = activation.sockets
+def table_of(activation: "Activation") -> SocketTable:
+    found: SocketTable | None = activation.sockets
     if found is None:
-        found = activation.sockets = Table()
+        found = activation.sockets = SocketTable()
     return found
 
 
-def known(turn: Turn, id: str) -> Kept | None:
+def known(turn: Turn, id: str) -> SocketRecord | None:
     """The socket as this turn sees it, of those that it has looked at."""
     slot = slot_of(id)
     if slot in turn.writes:
@@ -89,7 +89,7 @@ def known(turn: Turn, id: str) -> Kept | None:
     return table_of(turn.activation).known.get(id)
 
 
-async def load(turn: Turn, id: str) -> Kept | None:
+async def load(turn: Turn, id: str) -> SocketRecord | None:
     """The socket as this turn sees it; None when it is gone."""
     table, slot = table_of(turn.activation), slot_of(id)
     if slot not in turn.writes and id not in table.known and not table.is_complete:
@@ -101,7 +101,7 @@ async def load(turn: Turn, id: str) -> Kept | None:
     return known(turn, id)
 
 
-async def load_all(turn: Turn) -> dict[str, Kept]:
+async def load_all(turn: Turn) -> dict[str, SocketRecord]:
     """All of them as this turn sees them; not to be changed."""
     activation = turn.activation
     table = table_of(activation)
@@ -119,11 +119,11 @@ async def load_all(turn: Turn) -> dict[str, Kept]:
     return found | {id: _kept.decode(data) for id, data in mine.items() if data is not None}
 
 
-def save(turn: Turn, id: str, kept: Kept) -> None:
+def save(turn: Turn, id: str, kept: SocketRecord) -> None:
     turn.writes[slot_of(id)] = _encode(kept)
 
 
-async def add(turn: Turn, id: str, kept: Kept) -> None:
+async def add(turn: Turn, id: str, kept: SocketRecord) -> None:
     """A new one."""
     summary = await summary_of(turn)
     save(turn, id, kept)

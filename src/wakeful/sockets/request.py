@@ -8,7 +8,7 @@ from wakeful.values.errors import BadOption
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class SocketRequest:
     """The request with which a socket was asked for. Names of headers are in small letters."""
 
     query: Mapping[str, str] = field(default_factory=dict)
@@ -22,11 +22,11 @@ class Request:
         return asdict(self)
 
 
-def request_of(given: Mapping[str, Any]) -> Request:
+def request_of(given: Mapping[str, Any]) -> SocketRequest:
     """A request of these parts; `BadOption` names one that there is not."""
-    known = [one.name for one in fields(Request)]
+    known = [one.name for one in fields(SocketRequest)]
     unknown = sorted(given.keys() - set(known))
     if unknown:
         raise BadOption(f"a request has no {unknown[0]!r}; it has {', '.join(known)}", code="socket.request")
     parts: dict[str, Any] = {name: tuple(value) if name == "protocols" else value for name, value in given.items()}
-    return Request(**parts)
+    return SocketRequest(**parts)

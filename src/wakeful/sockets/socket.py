@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
-from wakeful.runtime.turn import Done, Refused, Turn, running_turn
+from wakeful.runtime.turn import Done, RefusedWrite, Turn, running_turn
 from wakeful.sockets import records as keeping
 from wakeful.sockets.effects import AUTO, CLOSE, SEND, effect, put
-from wakeful.sockets.records import Kept
+from wakeful.sockets.records import SocketRecord
 from wakeful.values.codec import decode, encode
 from wakeful.values.errors import BadInput, BadOption, BadValue, LimitExceeded, TurnOver
 
@@ -45,7 +45,7 @@ class Socket:
 
     __slots__ = ("_activation", "_last", "id")
 
-    def __init__(self, activation: "Activation", id: str, last: Kept | None = None) -> None:
+    def __init__(self, activation: "Activation", id: str, last: SocketRecord | None = None) -> None:
         self._activation = activation
         self._last = last  # what it was, for `on_close`
         self.id = id
@@ -101,7 +101,7 @@ class Socket:
         try:
             check_message(self._activation, message)
         except BadInput as error:
-            return Refused(turn, error)
+            return RefusedWrite(turn, error)
         kept = keeping.known(turn, self.id)
         if kept is not None and kept.closing is None:
             put(turn, self._feature, kept.gateway, effect(SEND, turn, [self.id], message=message))
@@ -113,7 +113,7 @@ class Socket:
         try:
             check_close(code, reason)
         except BadInput as error:
-            return Refused(turn, error)
+            return RefusedWrite(turn, error)
         kept = keeping.known(turn, self.id)
         if kept is not None and kept.closing is None:
             keeping.save(turn, self.id, msgspec.structs.replace(kept, closing=(code, reason)))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.runtime.turn import Turn, running_turn
 from wakeful.sockets import records as keeping
-from wakeful.sockets.records import Kept
+from wakeful.sockets.records import SocketRecord
 from wakeful.sockets.request import request_of
 from wakeful.sockets.socket import Message, Socket
 from wakeful.values.codec import encode
@@ -56,7 +56,7 @@ async def connect(ctx: "Context", id: str, gateway: str, given: dict[str, Any]) 
             f"{activation.id} has {summary.count} sockets, its limit; spread clients over several objects",
             code=TOO_MANY,
         )
-    await keeping.add(turn, id, Kept(gateway, activation.node.next_seq(activation.shard)))
+    await keeping.add(turn, id, SocketRecord(gateway, activation.node.next_seq(activation.shard)))
     chosen = ""
     if has_hook(activation.known, "on_connect"):
         request = request_of(given)

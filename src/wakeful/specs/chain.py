@@ -32,7 +32,7 @@ class Declared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class ChainState:
     """All that a chain knows; each step makes a new one."""
 
     target: Callable[..., Any] | None
@@ -45,11 +45,11 @@ class State:
     anchor: datetime | None = None
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
-    def said(self, path: str, **changes: Any) -> "State":
+    def said(self, path: str, **changes: Any) -> "ChainState":
         """The state after one more word, with what that word changed in the meaning."""
         return replace(self, path=self.path + path, meaning=replace(self.meaning, **changes))
 
-    def having(self, options: Mapping[str, Any]) -> "State":
+    def having(self, options: Mapping[str, Any]) -> "ChainState":
         """The state with more options: those of the spec to the spec, the others kept for the schedule."""
         own = {name: value for name, value in options.items() if name in ("zone", "gap", "fold", "anchor")}
         others = {name: value for name, value in options.items() if name not in own}

@@ -7,7 +7,7 @@ from datetime import datetime, time
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast, overload
 
 from wakeful.specs.build import Meaning
-from wakeful.specs.chain import Declared, NoSuchWord, State, declare, unknown
+from wakeful.specs.chain import ChainState, Declared, NoSuchWord, declare, unknown
 from wakeful.specs.clock_times import clock_of
 from wakeful.specs.phrase_words import LAST
 from wakeful.specs.phrases import read_phrase
@@ -30,10 +30,10 @@ class Chain(Generic[R]):
 
     __slots__ = ("_state",)
 
-    _state: State
+    _state: ChainState
     _how = "it is complete as it is"
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: ChainState) -> None:
         object.__setattr__(self, "_state", state)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -130,7 +130,7 @@ class Ready(Chain[R]):
         return f"<{self.text}>"
 
 
-class Hours(Ready[R]):
+class ChainHours(Ready[R]):
     """A step of hours, which may say at which minutes."""
 
     __slots__ = ()
@@ -152,7 +152,7 @@ class Hours(Ready[R]):
         return Ready[R](state.said(path, marks=tuple(found)))(**options)
 
 
-class Days(Ready[R]):
+class ChainDays(Ready[R]):
     """Days of some kind, which may say at which times."""
 
     __slots__ = ()
@@ -186,14 +186,14 @@ class Days(Ready[R]):
         return cast("Ready[R]", super().__getattr__(name))  # type: ignore[misc]
 
 
-class Dates(Days[R]):
+class Dates(ChainDays[R]):
     """Weeks, months, quarters or years, which may say on which of their days."""
 
     __slots__ = ()
 
-    def on(self, *days: str | int, **options: Any) -> Days[R]:
+    def on(self, *days: str | int, **options: Any) -> ChainDays[R]:
         """On these days: `1`, `"15th"`, `"last"`, `"last friday"`; of a week `"mon"`; of a year `"march 1"`."""
-        return Days[R](on_days(self._state, days))(**options)
+        return ChainDays[R](on_days(self._state, days))(**options)
 
 
 class Weekday:
@@ -206,8 +206,8 @@ class Weekday:
     @overload
     def __get__(self, chain: None, owner: type) -> Self: ...
     @overload
-    def __get__(self, chain: "Weekdays[R]", owner: type) -> Days[R]: ...
-    def __get__(self, chain: "Weekdays[R] | None", owner: type) -> "Self | Days[R]":
+    def __get__(self, chain: "Weekdays[R]", owner: type) -> ChainDays[R]: ...
+    def __get__(self, chain: "Weekdays[R] | None", owner: type) -> "Self | ChainDays[R]":
         return self if chain is None else chain._on_weekday(self.number, self.name)
 
 
@@ -216,7 +216,7 @@ class Weekdays(Chain[R]):
 
     __slots__ = ()
 
-    def _on_weekday(self, number: int, name: str) -> Days[R]:
+    def _on_weekday(self, number: int, name: str) -> ChainDays[R]:
         raise NotImplementedError
 
     monday = Monday = Weekday(1, "monday")
@@ -235,7 +235,7 @@ class Nth(Weekdays[R]):
 
     _nth: int
 
-    def __init__(self, state: State, nth: int) -> None:
+    def __init__(self, state: ChainState, nth: int) -> None:
         super().__init__(state)
         object.__setattr__(self, "_nth", nth)
 
@@ -246,15 +246,15 @@ class Nth(Weekdays[R]):
     def _how(self) -> str:  # type: ignore[override]
         return f"go on with a day, like {self._state.path}.friday"
 
-    def _on_weekday(self, number: int, name: str) -> Days[R]:
+    def _on_weekday(self, number: int, name: str) -> ChainDays[R]:
         nth = f"{number}L" if self._nth == LAST else f"{number}#{self._nth}"
-        return Days[R](self._state.said(f".{name}", step_ms=None, period="month", nths=frozenset({nth})))
+        return ChainDays[R](self._state.said(f".{name}", step_ms=None, period="month", nths=frozenset({nth})))
 
     @property
-    def day(self) -> Days[R]:
+    def day(self) -> ChainDays[R]:
         """That day of the month."""
         day = "L" if self._nth == LAST else str(self._nth)
-        return Days[R](self._state.said(".day", step_ms=None, period="month", days=frozenset({day})))
+        return ChainDays[R](self._state.said(".day", step_ms=None, period="month", days=frozenset({day})))
 
 
 class Ends(Nth[R]):
@@ -263,10 +263,10 @@ class Ends(Nth[R]):
     __slots__ = ()
 
     @property
-    def weekday(self) -> Days[R]:
+    def weekday(self) -> ChainDays[R]:
         """The first or last monday-to-friday of the month."""
         days = frozenset({"LW" if self._nth == LAST else "1W"})
-        return Days[R](self._state.said(".weekday", period="month", days=days))
+        return ChainDays[R](self._state.said(".weekday", period="month", days=days))
 
 
 class Second(Ready[R], Nth[R]):
@@ -274,11 +274,11 @@ class Second(Ready[R], Nth[R]):
 
     __slots__ = ()
 
-    def __init__(self, state: State, nth: int = 2) -> None:
+    def __init__(self, state: ChainState, nth: int = 2) -> None:
         super().__init__(state, nth)
 
 
-def on_days(state: State, days: tuple[str | int, ...]) -> State:
+def on_days(state: ChainState, days: tuple[str | int, ...]) -> ChainState:
     """The state after `.on(…)`."""
     path = f".on({', '.join(map(repr, days))})"
     what = f"{state.path}{path}"

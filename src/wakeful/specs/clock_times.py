@@ -12,7 +12,7 @@ _LIKE = 'write it like "9am", "18:30" or "noon"'
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class ClockTime:
     """A time of day in seconds, and how it was written: a bare 9 beside "6pm" could be either nine."""
 
     seconds: int
@@ -24,11 +24,11 @@ class Clock:
         return self.is_bare and 1 <= self.seconds // 3600 <= 12
 
 
-def read_clock(said: str) -> Clock:
+def read_clock(said: str) -> ClockTime:
     """The time of day of a text such as "9am", "9:30 pm", "18:30", "18:30:15", "0900", "9" or "noon"."""
     low = said.strip().lower()
     if low in NAMED_TIMES:
-        return Clock(NAMED_TIMES[low])
+        return ClockTime(NAMED_TIMES[low])
     match = _TIME.fullmatch(low)
     if match is None:
         raise BadSpec(f'"{said}" is not a time of day; {_LIKE}', code="spec.time")
@@ -47,10 +47,10 @@ def read_clock(said: str) -> Clock:
     elif hours > 23:
         hint = '; the end of the day is "midnight"' if hours == 24 else ""
         raise BadSpec(f'"{said}" is not a time of day: hours go from 0 to 23{hint}', code="spec.time")
-    return Clock(hours * 3600 + minutes * 60 + seconds, minute is None and half is None, half is not None)
+    return ClockTime(hours * 3600 + minutes * 60 + seconds, minute is None and half is None, half is not None)
 
 
-def clock_of(when: object) -> Clock:
+def clock_of(when: object) -> ClockTime:
     """The time of day given as text, as a whole hour or as a `datetime.time`."""
     if isinstance(when, str):
         return read_clock(when)
@@ -59,9 +59,9 @@ def clock_of(when: object) -> Clock:
             raise BadSpec(
                 f"{when!r}: give a time without zone (zone=… takes it) and in whole seconds", code="spec.time"
             )
-        return Clock(when.hour * 3600 + when.minute * 60 + when.second)
+        return ClockTime(when.hour * 3600 + when.minute * 60 + when.second)
     if isinstance(when, int) and not isinstance(when, bool):
         if not 0 <= when <= 23:
             raise BadSpec(f"{when!r} is not an hour of the day: hours go from 0 to 23", code="spec.time")
-        return Clock(when * 3600, is_bare=True)
+        return ClockTime(when * 3600, is_bare=True)
     raise BadSpec(f"{when!r} is not a time of day; {_LIKE}", code="spec.time")

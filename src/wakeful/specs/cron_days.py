@@ -28,7 +28,7 @@ _STARTS, _LAYOUTS = _cycle()
 _DAY_0 = date(2000, 1, 1).toordinal() - _ORDINAL_1970 - 5 * CYCLE_DAYS  # 1 January of the year 0, in days since 1970
 
 
-class Days:
+class CronDays:
     """The days of a rule, as one bit mask for each of the 14 ways in which a year can be laid out."""
 
     __slots__ = ("_day", "_masks", "_month", "_weekday", "every")
@@ -99,13 +99,13 @@ class Days:
         return mask
 
 
-def days_of(day: Field, month: Field, weekday: Field) -> Days:
+def days_of(day: Field, month: Field, weekday: Field) -> CronDays:
     """The one `Days` of these three fields: thousands of schedules share a few."""
     is_kept = day.is_kept and month.is_kept and weekday.is_kept
-    return _kept(day, month, weekday) if is_kept else Days(day, month, weekday)
+    return _kept(day, month, weekday) if is_kept else CronDays(day, month, weekday)
 
 
-_kept = lru_cache(maxsize=4096)(Days)
+_kept = lru_cache(maxsize=4096)(CronDays)
 
 
 def _first_day(year: int) -> int:

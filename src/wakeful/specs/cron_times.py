@@ -5,7 +5,7 @@ from functools import lru_cache
 from wakeful.specs.cron_parse import Field
 
 
-class Times:
+class DayTimes:
     """The times of the day of a rule, in seconds from midnight."""
 
     __slots__ = ("_ahead", "_back", "_first", "_last", "first", "last")
@@ -55,13 +55,13 @@ class Times:
         return found * 3600 + self._last[0] if found >= 0 else -1
 
 
-def times_of(second: Field, minute: Field, hour: Field) -> Times:
+def times_of(second: Field, minute: Field, hour: Field) -> DayTimes:
     """The one `Times` of these three fields."""
     is_kept = second.is_kept and minute.is_kept and hour.is_kept
-    return _kept(second, minute, hour) if is_kept else Times(second, minute, hour)
+    return _kept(second, minute, hour) if is_kept else DayTimes(second, minute, hour)
 
 
-_kept = lru_cache(maxsize=4096)(Times)
+_kept = lru_cache(maxsize=4096)(DayTimes)
 
 
 @lru_cache(maxsize=1024)

@@ -18,14 +18,14 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from wakeful.specs.build import Unclear
-from wakeful.specs.chain import State
+from wakeful.specs.chain import ChainState
 from wakeful.specs.chain_words import (
     Chain,
+    ChainDays,
+    ChainHours,
     Dates,
-    Days,
     Ends,
     F,
-    Hours,
     Mark,
     Nth,
     Ready,
@@ -66,7 +66,7 @@ class Every(Weekdays[R]):
     _how = 'go on with a unit or a day, like every.hour or every.monday.at("9am")'
 
     def __init__(self, target: Callable[..., R] | None = None) -> None:
-        super().__init__(State(target=target))
+        super().__init__(ChainState(target=target))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._state.target,)
@@ -84,14 +84,14 @@ class Every(Weekdays[R]):
         return Ready[R](self._state.said(".minute", step_ms=60_000))
 
     @property
-    def hour(self) -> Hours[R]:
+    def hour(self) -> ChainHours[R]:
         """Every hour, on the hour."""
-        return Hours[R](self._state.said(".hour", step_ms=3_600_000))
+        return ChainHours[R](self._state.said(".hour", step_ms=3_600_000))
 
     @property
-    def day(self) -> Days[R]:
+    def day(self) -> ChainDays[R]:
         """Every day."""
-        return Days[R](self._state.said(".day", period="day"))
+        return ChainDays[R](self._state.said(".day", period="day"))
 
     @property
     def week(self) -> Dates[R]:
@@ -115,22 +115,22 @@ class Every(Weekdays[R]):
 
     # days
 
-    def _on_weekday(self, number: int, name: str) -> Days[R]:
-        return Days[R](self._state.said(f".{name}", weekdays=frozenset({number})))
+    def _on_weekday(self, number: int, name: str) -> ChainDays[R]:
+        return ChainDays[R](self._state.said(f".{name}", weekdays=frozenset({number})))
 
     @property
-    def weekday(self) -> Days[R]:
+    def weekday(self) -> ChainDays[R]:
         """Monday to friday."""
-        return Days[R](self._state.said(".weekday", weekdays=frozenset({1, 2, 3, 4, 5})))
+        return ChainDays[R](self._state.said(".weekday", weekdays=frozenset({1, 2, 3, 4, 5})))
 
     @property
-    def weekend(self) -> Days[R]:
+    def weekend(self) -> ChainDays[R]:
         """Saturday and sunday."""
-        return Days[R](self._state.said(".weekend", weekdays=frozenset({0, 6})))
+        return ChainDays[R](self._state.said(".weekend", weekdays=frozenset({0, 6})))
 
-    def on(self, *days: str | int, **options: Any) -> Days[R]:
+    def on(self, *days: str | int, **options: Any) -> ChainDays[R]:
         """On these days: `every.on("mon", "thu")`, `every.on(1, 15)`, `every.on("march 1")`."""
-        return Days[R](on_days(self._state, days))(**options)
+        return ChainDays[R](on_days(self._state, days))(**options)
 
     @property
     def first(self) -> Ends[R]:
@@ -200,7 +200,7 @@ class Count(Chain[R]):
 
     _count: int | float
 
-    def __init__(self, state: State, count: int | float) -> None:
+    def __init__(self, state: ChainState, count: int | float) -> None:
         super().__init__(state)
         if not isfinite(count) or count <= 0:
             raise BadSpec(f"{state.path}: give a number above 0", code="spec.phrase")
@@ -213,7 +213,7 @@ class Count(Chain[R]):
     def _how(self) -> str:  # type: ignore[override]
         return f"go on like {self._state.path}.minutes"
 
-    def _of(self, unit: str) -> State:
+    def _of(self, unit: str) -> ChainState:
         try:
             step = step_of(Fraction(str(self._count)), unit)
         except Unclear as unclear:
@@ -233,14 +233,14 @@ class Count(Chain[R]):
         return Ready[R](self._of("minute"))
 
     @property
-    def hours(self) -> Hours[R]:
+    def hours(self) -> ChainHours[R]:
         """So many hours apart."""
-        return Hours[R](self._of("hour"))
+        return ChainHours[R](self._of("hour"))
 
     @property
-    def days(self) -> Days[R]:
+    def days(self) -> ChainDays[R]:
         """So many times 24 hours apart, from the anchor."""
-        return Days[R](self._of("day"))
+        return ChainDays[R](self._of("day"))
 
     @property
     def weeks(self) -> Dates[R]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from wakeful.specs.clock_times import Clock, read_clock
+from wakeful.specs.clock_times import ClockTime, read_clock
 from wakeful.specs.phrase_cursor import Cursor, Unread, number_of
 from wakeful.specs.phrase_words import MONTHS, NAMED_TIMES, NUMBERS, UNITS, Word
 
@@ -12,7 +12,7 @@ class TimesReader(Cursor):
     """Reads times of day, minutes past the hour and windows."""
 
     def times(self, *, is_at: bool) -> None:
-        found: list[Clock] = []
+        found: list[ClockTime] = []
         marks: list[int] = []
         while True:
             mark = self._mark()
@@ -33,7 +33,7 @@ class TimesReader(Cursor):
             self.said, times=tuple(dict.fromkeys(times)), marks=tuple(dict.fromkeys((*self.said.marks, *marks)))
         )
 
-    def clock(self) -> Clock:
+    def clock(self) -> ClockTime:
         word = self.word()
         if word.says("half", "quarter") and self.word(1).says("past"):
             past = 1800 if word.text == "half" else 900
@@ -82,7 +82,7 @@ class TimesReader(Cursor):
             raise Unread(self.at - 1, f'"{text}" is no minute of the hour: they go from 0 to 59', "every hour at :15")
         return int(text)
 
-    def window(self, start: Clock) -> None:
+    def window(self, start: ClockTime) -> None:
         if self.word().kind not in ("to", "and"):
             raise Unread(self.at, "not until when", "every 15 minutes between 9am and 5pm")
         self.at += 1
@@ -110,7 +110,7 @@ def _is_time(word: Word, after: Word) -> bool:
     )
 
 
-def _check_halves(clocks: Iterable[Clock], at: int, example: str) -> None:
+def _check_halves(clocks: Iterable[ClockTime], at: int, example: str) -> None:
     """A bare 9 beside "6pm" could be either nine: refused, because a wrong guess is twelve hours off."""
     found = list(clocks)
     if any(one.is_half for one in found):

@@ -19,7 +19,7 @@ _STARTS = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365)
 _SEVENTHS = sum(1 << day for day in range(0, 378, 7))
 
 
-class Days:
+class RuleDays:
     """The days of a rule, counted from 1 January 1970; `start` is the day of DTSTART."""
 
     __slots__ = ("_parts", "_shapes", "_start", "_years", "every")

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import MAXYEAR, datetime, timedelta
 from math import gcd
 
-from wakeful.specs.rrule_days import CYCLE_YEARS, Days, bits_of, first_day, turns_in, week_of, year_of
+from wakeful.specs.rrule_days import CYCLE_YEARS, RuleDays, bits_of, first_day, turns_in, week_of, year_of
 from wakeful.specs.rrule_parts import DAILY, HOURLY, MINUTELY, MONTHLY, SECONDLY, WEEKLY, YEARLY, Parts
 from wakeful.specs.walls import Walls
 from wakeful.specs.work import spend
@@ -35,7 +35,7 @@ class DayWalls:
     __slots__ = ("_days", "_start", "_times")
 
     def __init__(self, parts: Parts, start: int) -> None:
-        self._days = Days(parts, start // DAY_S)
+        self._days = RuleDays(parts, start // DAY_S)
         self._times = _times(parts, DAY_S)
         self._start = start
 
@@ -73,7 +73,7 @@ class SetWalls:
     def __init__(self, parts: Parts, start: int) -> None:
         self._parts = parts
         self._start = start
-        self._days = Days(replace(parts, interval=1), start // DAY_S)
+        self._days = RuleDays(replace(parts, interval=1), start // DAY_S)
         self._times = _times(replace(parts, bysetpos=()), DAY_S)
         self._buckets: dict[int, list[int]] = {}
 
@@ -137,7 +137,7 @@ class UnitWalls:
         self._start = start
         self._unit = start // self._unit_s
         self._interval = parts.interval
-        self._days = Days(parts, start // DAY_S)
+        self._days = RuleDays(parts, start // DAY_S)
         self._inner = _times(parts, self._unit_s)
         self._every = (1 << self._per_day) - 1
         self._allowed = self._limited(parts)

@@ -6,10 +6,10 @@ from typing import Any
 from wakeful.statechart.circles import refuse_circles
 from wakeful.statechart.configuration import Configuration
 from wakeful.statechart.fields import bad, mapping
-from wakeful.statechart.moves import Entry
+from wakeful.statechart.moves import EnteredStates
 from wakeful.statechart.names import Implementations
-from wakeful.statechart.nodes import Node, Transition, candidates
-from wakeful.statechart.plans import Plan, entering
+from wakeful.statechart.nodes import ChartState, Transition, candidates
+from wakeful.statechart.plans import Microstep, entering
 from wakeful.statechart.state_tree import Tree
 from wakeful.statechart.transitions import Wiring
 
@@ -29,15 +29,15 @@ class Chart:
         self.config = given
         self.id = tree.root.id
         self.root = tree.root
-        self.nodes: tuple[Node, ...] = tuple(tree.nodes)
-        self.ids: Mapping[str, Node] = tree.ids
+        self.nodes: tuple[ChartState, ...] = tuple(tree.nodes)
+        self.ids: Mapping[str, ChartState] = tree.ids
         self.transitions: tuple[Transition, ...] = tuple(wiring.transitions)
         self.has_always = any(node.always for node in self.nodes)
         self.context = wiring.actions.value(given.get("context", {}), "context")
         if not isinstance(given.get("context", {}), Mapping):
             raise bad("context", f"{given['context']!r} is not a mapping", code="chart.type")
         self.microsteps_max = _microsteps_max(given.get("options"))
-        self._configurations: dict[tuple[int, tuple[Node, ...]], Configuration] = {}
+        self._configurations: dict[tuple[int, tuple[ChartState, ...]], Configuration] = {}
         refuse_circles(self.nodes)
         self.first = self._first()
         self.by_value: dict[str, Configuration] = {}  # by the text of the state value
@@ -56,7 +56,7 @@ class Chart:
             return config
         return cls(config, Implementations.of(implementations), is_sketch=is_sketch)
 
-    def configuration(self, mask: int, leaves: tuple[Node, ...] | None = None) -> Configuration:
+    def configuration(self, mask: int, leaves: tuple[ChartState, ...] | None = None) -> Configuration:
         """The configuration of these states; `leaves` in the order in which they became active, which `always` heeds."""
         if leaves is None or not self.has_always:
             leaves = tuple([node for node in self.nodes if node.is_leaf and mask & node.bit])
@@ -86,14 +86,14 @@ class Chart:
             found = self._unguarded[type] = all(way.guard is None for way in ways)
         return found
 
-    def _first(self) -> Plan:
+    def _first(self) -> Microstep:
         """The microstep with which a chart begins."""
         start = Transition(index=-1, source=self.root, event="xstate.init", path="")
         start.targets = tuple(_initials(self.root))
         start.reenter = True
-        entry = Entry({})
+        entry = EnteredStates({})
         entry.add(start, None)
-        return Plan(
+        return Microstep(
             leaves=(),
             actions=(),
             enters=entering(self.nodes, 0, entry.mask, entry.defaults | self.root.bit),
@@ -102,7 +102,7 @@ class Chart:
         )
 
 
-def _initials(node: Node) -> list[Node]:
+def _initials(node: ChartState) -> list[ChartState]:
     if node.type == "compound":
         assert node.initial is not None
         return [node, *_initials(node.initial)]

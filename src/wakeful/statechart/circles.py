@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from wakeful.statechart.fields import bad
-from wakeful.statechart.nodes import Node, Transition
+from wakeful.statechart.nodes import ChartState, Transition
 
 
-def refuse_circles(nodes: Sequence[Node]) -> None:
+def refuse_circles(nodes: Sequence[ChartState]) -> None:
     """Refuse transitions without event and guard that lead back to where they began; the others have a limit at run time."""
     for node in nodes:
         if node.always and node.always[0].guard is None:
@@ -14,7 +14,7 @@ def refuse_circles(nodes: Sequence[Node]) -> None:
 
 
 def _follow(first: Transition) -> None:
-    seen: list[Node] = []
+    seen: list[ChartState] = []
     way: Transition | None = first
     while way is not None:
         leaf = _leaf(way)
@@ -31,7 +31,7 @@ def _follow(first: Transition) -> None:
             return
 
 
-def _leaf(way: Transition) -> Node | None:
+def _leaf(way: Transition) -> ChartState | None:
     """The one state a transition ends in, if it is plain."""
     if len(way.targets) != 1:
         return None

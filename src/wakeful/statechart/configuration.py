@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from wakeful.statechart.nodes import Action, Node, Transition
+from wakeful.statechart.nodes import Action, ChartState, Transition
 from wakeful.values.errors import BadChart
 
 if TYPE_CHECKING:
-    from wakeful.statechart.plans import Plan
+    from wakeful.statechart.plans import Microstep
 
 
 class Configuration:
@@ -15,12 +15,12 @@ class Configuration:
 
     __slots__ = ("active", "always", "chosen", "known", "leaves", "mask", "plans", "shown", "tags")
 
-    def __init__(self, nodes: Sequence[Node], mask: int, leaves: tuple[Node, ...]) -> None:
+    def __init__(self, nodes: Sequence[ChartState], mask: int, leaves: tuple[ChartState, ...]) -> None:
         self.mask = mask
         self.shown = mask  # what the state value tells
         self.leaves = leaves  # in the order in which they became active
-        self.active: dict[Node, Node] = {}  # of a compound state, its active child
-        self.plans: dict[tuple[int, ...], Plan] = {}
+        self.active: dict[ChartState, ChartState] = {}  # of a compound state, its active child
+        self.plans: dict[tuple[int, ...], Microstep] = {}
         self.chosen: dict[str, list[Transition]] = {}  # what an event enables, where no guard has a say
         self.known: tuple[tuple[str, ...], tuple[str, ...]] | None = None  # the events it names, once somebody asked
         tags: dict[str, None] = {}
@@ -39,25 +39,25 @@ class Configuration:
         self.always: tuple[tuple[Transition, ...], ...] = tuple(tuple(way) for way in ways if way)
 
     @classmethod
-    def before(cls, root: Node) -> "Configuration":
+    def before(cls, root: ChartState) -> "Configuration":
         """The root alone: where a chart is before it has begun; its value already tells the initial states, as XState's."""
         made = cls((), root.bit, ())
         made.shown = _told_before(root)
         return made
 
-    def value(self, root: Node) -> Any:
+    def value(self, root: ChartState) -> Any:
         """The state value: the key of the active state, or a mapping of keys where there is more to say."""
         if root.type == "compound":
             child = self.active[root]
             return child.key if child.is_leaf else {child.key: self.value(child)}
         return {child.key: self.value(child) for child in root.children}
 
-    def exit_actions(self, nodes: Sequence[Node]) -> list[Action]:
+    def exit_actions(self, nodes: Sequence[ChartState]) -> list[Action]:
         """The exit actions of everything active, innermost first: what a chart does when it is done."""
         return [action for node in reversed(nodes) if self.mask & node.bit for action in node.exit]
 
 
-def mask_of(root: Node, value: Any) -> int:
+def mask_of(root: ChartState, value: Any) -> int:
     """The active states of a state value; where it is silent the initial ones, as XState fills them in."""
     mask = root.bit
     if root.is_leaf:
@@ -87,7 +87,7 @@ def mask_of(root: Node, value: Any) -> int:
     return mask
 
 
-def _initial(node: Node) -> int:
+def _initial(node: ChartState) -> int:
     child = node.initial
     assert child is not None
     while child.type == "history":
@@ -100,7 +100,7 @@ def _initial(node: Node) -> int:
     return mask
 
 
-def _told_before(node: Node) -> int:
+def _told_before(node: ChartState) -> int:
     """What the value tells of a state before it is entered: its initial states, and not where a history there leads."""
     mask = node.bit
     if node.type != "compound":
@@ -115,7 +115,7 @@ def _told_before(node: Node) -> int:
     return mask if node.initial.type == "history" else mask | _told_before(node.initial)
 
 
-def _unfit(node: Node, value: Any) -> BadChart:
+def _unfit(node: ChartState, value: Any) -> BadChart:
     has = ", ".join(node.by_key) or "none"
     return BadChart(
         f"{node.path or 'chart'}: the snapshot is in {value!r}, which is no state under '#{node.id}' (there are: {has})",
@@ -123,7 +123,7 @@ def _unfit(node: Node, value: Any) -> BadChart:
     )
 
 
-def _impossible(node: Node, inside: list[Node]) -> BadChart:
+def _impossible(node: ChartState, inside: list[ChartState]) -> BadChart:
     found = ", ".join(repr(child) for child in inside) or "none"
     return BadChart(
         f"{node.path or 'chart'}: of the states in '#{node.id}' these would be active: {found}; "

@@ -14,7 +14,7 @@ from wakeful.values.errors import BadTime
 from wakeful.values.times import duration_ms
 
 if TYPE_CHECKING:
-    from wakeful.statechart.turn import Turn
+    from wakeful.statechart.turn import ChartStep
 
 
 def is_call(value: Any) -> bool:
@@ -70,7 +70,7 @@ def read_event(value: Any, path: str, names: Implementations, *, is_sketch: bool
         return read(value, path, names, is_sketch=is_sketch, is_data=is_data)
     asked = read(value, path, names, is_sketch=is_sketch, is_data=is_data)
 
-    def event(turn: "Turn") -> Any:
+    def event(turn: "ChartStep") -> Any:
         made = mapping(asked(turn), path)
         event_type(made.get("type"), f"{path}.type")
         return made
@@ -122,7 +122,7 @@ def length_ms(value: Any, path: str) -> float:
 
 
 def _missing(path: str, kind: str, name: str) -> Read:
-    def missing(turn: "Turn") -> Any:
+    def missing(turn: "ChartStep") -> Any:
         raise unbound(path, kind, name, is_sketch=True)
 
     return missing

@@ -10,7 +10,7 @@ from wakeful.statechart.nodes import Test
 from wakeful.statechart.targets import is_in
 
 if TYPE_CHECKING:
-    from wakeful.statechart.turn import Turn
+    from wakeful.statechart.turn import ChartStep
 
 # The ones of XState, that in JSON form are mappings: the key that holds what they are about.
 _COMBINED = {"and": "guards", "or": "guards", "not": "guard", "stateIn": "stateValue"}
@@ -96,7 +96,7 @@ class Guards:
 
 
 def _unread(path: str, name: str) -> Test:
-    def unread(turn: "Turn") -> bool:
+    def unread(turn: "ChartStep") -> bool:
         raise unbound(path, "guard", name, is_sketch=True)
 
     return unread

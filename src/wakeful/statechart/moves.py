@@ -5,15 +5,15 @@ The rules are those of XState 5, which are SCXML's with a few of its own; sets o
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from wakeful.statechart.nodes import Node, Transition, is_below
+from wakeful.statechart.nodes import ChartState, Transition, is_below
 
 # What the histories of a chart keep: the id of a history state, and the states it leads back to.
-Kept = Mapping[str, tuple[Node, ...]]
+Kept = Mapping[str, tuple[ChartState, ...]]
 
 
-def targets_of(targets: Iterable[Node], kept: Kept) -> list[Node]:
+def targets_of(targets: Iterable[ChartState], kept: Kept) -> list[ChartState]:
     """The states that targets stand for: a history is what it kept, or its default."""
-    found: dict[Node, None] = {}
+    found: dict[ChartState, None] = {}
     for target in targets:
         if target.type != "history":
             found[target] = None
@@ -24,7 +24,7 @@ def targets_of(targets: Iterable[Node], kept: Kept) -> list[Node]:
     return list(found)
 
 
-def domain_of(transition: Transition, kept: Kept) -> Node | None:
+def domain_of(transition: Transition, kept: Kept) -> ChartState | None:
     """The state below which everything is left; None when the root itself is left and entered again."""
     source = transition.source
     targets = targets_of(transition.targets, kept)
@@ -66,7 +66,7 @@ def without_conflicts(enabled: Sequence[Transition], active: int, kept: Kept) ->
     return list(taken)
 
 
-class Entry:
+class EnteredStates:
     """The states that are entered, gathered transition by transition."""
 
     __slots__ = ("defaults", "has_history", "kept", "mask")
@@ -77,7 +77,7 @@ class Entry:
         self.defaults = 0  # those whose initial transition's actions run
         self.has_history = False  # it depended on what a history kept
 
-    def add(self, transition: Transition, domain: Node | None) -> None:
+    def add(self, transition: Transition, domain: ChartState | None) -> None:
         """What one transition enters, given the domain that it left."""
         source, reenter = transition.source, transition.reenter
         for target in transition.targets:
@@ -92,7 +92,7 @@ class Entry:
                 above = [*above, domain]
             self._ascend(above, within)
 
-    def _descend(self, node: Node) -> None:
+    def _descend(self, node: ChartState) -> None:
         if node.type == "history":
             self._recall(node)
         elif node.type == "compound":
@@ -110,7 +110,7 @@ class Entry:
                     self.defaults |= child.bit
                     self._descend(child)
 
-    def _recall(self, history: Node) -> None:
+    def _recall(self, history: ChartState) -> None:
         self.has_history = True
         kept = self.kept.get(history.id)
         states = history.default if kept is None else kept
@@ -124,7 +124,7 @@ class Entry:
         for state in states:
             self._ascend(_between(state, history.parent), None)
 
-    def _ascend(self, above: Iterable[Node], within: Node | None) -> None:
+    def _ascend(self, above: Iterable[ChartState], within: ChartState | None) -> None:
         for ancestor in above:
             if is_below(ancestor, within):
                 self.mask |= ancestor.bit
@@ -135,7 +135,7 @@ class Entry:
                         self._descend(child)
 
 
-def _between(node: Node, top: Node | None) -> list[Node]:
+def _between(node: ChartState, top: ChartState | None) -> list[ChartState]:
     """The ancestors of a state under another, nearest first."""
     if node is top:
         return []

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from wakeful.statechart.turn import Turn
+    from wakeful.statechart.turn import ChartStep
 
-Action = Callable[["Turn"], None]
-Test = Callable[["Turn"], bool]
-Read = Callable[["Turn"], Any]
+Action = Callable[["ChartStep"], None]
+Test = Callable[["ChartStep"], bool]
+Read = Callable[["ChartStep"], Any]
 
 
-class Node:
+class ChartState:
     """One state of a chart, with its place among the others."""
 
     __slots__ = (
@@ -51,7 +51,7 @@ class Node:
         "wild",
     )
 
-    def __init__(self, *, key: str, id: str, type: str, path: str, index: int, parent: "Node | None") -> None:
+    def __init__(self, *, key: str, id: str, type: str, path: str, index: int, parent: "ChartState | None") -> None:
         self.key = key
         self.id = id
         self.type = type  # atomic, compound, parallel, final or history
@@ -59,16 +59,16 @@ class Node:
         self.index = index
         self.bit = 1 << index
         self.parent = parent
-        self.ancestors: tuple[Node, ...] = () if parent is None else (parent, *parent.ancestors)  # nearest first
+        self.ancestors: tuple[ChartState, ...] = () if parent is None else (parent, *parent.ancestors)  # nearest first
         self.is_leaf = type in ("atomic", "final")
         self.below = 0  # all states under it, histories too
-        self.children: tuple[Node, ...] = ()  # without the histories
-        self.histories: tuple[Node, ...] = ()
-        self.by_key: dict[str, Node] = {}
+        self.children: tuple[ChartState, ...] = ()  # without the histories
+        self.histories: tuple[ChartState, ...] = ()
+        self.by_key: dict[str, ChartState] = {}
         self.history = ""  # of a history: shallow or deep
-        self.default: tuple[Node, ...] = ()  # of a history: where to when nothing was kept
+        self.default: tuple[ChartState, ...] = ()  # of a history: where to when nothing was kept
         self.initial_default = False  # of a history: the default is the initial transition of its parent
-        self.initial: Node | None = None
+        self.initial: ChartState | None = None
         self.initial_actions: tuple[Action, ...] = ()
         self.exact: dict[str, tuple[Transition, ...]] = {}
         self.wild: tuple[tuple[str, tuple[Transition, ...]], ...] = ()  # longest first
@@ -92,25 +92,25 @@ class Transition:
 
     __slots__ = ("actions", "domain", "event", "guard", "has_history", "index", "path", "reenter", "source", "targets")
 
-    def __init__(self, *, index: int, source: Node, event: str, path: str) -> None:
+    def __init__(self, *, index: int, source: ChartState, event: str, path: str) -> None:
         self.index = index
         self.source = source
         self.event = event
         self.path = path
-        self.targets: tuple[Node, ...] = ()
+        self.targets: tuple[ChartState, ...] = ()
         self.actions: tuple[Action, ...] = ()
         self.guard: Test | None = None
         self.reenter = False
         self.has_history = False  # a target is a history, so where it leads depends on the past
-        self.domain: Node | None = None  # below it everything is left; known beforehand unless has_history
+        self.domain: ChartState | None = None  # below it everything is left; known beforehand unless has_history
 
 
-def is_below(node: Node, other: Node | None) -> bool:
+def is_below(node: ChartState, other: ChartState | None) -> bool:
     """Whether a state is under another one; everything is under None."""
     return other is None or bool(node.bit & other.below)
 
 
-def candidates(node: Node, type: str) -> Iterator[Transition]:
+def candidates(node: ChartState, type: str) -> Iterator[Transition]:
     """The transitions of a state for an event, in the order in which they are asked: by name, then longer wildcards first."""
     yield from node.exact.get(type, ())
     for descriptor, ways in node.wild:

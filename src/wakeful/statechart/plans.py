@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from wakeful.statechart.configuration import Configuration
-from wakeful.statechart.moves import Entry, Kept, domain_of, exits_of, without_conflicts
-from wakeful.statechart.nodes import Action, Node, Transition
+from wakeful.statechart.moves import EnteredStates, Kept, domain_of, exits_of, without_conflicts
+from wakeful.statechart.nodes import Action, ChartState, Transition
 from wakeful.values.errors import BadChart
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ class Arrival:
 
     __slots__ = ("completion", "done")
 
-    def __init__(self, done: tuple[Node, ...], completion: Node | None) -> None:
+    def __init__(self, done: tuple[ChartState, ...], completion: ChartState | None) -> None:
         self.done = done  # parents of which `xstate.done.state` is raised
         self.completion = completion  # set when the whole chart is done: whose event its output gets
 
@@ -27,13 +27,13 @@ class Entering:
 
     __slots__ = ("actions", "arrival", "node")
 
-    def __init__(self, node: Node, actions: tuple[Action, ...], arrival: Arrival | None) -> None:
+    def __init__(self, node: ChartState, actions: tuple[Action, ...], arrival: Arrival | None) -> None:
         self.node = node
         self.actions = actions
         self.arrival = arrival
 
 
-class Plan:
+class Microstep:
     """One microstep: actions of leaving, of the transitions, of entering; and the states it ends in."""
 
     __slots__ = ("actions", "enters", "kept", "leaves", "next")
@@ -44,7 +44,7 @@ class Plan:
         leaves: tuple[Action, ...],
         actions: tuple[Action, ...],
         enters: tuple[Entering, ...],
-        kept: dict[str, tuple[Node, ...]],
+        kept: dict[str, tuple[ChartState, ...]],
         next: Configuration,
     ) -> None:
         self.leaves = leaves
@@ -54,7 +54,7 @@ class Plan:
         self.next = next
 
 
-def plan(chart: "Chart", now: Configuration, enabled: Sequence[Transition], kept: Kept) -> Plan:
+def plan(chart: "Chart", now: Configuration, enabled: Sequence[Transition], kept: Kept) -> Microstep:
     """The microstep that these transitions make, kept for the next time unless it hangs on a history."""
     key = tuple([transition.index for transition in enabled])
     found = now.plans.get(key)
@@ -63,7 +63,7 @@ def plan(chart: "Chart", now: Configuration, enabled: Sequence[Transition], kept
 
 def _work_out(
     chart: "Chart", now: Configuration, key: tuple[int, ...], enabled: Sequence[Transition], kept: Kept
-) -> Plan:
+) -> Microstep:
     taken = without_conflicts(enabled, now.mask, kept) if len(enabled) > 1 else enabled
     try:
         made, is_lasting = _together(chart, now, taken, kept)
@@ -92,7 +92,7 @@ def _compatible(chart: "Chart", now: Configuration, taken: Sequence[Transition],
     return found
 
 
-def _together(chart: "Chart", now: Configuration, taken: Sequence[Transition], kept: Kept) -> tuple[Plan, bool]:
+def _together(chart: "Chart", now: Configuration, taken: Sequence[Transition], kept: Kept) -> tuple[Microstep, bool]:
     """The microstep of transitions, and whether it is the same whatever the histories keep."""
     # With what was kept before leaving: a history that is rewritten by leaving would shift the domain
     # between leaving and entering, and a state would be left that is never entered (as happens in XState).
@@ -101,14 +101,14 @@ def _together(chart: "Chart", now: Configuration, taken: Sequence[Transition], k
     for one in taken:
         left |= exits_of(one, now.mask, kept)
     remembered = _remember(chart.nodes, now.mask, left)
-    entry = Entry({**kept, **remembered})
+    entry = EnteredStates({**kept, **remembered})
     for one, domain in zip(taken, domains, strict=True):
         entry.add(one, domain)
     remaining = now.mask & ~left
     mask = remaining | entry.mask
     # Without a change of states XState keeps the old order of the active ones.
     is_same = mask == now.mask and not remembered
-    made = Plan(
+    made = Microstep(
         leaves=tuple(action for node in reversed(chart.nodes) if left & node.bit for action in node.leave),
         actions=tuple(action for one in taken for action in one.actions),
         enters=entering(chart.nodes, remaining, entry.mask, entry.defaults),
@@ -118,10 +118,10 @@ def _together(chart: "Chart", now: Configuration, taken: Sequence[Transition], k
     return made, not entry.has_history
 
 
-def entering(nodes: Sequence[Node], remaining: int, mask: int, defaults: int) -> tuple[Entering, ...]:
+def entering(nodes: Sequence[ChartState], remaining: int, mask: int, defaults: int) -> tuple[Entering, ...]:
     """The states of a mask in document order, each with its actions and what it completes."""
     enters = []
-    done: set[Node] = set()
+    done: set[ChartState] = set()
     for node in nodes:
         if not mask & node.bit:
             continue
@@ -132,10 +132,10 @@ def entering(nodes: Sequence[Node], remaining: int, mask: int, defaults: int) ->
     return tuple(enters)
 
 
-def _arrival(final: Node, active: int, done: set[Node]) -> Arrival:
+def _arrival(final: ChartState, active: int, done: set[ChartState]) -> Arrival:
     parent = final.parent
     assert parent is not None
-    marker: Node | None = parent if parent.type == "parallel" else parent.parent
+    marker: ChartState | None = parent if parent.type == "parallel" else parent.parent
     completion = marker or final
     finished = [parent] if parent.type == "compound" else []
     while marker is not None and marker.type == "parallel" and marker not in done and _is_final(marker, active):
@@ -146,7 +146,7 @@ def _arrival(final: Node, active: int, done: set[Node]) -> Arrival:
     return Arrival(tuple(finished), None if marker is not None else completion)
 
 
-def _is_final(node: Node, active: int) -> bool:
+def _is_final(node: ChartState, active: int) -> bool:
     if node.type == "compound":
         return any(child.type == "final" and active & child.bit for child in node.children)
     if node.type == "parallel":
@@ -154,8 +154,8 @@ def _is_final(node: Node, active: int) -> bool:
     return node.type == "final"
 
 
-def _remember(nodes: Sequence[Node], active: int, left: int) -> dict[str, tuple[Node, ...]]:
-    found: dict[str, tuple[Node, ...]] = {}
+def _remember(nodes: Sequence[ChartState], active: int, left: int) -> dict[str, tuple[ChartState, ...]]:
+    found: dict[str, tuple[ChartState, ...]] = {}
     for node in nodes:
         if not left & node.bit:
             continue
@@ -168,7 +168,7 @@ def _remember(nodes: Sequence[Node], active: int, left: int) -> dict[str, tuple[
     return found
 
 
-def _order(chart: "Chart", now: Configuration, remaining: int, mask: int) -> tuple[Node, ...]:
+def _order(chart: "Chart", now: Configuration, remaining: int, mask: int) -> tuple[ChartState, ...]:
     staying = tuple(leaf for leaf in now.leaves if remaining & leaf.bit)
     fresh = mask & ~remaining
     return staying + tuple(node for node in chart.nodes if fresh & node.bit and node.is_leaf)

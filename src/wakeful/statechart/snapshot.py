@@ -13,17 +13,17 @@ from typing import Any
 from wakeful.statechart.chart import KEPT_MAX, Chart
 from wakeful.statechart.configuration import Configuration, mask_of
 from wakeful.statechart.fields import bad
-from wakeful.statechart.nodes import Node
+from wakeful.statechart.nodes import ChartState
 from wakeful.statechart.targets import is_in, state_mask
-from wakeful.statechart.turn import Turn
+from wakeful.statechart.turn import ChartStep
 
 STATUSES = ("active", "done", "error", "stopped")
 
 
-def restore(chart: Chart, snapshot: Mapping[str, Any], event: dict[str, Any], now: int) -> Turn:
+def restore(chart: Chart, snapshot: Mapping[str, Any], event: dict[str, Any], now: int) -> ChartStep:
     """The state of a chart as it was when the snapshot was made."""
     kept = snapshot.get("historyValue")
-    return Turn(
+    return ChartStep(
         chart,
         configuration=configuration_of(chart, snapshot),
         context=snapshot["context"],
@@ -36,7 +36,7 @@ def restore(chart: Chart, snapshot: Mapping[str, Any], event: dict[str, Any], no
     )
 
 
-def dump(turn: Turn) -> dict[str, Any]:
+def dump(turn: ChartStep) -> dict[str, Any]:
     """The snapshot of a chart."""
     chart, configuration = turn.chart, turn.configuration
     snapshot = {
@@ -112,7 +112,7 @@ def check_snapshot(chart: Chart, snapshot: Mapping[str, Any]) -> None:
     _recalled(chart, snapshot.get("historyValue") or {})
 
 
-def _recalled(chart: Chart, kept: Mapping[str, Any]) -> dict[str, tuple[Node, ...]]:
+def _recalled(chart: Chart, kept: Mapping[str, Any]) -> dict[str, tuple[ChartState, ...]]:
     found = {}
     for id, nodes in kept.items():
         _node(chart, id, "historyValue")
@@ -120,7 +120,7 @@ def _recalled(chart: Chart, kept: Mapping[str, Any]) -> dict[str, tuple[Node, ..
     return found
 
 
-def _node(chart: Chart, id: str, path: str) -> Node:
+def _node(chart: Chart, id: str, path: str) -> ChartState:
     node = chart.ids.get(id)
     if node is None:
         raise bad(path, f"the snapshot names '#{id}', and the chart has no such state", code="chart.snapshot")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wakeful.statechart.fields import DEPTH_MAX, bad, keys, mapping, only, plain, text
-from wakeful.statechart.nodes import Node
+from wakeful.statechart.nodes import ChartState
 
 ROOT_ID = "(machine)"
 # States that one chart may have: sets of them are integers of so many bits.
@@ -26,15 +26,15 @@ class Tree:
     """The states of a chart in document order, and the piece of config each comes from."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        self.nodes: list[Node] = []
+        self.nodes: list[ChartState] = []
         self.configs: list[Mapping[str, Any]] = []
-        self.ids: dict[str, Node] = {}
+        self.ids: dict[str, ChartState] = {}
         self._root_id = text(config.get("id", ROOT_ID), "id")
         self.root = self._grow(config, key=self._root_id, path="", parent=None)
         if self.root.type in ("history", "final"):
             raise bad("type", f"the chart itself can't be a {self.root.type} state", code="chart.type")
 
-    def _grow(self, config: Any, *, key: str, path: str, parent: Node | None) -> Node:
+    def _grow(self, config: Any, *, key: str, path: str, parent: ChartState | None) -> ChartState:
         given = mapping(config, path)
         only(given, _ROOT if parent is None else _STATE, path)
         if parent is not None and len(parent.ancestors) >= DEPTH_MAX:
@@ -43,7 +43,7 @@ class Tree:
             raise bad(path, f"there are more than {STATES_MAX} states", code="chart.size")
         above = [] if parent is None else [node.key for node in reversed((parent, *parent.ancestors))]
         id = given.get("id") or ".".join([self._root_id, *above[1:], *([key] if parent is not None else [])])
-        node = Node(
+        node = ChartState(
             key=key,
             id=text(id, dotted(path, "id")),
             type=_type(given, path),
@@ -60,7 +60,7 @@ class Tree:
         self._branch(node, given, path)
         return node
 
-    def _branch(self, node: Node, given: Mapping[str, Any], path: str) -> None:
+    def _branch(self, node: ChartState, given: Mapping[str, Any], path: str) -> None:
         states = mapping(given.get("states", {}), dotted(path, "states"))
         if states and node.type in ("atomic", "final", "history"):
             raise bad(dotted(path, "states"), f"a state of type {node.type!r} has no states inside", code="chart.type")
@@ -87,7 +87,7 @@ class Tree:
         node.meta = plain(given.get("meta"), dotted(path, "meta"))
         self._begin(node, given, path)
 
-    def _begin(self, node: Node, given: Mapping[str, Any], path: str) -> None:
+    def _begin(self, node: ChartState, given: Mapping[str, Any], path: str) -> None:
         initial, where = given.get("initial"), dotted(path, "initial")
         if initial is None:
             if node.type == "compound":

@@ -12,10 +12,10 @@ from wakeful.statechart.configuration import Configuration
 from wakeful.statechart.effects import Effect, Send
 from wakeful.statechart.fields import mapping
 from wakeful.statechart.moves import without_conflicts
-from wakeful.statechart.nodes import Node, Transition, candidates
-from wakeful.statechart.plans import Arrival, Plan, plan
+from wakeful.statechart.nodes import ChartState, Transition, candidates
+from wakeful.statechart.plans import Arrival, Microstep, plan
 from wakeful.statechart.snapshot import dump, restore
-from wakeful.statechart.turn import Turn
+from wakeful.statechart.turn import ChartStep
 from wakeful.values.errors import BadValue, LimitExceeded
 
 Snapshot = dict[str, Any]
@@ -27,7 +27,7 @@ def start(chart: Chart | Mapping[str, Any], input: Any = None, now: int = 0) -> 
     """The first snapshot of a chart, and what its first states ask of the world."""
     read = Chart.of(chart)
     event = {"type": INIT, "input": input}
-    turn = Turn(
+    turn = ChartStep(
         read,
         configuration=Configuration.before(read.root),
         context={},
@@ -99,7 +99,7 @@ def _event(event: Any) -> dict[str, Any]:
     return event if isinstance(event, dict) else dict(event)
 
 
-def _react(turn: Turn) -> None:
+def _react(turn: ChartStep) -> None:
     """One macrostep: the event at hand, and all that follows."""
     type = turn.event["type"]
     if type == STOP:
@@ -118,7 +118,7 @@ def _react(turn: Turn) -> None:
     _settle(turn)
 
 
-def _settle(turn: Turn) -> None:
+def _settle(turn: ChartStep) -> None:
     is_asked = True
     steps = 0
     while turn.status == "active":
@@ -141,7 +141,7 @@ def _settle(turn: Turn) -> None:
     _end(turn)
 
 
-def _answer_itself(turn: Turn) -> None:
+def _answer_itself(turn: ChartStep) -> None:
     """What a chart sent to itself comes after all the rest, one macrostep each."""
     steps = 0
     while turn.mailbox and turn.status == "active":
@@ -152,7 +152,7 @@ def _answer_itself(turn: Turn) -> None:
         _react(turn)
 
 
-def _take(turn: Turn, plan: Plan) -> None:
+def _take(turn: ChartStep, plan: Microstep) -> None:
     """One microstep."""
     for action in plan.leaves:
         action(turn)
@@ -175,7 +175,7 @@ def _take(turn: Turn, plan: Plan) -> None:
         turn.is_changed = True
 
 
-def _arrive(turn: Turn, final: Node, arrival: Arrival) -> None:
+def _arrive(turn: ChartStep, final: ChartState, arrival: Arrival) -> None:
     for node in arrival.done:
         # Only the first is the parent of the final state, unless that is parallel: then nobody has an output.
         output = final.output(turn) if final.output is not None and node.type == "compound" else None
@@ -195,7 +195,7 @@ def _arrive(turn: Turn, final: Node, arrival: Arrival) -> None:
     turn.event = event
 
 
-def _end(turn: Turn) -> None:
+def _end(turn: ChartStep) -> None:
     """A chart that is not active any more has no actors and no delays."""
     turn.is_changed = True
     for id in list(turn.children):
@@ -206,7 +206,7 @@ def _end(turn: Turn) -> None:
     turn.mailbox.clear()
 
 
-def _enabled(turn: Turn) -> list[Transition]:
+def _enabled(turn: ChartStep) -> list[Transition]:
     """The transitions that the event at hand enables, the innermost ones; of parallel states those of all regions."""
     type = turn.event["type"]
     found = turn.configuration.chosen.get(type)
@@ -217,7 +217,7 @@ def _enabled(turn: Turn) -> list[Transition]:
     return found
 
 
-def _inside(turn: Turn, node: Node) -> list[Transition]:
+def _inside(turn: ChartStep, node: ChartState) -> list[Transition]:
     if node.type == "compound":
         found = _inside(turn, turn.configuration.active[node])
         return found or _own(turn, node)
@@ -229,7 +229,7 @@ def _inside(turn: Turn, node: Node) -> list[Transition]:
     return _own(turn, node)
 
 
-def _own(turn: Turn, node: Node) -> list[Transition]:
+def _own(turn: ChartStep, node: ChartState) -> list[Transition]:
     if not node.exact:
         return []
     for way in candidates(node, turn.event["type"]):
@@ -238,7 +238,7 @@ def _own(turn: Turn, node: Node) -> list[Transition]:
     return []
 
 
-def _eventless(turn: Turn) -> list[Transition]:
+def _eventless(turn: ChartStep) -> list[Transition]:
     found: dict[Transition, None] = {}
     for ways in turn.configuration.always:
         for way in ways:
@@ -250,7 +250,7 @@ def _eventless(turn: Turn) -> list[Transition]:
     return without_conflicts(list(found), turn.configuration.mask, turn.kept)
 
 
-def _restless(turn: Turn) -> LimitExceeded:
+def _restless(turn: ChartStep) -> LimitExceeded:
     chart = turn.chart
     return LimitExceeded(
         f"chart '{chart.id}' did not come to rest within {chart.microsteps_max} microsteps of {turn.event['type']!r}; "

@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import Any
 
 from wakeful.statechart.fields import bad, text
-from wakeful.statechart.nodes import Node
+from wakeful.statechart.nodes import ChartState
 
 
 def split(target: str) -> list[str]:
@@ -29,7 +29,7 @@ def split(target: str) -> list[str]:
     return [*parts, part]
 
 
-def target_of(source: Node, target: Any, path: str, ids: Mapping[str, Node]) -> Node:
+def target_of(source: ChartState, target: Any, path: str, ids: Mapping[str, ChartState]) -> ChartState:
     """The state that a transition of `source` means by a target."""
     wanted = text(target, path)
     if wanted.startswith("#"):
@@ -41,7 +41,7 @@ def target_of(source: Node, target: Any, path: str, ids: Mapping[str, Node]) -> 
     return below(source.parent, split(wanted), wanted, path)
 
 
-def default_of(parent: Node, target: Any, path: str, ids: Mapping[str, Node]) -> Node:
+def default_of(parent: ChartState, target: Any, path: str, ids: Mapping[str, ChartState]) -> ChartState:
     """The state that a history below `parent` leads to when it kept nothing."""
     wanted = text(target, path)
     found = by_id(wanted, path, ids) if wanted.startswith("#") else below(parent, split(wanted), wanted, path)
@@ -50,7 +50,7 @@ def default_of(parent: Node, target: Any, path: str, ids: Mapping[str, Node]) ->
     return found
 
 
-def by_id(wanted: str, path: str, ids: Mapping[str, Node]) -> Node:
+def by_id(wanted: str, path: str, ids: Mapping[str, ChartState]) -> ChartState:
     """The state of `#id` or `#id.child`."""
     first, *rest = split(wanted[1:])
     node = ids.get(first)
@@ -59,7 +59,7 @@ def by_id(wanted: str, path: str, ids: Mapping[str, Node]) -> Node:
     return below(node, rest, wanted, path)
 
 
-def below(node: Node, keys: list[str], wanted: str, path: str) -> Node:
+def below(node: ChartState, keys: list[str], wanted: str, path: str) -> ChartState:
     """The state at the end of a path of keys."""
     for key in keys:
         child = node.by_key.get(key)
@@ -70,7 +70,7 @@ def below(node: Node, keys: list[str], wanted: str, path: str) -> Node:
     return node
 
 
-def state_mask(value: Any, path: str, root: Node, ids: Mapping[str, Node]) -> int:
+def state_mask(value: Any, path: str, root: ChartState, ids: Mapping[str, ChartState]) -> int:
     """The states that a state value names, all of which `stateIn` wants active."""
     if isinstance(value, str) and value.startswith("#"):
         return by_id(value, path, ids).bit
@@ -85,7 +85,7 @@ def state_mask(value: Any, path: str, root: Node, ids: Mapping[str, Node]) -> in
     return mask
 
 
-def is_in(value: Any, node: Node, active: int) -> bool:
+def is_in(value: Any, node: ChartState, active: int) -> bool:
     """Whether the active states under a state are as a state value says, by XState's rules.
 
     The value of a state whose active child is a leaf is that child's name, of any other a mapping: so `{}` stands for
@@ -101,7 +101,7 @@ def is_in(value: Any, node: Node, active: int) -> bool:
     return all(key in inside and is_in(wanted, inside[key], active) for key, wanted in value.items())
 
 
-def refuse_contradiction(targets: tuple[Node, ...], path: str) -> None:
+def refuse_contradiction(targets: tuple[ChartState, ...], path: str) -> None:
     """Refuse several targets that can't be active together: they must be in different regions of a parallel state."""
     for one, two in combinations(targets, 2):
         # A history stands for everything its parent kept.

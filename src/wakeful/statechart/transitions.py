@@ -12,7 +12,7 @@ from wakeful.statechart.fields import bad, flag, keys, listed, mapping, only, te
 from wakeful.statechart.guards import Guards
 from wakeful.statechart.moves import domain_of
 from wakeful.statechart.names import Implementations
-from wakeful.statechart.nodes import Action, Node, Test, Transition
+from wakeful.statechart.nodes import Action, ChartState, Test, Transition
 from wakeful.statechart.state_tree import Tree, dotted
 from wakeful.statechart.targets import default_of, refuse_contradiction, state_mask, target_of
 
@@ -43,7 +43,7 @@ class Wiring:
     def _mask(self, value: Any, path: str) -> int:
         return state_mask(value, path, self._tree.root, self._tree.ids)
 
-    def _history(self, node: Node, config: Mapping[str, Any]) -> None:
+    def _history(self, node: ChartState, config: Mapping[str, Any]) -> None:
         parent = node.parent
         assert parent is not None
         only(config, ("id", "type", "history", "target", "description", "meta", "tags", "key", "order"), node.path)
@@ -60,7 +60,7 @@ class Wiring:
             node.default = (parent.initial,)
             node.initial_default = True
 
-    def _wire(self, node: Node, config: Mapping[str, Any]) -> None:
+    def _wire(self, node: ChartState, config: Mapping[str, Any]) -> None:
         path = node.path
         if config.get("target") is not None:
             raise bad(dotted(path, "target"), "only a history has a target", code="chart.key")
@@ -96,7 +96,7 @@ class Wiring:
         node.wild = tuple((event, found[event]) for event in sorted(wild, key=len, reverse=True))
 
     def _invokes(
-        self, node: Node, value: Any, path: str, found: dict[str, tuple[Transition, ...]]
+        self, node: ChartState, value: Any, path: str, found: dict[str, tuple[Transition, ...]]
     ) -> tuple[list[Action], list[Action]]:
         starts, stops, ids = [], [], []
         for place, (one, where) in enumerate(listed(value, path)):
@@ -119,7 +119,7 @@ class Wiring:
         return starts, stops
 
     def _after(
-        self, node: Node, value: Any, path: str, found: dict[str, tuple[Transition, ...]]
+        self, node: ChartState, value: Any, path: str, found: dict[str, tuple[Transition, ...]]
     ) -> tuple[list[Action], list[Action]]:
         sets, clears, ids = [], [], []
         given = mapping(value, path)
@@ -139,12 +139,12 @@ class Wiring:
         node.after = tuple(ids)
         return sets, clears
 
-    def _ways(self, node: Node, event: str, value: Any, path: str) -> tuple[Transition, ...]:
+    def _ways(self, node: ChartState, event: str, value: Any, path: str) -> tuple[Transition, ...]:
         if value is None:
             raise bad(path, "it is null; {} forbids an event", code="chart.type")
         return tuple(self._transition(node, event, one, where) for one, where in listed(value, path))
 
-    def _transition(self, node: Node, event: str, value: Any, path: str) -> Transition:
+    def _transition(self, node: ChartState, event: str, value: Any, path: str) -> Transition:
         way = Transition(index=len(self.transitions), source=node, event=event, path=path)
         self.transitions.append(way)
         where = path if isinstance(value, str) else f"{path}.target"
@@ -184,7 +184,7 @@ def _routed(id: str, guard: Test | None) -> Test:
     return lambda turn: turn.event.get("to") == id and (guard is None or guard(turn))
 
 
-def _refuse_circle(history: Node) -> None:
+def _refuse_circle(history: ChartState) -> None:
     seen = {history}
     ahead = list(history.default)
     while ahead:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from wakeful.statechart.effects import Cancel, Delay, Effect, Invoke, Send, Stop
-from wakeful.statechart.nodes import Node
+from wakeful.statechart.nodes import ChartState
 from wakeful.values.errors import BadChart
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 STARTING = -1  # instead of the number of a start: that of the actor which the state being entered will have
 
 
-class Turn:
+class ChartStep:
     """The state of a chart while it takes a step; what it was before stays as it is."""
 
     __slots__ = (
@@ -43,7 +43,7 @@ class Turn:
         *,
         configuration: "Configuration",
         context: dict[str, Any],
-        kept: dict[str, tuple[Node, ...]],
+        kept: dict[str, tuple[ChartState, ...]],
         children: dict[str, dict[str, Any]],
         pending: list[dict[str, Any]],
         seq: int,

@@ -24,7 +24,7 @@ TABLES = ("storage", "timers", "requests", "parked", "ledger")
 Place = list[Any]  # the table, and where in it the next page begins
 
 
-class Page(Struct, frozen=True):
+class RotationPage(Struct, frozen=True):
     """What was looked at, and how much of it is not under the newest key."""
 
     place: Place | None  # where the next page begins; None: that was all
@@ -34,7 +34,7 @@ class Page(Struct, frozen=True):
     shut: int  # of these, those that no key of the ring opens
 
 
-class Found(NamedTuple):
+class StaleRows(NamedTuple):
     """A page of one table: how many rows, what of them is stale, and after which row the next one begins."""
 
     seen: int
@@ -42,7 +42,7 @@ class Found(NamedTuple):
     last: list[Any] | None
 
 
-async def page(store: SealedStore, place: Place | None, *, now: int, is_change: bool) -> Page:
+async def page(store: SealedStore, place: Place | None, *, now: int, is_change: bool) -> RotationPage:
     """One page: seal what is stale anew, or only count it."""
     table, *after = place or [TABLES[0]]
     if table not in _READ:
@@ -55,7 +55,7 @@ async def page(store: SealedStore, place: Place | None, *, now: int, is_change: 
         next_place = [TABLES[following]] if following < len(TABLES) else None
     else:
         next_place = [table, *found.last]
-    return Page(next_place, found.seen, len(found.stale), swapped, len(found.stale) - len(swaps))
+    return RotationPage(next_place, found.seen, len(found.stale), swapped, len(found.stale) - len(swaps))
 
 
 async def finish(store: SealedStore) -> None:
@@ -68,7 +68,7 @@ async def finish(store: SealedStore) -> None:
         store.sealing.is_whole = True
 
 
-async def _storage(store: SealedStore, after: list[Any], now: int) -> Found:
+async def _storage(store: SealedStore, after: list[Any], now: int) -> StaleRows:
     """Rows in the order of objects, spaces and names; `after` is the last one that was done."""
     inner, ring = store.inner, store.sealing.ring
     stale: list[tuple[Swap, bool]] = []
@@ -81,27 +81,27 @@ async def _storage(store: SealedStore, after: list[Any], now: int) -> Found:
                 stale.append(_sealed_anew(store, "storage", (*id, space, name), [(data, about_row(id, (space, name)))]))
         seen += len(rows)
         if seen >= ROWS:
-            return Found(seen, stale, [*id, space, rows[-1][0]])
+            return StaleRows(seen, stale, [*id, space, rows[-1][0]])
         if space == USER:
             space, start = SYSTEM, ""
             continue
         objects = await inner.find_objects(Query(after=tuple(id) if id.cls else None, limit=1))
         if not objects:
-            return Found(seen, stale, None)
+            return StaleRows(seen, stale, None)
         id, space, start = objects[0].id, USER, ""
 
 
-async def _timers(store: SealedStore, after: list[Any], now: int) -> Found:
+async def _timers(store: SealedStore, after: list[Any], now: int) -> StaleRows:
     rows = await store.inner.find_timers(Query(after=tuple(after) or None, limit=SMALL_ROWS))
     stale = [
         _sealed_anew(store, "timers", (*one.id, one.name), [(one.payload, about_timer(one.id, one.name))])
         for one in rows
         if one.payload is not None and not store.sealing.ring.is_fresh(one.payload)
     ]
-    return Found(len(rows), stale, list(rows[-1].sort_key) if len(rows) == SMALL_ROWS else None)
+    return StaleRows(len(rows), stale, list(rows[-1].sort_key) if len(rows) == SMALL_ROWS else None)
 
 
-async def _requests(store: SealedStore, after: list[Any], now: int) -> Found:
+async def _requests(store: SealedStore, after: list[Any], now: int) -> StaleRows:
     rows = await store.inner.find_answers(Query(after=tuple(after) or None, limit=ROWS), now=now)
     is_fresh = store.sealing.ring.is_fresh
     stale = [
@@ -117,10 +117,10 @@ async def _requests(store: SealedStore, after: list[Any], now: int) -> Found:
         for id, one in rows
         if not (is_fresh(one.fingerprint) and is_fresh(one.answer))
     ]
-    return Found(len(rows), stale, [*rows[-1][0], rows[-1][1].key] if len(rows) == ROWS else None)
+    return StaleRows(len(rows), stale, [*rows[-1][0], rows[-1][1].key] if len(rows) == ROWS else None)
 
 
-async def _parked(store: SealedStore, after: list[Any], now: int) -> Found:
+async def _parked(store: SealedStore, after: list[Any], now: int) -> StaleRows:
     rows = await store.inner.find_parked(Query(after=tuple(after) or None, limit=ROWS))
     ring, stale = store.sealing.ring, []
     for one in rows:
@@ -135,17 +135,17 @@ async def _parked(store: SealedStore, after: list[Any], now: int) -> Found:
         texts = [text_anew(ring, one.error, about[0]), text_anew(ring, one.traceback, about[1])]
         is_open = is_open and None not in texts
         stale.append((Swap("parked", (one.number,), (payload, one.error, one.traceback), (*swap.new, *texts)), is_open))
-    return Found(len(rows), stale, [rows[-1].number] if len(rows) == ROWS else None)
+    return StaleRows(len(rows), stale, [rows[-1].number] if len(rows) == ROWS else None)
 
 
-async def _ledger(store: SealedStore, after: list[Any], now: int) -> Found:
+async def _ledger(store: SealedStore, after: list[Any], now: int) -> StaleRows:
     rows = await store.inner.find_entries(Query(after=tuple(after) or None, limit=SMALL_ROWS))
     ring, stale = store.sealing.ring, []
     for number, one in rows:
         if one.error is not None and not is_fresh_text(ring, one.error):
             text = text_anew(ring, one.error, about_text(one.id, one.name, one.run_id, "error"))
             stale.append((Swap("ledger", (number,), (one.error,), (text,)), text is not None))
-    return Found(len(rows), stale, [rows[-1][0]] if len(rows) == SMALL_ROWS else None)
+    return StaleRows(len(rows), stale, [rows[-1][0]] if len(rows) == SMALL_ROWS else None)
 
 
 def _sealed_anew(

@@ -10,7 +10,7 @@ from wakeful.values.commits import Commit, Loaded, Remembered, Slot
 from wakeful.values.errors import NoKey, Undecodable
 from wakeful.values.ids import ObjectId
 from wakeful.values.runs import Entry
-from wakeful.values.seals import FOREIGN, MAGIC, Ring, open_text, seal_text
+from wakeful.values.seals import FOREIGN, MAGIC, KeyRing, open_text, seal_text
 from wakeful.values.timers import Parked, Timer
 
 
@@ -33,7 +33,7 @@ def about_text(id: ObjectId, name: str, run_id: str, part: str) -> bytes:
 class Sealing:
     """Seals what goes in and opens what comes out, with one ring of keys."""
 
-    def __init__(self, ring: Ring) -> None:
+    def __init__(self, ring: KeyRing) -> None:
         self.ring = ring
         self.is_whole = False  # everything in the store is sealed, so that what is not was put there by somebody else
 

@@ -16,7 +16,7 @@ from wakeful.values.commits import SYSTEM, USER, Commit, Info, Loaded, Remembere
 from wakeful.values.errors import Fenced, NoKey
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.runs import Entry
-from wakeful.values.seals import OVERHEAD, Ring, id_of, is_sealed
+from wakeful.values.seals import OVERHEAD, KeyRing, id_of, is_sealed
 from wakeful.values.timers import Parked, Timer, TimerKey
 
 KEYS = "wakeful.Keys"
@@ -25,7 +25,7 @@ CHECK_SLOT: Slot = (SYSTEM, "check")
 PAGE = 500
 
 
-def with_keys(store: Store, ring: Ring | None) -> Store:
+def with_keys(store: Store, ring: KeyRing | None) -> Store:
     """The store with a seal on it; without keys one that says which it needs, if it needs any."""
     if getattr(store, "is_keyed", False):
         return store  # somebody put something around a store that has them already
@@ -63,7 +63,7 @@ class SealedStore:
 
     is_keyed = True
 
-    def __init__(self, inner: Store, ring: Ring) -> None:
+    def __init__(self, inner: Store, ring: KeyRing) -> None:
         self.inner = inner
         self.url = inner.url
         self.shared = inner.shared

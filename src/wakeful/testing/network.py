@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from wakeful.transport.frames import Malformed, put_frame
-from wakeful.transport.link_client import Caller
+from wakeful.transport.link_client import LinkClient
 from wakeful.transport.link_server import WINDOW, Answerer
 from wakeful.transport.protocol import Handler, Homeward, Link, Outward
 from wakeful.transport.pulse import Pace
@@ -124,7 +124,7 @@ class NetworkTransport:
         self._all_gone = asyncio.Event()  # who had links to this node
         self.handler: Handler | None = None
         self._answerers: list[Answerer] = []
-        self._callers: list[Caller] = []
+        self._callers: list[LinkClient] = []
 
     async def serve(self, handler: Handler) -> str:
         self.network.enter(self)
@@ -165,13 +165,13 @@ class NetworkTransport:
         for answerer in list(self._answerers):
             await answerer.close()
 
-    def _join(self, other: "NetworkTransport", loop: asyncio.AbstractEventLoop) -> Caller:
+    def _join(self, other: "NetworkTransport", loop: asyncio.AbstractEventLoop) -> LinkClient:
         assert other.handler is not None
         network = self.network
         near = _End(network, self.node, other.node, _homeward, loop)
         far = _End(network, other.node, self.node, _outward, loop)
         near.other, far.other = far, near
-        caller = Caller(near, node=other.node, window=network.window, pace=network.pace)
+        caller = LinkClient(near, node=other.node, window=network.window, pace=network.pace)
         answerer = Answerer(far, other.handler, node=self.node, pace=network.pace, window=network.window)
         near.user, far.user = caller, answerer
         self._callers.append(caller)
@@ -190,7 +190,7 @@ class _End:
     """One end of a wire: what the other end sends waits here until it may pass."""
 
     other: "_End"
-    user: Caller | Answerer
+    user: LinkClient | Answerer
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from wakeful.testing.timewarp import Timewarp, Watch
+from wakeful.testing.timewarp import ClockWatch, Timewarp
 from wakeful.values.clock import Handle
 
 
@@ -31,7 +31,7 @@ class DriftingClock:
 
     def watch(self, stepped: Callable[[int], object]) -> Handle:
         self._watchers.append(stepped)
-        return Watch(self._watchers, stepped)
+        return ClockWatch(self._watchers, stepped)
 
     # what a test does to it
 

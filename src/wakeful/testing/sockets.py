@@ -24,7 +24,7 @@ class SocketClosed(WakefulError):
         self.reason = reason
 
 
-class Client:
+class SocketClient:
     """`await world.connect(Room, "lobby")`: says something, waits for answers, closes, or just vanishes."""
 
     def __init__(self, node: Node, target: ObjectId, request: Mapping[str, Any]) -> None:

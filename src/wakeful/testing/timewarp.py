@@ -19,7 +19,7 @@ from wakeful.values.errors import BadOption
 RESOLUTION_S = 1e-5  # far below our millisecond, and above a float's step for thousands of years
 
 
-class Watch:
+class ClockWatch:
     """Somebody who wants to hear of steps of a clock."""
 
     def __init__(self, watchers: list[Callable[[int], object]], stepped: Callable[[int], object]) -> None:
@@ -145,7 +145,7 @@ class Timewarp:
 
     def watch(self, stepped: Callable[[int], object]) -> Handle:
         self._watchers.append(stepped)
-        return Watch(self._watchers, stepped)
+        return ClockWatch(self._watchers, stepped)
 
     def step(self, by_ms: int) -> None:
         """Set the clock ahead or back: no time passes, it is only called something else."""

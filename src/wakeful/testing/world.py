@@ -18,7 +18,7 @@ from wakeful.testing.faults import Faults, FaultyStore
 from wakeful.testing.members import Member
 from wakeful.testing.network import PACE, Network
 from wakeful.testing.patience import PATIENCE, Patience
-from wakeful.testing.sockets import Client
+from wakeful.testing.sockets import SocketClient
 from wakeful.testing.timewarp import Timewarp
 from wakeful.values.clock import Clock
 from wakeful.values.codec import decode
@@ -161,12 +161,12 @@ class World:
         """A stub, as `app.get` gives it."""
         return self.app.get(cls, key, **options)
 
-    async def connect(self, cls: type, key: str, *, member: Member | None = None, **request: Any) -> Client:
+    async def connect(self, cls: type, key: str, *, member: Member | None = None, **request: Any) -> SocketClient:
         """A client's socket to that object, held by the first node or by that member; `query={…}`, `headers={…}`, `caller=…`."""
         node = self.node if member is None else member.node
         if node is None:
             raise NotRunning("that member is not up; start it first")
-        client = Client(node, ObjectId(self._name(cls), key), request)
+        client = SocketClient(node, ObjectId(self._name(cls), key), request)
         await client.connect()
         return client
 

@@ -8,15 +8,15 @@ import asyncio
 from collections import OrderedDict
 from typing import Any, Protocol
 
-from wakeful.transport.protocol import Cancel, Goodbye, Homeward, PeerCall, PeerReply, Ping
-from wakeful.transport.pulse import Pace, Pulse
+from wakeful.transport.protocol import CancelCall, Goodbye, Homeward, PeerCall, PeerReply, Ping
+from wakeful.transport.pulse import LinkPulse, Pace
 from wakeful.values.errors import DeadlineExceeded, LinkLost
 
 # Timeouts are seen to at most so often: the node enforces the deadline itself, this is for when it does not answer.
 TIMEOUTS_EVERY_S = 0.005
 
 
-class Wire(Protocol):
+class LinkWire(Protocol):
     """What carries the messages of one link, in order."""
 
     def send(self, message: Any) -> None:
@@ -42,10 +42,10 @@ class _Asked:
         self.is_sent = False
 
 
-class Caller:
+class LinkClient:
     """The end of a link that asks: a `Link`."""
 
-    def __init__(self, wire: Wire, *, node: str, window: int, pace: Pace) -> None:
+    def __init__(self, wire: LinkWire, *, node: str, window: int, pace: Pace) -> None:
         self._wire = wire
         self._node = node
         self._window = window  # as many calls as the node takes at once on one link
@@ -60,7 +60,7 @@ class Caller:
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = 0.0
         self._closed = self._loop.create_future()
-        self._pulse = Pulse(pace, is_wanted=self._is_waiting, beat=self._ping, dead=self._is_silent)
+        self._pulse = LinkPulse(pace, is_wanted=self._is_waiting, beat=self._ping, dead=self._is_silent)
 
     @property
     def node(self) -> str:
@@ -174,7 +174,7 @@ class Caller:
 
     def _give_up(self, number: int, asked: _Asked) -> None:
         if self._line.pop(number, None) is None and number in self._asked and self._lost_because is None:
-            self._wire.send(Cancel(number))
+            self._wire.send(CancelCall(number))
 
     def _wake_at(self, until: float) -> None:
         if self._alarm is not None:

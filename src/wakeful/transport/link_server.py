@@ -10,9 +10,19 @@ from functools import partial
 
 from wakeful.transport.failures import sent
 from wakeful.transport.frames import Malformed
-from wakeful.transport.link_client import Wire
-from wakeful.transport.protocol import Cancel, Goodbye, Handler, NotStarted, Outward, PeerCall, PeerReply, Ping, Pong
-from wakeful.transport.pulse import Pace, Pulse
+from wakeful.transport.link_client import LinkWire
+from wakeful.transport.protocol import (
+    CancelCall,
+    Goodbye,
+    Handler,
+    NotStarted,
+    Outward,
+    PeerCall,
+    PeerReply,
+    Ping,
+    Pong,
+)
+from wakeful.transport.pulse import LinkPulse, Pace
 from wakeful.values.errors import Fenced, NotRunning, Unavailable, WakefulError
 
 log = logging.getLogger("wakeful.links")
@@ -30,7 +40,7 @@ class Answerer:
 
     def __init__(
         self,
-        wire: Wire,
+        wire: LinkWire,
         handler: Handler,
         *,
         node: str,
@@ -52,7 +62,7 @@ class Answerer:
         self._is_lost = False
         self._is_part = False  # since the last beat a long message has been coming in
         self._leaving_because: str | None = None
-        self._pulse = Pulse(pace, is_wanted=self._is_busy, beat=self._beat, dead=self._is_silent)
+        self._pulse = LinkPulse(pace, is_wanted=self._is_busy, beat=self._beat, dead=self._is_silent)
 
     @property
     def in_flight(self) -> int:
@@ -81,7 +91,7 @@ class Answerer:
             self._begin(message)
         elif type(message) is Ping:
             self._wire.send(_PONG)
-        elif type(message) is Cancel:
+        elif type(message) is CancelCall:
             self._cancel(message.number)
 
     def heard_part(self) -> None:

@@ -36,7 +36,7 @@ class PeerCall(Struct, array_like=True, tag=1, gc=False):
     number: int = 0  # given by the link
 
 
-class Cancel(Struct, array_like=True, tag=2, gc=False):
+class CancelCall(Struct, array_like=True, tag=2, gc=False):
     """Nobody waits for that call any more."""
 
     number: int
@@ -65,7 +65,7 @@ class PeerReply(Struct, array_like=True, tag=6, gc=False):
 
 
 # What travels along a link, and what comes back on it.
-Outward = PeerCall | Cancel | Ping
+Outward = PeerCall | CancelCall | Ping
 Homeward = PeerReply | Pong | Goodbye
 
 

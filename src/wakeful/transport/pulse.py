@@ -21,7 +21,7 @@ class Pace(NamedTuple):
     when_idle: bool = True  # False: only while a call is under way, so that idle links cost nothing
 
 
-class Pulse:
+class LinkPulse:
     """Beats while it is wanted; `beat()` at each, `dead()` when the other side was silent for too many."""
 
     __slots__ = ("_beat", "_dead", "_handle", "_is_wanted", "_loop", "_pace", "_silent", "is_heard")

@@ -18,7 +18,7 @@ from wakeful.transport import handshake, sockets
 from wakeful.transport.addresses import Address, derive, parse
 from wakeful.transport.frames import Malformed
 from wakeful.transport.handshake import NONCE_BYTES, Identity, check_secret
-from wakeful.transport.link_client import Caller
+from wakeful.transport.link_client import LinkClient
 from wakeful.transport.link_server import ARGUMENTS_BYTES_MAX, WINDOW, Answerer
 from wakeful.transport.protocol import Handler, Homeward, Outward
 from wakeful.transport.pulse import Pace
@@ -90,7 +90,7 @@ class SocketTransport:
         self._greetings: dict[SocketWire, asyncio.Task[None]] = {}
         self._strangers: Strangers[SocketWire] = Strangers(bounds.strangers, of_one=bounds.of_one)
         self._answerers: dict[SocketWire, Answerer] = {}
-        self._callers: dict[SocketWire, Caller] = {}
+        self._callers: dict[SocketWire, LinkClient] = {}
         self._leaving_because: str | None = None
         self.refused: Counter[str] = Counter()  # connections that were turned away, by the code of the reason
         self.on_refused: Callable[[str, str, str], object] | None = None  # told of each: peer, code, why
@@ -240,7 +240,7 @@ class SocketTransport:
 
     # reaching others
 
-    async def connect(self, address: str, *, expect_node: str | None = None) -> Caller:
+    async def connect(self, address: str, *, expect_node: str | None = None) -> LinkClient:
         to = parse(address)
         if not to.is_loopback:
             self._check_secret(to)
@@ -259,7 +259,7 @@ class SocketTransport:
                 late = f"somebody listens at {to}, and did not say who it is in time; try again"
                 raise LinkLost(late, was_sent=False, code="link.late") from None
             raise _not_linked(to, error, is_tls=self._dialling is not None) from None
-        caller = Caller(wire, node=found.node, window=found.window, pace=self._pace)
+        caller = LinkClient(wire, node=found.node, window=found.window, pace=self._pace)
         self._callers[wire] = caller
         wire.begin(caller, _homeward)
         return caller

@@ -15,7 +15,7 @@ import msgspec
 
 from wakeful.transport.frames import FRAME_BYTES_MAX, Cutter, Malformed, put_frame
 from wakeful.transport.handshake import GREETING_BYTES_MAX
-from wakeful.transport.link_client import Caller
+from wakeful.transport.link_client import LinkClient
 from wakeful.transport.link_server import Answerer
 from wakeful.transport.pulse import Pace
 from wakeful.transport.tls import reason
@@ -51,7 +51,7 @@ class SocketWire(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._cutter = Cutter(GREETING_BYTES_MAX)
         self._out = bytearray()
-        self._user: Caller | Answerer | None = None
+        self._user: LinkClient | Answerer | None = None
         self._decoder: msgspec.msgpack.Decoder[Any] | None = None
         self._greeting: asyncio.Future[None] | None = None
         self._is_paused = False
@@ -90,7 +90,7 @@ class SocketWire(asyncio.Protocol):
         self.has_spoken = True
         return bytes(body)
 
-    def begin(self, user: Caller | Answerer, decoder: msgspec.msgpack.Decoder[Any]) -> None:
+    def begin(self, user: LinkClient | Answerer, decoder: msgspec.msgpack.Decoder[Any]) -> None:
         """The greetings are over; what comes from now on is for the user."""
         self._user = user
         self._decoder = decoder

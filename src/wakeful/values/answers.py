@@ -21,7 +21,7 @@ _INSTEAD: dict[Kind, dict[str, str]] = {
 }
 
 
-class Answer:
+class HandlerAnswer:
     """The base of what one kind of run takes as a wish, and every other would take for a result and lose."""
 
     __slots__ = ()
@@ -29,7 +29,7 @@ class Answer:
 
 def check_answer(answer: object, kind: Kind, who: str) -> None:
     """`BadHandler` when it is the answer of another kind of run: a failed attempt is seen, a lost wish is not."""
-    if not isinstance(answer, Answer):
+    if not isinstance(answer, HandlerAnswer):
         return
     name = type(answer).__name__
     instead = _INSTEAD[kind].get(name)

@@ -29,7 +29,7 @@ TEXT_MARK = "sealed:wk1:"
 _KEY = re.compile(rf"{KEY_PREFIX}([0-9a-f]{{64}})")
 
 
-class Ring:
+class KeyRing:
     """The keys of a deployment: the newest seals, all of them open."""
 
     def __init__(self, keys: Iterable[bytes], entropy: Callable[[int], bytes]) -> None:
@@ -157,17 +157,17 @@ def parse_keys(text: str) -> list[bytes]:
     return found
 
 
-def seal_text(ring: Ring, text: str, about: bytes) -> str:
+def seal_text(ring: KeyRing, text: str, about: bytes) -> str:
     """Text for people, sealed, as text that every store can hold."""
     return TEXT_MARK + base64.b64encode(ring.seal(text.encode("utf-8", "surrogatepass"), about)).decode()
 
 
-def is_fresh_text(ring: Ring, text: str) -> bool:
+def is_fresh_text(ring: KeyRing, text: str) -> bool:
     """Sealed, and with the newest key."""
     return text.startswith(TEXT_MARK) and ring.is_fresh(_text_bytes(text))
 
 
-def open_text(ring: Ring, text: str, about: bytes) -> str:
+def open_text(ring: KeyRing, text: str, about: bytes) -> str:
     """The text that was sealed; a plain one as it is, and of one that does not open only that it does not."""
     data = _text_bytes(text)
     if not is_sealed(data):
@@ -180,7 +180,7 @@ def open_text(ring: Ring, text: str, about: bytes) -> str:
         return "(sealed, and does not open: it was changed, or moved here from another place)"
 
 
-def text_anew(ring: Ring, text: str, about: bytes) -> str | None:
+def text_anew(ring: KeyRing, text: str, about: bytes) -> str | None:
     """The text under the newest key; None when it does not open."""
     data = _text_bytes(text)
     try:

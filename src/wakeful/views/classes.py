@@ -3,12 +3,12 @@
 from typing import Any
 
 from wakeful.values.ids import RESERVED
-from wakeful.views.pages import Page
+from wakeful.views.pages import ViewPage
 from wakeful.views.timer_names import own_classes
 from wakeful.views.view import View
 
 
-async def page(view: View, *, reserved: bool = False, has_counts: bool = True) -> Page:
+async def page(view: View, *, reserved: bool = False, has_counts: bool = True) -> ViewPage:
     """Each class with how many objects, timers and parked timers it has, and its methods where the program is known.
 
     Without counts each of them is None: counting reads through an index of all rows.
@@ -22,7 +22,7 @@ async def page(view: View, *, reserved: bool = False, has_counts: bool = True) -
                 counts = [await store.count(what, cls=name) for store in view.stores] if has_counts else None
             row[what] = None if counts is None else sum(counts)
         rows.append(row | methods_of(view, name))
-    return Page(rows, None)
+    return ViewPage(rows, None)
 
 
 async def names(view: View, *, reserved: bool = False) -> list[str]:

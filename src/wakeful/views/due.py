@@ -13,13 +13,13 @@ from wakeful.values.runs import run_id
 from wakeful.values.timers import Timer
 from wakeful.values.times import LATEST_MS
 from wakeful.views.line import line_of
-from wakeful.views.pages import TIMERS, Found, Page, find
+from wakeful.views.pages import TIMERS, RowPage, ViewPage, find
 from wakeful.views.plain import iso
 from wakeful.views.timer_names import kind_of, schedule_named, timer_words
 from wakeful.views.view import View, is_shown
 
 
-class Row(NamedTuple):
+class DueRow(NamedTuple):
     """A timer, why it won't run what it is set for or not yet, if so: `paused`, `waits for 'x'`; and whether it runs."""
 
     timer: Timer
@@ -37,23 +37,23 @@ async def page(
     prefix: str | None = None,
     name: str | None = None,
     name_prefix: str | None = None,
-) -> Page:
+) -> ViewPage:
     """Timers in firing order, overdue ones first; `prefix` is of the object's key, `name` of the timer."""
     query = Query(cls=cls, key=key, key_prefix=prefix, name=name, name_prefix=name_prefix)
     found = await rows(view, query, limit, cursor)
-    return Page(await view.each(plain_row, found.rows), found.cursor)
+    return ViewPage(await view.each(plain_row, found.rows), found.cursor)
 
 
-async def rows(view: View, query: Query, limit: int = 50, cursor: str | None = None) -> Found[Row]:
+async def rows(view: View, query: Query, limit: int = 50, cursor: str | None = None) -> RowPage[DueRow]:
     """The same before they are plain."""
     found = await find(
         view, TIMERS, query, limit=limit, cursor=cursor, keep=lambda timer: is_shown(timer.id.cls, query.cls)
     )
     is_all = query.key is None and query.key_prefix is None  # else others may be none of their business
-    return Found(await stand(view, found.rows, is_named=is_all), found.cursor)
+    return RowPage(await stand(view, found.rows, is_named=is_all), found.cursor)
 
 
-async def stand(view: View, timers: Sequence[Timer], *, is_named: bool) -> list[Row]:
+async def stand(view: View, timers: Sequence[Timer], *, is_named: bool) -> list[DueRow]:
     """How each of them stands; not `is_named`: without the names of other objects' timers that it waits for."""
     held, running = await held_by(view, timers), set[Timer]()
     for store in view.stores:
@@ -61,7 +61,7 @@ async def stand(view: View, timers: Sequence[Timer], *, is_named: bool) -> list[
         found = await line_of(store, own, view.now(), is_named=is_named)
         running |= found.running
         held |= found.waits
-    return [Row(timer, held.get(timer), timer in running) for timer in timers]
+    return [DueRow(timer, held.get(timer), timer in running) for timer in timers]
 
 
 async def held_by(view: View, timers: Iterable[Timer]) -> dict[Timer, str]:
@@ -85,7 +85,7 @@ async def held_by(view: View, timers: Iterable[Timer]) -> dict[Timer, str]:
     return held
 
 
-def plain_row(row: Row) -> dict[str, Any]:
+def plain_row(row: DueRow) -> dict[str, Any]:
     """One timer of a list."""
     timer = row.timer
     return {

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from wakeful.jobs.job import Job
 from wakeful.jobs.payload import READ
-from wakeful.jobs.queries import Wanted, get, listed
+from wakeful.jobs.queries import JobFilter, get, listed
 from wakeful.values.codec import decode_loosely
-from wakeful.views.pages import Page, bad_cursor, check_limit, check_place, open_cursor, write_cursor
+from wakeful.views.pages import ViewPage, bad_cursor, check_limit, check_place, open_cursor, write_cursor
 from wakeful.views.plain import iso_of, plain
 from wakeful.views.view import View, is_shown
 
@@ -19,7 +19,7 @@ _KIND = "jobs"
 _SHAPES = {"timers": (int, int, int), "parked": (int,), "records": (str, str, str), "ledger": (int,)}
 
 
-class Jobs(NamedTuple):
+class JobPage(NamedTuple):
     """Jobs, and where the next page begins."""
 
     rows: list[Job]
@@ -38,15 +38,15 @@ async def page(
     key_prefix: str | None = None,
     tag: str | None = None,
     prefix: str | None = None,
-) -> Page:
+) -> ViewPage:
     """Owed jobs in firing order, then failed, then ended ones; `key_prefix` is of the jobs' own keys, `prefix` of the
     objects'."""
-    wanted = Wanted(cls, key, method, state, key_prefix, tag, prefix)
+    wanted = JobFilter(cls, key, method, state, key_prefix, tag, prefix)
     found = await rows(view, wanted, limit, cursor)
-    return Page(await view.each(plain_job, found.rows), found.cursor)
+    return ViewPage(await view.each(plain_job, found.rows), found.cursor)
 
 
-async def rows(view: View, wanted: Wanted, limit: int = 50, cursor: str | None = None) -> Jobs:
+async def rows(view: View, wanted: JobFilter, limit: int = 50, cursor: str | None = None) -> JobPage:
     """The same before they are plain."""
     check_limit(limit)
     after = None if cursor is None else _read(view, cursor, len(view.stores))
@@ -59,7 +59,7 @@ async def rows(view: View, wanted: Wanted, limit: int = 50, cursor: str | None =
             found += [job for job in some if is_shown(job.target.cls, wanted.cls)]
             after = some.next
             if after is None or len(found) == limit or (looks_max is not None and len(some) < wants):
-                return Jobs(found, None if after is None else write_cursor(view, _KIND, json.loads(after)))
+                return JobPage(found, None if after is None else write_cursor(view, _KIND, json.loads(after)))
 
 
 async def show(view: View, job_id: str) -> dict[str, Any]:

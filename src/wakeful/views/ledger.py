@@ -6,7 +6,7 @@ from wakeful.jobs.ids import KEYED, method_in
 from wakeful.store.protocol import Query
 from wakeful.values.ids import ObjectId
 from wakeful.values.runs import Entry
-from wakeful.views.pages import ENTRIES, Page, find
+from wakeful.views.pages import ENTRIES, ViewPage, find
 from wakeful.views.plain import iso
 from wakeful.views.timer_names import name_words, schedule_named
 from wakeful.views.view import View, is_shown
@@ -21,14 +21,14 @@ async def page(
     *,
     cls: str | None = None,
     prefix: str | None = None,
-) -> Page:
+) -> ViewPage:
     """Rows of the ledger, newest first: all, or of an object, a class, keys that begin so, a timer of that name."""
     cls, key = (cls, None) if id is None else id
     query = Query(cls=cls, key=key, key_prefix=prefix, name=name)
     found = await find(
         view, ENTRIES, query, limit=limit, cursor=cursor, keep=lambda row: is_shown(row[1].id.cls, query.cls)
     )
-    return Page(await view.each(lambda row: plain_entry(row[1], view.shown(row[0])), found.rows), found.cursor)
+    return ViewPage(await view.each(lambda row: plain_entry(row[1], view.shown(row[0])), found.rows), found.cursor)
 
 
 def plain_entry(entry: Entry, number: int) -> dict[str, Any]:

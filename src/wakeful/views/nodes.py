@@ -19,7 +19,7 @@ ALIVE = ("up", "draining")
 ANSWER_MS = 2_000
 
 
-class Member(NamedTuple):
+class ClusterMember(NamedTuple):
     """One node, as the store knows it."""
 
     row: NodeRow
@@ -32,15 +32,15 @@ class Members(NamedTuple):
     """All nodes, and the shards that none of them has."""
 
     now: int
-    nodes: list[Member]
+    nodes: list[ClusterMember]
     unowned: list[int]
     lost: dict[str, list[int]]  # owned, on disk, by nodes that the store does not know any more
 
     @property
-    def alive(self) -> list[Member]:
+    def alive(self) -> list[ClusterMember]:
         return [member for member in self.nodes if member.state in ALIVE]
 
-    def named(self, prefix: str) -> Member:
+    def named(self, prefix: str) -> ClusterMember:
         """The one node whose name begins like that."""
         found = [member for member in self.nodes if member.row.node == prefix] or [
             member for member in self.nodes if prefix and member.row.node.startswith(prefix)
@@ -53,7 +53,7 @@ class Members(NamedTuple):
         )
         raise BadOption(f"{what}; there are: {names}", code="node.name")
 
-    def at(self, host: str) -> Member:
+    def at(self, host: str) -> ClusterMember:
         """The one node that runs on the machine of that name, which is its own in a container."""
         found = [member for member in self.alive if member.row.about.startswith(f"{host} pid ")]
         if len(found) == 1:
@@ -120,7 +120,7 @@ def stand(rows: Sequence[NodeRow], owners: Sequence[ShardRow], now: int) -> Memb
         if shard.owner is not None:
             owned.setdefault(shard.owner, []).append(shard.shard)
     nodes = [
-        Member(row, state_of(row, now), row.lease_until - now, owned.pop(row.node, []))
+        ClusterMember(row, state_of(row, now), row.lease_until - now, owned.pop(row.node, []))
         for row in sorted(rows, key=lambda row: row.node)
     ]
     return Members(now, nodes, [shard.shard for shard in owners if shard.owner is None], owned)
@@ -146,7 +146,7 @@ def ranges(shards: Iterable[int]) -> str:
     return ", ".join(f"{a}-{b}" if a != b else str(a) for a, b in zip(starts, ends, strict=True))
 
 
-def plain_member(member: Member, status: dict[str, Any] | None, store: Store) -> dict[str, Any]:
+def plain_member(member: ClusterMember, status: dict[str, Any] | None, store: Store) -> dict[str, Any]:
     """One node, with what it says of itself if it could be asked."""
     row = member.row
     return {

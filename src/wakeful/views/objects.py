@@ -13,7 +13,7 @@ from wakeful.values.commits import USER, Info
 from wakeful.values.ids import RESERVED, ObjectId
 from wakeful.values.timers import Timer
 from wakeful.views import due, ledger, machines, parked, schedules
-from wakeful.views.pages import OBJECTS, Found, Page, check_limit, find, read_cursor, write_cursor
+from wakeful.views.pages import OBJECTS, RowPage, ViewPage, check_limit, find, read_cursor, write_cursor
 from wakeful.views.plain import iso, plain_of
 from wakeful.views.view import View
 
@@ -25,7 +25,7 @@ _PAST_RESERVED = "wakeful/"  # in byte order right behind all of "wakeful.", and
 _STORAGE = "storage"
 
 
-class Row(NamedTuple):
+class ObjectRow(NamedTuple):
     """An object and what it does next."""
 
     info: Info
@@ -41,10 +41,10 @@ async def page(
     cursor: str | None = None,
     *,
     reserved: bool = False,
-) -> Page:
+) -> ViewPage:
     """Objects by class and key; `prefix` and `contains` are of the key, `reserved` adds those that Wakeful keeps."""
     found = await rows(view, cls, prefix, contains, limit, cursor, reserved=reserved)
-    return Page(await view.each(plain_row, found.rows), found.cursor)
+    return ViewPage(await view.each(plain_row, found.rows), found.cursor)
 
 
 async def rows(
@@ -56,14 +56,14 @@ async def rows(
     cursor: str | None = None,
     *,
     reserved: bool = False,
-) -> Found[Row]:
+) -> RowPage[ObjectRow]:
     """The same before they are plain."""
     query = Query(cls=cls, key_prefix=prefix, key_contains=contains)
     found = await find(view, OBJECTS if reserved or cls is not None else _OWN, query, limit=limit, cursor=cursor)
     ids = [info.id for info in found.rows]
     timers = await view.together(view.store_of(id).find_timers(Query(cls=id.cls, key=id.key, limit=1)) for id in ids)
-    some = [Row(info, next(iter(first), None)) for info, first in zip(found.rows, timers, strict=True)]
-    return Found(some, found.cursor)
+    some = [ObjectRow(info, next(iter(first), None)) for info, first in zip(found.rows, timers, strict=True)]
+    return RowPage(some, found.cursor)
 
 
 async def _own_objects(store: Store, query: Query) -> list[Info]:
@@ -92,7 +92,7 @@ async def count(view: View, cls: str | None = None, *, reserved: bool = False) -
     return total
 
 
-def plain_row(row: Row) -> dict[str, Any]:
+def plain_row(row: ObjectRow) -> dict[str, Any]:
     """One object of a list."""
     info, timer = row
     return {
@@ -140,7 +140,7 @@ async def show(view: View, id: ObjectId, limit: int = 50) -> dict[str, Any]:
 
 async def storage(
     view: View, id: ObjectId, prefix: str | None = None, limit: int = 50, cursor: str | None = None
-) -> Page:
+) -> ViewPage:
     """What the object's own code stored, in the order of its keys: key, value, and how many bytes that is on disk.
 
     A page has no more than about a mebibyte of values, or one value.
@@ -168,7 +168,7 @@ async def storage(
         rows = _plain_stored(some)
     else:  # a million numbers take longer than timers may wait
         rows = await asyncio.to_thread(_plain_stored, some)
-    return Page(rows, write_cursor(view, _STORAGE, [[some[-1][0]]]) if is_full else None)
+    return ViewPage(rows, write_cursor(view, _STORAGE, [[some[-1][0]]]) if is_full else None)
 
 
 def _behind(name: str) -> str:

@@ -30,14 +30,14 @@ _INT_MAX = 2**63
 Place = tuple[Any, ...]
 
 
-class Page(NamedTuple):
+class ViewPage(NamedTuple):
     """Rows in the terms of JSON, and where the next page begins; None: this was the last."""
 
     rows: list[dict[str, Any]]
     cursor: str | None
 
 
-class Found(NamedTuple, Generic[R]):
+class RowPage(NamedTuple, Generic[R]):
     """The same before the rows are plain."""
 
     rows: list[R]
@@ -94,7 +94,7 @@ async def find(
     limit: int,
     cursor: str | None,
     keep: Callable[[R], bool] = lambda row: True,
-) -> Found[R]:
+) -> RowPage[R]:
     """The next rows of that kind that the query and `keep` leave, merged over all stores in their order."""
     check_limit(limit)
     afters = read_cursor(view, cursor, kind.name, kind.shape, count=len(view.stores))
@@ -119,8 +119,8 @@ async def find(
         if not looks_left:
             break
     else:
-        return Found(rows, None)
-    return Found(rows, write_cursor(view, kind.name, ends or [one.after for one in sources]))
+        return RowPage(rows, None)
+    return RowPage(rows, write_cursor(view, kind.name, ends or [one.after for one in sources]))
 
 
 class _Source(Generic[R]):

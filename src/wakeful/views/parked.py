@@ -6,7 +6,7 @@ from wakeful.store.protocol import Query
 from wakeful.values.errors import BadOption, UnknownParked
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Parked
-from wakeful.views.pages import PARKED, Found, Page, find
+from wakeful.views.pages import PARKED, RowPage, ViewPage, find
 from wakeful.views.plain import iso
 from wakeful.views.timer_names import name_words, schedule_named
 from wakeful.views.view import View, is_shown
@@ -22,13 +22,13 @@ async def page(
     cursor: str | None = None,
     *,
     prefix: str | None = None,
-) -> Page:
+) -> ViewPage:
     """Parked timers, oldest first, each with the number that redriving takes; `prefix` is of the object's key."""
     found = await rows(view, Query(cls=cls, key=key, key_prefix=prefix), limit, cursor)
-    return Page(await view.each(lambda row: plain_parked(row, view.shown(row.number)), found.rows), found.cursor)
+    return ViewPage(await view.each(lambda row: plain_parked(row, view.shown(row.number)), found.rows), found.cursor)
 
 
-async def rows(view: View, query: Query, limit: int = 50, cursor: str | None = None) -> Found[Parked]:
+async def rows(view: View, query: Query, limit: int = 50, cursor: str | None = None) -> RowPage[Parked]:
     """The same before they are plain."""
     keep = lambda row: is_shown(row.timer.id.cls, query.cls)  # noqa: E731
     return await find(view, PARKED, query, limit=limit, cursor=cursor, keep=keep)

@@ -20,7 +20,7 @@ from wakeful.views.pages import (
     LIMIT_MAX,
     OBJECTS,
     TIMERS,
-    Page,
+    ViewPage,
     bad_cursor,
     check_limit,
     check_place,
@@ -42,7 +42,7 @@ CONTEXT = 100  # runs before those that are shown, which may be why one of these
 _KIND = "schedules"
 
 
-class Row(NamedTuple):
+class ScheduleRow(NamedTuple):
     """One schedule and the latest thing that is known of it."""
 
     id: ObjectId
@@ -51,14 +51,14 @@ class Row(NamedTuple):
     last: Run | None
 
 
-class Rows(NamedTuple):
+class SchedulePage(NamedTuple):
     """Schedules, and where the next page begins."""
 
-    rows: list[Row]
+    rows: list[ScheduleRow]
     cursor: str | None
 
 
-class Wanted(NamedTuple):
+class ScheduleFilter(NamedTuple):
     """Which schedules somebody asks for; None does not filter."""
 
     cls: str | None = None
@@ -98,23 +98,23 @@ async def page(
     cursor: str | None = None,
     *,
     prefix: str | None = None,
-) -> Page:
+) -> ViewPage:
     """Of one object by name; else those that have a next time, soonest first, then the ended ones by object.
 
     A page of a list that tag or state thin out may be short; it is over when it has no cursor.
     """
-    found = await rows(view, Wanted(cls, key, tag, state, contains, prefix), limit, cursor)
-    return Page(await view.each(plain_row, found.rows), found.cursor)
+    found = await rows(view, ScheduleFilter(cls, key, tag, state, contains, prefix), limit, cursor)
+    return ViewPage(await view.each(plain_row, found.rows), found.cursor)
 
 
-async def rows(view: View, wanted: Wanted, limit: int = 50, cursor: str | None = None) -> Rows:
+async def rows(view: View, wanted: ScheduleFilter, limit: int = 50, cursor: str | None = None) -> SchedulePage:
     """The same before they are plain."""
     check_limit(limit)
     wanted.check()
     phase, inner = ("", None) if cursor is None else _opened(view, cursor)
     if wanted.cls is not None and wanted.key is not None:
         if not wanted.key.startswith(wanted.prefix or ""):
-            return Rows([], None)  # not even a cursor, which would name a schedule of another tenant
+            return SchedulePage([], None)  # not even a cursor, which would name a schedule of another tenant
         found, inner = await _of_object(view, ObjectId(wanted.cls, wanted.key), wanted, limit, inner)
         return await _lasted(view, found, "object", inner)
     found = []
@@ -148,19 +148,19 @@ def is_among_ended(view: View, cursor: str) -> bool:
     return _opened(view, cursor)[0] == "ended"
 
 
-async def _lasted(view: View, found: list[_Seen], phase: str, inner: str | None) -> Rows:
+async def _lasted(view: View, found: list[_Seen], phase: str, inner: str | None) -> SchedulePage:
     """The schedules with the latest verdict of each."""
     now = view.now()
     lasts = await view.together(runs_of(view.store_of(id), id, name, limit=1) for id, name, _ in found)
     some = [
-        Row(id, seen(name, record, now), record, runs[0] if runs else None)
+        ScheduleRow(id, seen(name, record, now), record, runs[0] if runs else None)
         for (id, name, record), runs in zip(found, lasts, strict=True)
     ]
-    return Rows(some, None if inner is None else write_cursor(view, _KIND, [phase, inner]))
+    return SchedulePage(some, None if inner is None else write_cursor(view, _KIND, [phase, inner]))
 
 
 async def _of_object(
-    view: View, id: ObjectId, wanted: Wanted, limit: int, after: str | None
+    view: View, id: ObjectId, wanted: ScheduleFilter, limit: int, after: str | None
 ) -> tuple[list[_Seen], str | None]:
     """An object's own, by name; and the name that the page ended with if there are more."""
     store, now = view.store_of(id), view.now()
@@ -182,13 +182,13 @@ async def _of_object(
         await view.breathe()
 
 
-async def count_of(view: View, id: ObjectId, wanted: Wanted) -> int:
+async def count_of(view: View, id: ObjectId, wanted: ScheduleFilter) -> int:
     """How many schedules of the object are wanted."""
     found, _ = await _of_object(view, id, wanted, LIMIT_MAX, None)
     return len(found)
 
 
-async def _timed(view: View, wanted: Wanted, limit: int, cursor: str | None) -> tuple[list[_Seen], str | None]:
+async def _timed(view: View, wanted: ScheduleFilter, limit: int, cursor: str | None) -> tuple[list[_Seen], str | None]:
     """Those with a timer, in firing order."""
     query = Query(cls=wanted.cls, key_prefix=wanted.prefix, name_prefix=f"{PREFIX}:")
     found: list[_Seen] = []
@@ -233,7 +233,7 @@ async def _records(view: View, names: Iterable[tuple[ObjectId, str]]) -> list[_S
     ]
 
 
-async def _ended(view: View, wanted: Wanted, limit: int, cursor: str | None) -> tuple[list[_Seen], str | None]:
+async def _ended(view: View, wanted: ScheduleFilter, limit: int, cursor: str | None) -> tuple[list[_Seen], str | None]:
     """Those without a timer, by object and name; a page looks through a bounded number of objects."""
     query = Query(cls=wanted.cls, key_prefix=wanted.prefix)
     found: list[_Seen] = []
@@ -293,7 +293,7 @@ async def show(view: View, id: ObjectId, name: str, *, limit: int = 10, upcoming
     answer["standing"] = standing(record, now)
     if record is not None:
         pause = record.pause_at(now) if record.state == "active" else None
-        answer |= plain_row(Row(id, seen(name, record, now), record, about.runs[0] if about.runs else None))
+        answer |= plain_row(ScheduleRow(id, seen(name, record, now), record, about.runs[0] if about.runs else None))
         answer["paused_since"] = iso(pause.since) if pause is not None else None
         answer["overlap"] = record.options.policy.overlap
         answer["max_attempts"] = record.options.retry.max_attempts
@@ -334,7 +334,7 @@ async def about_of(store: Store, id: ObjectId, name: str, *, limit: int) -> Abou
     return About(record, runs, await parked_of(store, id, name))
 
 
-def plain_row(row: Row) -> dict[str, Any]:
+def plain_row(row: ScheduleRow) -> dict[str, Any]:
     """One schedule of a list."""
     one, last = row.schedule, row.last
     return {

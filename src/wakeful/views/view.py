@@ -25,7 +25,7 @@ READS_MAX = 64  # that are on their way at once, or follow each other before oth
 FUNCTIONS = f"{RESERVED}Function"
 
 
-class Clock(Protocol):
+class ViewClock(Protocol):
     """As much of a clock as looking needs."""
 
     def now(self) -> int: ...

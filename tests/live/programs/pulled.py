@@ -30,7 +30,7 @@ from wakeful.importers import archive
 from wakeful.store import open_url
 from wakeful.store.postgres.statements import Statements
 from wakeful.store.postgres.url import parse_url
-from wakeful.store_move import Part, digest
+from wakeful.store_move import TableDigest, digest
 from wakeful.values.errors import Conflict, SchemaTooOld, StoreError
 
 for package in (wakeful.cli, wakeful.importers):  # before the forks, not in each of them
@@ -144,7 +144,7 @@ class Place:
         _, status = os.waitpid(pid, 0)
         return Done(os.waitstatus_to_exitcode(status), said.read_text(encoding="utf-8"), int(calls or 0))
 
-    def parts(self, url: str = "") -> tuple[Part, ...] | str:
+    def parts(self, url: str = "") -> tuple[TableDigest, ...] | str:
         """What the store holds, as soon as a server has noticed that its client is gone; what it is else."""
         until = time.monotonic() + 30
         while True:
@@ -179,7 +179,7 @@ def trials(place: Place) -> dict[str, Trial]:
     def opened(done: Done) -> str:
         """It is as new to whoever looks, and opens again."""
         found = place.parts()
-        is_new = found == "nothing" or not sum(part.rows for part in found if isinstance(part, Part))
+        is_new = found == "nothing" or not sum(part.rows for part in found if isinstance(part, TableDigest))
         return again("open") if is_new and found != "old" else f"half made: {found}"
 
     def migrated(done: Done) -> str:

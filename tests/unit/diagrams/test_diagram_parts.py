@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wakeful.diagrams.positions import isotonic
-from wakeful.diagrams.texts import Span, broken, escaped, line_width, width
+from wakeful.diagrams.texts import TextSpan, broken, escaped, line_width, width
 from wakeful.diagrams.words import action_words, delay_words, guard_words, remaining_words
 
 
@@ -85,7 +85,7 @@ def test_how_long_until_it_is_due(ms: int, said: str) -> None:
 
 @given(st.text(max_size=200), st.floats(30, 300), st.integers(1, 4))
 def test_broken_lines_are_never_wider_or_more_than_allowed(text: str, width_max: float, lines_max: int) -> None:
-    lines = broken([Span(text, "event")], size=12, width_max=width_max, lines_max=lines_max, bold=("event",))
+    lines = broken([TextSpan(text, "event")], size=12, width_max=width_max, lines_max=lines_max, bold=("event",))
     assert len(lines) <= lines_max
     for line in lines:
         assert line_width(line, 12, ("event",)) <= width_max + 0.01 or len(line.text) == 1

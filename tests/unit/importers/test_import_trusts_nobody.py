@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.cli_stage import Stage, make_stage
 from wakeful.importers import archive
-from wakeful.jobs.payload import Kept, encode_kept
+from wakeful.jobs.payload import JobPayload, encode_kept
 from wakeful.security.scopes import TOKENS
 from wakeful.store import open_url
 from wakeful.store.protocol import Query
@@ -37,7 +37,7 @@ def text(value: Any) -> str:
 
 
 def job(**fields: Any) -> str:
-    kept = Kept("tick", None, "t", None, 1, 1, None, 1, **fields)
+    kept = JobPayload("tick", None, "t", None, 1, 1, None, 1, **fields)
     return base64.b64encode(encode_kept(kept)).decode()
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.importers import import_stage as stage
 from wakeful.importers import v8
-from wakeful.importers.found import Found
+from wakeful.importers.found import FoundMachine
 from wakeful.importers.machine_files import read
 from wakeful.values.errors import BadInput, BadOption
 
@@ -21,7 +21,7 @@ def written(path: Path, data: Any) -> Path:
     return path
 
 
-def left(found: Found) -> dict[str, str]:
+def left(found: FoundMachine) -> dict[str, str]:
     return {one.name: one.note for one in found.remarks if not one.is_taken}
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from wakeful import App, DurableObject, RetryPolicy, every, fixed
 from wakeful.testing.world import World
-from wakeful.views.pages import Page
+from wakeful.views.pages import ViewPage
 from wakeful.views.view import View
 
 ONCE = RetryPolicy(max_attempts=1, backoff=fixed("1s"))
@@ -64,7 +64,7 @@ async def deployment(
 
 
 async def all_pages(
-    page: Callable[..., Awaitable[Page]], *args: Any, limit: int, **options: Any
+    page: Callable[..., Awaitable[ViewPage]], *args: Any, limit: int, **options: Any
 ) -> list[dict[str, Any]]:
     """Every row, page by page; no page is longer than asked for but where it says so, and every cursor moves on."""
     rows: list[dict[str, Any]] = []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from wakeful.compat.workers.host import Host
 from wakeful.compat.workers.values import Record
 from wakeful.runtime.alarms import Alarms
-from wakeful.runtime.timer_runs import Again, Failed, Park
+from wakeful.runtime.timer_runs import Failed, Park, RunLater
 from wakeful.runtime.turn import Turn
 from wakeful.values.occurrences import Occurrence
 from wakeful.values.runs import run_id
@@ -44,12 +44,12 @@ class HostedAlarms(Alarms):
             raise
         return True
 
-    async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> Again | Park | None:  # type: ignore[override]
+    async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> RunLater | Park | None:  # type: ignore[override]
         left = failure.note
         if not isinstance(left, _Left):
             return await super().failed(activation, turn, failure)
         if left.timer is not None:
-            return Again(left.timer)
+            return RunLater(left.timer)
         if left.is_cleared:
             timer = failure.timer
             turn.occurrence = Occurrence(timer.name, run_id(timer), timer.nominal_at)

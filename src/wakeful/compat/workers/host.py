@@ -38,7 +38,7 @@ NAME_SLOT: Slot = (SYSTEM, "workers.name")
 EVENTS = frozenset({"alarm", "webSocketMessage", "webSocketClose", "webSocketError"})
 
 
-class Beside:
+class WaitUntilTasks:
     """The tasks of `waitUntil`, which must not keep an object here when its shard goes elsewhere."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Beside:
 class Hosted:
     """A class of the Worker's that is hosted here."""
 
-    def __init__(self, cls: type, name: str, env: Any, beside: Beside, *, deletes_alarm: bool) -> None:
+    def __init__(self, cls: type, name: str, env: Any, beside: WaitUntilTasks, *, deletes_alarm: bool) -> None:
         self.cls = cls
         self.name = name  # under which its objects are stored
         self.env = env

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from wakeful.compat.workers.ends import ClientEnd
 from wakeful.compat.workers.failures import JsException, JsRangeError, JsTypeError, Unsupported
 from wakeful.compat.workers.values import dressed, sendable
-from wakeful.runtime.turn import Refused, Turn
+from wakeful.runtime.turn import RefusedWrite, Turn
 from wakeful.sockets import records as keeping
 from wakeful.sockets.socket import (
     ATTACHMENT_BYTES_MAX,
@@ -116,7 +116,7 @@ class WebSocket:
             done = act()
         except CallFailed as error:
             raise JsException(error.message) from None
-        if isinstance(done, Refused):
+        if isinstance(done, RefusedWrite):
             done.turn.refused = [other for other in done.turn.refused if other is not done]
             kind = JsRangeError if isinstance(done.error, LimitExceeded) else JsTypeError
             raise kind(done.error.message if isinstance(done.error, BadInput) else str(done.error))

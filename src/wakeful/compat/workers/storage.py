@@ -13,7 +13,7 @@ from wakeful.compat.workers.failures import DataCloneError, JsException, JsRange
 from wakeful.compat.workers.promises import Promise, Settled, result_of
 from wakeful.compat.workers.values import Map, dressed, key_of, option_of, plain
 from wakeful.runtime.storage import Storage as Rows
-from wakeful.runtime.turn import CURRENT, Refused, Turn
+from wakeful.runtime.turn import CURRENT, RefusedWrite, Turn
 from wakeful.values.errors import BadInput, BadValue, LimitExceeded, NoAlarmHandler
 from wakeful.values.timers import ALARM
 
@@ -207,7 +207,7 @@ class Storage:
 
     def _taken(self, done: Awaitable[Any]) -> Awaitable[Any]:
         """A write that Wakeful refused is an error for whoever awaits it, and for nobody else."""
-        if not isinstance(done, Refused):
+        if not isinstance(done, RefusedWrite):
             return done
         done.turn.refused = [other for other in done.turn.refused if other is not done]
         return Settled(error=_theirs(done.error))

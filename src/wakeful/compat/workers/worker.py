@@ -12,7 +12,7 @@ from wakeful.compat.workers import config as wrangler
 from wakeful.compat.workers.alarms import HostedAlarms
 from wakeful.compat.workers.entrypoints import ExecutionContext, ScheduledController
 from wakeful.compat.workers.failures import JsException
-from wakeful.compat.workers.host import Beside, Host, Hosted, host_of
+from wakeful.compat.workers.host import Host, Hosted, WaitUntilTasks, host_of
 from wakeful.compat.workers.modules import modules
 from wakeful.compat.workers.namespaces import Env, Namespace
 from wakeful.compat.workers.promises import result_of
@@ -43,7 +43,7 @@ class WorkersApp(App):
     def __init__(self, **options: Any) -> None:
         options.setdefault("limits", Limits(arguments_bytes=MESSAGE_BYTES))
         super().__init__(**options)
-        self.beside = Beside()
+        self.beside = WaitUntilTasks()
 
     def equip(self, node: "Node") -> None:
         super().equip(node)

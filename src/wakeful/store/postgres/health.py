@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from wakeful.store.postgres.statements import Statement
 from wakeful.store.postgres.url import Target
-from wakeful.store.postgres.wire import Wire
+from wakeful.store.postgres.wire import ServerWire
 from wakeful.values.errors import StoreDown
 
 LONG_MS = 5_000  # Wakeful's own transactions take milliseconds
@@ -58,7 +58,7 @@ WHERE backend_type = 'client backend' OR (backend_type IS NULL AND datid IS NOT 
 """
 
 
-class Session(Struct, frozen=True):
+class LongSession(Struct, frozen=True):
     """A session of the database that is in a transaction for long, or waits for a lock.
 
     Of one that may not be looked into there is no state, and its age is that of the wait.
@@ -83,12 +83,12 @@ class Health(Struct, frozen=True):
     connections: int | None
     connections_max: int | None
     hidden: int | None  # sessions of this database that the role may not look into
-    sessions: list[Session] | None
+    sessions: list[LongSession] | None
     hears: bool | None  # a notification to ourselves came back
     encoding: str | None = None
 
 
-class _Ears(Wire):
+class _Ears(ServerWire):
     """A connection that can listen."""
 
     async def hears_itself(self) -> bool:
@@ -137,7 +137,7 @@ async def health(target: Target, *, long_ms: int = LONG_MS) -> Health:
     )
 
 
-async def _try(wire: Wire, statement: Statement, *args: object) -> list[Any] | None:
+async def _try(wire: ServerWire, statement: Statement, *args: object) -> list[Any] | None:
     try:
         return await wire.run(statement, args)
     except StoreDown:
@@ -146,6 +146,6 @@ async def _try(wire: Wire, statement: Statement, *args: object) -> list[Any] | N
         return None
 
 
-def _session(row: Any) -> Session:
+def _session(row: Any) -> LongSession:
     pid, user, application, state, age_ms, is_waiting, blockers, touches, query = row
-    return Session(pid, user, application, state, age_ms, bool(is_waiting), list(blockers), touches, query)
+    return LongSession(pid, user, application, state, age_ms, bool(is_waiting), list(blockers), touches, query)

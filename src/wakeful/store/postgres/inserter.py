@@ -11,7 +11,7 @@ from wakeful.store.postgres.group import TIMER_COLUMNS, timer_columns, timer_row
 from wakeful.store.postgres.pool import Pool
 from wakeful.store.postgres.rows import obstacle_of
 from wakeful.store.postgres.statements import Statement, Statements
-from wakeful.store.postgres.wire import Invalid, Row, Taken, Undone, Wire
+from wakeful.store.postgres.wire import Invalid, Row, ServerWire, Taken, Undone
 from wakeful.store.protocol import Guard, Obstacle, Receipt
 from wakeful.store.sends import check_once, is_other, still_out
 from wakeful.values.errors import BadValue, StoreDown
@@ -34,7 +34,7 @@ SAMPLE = 64
 OBJECT_COLUMNS = ("cls", "key", "created_at", "active_at", "rows", "bytes")
 
 
-class Wanted(NamedTuple):
+class PendingInsert(NamedTuple):
     """One insert, as the store's verb has it."""
 
     timers: Sequence[Timer]
@@ -44,14 +44,14 @@ class Wanted(NamedTuple):
     each: bool
 
 
-class Inserter:
+class InsertLine:
     """The connections for timers that come from outside."""
 
     def __init__(self, pool: Pool, statements: Statements) -> None:
         self._pool = pool
         self._statements = statements
 
-    async def insert(self, wanted: Wanted) -> list[Obstacle]:
+    async def insert(self, wanted: PendingInsert) -> list[Obstacle]:
         """Nothing, when all are in; else what is in the way, and none is in, unless each is for itself."""
         meets = False
         try:
@@ -76,7 +76,7 @@ class Inserter:
             f"names of {len(wanted.timers)} timers were wanted by others, too, {TRIES_MAX} times in a row; try again"
         )
 
-    async def _write(self, wire: Wire, wanted: Wanted, *, meets: bool) -> list[Obstacle]:
+    async def _write(self, wire: ServerWire, wanted: PendingInsert, *, meets: bool) -> list[Obstacle]:
         timers, receipt, guards = wanted.timers, wanted.receipt, wanted.guards
         size = sum(len(timer.payload or b"") for timer in timers)
         if not wanted.each and (len(timers) > INSERT_ROWS or size > INSERT_BYTES):
@@ -99,7 +99,7 @@ class Inserter:
             return await self._met(wire, wanted, rows)
         return await self._taken_before(wire, wanted)
 
-    async def _met(self, wire: Wire, wanted: Wanted, rows: Sequence[Row]) -> list[Obstacle]:
+    async def _met(self, wire: ServerWire, wanted: PendingInsert, rows: Sequence[Row]) -> list[Obstacle]:
         """What the insert met, and what it should not have slipped in behind."""
         slipped = {row["place"] for row in rows if row["slipped"]}
         met = {row["place"] for row in rows} - slipped
@@ -117,7 +117,7 @@ class Inserter:
         # What was in the way and is no more: whoever asks for that one may try again.
         return still_out(sorted(others, key=attrgetter("index")), met)
 
-    async def _taken_before(self, wire: Wire, wanted: Wanted) -> list[Obstacle]:
+    async def _taken_before(self, wire: ServerWire, wanted: PendingInsert) -> list[Obstacle]:
         """Of an insert whose receipt was there: all are in, or each that has nothing but itself in the way."""
         if not wanted.each:
             return []
@@ -128,7 +128,7 @@ class Inserter:
         places = [int(place) for row in await wire.run(left, left.args(values)) for place in row[0].decode().split(",")]
         return still_out([one for one in found if is_other(one, wanted.timers)], places)
 
-    async def _obstacles(self, wire: Wire, wanted: Wanted, places: Sequence[int]) -> list[Obstacle]:
+    async def _obstacles(self, wire: ServerWire, wanted: PendingInsert, places: Sequence[int]) -> list[Obstacle]:
         """What there is in the way of the timers at these places, in the same order."""
         statement = self._statements.get("obstacles")
         found: list[Obstacle] = []
@@ -138,7 +138,7 @@ class Inserter:
             found += [obstacle_of(some[row[0]], row) for row in await wire.run(statement, statement.args(values))]
         return found
 
-    async def _copy(self, wire: Wire, wanted: Wanted, size: int) -> None:
+    async def _copy(self, wire: ServerWire, wanted: PendingInsert, size: int) -> None:
         """Many of them by COPY. In the order of their names: that is faster, and two who add the same can't deadlock."""
         schema, timers, receipt = self._statements.schema, wanted.timers, wanted.receipt
         timeout_s = wire.timeout_s + len(timers) / ROWS_PER_S + size / BYTES_PER_S
@@ -157,7 +157,7 @@ class Inserter:
             await wire.copy_in(schema, "timers", TIMER_COLUMNS, rows, timeout_s)
             await self._make_objects(wire, ids, timeout_s, wanted.now)
 
-    async def _make_objects(self, wire: Wire, ids: Sequence[ObjectId], timeout_s: float, now: int) -> None:
+    async def _make_objects(self, wire: ServerWire, ids: Sequence[ObjectId], timeout_s: float, now: int) -> None:
         """Those that are not there yet. When all seem new by COPY, which is twice as fast and fails if one is not."""
         known = self._statements.get("known_objects")
         if not await wire.run(known, known.args(_columns(ids[:: max(1, len(ids) // SAMPLE)]))):

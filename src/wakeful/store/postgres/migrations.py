@@ -5,7 +5,7 @@ from contextlib import suppress
 from importlib.resources import files
 
 from wakeful.store.postgres.statements import Statement, Statements
-from wakeful.store.postgres.wire import MAKING, READ_ONLY, RIGHTS, STANDBY, Invalid, Refused, Wire
+from wakeful.store.postgres.wire import MAKING, READ_ONLY, RIGHTS, STANDBY, Invalid, ServerRefused, ServerWire
 from wakeful.values.errors import SchemaTooNew, SchemaTooOld, StoreDown, StoreError
 
 log = logging.getLogger("wakeful.store")
@@ -63,7 +63,7 @@ def migration_names() -> list[str]:
     return sorted(file.name.removesuffix(".sql") for file in found if file.name.endswith(".sql"))
 
 
-async def version_of(wire: Wire, statements: Statements) -> int:
+async def version_of(wire: ServerWire, statements: Statements) -> int:
     """The number of the last migration that was applied; 0 when there is nothing."""
     [(found,)] = await wire.run(_EXISTS, [statements.schema])
     if not found:
@@ -81,7 +81,7 @@ def check_version(version: int, where: str) -> None:
         raise SchemaTooOld(f"{where} has schema {version}, this Wakeful needs {newest}; run `wakeful migrate`")
 
 
-async def check_writable(wire: Wire, statements: Statements, where: str, *, readonly: bool) -> None:
+async def check_writable(wire: ServerWire, statements: Statements, where: str, *, readonly: bool) -> None:
     """Nothing, when the server takes writes and the role has the rights; else `StoreError` with the remedy."""
     if not readonly:
         check_encoding(wire, where)
@@ -106,7 +106,7 @@ async def check_writable(wire: Wire, statements: Statements, where: str, *, read
         raise StoreError(f"{where}: permission denied for {what}; {RIGHTS}", code="store.rights")
 
 
-def check_encoding(wire: Wire, where: str) -> None:
+def check_encoding(wire: ServerWire, where: str) -> None:
     """Nothing, when the database can hold all text. One without an encoding does: it keeps the bytes that we send."""
     if wire.encoding not in (*ENCODINGS, None):
         raise StoreError(
@@ -116,7 +116,7 @@ def check_encoding(wire: Wire, where: str) -> None:
         )
 
 
-async def _check_durable(wire: Wire, where: str) -> None:
+async def _check_durable(wire: ServerWire, where: str) -> None:
     """An acknowledged write is on disk. Behind a pooler that can't be set for this program alone."""
     [(is_lazy,)] = await wire.run(_LAZY)
     if is_lazy:
@@ -127,11 +127,11 @@ async def _check_durable(wire: Wire, where: str) -> None:
         )
 
 
-async def _warn_of_settings(wire: Wire, where: str) -> None:
+async def _warn_of_settings(wire: ServerWire, where: str) -> None:
     """The same of what makes statements fail that are well: nothing is lost by it, so it is only said."""
     try:
         found = await wire.run(_FOREIGN, [round(wire.timeout_s * 1000)])
-    except Refused:
+    except ServerRefused:
         return
     if found:
         what = ", ".join(f"{name} = {setting}" for name, setting in found)
@@ -143,25 +143,25 @@ async def _warn_of_settings(wire: Wire, where: str) -> None:
         )
 
 
-async def is_standby(wire: Wire) -> bool:
+async def is_standby(wire: ServerWire) -> bool:
     """Whether the server follows another; one that can't say so does not."""
     try:
         [(answer,)] = await wire.run(_STANDBY)
-    except Refused:
+    except ServerRefused:
         return False
     return bool(answer)
 
 
-async def identity_of(wire: Wire, schema: str) -> str:
+async def identity_of(wire: ServerWire, schema: str) -> str:
     """Which database of which cluster of databases this is, standbys included; empty where the server does not say."""
     try:
         [(system, database)] = await wire.run(_IDENTITY)
-    except (Refused, StoreDown):  # for a hint: whether the server is there, the next statement tells
+    except (ServerRefused, StoreDown):  # for a hint: whether the server is there, the next statement tells
         return ""
     return f"{system}/{database}/{schema}"
 
 
-async def migrate(wire: Wire, statements: Statements, *, now: int) -> list[str]:
+async def migrate(wire: ServerWire, statements: Statements, *, now: int) -> list[str]:
     """Apply what is missing, all or none; the names of what was applied."""
     try:
         return await _migrate(wire, statements, now)
@@ -172,7 +172,7 @@ async def migrate(wire: Wire, statements: Statements, *, now: int) -> list[str]:
         return []
 
 
-async def _migrate(wire: Wire, statements: Statements, now: int) -> list[str]:
+async def _migrate(wire: ServerWire, statements: Statements, now: int) -> list[str]:
     applied: list[str] = []
     async with wire.transaction():
         await _lock(wire)
@@ -192,15 +192,15 @@ async def _migrate(wire: Wire, statements: Statements, now: int) -> list[str]:
     return applied
 
 
-async def _make_schema(wire: Wire, schema: str) -> None:
+async def _make_schema(wire: ServerWire, schema: str) -> None:
     try:
         await wire.script(f'CREATE SCHEMA "{schema}"')
-    except Refused as error:
+    except ServerRefused as error:
         what = f"; there is no schema {schema} yet: {MAKING}"
-        raise Refused(error.message.replace(f"; {RIGHTS}", what), code=error.code) from None
+        raise ServerRefused(error.message.replace(f"; {RIGHTS}", what), code=error.code) from None
 
 
-async def _lock(wire: Wire) -> None:
+async def _lock(wire: ServerWire) -> None:
     await wire.script("SAVEPOINT locking")
     with suppress(StoreDown):
         await wire.script(_LOCK)

@@ -11,7 +11,7 @@ FIRST_S = 0.05
 MOST_S = 1.0
 
 
-class Patience:
+class QuestionTime:
     """One question's time, with all that is tried for it."""
 
     __slots__ = ("_delay_s", "_until")

@@ -4,7 +4,7 @@ import logging
 from asyncio import Semaphore, gather
 
 from wakeful.store.postgres.url import Target
-from wakeful.store.postgres.wire import Wire
+from wakeful.store.postgres.wire import ServerWire
 from wakeful.values.errors import StoreDown
 
 log = logging.getLogger("wakeful.store")
@@ -28,7 +28,7 @@ class Pool:
         self._packed = packed
         self._readonly = readonly
         self._free = Semaphore(size)
-        self._idle: list[Wire] = []
+        self._idle: list[ServerWire] = []
         self._used = 0
         self._making = 0
         self._takes = 0
@@ -55,7 +55,7 @@ class Pool:
         idle, self._idle = self._idle, []
         await gather(*(wire.close() for wire in idle))
 
-    async def claim(self) -> Wire:
+    async def claim(self) -> ServerWire:
         """A place among those that may use one at once, and the connection."""
         self._takes += 1
         if self._missing and self._takes % REGROW_TAKES == 0:
@@ -79,7 +79,7 @@ class Pool:
                 self._free.release()
                 raise
 
-    def give_back(self, wire: Wire) -> None:
+    def give_back(self, wire: ServerWire) -> None:
         self._used -= 1
         if self._closed:
             wire.drop()
@@ -92,14 +92,14 @@ class Pool:
             self._has_said = True
             log.warning("%s; those that there are must do", message, extra={"code": "store.connections"})
 
-    async def _ready(self) -> Wire:
+    async def _ready(self) -> ServerWire:
         if self._closed:
             raise not_open(self._target)
         while self._idle:
             wire = self._idle.pop()
             if not wire.is_closed:
                 return wire
-        return await Wire.connect(self._target, packed=self._packed, readonly=self._readonly)
+        return await ServerWire.connect(self._target, packed=self._packed, readonly=self._readonly)
 
 
 class _Taken:
@@ -110,7 +110,7 @@ class _Taken:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def __aenter__(self) -> Wire:
+    async def __aenter__(self) -> ServerWire:
         self._wire = await self._pool.claim()
         return self._wire
 

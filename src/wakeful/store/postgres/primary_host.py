@@ -10,7 +10,7 @@ from typing import Any
 
 import asyncpg
 
-from wakeful.store.postgres.url import Host
+from wakeful.store.postgres.url import ServerHost
 
 NEXT_S = 0.5  # for so long a host is waited for before the next is asked as well
 
@@ -21,16 +21,16 @@ AWAY = (OSError, asyncpg.exceptions.TargetServerAttributeNotMatched, asyncpg.Can
 class NoneServes(Exception):
     """None of the hosts can be used now."""
 
-    def __init__(self, failed: Sequence[tuple[Host, BaseException]]) -> None:
+    def __init__(self, failed: Sequence[tuple[ServerHost, BaseException]]) -> None:
         super().__init__(", ".join(f"{host.shown}: {_why(error)}" for host, error in failed))
 
 
-async def dial(hosts: Sequence[Host], *, timeout_s: float, **options: Any) -> Any:
+async def dial(hosts: Sequence[ServerHost], *, timeout_s: float, **options: Any) -> Any:
     """A connection to the first host that answers as wanted; else what is wrong, with each host named if there are several."""
     if len(hosts) == 1:
         return await asyncpg.connect(hosts[0].dsn, timeout=timeout_s, **options)
-    asked: dict[asyncio.Task[Any], Host] = {}
-    failed: dict[Host, BaseException] = {}
+    asked: dict[asyncio.Task[Any], ServerHost] = {}
+    failed: dict[ServerHost, BaseException] = {}
     rest = list(hosts)
     try:
         while rest or len(failed) < len(asked):

@@ -14,7 +14,7 @@ import msgspec
 
 from wakeful.store.postgres.statements import Statement
 from wakeful.store.postgres.url import Target
-from wakeful.store.postgres.wire import Invalid, Refused, Row, Wire
+from wakeful.store.postgres.wire import Invalid, Row, ServerRefused, ServerWire
 from wakeful.store.protocol import Hint
 from wakeful.values.errors import Unavailable
 
@@ -70,7 +70,7 @@ def payloads(hints: Sequence[Hint]) -> list[str]:
     return [msgspec.json.encode(page).decode() for page in pages]
 
 
-class Session:
+class NodeSession:
     """One connection that stays: it listens, holds the node's lock, and comes back when it was lost."""
 
     def __init__(self, target: Target, heard: Heard) -> None:
@@ -78,7 +78,7 @@ class Session:
         self._heard = heard
         self._channel = channel_of(target.schema)
         self._busy = asyncio.Lock()
-        self._wire: Wire | None = None
+        self._wire: ServerWire | None = None
         self._since = 0.0  # of the event loop's clock
         self._lost = asyncio.Event()
         self._closing = asyncio.Event()
@@ -203,14 +203,14 @@ class Session:
             if got:
                 [(found,)] = await self.run(_HOLDS, [LOCK_CLASS, key])
                 self.locks = self._is_locked = bool(found)
-        except Refused:
+        except ServerRefused:
             self.locks = False  # this server has no such locks
         except Unavailable:
             pass  # the next join tries again
 
     async def _connect(self) -> None:
         """A connection that listens; none, with both abilities off, where there can be no session."""
-        wire = await Wire.connect(self._target)
+        wire = await ServerWire.connect(self._target)
         try:
             if wire.is_pooled:
                 self.listens = self.locks = False
@@ -233,10 +233,10 @@ class Session:
         self._since = asyncio.get_running_loop().time() - age_s
         await self._take_lock()
 
-    async def _listen(self, wire: Wire) -> bool:
+    async def _listen(self, wire: ServerWire) -> bool:
         try:
             await wire.listen(self._channel, self._receive)
-        except Refused:
+        except ServerRefused:
             return False
         return True
 

@@ -8,7 +8,7 @@ from typing import Literal
 from wakeful.policy.lease import Lease
 from wakeful.store.postgres import finds
 from wakeful.store.postgres.group import printable
-from wakeful.store.postgres.inserter import Inserter, Wanted
+from wakeful.store.postgres.inserter import InsertLine, PendingInsert
 from wakeful.store.postgres.migrations import (
     check_encoding,
     check_version,
@@ -18,7 +18,7 @@ from wakeful.store.postgres.migrations import (
     migrate,
     version_of,
 )
-from wakeful.store.postgres.patience import Patience
+from wakeful.store.postgres.patience import QuestionTime
 from wakeful.store.postgres.pool import Pool, not_open
 from wakeful.store.postgres.rows import (
     NOTHING,
@@ -32,11 +32,11 @@ from wakeful.store.postgres.rows import (
     parked_of,
     timer_of,
 )
-from wakeful.store.postgres.session import LOCK_CLASS, NOTIFY, Session, channel_of, payloads
+from wakeful.store.postgres.session import LOCK_CLASS, NOTIFY, NodeSession, channel_of, payloads
 from wakeful.store.postgres.statements import Statement, Statements
 from wakeful.store.postgres.url import Target, parse_url
-from wakeful.store.postgres.wire import Invalid, Lost, Refused, Row, Wire
-from wakeful.store.postgres.writer import Writer
+from wakeful.store.postgres.wire import Invalid, Row, ServerLost, ServerRefused, ServerWire
+from wakeful.store.postgres.writer import PostgresWriter
 from wakeful.store.protocol import (
     NO_GUARDS,
     REWALK_MS,
@@ -86,9 +86,9 @@ class PostgresStore:
         self._pools: list[Pool] = []
         self._readers: Pool | None = None
         self._renewer: Pool | None = None  # of one connection: a lease waits behind nothing else
-        self._inserter: Inserter | None = None
-        self._writer: Writer | None = None
-        self._session: Session | None = None
+        self._inserter: InsertLine | None = None
+        self._writer: PostgresWriter | None = None
+        self._session: NodeSession | None = None
         self._heard: Callable[[Sequence[Hint]], None] | None = None
         self._sees = target.session_lock  # False once the server has refused to show who holds locks
         self._is_readonly = False
@@ -103,7 +103,7 @@ class PostgresStore:
 
     async def open(self, *, now: int, readonly: bool = False) -> None:
         await self._disconnect()  # a session that lives goes on: others would miss this node
-        wire = await Wire.connect(self._target, readonly=readonly)
+        wire = await ServerWire.connect(self._target, readonly=readonly)
         try:
             await check_writable(wire, self._statements, self.url, readonly=readonly)
             version = await version_of(wire, self._statements)
@@ -123,9 +123,9 @@ class PostgresStore:
         self.tells = self.listens or (self._session is not None and self._target.listen)
         self._readers = Pool(self._target, READERS, readonly=readonly)
         loaders = Pool(self._target, LOADERS, packed=True, readonly=readonly)
-        self._inserter = Inserter(loaders, self._statements)
+        self._inserter = InsertLine(loaders, self._statements)
         single = Pool(self._target, 1, packed=True, readonly=readonly)
-        self._writer = Writer(single, self._statements, unique, self.url)
+        self._writer = PostgresWriter(single, self._statements, unique, self.url)
         self._renewer = Pool(self._target, 1, readonly=readonly)
         self._pools = [self._readers, loaders, single, self._renewer]
         if not readonly:
@@ -142,7 +142,7 @@ class PostgresStore:
         if self._session is not None and not (is_wanted and self._session.is_alive):
             await self._end_session()
         if is_wanted and self._session is None:
-            session = Session(target, self._hear)
+            session = NodeSession(target, self._hear)
             await session.open()
             self._session = session
 
@@ -160,7 +160,7 @@ class PostgresStore:
         await gather(*(pool.close() for pool in pools))
 
     async def migrate(self, *, now: int) -> list[str]:
-        wire = await Wire.connect(self._target)
+        wire = await ServerWire.connect(self._target)
         try:
             check_encoding(wire, self.url)
             applied = await migrate(wire, self._statements, now=now)
@@ -188,7 +188,7 @@ class PostgresStore:
             return [node_of(row, None) for row in await self._run("nodes")]
         try:
             rows = await self._run("nodes", {"lock_class": LOCK_CLASS}, ["held"])
-        except Refused:
+        except ServerRefused:
             self._sees = False  # this server shows nobody's locks
             return await self.nodes()
         session = self._session
@@ -231,12 +231,12 @@ class PostgresStore:
     ) -> list[Obstacle]:
         if self._inserter is None:
             raise not_open(self._target)
-        patience = Patience(self._target.timeout_ms / 1000)
-        inserter, wanted = self._inserter, Wanted(timers, now, receipt, guards, each)
+        patience = QuestionTime(self._target.timeout_ms / 1000)
+        inserter, wanted = self._inserter, PendingInsert(timers, now, receipt, guards, each)
         while timers:
             try:
                 return await inserter.insert(wanted)
-            except Lost as error:  # nothing of it was written
+            except ServerLost as error:  # nothing of it was written
                 if self._inserter is not inserter or not await patience.waits():
                     raise StoreDown(error.message) from None
         return []
@@ -385,7 +385,7 @@ class PostgresStore:
                 rows = await session.run(statement, statement.args(values))
             else:
                 rows = await self._run("locks", values)
-        except Refused:
+        except ServerRefused:
             self.shows_locks = False
             return []
         return [TableLock(*row) for row in rows]
@@ -406,7 +406,7 @@ class PostgresStore:
             try:
                 async with self._readers.take() as wire:
                     await wire.run(NOTIFY, [channel_of(self._target.schema), payloads(hints)])
-            except Refused:
+            except ServerRefused:
                 self.tells = False
             except (StoreDown, Invalid) as error:  # a hint is never needed to be right
                 log.info("%s: not told: %s", self.url, error, extra={"code": "store.session"})
@@ -435,7 +435,7 @@ class PostgresStore:
         pool = pool or self._readers
         if pool is None:
             raise not_open(self._target)
-        patience = Patience(pool.timeout_s)
+        patience = QuestionTime(pool.timeout_s)
         while True:
             try:
                 async with pool.take() as wire:
@@ -444,7 +444,7 @@ class PostgresStore:
                     return await wire.run(statement, statement.args(values))
             except Invalid as error:
                 raise BadValue(f"PostgreSQL can't take that: {error}", code="value.store") from None
-            except Lost as error:
+            except ServerLost as error:
                 if pool.is_closed or not await patience.waits():
                     raise StoreDown(error.message) from None
 

@@ -12,7 +12,7 @@ import asyncpg
 from wakeful.store.postgres.migrations import check_version, version_of
 from wakeful.store.postgres.statements import Statements
 from wakeful.store.postgres.url import Target
-from wakeful.store.postgres.wire import Invalid, Wire
+from wakeful.store.postgres.wire import Invalid, ServerWire
 from wakeful.store.table_copy import TABLES, Marks, Pages, Row
 from wakeful.values.errors import BadValue, Conflict
 from wakeful.values.ids import ObjectId, shard_of
@@ -30,7 +30,7 @@ _RAISE = """UPDATE wakeful.shards AS s SET epoch = greatest(s.epoch, w.epoch)
 _FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
 
 
-class Bulk(Wire):
+class Bulk(ServerWire):
     """A connection for much at once."""
 
     async def pages(self, sql: str, pages: Pages) -> AsyncIterator[list[Row]]:

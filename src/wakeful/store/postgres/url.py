@@ -43,7 +43,7 @@ _WRITE = "write postgresql://user@host:5432/database"
 _ENCODE = "a password with / # ? @ in it must be percent-encoded, as %2F %23 %3F %40"
 
 
-class Host(Struct, frozen=True):
+class ServerHost(Struct, frozen=True):
     """One of the URL's servers: what the driver gets to connect to it alone, and how it is called."""
 
     dsn: str
@@ -61,12 +61,12 @@ class Target(Struct, frozen=True):
     listen: bool = True  # False: the server has no LISTEN, or a pooler is between
     session_lock: bool = True  # False: no advisory lock that lasts as long as the session
     timeout_ms: int = TIMEOUT_MS  # how long a statement may take, asked again or not
-    hosts: tuple[Host, ...] = ()  # more than one: the next connection may find another server
+    hosts: tuple[ServerHost, ...] = ()  # more than one: the next connection may find another server
 
     @property
-    def servers(self) -> tuple[Host, ...]:
+    def servers(self) -> tuple[ServerHost, ...]:
         """The hosts, of which there is one at least."""
-        return self.hosts or (Host(self.dsn, self.shown),)
+        return self.hosts or (ServerHost(self.dsn, self.shown),)
 
 
 def parse_url(url: str) -> Target:
@@ -122,7 +122,7 @@ def parse_url(url: str) -> Target:
     )
 
 
-def _hosts(parts: SplitResult, login: str, hosts: str, options: list[tuple[str, str]]) -> tuple[Host, ...]:
+def _hosts(parts: SplitResult, login: str, hosts: str, options: list[tuple[str, str]]) -> tuple[ServerHost, ...]:
     """The servers of a URL that names several; of several the one that takes writes is meant, unless it says otherwise."""
     given = dict(options)
     named = hosts.split(",") if hosts else given.get("host", "").split(",")
@@ -140,7 +140,7 @@ def _hosts(parts: SplitResult, login: str, hosts: str, options: list[tuple[str, 
         port = ports[number % len(ports)]
         more = [] if hosts else [("host", host), *([("port", port)] if port else [])]
         dsn = _joined(parts._replace(netloc=login + (host if hosts else "")), rest + more)
-        found.append(Host(dsn, host if hosts or not port else f"{host}:{port}"))
+        found.append(ServerHost(dsn, host if hosts or not port else f"{host}:{port}"))
     return tuple(found)
 
 

@@ -68,11 +68,11 @@ class Invalid(Exception):
     """The server is fine and nothing was written: these values can't be."""
 
 
-class Refused(StoreDown):
+class ServerRefused(StoreDown):
     """The server is there and lacks what was asked for, or the right to it: asking again won't help."""
 
 
-class Lost(StoreDown):
+class ServerLost(StoreDown):
     """The server was lost or can't be reached, and nothing that was asked for was written: it may be back in a moment."""
 
 
@@ -84,7 +84,7 @@ class Taken(Invalid):
     """Nothing was written: a row with that key is there."""
 
 
-class Wire:
+class ServerWire:
     """One connection. Everything it raises is ours."""
 
     def __init__(self, connection: Any, where: str, timeout_s: float) -> None:
@@ -96,7 +96,7 @@ class Wire:
         self.is_pooled = False  # a pooler is between: what is set here, somebody else has
 
     @classmethod
-    async def connect(cls, target: Target, *, packed: bool = False, readonly: bool = False) -> "Wire":
+    async def connect(cls, target: Target, *, packed: bool = False, readonly: bool = False) -> "ServerWire":
         """A connection that is ready for our statements; `packed` ones take arrays fast and can't return any."""
         options: dict[str, Any] = {"command_timeout": target.timeout_ms / 1000}
         if target.statement_cache_size is not None:
@@ -110,7 +110,7 @@ class Wire:
         except (asyncpg.exceptions.ClientConfigurationError, ValueError) as error:
             raise BadUrl(f"{where}: {_line(error)}") from None
         except NoneServes as error:
-            raise Lost(
+            raise ServerLost(
                 f"{where} can't be reached, or takes no writes: {error}; does one of them run as the primary?"
             ) from None
         except asyncpg.exceptions.TargetServerAttributeNotMatched:
@@ -237,7 +237,7 @@ class Wire:
         try:
             return bool(await self._connection.execute(f"SELECT 1 WHERE pg_backend_pid() = {own}") == "SELECT 1")
         except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
-            if isinstance(meaning := self._meaning(error, writes=False), Refused):
+            if isinstance(meaning := self._meaning(error, writes=False), ServerRefused):
                 return False
             raise meaning from None
 
@@ -293,7 +293,7 @@ class Wire:
                 with suppress(asyncpg.PostgresError):
                     await self._connection.execute("SET default_transaction_read_only = on")
         except (asyncpg.InterfaceError, OSError) as error:
-            raise Lost(f"{self._where} can't be reached: {_line(error)}") from None
+            raise ServerLost(f"{self._where} can't be reached: {_line(error)}") from None
 
     async def prefer(self, settings: Sequence[str]) -> None:
         """Apply what the server knows of these; a relative of PostgreSQL may lack one, and is then slower, not wrong."""
@@ -326,17 +326,17 @@ class Wire:
                 remedy = self._read_only_remedy()
                 self.drop()
                 if self.has_others:  # nothing was written, and the next connection finds the primary
-                    return Lost(f"{self._where} was lost: {_line(error)}, so the primary is another one now")
+                    return ServerLost(f"{self._where} was lost: {_line(error)}, so the primary is another one now")
                 return StoreDown(f"{self._where} can't be written now: {_line(error)}; {remedy}", code="store.readonly")
             if state == "42501":
-                return Refused(f"{self._where}: {_line(error)}; {RIGHTS}", code="store.rights")
+                return ServerRefused(f"{self._where}: {_line(error)}; {RIGHTS}", code="store.rights")
             if state in _CANCELLED:
                 said = f"{_line(error)} ({state})"
                 return StoreDown(f"{self._where} ended the statement, nothing of it is written: {said}", code=CANCELLED)
             if state.startswith(_AGAIN):
                 return Undone(f"{self._where}: {_line(error)} ({state})")
             if state.startswith(_LACKING):
-                return Refused(f"{self._where}: {_line(error)} ({state})")
+                return ServerRefused(f"{self._where}: {_line(error)} ({state})")
             if not state.startswith(_LOST):
                 return StoreDown(f"{self._where}: {_line(error)} ({state})")
         elif isinstance(error, asyncpg.DataError | asyncpg.exceptions.UnsupportedClientFeatureError):
@@ -344,7 +344,7 @@ class Wire:
         self.drop()
         if writes:
             return OutcomeUnknown(f"{self._where} was lost while committing: {_line(error)}; retry with a request key")
-        return Lost(f"{self._where} was lost: {_line(error)}")
+        return ServerLost(f"{self._where} was lost: {_line(error)}")
 
     def _read_only_remedy(self) -> str:
         """By what the server said of itself; a relative of PostgreSQL, or a pooler, may not say it."""
@@ -373,7 +373,7 @@ def refusal(error: Exception, where: str) -> StoreDown:
             code="store.connections",
         )
     remedy = "; does it run, and do host and port of the URL lead to it?" if isinstance(error, OSError) else ""
-    return Lost(f"{where} can't be reached: {said}{remedy}")
+    return ServerLost(f"{where} can't be reached: {said}{remedy}")
 
 
 def _line(error: BaseException) -> str:

@@ -4,10 +4,10 @@ from asyncio import Lock
 from collections.abc import Mapping, Sequence, Set
 
 from wakeful.store.postgres.group import gather
-from wakeful.store.postgres.patience import Patience
+from wakeful.store.postgres.patience import QuestionTime
 from wakeful.store.postgres.pool import Pool
 from wakeful.store.postgres.statements import Statements
-from wakeful.store.postgres.wire import Invalid, Lost, Wire
+from wakeful.store.postgres.wire import Invalid, ServerLost, ServerWire
 from wakeful.store.protocol import Outcome
 from wakeful.store.sends import Sends
 from wakeful.values.commits import Commit
@@ -17,7 +17,7 @@ from wakeful.values.ids import ObjectId
 KEEP_MS = 86_400_000  # a receipt stays for a day or two; nobody waits that long
 
 
-class Writer:
+class PostgresWriter:
     """The one connection that commits, one group after the other."""
 
     def __init__(self, pool: Pool, statements: Statements, id: str, where: str = "the database") -> None:
@@ -31,7 +31,7 @@ class Writer:
         self._has_written = False  # something of the group that is being written
         self._acked = 0  # the last statement that was acknowledged as being on disk
         self._kept_until = 0  # so long its receipt is kept
-        self._wire: Wire | None = None  # of which is known that its server has that one
+        self._wire: ServerWire | None = None  # of which is known that its server has that one
 
     async def commit(self, node: str, commits: Sequence[Commit]) -> list[Outcome]:
         """One statement for the group, unless something is wrong with it."""
@@ -75,13 +75,13 @@ class Writer:
         keep_until = (self._now // KEEP_MS + 2) * KEEP_MS
         values |= {"writer": self._id, "number": self._number, "keep_until": keep_until}
         is_lazy = parts == ["starts"]  # no commit has `must_sync`: each of those has an object's row
-        patience = Patience(self._pool.timeout_s)
+        patience = QuestionTime(self._pool.timeout_s)
         is_unsure = False  # a try of it may have arrived
         while True:
             try:
                 lost, is_done = await self._try(parts, shards, values, is_lazy=is_lazy, is_unsure=is_unsure)
                 break
-            except (Lost, OutcomeUnknown) as error:
+            except (ServerLost, OutcomeUnknown) as error:
                 is_unsure = is_unsure or isinstance(error, OutcomeUnknown)
                 if self._pool.is_closed or not await patience.waits():
                     raise self._failed(error, is_unsure) from None
@@ -108,7 +108,7 @@ class Writer:
                     return frozenset(), True
             return lost, not lost
 
-    async def _check(self, wire: Wire, values: Mapping[str, object]) -> None:
+    async def _check(self, wire: ServerWire, values: Mapping[str, object]) -> None:
         """Nothing, when the server of a new connection has what was acknowledged before; else it is not gone on with.
 
         One that was promoted and was behind has not, and what objects remember of it would be written on.
@@ -131,7 +131,7 @@ class Writer:
             return OutcomeUnknown(
                 f"{error.message}; whether a try before it arrived is unknown, retry with a request key"
             )
-        return StoreDown(error.message) if isinstance(error, Lost) else error
+        return StoreDown(error.message) if isinstance(error, ServerLost) else error
 
     async def _divide(
         self,

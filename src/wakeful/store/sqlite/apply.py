@@ -6,9 +6,9 @@ from typing import Any
 
 from wakeful.store.protocol import Outcome
 from wakeful.store.sqlite import statements
-from wakeful.store.sqlite.gather import Group, groups
+from wakeful.store.sqlite.gather import CommitGroup, groups
 from wakeful.store.sqlite.statements import SQL
-from wakeful.store.sqlite.writer import Refused, refusal
+from wakeful.store.sqlite.writer import WriteRefused, refusal
 from wakeful.values.commits import Commit
 from wakeful.values.errors import Fenced
 from wakeful.values.ids import ObjectId
@@ -27,7 +27,7 @@ class Fences:
         self._known = None
 
     def together(
-        self, db: sqlite3.Connection, node: str, commits: Sequence[Commit], gathered: Sequence[Group]
+        self, db: sqlite3.Connection, node: str, commits: Sequence[Commit], gathered: Sequence[CommitGroup]
     ) -> list[Outcome]:
         """Write all of them at once, without those that are fenced. `gathered` is what all of them come to."""
         owned = self._owned(db)
@@ -42,7 +42,7 @@ class Fences:
     def one_by_one(self, db: sqlite3.Connection, node: str, commits: Sequence[Commit]) -> list[Outcome]:
         """Write each of them so that it can fail alone: for when `together` was refused."""
         owned = self._owned(db)
-        failed: dict[ObjectId, Refused] = {}
+        failed: dict[ObjectId, WriteRefused] = {}
         return [_fence(commit, node, owned) or _apply_alone(db, commit, failed) for commit in commits]
 
     def _owned(self, db: sqlite3.Connection) -> Owned:
@@ -59,7 +59,7 @@ def _fence(commit: Commit, node: str, owned: Sequence[tuple[str | None, int]]) -
     return None if mine else Fenced(commit.shard, commit.epoch)
 
 
-def _apply(db: sqlite3.Connection, group: Group) -> None:
+def _apply(db: sqlite3.Connection, group: CommitGroup) -> None:
     """Write the rows of a group, table by table; empty ones cost nothing."""
     statements.make_objects.run(db, group.makes.values())
     statements.touch_objects.run(db, group.objects.values())
@@ -76,13 +76,13 @@ def _apply(db: sqlite3.Connection, group: Group) -> None:
     statements.remember.run(db, group.answers.values())
 
 
-def _apply_alone(db: sqlite3.Connection, commit: Commit, failed: dict[ObjectId, Refused]) -> Refused | None:
+def _apply_alone(db: sqlite3.Connection, commit: Commit, failed: dict[ObjectId, WriteRefused]) -> WriteRefused | None:
     """Write one commit so that it can fail without the others; what was built on a failed one fails with it."""
     if commit.id in failed:
         return failed[commit.id]
     db.execute("SAVEPOINT alone")
     try:
-        _apply(db, Group([commit]))
+        _apply(db, CommitGroup([commit]))
     except (sqlite3.Error, ValueError, OverflowError) as error:
         refused = refusal(error)
         if refused is None:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from wakeful.policy.ranges import past_prefix
 from wakeful.store.protocol import Query
 from wakeful.store.sqlite.gather import entry_of, parked_of, timer_of
-from wakeful.store.sqlite.reads import Reader
+from wakeful.store.sqlite.reads import FileReader
 from wakeful.store.sqlite.statements import ENTRY, PARKED, SQL, TIMER, Row
 from wakeful.values.commits import Info, Remembered
 from wakeful.values.ids import ObjectId
@@ -35,7 +35,7 @@ Condition = tuple[str, Sequence[Any]]  # with its parameters
 class Finder:
     """Pages of objects, timers, ledger and parked timers."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: FileReader) -> None:
         self._reader = reader
 
     def objects(self, query: Query) -> list[Info]:

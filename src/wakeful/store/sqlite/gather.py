@@ -19,7 +19,7 @@ from wakeful.values.timers import Parked, Timer
 TimerName = tuple[str, str, str]  # class, key, name
 
 
-class Group:
+class CommitGroup:
     """The rows of several commits, ready for the statements in the order of these fields."""
 
     __slots__ = (
@@ -127,10 +127,10 @@ class Group:
         self.sends.setdefault((*timer.id, timer.name), timer_row(timer.id, shard, timer))
 
 
-def groups(commits: Sequence[Commit]) -> list[Group]:
+def groups(commits: Sequence[Commit]) -> list[CommitGroup]:
     """All commits as groups to be written one after the other; nearly always a single one."""
     if not any(commit.sends for commit in commits):
-        return [Group(commits)]
+        return [CommitGroup(commits)]
     runs: list[list[Commit]] = []
     sends: Sends | None = None
     for commit in commits:
@@ -139,7 +139,7 @@ def groups(commits: Sequence[Commit]) -> list[Group]:
             sends.admits(commit)
             runs.append([])
         runs[-1].append(commit)
-    return [Group(run) for run in runs]
+    return [CommitGroup(run) for run in runs]
 
 
 # Where these stand in a row of `timer_row`; `started` follows `crashes`.

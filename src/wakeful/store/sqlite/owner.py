@@ -28,7 +28,7 @@ def _let_go() -> None:
 os.register_at_fork(after_in_child=_let_go)
 
 
-class Ownership:
+class FileOwnership:
     """The right to write to one database file, held until released."""
 
     def __init__(self, path: str, *, now: int) -> None:

@@ -23,7 +23,7 @@ from wakeful.values.timers import Timer, TimerKey
 _NEVER = Loaded(None, None, {}, True)
 
 
-class Reader:
+class FileReader:
     """A connection that sees what is committed, and can change nothing."""
 
     def __init__(self, path: str) -> None:

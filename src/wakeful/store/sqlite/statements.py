@@ -37,7 +37,7 @@ def named(file: str) -> dict[str, str]:
 SQL = named("queries.sql")
 
 
-class Many:
+class ManyRows:
     """One statement over any number of rows: `head VALUES (…), (…) tail`."""
 
     def __init__(self, head: str, width: int, tail: str = "") -> None:
@@ -54,15 +54,15 @@ class Many:
                 left -= size
 
 
-def _inserts(verb: str, table: str, columns: str, tail: str = "") -> Many:
-    return Many(f"{verb} INTO {table} ({columns})", columns.count(",") + 1, tail)
+def _inserts(verb: str, table: str, columns: str, tail: str = "") -> ManyRows:
+    return ManyRows(f"{verb} INTO {table} ({columns})", columns.count(",") + 1, tail)
 
 
-def _deletes(table: str, key: str, match: str, width: int) -> Many:
+def _deletes(table: str, key: str, match: str, width: int) -> ManyRows:
     """Delete by a list of values: joined from the list's side, since `(…) IN (VALUES …)` has no affinity and scans the table."""
     own = ", ".join(f"t.{column.strip()}" for column in key.split(","))
     head = f"DELETE FROM {table} WHERE ({key}) IN (SELECT {own} FROM ("
-    return Many(head, width, f") AS v CROSS JOIN {table} AS t ON {match})")
+    return ManyRows(head, width, f") AS v CROSS JOIN {table} AS t ON {match})")
 
 
 _OBJECT_OF_V = "t.class = v.column1 AND t.key = v.column2"
@@ -94,7 +94,7 @@ send_timers = _inserts("INSERT", "timers", _TIMER_ROW, "ON CONFLICT (class, key,
 clear_timers = _deletes(
     "timers", "class, key, name", f"{_OBJECT_OF_V} AND t.name = v.column3 AND v.column4 IN (0, t.seq)", 4
 )
-start_timers = Many(
+start_timers = ManyRows(
     "UPDATE timers SET started = v.column5, crashes = v.column6 FROM (",
     6,
     ") AS v WHERE timers.class = v.column1 AND timers.key = v.column2 AND timers.name = v.column3"
@@ -102,7 +102,7 @@ start_timers = Many(
 )
 add_entries = _inserts("INSERT", "ledger", ENTRY)
 add_parked = _inserts("INSERT", "parked", PARKED)
-drop_parked = Many("DELETE FROM parked WHERE number IN (", 1, ")")
+drop_parked = ManyRows("DELETE FROM parked WHERE number IN (", 1, ")")
 remember = _inserts("REPLACE", "requests", "class, key, request, fingerprint, answer, expires_at")
 
 

@@ -29,12 +29,12 @@ from wakeful.store.sqlite.apply import Fences
 from wakeful.store.sqlite.finds import Finder
 from wakeful.store.sqlite.gather import groups
 from wakeful.store.sqlite.insert import insert
-from wakeful.store.sqlite.owner import Ownership
+from wakeful.store.sqlite.owner import FileOwnership
 from wakeful.store.sqlite.place import Identity, check_file, identity_of, make_private
-from wakeful.store.sqlite.reads import Reader
+from wakeful.store.sqlite.reads import FileReader
 from wakeful.store.sqlite.retention import Pruned, prune_ledger
 from wakeful.store.sqlite.statements import SQL
-from wakeful.store.sqlite.writer import Refused, Writer, down
+from wakeful.store.sqlite.writer import SqliteWriter, WriteRefused, down
 from wakeful.values.commits import Commit, Info, Loaded, Remembered
 from wakeful.values.errors import BadUrl, StoreDown, StoreError
 from wakeful.values.ids import ObjectId
@@ -64,10 +64,10 @@ class SqliteStore:
         self.path = str(Path(path).resolve())
         self.url = url or f"sqlite:{path}"
         self._synchronous = synchronous
-        self._ownership: Ownership | None = None
+        self._ownership: FileOwnership | None = None
         self._owned: Identity | None = None  # the file, once it was opened to be written
-        self._open_writer: Writer | None = None
-        self._open_reader: Reader | None = None
+        self._open_writer: SqliteWriter | None = None
+        self._open_reader: FileReader | None = None
         self._fences = Fences()
         self._pruned = Pruned()
         self._walked_at = 0  # when what stays in the ledger was last looked at
@@ -121,7 +121,7 @@ class SqliteStore:
         if not Path(self.path).exists():
             raise StoreError(f"{self.path} does not exist; start the program that owns it once, which makes it")
         try:
-            self._open_reader = Reader(self.path)
+            self._open_reader = FileReader(self.path)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
                 raise
@@ -135,13 +135,13 @@ class SqliteStore:
             self._ownership.release()  # others may have locked another file of that name
             self._ownership = None
         if self._ownership is None:
-            self._ownership = Ownership(self.path, now=now)
+            self._ownership = FileOwnership(self.path, now=now)
         _prepare(self.path, now=now, only_if_empty=True)
-        self._open_writer = Writer(self.path, synchronous=self._synchronous)
+        self._open_writer = SqliteWriter(self.path, synchronous=self._synchronous)
         if not self._ownership.is_whole():
             raise StoreDown(f"{self.path}-owner was removed just now; try again", code="store.moved")
         self._owned = self._open_writer.place.file
-        self._open_reader = Reader(self.path)
+        self._open_reader = FileReader(self.path)
         schema.check_version(self._open_reader.db, self.path)
 
     async def close(self) -> None:
@@ -163,7 +163,7 @@ class SqliteStore:
         if self._open_reader is not None:
             return []  # open() lets nothing pass that has migrations pending
         schema.check_header(self.path)
-        ownership = Ownership(self.path, now=now)
+        ownership = FileOwnership(self.path, now=now)
         try:
             return _prepare(self.path, now=now, only_if_empty=False)
         except sqlite3.Error as error:
@@ -234,7 +234,7 @@ class SqliteStore:
         together, one_by_one = self._fences.together, self._fences.one_by_one
         try:
             return await writer.write(lambda db: together(db, node, commits, gathered), sync=sync, bulk=bulk)
-        except Refused:
+        except WriteRefused:
             return await writer.write(lambda db: one_by_one(db, node, commits), bulk=bulk)
 
     async def insert(
@@ -306,7 +306,7 @@ class SqliteStore:
 
     def _find_aside(self, ask: Callable[[Finder], T]) -> T:
         """On a connection of its own, which costs a third of a millisecond."""
-        reader = Reader(self.path)
+        reader = FileReader(self.path)
         try:
             return ask(Finder(reader))
         finally:
@@ -364,13 +364,13 @@ class SqliteStore:
     # inside
 
     @property
-    def _reader(self) -> Reader:
+    def _reader(self) -> FileReader:
         if self._open_reader is None:
             raise StoreDown(f"the SQLite store {self.path} is closed")
         return self._open_reader
 
     @property
-    def _writer(self) -> Writer:
+    def _writer(self) -> SqliteWriter:
         if self._open_writer is None:
             if self._open_reader is not None:
                 raise StoreError(f"{self.path} is open read-only; write through the process that owns it")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from wakeful.store.sqlite import schema
-from wakeful.store.sqlite.owner import Ownership
+from wakeful.store.sqlite.owner import FileOwnership
 from wakeful.store.sqlite.statements import ENTRY, PARKED, TIMER
 from wakeful.store.sqlite.writer import down, refusal
 from wakeful.store.table_copy import Marks, Pages, Row, shown
@@ -41,7 +41,7 @@ class SqliteCopying:
         if not Path(path).exists():
             raise StoreError(f"{path} does not exist; name the file of a store")
         schema.check_header(path)
-        self._ownership = Ownership(path, now=now)
+        self._ownership = FileOwnership(path, now=now)
         try:
             self._db = self._connect(path)
         except BaseException as error:

@@ -33,15 +33,15 @@ _REFUSALS = (
 )  # fmt: skip
 
 
-class Refused(StoreError):
+class WriteRefused(StoreError):
     """What was to be written can't be; nothing of it was."""
 
     default_code = "store.refused"
 
 
-def refusal(error: BaseException) -> Refused | None:
+def refusal(error: BaseException) -> WriteRefused | None:
     """The error as `Refused` when it is the data's fault."""
-    return Refused(f"SQLite does not take it: {error}") if isinstance(error, _REFUSALS) else None
+    return WriteRefused(f"SQLite does not take it: {error}") if isinstance(error, _REFUSALS) else None
 
 
 def down(error: sqlite3.Error) -> StoreDown:
@@ -57,7 +57,7 @@ def _may_stay(error: BaseException) -> bool:
     return code & 0xFF == sqlite3.SQLITE_IOERR and code != sqlite3.SQLITE_IOERR_WRITE
 
 
-class Writer:
+class SqliteWriter:
     """The only connection that writes to the file, and the thread that waits for the disk."""
 
     def __init__(self, path: str, *, synchronous: str) -> None:
