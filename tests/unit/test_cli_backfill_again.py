@@ -25,7 +25,7 @@ RANGE = ("Report", "a", "make", "--from", "2026-01-01T00:00", "--to", "2026-01-0
 
 def test_the_same_range_before_it_is_over_begins_nothing(wakeful: cli_stage.Stage) -> None:
     (wakeful.path / "app.py").write_text(PROGRAM)
-    with wakeful.lifecycle():
+    with wakeful.running():
         assert wakeful("call", "Report", "a", "start").code == 0
         first = wakeful("backfill", *RANGE)
         assert (first.code, first.json) == (0, {"runs": 6, "was_under_way": False}), first.err

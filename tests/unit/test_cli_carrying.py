@@ -138,7 +138,7 @@ def test_a_process_that_runs_the_store_is_refused(wakeful: Stage) -> None:
     lines = (wakeful.path / "us.jsonl").read_text().replace('"key":"us"', '"key":"new"').splitlines(keepends=True)[:-1]
     data = [line.encode() for line in lines]
     (wakeful.path / "new.jsonl").write_bytes(b"".join([*data, archive._encoded(archive._end(data))]))
-    with wakeful.lifecycle():
+    with wakeful.running():
         refused = wakeful("import", "new.jsonl")
         assert (refused.code, refused.err.count("\n")) == (3, 1)
         assert "[store.owned]" in refused.err

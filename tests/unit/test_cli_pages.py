@@ -26,7 +26,7 @@ def test_doctor_names_a_function_that_the_program_no_longer_has(wakeful: Stage) 
     (wakeful.path / "app.py").write_text("from wakeful import App\napp = App()\n")
     [text] = functions(wakeful, "--app", "app.py")
     assert text == "'cleanup' on the app's clock is not known to the program; its timer waits"
-    with wakeful.lifecycle():
+    with wakeful.running():
         [text] = functions(wakeful)
         assert text.startswith("'cleanup' on the app's clock is not known to node ")
         [remedy] = [row["remedy"] for row in wakeful("doctor", "--json").json if row["check"] == "function"]

@@ -199,7 +199,7 @@ def test_completing_makes_nothing_says_nothing_and_does_not_hang(wakeful: Stage)
 
 def test_completing_wakes_nobody_and_works_beside_a_process(wakeful: Stage) -> None:
     seeded(wakeful)
-    with wakeful.lifecycle():
+    with wakeful.running():
         assert completed(wakeful, "wakeful show Report e") == ["eu"]
         [node] = completed(wakeful, "wakeful drain ")
         assert node == wakeful("nodes", "--json").json["nodes"][0]["node"]

@@ -77,7 +77,7 @@ def test_from_a_file_to_an_object_and_its_picture(wakeful: cli_stage.Stage) -> N
 
 def test_through_the_process_that_runs_the_store(wakeful: cli_stage.Stage) -> None:
     file = put(wakeful, [placed(key="a"), placed(key="b")])
-    with wakeful.lifecycle():
+    with wakeful.running():
         done = wakeful("import", file, "--as", "xstate", "--class", "Order", "--json")
         assert done.code == 0, done.err
         assert [one["key"] for one in done.json["objects"]] == ["a", "b"]
