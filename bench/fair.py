@@ -18,7 +18,7 @@ from bench.program import make_app, now_ms
 from bench.sizes import Sizes
 from wakeful.runtime.node import Node
 from wakeful.security.tokens import ALL, PREFIX, Token, new_secret
-from wakeful.server import embedded_server
+from wakeful.server import serving
 
 FLOOD = 64
 
@@ -29,7 +29,7 @@ async def run(url: str, sizes: Sizes) -> list[Measure]:
     alone: list[list[float]] = []
     beside: list[list[float]] = []
     rates: list[float] = []
-    async with app.run(url) as node, embedded_server(app, node, "127.0.0.1:0") as server:
+    async with app.run(url) as node, serving(app, node, "127.0.0.1:0") as server:
         neighbour, other = await _token(node, "neighbour"), await _token(node, "flood")
         await _ask(server.port, "neighbour", 1, 1.0, neighbour)  # everything is warm
         for _ in range(sizes.fair_rounds):

@@ -14,7 +14,7 @@ from bench.places import ROOT
 from bench.program import CLASS, make_app, now_ms, timers
 from bench.sizes import Sizes
 from wakeful.runtime.node import Node
-from wakeful.server import embedded_server
+from wakeful.server import serving
 
 CALLERS = 64
 SECONDS = 6.0
@@ -29,7 +29,7 @@ async def run(url: str, sizes: Sizes) -> list[Measure]:
     late: list[float] = []
     app, _ = make_app(lambda due_ms: late.append(time.time() * 1000 - due_ms))
     found: list[Measure] = []
-    async with app.run(url) as node, embedded_server(app, node, "127.0.0.1:0") as server:
+    async with app.run(url) as node, serving(app, node, "127.0.0.1:0") as server:
         used = time.process_time()
         said = await _client(server.port, "callers", CALLERS, SECONDS)
         used = time.process_time() - used

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from wakeful.store import MemoryStore, NodeRow, Query, Range, Store
 from wakeful.store.postgres import finds as postgres_finds
 from wakeful.store.protocol import Guard, Obstacle, Receipt
+from wakeful.store.sqlite import finds
 from wakeful.values.commits import SYSTEM, USER, Commit, Remembered, Start
 from wakeful.values.errors import BadInput, Fenced
 from wakeful.values.ids import SHARDS, ObjectId, shard_of
@@ -455,7 +456,7 @@ async def test_stores_in_lockstep(
     seed: int, others: list[str], store_of: Callable[[str], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # So low that both ways to a page are taken: collecting the rows of few objects, and walking past those of others.
-    monkeypatch.setattr(postgres_finds, "NARROW_ROWS", 4)
+    monkeypatch.setattr(finds, "NARROW_ROWS", 4)
     monkeypatch.setattr(postgres_finds, "NARROW_ROWS", 4)
     stores = [store_of(kind) for kind in ["memory", *others]]
     sequence = Sequence(seed, stores)

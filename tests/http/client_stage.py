@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.http.http_stage import make_app
 from wakeful import App, Client
-from wakeful.server import embedded_server
+from wakeful.server import serving
 
 
 class Shaky:
@@ -104,7 +104,7 @@ async def served(app: App | None = None, **options: Any) -> AsyncIterator[Shop]:
     app = app or make_app()
     async with (
         app.run("memory:") as node,
-        embedded_server(app, node, "127.0.0.1:0", dashboard=False, **options) as place,
+        serving(app, node, "127.0.0.1:0", dashboard=False, **options) as place,
         Shaky(place.port).open() as shaky,
     ):
         yield Shop(app, place.url, shaky)

@@ -13,7 +13,7 @@ import pytest
 from django.urls import clear_url_caches
 
 from tests.http.client_stage import in_thread
-from wakeful.server import embedded_server
+from wakeful.server import serving
 from wakeful.testing import World
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -132,7 +132,7 @@ async def test_flask_agent_that_wakes_itself(monkeypatch: pytest.MonkeyPatch) ->
         assert pages.get("/agents/ann").status_code == 503  # the client is closed
 
     scratch = loaded("web_flask")
-    async with scratch.app.run("memory:") as node, embedded_server(scratch.app, node, "127.0.0.1:0") as place:
+    async with scratch.app.run("memory:") as node, serving(scratch.app, node, "127.0.0.1:0") as place:
         monkeypatch.setenv("WAKEFUL_URL", place.url)
         module = loaded("web_flask")  # another process in real life: it runs no objects itself
         await in_thread(lambda: work(module))

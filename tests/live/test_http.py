@@ -14,7 +14,7 @@ import pytest
 from tests.http.http_stage import make_app
 from tests.yardstick import PATIENCE_S
 from wakeful import App
-from wakeful.server import Served, embedded_server
+from wakeful.server import Served, serving
 from wakeful.server.embedded_server import bind, parse_address
 from wakeful.server.guard import Guarded
 from wakeful.values.errors import AddressInUse, BadAddress, NoToken, WrongCertificate
@@ -23,7 +23,7 @@ from wakeful.values.errors import AddressInUse, BadAddress, NoToken, WrongCertif
 @contextlib.asynccontextmanager
 async def served(app: App | None = None, **options: Any) -> AsyncIterator[Served]:
     app = app or make_app()
-    async with app.run("memory:") as node, embedded_server(app, node, "127.0.0.1:0", **options) as server:
+    async with app.run("memory:") as node, serving(app, node, "127.0.0.1:0", **options) as server:
         yield server
 
 
@@ -99,7 +99,7 @@ async def test_a_body_may_come_in_pieces_and_has_a_bound() -> None:
 async def test_the_order_of_the_end() -> None:
     app = make_app()
     async with app.run("memory:") as node, contextlib.AsyncExitStack() as wires:
-        async with asyncio.timeout(PATIENCE_S), embedded_server(app, node, "127.0.0.1:0") as server:
+        async with asyncio.timeout(PATIENCE_S), serving(app, node, "127.0.0.1:0") as server:
             slow, stream, idle = [await wires.enter_async_context(Wire(server)) for _ in range(3)]
             slow.send("POST", "/v1/objects/Shop/a/slow", b"[0.5]")
             stream.send("GET", "/v1/events")
@@ -185,9 +185,9 @@ async def test_a_port_that_is_taken() -> None:
         port = taken.getsockname()[1]
         async with app.run("memory:") as node:
             with pytest.raises(AddressInUse, match=str(port)):
-                async with embedded_server(app, node, f"127.0.0.1:{port}"):
+                async with serving(app, node, f"127.0.0.1:{port}"):
                     pass
-            async with embedded_server(app, node, f"127.0.0.1:{port}", next_port=True) as server:
+            async with serving(app, node, f"127.0.0.1:{port}", next_port=True) as server:
                 assert port < server.port <= port + 20
                 assert server.url == f"http://127.0.0.1:{server.port}"
 
@@ -197,11 +197,11 @@ async def test_without_a_token_only_this_machine_is_listened_to(tmp_path: Path) 
     async with app.run("memory:") as node:
         for host in ("0.0.0.0", "[::]", "192.0.2.1"):
             with pytest.raises(NoToken, match="wakeful tokens create"):
-                async with embedded_server(app, node, f"{host}:0"):
+                async with serving(app, node, f"{host}:0"):
                     pass
         (tmp_path / "cert.pem").write_text("rubbish")
         with pytest.raises(WrongCertificate, match=r"cert\.pem"):
-            async with embedded_server(
+            async with serving(
                 app, node, "127.0.0.1:0", certificate=str(tmp_path / "cert.pem"), key=str(tmp_path / "k")
             ):
                 pass
@@ -219,7 +219,7 @@ def test_addresses() -> None:
 
 async def test_a_flood_is_answered_or_refused_and_timers_go_on() -> None:
     app = make_app()
-    async with app.run("memory:") as node, embedded_server(app, node, "127.0.0.1:0", requests_max=20) as server:
+    async with app.run("memory:") as node, serving(app, node, "127.0.0.1:0", requests_max=20) as server:
         shop = app.registry.named("Shop").cls
         statuses: list[int] = []
 

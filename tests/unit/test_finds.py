@@ -11,7 +11,7 @@ from wakeful.store import Query, open_url
 from wakeful.store.postgres import PostgresStore
 from wakeful.store.postgres import finds as postgres_finds
 from wakeful.store.postgres.statements import Statement
-from wakeful.store.sqlite import SqliteStore
+from wakeful.store.sqlite import SqliteStore, finds
 from wakeful.values.commits import Commit
 from wakeful.values.ids import SHARDS, ObjectId, shard_of
 from wakeful.values.runs import Entry
@@ -53,7 +53,7 @@ async def both_ways(store: Any) -> None:
 async def test_sqlite_collects_the_rows_of_few_objects_and_walks_past_those_of_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_finds, "NARROW_ROWS", 20)
+    monkeypatch.setattr(finds, "NARROW_ROWS", 20)
     store = await filled(f"sqlite:{tmp_path}/app.db")
     assert isinstance(store, SqliteStore)
     await both_ways(store)

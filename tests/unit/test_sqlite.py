@@ -382,9 +382,9 @@ async def test_an_invalid_commit_fails_alone_with_what_was_built_on_it(tmp_path:
     )
     assert [type(outcome).__name__ for outcome in outcomes] == [
         "NoneType",
-        "Refused",
-        "Refused",
-        "Refused",
+        "WriteRefused",
+        "WriteRefused",
+        "WriteRefused",
         "Fenced",
         "NoneType",
     ]

@@ -68,8 +68,8 @@ async def web(app: "App", node: "Node", http: Http | None, say: "Say") -> AsyncI
     if http is None:
         yield None
         return
-    embedded_server = _server(http, say)
-    if embedded_server is None:
+    serving = _server(http, say)
+    if serving is None:
         yield None
         return
     _check_files(http)
@@ -77,20 +77,20 @@ async def web(app: "App", node: "Node", http: Http | None, say: "Say") -> AsyncI
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         try:
-            served = await enter(embedded_server(app, node, http.address, next_port=not http.is_asked, **given))
+            served = await enter(serving(app, node, http.address, next_port=not http.is_asked, **given))
         except AddressInUse:
             if http.is_asked:
                 raise
-            served = await enter(embedded_server(app, node, f"{http.address.rpartition(':')[0]}:0", **given))
+            served = await enter(serving(app, node, f"{http.address.rpartition(':')[0]}:0", **given))
         if not http.is_asked and http.address.rpartition(":")[2] != str(served.port):
             say.event("http", f"{http.address} is taken, so the dashboard is at {served.url}", url=served.url)
         yield served.url
 
 
 def _server(http: Http, say: "Say") -> Any:
-    """`server.embedded_server`; None when it is not installed and nobody asked for it by name."""
+    """`server.serving`; None when it is not installed and nobody asked for it by name."""
     try:
-        from wakeful.server import embedded_server
+        from wakeful.server import serving
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("wakeful"):
             raise
@@ -99,7 +99,7 @@ def _server(http: Http, say: "Say") -> Any:
             raise MissingExtra(f"{error.name} is not installed; --http needs it: {remedy}") from None
         say.event("http", f"no dashboard, {error.name} is not installed: {remedy} adds it")
         return None
-    return embedded_server
+    return serving
 
 
 def _check_files(http: Http) -> None:
