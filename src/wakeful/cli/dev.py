@@ -53,6 +53,7 @@ def dev(
     from wakeful.cli.exit_codes import USAGE, CommandError
     from wakeful.cli.reloader import Supervisor
     from wakeful.cli.workers import HTTP, wrangler_file
+    from wakeful.store import open_url
 
     if (target is None) == (workers is None):
         raise CommandError("give APP.PY, or --workers DIR", code="app.file", exit_code=USAGE)
@@ -68,6 +69,7 @@ def dev(
     for option, value in (("--http", http), ("--log", log_form), ("--telemetry", telemetry)):
         extra += [option, value] if value is not None else []
     extra += ["--paranoid"] * paranoid + ["--json"] * as_json + ["--workers"] * (workers is not None)
+    open_url(url)  # refused here, by the option that it came from: the child has it from its environment
     # Not as an argument, which every user of the machine could read: it may hold a password.
     os.environ["WAKEFUL_STORE"] = url
     return Supervisor(workers or str(target), where, extra, telemetry_setup.teller(log_form, as_json=as_json)).run()
