@@ -139,6 +139,7 @@ SHAPES: dict[str, Callable[[int], str]] = {
     "some rows": lambda size: filled('{"name":"a"}', min(size, 60_000)),
     "deep": partial(filled, "[" * 97 + "]" * 97),
     "long numbers": partial(filled, "7" * 4_000),
+    "tiny floats": partial(filled, "3e-324"),
     "times": partial(filled, '"2026-01-01T00:00:00Z"'),
     "lengths": partial(filled, '"1s"'),
     "text": lambda size: f'"{"a" * size}"',
@@ -192,7 +193,7 @@ def asked(kind: str, method: str, path: str, body: bytes = b"", headers: dict[st
 
 
 METHODS = {
-    "echo": ("numbers", "floats", "texts", "lists", "objects", "rows", "deep", "long numbers", "text", "escapes", "names"),
+    "echo": ("numbers", "floats", "texts", "lists", "objects", "rows", "deep", "long numbers", "tiny floats", "text", "escapes", "names"),
     "keep": ("numbers", "lists", "rows"),
     "numbers": ("numbers", "different", "texts", "long numbers"),
     "unique": ("different", "alike", "texts"),

@@ -9,9 +9,10 @@ from wakeful.values.errors import BadValue
 from wakeful.values.packed_parts import VALUES_EACH, too_many
 
 SHORT = 4_096  # bytes that are quick whatever they are
-DIGITS = 300  # of a number that takes long to be read: in proportion to their square
+DIGITS = 200  # of a number that takes long to be read: in proportion to their square
 STRETCHES_MAX = 400  # of so many digits
-_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
+EXPONENTS_MAX = 1_000  # numbers like 3e-324, near the ends of what a float can be, of which each takes 15 µs
+_ZEROS = bytes.maketrans(b"123456789E", b"0" * 9 + b"e")
 _STRETCH = b"0" * DIGITS
 
 
@@ -29,7 +30,11 @@ def _excess(text: bytes, parts_max: int) -> BadValue | None:
         return too_many(parts_max)
     if text.count(b",") + text.count(b":") > VALUES_EACH * parts_max:
         return too_many(parts_max, VALUES_EACH * parts_max)
-    if text.translate(_ZEROS).count(_STRETCH) > STRETCHES_MAX:
+    zeros = text.translate(_ZEROS)
+    if zeros.count(b"e000") + zeros.count(b"e-000") + zeros.count(b"e+000") > EXPONENTS_MAX:
+        words = f"it has more than {EXPONENTS_MAX} numbers with exponents of three digits, which take long to be read"
+        return BadValue(f"{words}; send them as text, or in our own encoding", code="body.digits")
+    if zeros.count(_STRETCH) > STRETCHES_MAX:
         words = f"it has too many numbers of more than {DIGITS} digits, which take long to be read; send them as text"
         return BadValue(words, code="body.digits")
     return None
