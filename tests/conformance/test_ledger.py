@@ -34,7 +34,7 @@ async def test_the_ledger_has_a_row_per_attempt_and_the_run_id_is_stable_over_re
         await world.advance(seconds=5)
         first, second = await world.ledger(stage.Bell, "a")
         assert {info.run_id for info in stage.infos()} == {first.id} == {second.id}
-        assert (first.attempt, first.verdict, first.error) == (0, "failed", "acts.Expected: first")
+        assert (first.attempt, first.verdict, first.error) == (0, "failed", "tests.conformance.acts.Expected: first")
         assert (second.attempt, second.verdict, second.error) == (1, "run", None)
         assert first.nominal_at == second.nominal_at == start + SECOND
         assert first.lateness == timedelta(0)

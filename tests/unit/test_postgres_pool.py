@@ -48,7 +48,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
         made.room -= 1
         return Line(made)
 
-    monkeypatch.setattr("wakeful.store.postgres.pool.Wire.connect", connect)
+    monkeypatch.setattr("wakeful.store.postgres.pool.ServerWire.connect", connect)
     return made
 
 
@@ -128,14 +128,14 @@ async def test_who_is_refused_while_another_is_still_connecting_waits_for_that_o
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A refusal comes sooner than a connection that is ready, so most of those who came after a loss failed."""
-    connect = pool.Wire.connect
+    connect = pool.ServerWire.connect
 
     async def slow(target: Target, *, packed: bool = False, readonly: bool = False) -> object:
         made = await connect(target, packed=packed, readonly=readonly)
         await asyncio.sleep(0.005)
         return made
 
-    monkeypatch.setattr("wakeful.store.postgres.pool.Wire.connect", slow)
+    monkeypatch.setattr("wakeful.store.postgres.pool.ServerWire.connect", slow)
     server.room = 1
     made = Pool(TARGET, 4)
     async with made.take() as wire:

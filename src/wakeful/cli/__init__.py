@@ -22,7 +22,7 @@ _THEMES = {
     "Write and run": {
         "init": ("init", "Write a small working project into a folder."),
         "dev": ("dev", "Run a program while you write it: reload on change, dashboard, friendly log."),
-        "run": ("run", "Run a program until it is told to stop."),
+        "run": ("run_command", "Run a program until it is told to stop."),
         "config": ("config", "Say with which options a program would run, and where each came from."),
         "call": ("call", "Call a method of an object."),
     },

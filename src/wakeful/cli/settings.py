@@ -104,7 +104,7 @@ class SettingsFile(NamedTuple):
 def settings() -> dict[str, Setting]:
     """All of them by their names in the file: those of `run` and `dev`, and the keys, which no command takes."""
     from wakeful.cli.dev import dev
-    from wakeful.cli.run import run
+    from wakeful.cli.run_command import run
     from wakeful.system import KEYS, KEYS_FILE
 
     found = {one.key: one for command in (run, dev) for one in command.params if isinstance(one, Setting)}
