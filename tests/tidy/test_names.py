@@ -61,3 +61,31 @@ def test_no_class_name_is_there_twice() -> None:
 def test_a_second_class_of_a_name_is_seen() -> None:
     assert class_homes([("a", "class Wire: ..."), ("b", "class Wire: ...")]) == {"Wire": ["a", "b"]}
     assert class_homes([("a", "class _Wire: ...")]) == {}
+
+
+def namesakes(init: str, modules: Iterable[str]) -> set[str]:
+    """Modules of a package that are called as something its `__init__` has: who imports one gets it in place of the other."""
+    names: set[str] = set()
+    for node in ast.parse(init).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {alias.asname or alias.name for alias in node.names}
+    return names & set(modules)
+
+
+def test_no_module_is_a_namesake_of_what_its_package_has() -> None:
+    """`wakeful.cli.run` was a function until somebody imported the module of that name."""
+    found = {
+        str(init.parent.relative_to(source.PACKAGE)): namesakes(
+            init.read_text(encoding="utf-8"), (path.stem for path in init.parent.glob("*.py"))
+        )
+        for init in source.PACKAGE.rglob("__init__.py")
+    }
+    assert not any(found.values()), {folder: names for folder, names in found.items() if names}
+
+
+def test_a_namesake_is_seen() -> None:
+    assert namesakes("def run(): ...", ["run", "stop"]) == {"run"}
+    assert namesakes("from wakeful.server.serving import serving as serving", ["serving"]) == {"serving"}
+    assert not namesakes("def run(): ...", ["run_command"])
