@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.teeth.broken import swapped
-from wakeful.http import asks, shape
+from wakeful.http import asks, body_shape
 from wakeful.http.asks import Ask
 
 
@@ -23,10 +23,10 @@ def arguments_are_made_on_the_loop() -> Any:
 def lists_are_not_counted() -> Any:
     """As if making them cost nothing."""
 
-    def make(check_shape: Any) -> Any:
+    def make(check_body: Any) -> Any:
         def broken(body: bytes, parts_max: int) -> None: ...
 
         return broken
 
-    assert asks.check_shape is shape.check_shape
-    return swapped(asks, "check_shape", make)
+    assert asks.check_body is body_shape.check_body
+    return swapped(asks, "check_body", make)

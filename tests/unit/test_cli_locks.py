@@ -10,7 +10,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from wakeful.cli import checkups, doctor, nodes, run
+from wakeful.cli import checkups, doctor, nodes, options, run
 from wakeful.cli.findings import Finding
 from wakeful.store import open_url
 from wakeful.store.postgres.url import parse_url
@@ -49,7 +49,7 @@ def test_who_holds_a_lock_on_our_tables_is_named_first(
 ) -> None:
     assert run(["migrate", "--store", postgres_schema_url]) == 0
     monkeypatch.setattr(doctor, "CHECK_S", 2.0)
-    monkeypatch.setattr(doctor, "OPEN_S", 4.0)
+    monkeypatch.setattr(options, "OPEN_S", 4.0)
     with locked(postgres_schema_url, table) as pid:
         threading.Event().wait(1.5)  # a younger one is nobody's trouble
         capsys.readouterr()
@@ -113,7 +113,7 @@ def test_who_can_t_be_asked_for_nodes_is_said_with_who_is_in_the_way(
     assert run(["migrate", "--store", postgres_schema_url]) == 0
     asyncio.run(join(postgres_schema_url))
     monkeypatch.setattr(nodes, "ASK_S", 1.0)
-    monkeypatch.setattr(nodes, "OPEN_S", 4.0)
+    monkeypatch.setattr(options, "OPEN_S", 4.0)
     capsys.readouterr()
     with locked(postgres_schema_url, table) as pid:
         assert run(["nodes", "--store", postgres_schema_url]) == 3

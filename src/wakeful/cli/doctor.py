@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from wakeful.store.protocol import Store
 
 FUNCTIONS_LOOKED_AT = 1_000
-OPEN_S = 15.0
 CHECK_S = 10.0  # for each: counting what millions of rows are takes seconds
 MUTE = (
     "does somebody hold a lock on our tables (queries, above)? end that session; else the server has too much to do: see "
@@ -62,7 +61,7 @@ async def examine(target: str | None, url: str) -> AsyncIterator[Finding]:
     except (BadUrl, MissingExtra, CommandError):
         raise
     except TimeoutError:
-        yield _mute("store", OPEN_S)
+        yield _mute("store", options.OPEN_S)
     except (SchemaTooNew, SchemaTooOld) as error:
         yield Finding("schema", "fail", *split(error.message))
         return
@@ -83,7 +82,7 @@ async def _look(url: str, program: "Registry | None") -> AsyncIterator[Finding]:
 
     newest = migrations(url)[-1]
     async with AsyncExitStack() as stack:
-        async with asyncio.timeout(OPEN_S):
+        async with asyncio.timeout(options.OPEN_S):
             store = await stack.enter_async_context(reading(url))
         yield Finding("store", "ok", f"{store.url} can be read")
         yield Finding("schema", "ok", f"up to date ({newest})")

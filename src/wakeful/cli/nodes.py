@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from wakeful.store.protocol import Store
     from wakeful.views.nodes import Members
 
-OPEN_S = 15.0
 ASK_S = 5.0  # for each question: nodes and shards are few, so only a lock, or a server in trouble, takes longer
 LOCKS_S = 2.0
 DOCTOR = "see what wakeful doctor says of the server"
@@ -36,10 +35,10 @@ async def _nodes(url: str, as_json: bool) -> int:
 
     async with AsyncExitStack() as stack:
         try:
-            async with asyncio.timeout(OPEN_S):
+            async with asyncio.timeout(options.OPEN_S):
                 store = await stack.enter_async_context(reading(url))
         except TimeoutError:
-            raise _mute(f"the store can't be opened: no answer within {OPEN_S:.0f} s", DOCTOR) from None
+            raise _mute(f"the store can't be opened: no answer within {options.OPEN_S:.0f} s", DOCTOR) from None
         found, mute = await _members(store)
         said = await statuses(store, [member.row for member in found.nodes])
         if mute is None:

@@ -12,6 +12,7 @@ from wakeful.cli.settings import setting
 F = TypeVar("F", bound=Callable[..., Any])
 
 DEFAULT_STORE = "sqlite:wakeful.db"
+OPEN_S = 15.0  # until a store can be read, of commands that say what is wrong with it
 
 
 def default_store() -> str:

@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 import msgspec
 
+from wakeful.http.body_shape import check_body
 from wakeful.http.problems import Problem
-from wakeful.http.shape import check_shape
 from wakeful.policy.shares import Asker, Shares, Verdict
 from wakeful.security.crowd import Crowding
 from wakeful.values.codec import decode_outside, encode, fields_of
@@ -236,7 +236,7 @@ class Gone(Exception):
 def read_json(body: bytes, parts_max: int = PARTS_MAX) -> Any:
     """The value; `Problem` says where it is no JSON, or too much of it."""
     try:
-        check_shape(body, parts_max)
+        check_body(body, parts_max)
         value = _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         said = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)

@@ -16,7 +16,7 @@ _ZEROS = bytes.maketrans(b"123456789E", b"0" * 9 + b"e")
 _STRETCH = b"0" * DIGITS
 
 
-def check_shape(body: bytes, parts_max: int) -> None:
+def check_body(body: bytes, parts_max: int) -> None:
     """`BadValue` when it has more lists and objects, values or long numbers than may be."""
     if len(body) <= SHORT or _excess(body, parts_max) is None:
         return
