@@ -102,6 +102,13 @@ def _open_all(places: Mapping[str, str | Store], main: Store, keys: Keys | None)
     return found
 
 
+def check_joining(store: Store, joining: Joining) -> None:
+    """What `running` would raise of these options before it begins anything."""
+    _check([store], joining, is_client=False)
+    if store.shared:
+        _links("", joining, TurnedAway())
+
+
 def _check(stores: list[Store], joining: Joining, *, is_client: bool) -> None:
     alone = next((store for store in stores if not store.shared), None)
     if alone is None:

@@ -67,7 +67,7 @@ def test_errors_of_stores_lose_their_words_and_the_log_has_them(
 @pytest.mark.parametrize("cls", [Unavailable, LinkLost, DeadlineExceeded, ClusterError, BadOption])
 def test_other_errors_lose_only_the_places(place: str, cls: type[WakefulError]) -> None:
     detail = told(cls(f"nobody answers at {place} (refused); try again"), "/x", is_operator=True).body["detail"]
-    assert detail == "nobody answers at (see the log) (refused); try again"
+    assert detail == "nobody answers at a place that the log names (refused); try again"
 
 
 def test_what_the_object_says_stays_as_it_is() -> None:

@@ -27,8 +27,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def config(capsys: pytest.CaptureFixture[str]) -> Callable[..., Rows]:
     def ask(*args: str) -> Rows:
-        assert run(["config", "--json", *args]) == 0
-        return {row["option"]: row for row in json.loads(capsys.readouterr().out)["options"]}
+        code = run(["config", "--json", *args])
+        found = json.loads(capsys.readouterr().out)
+        assert code == (2 if found["problems"] else 0)
+        return {row["option"]: row for row in found["options"]}
 
     return ask
 
@@ -177,7 +179,7 @@ def test_a_secret_that_every_user_can_read_is_refused_and_one_that_they_can_t_is
         path.chmod(mode)
         key = text.partition("=")[0].strip()
         assert config()[key]["source"] == "file"
-        assert run(["config"]) == 0
+        run(["config"])
         said += capsys.readouterr().out
     assert not re.search('hidden|sixteen|"k"', said)
     assert "…" in said
@@ -226,3 +228,35 @@ def test_a_store_of_another_type_is_not_quoted(folder: Path, refused: Callable[.
     said = refused("config")
     assert "geheim" not in said
     assert "not a list" in said
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ("--http nonsense", ["--http is nonsense: it is no address; write HOST:PORT"]),
+        ("--http x --lease 99s", ["--http is x: ", "--lease is 99s: it must be from 2s to 60s"]),
+        ("--store mysql://me:geheim@h/d", ["--store is mysql://me:…@h/d: "]),
+        ("--tls-ca /nope", ["--tls-ca is /nope: there is no such file"]),
+        ("--lease 9s", ["nobody waits for a lease of it"]),
+        ("--listen 127.0.0.1:1", ["no other nodes to listen for"]),
+        ("--advertise h:1", ["--advertise says what others dial"]),
+        ("--store postgresql://h/d --listen 0.0.0.0:1", ["there is no cluster secret; set WAKEFUL_SECRET"]),
+        ("--store postgresql://h/d --tls-ca here", ["--tls-cert and --tls-key is missing"]),
+        ("--store postgresql://h/d --secret-file here", ["a cluster secret of 5 characters can be guessed"]),
+        ("--http-cert here", ["--http-key is missing"]),
+        ("--http-cert here --http-key here --lease 9s", ["for a lease of it", "nothing is served without --http"]),
+    ],
+)
+def test_options_that_no_program_would_start_with_are_named(
+    args: str, words: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "here").write_text("short")
+    assert run(["config", *args.split()]) == 2
+    said = capsys.readouterr().out
+    assert all(word in said for word in words), said
+    assert run(["config", "--json", *args.split()]) == 2
+    problems = json.loads(capsys.readouterr().out)["problems"]
+    assert len(problems) == len(words)
+    assert all(word in problem for word, problem in zip(words, problems, strict=True)), problems
+    assert run(["run", "app.py", *args.split()]) == 2  # and none does
+    assert "geheim" not in said + "".join(capsys.readouterr())

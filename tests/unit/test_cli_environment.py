@@ -65,7 +65,7 @@ def test_config_shows_it_and_what_to_write_instead(
 ) -> None:
     value, remedy = BAD[name]
     monkeypatch.setenv(name, value)
-    assert run(["config"]) == 0
+    assert run(["config"]) == 2
     said = " ".join(capsys.readouterr().out.split())
     assert f"${name} is {'…' if name == 'WAKEFUL_KEYS' else value}: " in said
     assert re.search(remedy, said), said
@@ -88,16 +88,35 @@ def test_defaults_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_of_a_bad_value_in_the_file_the_line_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "wakeful.toml").write_text('log = "json"\nlease = "1s"\n')
+    (folder / "wakeful.toml").write_text('log = "text"\nlease = "1s"\n')
     assert run(["run", "app.py"]) == 2
-    assert capsys.readouterr().err.startswith("error: wakeful.toml:2 is '1s': ")
+    assert capsys.readouterr().err.startswith("error: wakeful.toml:2 is '1s': it must be from 2s to 60s")
+
+
+@pytest.mark.parametrize("way", ["--log json", "--log=json", "environment", "file"])
+def test_who_reads_a_log_of_json_reads_json_before_it_begins_too(
+    way: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if way == "environment":
+        monkeypatch.setenv("WAKEFUL_LOG", "json")
+    if way == "file":
+        (folder / "wakeful.toml").write_text('log = "json"\n')
+    given = way.split() if way.startswith("--") else []
+    monkeypatch.setenv("WAKEFUL_LEASE", "1s")
+    for args, code in ((["run", "app.py", *given], "config.value"), (["run", *given], "usage")):
+        assert run(args) == 2
+        line = json.loads(capsys.readouterr().err)
+        assert (line["level"], line["code"], line["logger"]) == ("error", code, "wakeful.cli")
+        assert line["at"].endswith("+00:00") or line["at"].endswith("Z")
+    assert run(["ls", "--nonsense"]) == 2
+    assert capsys.readouterr().err.startswith("error: ")
 
 
 def test_what_the_command_line_says_instead_is_not_looked_at(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WAKEFUL_LEASE", "junk")
-    assert run(["config", "--lease", "9s"]) == 0
+    assert run(["config", "--lease", "9s", "--store", "postgresql://h/d"]) == 0
     assert "9s" in capsys.readouterr().out
 
 
@@ -105,6 +124,6 @@ def test_no_password_is_shown_of_a_store_that_is_none(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WAKEFUL_STORE", "mysql://me:geheim@h/d")
-    for command, code in (("config", 0), ("ls", 2), ("run", 2)):
-        assert run([command, *["app.py"] * (command == "run")]) == code
+    for command in ("config", "ls", "run"):
+        assert run([command, *["app.py"] * (command == "run")]) == 2
         assert "geheim" not in "".join(capsys.readouterr())

@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
 import click
@@ -71,6 +71,7 @@ _THEMES = {
 _COMMANDS = {name: about for theme in _THEMES.values() for name, about in theme.items()}
 _HIDDEN = {"_child": "child"}
 _HELP = frozenset({"-h", "--help", "--version"})
+_LOGGING = frozenset({"run", "dev"})
 _BEFORE = frozenset({"init", "completion"})  # what is wrong in the folder is no concern of theirs
 COMPLETE = "_WAKEFUL_COMPLETE"  # set by the scripts of `wakeful completion`
 
@@ -138,7 +139,7 @@ def run(args: Sequence[str]) -> int:
     # What is wrong with the arguments may be found before these two are read; once they are read, that holds.
     wishes = list(takewhile(lambda arg: arg != "--", args))
     exit_codes.as_json, exit_codes.with_traceback = "--json" in wishes, "--traceback" in wishes
-    exit_codes.as_log = False
+    exit_codes.as_log = _is_logging_json(wishes)
     if COMPLETE in os.environ:  # a shell asks what could stand here
         from wakeful.cli.completion import answer
 
@@ -146,6 +147,7 @@ def run(args: Sequence[str]) -> int:
     stdout = sys.stdout
     try:
         with _configured(wishes):
+            exit_codes.as_log = _is_logging_json(wishes)  # the file may say so
             code = cli.main(args=list(args), prog_name="wakeful", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else exit_codes.OK
@@ -161,6 +163,15 @@ def run(args: Sequence[str]) -> int:
         return exit_codes.INTERRUPTED
     except Exception as error:
         return exit_codes.report(error)
+
+
+def _is_logging_json(wishes: list[str]) -> bool:
+    """One collector reads what the program logs, and so what it says before it begins."""
+    if not wishes or wishes[0] not in _LOGGING:
+        return False
+    given = [after for name, after in pairwise(wishes) if name == "--log"]
+    given += [wish.removeprefix("--log=") for wish in wishes if wish.startswith("--log=")]
+    return (given[-1] if given else os.environ.get("WAKEFUL_LOG")) == "json"
 
 
 def _configured(wishes: list[str]) -> AbstractContextManager[None]:

@@ -1,34 +1,81 @@
 """Layer 5. `wakeful config`: with which options would a program run here, and where did each come from?"""
 
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 from click.core import ParameterSource
 
-from wakeful.cli import options, settings
+from wakeful.cli import cluster_access, options, settings, web
+from wakeful.cli.exit_codes import OK, USAGE
 from wakeful.cli.settings import CONFIG, Setting
+from wakeful.values.errors import WakefulError
 
 
-def rows(ctx: click.Context) -> list[dict[str, Any]]:
-    """Each option with its value and where it came from, as it may be shown."""
-    found = []
-    for key, one in sorted(settings.settings().items()):
-        given = ctx.params.get(f"given_{one.name}")
-        value: Any
-        problem = ""
-        if given is not None and ctx.get_parameter_source(f"given_{one.name}") is ParameterSource.COMMANDLINE:
-            value, source, place = given, "command line", f"--{key}"
-        elif text := os.environ.get(one.env):
-            problem = settings.problem(one, text)
-            value = click.BOOL.convert(text, one, ctx) if one.is_flag and not problem else text
-            source = "file" if one.env in settings.origins else "environment"
-            place = settings.origins.get(one.env, f"${one.env}")
-        else:
-            value, source, place = _default(one), "default", ""
-        row = {"option": key, "value": settings.masked(one, value), "source": source, "where": place}
-        found.append(row | {"problem": problem} if problem else row)
-    return found
+class Chosen(NamedTuple):
+    """What an option is here, and who says so."""
+
+    setting: Setting
+    value: Any
+    source: str
+    place: str
+    problem: str = ""
+
+    @property
+    def shown(self) -> object:
+        return settings.masked(self.setting, self.value)
+
+    @property
+    def row(self) -> dict[str, Any]:
+        row = {"option": self.setting.key, "value": self.shown, "source": self.source, "where": self.place}
+        return row | {"problem": self.problem} if self.problem else row
+
+
+def chosen(ctx: click.Context) -> list[Chosen]:
+    """Each option with its value and where it came from."""
+    return [_chosen(ctx, one) for _, one in sorted(settings.settings().items())]
+
+
+def _chosen(ctx: click.Context, one: Setting) -> Chosen:
+    given = ctx.params.get(f"given_{one.name}")
+    if given is not None and ctx.get_parameter_source(f"given_{one.name}") is ParameterSource.COMMANDLINE:
+        problem = settings.problem(one, given) if isinstance(given, str) else ""
+        return Chosen(one, given, "command line", f"--{one.key}", problem)
+    if text := os.environ.get(one.env):
+        problem = settings.problem(one, text)
+        value = click.BOOL.convert(text, one, ctx) if one.is_flag and not problem else text
+        source = "file" if one.env in settings.origins else "environment"
+        return Chosen(one, value, source, settings.origins.get(one.env, f"${one.env}"), problem)
+    return Chosen(one, _default(one), "default", "")
+
+
+def conflicts(found: list[Chosen]) -> list[str]:
+    """What `run` would say of options that are right each and do not go together."""
+    given = {one.setting.name: None if one.source == "default" else one.value for one in found}
+    words = []
+    for look in (_check_cluster, _check_web):
+        try:
+            look(given)
+        except WakefulError as error:
+            words.append(error.message)
+    return words
+
+
+def _check_cluster(given: dict[str, Any]) -> None:
+    from wakeful.lifecycle import Joining, check_joining
+    from wakeful.policy.lease import lease_of
+    from wakeful.store import open_url
+
+    url = given["url"] or options.DEFAULT_STORE
+    let_in = cluster_access.pass_of(*map(given.get, ("secret_file", "tls_cert", "tls_key", "tls_ca")))
+    joined = cluster_access.joined(
+        url, given["listen"], given["advertise"], given["cluster"], let_in, lease=given["lease"]
+    )
+    check_joining(open_url(url), Joining(**joined | {"lease": lease_of(given["lease"])}))
+
+
+def _check_web(given: dict[str, Any]) -> None:
+    web.wished(given["http"], cert=given["http_cert"], key=given["http_key"])
 
 
 def _default(one: Setting) -> Any:
@@ -55,40 +102,44 @@ def _with_settings(command: click.Command) -> click.Command:
 
 @options.command("config")
 @click.pass_context
-def config(ctx: click.Context, /, as_json: bool, **_given: Any) -> None:
+def config(ctx: click.Context, /, as_json: bool, **_given: Any) -> int:
     """With which options `run` and `dev` would run here, and where each came from.
 
     The command line goes before the environment, that before wakeful.toml (or [tool.wakeful] of pyproject.toml), and that
-    before the default. Give options of theirs to see what they change. Secrets are not shown; a value that no program
-    would start with is named, with what to write instead.
+    before the default. Give options of theirs to see what they change. Secrets are not shown. Values that no program would
+    start with, alone or together, are named with what to write instead, and the exit code is 2.
     """
     from wakeful.cli.output import put_json, put_line, put_table
 
     file = settings.read()
-    found = rows(ctx)
+    found = chosen(ctx)
+    wrong = [f"{one.place} is {_shown(one.shown)}: {one.problem}" for one in found if one.problem]
+    wrong = wrong or conflicts(found)
     if as_json:
-        put_json({"file": None if file is None else file.path, "options": found})
-        return
-    put_table(
-        ["option", "value", "from"],
-        [[row["option"], "–" if row["value"] is None else _shown(row["value"]), _from(row)] for row in found],
-    )
-    for row in found:
-        if "problem" in row:
-            put_line(f"{row['where']} is {_shown(row['value'])}: {row['problem']}", "red")
-    put_line(
-        "no file here"
-        if file is None
-        else f"the file is {file.path}" + (f" (${CONFIG})" if CONFIG in os.environ else "")
-    )
+        path = None if file is None else file.path
+        put_json({"file": path, "options": [one.row for one in found], "problems": wrong})
+    else:
+        put_table(
+            ["option", "value", "from"],
+            [
+                [one.setting.key, "–" if one.value is None else _shown(one.shown), one.place or "default"]
+                for one in found
+            ],
+        )
+        for words in wrong:
+            put_line(words, "red")
+        put_line(_file_line(file))
+    return USAGE if wrong else OK
+
+
+def _file_line(file: settings.SettingsFile | None) -> str:
+    if file is None:
+        return "no file here"
+    return f"the file is {file.path}" + (f" (${CONFIG})" if CONFIG in os.environ else "")
 
 
 def _shown(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _from(row: dict[str, Any]) -> str:
-    return row["where"] or "default"
 
 
 _with_settings(config)

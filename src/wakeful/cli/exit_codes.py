@@ -83,7 +83,10 @@ def report(error: Exception) -> int:
     elif isinstance(error, TurnFailed):
         message += "; --traceback shows where"
     if as_log:
-        print(json_text({"level": "error", "logger": "wakeful.cli", "message": message, "code": code}), file=sys.stderr)
+        from wakeful.cli.output import iso, now_ms
+
+        record = {"at": iso(now_ms()), "level": "error", "logger": "wakeful.cli", "message": message, "code": code}
+        print(json_text(record), file=sys.stderr)
         return exit_code_of(error)
     line = one_line(f"error: {message} [{code}]")
     if sys.stderr.isatty() and not is_plain():

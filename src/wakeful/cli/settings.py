@@ -284,8 +284,12 @@ def _look_at_file(text: str) -> None:
 
 def _look_at_length(text: str) -> None:
     from wakeful.policy.lease import lease_of
+    from wakeful.values.errors import BadOption
 
-    lease_of(text)
+    try:
+        lease_of(text)
+    except BadOption as error:
+        raise BadOption(error.message.removeprefix(f"lease={text!r}: "), code=error.code) from None
 
 
 def _look_at_store(text: str) -> None:

@@ -178,7 +178,7 @@ def _unplaced(error: WakefulError) -> str:
             return "the store did not answer; whether it was done is unknown: ask again with the same Idempotency-Key"
         return "the store can't be reached now; try again"
     message = error.message[:SAID_MAX]
-    said = _PLACES.sub("(see the log)", message)
+    said = _PLACES.sub("a place that the log names", message)
     if said != message:
         log.info("a request failed: %s", error, extra={"code": error.code})
     return said

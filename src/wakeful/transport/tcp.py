@@ -78,6 +78,8 @@ class SocketTransport:
     ) -> None:
         self._me = Identity(node, cluster, check_secret(secret))
         self._listen = parse(listen, is_listening=True)
+        if not self._listen.is_loopback:
+            self._check_secret(self._listen)
         self._advertise = None if advertise is None else parse(advertise)
         self._entropy = entropy
         self._pace = pace
@@ -98,8 +100,6 @@ class SocketTransport:
     # being reached
 
     async def serve(self, handler: Handler) -> str:
-        if not self._listen.is_loopback:
-            self._check_secret(self._listen)
         self._handler = handler
         try:
             if self._listen.is_unix:
