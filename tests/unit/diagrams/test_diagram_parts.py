@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wakeful.diagrams.chart_scene import action_words, delay_words, guard_words, remaining_words
 from wakeful.diagrams.positions import isotonic
 from wakeful.diagrams.texts import TextSpan, broken, escaped, line_width, width
-from wakeful.diagrams.words import action_words, delay_words, guard_words, remaining_words
 
 
 @pytest.mark.parametrize(
