@@ -20,7 +20,7 @@ from wakeful.statechart.effects import (
     error_event,
     snapshot_event,
 )
-from wakeful.statechart.names import Implementations
+from wakeful.statechart.fields import Implementations
 from wakeful.statechart.snapshot import check_snapshot, matches, meta, tags
 from wakeful.statechart.step import Snapshot, can, fire, start, step
 

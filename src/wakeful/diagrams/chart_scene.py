@@ -12,8 +12,7 @@ from wakeful.statechart.chart import Chart
 from wakeful.statechart.fields import keys, listed
 from wakeful.statechart.nodes import ChartState
 from wakeful.statechart.snapshot import check_snapshot, configuration_of
-from wakeful.statechart.state_tree import ROOT_ID, Tree
-from wakeful.statechart.targets import default_of, target_of
+from wakeful.statechart.state_tree import ROOT_ID, Tree, default_of, target_of
 from wakeful.values.times import to_datetime
 
 # How are the parts of a chart said in few words: events, guards, actions, delays?

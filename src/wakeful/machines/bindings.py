@@ -13,7 +13,7 @@ from typing import Any
 from wakeful.machines.marks import MARK
 from wakeful.policy.retry import Retry, RetryPolicy
 from wakeful.statechart.chart import Chart
-from wakeful.statechart.names import Implementations
+from wakeful.statechart.fields import Implementations
 from wakeful.values.errors import BadChart, BadOption, MissingExtra
 
 RESUMES = ("deadline", "restart", "pause_while_down")

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.statechart.effects import PARENT, SELF, Act, Emit, Log
 from wakeful.statechart.expressions import is_call, read, read_delay, read_event
-from wakeful.statechart.fields import bad, listed, mapping, only, text, unbound
+from wakeful.statechart.fields import Implementations, bad, listed, mapping, only, text, unbound
 from wakeful.statechart.guards import Guards
-from wakeful.statechart.names import Implementations
 from wakeful.statechart.nodes import Action, Read
 
 if TYPE_CHECKING:

@@ -1,13 +1,11 @@
-"""Layer 1, pure. What is a chart, once it has been read?"""
+"""Layer 1, pure. What is a chart, once it has been read, and would it run in a circle?"""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wakeful.statechart.circles import refuse_circles
 from wakeful.statechart.configuration import Configuration
-from wakeful.statechart.fields import bad, mapping
+from wakeful.statechart.fields import Implementations, bad, mapping
 from wakeful.statechart.moves import EnteredStates
-from wakeful.statechart.names import Implementations
 from wakeful.statechart.nodes import ChartState, Transition, candidates
 from wakeful.statechart.plans import Microstep, entering
 from wakeful.statechart.state_tree import Tree
@@ -115,3 +113,43 @@ def _microsteps_max(options: Any) -> int:
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 1_000_000:
         raise bad("options.maxIterations", f"{limit!r} is not a number from 1 to 1000000", code="chart.type")
     return limit
+
+
+# Would a chart run in a circle without anything happening?
+
+
+def refuse_circles(nodes: Sequence[ChartState]) -> None:
+    """Refuse transitions without event and guard that lead back to where they began; the others have a limit at run time."""
+    for node in nodes:
+        if node.always and node.always[0].guard is None:
+            _follow(node.always[0])
+
+
+def _follow(first: Transition) -> None:
+    seen: list[ChartState] = []
+    way: Transition | None = first
+    while way is not None:
+        leaf = _leaf(way)
+        if leaf is None:
+            return
+        if leaf in seen:
+            if leaf is seen[-1]:
+                return  # nothing changes, and XState rests too
+            round_ = " → ".join(f"#{node.id}" for node in [*seen[seen.index(leaf) :], leaf])
+            raise bad(first.path, f"it never comes to rest: {round_}; give one of them a guard", code="chart.always")
+        seen.append(leaf)
+        way = next((node.always[0] for node in (leaf, *leaf.ancestors) if node.always), None)
+        if way is not None and way.guard is not None:
+            return
+
+
+def _leaf(way: Transition) -> ChartState | None:
+    """The one state a transition ends in, if it is plain."""
+    if len(way.targets) != 1:
+        return None
+    node = way.targets[0]
+    while node.type == "compound":
+        assert node.initial is not None
+        node = node.initial
+    is_alone = all(ancestor.type == "compound" for ancestor in node.ancestors)
+    return node if node.type == "atomic" and is_alone else None

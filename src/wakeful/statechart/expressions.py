@@ -7,8 +7,7 @@ function of that name, as a function in XState's config would be asked.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from wakeful.statechart.fields import bad, mapping, plain, text, unbound
-from wakeful.statechart.names import Implementations
+from wakeful.statechart.fields import Implementations, bad, mapping, plain, text, unbound
 from wakeful.statechart.nodes import Read
 from wakeful.values.errors import BadTime
 from wakeful.values.times import duration_ms

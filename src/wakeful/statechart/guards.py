@@ -4,10 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from wakeful.statechart.expressions import read
-from wakeful.statechart.fields import bad, listed, mapping, only, text, unbound
-from wakeful.statechart.names import Implementations
+from wakeful.statechart.fields import Implementations, bad, listed, mapping, only, text, unbound
 from wakeful.statechart.nodes import Test
-from wakeful.statechart.targets import is_in
+from wakeful.statechart.state_tree import is_in
 
 if TYPE_CHECKING:
     from wakeful.statechart.turn import ChartStep

@@ -14,7 +14,7 @@ from wakeful.statechart.chart import KEPT_MAX, Chart
 from wakeful.statechart.configuration import Configuration, mask_of
 from wakeful.statechart.fields import bad
 from wakeful.statechart.nodes import ChartState
-from wakeful.statechart.targets import is_in, state_mask
+from wakeful.statechart.state_tree import is_in, state_mask
 from wakeful.statechart.turn import ChartStep
 
 STATUSES = ("active", "done", "error", "stopped")

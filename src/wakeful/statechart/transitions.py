@@ -8,13 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from wakeful.statechart.actions import Actions
-from wakeful.statechart.fields import bad, flag, keys, listed, mapping, only, text
+from wakeful.statechart.fields import Implementations, bad, flag, keys, listed, mapping, only, text
 from wakeful.statechart.guards import Guards
 from wakeful.statechart.moves import domain_of
-from wakeful.statechart.names import Implementations
 from wakeful.statechart.nodes import Action, ChartState, Test, Transition
-from wakeful.statechart.state_tree import Tree, dotted
-from wakeful.statechart.targets import default_of, refuse_contradiction, state_mask, target_of
+from wakeful.statechart.state_tree import Tree, default_of, dotted, refuse_contradiction, state_mask, target_of
 
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 _TRANSITION = ("target", "guard", "actions", "reenter", "description", "meta")
