@@ -1,6 +1,7 @@
 """Nodes that freeze, lose their store, lose each other, die, stop, are drained, or come late."""
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
@@ -45,6 +46,25 @@ async def test_a_frozen_owner_that_wakes_commits_nothing_fires_nothing_and_rejoi
         assert (rows["n"], rows["rang"]) == (3, 1)
         assert node.state == "up"
         assert [epochs(member) for member in world.members] in ([86, 85, 85], [85, 86, 85], [85, 85, 86])
+
+
+async def test_calls_for_a_frozen_owner_go_on_as_soon_as_another_has_its_objects(cluster: Cluster) -> None:
+    """Also those that wait for a connection to it: its machine takes that, and it never says who it is."""
+    troupe, world = cluster()
+    async with world:
+        frozen, other = world.members[1], world.members[0]
+        one, two = keys_of(frozen, 2)
+        assert await troupe.at(other, one).add() == 1
+        assert frozen.node is not None
+        while frozen.node.membership.lease_until - frozen.node.clock.now() < LEASE_MS - 100:
+            await world.advance(milliseconds=50)  # the lease outlives the connection
+        frozen.freeze()
+        since = world.now()
+        calls = [asyncio.ensure_future(troupe.at(other, one, request_key="again", deadline="20s").add())]
+        await world.advance(milliseconds=LEASE_MS - 500)  # the connection that was there is given up
+        calls.append(asyncio.ensure_future(troupe.at(other, two, deadline="20s").add()))
+        assert await asyncio.gather(*calls) == [2, 1]
+        assert world.now() - since <= timedelta(milliseconds=LEASE_MS + 2 * ROUND_MS)
 
 
 async def test_a_node_cut_off_from_the_store_answers_unavailable_and_rejoins_by_itself(cluster: Cluster) -> None:

@@ -29,7 +29,7 @@ from wakeful.runtime.node import Node
 FROZEN_S = 20.0 if IS_LONG else 7.0
 TICKING = 20
 # The lease, a round of the others, and their way to the objects.
-TAKEOVER_S = LEASE_S + 2.5
+TAKEOVER_S = LEASE_S + 1.5
 
 
 def through(url: str, port: int) -> str:

@@ -20,6 +20,7 @@ from wakeful.runtime.node import Node
 from wakeful.runtime.outage import Outage
 from wakeful.runtime.ownership import Ownership
 from wakeful.runtime.queue import TimerQueue
+from wakeful.runtime.routes import Routes
 from wakeful.runtime.rows import ObjectRows
 from wakeful.store.memory import MemoryStore
 from wakeful.store.protocol import Hint, NodeRow, ShardRow
@@ -340,3 +341,15 @@ def codes_that_strangers_choose() -> Any:
         return broken
 
     return swapped(handshake, "_expected", make)
+
+
+def calls_that_wait_for_a_line_to_a_frozen_node() -> Any:
+    """Who dials a node is not told that another has the object by now."""
+
+    def make(unless_moved: Any) -> Any:
+        async def broken(self: Routes, asking: Any, name: str, shard: int, *, was_sent: bool = True) -> Any:
+            return await (unless_moved(self, asking, name, shard) if was_sent else asking)
+
+        return broken
+
+    return swapped(Routes, "_unless_moved", make)

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from tests.conformance import test_cluster_faults as faults
 from tests.conformance import test_late_answers as late
 from tests.conformance import test_lost_at_stop as lost
 from tests.model.lost_answers import Kind, Model
@@ -109,6 +110,11 @@ def leases() -> None:
         asyncio.run(scenario())
 
 
+def frozen() -> None:
+    """tests/conformance: a node that stands still."""
+    asyncio.run(faults.test_calls_for_a_frozen_owner_go_on_as_soon_as_another_has_its_objects(cluster))
+
+
 def strangers() -> None:
     """tests/unit: connections that say nothing, or too much."""
     asyncio.run(test_sixty_four_silent_connections_keep_no_member_out())
@@ -138,6 +144,7 @@ BROKEN: dict[str, tuple[Catcher, ...]] = {
     "late_pages_that_are_believed": (late_answers,),
     "rows_that_ignore_the_lease": (leases,),
     "leases_of_their_own": (leases,),
+    "calls_that_wait_for_a_line_to_a_frozen_node": (frozen,),
     "strangers_that_keep_their_place": (strangers,),
     "codes_that_strangers_choose": (strangers,),
 }

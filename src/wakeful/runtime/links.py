@@ -24,6 +24,11 @@ class Links:
         """Take calls of others; the address at which they reach this process."""
         return await self._transport.serve(handler)
 
+    def known(self, name: str) -> Link | None:
+        """The link to that node, if there is one."""
+        made = self._made.get(name)
+        return None if made is None or not made.done() or _is_over(made) else made.result()
+
     async def to(self, name: str, address: str, *, within_ms: int | None = None) -> Link:
         """The link to that node; those who come while it is being made wait for the same one, no longer than they have."""
         known = self._made.get(name)

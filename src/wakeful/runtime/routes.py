@@ -8,7 +8,7 @@ has not begun anywhere is sent again until its deadline; one that may have begun
 import asyncio
 import inspect
 from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from wakeful.policy.retry import platform_delay_ms
 from wakeful.runtime import ended_epochs
@@ -19,7 +19,7 @@ from wakeful.runtime.reach import BACK_MS, REACH
 from wakeful.runtime.status import status_of
 from wakeful.store.protocol import NodeRow
 from wakeful.transport.failures import received
-from wakeful.transport.protocol import NotStarted, PeerCall, PeerReply
+from wakeful.transport.protocol import NotStarted, PeerCall
 from wakeful.values.codec import decode, encode
 from wakeful.values.errors import (
     BadValue,
@@ -37,6 +37,8 @@ from wakeful.values.trace import TRACE
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
+
+T = TypeVar("T")
 
 FULL = "object.mailbox"  # the object is where it should be: as on its own node, the caller is told to back off
 WAIT_MAX_MS = 250  # between two looks at who owns a shard that is on the move
@@ -132,7 +134,10 @@ class Routes:
         if left_ms <= 0:
             raise call.too_late()
         try:
-            link = await self._links.to(owner.node, owner.address, within_ms=left_ms)
+            link = self._links.known(owner.node)
+            if link is None:  # nothing was sent, so whatever the call does may be done elsewhere
+                dialling = self._links.to(owner.node, owner.address, within_ms=left_ms)
+                link = await self._unless_moved(dialling, owner.node, shard, was_sent=False)
             self.sent += 1
             began = node.meter.ticks()
             asking = link.ask(_as_peer_call(node.name, target, call, left_ms), timeout_ms=left_ms)
@@ -160,8 +165,8 @@ class Routes:
             return answer
         raise answer
 
-    async def _unless_moved(self, asking: Coroutine[Any, Any, PeerReply], name: str, shard: int) -> PeerReply:
-        """The reply of that node, or `LinkLost` once the shard is another's: one that lost its store may never answer."""
+    async def _unless_moved(self, asking: Coroutine[Any, Any, T], name: str, shard: int, *, was_sent: bool = True) -> T:
+        """What that node says, or `LinkLost` once the shard is another's: one that froze, or lost its store, may never answer."""
         task = asyncio.current_task()
         assert task is not None
         before = task.cancelling()  # one that was told to end may still ask for something
@@ -170,7 +175,7 @@ class Routes:
             return await asking
         except asyncio.CancelledError:
             if self._asked[task][2] and task.uncancel() <= before:
-                raise LinkLost(f"shard {shard} went from node {name} to another", was_sent=True) from None
+                raise LinkLost(f"shard {shard} went from node {name} to another", was_sent=was_sent) from None
             raise
         finally:
             del self._asked[task]
