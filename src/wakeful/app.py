@@ -6,41 +6,29 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
-from wakeful.importers.machine_import import equip as equip_importing
-from wakeful.importers.schedule_import import equip as equip_settling
+from wakeful.importers.feature import ImportFeature
+from wakeful.jobs.feature import JobFeature
 from wakeful.jobs.jobs import Jobs
-from wakeful.jobs.jobs import equip as equip_jobs
 from wakeful.lifecycle import OWN_MACHINE, Joining, running
 from wakeful.machine import Machine
-from wakeful.machine import equip as equip_machines
-from wakeful.machine import started as start_machines
-from wakeful.machines.bindings import Bound
-from wakeful.machines.downtime import PULSE, Pulse
+from wakeful.machines.feature import MachineFeature
 from wakeful.machines.snapshot import Snapshot
 from wakeful.machines.watchers import watch
 from wakeful.policy.lease import lease_of
 from wakeful.policy.limits import Limits
+from wakeful.runtime.feature import Feature
 from wakeful.runtime.homes import check_places
 from wakeful.runtime.node import Node
 from wakeful.runtime.registry import Registry
 from wakeful.runtime.stubs import make_stub
 from wakeful.schedules.counters import Counters
 from wakeful.schedules.dag import Dag, DagObject
-from wakeful.schedules.declarations import Declarations
-from wakeful.schedules.feature import FEATURE, ScheduleFeature
-from wakeful.schedules.functions import CLASS as FUNCTIONS
-from wakeful.schedules.functions import Functions, start_function
+from wakeful.schedules.feature import ScheduleFeature
 from wakeful.schedules.outside import ObjectSchedules, ShardedSchedules
 from wakeful.schedules.queries import counters_of, counters_of_tenant
-from wakeful.schedules.records import LANE, PREFIX
-from wakeful.schedules.runs import ScheduleRuns
-from wakeful.schedules.schedules import operations, upsert
-from wakeful.schedules.tenants import Quotas, Sharded, reserved_classes
-from wakeful.security.reserved import security_classes
-from wakeful.sockets.feature import equip as equip_sockets
-from wakeful.sockets.feature import started as start_sockets
-from wakeful.sockets.feature import stopping as stop_sockets
-from wakeful.sockets.gateways import GATEWAYS, Gateways
+from wakeful.schedules.tenants import Quotas, Sharded
+from wakeful.security.reserved import SecurityFeature
+from wakeful.sockets.feature import SocketFeature
 from wakeful.specs.fluent import Every
 from wakeful.store.protocol import Store
 from wakeful.system import Keys, read_keys
@@ -108,15 +96,19 @@ class App:
         self.node: Node | None = None
         self.latest: Node | None = None  # the node that runs, or ran last: what it counted is still to be sent
         self.tracer: Tracer | None = None  # see `wakeful.telemetry.setup`
-        self._functions = Functions()
-        self.registry.add(self._functions.cls, FUNCTIONS)
-        self._declarations = Declarations(upsert)
-        self._declarations.by_key(self._functions.cls, self._functions.declared)
-        self._feature = ScheduleFeature(self._declarations, default_zone=default_zone, quotas=quotas)
-        self._machines: dict[str, Bound] = {}
-        own = (*reserved_classes(), (Pulse, PULSE), (Gateways, GATEWAYS))
-        for cls, name in (*own, *security_classes(self.limits.audit_rows)):
-            self.registry.add(cls, name)
+        self._machines = MachineFeature()
+        self._schedules = ScheduleFeature(default_zone=default_zone, quotas=quotas)
+        self.features: tuple[Feature, ...] = (
+            self._machines,
+            ImportFeature(),
+            SocketFeature(),
+            JobFeature(None if quotas is None else quotas.of_jobs),
+            self._schedules,
+            SecurityFeature(self.limits.audit_rows),
+        )
+        for feature in self.features:
+            for cls, name in feature.classes:
+                self.registry.add(cls, name)
 
     @overload
     def object(self, cls: type[T], /) -> type[T]: ...
@@ -133,10 +125,9 @@ class App:
                     f"class name {name!r}: names that begin with {RESERVED!r} are Wakeful's own", code="name.class"
                 )
             if isinstance(found, type):
-                self._declarations.check(found)
+                self._schedules.declarations.check(found)
                 if issubclass(found, Machine):
-                    bound = Bound(name or found.__name__, found, self._machines.__contains__)
-                    self._machines[bound.name] = bound
+                    self._machines.bind(name or found.__name__, found)
             self.registry.add(found, name)
             return found
 
@@ -167,7 +158,7 @@ class App:
             async def start(run: Run) -> None:
                 await self.get(cls, run.nominal_at.isoformat()).start()
 
-            self._functions.add(spec, start, name=f"dag.{dag.name}", **options)
+            self._schedules.functions.add(spec, start, name=f"dag.{dag.name}", **options)
         return cls
 
     def watch(self, cls: type[Machine], key: str, *, caller: Any = None) -> AsyncIterator[Snapshot | dict[str, Any]]:
@@ -180,7 +171,7 @@ class App:
     @property
     def every(self) -> Every[Any]:
         """`@app.every.day.at("18:00")` on a plain `async def` function: it runs once per occurrence in the deployment."""
-        return Every(self._functions.add)
+        return Every(self._schedules.functions.add)
 
     @overload
     def schedules(self, cls: type, key: str) -> ObjectSchedules: ...
@@ -288,32 +279,22 @@ class App:
 
     def equip(self, node: Node) -> None:
         """Give a node the features, before it starts."""
-        quotas = self._feature.quotas
-        equip_machines(node, self._machines)
-        equip_importing(node)
-        equip_settling(node)
-        equip_sockets(node)
-        equip_jobs(node, None if quotas is None else quotas.of_jobs)
-        node.features[FEATURE] = self._feature
         node.overload.ask, node.tracer = self._overloaded, self.tracer
-        node.operations.update(operations())
-        for prefix in (PREFIX, LANE):
-            node.timer_runs.register(ScheduleRuns(self._declarations, node.limits.alarm_deadline_ms, prefix=prefix))
+        for feature in self.features:
+            feature.equip(node)
 
     async def started(self, node: Node) -> None:
-        """See to it that the functions on the app's clock have their schedules, and that machines know who is there."""
-        if not node.is_client:
-            start_machines(node)
-            start_sockets(node)
-        for name in self._functions.names():
-            await start_function(node, name)
+        """The node runs, and is no client."""
+        for feature in self.features:
+            await feature.started(node)
 
     async def stopping(self, node: Node) -> None:
-        """What is to be done while the node can still be asked: clients that are connected to it are sent away."""
+        """What is to be done while the node can still be asked."""
         for say in list(node.last_words):
             await say()
         if not node.is_client:
-            await stop_sockets(node)
+            for feature in self.features:
+                await feature.stopping(node)
 
     def attach(self, node: Node) -> None:
         """Calls go to this node from here on."""

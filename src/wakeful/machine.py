@@ -3,20 +3,14 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from wakeful.machines.actor_ends import answered, keep
-from wakeful.machines.actors import ANSWER, KEEP
-from wakeful.machines.bindings import Bound
-from wakeful.machines.feature import FEATURE, MachineFeature, feature_of
 from wakeful.machines.machine_view import shown, unstarted
-from wakeful.machines.mail import Mail
+from wakeful.machines.node_machines import NodeMachines, feature_of
 from wakeful.machines.records import load
 from wakeful.machines.snapshot import Snapshot
 from wakeful.machines.steps import EVENT, begin, note, present, take
-from wakeful.machines.timers import Delays, Doings, Runs
-from wakeful.machines.watchers import NEWS, SEEN, news, seen
+from wakeful.machines.watchers import NEWS, SEEN
 from wakeful.objects import DurableObject
 from wakeful.policy.retry import RetryPolicy
-from wakeful.runtime.node import Node
 from wakeful.runtime.registry import reader
 from wakeful.runtime.turn import Turn, running_turn
 from wakeful.statechart.step import can, start, step
@@ -111,22 +105,9 @@ class Machine(DurableObject):
         """What a watcher who may see the snapshot hears of an emitted event: it, one with less in it, or None."""
         return event
 
-    def _here(self, what: str) -> tuple[Turn, MachineFeature]:
+    def _here(self, what: str) -> tuple[Turn, NodeMachines]:
         activation = self.ctx._activation
         return running_turn(activation, f"Machine.{what}"), feature_of(activation.node)
-
-
-def equip(node: Node, classes: dict[str, Bound]) -> None:
-    """Give a node machines, before it starts."""
-    feature = node.features[FEATURE] = MachineFeature(node, classes)
-    node.operations.update({ANSWER: answered, KEEP: keep, NEWS: news, SEEN: seen})
-    for owner in (Delays, Doings, Runs, Mail):
-        node.timer_runs.register(owner(feature, node.limits.alarm_deadline_ms))
-
-
-def started(node: Node) -> None:
-    """The node runs from here on: so much time is not down time."""
-    feature_of(node).downtime.begin()
 
 
 def _event(event: str | Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:

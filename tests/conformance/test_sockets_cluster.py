@@ -8,8 +8,8 @@ import pytest
 
 from tests.conformance.hall import Hall, key_at, rows
 from wakeful import Socket
-from wakeful.sockets.feature import feature_of
 from wakeful.sockets.gateways import ALL
+from wakeful.sockets.node_sockets import feature_of
 from wakeful.store import Range
 from wakeful.testing import World
 from wakeful.testing.members import Member

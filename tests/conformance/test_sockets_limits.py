@@ -6,7 +6,7 @@ import pytest
 
 from tests.conformance.hall import Hall, rows
 from wakeful import Limits, Socket
-from wakeful.sockets.feature import feature_of
+from wakeful.sockets.node_sockets import feature_of
 from wakeful.sockets.socket import ATTACHMENT_BYTES_MAX, TAG_CHARS_MAX, TAGS_MAX
 from wakeful.values.errors import BadOption, BadValue, LimitExceeded, ReadOnly
 

@@ -7,7 +7,7 @@ from typing import Any
 from tests.conformance.hall import Hall
 from tests.conformance.test_sockets_cluster import apart
 from wakeful import App, DurableObject, Limits, Socket
-from wakeful.sockets.feature import feature_of
+from wakeful.sockets.node_sockets import feature_of
 from wakeful.testing import World
 
 DEADLINE_MS = 1_000  # of a call

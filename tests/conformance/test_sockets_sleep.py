@@ -7,8 +7,8 @@ import pytest
 
 from tests.conformance.hall import Hall, rows
 from wakeful import Socket
-from wakeful.sockets.feature import feature_of
 from wakeful.sockets.gateways import ALL
+from wakeful.sockets.node_sockets import feature_of
 from wakeful.store import Query, Range
 from wakeful.testing import World
 from wakeful.values.commits import SYSTEM, USER

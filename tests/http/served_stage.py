@@ -16,7 +16,7 @@ from wakeful.http.protocol import SocketProtocol
 from wakeful.security.tokens import ALL, PREFIX, Token, new_secret
 from wakeful.server.guard import Guarded
 from wakeful.server.site import Site
-from wakeful.sockets.feature import feature_of
+from wakeful.sockets.node_sockets import feature_of
 from wakeful.sockets.request import SocketRequest
 
 TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10

@@ -6,8 +6,8 @@ from contextlib import suppress
 from typing import Any
 
 from wakeful import App, DurableObject, Socket
-from wakeful.sockets.feature import feature_of
 from wakeful.sockets.gateways import ALL
+from wakeful.sockets.node_sockets import feature_of
 from wakeful.store import Range
 from wakeful.testing import World
 from wakeful.testing.members import Member

@@ -15,8 +15,8 @@ def test_an_object_with_a_job_from_outside_goes_into_a_file_and_out_of_it(wakefu
 
     async def life(world: Any, call: Any) -> None:
         await call("heal")
-        from wakeful.jobs.feature import feature_of
         from wakeful.jobs.job import JobSpec
+        from wakeful.jobs.node_jobs import feature_of
         from wakeful.jobs.submission import Scheduling
         from wakeful.runtime.stubs import make_stub
 

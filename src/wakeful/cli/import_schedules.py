@@ -31,7 +31,7 @@ async def settle(
 
     from wakeful.cli.object_calls import ask
     from wakeful.importers.archive_rules import check_own
-    from wakeful.importers.schedule_import import SETTLE
+    from wakeful.importers.feature import SETTLE
     from wakeful.values.ids import ObjectId, check_class, check_key
 
     if cls is None or key is None:

@@ -242,7 +242,7 @@ async def _asked(url: str, target: str | None, ids: list["ObjectId"]) -> AsyncIt
     An import that is cut off is run again: what it had brought is then answered as it was, and not brought anew.
     """
     from wakeful.cli.object_calls import reaching
-    from wakeful.importers.machine_import import IMPORT
+    from wakeful.importers.feature import IMPORT
     from wakeful.values.codec import encode
 
     async with reaching(url, target, what="import", id=ids[0]) as reached:

@@ -68,7 +68,7 @@ async def _chart_of(store: "Store", id: "ObjectId", target: str | None) -> tuple
     """The chart of a class, from the program, or from the process that runs it."""
     from wakeful.cli.app_loader import load
     from wakeful.cli.node_access import connected
-    from wakeful.importers.machine_import import CHART
+    from wakeful.importers.feature import CHART
     from wakeful.machines.bindings import Bound
     from wakeful.values.codec import decode_loosely
 

@@ -16,9 +16,9 @@ from wakeful.http.looks import connection_of
 from wakeful.http.machine_watch import shown_to
 from wakeful.http.problems import Problem
 from wakeful.http.table import read_body
-from wakeful.jobs.feature import feature_of
 from wakeful.jobs.ids import parse_id
 from wakeful.jobs.job import Job, JobSpec
+from wakeful.jobs.node_jobs import feature_of
 from wakeful.jobs.submission import Scheduling
 from wakeful.runtime.registry import ObjectClass
 from wakeful.runtime.stubs import make_stub

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from wakeful.http.asks import MSGPACK, Answer, Ask, answered, result
 from wakeful.http.problems import Problem
-from wakeful.machines.feature import feature_of
+from wakeful.machines.node_machines import feature_of
 from wakeful.schedules.options import check_schedule_name
 from wakeful.schedules.queries import record_of, seen
 from wakeful.schedules.schedules import next_times

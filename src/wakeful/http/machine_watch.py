@@ -13,7 +13,7 @@ from wakeful.http.looks import connection_of, object_of
 from wakeful.http.problems import Problem, Raised, told
 from wakeful.http.stream import RETRY_MS, SEND_TIMEOUT_S, Ends, only_head, put, streamed, unless
 from wakeful.machine import Machine
-from wakeful.machines.feature import feature_of
+from wakeful.machines.node_machines import feature_of
 from wakeful.machines.snapshot import Snapshot
 from wakeful.machines.watchers import SEEN, MachineWatch, News
 from wakeful.values.errors import NotRunning, WakefulError

@@ -6,9 +6,10 @@ import msgspec
 
 from wakeful.importers.archive_rules import check_own
 from wakeful.importers.chart_fit import INIT, complete, fit_delays
+from wakeful.importers.feature import IMPORT
 from wakeful.importers.found import FoundMachine
 from wakeful.machines.carrier import Carrier
-from wakeful.machines.feature import feature_of
+from wakeful.machines.node_machines import feature_of
 from wakeful.machines.records import MachineRecord, fit, load, save
 from wakeful.machines.resumption import set_delays
 from wakeful.machines.steps import end, note
@@ -19,15 +20,6 @@ from wakeful.values.errors import BadChart, BadOption, BadValue, Conflict
 if TYPE_CHECKING:
     from wakeful.machines.bindings import Bound
     from wakeful.runtime.context import Context
-    from wakeful.runtime.node import Node
-
-IMPORT, CHART = "machine.import", "machine.chart"
-
-
-def equip(node: "Node") -> None:
-    """Let a node take in machines, and show their charts."""
-    node.operations.update({IMPORT: arrive, CHART: chart_of})
-    node.quiet_operations.add(CHART)
 
 
 async def arrive(

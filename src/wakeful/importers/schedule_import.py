@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from wakeful.importers.archive_rules import check_own
+from wakeful.importers.feature import SETTLE
 from wakeful.importers.wishes import Wish
 from wakeful.policy.timeline import spec_of
 from wakeful.runtime.turn import running_turn
@@ -16,14 +17,6 @@ from wakeful.values.errors import BadInput, Conflict, UnknownSchedule
 
 if TYPE_CHECKING:
     from wakeful.runtime.context import Context
-    from wakeful.runtime.node import Node
-
-SETTLE = "schedules.settle"
-
-
-def equip(node: "Node") -> None:
-    """Let a node take in schedules."""
-    node.operations[SETTLE] = settle
 
 
 async def settle(

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from wakeful.jobs.feature import JobFeature
 from wakeful.jobs.ids import ASK, TELL, TOLD, job_id, parse_id
 from wakeful.jobs.job_owner import cancel_timer, owned, place
 from wakeful.jobs.job_request import JobRequest, errand
+from wakeful.jobs.node_jobs import NodeJobs
 from wakeful.jobs.outcomes import read, watch, write
 from wakeful.jobs.payload import BATCH, HELD_AT, JobPayload, decode_kept, encode_kept
 from wakeful.jobs.queries import asked_timer, standing
@@ -35,7 +35,7 @@ OUTCOMES = ("done", "failed", "cancelled")
 class ErrandRuns(Errands):
     """The owner of the timers of one kind of errand. They need no awake object, and are tried until they succeed."""
 
-    def __init__(self, feature: JobFeature, prefix: str, deadline_ms: int) -> None:
+    def __init__(self, feature: NodeJobs, prefix: str, deadline_ms: int) -> None:
         self.prefix = prefix
         self.deadline_ms = deadline_ms
         self._feature = feature

@@ -18,7 +18,7 @@ from wakeful.values.errors import Conflict, KeyTaken
 from wakeful.values.timers import Timer
 
 if TYPE_CHECKING:
-    from wakeful.jobs.feature import JobFeature
+    from wakeful.jobs.node_jobs import NodeJobs
 
 
 async def owned(turn: Turn, name: str) -> Standing | None:
@@ -40,7 +40,7 @@ async def owned(turn: Turn, name: str) -> Standing | None:
     return None if found is not None and found.is_asked else found
 
 
-async def place(feature: "JobFeature", turn: Turn, asked: JobRequest, *, is_newest: bool) -> Standing | None:
+async def place(feature: "NodeJobs", turn: Turn, asked: JobRequest, *, is_newest: bool) -> Standing | None:
     """Set the job's timer, unless its key is in use: then the job that has it, or `KeyTaken` when that is another."""
     turn.check_writable()
     if asked.kept.key is not None:
@@ -75,7 +75,7 @@ async def _clear_way(turn: Turn, name: str, there: Standing | None) -> None:
         turn.unparks = [*turn.unparks, *(one.number for one in parked)]
 
 
-async def cancel(feature: "JobFeature", turn: Turn, name: str, reason: str = "cancelled") -> bool:
+async def cancel(feature: "NodeJobs", turn: Turn, name: str, reason: str = "cancelled") -> bool:
     """True: it has not ended and never will run (again). False: it is over, or unknown, or is this very turn."""
     turn.check_writable()
     is_cancelled = await _cancel_asked(turn, name)
@@ -95,7 +95,7 @@ async def withdraw(turn: Turn, name: str, token: str) -> None:
         turn.clear_timer(name)
 
 
-async def cancel_timer(feature: "JobFeature", turn: Turn, timer: Timer, reason: str) -> None:
+async def cancel_timer(feature: "NodeJobs", turn: Turn, timer: Timer, reason: str) -> None:
     """Clear a job that is owed, and tell those who wait for it."""
     turn.clear_timer(timer.name)
     left(turn, timer, reason)
@@ -117,7 +117,7 @@ async def _cancel_asked(turn: Turn, name: str) -> bool:
     return bool(found)
 
 
-async def redrive(feature: "JobFeature", turn: Turn, name: str) -> Standing:
+async def redrive(feature: "NodeJobs", turn: Turn, name: str) -> Standing:
     """A failed job is owed again, at once and with a fresh count; `Conflict` when it is not parked."""
     there = await owned(turn, name)
     if there is None or there.parked is None:

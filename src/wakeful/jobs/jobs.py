@@ -8,14 +8,10 @@ from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 from wakeful.jobs import job_owner, queries
-from wakeful.jobs.errands import ERRANDS, ErrandRuns
-from wakeful.jobs.feature import FEATURE, JobFeature, Quota, feature_of
 from wakeful.jobs.ids import job_id, parse_id
 from wakeful.jobs.job import ENDED, Batch, Job, JobSpec, Page
-from wakeful.jobs.job_request import JobRequest
-from wakeful.jobs.payload import decode_kept, job_of_timer
+from wakeful.jobs.node_jobs import feature_of
 from wakeful.jobs.queries import JobFilter
-from wakeful.jobs.runs import JobRuns
 from wakeful.jobs.submission import Scheduling, sent, unsend
 from wakeful.policy.limits import check_count
 from wakeful.runtime.calls import check_loop, resolve
@@ -33,7 +29,6 @@ from wakeful.values.errors import (
     StoreDown,
     UnknownJob,
 )
-from wakeful.values.timers import Timer
 from wakeful.values.times import Duration, duration_ms
 
 CANCELS_AT_ONCE = 64
@@ -297,50 +292,3 @@ def _result(job: Job, *, is_kept: bool) -> Any:
             code="job.expired",
         )
     return job.result
-
-
-# how a node gets them
-
-
-async def _cancel(ctx: Context, name: str) -> bool:
-    turn = running_turn(ctx._activation, "jobs.cancel")
-    return await job_owner.cancel(feature_of(ctx._activation.node), turn, name)
-
-
-async def _redrive(ctx: Context, name: str) -> Job:
-    turn = running_turn(ctx._activation, "jobs.redrive")
-    return (await job_owner.redrive(feature_of(ctx._activation.node), turn, name)).job
-
-
-async def _replace(
-    ctx: Context, name: str, due_at: int, nominal_at: int, seq: int, priority: int, payload: bytes
-) -> Job:
-    turn = running_turn(ctx._activation, "jobs.replace")
-    timer = Timer(ctx.id, name, due_at, nominal_at, seq, priority=priority, payload=payload)
-    asked = JobRequest(timer, decode_kept(timer))
-    await job_owner.place(feature_of(ctx._activation.node), turn, asked, is_newest=True)
-    return job_of_timer(timer, is_running=False)
-
-
-async def _withdraw(ctx: Context, name: str, token: str) -> None:
-    await job_owner.withdraw(running_turn(ctx._activation, "jobs.withdraw"), name, token)
-
-
-_OPERATIONS: dict[str, Callable[..., Awaitable[Any]]] = {
-    "jobs.cancel": _cancel,
-    "jobs.redrive": _redrive,
-    "jobs.replace": _replace,
-    "jobs.withdraw": _withdraw,
-}
-
-
-def equip(node: Node, quota: Quota | None) -> None:
-    """Give a node jobs, before it starts."""
-    feature = node.features[FEATURE] = JobFeature(node, quota)
-    deadline_ms = node.limits.alarm_deadline_ms
-    node.operations.update(_OPERATIONS)
-    node.quiet_operations.update(_OPERATIONS)
-    node.timer_runs.register(JobRuns(feature, deadline_ms))
-    for prefix in ERRANDS:
-        node.timer_runs.register(ErrandRuns(feature, prefix, deadline_ms), quiet=True)
-    node.timer_runs.interrupting["jobs.cancel"] = str

@@ -14,7 +14,7 @@ from wakeful.values.runs import Entry
 from wakeful.values.timers import Timer
 
 if TYPE_CHECKING:
-    from wakeful.jobs.feature import JobFeature
+    from wakeful.jobs.node_jobs import NodeJobs
 
 # How many rows there are that say who waits for a job of this object. Nearly always none, and then a job that ends
 # costs one look into memory instead of one at the disk.
@@ -34,7 +34,7 @@ def write(turn: Turn, slot: Slot, value: object) -> None:
 
 
 async def end(
-    feature: "JobFeature",
+    feature: "NodeJobs",
     turn: Turn,
     timer: Timer,
     kept: JobPayload,

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from wakeful.jobs.feature import JobFeature
 from wakeful.jobs.ids import PREFIX, attempt_id, job_id
 from wakeful.jobs.job import Again, Job, Stop
 from wakeful.jobs.job_request import check_own
+from wakeful.jobs.node_jobs import NodeJobs
 from wakeful.jobs.outcomes import WATCHED, end
 from wakeful.jobs.payload import STOPPED, JobPayload, arguments_of, decode_kept, encode_kept, job_of_timer, shown
 from wakeful.jobs.queries import is_duplicate
@@ -46,7 +46,7 @@ class JobRuns(RowTimers):
 
     prefix = PREFIX
 
-    def __init__(self, feature: JobFeature, deadline_ms: int) -> None:
+    def __init__(self, feature: NodeJobs, deadline_ms: int) -> None:
         self.deadline_ms = deadline_ms
         self._feature = feature
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
-from wakeful.jobs.feature import JobFeature
 from wakeful.jobs.ids import ASK, TOLD, ask_prefix, job_id, parse_id
 from wakeful.jobs.job import Batch, Job, JobSpec
 from wakeful.jobs.job_owner import place, same
 from wakeful.jobs.job_request import JobRequest, ask, errand, errands, newest, timed
+from wakeful.jobs.node_jobs import NodeJobs
 from wakeful.jobs.payload import BATCH, decode_kept, job_of_timer
 from wakeful.jobs.queries import READS_MAX, Standing, asked_timer, guard_of, in_the_way, standing
 from wakeful.runtime.calls import Method
@@ -33,7 +33,7 @@ BREATH = 200
 class Scheduling:
     """One asking: of a node, from inside a turn or from outside all of them."""
 
-    def __init__(self, node: "Node", feature: JobFeature, turn: Turn | None) -> None:
+    def __init__(self, node: "Node", feature: NodeJobs, turn: Turn | None) -> None:
         self._node = node
         self._feature = feature
         self._turn = turn
@@ -326,7 +326,7 @@ def sent(turn: Turn, target: ObjectId, name: str) -> Standing | None:
     return None
 
 
-def unsend(feature: JobFeature, turn: Turn, target: ObjectId, name: str) -> bool:
+def unsend(feature: NodeJobs, turn: Turn, target: ObjectId, name: str) -> bool:
     """Take back a job that this very turn sent to an object; its batch counts it as cancelled."""
     prefix = ask_prefix(name)
     gone = [one for one in turn.sends if one.id == target and (one.name == name or one.name.startswith(prefix))]

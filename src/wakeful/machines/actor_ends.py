@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from wakeful.machines.carrier import RUN
-from wakeful.machines.feature import MachineFeature, feature_of
+from wakeful.machines.node_machines import NodeMachines, feature_of
 from wakeful.machines.records import load
 from wakeful.machines.steps import note, present, take
 from wakeful.runtime.turn import Turn, running_turn
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from wakeful.runtime.context import Context
 
 
-async def apply(feature: MachineFeature, turn: Turn, id: str, number: int, *, is_good: bool, value: Any) -> bool:
+async def apply(feature: NodeMachines, turn: Turn, id: str, number: int, *, is_good: bool, value: Any) -> bool:
     """Apply what an actor answered, unless it is too late; its timer goes with it."""
     bound = feature.bound(turn.activation.id.cls)
     kept = await present(feature, turn, bound)

@@ -20,7 +20,7 @@ from wakeful.values.trace import marked
 
 if TYPE_CHECKING:
     from wakeful.machines.bindings import Bound
-    from wakeful.machines.feature import MachineFeature
+    from wakeful.machines.node_machines import NodeMachines
 
 # Of the name of a timer: with the object's it must fit one index row of every store.
 ID_BYTES_MAX = 1_000
@@ -32,7 +32,7 @@ class Carrier:
 
     def __init__(
         self,
-        feature: "MachineFeature",
+        feature: "NodeMachines",
         bound: "Bound",
         turn: Turn,
         kept: MachineRecord,

@@ -1,60 +1,39 @@
-"""Layer 4. How do machines join a node?"""
+"""Layer 4. How do machines join the nodes of a program?"""
 
-import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from wakeful.machines.actors import Actors
+from wakeful.machines.actor_ends import answered, keep
+from wakeful.machines.actors import ANSWER, KEEP
 from wakeful.machines.bindings import Bound
-from wakeful.machines.carrier import MAIL
-from wakeful.machines.downtime import Downtime
-from wakeful.machines.watchers import Watchers
-from wakeful.policy.order import Order
-from wakeful.runtime.tracer import carried
-from wakeful.runtime.turn import Turn
-from wakeful.statechart.effects import Log
-from wakeful.values.codec import encode
-from wakeful.values.errors import NotRunning
-from wakeful.values.ids import ObjectId
-from wakeful.values.timers import Timer
-from wakeful.values.trace import marked
+from wakeful.machines.downtime import PULSE, Pulse
+from wakeful.machines.mail import Mail
+from wakeful.machines.node_machines import FEATURE, NodeMachines, feature_of
+from wakeful.machines.timers import Delays, Doings, Runs
+from wakeful.machines.watchers import NEWS, SEEN, news, seen
+from wakeful.runtime.feature import Feature
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
 
-FEATURE = "machines"
-log = logging.getLogger("wakeful.machine")
 
+class MachineFeature(Feature):
+    """Objects that are statecharts."""
 
-class MachineFeature:
-    """What the machines of one node share."""
+    classes = ((Pulse, PULSE),)
 
-    def __init__(self, node: "Node", classes: dict[str, Bound]) -> None:
-        self._node = node
-        self.classes = classes
-        self.order = Order(node.name)
-        self.watchers = Watchers(node)
-        self.actors = Actors(node)
-        self.downtime = Downtime(node, is_needed=any(one.resume == "pause_while_down" for one in classes.values()))
+    def __init__(self) -> None:
+        self.bound: dict[str, Bound] = {}  # the program's machines, by their names
 
-    def bound(self, cls: str) -> Bound:
-        return self.classes[cls]
+    def bind(self, name: str, cls: type) -> None:
+        """A class of the program is one."""
+        self.bound[name] = Bound(name, cls, self.bound.__contains__)
 
-    def mail(self, turn: Turn, target: ObjectId, letter: list[Any]) -> None:
-        """Have another machine get this, with the commit of this turn."""
-        dice, now = self._node.dice, self._node.clock.now()
-        token = f"{int(dice.random() * (1 << 53)):014x}{int(dice.random() * (1 << 24)):06x}"
-        payload = marked(encode(letter), carried(turn, MAIL))
-        turn.send([Timer(target, f"{MAIL}:{token}", now, now, self.order.next(now), payload=payload)])
+    def equip(self, node: "Node") -> None:
+        feature = node.features[FEATURE] = NodeMachines(node, self.bound)
+        node.operations.update({ANSWER: answered, KEEP: keep, NEWS: news, SEEN: seen})
+        for handler in (Delays, Doings, Runs, Mail):
+            node.timer_runs.register(handler(feature, node.limits.alarm_deadline_ms))
 
-    def log(self, id: ObjectId, effect: Log) -> None:
-        """What a chart wants to have written."""
-        label = f"{effect.label}: " if effect.label else ""
-        log.info("%s%s", label, effect.value, extra={"object": str(id)})
-
-
-def feature_of(node: Any) -> MachineFeature:
-    """The machines of the program that this node runs."""
-    found = node.features.get(FEATURE)
-    if not isinstance(found, MachineFeature):
-        raise NotRunning("this node runs without machines; start it with app.run(…)", code="machine.feature")
-    return found
+    async def started(self, node: "Node") -> None:
+        """From here on time is not down time."""
+        feature_of(node).downtime.begin()

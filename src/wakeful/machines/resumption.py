@@ -15,10 +15,10 @@ from wakeful.values.trace import marked
 
 if TYPE_CHECKING:
     from wakeful.machines.bindings import Bound
-    from wakeful.machines.feature import MachineFeature
+    from wakeful.machines.node_machines import NodeMachines
 
 
-async def resume(feature: "MachineFeature", turn: Turn, bound: "Bound", kept: MachineRecord) -> None:
+async def resume(feature: "NodeMachines", turn: Turn, bound: "Bound", kept: MachineRecord) -> None:
     """Set its pending delays by the rule of its class; a reader sees them so and writes nothing."""
     if bound.resume == "deadline":
         return

@@ -14,14 +14,14 @@ from wakeful.values.runs import Entry, Verdict
 
 if TYPE_CHECKING:
     from wakeful.machines.bindings import Bound
-    from wakeful.machines.feature import MachineFeature
+    from wakeful.machines.node_machines import NodeMachines
 
 EVENT = "machine.event"  # what the ledger calls an event that came as a call
 Stepped = tuple[dict[str, Any], list[Effect]]
 
 
 async def begin(
-    feature: "MachineFeature", turn: Turn, bound: "Bound", input: Any, parent: Parent | None = None
+    feature: "NodeMachines", turn: Turn, bound: "Bound", input: Any, parent: Parent | None = None
 ) -> MachineRecord:
     """Start a machine that has not been started."""
     activation = turn.activation
@@ -35,7 +35,7 @@ async def begin(
     return kept
 
 
-async def present(feature: "MachineFeature", turn: Turn, bound: "Bound") -> MachineRecord | None:
+async def present(feature: "NodeMachines", turn: Turn, bound: "Bound") -> MachineRecord | None:
     """The machine as it is, under the chart of today and with its delays as they are due today; None before its start."""
     kept = await load(turn)
     if kept is None:
@@ -48,7 +48,7 @@ async def present(feature: "MachineFeature", turn: Turn, bound: "Bound") -> Mach
 
 
 def take(
-    feature: "MachineFeature",
+    feature: "NodeMachines",
     turn: Turn,
     bound: "Bound",
     kept: MachineRecord,
@@ -77,7 +77,7 @@ def note(turn: Turn, name: str, fired_at: int, *, run_id: str = "", error: str |
 
 
 def _carry(
-    feature: "MachineFeature",
+    feature: "NodeMachines",
     turn: Turn,
     bound: "Bound",
     kept: MachineRecord,
@@ -102,7 +102,7 @@ def _carry(
 
 
 def _bring_over(
-    feature: "MachineFeature", turn: Turn, bound: "Bound", kept: MachineRecord, before: dict[str, Any]
+    feature: "NodeMachines", turn: Turn, bound: "Bound", kept: MachineRecord, before: dict[str, Any]
 ) -> None:
     """Its class migrated it: timers and actors are those of the snapshot that came out; new ones are started."""
     for one in before.get("pending") or ():
@@ -117,7 +117,7 @@ def _bring_over(
     save(turn, kept)
 
 
-def end(feature: "MachineFeature", turn: Turn, bound: "Bound", kept: MachineRecord) -> None:
+def end(feature: "NodeMachines", turn: Turn, bound: "Bound", kept: MachineRecord) -> None:
     """Nothing of it goes on, and nobody hears of it."""
     kept.parent = None
     for one in kept.snapshot.get("pending") or ():

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from wakeful.machines.actor_ends import apply
 from wakeful.machines.carrier import DELAY, DO, RUN
-from wakeful.machines.feature import MachineFeature
+from wakeful.machines.node_machines import NodeMachines
 from wakeful.machines.records import NEWER, ROW, MachineRecord, save
 from wakeful.machines.steps import present, take
 from wakeful.runtime.errands import RowTimers
@@ -35,7 +35,7 @@ class Owner(RowTimers, ABC):
 
     prefix = ""
 
-    def __init__(self, feature: MachineFeature, deadline_ms: int) -> None:
+    def __init__(self, feature: NodeMachines, deadline_ms: int) -> None:
         self._feature = feature
         self.deadline_ms = deadline_ms
 

@@ -23,7 +23,7 @@ from wakeful.values.ids import ObjectId
 
 if TYPE_CHECKING:
     from wakeful.machines.bindings import Bound
-    from wakeful.machines.feature import MachineFeature
+    from wakeful.machines.node_machines import NodeMachines
     from wakeful.runtime.context import Context
     from wakeful.runtime.node import Node
 
@@ -133,7 +133,7 @@ async def news(ctx: "Context", since: tuple[int, int] | None, caller: Any, wait_
     """What this caller may see of what happened since: the operation behind `watch`."""
     activation = ctx._activation
     turn, node, machine = running_turn(activation, NEWS), activation.node, activation.instance
-    feature: MachineFeature = node.features["machines"]
+    feature: NodeMachines = node.features["machines"]
     log: StepLog | None = activation.watched
     if log is None:
         log = activation.watched = StepLog(node.next_seq(activation.shard))

@@ -1,42 +1,38 @@
-"""Layer 4. How do schedules join a node?"""
+"""Layer 4. How do schedules join the nodes of a program?"""
 
 from typing import TYPE_CHECKING
 
-from wakeful.runtime.node import Node
-from wakeful.runtime.turn import Turn
-from wakeful.specs.zones import zone_of
-from wakeful.values.errors import NotRunning
+from wakeful.runtime.feature import Feature
+from wakeful.schedules.declarations import Declarations
+from wakeful.schedules.functions import CLASS as FUNCTIONS
+from wakeful.schedules.functions import Functions, start_function
+from wakeful.schedules.node_schedules import FEATURE, NodeSchedules
+from wakeful.schedules.records import LANE, PREFIX
+from wakeful.schedules.runs import ScheduleRuns
+from wakeful.schedules.schedules import operations, upsert
+from wakeful.schedules.tenants import CLAIMS, TENANTS, Claims, Quotas, Tenant
 
 if TYPE_CHECKING:
-    from wakeful.schedules.declarations import Declarations
-    from wakeful.schedules.tenants import Quotas
-
-FEATURE = "schedules"
+    from wakeful.runtime.node import Node
 
 
-class ScheduleFeature:
-    """What the schedules of a program share: its declarations, its zone, its quotas."""
+class ScheduleFeature(Feature):
+    """What runs by the clock: named schedules of objects, and plain functions."""
 
-    def __init__(self, declarations: "Declarations", *, default_zone: str, quotas: "Quotas | None") -> None:
-        zone_of(default_zone)
-        self.declarations = declarations
-        self.default_zone = default_zone
-        self.quotas = quotas
+    def __init__(self, *, default_zone: str, quotas: Quotas | None) -> None:
+        self.functions = Functions()
+        self.declarations = Declarations(upsert)
+        self.declarations.by_key(self.functions.cls, self.functions.declared)
+        self.classes = ((self.functions.cls, FUNCTIONS), (Tenant, TENANTS), (Claims, CLAIMS))
+        self._shared = NodeSchedules(self.declarations, default_zone=default_zone, quotas=quotas)
 
-    async def admit(self, turn: Turn, count: int) -> None:
-        """`QuotaExceeded` when the object's tenant may not have one more schedule."""
-        if self.quotas is not None:
-            await self.quotas.admit_schedule(turn, count)
+    def equip(self, node: "Node") -> None:
+        node.features[FEATURE] = self._shared
+        node.operations.update(operations())
+        for prefix in (PREFIX, LANE):
+            node.timer_runs.register(ScheduleRuns(self.declarations, node.limits.alarm_deadline_ms, prefix=prefix))
 
-    async def release(self, turn: Turn, count: int) -> None:
-        """The object has no more than so many schedules now."""
-        if self.quotas is not None:
-            await self.quotas.release_schedule(turn, count)
-
-
-def feature_of(node: Node) -> ScheduleFeature:
-    """The schedules of the program that this node runs."""
-    found = node.features.get(FEATURE)
-    if not isinstance(found, ScheduleFeature):
-        raise NotRunning("this node runs without schedules; start it with app.run(…)", code="schedule.feature")
-    return found
+    async def started(self, node: "Node") -> None:
+        """Functions on the deployment's clock have their schedules."""
+        for name in self.functions.names():
+            await start_function(node, name)

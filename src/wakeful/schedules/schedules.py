@@ -13,8 +13,8 @@ from wakeful.runtime.storage import scan
 from wakeful.runtime.turn import Turn, breathe, running_turn
 from wakeful.schedules.backfills import sliced_times
 from wakeful.schedules.declarations import check_dependencies
-from wakeful.schedules.feature import feature_of
 from wakeful.schedules.handlers import check_arguments, check_missed, handler_name
+from wakeful.schedules.node_schedules import feature_of
 from wakeful.schedules.options import (
     POLICY_FIELDS,
     check_schedule_name,

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from wakeful.policy.plan import MISSED, Due, Left, overlapped, plan
 from wakeful.runtime.tracer import carried
 from wakeful.runtime.turn import Turn
-from wakeful.schedules.feature import feature_of
+from wakeful.schedules.node_schedules import feature_of
 from wakeful.schedules.records import LANE, Book, Lane, Record, Untold, encode_struct, lane_name, timer_name
 from wakeful.values.ids import ObjectId
 from wakeful.values.occurrences import Occurrence

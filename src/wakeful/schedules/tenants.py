@@ -192,8 +192,3 @@ def sharded(key: str, count: int) -> Sharded:
             f"sharded: count must be a whole number from 1 to {SHARDS_MAX}, not {count!r}", code="sharded.count"
         )
     return Sharded(check_key("tenant", key), count)
-
-
-def reserved_classes() -> list[tuple[type, str]]:
-    """Classes that every app has."""
-    return [(Tenant, TENANTS), (Claims, CLAIMS)]

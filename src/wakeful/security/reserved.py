@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from wakeful.policy.limits import Limits
+from wakeful.runtime.feature import Feature
 from wakeful.security.audit import audit_class
 from wakeful.security.key_upkeep import KEYS, Keys
 from wakeful.security.scopes import AUDIT, TOKENS
@@ -24,6 +25,13 @@ from wakeful.values.times import to_datetime
 def security_classes(audit_rows: int) -> list[tuple[type, str]]:
     """Classes that every app has."""
     return [(Tokens, TOKENS), (audit_class(audit_rows), AUDIT), (Keys, KEYS)]
+
+
+class SecurityFeature(Feature):
+    """Tokens, the audit log, and what keys have sealed."""
+
+    def __init__(self, audit_rows: int) -> None:
+        self.classes = security_classes(audit_rows)
 
 
 class Bare:

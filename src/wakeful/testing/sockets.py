@@ -7,8 +7,8 @@ from contextvars import Context
 from typing import Any
 
 from wakeful.runtime.node import Node
-from wakeful.sockets.feature import feature_of
 from wakeful.sockets.held import Held
+from wakeful.sockets.node_sockets import feature_of
 from wakeful.sockets.request import request_of
 from wakeful.sockets.socket import Message
 from wakeful.values.errors import WakefulError

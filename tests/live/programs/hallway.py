@@ -10,7 +10,7 @@ from tally import _die_with_parent, _say
 
 from wakeful import App, DurableObject, Socket
 from wakeful.server.embedded_server import serving
-from wakeful.sockets.feature import feature_of
+from wakeful.sockets.node_sockets import feature_of
 from wakeful.values.ids import ObjectId, shard_of
 
 app = App(idle="200ms")

@@ -14,7 +14,7 @@ from wakeful.http import sockets as wires
 from wakeful.http.stops import Stops
 from wakeful.policy.shares import Asker, Shares, Verdict
 from wakeful.security.askers import address_of
-from wakeful.sockets.feature import feature_of
+from wakeful.sockets.node_sockets import feature_of
 from wakeful.sockets.request import SocketRequest as SocketRequest
 from wakeful.values.codec import encode
 

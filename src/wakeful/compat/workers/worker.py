@@ -23,6 +23,7 @@ from wakeful.compat.workers.worker_imports import Imports
 from wakeful.policy.limits import Limits
 from wakeful.policy.retry import RetryPolicy
 from wakeful.specs.cron import cron
+from wakeful.specs.spec import Spec
 from wakeful.values.errors import BadOption
 from wakeful.values.runs import Run
 from wakeful.values.times import from_datetime
@@ -44,6 +45,10 @@ class WorkersApp(App):
         options.setdefault("limits", Limits(arguments_bytes=MESSAGE_BYTES))
         super().__init__(**options)
         self.beside = WaitUntilTasks()
+
+    def run_by_clock(self, spec: Spec, function: Callable[..., Any], **options: Any) -> None:
+        """A cron trigger of its wrangler file, once per occurrence in the deployment."""
+        self._schedules.functions.add(spec, function, **options)
 
     def equip(self, node: "Node") -> None:
         super().equip(node)
@@ -126,7 +131,7 @@ class Worker:
             await self.scheduled(expression, from_datetime(run.nominal_at))
 
         # As there: in UTC, not tried again, and what was missed is missed.
-        self.app._functions.add(
+        self.app.run_by_clock(
             cron(translated(expression), "UTC"),
             trigger,
             name=f"cron.{expression}",
