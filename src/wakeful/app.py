@@ -16,11 +16,11 @@ from wakeful.machines.snapshot import Snapshot
 from wakeful.machines.watchers import watch
 from wakeful.policy.lease import lease_of
 from wakeful.policy.limits import Limits
+from wakeful.runtime.calls import make_stub
 from wakeful.runtime.feature import Feature
 from wakeful.runtime.homes import check_places
 from wakeful.runtime.node import Node
 from wakeful.runtime.registry import Registry
-from wakeful.runtime.stubs import make_stub
 from wakeful.schedules.counters import Counters
 from wakeful.schedules.dag import Dag, DagObject
 from wakeful.schedules.feature import ScheduleFeature

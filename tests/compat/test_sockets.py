@@ -14,7 +14,7 @@ from wakeful.compat.workers.site import WorkerSite
 from wakeful.compat.workers.worker_server import serving
 from wakeful.sockets import records as keeping
 from wakeful.sockets.node_sockets import feature_of
-from wakeful.sockets.request import SocketRequest as SocketRequest
+from wakeful.sockets.socket import SocketRequest as SocketRequest
 from wakeful.values.ids import ObjectId
 
 CODE = """

@@ -5,7 +5,7 @@ from itertools import count
 from typing import Any
 
 from wakeful import App, DurableObject, Socket
-from wakeful.sockets.request import SocketRequest
+from wakeful.sockets.socket import SocketRequest
 from wakeful.testing import World
 from wakeful.testing.members import Member
 from wakeful.values.ids import ObjectId, shard_of

@@ -9,7 +9,7 @@ from tests.conformance.cluster_stage import Cluster, Troupe, key_of, keys_of
 from tests.sim.cluster_clients import Door
 from wakeful import App, Unavailable
 from wakeful.jobs.jobs import Jobs
-from wakeful.policy.ramp import shards_allowed
+from wakeful.policy.limits import shards_allowed
 from wakeful.testing import World
 from wakeful.values.ids import SHARDS, ObjectId, shard_of
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.conformance.hall import Hall, rows
 from wakeful import Socket
-from wakeful.sockets.request import SocketRequest
+from wakeful.sockets.socket import SocketRequest
 from wakeful.testing.sockets import SocketClosed
 from wakeful.values.errors import BadOption, Denied, TurnOver, UnknownClass, UnknownMethod
 

@@ -17,7 +17,7 @@ from wakeful.security.tokens import ALL, PREFIX, Token, new_secret
 from wakeful.server.guard import Guarded
 from wakeful.server.site import Site
 from wakeful.sockets.node_sockets import feature_of
-from wakeful.sockets.request import SocketRequest
+from wakeful.sockets.socket import SocketRequest
 
 TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 WAIT_S = 180.0  # far more than anything takes: a test that needs it fails

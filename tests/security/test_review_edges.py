@@ -11,7 +11,7 @@ import pytest
 
 from tests.security.stage_security import HERE, HOST, Door, program
 from wakeful import App, DurableObject, Socket
-from wakeful.sockets.request import SocketRequest
+from wakeful.sockets.socket import SocketRequest
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ from tests.sim.cluster_clients import Door
 from wakeful import JobSpec, Limits
 from wakeful.jobs.jobs import Jobs
 from wakeful.policy.lease import LEASE_MS, Lease
-from wakeful.policy.ramp import shards_allowed
+from wakeful.policy.limits import shards_allowed
 from wakeful.runtime.membership import RAMP_DOUBLE_MS, RAMP_FIRST
 from wakeful.runtime.node import Node
 from wakeful.store.protocol import Hint, Outcome

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from tests.teeth.broken import swapped
 from wakeful import machine
-from wakeful.machines import actor_ends, mail, resumption, steps, timers, watchers
+from wakeful.machines import mail, steps, timers, watchers
 from wakeful.machines.carrier import Carrier
 from wakeful.machines.mail import Mail
 from wakeful.machines.records import ROW, save
@@ -83,7 +83,7 @@ def an_answer_is_applied_without_asking_whose_it_is() -> Any:
 
         return broken
 
-    return swapped(actor_ends, "apply", make)
+    return swapped(timers, "end_actor", make)
 
 
 def the_rest_of_the_actions_is_dropped() -> Any:
@@ -152,7 +152,7 @@ def restarted_delays_begin_when_somebody_looks() -> Any:
 
 def down_time_is_forgotten() -> Any:
     """A delay is moved in what the machine shows, and its timer stays."""
-    return swapped(resumption, "set_delays", lambda set_delays: lambda turn, kept: None)
+    return swapped(steps, "set_delays", lambda set_delays: lambda turn, kept: None)
 
 
 def watchers_are_told_at_once() -> Any:

@@ -20,7 +20,7 @@ ROWS = {
     "`parallel`": "policy.plan.PARALLEL_MAX",
     "occurrences judged in one turn": "policy.plan.JUDGED_MAX",
     "verdicts with a ledger row of their own": "policy.plan.SINGLE_MAX",
-    "`backfill`": "schedules.backfills.BACKFILL_MAX",
+    "`backfill`": "schedules.records.BACKFILL_MAX",
     "`next(name, n)`": "schedules.schedules.NEXT_MAX",
     "`sharded(key, count)`": "schedules.tenants.SHARDS_MAX",
     "tasks of a `Dag`": "schedules.dag.TASKS_MAX",

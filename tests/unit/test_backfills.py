@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from wakeful import App, DurableObject
-from wakeful.schedules.backfills import BREATH
+from wakeful.schedules.records import BREATH
 
 app = App()
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wakeful.policy.ramp import claimable, shards_allowed, turns_allowed
+from wakeful.policy.limits import claimable, shards_allowed, turns_allowed
 from wakeful.values.errors import BadOption
 
 AGES = st.lists(st.integers(-1_000, 10**12), min_size=2).map(sorted)

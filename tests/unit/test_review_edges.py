@@ -18,7 +18,7 @@ def test_an_object_with_a_job_from_outside_goes_into_a_file_and_out_of_it(wakefu
         from wakeful.jobs.job import JobSpec
         from wakeful.jobs.node_jobs import feature_of
         from wakeful.jobs.submission import Scheduling
-        from wakeful.runtime.stubs import make_stub
+        from wakeful.runtime.calls import make_stub
 
         stub = make_stub(world.node, world.node.registry.named("Report"), "eu", None, None)
         for method in (stub.heal, stub.tick):

@@ -12,7 +12,7 @@ from wakeful.sockets.gateway import Gateway
 from wakeful.sockets.held import Held, Here
 from wakeful.sockets.node_sockets import feature_of
 from wakeful.sockets.outbox import Outbox
-from wakeful.sockets.request import SocketRequest
+from wakeful.sockets.socket import SocketRequest
 from wakeful.sockets.turns import GONE, MESSAGE
 from wakeful.store import NodeRow
 from wakeful.values.errors import LimitExceeded, LinkLost

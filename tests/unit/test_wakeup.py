@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from wakeful.runtime.wakeup import Wakeup
+from wakeful.values.clock import Wakeup
 
 
 class Clock:

@@ -112,7 +112,7 @@ def live(client: "ControlClient | Peers") -> Send:
 
 
 def _embedded(node: "Node") -> Send:
-    from wakeful.runtime.requests import check_request_key
+    from wakeful.runtime.calls import check_request_key
     from wakeful.transport.messages import failed, raised
     from wakeful.values.errors import WakefulError
 

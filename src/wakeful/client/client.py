@@ -13,8 +13,8 @@ from wakeful.client.jobs import ClientJobs
 from wakeful.client.looks import Looks, object_path
 from wakeful.client.schedules import ClientSchedules
 from wakeful.client.wire import HttpWire, check_extra, segment
+from wakeful.runtime.calls import make_stub
 from wakeful.runtime.registry import ObjectClass, looked_at, name_of
-from wakeful.runtime.stubs import make_stub
 from wakeful.values.errors import BadOption, UnknownMethod
 from wakeful.values.ids import ObjectId, check_class, check_key
 from wakeful.values.times import Duration, duration_ms

@@ -15,7 +15,7 @@ from wakeful.client.jobs import ClientJobs
 from wakeful.client.looks import Row
 from wakeful.client.schedules import ClientSchedules
 from wakeful.machines.snapshot import Snapshot
-from wakeful.runtime.stubs import make_stub
+from wakeful.runtime.calls import make_stub
 from wakeful.values.errors import BadOption, NotRunning
 from wakeful.values.times import Duration
 

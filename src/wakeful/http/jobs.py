@@ -20,8 +20,8 @@ from wakeful.jobs.ids import parse_id
 from wakeful.jobs.job import Job, JobSpec
 from wakeful.jobs.node_jobs import feature_of
 from wakeful.jobs.submission import Scheduling
+from wakeful.runtime.calls import make_stub
 from wakeful.runtime.registry import ObjectClass
-from wakeful.runtime.stubs import make_stub
 from wakeful.values.errors import BadValue
 from wakeful.values.ids import ObjectId
 from wakeful.values.packed_parts import PARTS_MAX as PARTS_EACH_MAX

@@ -19,7 +19,7 @@ from wakeful.http.problems import MEDIA, Problem, told
 from wakeful.http.stops import Stops
 from wakeful.security.sessions import COOKIE
 from wakeful.sockets.node_sockets import feature_of
-from wakeful.sockets.request import SocketRequest
+from wakeful.sockets.socket import SocketRequest
 from wakeful.values.errors import NotRunning
 from wakeful.values.trace import TRACE, linked
 

@@ -11,8 +11,7 @@ from wakeful.importers.found import FoundMachine
 from wakeful.machines.carrier import Carrier
 from wakeful.machines.node_machines import feature_of
 from wakeful.machines.records import MachineRecord, fit, load, save
-from wakeful.machines.resumption import set_delays
-from wakeful.machines.steps import end, note
+from wakeful.machines.steps import end, note, set_delays
 from wakeful.runtime.turn import running_turn
 from wakeful.statechart.snapshot import check_snapshot
 from wakeful.values.errors import BadChart, BadOption, BadValue, Conflict

@@ -16,7 +16,7 @@ from wakeful.jobs.node_jobs import NodeJobs
 from wakeful.jobs.outcomes import read, watch, write
 from wakeful.jobs.payload import BATCH, HELD_AT, JobPayload, decode_kept, encode_kept
 from wakeful.jobs.queries import asked_timer, standing
-from wakeful.runtime.errands import Errands
+from wakeful.runtime.timer_runs import Errands
 from wakeful.runtime.turn import Turn
 from wakeful.values.codec import decode
 from wakeful.values.commits import SYSTEM

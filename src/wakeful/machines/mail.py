@@ -6,21 +6,19 @@ and gone with the step that took them. A letter may be late, so each says which 
 
 from typing import TYPE_CHECKING, Any
 
-from wakeful.machines.actor_ends import apply
 from wakeful.machines.actors import plain
 from wakeful.machines.carrier import MAIL
 from wakeful.machines.records import MachineRecord, Parent, forget, gone, load, set_gone
 from wakeful.machines.steps import begin, end, present, take
-from wakeful.machines.timers import Owner
+from wakeful.machines.timers import Owner, end_actor
 from wakeful.policy.retry import platform_delay_ms
 from wakeful.runtime.timer_runs import Failed, Park, RunLater
 from wakeful.runtime.turn import Turn
 from wakeful.statechart.effects import snapshot_event
 from wakeful.statechart.step import step
 from wakeful.values.codec import decode
-from wakeful.values.occurrences import Occurrence
 from wakeful.values.runs import run_id
-from wakeful.values.timers import Timer
+from wakeful.values.timers import Occurrence, Timer
 from wakeful.values.trace import unmarked
 
 if TYPE_CHECKING:
@@ -52,7 +50,7 @@ class Mail(Owner):
             return self._take(turn, bound, kept, value)
         if kind == "snapshot":
             return await self._seen(turn, bound, id, number, value)
-        return await apply(self._feature, turn, id, number, is_good=kind == "done", value=value)
+        return await end_actor(self._feature, turn, id, number, is_good=kind == "done", value=value)
 
     async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> RunLater | Park | None:
         """A child that can't be started is an error for its parent; other letters are parked like any timer."""

@@ -12,12 +12,11 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from wakeful.runtime import tracer
-from wakeful.runtime.calls import Call, carried_back, for_caller, is_small, resolve
+from wakeful.runtime.calls import Call, carried_back, fingerprint, for_caller, is_small, recalled, remembered, resolve
 from wakeful.runtime.committer import Failure
 from wakeful.runtime.context import Context
 from wakeful.runtime.deadlines import cancelled
 from wakeful.runtime.object_wake import wake
-from wakeful.runtime.requests import fingerprint, recalled, remembered
 from wakeful.runtime.rows import ObjectRows
 from wakeful.runtime.settlement import Settling
 from wakeful.runtime.state import STATE_SLOT, State

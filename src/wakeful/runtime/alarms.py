@@ -6,8 +6,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from wakeful.policy.retry import alarm_delay_ms
-from wakeful.runtime.errands import RowTimers
-from wakeful.runtime.timer_runs import Failed, Park, RunLater
+from wakeful.runtime.timer_runs import Failed, Park, RowTimers, RunLater
 from wakeful.runtime.tracer import carried
 from wakeful.runtime.turn import Turn
 from wakeful.values.answers import check_answer

@@ -3,22 +3,29 @@
 import asyncio
 from collections.abc import Coroutine
 from datetime import timedelta
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
 from wakeful.values.codec import decode, encode
+from wakeful.values.commits import Remembered
 from wakeful.values.errors import (
     BadInput,
+    BadOption,
+    BadTime,
     DeadlineExceeded,
     Fenced,
+    KeyTaken,
     LimitExceeded,
     NotRunning,
     Unavailable,
     WakefulError,
 )
-from wakeful.values.ids import ObjectId
+from wakeful.values.ids import ObjectId, check_key
+from wakeful.values.times import Duration, duration_ms
 
 if TYPE_CHECKING:
+    from wakeful.runtime.node import Node
     from wakeful.runtime.registry import ObjectClass
     from wakeful.runtime.turn import Turn
 
@@ -228,3 +235,50 @@ class Method:
 
     def __repr__(self) -> str:
         return f"<{self._stub._target}.{self.name}>"
+
+
+# Has this request been answered before?
+
+REQUEST_KEY_BYTES_MAX = 255
+
+
+def check_request_key(key: object) -> str:
+    """A request key that every store can hold and an HTTP header can carry."""
+    if not isinstance(key, str) or not key or not key.isprintable() or len(key.encode()) > REQUEST_KEY_BYTES_MAX:
+        raise BadOption(
+            f"request key {key!r} must be 1 to {REQUEST_KEY_BYTES_MAX} bytes of printable text", code="request.key.form"
+        )
+    return key
+
+
+def fingerprint(call: Call) -> bytes:
+    """Which call it is: the same key for another one is a mistake."""
+    return blake2b(encode([call.method, list(call.args), dict(sorted(call.kwargs.items()))]), digest_size=16).digest()
+
+
+def recalled(id: ObjectId, kept: Remembered, print_: bytes) -> Any:
+    """The remembered answer, `KeyTaken` when the key belongs to another call."""
+    if kept.fingerprint != print_:
+        raise KeyTaken(f"{id}: request key {kept.key!r} was used for another method or other arguments; use a new key")
+    return decode(kept.answer)
+
+
+def remembered(node: "Node", key: str, print_: bytes, result: Any) -> Remembered:
+    """The answer as it is kept with the turn, for as long as a repeat may come."""
+    return Remembered(key, print_, encode(result), node.clock.now() + node.limits.request_keep_ms)
+
+
+# How does a caller get hold of an object?
+
+
+def make_stub(node: Any, known: Any, key: str, deadline: Duration | None, request_key: str | None) -> Stub:
+    """A stub whose names and options have been checked."""
+    check_key(known.name, key)
+    if request_key is not None:
+        check_request_key(request_key)
+    length = None if deadline is None else duration_ms(deadline, what="deadline")
+    if length == 0:
+        raise BadTime(
+            f"deadline {deadline!r} leaves no time at all; leave it out for the default", code="time.deadline"
+        )
+    return Stub(node, known, key, length, request_key)

@@ -14,7 +14,7 @@ from wakeful.runtime.committer import Failure
 from wakeful.runtime.notes import start_note
 from wakeful.runtime.overload import BACKLOG_MAX
 from wakeful.runtime.queue import PAST_ALL
-from wakeful.runtime.wakeup import Wakeup
+from wakeful.values.clock import Wakeup
 from wakeful.values.commits import Commit
 from wakeful.values.errors import Unavailable
 from wakeful.values.ids import ObjectId, shard_of

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from wakeful.runtime.errands import Errands
+from wakeful.runtime.timer_runs import Errands
 from wakeful.runtime.turn import Turn
 from wakeful.store.protocol import Guard, Obstacle, Receipt
 from wakeful.values.ids import ObjectId

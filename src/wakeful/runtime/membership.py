@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from wakeful.policy.lease import Lease
+from wakeful.policy.limits import claimable, shards_allowed
 from wakeful.policy.placement import place
-from wakeful.policy.ramp import claimable, shards_allowed
 from wakeful.runtime.deployment_clock import FollowedClock
 from wakeful.runtime.reach import check_back, check_there
 from wakeful.runtime.renewals import Renewals

@@ -13,7 +13,7 @@ from wakeful.policy.retry import platform_delay_ms
 from wakeful.runtime.activation import Activation
 from wakeful.runtime.alarms import Alarms
 from wakeful.runtime.arrivals import Arrivals
-from wakeful.runtime.calls import Call, carried, check_loop, is_small
+from wakeful.runtime.calls import Call, carried, check_loop, is_small, make_stub
 from wakeful.runtime.committer import Committer, Failure
 from wakeful.runtime.deadlines import Deadlines
 from wakeful.runtime.dispatcher import Dispatcher
@@ -36,7 +36,6 @@ from wakeful.runtime.registry import Registry
 from wakeful.runtime.routes import Routes
 from wakeful.runtime.sideline import Sideline
 from wakeful.runtime.slots import Slots, SlowStart
-from wakeful.runtime.stubs import make_stub
 from wakeful.runtime.timer_runs import TimerRuns
 from wakeful.runtime.tracer import begin
 from wakeful.runtime.turn import CURRENT, Turn

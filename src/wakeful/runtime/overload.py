@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from wakeful.runtime.wakeup import Wakeup
+from wakeful.values.clock import Wakeup
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node

@@ -10,10 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
-from wakeful.policy.limits import Limits
-from wakeful.policy.ramp import turns_allowed
-from wakeful.runtime.wakeup import Wakeup
-from wakeful.values.clock import Clock
+from wakeful.policy.limits import Limits, turns_allowed
+from wakeful.values.clock import Clock, Wakeup
 from wakeful.values.ids import ObjectId, tenant_of
 
 Slot = asyncio.Future[None]

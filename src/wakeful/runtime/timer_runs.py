@@ -21,9 +21,8 @@ from wakeful.runtime.turn import CURRENT, DONE, Turn
 from wakeful.values.commits import Slot, Start
 from wakeful.values.errors import Fenced, Unavailable
 from wakeful.values.ids import ObjectId, shard_of
-from wakeful.values.occurrences import Occurrence
 from wakeful.values.runs import Entry, Verdict, run_id
-from wakeful.values.timers import Parked, Timer
+from wakeful.values.timers import Occurrence, Parked, Timer
 from wakeful.values.trace import LINK, TRACE, UNSAMPLED, trace_in
 
 if TYPE_CHECKING:
@@ -497,3 +496,28 @@ def _is_current(activation: "Activation", timer: Timer) -> bool:
         return True
     current = activation.timers[timer.name]
     return current is not None and (current.seq, current.attempt) == (timer.seq, timer.attempt)
+
+
+# What do owners have in common whose timers ask little of their objects?
+
+
+class RowTimers:
+    """The part of owners whose timers are nothing but rows: waking an object asks nothing of them."""
+
+    def reads(self, timer: Timer) -> Slot | None:
+        return None
+
+    def wants_wake(self, known: "ObjectClass") -> bool:
+        return False
+
+    async def wake(self, activation: "Activation", turn: "Turn") -> None:
+        """Nothing to do."""
+
+
+class Errands(RowTimers):
+    """The part of owners whose timers are Wakeful's own doing: tried without end; the ledger shows each failure."""
+
+    async def failed(self, activation: "Activation", turn: "Turn", failure: Failed) -> RunLater:
+        timer = failure.timer
+        delay = platform_delay_ms(timer.attempt, failure.roll)
+        return RunLater(timer.moved(due_at=failure.now + delay, attempt=timer.attempt + 1))

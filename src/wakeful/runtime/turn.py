@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from wakeful.values.commits import USER, Commit, Remembered, Slot
 from wakeful.values.errors import ReadOnly, TurnOver
 from wakeful.values.ids import ObjectId
-from wakeful.values.occurrences import Occurrence
 from wakeful.values.rests import Shelf, shelve_with
 from wakeful.values.runs import Entry, Run, run_id
-from wakeful.values.timers import Parked, Timer
+from wakeful.values.timers import Occurrence, Parked, Timer
 from wakeful.values.times import to_datetime
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from wakeful.policy.plan import Due
 from wakeful.policy.timeline import PausedSpan, Version
 from wakeful.runtime.storage import scan
 from wakeful.runtime.turn import Turn, breathe, running_turn
-from wakeful.schedules.backfills import sliced_times
 from wakeful.schedules.declarations import check_dependencies
 from wakeful.schedules.handlers import check_arguments, check_missed, handler_name
 from wakeful.schedules.node_schedules import feature_of
@@ -22,7 +21,17 @@ from wakeful.schedules.options import (
     parse_options,
     parse_spec_options,
 )
-from wakeful.schedules.records import PREFIX, Book, Lane, Options, Record, decode_record, schedule_of, timer_name
+from wakeful.schedules.records import (
+    PREFIX,
+    Book,
+    Lane,
+    Options,
+    Record,
+    decode_record,
+    schedule_of,
+    sliced_times,
+    timer_name,
+)
 from wakeful.schedules.schedule import Found, Names, Runs, Schedule, Standing, Times
 from wakeful.schedules.steps import (
     PAUSES_MAX,

@@ -11,9 +11,8 @@ from wakeful.runtime.turn import Turn
 from wakeful.schedules.node_schedules import feature_of
 from wakeful.schedules.records import LANE, Book, Lane, Record, Untold, encode_struct, lane_name, timer_name
 from wakeful.values.ids import ObjectId
-from wakeful.values.occurrences import Occurrence
 from wakeful.values.runs import Entry
-from wakeful.values.timers import Timer
+from wakeful.values.timers import Occurrence, Timer
 from wakeful.values.trace import linked, marked
 
 # An occurrence that waits for another schedule looks again this often, in case nobody tells it.

@@ -16,8 +16,7 @@ from wakeful.runtime.calls import Call
 from wakeful.sockets.effects import AUTO, CLOSE, Effect
 from wakeful.sockets.held import ConnectionWire, Held, Here
 from wakeful.sockets.register import Register
-from wakeful.sockets.request import SocketRequest
-from wakeful.sockets.socket import Message
+from wakeful.sockets.socket import Message, SocketRequest
 from wakeful.sockets.turns import CLOSED, CONNECT, FORGET, GONE, LATER, MESSAGE, TOO_MANY, check_takes_sockets, has_hook
 from wakeful.values.errors import (
     DeadlineExceeded,

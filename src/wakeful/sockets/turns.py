@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from wakeful.runtime.turn import Turn, running_turn
 from wakeful.sockets import records as keeping
 from wakeful.sockets.records import SocketRecord
-from wakeful.sockets.request import request_of
-from wakeful.sockets.socket import Message, Socket
+from wakeful.sockets.socket import Message, Socket, request_of
 from wakeful.values.codec import encode
 from wakeful.values.errors import BadOption, LimitExceeded, UnknownMethod
 from wakeful.values.timers import Timer

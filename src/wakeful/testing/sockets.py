@@ -9,8 +9,7 @@ from typing import Any
 from wakeful.runtime.node import Node
 from wakeful.sockets.held import Held
 from wakeful.sockets.node_sockets import feature_of
-from wakeful.sockets.request import request_of
-from wakeful.sockets.socket import Message
+from wakeful.sockets.socket import Message, request_of
 from wakeful.values.errors import WakefulError
 from wakeful.values.ids import ObjectId
 

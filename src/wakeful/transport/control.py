@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
+from wakeful.runtime.calls import check_request_key
 from wakeful.runtime.node import Node
 from wakeful.runtime.redrives import NUMBER_MAX, each_parked, survey
-from wakeful.runtime.requests import check_request_key
 from wakeful.runtime.status import status_of
 from wakeful.store.protocol import Query
 from wakeful.transport import sockets

@@ -49,3 +49,17 @@ class Parked(Struct, frozen=True, gc=False):
     error: str
     traceback: str
     number: int = 0  # the store's own number for it, used to redrive
+
+
+# Which occurrence is the turn of a due timer, where that is more than the timer itself says?
+
+
+class Occurrence(Struct, frozen=True):
+    """One time that a schedule names, as the ledger and the handler are told of it."""
+
+    name: str  # the ledger's name for it
+    run_id: str
+    nominal_at: int
+    missed: int = 0  # how many missed occurrences it answers for, itself included
+    first_at: int = 0  # the first of those
+    is_backfill: bool = False

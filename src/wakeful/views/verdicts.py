@@ -4,10 +4,9 @@ import asyncio
 from typing import Any, NamedTuple
 
 from wakeful.policy.timeline import spec_of
-from wakeful.schedules.backfills import backfill_times
 from wakeful.schedules.nights import local_time, zone_name
 from wakeful.schedules.queries import parked_of, record_of, runs_since, verdicts_at
-from wakeful.schedules.records import decode_lane, lane_name
+from wakeful.schedules.records import backfill_times, decode_lane, lane_name
 from wakeful.schedules.words import About, because, fate
 from wakeful.store.protocol import Query, Store
 from wakeful.values.ids import ObjectId

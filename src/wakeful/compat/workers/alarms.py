@@ -11,9 +11,8 @@ from wakeful.compat.workers.values import Record
 from wakeful.runtime.alarms import Alarms
 from wakeful.runtime.timer_runs import Failed, Park, RunLater
 from wakeful.runtime.turn import Turn
-from wakeful.values.occurrences import Occurrence
 from wakeful.values.runs import run_id
-from wakeful.values.timers import ALARM, Timer
+from wakeful.values.timers import ALARM, Occurrence, Timer
 
 if TYPE_CHECKING:
     from wakeful.runtime.activation import Activation

@@ -15,7 +15,7 @@ from wakeful.http.stops import Stops
 from wakeful.policy.shares import Asker, Shares, Verdict
 from wakeful.security.askers import address_of
 from wakeful.sockets.node_sockets import feature_of
-from wakeful.sockets.request import SocketRequest as SocketRequest
+from wakeful.sockets.socket import SocketRequest as SocketRequest
 from wakeful.values.codec import encode
 
 if TYPE_CHECKING:
