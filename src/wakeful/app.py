@@ -1,7 +1,6 @@
 """Layer 5. The program's classes, and a node to run them: where everything is put together."""
 
 import inspect
-import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
@@ -31,7 +30,7 @@ from wakeful.security.reserved import SecurityFeature
 from wakeful.sockets.feature import SocketFeature
 from wakeful.specs.fluent import Every
 from wakeful.store.protocol import Store
-from wakeful.system import Keys, read_keys
+from wakeful.system import Keys, default_store, read_keys
 from wakeful.transport.tls import Tls
 from wakeful.values.errors import BadName, BadOption, MissingExtra, NotRunning
 from wakeful.values.ids import RESERVED, ObjectId, check_key
@@ -333,8 +332,3 @@ def _server() -> Any:
             "the server needs starlette and uvicorn: pip install 'wakeful[server]'", code="extra.server"
         ) from None
     return server
-
-
-def default_store() -> str:
-    """What $WAKEFUL_STORE says, else a file in this folder."""
-    return os.environ.get("WAKEFUL_STORE") or "sqlite:wakeful.db"

@@ -15,6 +15,7 @@ from wakeful.values.errors import BadOption
 from wakeful.values.seals import KeyRing, parse_keys
 
 KEYS, KEYS_FILE = "WAKEFUL_KEYS", "WAKEFUL_KEYS_FILE"
+DEFAULT_STORE = "sqlite:wakeful.db"  # in this folder
 Keys = str | Path | Sequence[str]
 """Keys that values are sealed with, the newest first: as text, as several texts, or the path of a file that has them."""
 
@@ -133,6 +134,11 @@ def read_keys(keys: Keys) -> list[bytes]:
                 f"the key file {keys} can't be read: {because}; make one: wakeful keys new > {keys}", code="keys.file"
             ) from None
     return parse_keys(keys if isinstance(keys, str) else "\n".join(keys))
+
+
+def default_store() -> str:
+    """Where everything is kept when nothing else is said: what $WAKEFUL_STORE says, else a file in this folder."""
+    return os.environ.get("WAKEFUL_STORE") or DEFAULT_STORE
 
 
 def open_store(url: str | Store, keys: Keys | None = None) -> Store:

@@ -21,7 +21,7 @@ import yaml
 
 from tests.tidy import tidy_source as source
 from wakeful.cli import cli
-from wakeful.cli.settings import settings
+from wakeful.cli.settings_file import settings
 from wakeful.http.rows import TABLE
 from wakeful.policy.limits import Limits
 from wakeful.server.embedded_server import FINISH_S

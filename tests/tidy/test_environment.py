@@ -3,7 +3,7 @@
 import re
 
 from tests.tidy import tidy_source as source
-from wakeful.cli.settings import settings
+from wakeful.cli.settings_file import settings
 
 PAGE = source.ROOT / "docs" / "configuration.md"
 _NAME = re.compile(r"\b_?WAKEFUL_[A-Z]+(?:_[A-Z]+)*\b")

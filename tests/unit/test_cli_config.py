@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from wakeful.cli import run, settings
-from wakeful.cli.settings import CONFIG
+from wakeful.cli import run, settings_file
+from wakeful.cli.settings_file import CONFIG
 
 Rows = dict[str, dict[str, Any]]
 
@@ -148,7 +148,7 @@ def test_what_is_wrong_is_named_with_file_line_and_what_is_allowed(
 def test_a_file_that_is_no_text_or_too_large_is_refused(refused: Callable[..., str]) -> None:
     Path("wakeful.toml").write_bytes(b"\xff\xfe")
     assert "it is not UTF-8 [config.file]" in refused()
-    write("#" * (settings.BYTES_MAX + 1))
+    write("#" * (settings_file.BYTES_MAX + 1))
     assert "[config.file]" in refused()
 
 

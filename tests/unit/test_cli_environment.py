@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wakeful.cli import run, settings
+from wakeful.cli import run, settings_file
 
 BAD = {
     "WAKEFUL_STORE": ("nonsense:x", r"sqlite:PATH"),
@@ -41,7 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_variable_is_looked_at() -> None:
-    assert BAD.keys() | ANY == {one.env for one in settings.settings().values()}
+    assert BAD.keys() | ANY == {one.env for one in settings_file.settings().values()}
 
 
 @pytest.mark.parametrize("name", BAD)

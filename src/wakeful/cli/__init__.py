@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from wakeful.cli.completion_names import COMPLETE
+
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
@@ -73,7 +75,6 @@ _HIDDEN = {"_child": "child"}
 _HELP = frozenset({"-h", "--help", "--version"})
 _LOGGING = frozenset({"run", "dev"})
 _BEFORE = frozenset({"init", "completion"})  # what is wrong in the folder is no concern of theirs
-COMPLETE = "_WAKEFUL_COMPLETE"  # set by the scripts of `wakeful completion`
 
 
 class _Commands(click.Group):
@@ -143,7 +144,7 @@ def run(args: Sequence[str]) -> int:
     if COMPLETE in os.environ:  # a shell asks what could stand here
         from wakeful.cli.completion import answer
 
-        return answer(os.environ[COMPLETE])
+        return answer(cli, os.environ[COMPLETE])
     stdout = sys.stdout
     try:
         with _configured(wishes):
@@ -176,7 +177,7 @@ def _is_logging_json(wishes: list[str]) -> bool:
 
 def _configured(wishes: list[str]) -> AbstractContextManager[None]:
     """What wakeful.toml says counts; who only asks for help is helped also where that is wrong."""
-    from wakeful.cli.settings import applied
+    from wakeful.cli.settings_file import applied
 
     is_asking = not wishes or wishes[0] in _BEFORE or not _HELP.isdisjoint(wishes)
     return nullcontext() if is_asking else applied()

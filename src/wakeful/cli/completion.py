@@ -11,7 +11,8 @@ from typing import Any
 import click
 from click.shell_completion import BashComplete, CompletionItem, FishComplete, ZshComplete, split_arg_string
 
-from wakeful.cli import COMPLETE, options
+from wakeful.cli import options
+from wakeful.cli.completion_names import COMPLETE
 
 # Bash splits words at colons as well, which keys have: the words are taken from the line itself, and of what is
 # offered bash replaces only the part behind the last colon.
@@ -67,7 +68,8 @@ _SHELLS: dict[str, type[Any]] = {"bash": _Bash, "zsh": ZshComplete, "fish": _Fis
 
 @options.command("completion")
 @click.argument("shell", type=click.Choice(list(_SHELLS)), required=False)
-def completion(shell: str | None, as_json: bool) -> None:
+@click.pass_context
+def completion(ctx: click.Context, /, shell: str | None, as_json: bool) -> None:
     """Print the script that makes SHELL complete commands, options, classes, keys, schedules and nodes.
 
     \b
@@ -82,7 +84,7 @@ def completion(shell: str | None, as_json: bool) -> None:
     maker = maker_of(name)
     if maker is None:
         raise CommandError("which shell? wakeful completion bash, zsh or fish", code="usage", exit_code=USAGE)
-    script = maker(_root(), {}, "wakeful", COMPLETE).source()
+    script = maker(ctx.find_root().command, {}, "wakeful", COMPLETE).source()
     if as_json:
         put_json({"shell": name, "script": script})
     else:
@@ -94,18 +96,12 @@ def maker_of(shell: str) -> type[Any] | None:
     return _SHELLS.get(shell)
 
 
-def answer(instruction: str) -> int:
-    """What a shell asks for with its variable, like `bash_complete`; an exit code."""
+def answer(root: click.Command, instruction: str) -> int:
+    """What a shell asks of that command with its variable, like `bash_complete`; an exit code."""
     shell, _, what = instruction.partition("_")
     maker = maker_of(shell)
     if maker is None or what != "complete":
         return 1
-    if offered := maker(_root(), {}, "wakeful", COMPLETE).complete():
+    if offered := maker(root, {}, "wakeful", COMPLETE).complete():
         click.echo(offered)
     return 0
-
-
-def _root() -> click.Command:
-    from wakeful.cli import cli
-
-    return cli

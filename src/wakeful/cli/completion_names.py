@@ -8,6 +8,7 @@ import click
 if TYPE_CHECKING:
     from wakeful.views.view import View
 
+COMPLETE = "_WAKEFUL_COMPLETE"  # the variable that the scripts of `wakeful completion` set
 PATIENCE_S = 1.0  # of somebody who pressed TAB
 NAMES_MAX = 100
 
@@ -31,8 +32,8 @@ def names(look: Look) -> Offer:
 
 
 async def _looked(look: Look, ctx: click.Context, incomplete: str) -> list[str]:
-    from wakeful.cli.options import default_store
     from wakeful.cli.store_session import viewing
+    from wakeful.system import default_store
 
     async with viewing(ctx.params.get("url") or default_store()) as view:
         return await look(view, ctx, incomplete)

@@ -6,9 +6,11 @@ from typing import Any, NamedTuple
 import click
 from click.core import ParameterSource
 
-from wakeful.cli import cluster_access, options, settings, web
+from wakeful.cli import cluster_access, options, settings, settings_file, web
 from wakeful.cli.exit_codes import OK, USAGE
-from wakeful.cli.settings import CONFIG, Setting
+from wakeful.cli.settings import Setting
+from wakeful.cli.settings_file import CONFIG
+from wakeful.system import DEFAULT_STORE
 from wakeful.values.errors import WakefulError
 
 
@@ -33,7 +35,7 @@ class Chosen(NamedTuple):
 
 def chosen(ctx: click.Context) -> list[Chosen]:
     """Each option with its value and where it came from."""
-    return [_chosen(ctx, one) for _, one in sorted(settings.settings().items())]
+    return [_chosen(ctx, one) for _, one in sorted(settings_file.settings().items())]
 
 
 def _chosen(ctx: click.Context, one: Setting) -> Chosen:
@@ -66,7 +68,7 @@ def _check_cluster(given: dict[str, Any]) -> None:
     from wakeful.policy.lease import lease_of
     from wakeful.store import open_url
 
-    url = given["url"] or options.DEFAULT_STORE
+    url = given["url"] or DEFAULT_STORE
     let_in = cluster_access.pass_of(*map(given.get, ("secret_file", "tls_cert", "tls_key", "tls_ca")))
     joined = cluster_access.joined(
         url, given["listen"], given["advertise"], given["cluster"], let_in, lease=given["lease"]
@@ -80,7 +82,7 @@ def _check_web(given: dict[str, Any]) -> None:
 
 def _default(one: Setting) -> Any:
     if one.key == "store":
-        return options.DEFAULT_STORE
+        return DEFAULT_STORE
     if isinstance(one.type, click.Choice):
         return one.type.choices[0]
     return False if one.is_flag else one.otherwise
@@ -88,7 +90,7 @@ def _default(one: Setting) -> Any:
 
 def _with_settings(command: click.Command) -> click.Command:
     """Let it take the options themselves, to be told what they would do."""
-    for one in settings.settings().values():
+    for one in settings_file.settings().values():
         if one.hidden or one.key in ("keys", "keys-file"):
             continue  # never on a command line
         kind: dict[str, Any] = {"is_flag": True, "default": None} if one.is_flag else {"type": one.type}
@@ -111,7 +113,7 @@ def config(ctx: click.Context, /, as_json: bool, **_given: Any) -> int:
     """
     from wakeful.cli.output import put_json, put_line, put_table
 
-    file = settings.read()
+    file = settings_file.read()
     found = chosen(ctx)
     wrong = [f"{one.place} is {_shown(one.shown)}: {one.problem}" for one in found if one.problem]
     wrong = wrong or conflicts(found)
@@ -132,7 +134,7 @@ def config(ctx: click.Context, /, as_json: bool, **_given: Any) -> int:
     return USAGE if wrong else OK
 
 
-def _file_line(file: settings.SettingsFile | None) -> str:
+def _file_line(file: settings_file.SettingsFile | None) -> str:
     if file is None:
         return "no file here"
     return f"the file is {file.path}" + (f" (${CONFIG})" if CONFIG in os.environ else "")

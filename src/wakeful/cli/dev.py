@@ -54,6 +54,7 @@ def dev(
     from wakeful.cli.reloader import Supervisor
     from wakeful.cli.workers import HTTP, wrangler_file
     from wakeful.store import open_url
+    from wakeful.system import default_store
 
     if (target is None) == (workers is None):
         raise CommandError("give APP.PY, or --workers DIR", code="app.file", exit_code=USAGE)
@@ -65,7 +66,7 @@ def dev(
         where = str(target).partition(":")[0]
     if workers is None and not where.endswith(".py"):
         raise CommandError(f"{where!r} is not a .py file; wakeful run takes modules", code="app.file", exit_code=USAGE)
-    extra = ["--program", program_name()] + ["--name-store"] * (url != options.default_store())
+    extra = ["--program", program_name()] + ["--name-store"] * (url != default_store())
     for option, value in (("--http", http), ("--log", log_form), ("--telemetry", telemetry)):
         extra += [option, value] if value is not None else []
     extra += ["--paranoid"] * paranoid + ["--json"] * as_json + ["--workers"] * (workers is not None)

@@ -6,6 +6,7 @@ import os
 import sys
 import traceback
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -83,9 +84,8 @@ def report(error: Exception) -> int:
     elif isinstance(error, TurnFailed):
         message += "; --traceback shows where"
     if as_log:
-        from wakeful.cli.output import iso, now_ms
-
-        record = {"at": iso(now_ms()), "level": "error", "logger": "wakeful.cli", "message": message, "code": code}
+        at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        record = {"at": at, "level": "error", "logger": "wakeful.cli", "message": message, "code": code}
         print(json_text(record), file=sys.stderr)
         return exit_code_of(error)
     line = one_line(f"error: {message} [{code}]")

@@ -1,6 +1,5 @@
 """Layer 5. What do all commands have in common: which store, which form of output?"""
 
-import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -11,13 +10,13 @@ from wakeful.cli.settings import setting
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-DEFAULT_STORE = "sqlite:wakeful.db"
 OPEN_S = 15.0  # until a store can be read, of commands that say what is wrong with it
 
 
-def default_store() -> str:
-    """`$WAKEFUL_STORE`, or a file in this folder."""
-    return os.environ.get("WAKEFUL_STORE") or DEFAULT_STORE
+def _default_store() -> str:
+    from wakeful.system import default_store
+
+    return default_store()
 
 
 def _set_json(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
@@ -57,7 +56,7 @@ def store_option(function: F) -> F:
         "url",
         env="WAKEFUL_STORE",
         metavar="URL",
-        default=default_store,
+        default=_default_store,
         help="sqlite:PATH or postgresql://…  [default: $WAKEFUL_STORE or sqlite:wakeful.db]",
     )(function)
 

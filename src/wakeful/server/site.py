@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from typing import TYPE_CHECKING, Any
 
-from wakeful.app import default_store
 from wakeful.http import paths, sockets
 from wakeful.http.api import Api, respond
 from wakeful.http.asks import Answer, Receive, Scope, Send, json_bytes
@@ -13,6 +12,7 @@ from wakeful.http.problems import MEDIA, Problem, told
 from wakeful.http.stops import Stops
 from wakeful.security.gate import Gate
 from wakeful.server.options import check_limits, check_origins, check_switch
+from wakeful.system import default_store
 from wakeful.telemetry.samples import sampling
 from wakeful.telemetry.web import Measured
 

@@ -90,7 +90,7 @@ class WorkerSite:
                 event = await receive()
                 if event["type"] == "lifespan.startup":
                     if self.worker.app.node is None:
-                        from wakeful.app import default_store
+                        from wakeful.system import default_store
 
                         await stack.enter_async_context(self.worker.app.run(self._store or default_store()))
                     await send({"type": "lifespan.startup.complete"})
