@@ -180,7 +180,8 @@ class SocketTransport:
                     words = "%s is what other nodes are given, and does not lead to this one yet: %s; tried again for %.0f s"
                     log.warning(words, address, why, NAME_S, extra={"code": "link.name"})
                     is_said = True
-                await asyncio.sleep(NAME_AGAIN_S)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(asyncio.Event().wait(), NAME_AGAIN_S)
             else:
                 await link.close()
                 return
