@@ -21,6 +21,7 @@ import yaml
 
 from tests.tidy import tidy_source as source
 from wakeful.cli import cli
+from wakeful.cli.exit_codes import USAGE
 from wakeful.cli.settings import settings
 from wakeful.http.rows import TABLE
 from wakeful.policy.limits import Limits
@@ -85,6 +86,38 @@ def test_the_unit_has_its_user_its_order_and_its_end() -> None:
     assert {name for name in variables if name.startswith("WAKEFUL_")} <= KNOWN
     assert unit["Service.RuntimeDirectory"] == ["wakeful"]
     assert "XDG_RUNTIME_DIR=/run/wakeful" in " ".join(unit["Service.Environment"])
+
+
+# What puts a secret among the arguments of a process, which every user of the machine reads.
+_TOLD = re.compile(r"\$\(cat [^)]*environment|--from-literal=(?!cluster)|(?:env|sudo)\b[^\n]*WAKEFUL_STORE=")
+
+
+def test_nothing_puts_a_password_into_the_arguments_of_a_process() -> None:
+    page = (source.ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
+    texts = {path.name: path.read_text(encoding="utf-8") for path in DEPLOY.rglob("*") if path.is_file()}
+    assert {name: _TOLD.findall(text) for name, text in {**texts, "page": page}.items() if _TOLD.search(text)} == {}
+    assert _TOLD.search("sudo -u wakeful env X=/run $(cat /etc/wakeful/environment) wakeful nodes")
+    assert _TOLD.search("kubectl create secret generic wakeful --from-literal=store=postgresql://…")
+
+
+def test_a_command_beside_the_unit_has_its_user_its_settings_and_its_folders() -> None:
+    """With others it would look at another store, or find no node; with the unit's RuntimeDirectory it would remove it."""
+    unit = directives(UNIT.read_text(encoding="utf-8"))
+    page = (source.ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
+    for text in (page, UNIT.read_text(encoding="utf-8").replace("\n# ", "\n")):
+        [found] = re.findall(r"systemd-run (.*?)/opt/wakeful/venv/bin/wakeful", text, re.S)
+        given = dict(word.split("=", 1) for word in re.findall(r"(?:-p |--)(\w+=\S+)", found))
+        assert given["uid"] == unit["Service.User"][0]
+        assert given["EnvironmentFile"] == unit["Service.EnvironmentFile"][0].removeprefix("-")
+        assert given["StateDirectory"] == unit["Service.StateDirectory"][0]
+        assert given["setenv"] == "XDG_RUNTIME_DIR=/run/wakeful"
+        assert "RuntimeDirectory" not in given
+    assert page.index("tokens create ops") < page.index("systemctl enable")
+
+
+def test_only_what_no_second_try_mends_is_not_tried_again() -> None:
+    unit = directives(UNIT.read_text(encoding="utf-8"))
+    assert unit["Service.RestartPreventExitStatus"] == [str(USAGE)]
 
 
 def analysed(tmp_path: Path, text: str, *args: str) -> "subprocess.CompletedProcess[str]":
