@@ -38,6 +38,7 @@ LEASE_REMEDY = (
 )
 LATE_MS = 600_000  # calls that ran out of time longer ago are history
 LATE_SAID = 5
+ALL_DRAINING = "every node is draining, so none gives its shards up: timers fire, and load balancers, by /readyz, send nothing here"
 
 Statuses = dict[str, dict[str, Any]]
 
@@ -116,7 +117,7 @@ def _company(found: Members) -> list[Finding]:
         findings.append(Finding("cluster", "fail", text, "start each with --listen HOST:PORT"))
     if alive and all(row.is_draining for row in alive):
         remedy = "wakeful drain NODE --undo, or start another node"
-        findings.append(Finding("cluster", "warn", "every node is draining, so none gives its shards up", remedy))
+        findings.append(Finding("cluster", "warn", ALL_DRAINING, remedy))
     return findings
 
 
