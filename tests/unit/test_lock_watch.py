@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from wakeful import App
 from wakeful.http.health import why_not
 from wakeful.runtime.lock_watch import LONG_MS, LOOK_MS, LockWatch
 from wakeful.store.protocol import TableLock
@@ -122,6 +123,22 @@ async def test_that_it_is_over_is_said_by_the_first_look_that_is_answered(caplog
         assert len(said(caplog)) == 1
         await stage.seen(LOOK_MS * 2)
         assert "no table is locked any more" in said(caplog)[-1]
+
+
+async def test_an_outage_that_a_lock_makes_is_not_said_beside_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    held: list[TableLock] = [LOCK]
+    monkeypatch.setattr(LockWatch, "held", property(lambda self: next(iter(held), None)))
+    async with App().world() as world:
+        outage = world.node.outage
+        for expected in (set[str](), {"store.down", "store.up"}):
+            outage.begin(StoreDown("no answer in time"))
+            assert world.node.state == "down"
+            await world.advance(seconds=10)
+            assert world.node.state == "up"
+            assert {getattr(record, "code", "") for record in caplog.records} == expected
+            held.clear()
 
 
 async def test_how_long_it_has_been_held_is_a_metric() -> None:
