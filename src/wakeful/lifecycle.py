@@ -1,13 +1,15 @@
 """Layer 5. How does a process of the program come up and go down: its stores, their nodes, its links to others?"""
 
+import asyncio
+import logging
 import os
 import platform
 import secrets
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from wakeful.policy.lease import Lease
@@ -27,6 +29,13 @@ if TYPE_CHECKING:
     from wakeful.app import App
     from wakeful.transport.tls import Tls
 
+log = logging.getLogger("wakeful.node")
+
+SLOW_START_S = 5.0
+SLOW_START = (
+    "the store has not let this node in for %.0f s: something holds a lock in it, as `wakeful move` does until it is "
+    "done, or it is slow; it goes on by itself, and `wakeful doctor` says who holds what"
+)
 OWN_MACHINE = "unix:"  # a socket for this user's processes on this machine
 
 
@@ -82,7 +91,8 @@ async def running(
             one.address = address or node.address
             one.membership.asks_back = not is_client
             app.equip(one)
-            await one.start()
+            with _said_when_slow():
+                await one.start()
             stack.push_async_callback(one.stop)
         app.attach(node)
         stack.callback(app.detach, node)
@@ -90,6 +100,20 @@ async def running(
             await app.started(node)
         stack.push_async_callback(app.stopping, node)
         yield node
+
+
+@contextmanager
+def _said_when_slow() -> Iterator[None]:
+    """A store that keeps a node waiting is said while it does."""
+
+    def say() -> None:
+        log.warning(SLOW_START, SLOW_START_S, extra={"code": "store.start"})
+
+    said = asyncio.get_running_loop().call_later(SLOW_START_S, say)
+    try:
+        yield
+    finally:
+        said.cancel()
 
 
 def _open_all(places: Mapping[str, str | Store], main: Store, keys: Keys | None) -> dict[str, Store]:

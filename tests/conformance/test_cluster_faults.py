@@ -261,6 +261,21 @@ async def test_when_all_nodes_are_drained_nothing_is_left_unowned(cluster: Clust
         assert await troupe.cell("a").add() == 1
 
 
+async def test_when_all_nodes_are_drained_everything_fires_also_what_a_dead_one_owned(cluster: Cluster) -> None:
+    """A runbook had it the other way round."""
+    troupe, world = cluster()
+    async with world:
+        keys = [key for member in world.members for key in keys_of(member, 2)]
+        for member in world.members:
+            await world.store.drain(member.name, True)
+        await world.advance(seconds=3)
+        for key in keys:
+            await troupe.cell(key).arm(20_000)
+        world.members[1].kill()
+        await world.advance(seconds=30)
+        assert {key: len(troupe.runs(f"alarm {key}")) for key in keys} == dict.fromkeys(keys, 1)
+
+
 async def test_one_that_joins_late_takes_its_share_without_a_call_failing(cluster: Cluster) -> None:
     troupe, world = cluster(nodes=2)
     async with world:

@@ -162,8 +162,9 @@ async def test_a_node_that_finds_its_tables_locked_says_that_it_waits_and_stops_
         async with connection.transaction():
             await connection.execute(f"LOCK TABLE {schema}.nodes, {schema}.shards IN EXCLUSIVE MODE")  # as `move` does
             members += (waiting := Member(url), going := Member(url))
-            assert "wakeful doctor" in waiting.wait_for("waiting")[1]["text"]
-            going.wait_for("waiting")
+            waiting.until(lambda: bool(waiting.said("store.start")))
+            assert "wakeful doctor" in waiting.said("store.start")[0]["text"]
+            going.until(lambda: bool(going.said("store.start")))
             assert going.stop() == 0, going.tail()
             assert "ready" not in [event[0] for event in waiting.events]
         waiting.wait_for("ready")

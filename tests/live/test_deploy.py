@@ -138,7 +138,7 @@ def can_name_machines() -> bool:
 def test_the_files_start_a_cluster_and_stop_a_node_of_it_unnoticed(tmp_path: Path, postgres_schema_url: str) -> None:
     site = Site(tmp_path, postgres_schema_url)
     site.run("setup", COMPOSE["services"]["migrate"]["command"])
-    site.run("setup", args_of("Job", "wakeful-migrate"))  # once more harms nothing
+    site.run("setup", args_of("Job", "wakeful-migrate-1"))  # once more harms nothing
     assert re.search(r"^wk_\w+", site.run("setup", args_of("Job", "wakeful-token")), re.M)
     with ExitStack() as stack:
         nodes = {name: stack.enter_context(site.node(name)) for name in ("node1", "node2", "node3")}

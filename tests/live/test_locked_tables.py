@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import urllib.request
 from typing import Any
 from urllib.error import HTTPError
@@ -87,3 +88,28 @@ async def test_a_busy_node_among_short_locks_stays_ready(postgres_schema_url: st
                 await asyncio.sleep(0.1)
             is_over = True
             assert min(await asyncio.gather(*callers)) > 0
+
+
+def outages(member: Member) -> float:
+    url = member.wait_for("ready")[1]["http"]
+    with urllib.request.urlopen(f"{url}/metrics", timeout=10) as answer:
+        found = re.findall(r"^wakeful_store_outages_total (\S+)$", answer.read().decode(), re.M)
+    return float(found[0])
+
+
+async def test_the_log_says_once_that_a_table_is_locked_and_not_that_the_store_comes_and_goes(
+    postgres_schema_url: str,
+) -> None:
+    """Each statement that ran out of time was an outage: store.down and store.up, for as long as the lock was held."""
+    with fleet(f"{postgres_schema_url}&timeout=4s", 1, "--http", "127.0.0.1:0") as [member]:
+        await answers(member, 200)
+        async with app.connect(postgres_schema_url):
+            async with holding(postgres_schema_url, READS, "objects") as pid:
+                call = asyncio.ensure_future(app.get(Cell, "c").add("1"))  # tried again and again
+                await until(lambda: outages(member) >= 2, "its statement ran out of time twice")
+            await answers(member, 200)
+            await asyncio.wait([call])
+        assert member.said("store.down") == member.said("store.up") == []
+        [locked, over] = member.said("store.locked")
+        assert f"the table objects is locked by session {pid}" in locked["text"]
+        assert "no table is locked any more" in over["text"]

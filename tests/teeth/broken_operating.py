@@ -8,10 +8,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from tests.teeth.broken import swapped
-from wakeful.cli import settings
+from wakeful.cli import program, settings
 from wakeful.http import health
 from wakeful.runtime.lock_watch import LockWatch
+from wakeful.runtime.outage import Outage
 from wakeful.store.postgres.wire import ServerLost, ServerWire
+from wakeful.transport.addresses import Address
 
 
 def ready_though_a_table_is_locked() -> Any:
@@ -45,6 +47,28 @@ def ready_says_away_before_it_says_locked() -> Any:
         return broken
 
     return swapped(health, "_why_not_here", make)
+
+
+def an_outage_that_a_lock_makes_is_said() -> Any:
+    """The log is full of a store that comes and goes, while somebody holds a table."""
+    return swapped(Outage, "_is_locked", lambda _: property(lambda self: False))
+
+
+def a_program_gives_up_on_a_store_that_is_away() -> Any:
+    """It ends at the first try."""
+
+    def make(come_up: Any) -> Any:
+        async def broken(stack: Any, run: Any, say: Any, *, wait_ms: int) -> Any:
+            return await come_up(stack, run, say, wait_ms=0)
+
+        return broken
+
+    return swapped(program, "come_up", make)
+
+
+def a_name_is_right_or_wrong_at_once() -> Any:
+    """As an address in numbers is."""
+    return swapped(Address, "is_named", lambda _: property(lambda self: False))
 
 
 def a_host_that_was_demoted_is_kept() -> Any:

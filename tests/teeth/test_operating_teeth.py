@@ -13,10 +13,13 @@ import pytest
 from tests.teeth import broken_operating
 from tests.teeth.catching import Catcher, Teeth
 from tests.unit import test_cli_config as cli_config
+from tests.unit import test_cli_start as cli_start
 from tests.unit import test_lock_watch as lock_watch
 from tests.unit import test_postgres_hosts as postgres_hosts
+from tests.unit import test_reach as reach
 from wakeful.cli import run
-from wakeful.values.errors import Unavailable
+from wakeful.testing.timewarp import Timewarp
+from wakeful.values.errors import Unavailable, Unreachable
 
 HERE = SimpleNamespace()  # the test that runs, whose fixtures catchers may ask for
 
@@ -35,6 +38,37 @@ def said() -> None:
     """tests/unit: what /readyz says."""
     reason = "the table objects is locked by session 4711 of the database, and can't be read"
     asyncio.run(lock_watch.test_what_readyz_says_of_it(lock_watch.LOCK, reason))
+
+
+def outage_by_lock() -> None:
+    """tests/unit: an outage under a lock."""
+    patch, log = (HERE.request.getfixturevalue(name) for name in ("monkeypatch", "caplog"))
+    log.clear()
+    asyncio.run(lock_watch.test_an_outage_that_a_lock_makes_is_not_said_beside_it(patch, log))
+
+
+def late_store() -> None:
+    """tests/unit: a store that comes later than the program."""
+
+    async def play() -> None:
+        warp = Timewarp(0)
+        warp.install()
+        try:
+            assert await cli_start.Start(warp, until_ms=20_000).come_up() == "the node"
+        except Unavailable as error:
+            raise AssertionError(error.message) from None
+        finally:
+            warp.remove()
+
+    asyncio.run(play())
+
+
+def late_name() -> None:
+    """tests/unit: a name that others learn later."""
+    try:
+        asyncio.run(reach.test_others_are_given_time_to_learn_a_name())
+    except Unreachable as error:
+        raise AssertionError(error.message) from None
 
 
 def demoted() -> None:
@@ -70,6 +104,9 @@ BROKEN: dict[str, tuple[Catcher, ...]] = {
     "ready_though_a_table_is_locked": (long_lock, said),
     "a_lock_is_known_by_its_table": (short_locks,),
     "ready_says_away_before_it_says_locked": (said,),
+    "an_outage_that_a_lock_makes_is_said": (outage_by_lock,),
+    "a_program_gives_up_on_a_store_that_is_away": (late_store,),
+    "a_name_is_right_or_wrong_at_once": (late_name,),
     "a_host_that_was_demoted_is_kept": (demoted,),
     "the_file_goes_before_the_environment": (precedence,),
 }

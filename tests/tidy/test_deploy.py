@@ -21,6 +21,7 @@ import yaml
 
 from tests.tidy import tidy_source as source
 from wakeful.cli import cli
+from wakeful.cli.exit_codes import USAGE
 from wakeful.cli.settings_file import settings
 from wakeful.http.rows import TABLE
 from wakeful.policy.limits import Limits
@@ -31,6 +32,7 @@ DEPLOY = source.ROOT / "deploy"
 UNIT, DOCKERFILE = DEPLOY / "systemd" / "wakeful.service", DEPLOY / "docker" / "Dockerfile"
 COMPOSE, MANIFEST = DEPLOY / "docker" / "compose.yaml", DEPLOY / "kubernetes" / "wakeful.yaml"
 TOKEN, SECRET = DEPLOY / "kubernetes" / "token.yaml", DEPLOY / "kubernetes" / "secret.yaml"
+SCRAPE = DEPLOY / "prometheus" / "kubernetes.yml"
 STOP_S = FINISH_S + Limits().stop_deadline_ms / 1000  # requests, then turns
 EXPOSURE_MAX = 2.0  # of systemd's ten; a unit without any hardening has 9.6
 KNOWN = {one.env for one in settings().values()}
@@ -85,6 +87,38 @@ def test_the_unit_has_its_user_its_order_and_its_end() -> None:
     assert {name for name in variables if name.startswith("WAKEFUL_")} <= KNOWN
     assert unit["Service.RuntimeDirectory"] == ["wakeful"]
     assert "XDG_RUNTIME_DIR=/run/wakeful" in " ".join(unit["Service.Environment"])
+
+
+# What puts a secret among the arguments of a process, which every user of the machine reads.
+_TOLD = re.compile(r"\$\(cat [^)]*environment|--from-literal=(?!cluster)|(?:env|sudo)\b[^\n]*WAKEFUL_STORE=")
+
+
+def test_nothing_puts_a_password_into_the_arguments_of_a_process() -> None:
+    page = (source.ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
+    texts = {path.name: path.read_text(encoding="utf-8") for path in DEPLOY.rglob("*") if path.is_file()}
+    assert {name: _TOLD.findall(text) for name, text in {**texts, "page": page}.items() if _TOLD.search(text)} == {}
+    assert _TOLD.search("sudo -u wakeful env X=/run $(cat /etc/wakeful/environment) wakeful nodes")
+    assert _TOLD.search("kubectl create secret generic wakeful --from-literal=store=postgresql://…")
+
+
+def test_a_command_beside_the_unit_has_its_user_its_settings_and_its_folders() -> None:
+    """With others it would look at another store, or find no node; with the unit's RuntimeDirectory it would remove it."""
+    unit = directives(UNIT.read_text(encoding="utf-8"))
+    page = (source.ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
+    for text in (page, UNIT.read_text(encoding="utf-8").replace("\n# ", "\n")):
+        [found] = re.findall(r"systemd-run (.*?)/opt/wakeful/venv/bin/wakeful", text, re.S)
+        given = dict(word.split("=", 1) for word in re.findall(r"(?:-p |--)(\w+=\S+)", found))
+        assert given["uid"] == unit["Service.User"][0]
+        assert given["EnvironmentFile"] == unit["Service.EnvironmentFile"][0].removeprefix("-")
+        assert given["StateDirectory"] == unit["Service.StateDirectory"][0]
+        assert given["setenv"] == "XDG_RUNTIME_DIR=/run/wakeful"
+        assert "RuntimeDirectory" not in given
+    assert page.index("tokens create ops") < page.index("systemctl enable")
+
+
+def test_only_what_no_second_try_mends_is_not_tried_again() -> None:
+    unit = directives(UNIT.read_text(encoding="utf-8"))
+    assert unit["Service.RestartPreventExitStatus"] == [str(USAGE)]
 
 
 def analysed(tmp_path: Path, text: str, *args: str) -> "subprocess.CompletedProcess[str]":
@@ -148,7 +182,9 @@ def test_the_image_is_made_of_what_is_here_and_runs_as_nobody_special() -> None:
 def test_what_the_image_runs_is_understood() -> None:
     steps = dict(instructions(DOCKERFILE.read_text(encoding="utf-8")))
     assert json.loads(steps["ENTRYPOINT"]) == ["wakeful"]
-    check_command(json.loads(steps["CMD"]))
+    command = json.loads(steps["CMD"])
+    check_command(command)
+    assert command[command.index("--http") + 1] == "0.0.0.0:7420", "what listens on 127.0.0.1 is reached from no other"
     assert steps["STOPSIGNAL"] == "SIGTERM"
     check_path(re.findall(r"7420(/\w+)'", steps["HEALTHCHECK"])[0])
     compile(json.loads(steps["HEALTHCHECK"].partition("CMD ")[2])[2], "HEALTHCHECK", "exec")
@@ -216,7 +252,11 @@ VERSIONS = {
     "PodDisruptionBudget": "policy/v1",
     "Job": "batch/v1",
     "StatefulSet": "apps/v1",
+    "NetworkPolicy": "networking.k8s.io/v1",
 }
+RELEASE = "1"  # of the files as they stand
+MIGRATE = f"Job/wakeful-migrate-{RELEASE}"
+PROBES = (("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz"))
 
 
 def kubernetes_faults(parts: dict[str, Any]) -> Iterator[str]:
@@ -232,7 +272,7 @@ def kubernetes_faults(parts: dict[str, Any]) -> Iterator[str]:
     selectors += [part["spec"]["selector"] for part in parts.values() if part["kind"] == "Service"]
     if not all(selector.items() <= labels for selector in selectors):
         yield "a selector that selects no pod of ours"
-    for name in ("Job/wakeful-migrate", "Job/wakeful-token"):
+    for name in (MIGRATE, "Job/wakeful-token"):
         if any(
             selector.items() <= parts[name]["spec"]["template"]["metadata"]["labels"].items() for selector in selectors
         ):
@@ -241,8 +281,33 @@ def kubernetes_faults(parts: dict[str, Any]) -> Iterator[str]:
         yield "pods without names"
     if parts["PodDisruptionBudget/wakeful"]["spec"]["maxUnavailable"] >= nodes["replicas"] - 1:
         yield "all but one may be away"
-    for name in ("StatefulSet/wakeful", "Job/wakeful-migrate", "Job/wakeful-token"):
+    yield from (f"NetworkPolicy: {fault}" for fault in wall_faults(parts["NetworkPolicy/wakeful"]["spec"], nodes))
+    images = {name: part["spec"]["template"]["spec"]["containers"][0]["image"] for name, part in pods(parts).items()}
+    if len(set(images.values())) > 1:
+        yield f"several images: {images}"
+    if MIGRATE.rpartition("-")[2] != images[MIGRATE].rpartition(":")[2]:
+        yield "a job of another release: what a finished one does can't be changed, so each has its own"
+    if "ttlSecondsAfterFinished" not in parts[MIGRATE]["spec"]:
+        yield "jobs of old releases stay"
+    for name in pods(parts):
         yield from (f"{name}: {fault}" for fault in pod_faults(parts[name]["spec"]["template"]["spec"], parts))
+
+
+def pods(parts: dict[str, Any]) -> dict[str, Any]:
+    """Whatever has a container."""
+    return {name: part for name, part in parts.items() if "template" in part.get("spec", {})}
+
+
+def wall_faults(wall: dict[str, Any], nodes: dict[str, Any]) -> Iterator[str]:
+    """Of the policy of who may connect: other nodes to their own port, everybody to HTTP."""
+    labels = nodes["selector"]["matchLabels"]
+    if wall["podSelector"]["matchLabels"] != labels or wall["policyTypes"] != ["Ingress"]:
+        yield "other pods than the nodes"
+    doors = {door["ports"][0]["port"]: door for door in wall["ingress"]}
+    if set(doors) != {port["name"] for port in nodes["template"]["spec"]["containers"][0]["ports"]}:
+        yield "a port that nobody gets to, or one that there is not"
+    if doors["nodes"].get("from") != [{"podSelector": {"matchLabels": labels}}]:
+        yield "strangers at the port between nodes"
 
 
 def pod_faults(pod: dict[str, Any], parts: dict[str, Any]) -> Iterator[str]:
@@ -286,15 +351,48 @@ def test_the_manifest_holds_together() -> None:
     assert args[args.index("--listen") + 1].endswith(f":{ports['nodes']}")
     advertise = next(one["value"] for one in node["env"] if one["name"] == "WAKEFUL_ADVERTISE")
     assert advertise == f"$(POD_NAME).wakeful-nodes.$(POD_NAMESPACE).svc:{ports['nodes']}"
-    for probe, path in (("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
+    for probe, path in PROBES:
         assert node[probe]["httpGet"] == {"path": path, "port": "http"}
         check_path(path)
     assert [one["targetPort"] for one in parts["Service/wakeful"]["spec"]["ports"]] == ["http"]
 
 
+def test_what_has_to_be_replaced_is_said_before_anything_else() -> None:
+    page = (source.ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
+    for path in (MANIFEST, TOKEN, SECRET):
+        text = path.read_text(encoding="utf-8")
+        head = text[: text.index("apiVersion")]
+        for word in re.findall(r"registry\.example\.com/[\w.:-]+\w|PASSWORD@db\.example\.com|REPLACE-WITH[\w-]+", text):
+            assert word in head, (path.name, word)
+            assert word in page, word
+
+
+def test_what_https_asks_of_probes_is_said() -> None:
+    assert "scheme: HTTPS" in MANIFEST.read_text(encoding="utf-8")
+    assert "scheme: HTTPS" in (source.ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
+
+
+def test_prometheus_finds_the_pods_of_the_manifest() -> None:
+    [scrape] = yaml.safe_load(SCRAPE.read_text(encoding="utf-8"))["scrape_configs"]
+    labels = kubernetes()["StatefulSet/wakeful"]["spec"]["template"]["metadata"]["labels"]
+    assert scrape["kubernetes_sd_configs"][0]["role"] == "pod"
+    kept = {
+        tuple(rule["source_labels"]): rule["regex"]
+        for rule in scrape["relabel_configs"]
+        if rule.get("action") == "keep"
+    }
+    meta = {f"__meta_kubernetes_pod_label_{re.sub('[./-]', '_', name)}": value for name, value in labels.items()}
+    assert kept == {
+        **{(name,): value for name, value in meta.items()},
+        ("__meta_kubernetes_pod_container_port_name",): "http",
+    }
+    assert scrape["metrics_path"] == "/metrics"
+    assert scrape["authorization"]["credentials_file"].endswith("wakeful.token")
+
+
 def test_what_the_manifest_runs_is_understood() -> None:
     parts = kubernetes()
-    for name in ("StatefulSet/wakeful", "Job/wakeful-migrate", "Job/wakeful-token"):
+    for name in ("StatefulSet/wakeful", MIGRATE, "Job/wakeful-token"):
         container = parts[name]["spec"]["template"]["spec"]["containers"][0]
         check_command(container["args"])
         assert "command" not in container, "the image's own, which is wakeful"
@@ -324,8 +422,21 @@ def _of(pod: str) -> Callable[[Any], Any]:
             lambda parts: _of("Job/wakeful-token")(parts)["containers"][0]["env"][0].update(name="WAKEFUL_STOER"),
         ),
         ("later", lambda parts: _of("StatefulSet/wakeful")(parts)["containers"][0]["env"].reverse()),
+        ("strangers", lambda parts: parts["NetworkPolicy/wakeful"]["spec"]["ingress"][0].pop("from")),
+        ("nobody gets to", lambda parts: parts["NetworkPolicy/wakeful"]["spec"]["ingress"].pop()),
+        (
+            "images",
+            lambda parts: _of("Job/wakeful-token")(parts)["containers"][0].update(image="registry.example.com/x:2"),
+        ),
+        (
+            "release",
+            lambda parts: [
+                part["spec"]["template"]["spec"]["containers"][0].update(image="registry.example.com/wakeful-app:2")
+                for part in pods(parts).values()
+            ],
+        ),
         ("volume", lambda parts: _of("StatefulSet/wakeful")(parts)["volumes"].pop()),
-        ("user", lambda parts: _of("Job/wakeful-migrate")(parts)["securityContext"].update(runAsUser=0)),
+        ("user", lambda parts: _of(MIGRATE)(parts)["securityContext"].update(runAsUser=0)),
         ("v1beta1", lambda parts: parts["PodDisruptionBudget/wakeful"].update(apiVersion="policy/v1beta1")),
     ],
 )

@@ -375,6 +375,10 @@ def test_draining_is_a_wish_in_the_store(wakeful: Callable[..., Any], postgres_s
         assert late["error"]["code"] == "drain.timeout"
         assert wakeful("drain", "n1", "--undo", "--store", postgres_schema_url)["is_draining"] is False
         assert wakeful("drain", "n2", "--store", postgres_schema_url)["others"] == ["n1"]
+        said = wakeful("drain", "n1", "--store", postgres_schema_url, as_json=False)
+        assert "hands over" not in said
+        assert "node n1 keeps its 10 shards and goes on firing: no other node can take them" in said
+        assert "--undo" in said
         alone = wakeful("drain", "n1", "--wait", "--store", postgres_schema_url, code=1)
         assert alone["error"]["code"] == "drain.alone"
         unknown = wakeful("drain", "zz", "--store", postgres_schema_url, code=2)

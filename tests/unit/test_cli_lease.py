@@ -31,10 +31,20 @@ def test_how_close_renewals_come_to_the_lease_is_said() -> None:
     near, over = checkups.leases(stand(rows, [], NOW), leased("a", slack_ms=900) | leased("b", slack_ms=-2_000))
     assert (near.status, over.status) == ("warn", "warn")
     assert near.text == "node a nearly lost its lease of 5.0 s in the last hour: 900 ms were left of it"
-    assert over.text.endswith("it was over before it was renewed")
+    assert over.text == "node b lost its lease of 5.0 s in the last hour: it was renewed 2.0 s too late"
+    assert "others may take its shards" in over.evidence
     assert "--lease" in near.remedy
     [differ] = checkups.leases(stand((row("a"), replace(row("b"), lease_ms=20_000)), [], NOW), {})
     assert (differ.status, differ.text) == ("fail", "nodes of this store have leases of 5.0 s and 20 s")
+
+
+def test_what_a_lost_lease_cost_is_said() -> None:
+    """It "nearly lost" a lease that had been over, and nobody said what came of that."""
+    said = leased("a", slack_ms=-2_000)
+    said["a"] |= {"shards_lost": 85, "stood_still": {"for_ms": 6_800, "ago_ms": 3_000}}
+    [over] = checkups.leases(stand((row("a"),), [], NOW), said)
+    assert over.text.startswith("node a lost its lease")
+    assert over.evidence.startswith("others took 85 shards from it since it was started; it stood still for 6.8 s;")
 
 
 def test_the_latency_of_the_store_is_measured() -> None:

@@ -137,6 +137,33 @@ def test_who_can_t_be_asked_for_nodes_is_said_with_who_is_in_the_way(
         assert [(row["node"], row["shards"]) for row in told["nodes"]] == [("somebody", None)]
 
 
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ("objects", ["ls"]),
+        ("timers", ["due"]),
+        ("migrations", ["ls"]),
+    ],
+)
+def test_a_command_that_got_no_answer_says_who_is_in_the_way(
+    table: str, words: list[str], postgres_schema_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It said `store.down` and nothing else, after half a minute."""
+    assert run(["migrate", "--store", postgres_schema_url]) == 0
+    url = f"{postgres_schema_url}&timeout=1500ms"
+    with locked(postgres_schema_url, table) as pid:
+        capsys.readouterr()
+        assert run([*words, "--store", url]) == 3
+        _, err = capsys.readouterr()
+    assert "[store.down]" in err
+    assert f"session {pid} " in err
+    assert "in one transaction for" in err
+    assert "LOCK TABLE" in err
+    assert f"pg_terminate_backend({pid})" in err
+    if table != "migrations":
+        assert f"the table {table} is locked by session {pid} of the database, and can't be read" in err
+
+
 async def join(url: str) -> None:
     store = open_url(url)
     await store.open(now=0)

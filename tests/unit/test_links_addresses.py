@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.unit.links_stage import Sample, a_call, real
+from wakeful.testing.timewarp import Timewarp
 from wakeful.transport import addresses
 from wakeful.transport.addresses import Address, parse
 from wakeful.transport.tls import Tls
@@ -113,6 +114,59 @@ async def test_an_advertised_address_that_leads_elsewhere_is_found_at_start() ->
     with pytest.raises(BadAddress, match="--advertise"):
         await real("a", advertise="0.0.0.0:7400").serve(Sample())
     await other.close()
+
+
+POD = "wakeful-0.wakeful-nodes.shop.svc"
+
+
+def names(monkeypatch: pytest.MonkeyPatch, *, known_after: int | None) -> list[str]:
+    """A resolver that knows the pod's name only when it has been asked so often; who was asked for."""
+    resolve, asked = socket.getaddrinfo, list[str]()
+
+    def getaddrinfo(host: Any, *args: Any, **options: Any) -> Any:
+        if host != POD:
+            return resolve(host, *args, **options)
+        asked.append(host)
+        if known_after is None or len(asked) <= known_after:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return resolve("127.0.0.1", *args, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    return asked
+
+
+def port_that_is_free() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+async def test_a_name_that_is_known_a_little_later_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A pod of a StatefulSet gets its name in DNS only after it was started."""
+    asked, port = names(monkeypatch, known_after=3), port_that_is_free()
+    monkeypatch.setattr("wakeful.transport.tcp.NAME_AGAIN_S", 0.0)
+    a = real("a", f"127.0.0.1:{port}", advertise=f"{POD}:{port}")
+    assert await a.serve(Sample()) == f"tcp:{POD}:{port}"
+    await a.close()
+    assert len(asked) == 4
+    [said] = [record for record in caplog.records if getattr(record, "code", "") == "link.name"]
+    assert POD in said.getMessage()
+
+
+async def test_a_name_that_stays_unknown_ends_the_start_after_a_minute_with_the_remedy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names(monkeypatch, known_after=None)
+    warp = Timewarp(0)
+    warp.install()
+    try:
+        began = warp.now()
+        with pytest.raises(Unreachable, match=rf"the name {POD} has no address here.*DNS.*--advertise"):
+            await real("a", advertise=f"{POD}:7400").serve(Sample())
+        assert 60_000 <= warp.now() - began <= 64_000
+    finally:
+        warp.remove()
 
 
 async def test_listening_everywhere_gives_others_an_address_they_can_dial(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from wakeful import App
 from wakeful.http.health import why_not
 from wakeful.runtime.lock_watch import LONG_MS, LOOK_MS, LockWatch
 from wakeful.store.protocol import TableLock
+from wakeful.telemetry.catalogue import CATALOGUE
 from wakeful.testing.timewarp import Timewarp
 from wakeful.values.errors import StoreDown
 
@@ -91,6 +93,65 @@ async def test_nothing_is_told_of_locks_while_the_store_does_not_answer() -> Non
         await stage.warp.sleep(LOOK_MS)
         assert stage.watch.held is None
         assert await stage.seen(LONG_MS * 2, LOCK) == LOCK
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if getattr(record, "code", "") == "store.locked"]
+
+
+async def test_a_lock_is_said_once_and_its_end_once_though_the_store_is_away_in_between(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Every look that failed said that no table was locked any more, and the next that one was."""
+    async with watching() as stage:
+        await stage.seen(LONG_MS * 2, LOCK)
+        for _ in range(3):
+            stage.store.now = StoreDown("away")
+            await stage.warp.sleep(LOOK_MS * 2)
+            await stage.seen(LONG_MS * 2, LOCK)
+        await stage.seen(LOOK_MS * 2)
+    [locked, over] = said(caplog)
+    assert "the table objects is locked by session 4711" in locked
+    assert "no table is locked any more" in over
+
+
+async def test_that_it_is_over_is_said_by_the_first_look_that_is_answered(caplog: pytest.LogCaptureFixture) -> None:
+    async with watching() as stage:
+        await stage.seen(LONG_MS * 2, LOCK)
+        stage.store.now = StoreDown("away")
+        await stage.warp.sleep(LOOK_MS * 2)
+        assert len(said(caplog)) == 1
+        await stage.seen(LOOK_MS * 2)
+        assert "no table is locked any more" in said(caplog)[-1]
+
+
+async def test_an_outage_that_a_lock_makes_is_not_said_beside_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    held: list[TableLock] = [LOCK]
+    monkeypatch.setattr(LockWatch, "held", property(lambda self: next(iter(held), None)))
+    async with App().world() as world:
+        outage = world.node.outage
+        for expected in (set[str](), {"store.down", "store.up"}):
+            outage.begin(StoreDown("no answer in time"))
+            assert world.node.state == "down"
+            await world.advance(seconds=10)
+            assert world.node.state == "up"
+            assert {getattr(record, "code", "") for record in caplog.records} == expected
+            held.clear()
+
+
+async def test_how_long_it_has_been_held_is_a_metric() -> None:
+    async with watching() as stage:
+        await stage.seen(LOOK_MS * 2, LOCK)
+        assert stage.watch.held_ms == 0  # no hiccup yet
+        await stage.seen(60_000, LOCK)
+        assert 60_000 <= stage.watch.held_ms <= 62_000
+        [metric] = [one for one in CATALOGUE if one.prometheus == "wakeful_store_locked_seconds"]
+        [(_, value)] = metric.read(SimpleNamespace(lock_watch=stage.watch))  # type: ignore[arg-type]
+        assert value * metric.scale == stage.watch.held_ms / 1000
+        await stage.seen(LOOK_MS * 2)
+        assert stage.watch.held_ms == 0
 
 
 async def test_the_store_is_asked_once_a_second_at_most() -> None:

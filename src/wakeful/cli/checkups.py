@@ -38,6 +38,7 @@ LEASE_REMEDY = (
 )
 LATE_MS = 600_000  # calls that ran out of time longer ago are history
 LATE_SAID = 5
+ALL_DRAINING = "every node is draining, so none gives its shards up: timers fire, and load balancers, by /readyz, send nothing here"
 
 Statuses = dict[str, dict[str, Any]]
 
@@ -116,7 +117,7 @@ def _company(found: Members) -> list[Finding]:
         findings.append(Finding("cluster", "fail", text, "start each with --listen HOST:PORT"))
     if alive and all(row.is_draining for row in alive):
         remedy = "wakeful drain NODE --undo, or start another node"
-        findings.append(Finding("cluster", "warn", "every node is draining, so none gives its shards up", remedy))
+        findings.append(Finding("cluster", "warn", ALL_DRAINING, remedy))
     return findings
 
 
@@ -131,11 +132,12 @@ def leases(found: Members, said: Statuses) -> list[Finding]:
     for name, one in sorted(told.items()):
         if one["slack_ms"] > one["near_ms"]:
             continue
-        left = (
-            f"{length(one['slack_ms'])} were left of it" if one["slack_ms"] > 0 else "it was over before it was renewed"
-        )
-        text = f"node {name} nearly lost its lease of {length(one['lease_ms'])} in the last hour: {left}"
-        findings.append(Finding("renewals", "warn", text, LEASE_REMEDY, _trip(one)))
+        what, how, evidence = "nearly lost", f"{length(one['slack_ms'])} were left of it", _trip(one)
+        if one["slack_ms"] <= 0:
+            what, how = "lost", f"it was renewed {length(-one['slack_ms'])} too late"
+            evidence = f"{_cost(said[name])}; {evidence}"
+        text = f"node {name} {what} its lease of {length(one['lease_ms'])} in the last hour: {how}"
+        findings.append(Finding("renewals", "warn", text, LEASE_REMEDY, evidence))
     if told and not findings:
         name, one = min(told.items(), key=lambda item: item[1]["slack_ms"])
         text = (
@@ -144,6 +146,15 @@ def leases(found: Members, said: Statuses) -> list[Finding]:
         )
         findings.append(Finding("renewals", "ok", text, "", _trip(one)))
     return findings
+
+
+def _cost(status: dict[str, Any]) -> str:
+    """What came of a lease that was over."""
+    lost, stood = status.get("shards_lost", 0), status.get("stood_still")
+    text = "others may take its shards while it is over"
+    if lost:
+        text = f"others took {many(lost, 'shard')} from it since it was started"
+    return text if stood is None else f"{text}; it stood still for {length(stood['for_ms'])}"
 
 
 def _trip(one: dict[str, Any]) -> str:

@@ -51,7 +51,7 @@ async def _drain(name: str | None, undo: bool, wait: bool, timeout: str | None, 
         node = member.row.node
         others = [other.row.node for other in found.alive if other.row.node != node and not other.row.is_draining]
         if not undo and wait and not others and member.shards:
-            raise _alone(node)
+            raise _alone(node, len(member.shards))
         await _wish(store, node, is_draining=not undo)
         left = await _wait(store, node, timeout_ms, is_shown=not as_json) if wait else len(member.shards)
     if as_json:
@@ -61,10 +61,10 @@ async def _drain(name: str | None, undo: bool, wait: bool, timeout: str | None, 
         put_line(f"node {node} takes shards again", "green")
     elif not left:
         put_line(f"node {node} owns nothing; stop it when you like", "green")
+    elif not others:
+        put_line(_alone(node, left).message, "yellow")
     else:
         put_line(f"node {node} hands over {many(left, 'shard')}; wakeful nodes shows how far it is", "green")
-        if not others:
-            put_line(f"there is nobody to take them: {_alone(node).message}", "yellow")
 
 
 async def _wish(store: "Store", node: str, *, is_draining: bool) -> None:
@@ -107,7 +107,7 @@ async def _wait(store: "Store", node: str, timeout_ms: int | None, *, is_shown: 
             if not left:
                 return 0
             if not any(other.row.node != node and not other.row.is_draining for other in found.alive):
-                raise _alone(node)
+                raise _alone(node, left)
             if until is not None and loop.time() >= until:
                 raise CommandError(
                     f"node {node} still owns {left} shards; it goes on handing over, wakeful nodes shows how far it is",
@@ -122,8 +122,11 @@ async def _owned(store: "Store", node: str) -> int:
     return sum(row.owner == node for row in await store.owners())
 
 
-def _alone(node: str) -> CommandError:
+def _alone(node: str, left: int) -> CommandError:
+    from wakeful.cli.output import many
+
     return CommandError(
-        f"no other node can take what {node} owns; start one first, or just stop it (its objects then wait)",
+        f"node {node} keeps its {many(left, 'shard')} and goes on firing: no other node can take them; start one first, "
+        "take the wish back with --undo, or just stop it (its objects then wait)",
         code="drain.alone",
     )

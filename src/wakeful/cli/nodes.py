@@ -1,7 +1,7 @@
 """Layer 5. `wakeful nodes`: who runs this store, and how is each of them?"""
 
 import asyncio
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 from wakeful.cli import options
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from wakeful.views.nodes import Members
 
 ASK_S = 5.0  # for each question: nodes and shards are few, so only a lock, or a server in trouble, takes longer
-LOCKS_S = 2.0
 DOCTOR = "see what wakeful doctor says of the server"
 
 
@@ -39,11 +38,11 @@ async def _nodes(url: str, as_json: bool) -> int:
                 store = await stack.enter_async_context(reading(url))
         except TimeoutError:
             raise _mute(f"the store can't be opened: no answer within {options.OPEN_S:.0f} s", DOCTOR) from None
-        found, mute = await _members(store)
+        found, mute = await _members(store, url)
         said = await statuses(store, [member.row for member in found.nodes])
         if mute is None:
             # Asking may take seconds: nodes join and leave, leases end. Only what is read after it is shown.
-            found, mute = await _members(store)
+            found, mute = await _members(store, url)
         shown = [plain_member(member, said.get(member.row.node), store) for member in found.nodes]
     if mute is not None:
         shown = [{**row, "shards": None} for row in shown]
@@ -57,7 +56,7 @@ async def _nodes(url: str, as_json: bool) -> int:
     return OK
 
 
-async def _members(store: "Store") -> tuple["Members", CommandError | None]:
+async def _members(store: "Store", url: str) -> tuple["Members", CommandError | None]:
     """The nodes, and why it is not known who has which shard, when it isn't."""
     from wakeful.cli.output import now_ms
     from wakeful.views.nodes import members, stand
@@ -66,27 +65,21 @@ async def _members(store: "Store") -> tuple["Members", CommandError | None]:
         async with asyncio.timeout(ASK_S):
             return await members(store, now_ms()), None
     except TimeoutError:
-        mute = await _in_the_way(store, "who has which shard")
+        mute = await _mute_because(store, url, "who has which shard")
     try:
         async with asyncio.timeout(ASK_S):
             return stand(await store.nodes(), [], now_ms()), mute
     except TimeoutError:
-        raise await _in_the_way(store, "the nodes") from None
+        raise await _mute_because(store, url, "the nodes") from None
 
 
-async def _in_the_way(store: "Store", what: str) -> CommandError:
+async def _mute_because(store: "Store", url: str, what: str) -> CommandError:
     """That it was not answered in time, and who is to blame, if that can be known."""
-    from wakeful.runtime.lock_watch import words
-    from wakeful.values.errors import Unavailable
+    from wakeful.cli.lock_holders import in_the_way
 
-    text, lock = f"{what} can't be read: no answer within {ASK_S:.0f} s", None
-    with suppress(TimeoutError, Unavailable):
-        async with asyncio.timeout(LOCKS_S):
-            lock = next(iter(await store.locks()), None)
-    if lock is None:
-        return _mute(text, DOCTOR)
-    ends = "" if lock.pid is None else f", or: SELECT pg_terminate_backend({lock.pid})"
-    return _mute(f"{text}, because {words(lock)}", f"end that in the program that began it{ends}")
+    text = f"{what} can't be read: no answer within {ASK_S:.0f} s"
+    found = await in_the_way(store, url)
+    return _mute(text, DOCTOR) if found is None else _mute(f"{text}, because {found.text}", found.remedy)
 
 
 def _mute(what: str, remedy: str) -> CommandError:

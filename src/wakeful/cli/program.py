@@ -17,6 +17,7 @@ from wakeful.cli.terminal_log import Say
 from wakeful.cli.web import Http, check, web
 from wakeful.system import open_store
 from wakeful.telemetry.samples import sampling
+from wakeful.values.errors import StoreDown
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
@@ -24,11 +25,9 @@ if TYPE_CHECKING:
 
 Ready = Callable[["Node", str | None], Awaitable[None]]  # with the URL of the dashboard, None without one
 COLLECT_EVERY = 20_000  # new containers that are still there; a few milliseconds each time
-SLOW_START_S = 5.0
-SLOW_START = (
-    "the store has not let this node in for {:.0f} s: something holds a lock in it, as `wakeful move` does until it is "
-    "done, or it is slow; it goes on by itself, and `wakeful doctor` says who holds what"
-)
+AGAIN_S = 1.0  # between two tries to reach a store that is away
+# No waiting mends these: a wrong password, no such database, a role without rights.
+REFUSED = frozenset({"store.auth", "store.database", "store.rights"})
 
 
 def serve(
@@ -57,7 +56,12 @@ def serve(
             store = cast("Store", TellingStore(store, say))
         async with contextlib.AsyncExitStack() as stack:
             with stop.of_the_start():
-                node = await stack.enter_async_context(program.app.run(store, paranoid=paranoid, **joined))
+                node = await come_up(
+                    stack,
+                    lambda: program.app.run(store, paranoid=paranoid, **joined),
+                    say,
+                    wait_ms=program.app.limits.store_wait_ms if store.shared else 0,  # a file is there or not
+                )
             if stop.is_asked:
                 return
             await stack.enter_async_context(sampling(program.app))
@@ -76,6 +80,32 @@ def serve(
     gc.set_threshold(COLLECT_EVERY)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(main())
+
+
+async def come_up(
+    stack: contextlib.AsyncExitStack,
+    run: Callable[[], contextlib.AbstractAsyncContextManager["Node"]],
+    say: Say,
+    *,
+    wait_ms: int,
+) -> "Node":
+    """The node, running until the stack ends. A store that is away is tried again for `wait_ms`; then its error is raised.
+
+    A supervisor would start the process anew, but slower each time, and the log would be full of starts.
+    """
+    loop = asyncio.get_running_loop()
+    until, is_said = loop.time() + wait_ms / 1000, False
+    while True:
+        try:
+            return await stack.enter_async_context(run())
+        except StoreDown as error:
+            if error.code in REFUSED or loop.time() >= until:
+                raise
+            if not is_said:
+                text = f"the store is away, and tried again for {wait_ms / 1000:.0f} s: {error.message}"
+                say.event("waiting", text, code=error.code)
+                is_said = True
+        await asyncio.sleep(AGAIN_S)
 
 
 def _beside(program: Program, say: Say) -> contextlib.AbstractAsyncContextManager[None]:
@@ -114,9 +144,7 @@ class StopSignal:
 
     @contextlib.contextmanager
     def of_the_start(self) -> Iterator[None]:
-        """While the node comes up a stop ends that, for there are no turns yet to wait for; a long start is said."""
-        loop = asyncio.get_running_loop()
-        said = loop.call_later(SLOW_START_S, self._say.event, "waiting", SLOW_START.format(SLOW_START_S))
+        """While the node comes up a stop ends that, for there are no turns yet to wait for."""
         self._starting = asyncio.current_task()
         try:
             yield
@@ -125,7 +153,6 @@ class StopSignal:
                 raise
         finally:
             self._starting = None
-            said.cancel()
 
     def listen(self, lifeline: int | None) -> None:
         """Begin to hear signals, on the running loop."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from wakeful.cli import output
 from wakeful.cli.exit_codes import USAGE, CommandError
+from wakeful.cli.lock_holders import naming_locks
 from wakeful.store.protocol import Store
 from wakeful.system import open_store
 
@@ -23,10 +24,11 @@ async def reading(url: str) -> AsyncIterator[Store]:
             exit_code=USAGE,
         )
     store = open_store(url)
-    await store.open(now=output.now_ms(), readonly=True)
     try:
-        output.follow(await store.time())
-        yield store
+        async with naming_locks(store, url):
+            await store.open(now=output.now_ms(), readonly=True)
+            output.follow(await store.time())
+            yield store
     finally:
         await store.close()
 
@@ -46,9 +48,10 @@ async def opened(url: str) -> AsyncIterator[Store]:
     async with reading(url):
         pass  # refuses what has no tables, or others; opening it to write would make them
     store = open_store(url)
-    await store.open(now=output.now_ms())
     try:
-        yield store
+        async with naming_locks(store, url):
+            await store.open(now=output.now_ms())
+            yield store
     finally:
         await store.close()
 

@@ -107,7 +107,7 @@ class Limits:
     socket_message_bytes: int = 1_048_576  # one message, either way
     socket_queue_bytes: int = 1_048_576  # waiting for a client that does not read; past it the socket is closed
     socket_messages_per_s: int = 1_000  # of one client; it is read no faster
-    store_wait_ms: int = 30_000  # how long a call waits for a store that is away, within its own deadline
+    store_wait_ms: int = 30_000  # how long a call, or `wakeful run`, waits for a store that is away
     store_waiting: int = 10_000  # calls that wait for it at once; past it callers are told to back off
     stop_deadline_ms: int = 10_000  # what running turns are given when the node stops
 

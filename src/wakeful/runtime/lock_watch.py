@@ -32,6 +32,12 @@ class LockWatch:
         self._task: asyncio.Task[None] | None = None
         self._since: dict[Seen, int] = {}
         self._long: dict[Seen, TableLock] = {}
+        self._said: set[Seen] = set()  # of which the log has heard, and not yet that they are gone
+
+    @property
+    def held_ms(self) -> int:
+        """For how long the first of them has been seen; 0 when there is none."""
+        return max((self._node.clock.now() - self._since[one] for one in self._long), default=0)
 
     @property
     def held(self) -> TableLock | None:
@@ -59,25 +65,29 @@ class LockWatch:
         try:
             self._note(await self._node.store.locks())
         except Unavailable:
-            self._note([])  # others say that the store does not answer; who keeps it from that is not known
+            self._forget()  # others say that the store does not answer; who keeps it from that is not known
         except Exception:
             log.exception("looking for locks failed", extra={"code": "store.locked"})
-            self._note([])
+            self._forget()
         self.start()
+
+    def _forget(self) -> None:
+        self._since, self._long = {}, {}
 
     def _note(self, locks: list[TableLock]) -> None:
         now = self._node.clock.now()
         seen = {(lock.table, lock.transaction): lock for lock in locks}
         self._since = {one: min(now, self._since.get(one, now)) for one in seen}  # min: the clock may be set back
-        was, self._long = self._long, {one: seen[one] for one in seen if now - self._since[one] >= LONG_MS}
-        for one in self._long.keys() - was.keys():
+        self._long = {one: seen[one] for one in seen if now - self._since[one] >= LONG_MS}
+        for one in self._long.keys() - self._said:
             log.warning(
                 "%s for %.0f s; wakeful doctor says by what",
                 words(self._long[one]),
                 (now - self._since[one]) / 1000,
                 extra={"code": "store.locked"},
             )
-        if was and not self._long:
+        had_said, self._said = bool(self._said), (self._said & seen.keys()) | self._long.keys()
+        if had_said and not self._said:
             log.warning("no table is locked any more", extra={"code": "store.locked"})
 
 

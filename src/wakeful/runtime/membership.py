@@ -66,6 +66,7 @@ class Membership:
         self._resting: dict[int, int] = {}  # shards that stayed busy, and when to try them again
         self.rounds = 0
         self.lapses = 0  # how often the lease was not renewed in time
+        self._told_dead: set[str] = set()  # of whom the log has heard, and whose shards have not all an owner again
         self._settled: object = None  # what a round saw that left nothing to do
 
     # life
@@ -333,6 +334,7 @@ class Membership:
         for shard in lost:
             has[shard] = None
         plan = place(willing or list(live), has)
+        self._tell_deaths(live, owners, plan)
         # Those that fall to others now: they see us as the owner, and wait for us to let go.
         await node.ownership.let_go({shard: owners[shard].epoch for shard in lost if plan.get(shard) != node.name})
         counts = Counter(owner for owner in has.values() if owner is not None)
@@ -351,6 +353,27 @@ class Membership:
         if willing:  # else all of them are to own nothing, and none is the better place
             self._hand_over(plan, counts, live, now)
         return plan == has
+
+    def _tell_deaths(self, live: dict[str, NodeRow], owners: Sequence[ShardRow], plan: dict[int, str]) -> None:
+        """One line for each node that left its shards behind: who, why, and how many of them fall to this one."""
+        left: dict[str, list[int]] = {}
+        for row in owners:
+            if row.owner is not None and row.owner not in live:
+                left.setdefault(row.owner, []).append(row.shard)
+        for name in left.keys() - self._told_dead:
+            known = self.nodes.get(name)
+            if known is None:
+                who, why = "", "it has left without handing them over"
+            elif known.is_here is False:
+                who, why = f" ({known.about})", "its session with the database has ended: it died, or its machine did"
+            else:
+                who, why = f" ({known.about})", "its lease is over: it is frozen, or cut off from the database"
+            log.warning(
+                "node %s%s is taken for dead: %s; %d shards of it have no other owner yet, and %d of them fall to this node",
+                *(name, who, why, len(left[name]), sum(plan.get(shard) == self._node.name for shard in left[name])),
+                extra={"code": "node.dead"},
+            )
+        self._told_dead = set(left)
 
     def _hand_over(self, plan: dict[int, str], counts: Counter[str], live: dict[str, NodeRow], now: int) -> None:
         """Begin to hand over what falls to others, no faster than they may take it."""

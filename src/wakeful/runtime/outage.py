@@ -45,7 +45,7 @@ class Outage:
             return
         self.count += 1
         self._is_said = False
-        if self._is_news(error):
+        if not self._is_locked and self._is_news(error):
             self._say(error)
         node.state, node.is_doubted = "down", False
         node.down_because = error
@@ -71,6 +71,11 @@ class Outage:
             self.begun[timer.id, timer.name] = timer
         while len(self.begun) > BEGUN_MAX:
             del self.begun[next(iter(self.begun))]
+
+    @property
+    def _is_locked(self) -> bool:
+        """Somebody holds a table: the log has that, once, and not each statement that runs out of time for it."""
+        return self._node.lock_watch.held is not None
 
     def _is_news(self, error: Unavailable) -> bool:
         """A full disk is read and can't be written: the store would be away and back, five times a second."""
@@ -187,7 +192,7 @@ class Outage:
                     self._say(node.down_because)
                 continue
             except Exception as error:  # whatever it is: to give up would leave the node down for good
-                if not self._is_said:
+                if not self._is_said and not self._is_locked:
                     self._say(node.down_because or StoreDown("unknown"))  # this one lasts
                 log.info("the store does not answer yet: %s", error, extra={"code": "store.down"})
                 continue

@@ -23,6 +23,7 @@ BACK_ASKED_MAX = 5  # others that are asked to dial this node
 BACK_MS = 2_000  # how long their dialling may take
 BACK_ASK_MS = 3_000
 BACK_AGAIN_MS = 1_000  # they may be busy just then
+BACK_NAME_MS = 60_000  # what a name led to, or that it led nowhere, may be remembered for half a minute
 
 
 def looks_max(lease: Lease) -> int:
@@ -80,14 +81,17 @@ def _check_late(row: NodeRow, error: Unavailable) -> None:
 
 
 async def check_back(node: "Node", company: Sequence[NodeRow]) -> None:
-    """Have others dial this node as they will have to; `Unreachable` when none of those who tried gets through, twice."""
+    """Have others dial this node as they will have to; `Unreachable` when none of those who tried gets through, twice.
+
+    Those who look up its name may be led elsewhere for a while, so for a name it is tried for longer.
+    """
     asked = [row for row in company if row.address][:BACK_ASKED_MAX]
-    if await _dialled(node, asked) is None:
-        return
-    await node.clock.sleep(BACK_AGAIN_MS)
-    failed = await _dialled(node, asked)
-    if failed is not None:
+    until = node.clock.now() + (BACK_NAME_MS if parse(node.address).is_named else BACK_AGAIN_MS)
+    while (failed := await _dialled(node, asked)) is not None:
         row, why = failed
+        if node.clock.now() < until:
+            await node.clock.sleep(BACK_AGAIN_MS)
+            continue
         raise Unreachable(
             f"node {row.node} ({row.about}) can't reach this one at {node.address}: {why.removesuffix('; try again')}; "
             "give the address that others reach it by with --listen or --advertise HOST:PORT, and let them through"

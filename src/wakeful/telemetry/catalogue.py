@@ -185,6 +185,8 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("wakeful.store.outages", "counter", "{outage}", (), "How often the store was away.", _one(lambda n: n.outage.count)),
     Metric("wakeful.store.rows", "gauge", "{row}", ("what",), "Objects, timers and parked timers in the store, counted now and then.",
            _family(lambda n: n.meter.stored)),
+    Metric("wakeful.store.locked", "gauge", "s", (), "For how long somebody has held a lock on a table, for which reads or writes wait; 0: nobody, or for less than 3 s.",
+           _one(lambda n: n.lock_watch.held_ms), _MS),
     # the node
     Metric("wakeful.node.down", "gauge", "{node}", (), "Nodes of this process, one for each of its stores, that don't run because their store is away.",
            _one(lambda n: int(n.state != "up"))),

@@ -35,6 +35,15 @@ class Address(NamedTuple):
             return self.host == "localhost"
 
     @property
+    def is_named(self) -> bool:
+        """A name for others to look up, which may be known later than this process, or lead elsewhere for a while."""
+        try:
+            ipaddress.ip_address(self.host)
+        except ValueError:
+            return not self.is_loopback
+        return False
+
+    @property
     def is_wildcard(self) -> bool:
         """Every address of this machine: fine to listen on, nothing that another machine could dial."""
         try:

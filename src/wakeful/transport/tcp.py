@@ -44,6 +44,9 @@ _homeward: msgspec.msgpack.Decoder[Homeward] = msgspec.msgpack.Decoder(Homeward)
 
 # How long the last answers may take to leave when a node closes.
 LAST_WORDS_S = 1.0
+# A pod of a StatefulSet is in DNS a little later than it starts, and that it is not may be remembered for half a minute.
+NAME_S = 60.0
+NAME_AGAIN_S = 1.0
 
 
 class Bounds(NamedTuple):
@@ -158,18 +161,30 @@ class SocketTransport:
         return others
 
     async def _check_reachable(self, address: Address) -> None:
-        """Dial the address as the others will, and find this very node."""
-        try:
-            link = await self.connect(str(address), expect_node=self._me.node)
-        except WrongCertificate:
-            raise  # this node's own, by its own authority: nobody else will trust it either
-        except (Unavailable, ClusterError) as error:
-            why = error.message.removesuffix("; try again")  # it would be the same
-            raise Unreachable(
-                f"{address} is what other nodes are given, and it does not lead to this one: {why}; "
-                "give the address they reach it by with --advertise HOST:PORT"
-            ) from error
-        await link.close()
+        """Dial the address as the others will, and find this very node; a name has a minute to lead here."""
+        loop = asyncio.get_running_loop()
+        until, is_said = loop.time() + (NAME_S if address.is_named else 0.0), False
+        while True:
+            try:
+                link = await self.connect(str(address), expect_node=self._me.node)
+            except WrongCertificate:
+                raise  # this node's own, by its own authority: nobody else will trust it either
+            except (Unavailable, ClusterError) as error:
+                why = error.message.removesuffix("; try again")
+                if loop.time() >= until:
+                    raise Unreachable(
+                        f"{address} is what other nodes are given, and it does not lead to this one: {why}; "
+                        "give the address they reach it by with --advertise HOST:PORT"
+                    ) from error
+                if not is_said:
+                    words = "%s is what other nodes are given, and does not lead to this one yet: %s; tried again for %.0f s"
+                    log.warning(words, address, why, NAME_S, extra={"code": "link.name"})
+                    is_said = True
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(asyncio.Event().wait(), NAME_AGAIN_S)
+            else:
+                await link.close()
+                return
 
     def _accepting(self) -> SocketWire:
         return SocketWire(self._pace, on_made=self._made, on_lost=self._forget)
@@ -356,6 +371,8 @@ def _not_linked(to: Address, error: BaseException, *, is_tls: bool) -> BaseExcep
         )
     if isinstance(error, TimeoutError):
         because = "no answer in time"
+    elif isinstance(error, socket.gaierror):
+        because = f"the name {to.host} has no address here, {error.strerror}: is it in DNS?"
     elif isinstance(error, HungUp) and is_tls:
         # It may as well have been stopped just then, so this can't be `WrongCertificate`.
         because = "it hung up, as it does on a certificate that its authority has not signed"

@@ -1,0 +1,72 @@
+"""Layer 5. Who is in the way of a command that the store does not answer?"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from wakeful.store.protocol import Store, TableLock
+from wakeful.values.errors import StoreDown, WakefulError
+
+if TYPE_CHECKING:
+    from wakeful.store.postgres.health import LongSession
+
+LOOK_S = 2.0  # for each look: neither waits for a lock
+
+
+class InTheWay(NamedTuple):
+    """Somebody who holds a lock, and what to do."""
+
+    text: str
+    remedy: str
+
+
+async def in_the_way(store: Store, url: str) -> InTheWay | None:
+    """The session that holds a table of ours, with its age and query; None when there is none, or nobody can say.
+
+    The table of migrations, which only an opening needs, is no table that nodes watch: of that only the session is known.
+    """
+    from wakeful.cli.checkups import sessions
+    from wakeful.runtime.lock_watch import words
+
+    lock = await _lock(store)
+    found = await _sessions(url)
+    holders = [one for one in found if (one.pid == lock.pid if lock else one.touches and not one.is_waiting)]
+    if not holders and lock is None:
+        return None
+    text, remedy = "", "" if lock is None else "end that in the program that began it"
+    if holders:
+        finding = sessions(holders[:1], 0)[0]
+        text, remedy = f"{finding.text} ({finding.evidence})" if finding.evidence else finding.text, finding.remedy
+    elif lock is not None and lock.pid is not None:
+        remedy += f", or: SELECT pg_terminate_backend({lock.pid})"
+    return InTheWay(": ".join(filter(None, [words(lock) if lock else "", text])), remedy)
+
+
+@asynccontextmanager
+async def naming_locks(store: Store, url: str) -> AsyncIterator[None]:
+    """`StoreDown` of the block says who is in the way, when somebody is."""
+    try:
+        yield
+    except StoreDown as error:
+        found = await in_the_way(store, url) if store.shared else None
+        if found is None:
+            raise
+        raise StoreDown(f"{error.message}, because {found.text}; {found.remedy}", code=error.code) from error
+
+
+async def _lock(store: Store) -> TableLock | None:
+    with suppress(TimeoutError, WakefulError):
+        async with asyncio.timeout(LOOK_S):
+            return next(iter(await store.locks()), None)
+    return None
+
+
+async def _sessions(url: str) -> "list[LongSession]":
+    from wakeful.store.postgres.health import health
+    from wakeful.store.postgres.url import parse_url
+
+    with suppress(TimeoutError, WakefulError):
+        async with asyncio.timeout(LOOK_S):
+            return (await health(parse_url(url))).sessions or []
+    return []
