@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from tests.teeth.broken import swapped
-from wakeful.cli import program, settings
+from wakeful.cli import program, settings_file
 from wakeful.http import health
 from wakeful.runtime.lock_watch import LockWatch
 from wakeful.runtime.outage import Outage
@@ -92,7 +92,7 @@ def the_file_goes_before_the_environment() -> Any:
     def make(applied: Any) -> Any:
         @contextmanager
         def broken() -> Iterator[None]:
-            file, known = settings.read(), settings.settings()
+            file, known = settings_file.read(), settings_file.settings()
             names = [known[key].env for key in file.values] if file is not None else []
             said = {name: os.environ.pop(name) for name in names if name in os.environ}
             with applied():
@@ -101,4 +101,4 @@ def the_file_goes_before_the_environment() -> Any:
 
         return broken
 
-    return swapped(settings, "applied", make)
+    return swapped(settings_file, "applied", make)
