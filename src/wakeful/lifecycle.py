@@ -10,13 +10,15 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from wakeful.policy.lease import Lease
+from wakeful.policy.limits import Limits
 from wakeful.runtime.deployment_clock import FollowedClock
 from wakeful.runtime.homes import Homes
 from wakeful.runtime.links import Links
 from wakeful.runtime.node import Node
+from wakeful.runtime.registry import Registry
 from wakeful.security.refusals import TurnedAway
 from wakeful.store.protocol import Store
 from wakeful.system import Keys, SteadyClock, SystemClock, SystemDice, open_store
@@ -26,7 +28,6 @@ from wakeful.transport.tcp import SocketTransport
 from wakeful.values.errors import BadOption
 
 if TYPE_CHECKING:
-    from wakeful.app import App
     from wakeful.transport.tls import Tls
 
 log = logging.getLogger("wakeful.node")
@@ -50,9 +51,33 @@ class Joining(NamedTuple):
     lease: Lease = Lease()
 
 
+class Program(Protocol):
+    """What a process runs: an `App`, as far as this is about it."""
+
+    keys: Keys | None
+    registry: Registry
+    limits: Limits
+    idle_ms: int
+
+    def equip(self, node: Node) -> None:
+        """Give a node what the program's objects can do, before it starts."""
+
+    async def started(self, node: Node) -> None:
+        """It runs."""
+
+    async def stopping(self, node: Node) -> None:
+        """It is about to stop."""
+
+    def attach(self, node: Node) -> None:
+        """Calls go to it from here on."""
+
+    def detach(self, node: Node) -> None:
+        """And no longer."""
+
+
 @asynccontextmanager
 async def running(
-    app: "App",
+    app: Program,
     url: str | Store,
     places: Mapping[str, str | Store],
     joining: Joining,
@@ -170,7 +195,7 @@ def _links(name: str, joining: Joining, turned_away: TurnedAway) -> Links:
 
 
 def _node(
-    app: "App", name: str, store: Store, joining: Joining, links: Links | None, *, paranoid: bool, is_client: bool
+    app: Program, name: str, store: Store, joining: Joining, links: Links | None, *, paranoid: bool, is_client: bool
 ) -> Node:
     return Node(
         name=name,

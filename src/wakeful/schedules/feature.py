@@ -24,7 +24,7 @@ class ScheduleFeature(Feature):
         self.declarations = Declarations(upsert)
         self.declarations.by_key(self.functions.cls, self.functions.declared)
         self.classes = ((self.functions.cls, FUNCTIONS), (Tenant, TENANTS), (Claims, CLAIMS))
-        self._shared = NodeSchedules(self.declarations, default_zone=default_zone, quotas=quotas)
+        self._shared = NodeSchedules(default_zone=default_zone, quotas=quotas)
 
     def equip(self, node: "Node") -> None:
         node.features[FEATURE] = self._shared

@@ -8,18 +8,16 @@ from wakeful.specs.zones import zone_of
 from wakeful.values.errors import NotRunning
 
 if TYPE_CHECKING:
-    from wakeful.schedules.declarations import Declarations
     from wakeful.schedules.tenants import Quotas
 
 FEATURE = "schedules"
 
 
 class NodeSchedules:
-    """What the schedules of a program share: its declarations, its zone, its quotas."""
+    """What the schedules of a program share: its zone and its quotas."""
 
-    def __init__(self, declarations: "Declarations", *, default_zone: str, quotas: "Quotas | None") -> None:
+    def __init__(self, *, default_zone: str, quotas: "Quotas | None") -> None:
         zone_of(default_zone)
-        self.declarations = declarations
         self.default_zone = default_zone
         self.quotas = quotas
 
