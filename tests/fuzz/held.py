@@ -20,14 +20,19 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from pydantic import BaseModel, field_validator
 
+from tests.compat.workers_stage import write_worker
 from tests.fuzz.holding import Held, held, slowness, unwatched
 from tests.security.stage_security import Door
 from wakeful import App, DurableObject, Machine, Socket
+from wakeful.compat.workers import load
+from wakeful.compat.workers.site import WorkerSite
 from wakeful.http.body_shape import json_weight
 from wakeful.values.codec import encode
 from wakeful.values.packed_weight import packed_weight
@@ -223,6 +228,7 @@ class Request(NamedTuple):
 
 class Stage(NamedTuple):
     door: Door
+    worker: WorkerSite
 
 
 def asked(kind: str, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None) -> Request:
@@ -441,6 +447,92 @@ def forms(size: int) -> Iterator[Request]:
         )
 
 
+WORKER = """
+from workers import DurableObject, Response, WorkerEntrypoint
+
+class Sample(DurableObject): ...
+
+
+class Default(WorkerEntrypoint):
+    async def fetch(self, request):
+        kind = request.url.rpartition("/")[2].partition("?")[0]
+        found = await getattr(request, kind)()
+        return Response(str(len(found)) + request.url[:20])
+"""
+
+
+def worker_requests(size: int) -> Iterator[Request]:
+    """To a Worker's site, whose `fetch` reads the body."""
+    for shape in (
+        "numbers",
+        "lists",
+        "objects",
+        "rows",
+        "texts",
+        "names",
+        "tiny floats",
+        "ties",
+        "long numbers",
+        "deep",
+    ):
+        yield worked(f"worker json: {shape}", "json", SHAPES[shape](size).encode())
+    form = "application/x-www-form-urlencoded"
+    yield worked("worker form: fields", "form_data", b"a=1&" * (size // 4), form)
+    yield worked("worker form: some fields", "form_data", b"a=1&" * min(size // 4, 19_000), form)
+    yield worked("worker form: escapes", "form_data", b"a=" + b"%41" * (size // 3), form)
+    part = b'--x\r\nContent-Disposition: form-data; name="a"\r\n\r\n1\r\n'
+    for name, body in {
+        "parts": part * (size // len(part)),
+        "some parts": part * min(size // len(part), 19_000),
+        "heads": b"--x\r\n" + b"a: b\r\n" * (size // 6) + b"\r\n1\r\n",
+        "lines": part[:-3] + b"\n" * size + b"\r\n",
+        "parameters": part[:-10] + b"; a=b" * (size // 6) + part[-7:],
+    }.items():
+        yield worked(f"worker multipart: {name}", "form_data", body + b"--x--\r\n", "multipart/form-data; boundary=x")
+    yield worked("worker text", "text", b"\xff" * size)
+    yield worked("worker query", "text", b"", query=b"a=b&" * (min(size, 60 << 10) // 4))
+    yield worked("worker heads", "text", b"", heads=min(size, 60 << 10) // 8)
+
+
+def worked(
+    kind: str, read: str, body: bytes, media: str = "application/json", query: bytes = b"", heads: int = 0
+) -> Request:
+    async def send(stage: Stage) -> int:
+        path = f"/{read}"
+        more = [(b"a%d" % number, b"b") for number in range(heads)]
+        scope = {
+            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST", "scheme": "http", "path": path,
+            "raw_path": path.encode(), "query_string": query, "root_path": "", "client": ("127.0.0.1", 50_000),
+            "headers": [(b"host", b"there"), (b"content-type", media.encode()), *more], "server": ("127.0.0.1", 80),
+        }  # fmt: skip
+        told: list[Any] = []
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def take(message: Any) -> None:
+            told.append(message)
+
+        await stage.worker(scope, receive, take)
+        return int(told[0]["status"])
+
+    return Request(kind, send, all_ms=600.0)  # what its program makes of 2 MiB is the program's own
+
+
+def watches(size: int) -> Iterator[Request]:
+    """Of machines and of events: streams and sockets with a query, and what is said to one that only tells."""
+    query = "a=b&" * (min(size, 7_000) // 4)
+    for path in ("/v1/objects/Lamp/k/watch", "/v1/events"):
+        yield asked(f"watch {path}", "GET", path)
+        yield asked(f"watch {path}: query", "GET", f"{path}?{query}")
+        last = {"last-event-id": "x" * min(size, 60 << 10)}
+        yield asked(f"watch {path}: last event", "GET", path, headers=last)
+    path = "/v1/objects/Lamp/k/watch"
+    yield spoken("watch socket: a text", ["x" * min(size, 1 << 20)], path=path)
+    yield spoken("watch socket: query", ["x"], query=query.encode(), path=path)
+    yield spoken("watch socket: protocols", ["x"], protocols=["p"] * (min(size, 60 << 10) // 2), path=path)
+
+
 def messages(size: int) -> Iterator[Request]:
     """The first frames of a socket, and its request."""
     yield spoken("socket: a text", ["x" * min(size, 1 << 20)])
@@ -449,9 +541,14 @@ def messages(size: int) -> Iterator[Request]:
     yield spoken("socket: protocols", ["x"], protocols=["p"] * (min(size, 60 << 10) // 2))
 
 
-def spoken(kind: str, texts: list[str], query: bytes = b"", protocols: Sequence[str] = ()) -> Request:
+def spoken(
+    kind: str,
+    texts: list[str],
+    query: bytes = b"",
+    protocols: Sequence[str] = (),
+    path: str = "/v1/objects/Shop/k/socket",
+) -> Request:
     async def send(stage: Stage) -> int:
-        path = "/v1/objects/Shop/k/socket"
         scope = {
             "type": "websocket", "asgi": {"version": "3.0"}, "http_version": "1.1", "scheme": "ws", "path": path,
             "raw_path": path.encode(), "query_string": query, "root_path": "", "headers": [(b"host", b"localhost:7420")],
@@ -480,7 +577,7 @@ def spoken(kind: str, texts: list[str], query: bytes = b"", protocols: Sequence[
 
 KINDS: dict[str, Callable[[int], Iterator[Request]]] = {
     "calls": calls, "packed": packed_calls, "full": full_calls, "jobs": jobs, "schedules": schedules, "machines": machines,
-    "looks": looks, "forms": forms, "messages": messages,
+    "looks": looks, "forms": forms, "messages": messages, "watches": watches, "worker": worker_requests,
 }  # fmt: skip
 
 
@@ -488,8 +585,13 @@ KINDS: dict[str, Callable[[int], Iterator[Request]]] = {
 async def opened() -> AsyncIterator[Stage]:
     """The program behind its site, in a world without waiting."""
     app = program()
-    async with app.world(start=START) as world:
-        yield Stage(Door(app, world))
+    with TemporaryDirectory() as folder:
+        worker = load(write_worker(Path(folder), WORKER))
+        try:
+            async with app.world(start=START) as world:
+                yield Stage(Door(app, world), WorkerSite(worker))
+        finally:
+            worker.unload()
 
 
 async def judged(found: Held, stage: Stage, request: Request) -> tuple[int, float]:

@@ -51,6 +51,11 @@ def json_weight(body: bytes) -> int:
     return sum(_weights(_unquoted(body)))
 
 
+def lists_in(body: bytes) -> int:
+    """How many lists are in a body of JSON."""
+    return _unquoted(body).count(b"[")
+
+
 def _weights(text: bytes) -> tuple[int, int]:
     """As if all numbers were short, and what they weigh more."""
     lists = text.count(b"[") + text.count(b"{")
