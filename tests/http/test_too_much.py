@@ -231,3 +231,16 @@ async def test_arguments_of_a_long_body_are_copies_of_the_right_types() -> None:
         body = encode([[[1]], {"name": "x" * 1_100_000}])
         answer = await stage.ask("POST", "/v1/objects/Shop/k/echo", content=body, headers=headers)
         assert answer.json()["code"] == "limit.arguments"
+
+
+@pytest.mark.parametrize("path", ["/v1/objects", "/objects", "/metrics", "/nothing"])
+async def test_a_url_that_is_too_long_is_called_so_wherever_it_leads(path: str) -> None:
+    async with opened() as stage:
+        said = problem(await stage.ask("GET", f"{path}?{'x' * 9_001}"), 414, "path.long")
+        assert said["detail"] == f"the URL has {len(path) + 9_001} bytes, 8192 at most"
+
+
+async def test_a_parked_number_that_is_too_long_is_not_called_none() -> None:
+    async with opened() as stage:
+        said = problem(await stage.ask("GET", f"/v1/parked/{'9' * 20}"), 404, "parked.unknown")
+        assert said["detail"] == "nothing is parked under a number of 20 digits, 18 at most; GET /v1/parked has them"
