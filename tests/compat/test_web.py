@@ -1,11 +1,16 @@
 """Requests, responses, headers and forms as Cloudflare's Python code uses them."""
 
+import json
+from urllib.parse import parse_qsl
+
 import pytest
 
 from wakeful.compat.workers import Headers, Request, Response
 from wakeful.compat.workers.forms import Blob, File, FormData, URLSearchParams
 from wakeful.compat.workers.modules import URL, Date
 from wakeful.compat.workers.web import request_data, request_of, response_data, response_of
+
+FORM = "application/x-www-form-urlencoded"
 
 
 async def test_a_response_is_read_once_and_says_its_type() -> None:
@@ -141,3 +146,56 @@ def test_urls_and_dates() -> None:
         False,
     )
     assert Date.new(1_000).isoformat() == "1970-01-01T00:00:01+00:00"
+
+
+PART = b"--x\r\nContent-Disposition: form-data; "
+
+
+def form_request(body: bytes, boundary: str = "x") -> Request:
+    return Request(
+        "http://x/", method="POST", body=body, headers={"content-type": f"multipart/form-data; boundary={boundary}"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        (b'name="a%20b"', ("a%20b", "v\r\n--xy", None)),
+        (b'name="a\\"b"', ('a"b', "v\r\n--xy", None)),
+        (b"name=a; filename=b.txt", ("a", "v\r\n--xy", "b.txt")),
+        (b'name="a"; filename="x;y.txt"\r\nContent-Type: text/x; b=c', ("a", "v\r\n--xy", "x;y.txt")),
+        ("name=\"é\"; filename*=utf-8''%C3%A9.txt".encode(), ("é", "v\r\n--xy", "é.txt")),
+        (b'name="a"; filename=""', ("a", "v\r\n--xy", "")),
+    ],
+)
+async def test_the_parts_of_a_form(said: bytes, found: tuple[str, str, str | None]) -> None:
+    form = await form_request(b"before\r\n" + PART + said + b"\r\n\r\nv\r\n--xy\r\n--x--\r\nafter").form_data()
+    [(name, value)] = form.items()
+    text = value if isinstance(value, str) else await value.text()
+    assert (name, text, getattr(value, "name", None)) == found
+
+
+async def test_a_form_of_many_parts_is_read_in_one_pass() -> None:
+    """40,000 of them took 13.6 s."""
+    one = PART + b'name="a"\r\n\r\n1\r\n'
+    assert len(await form_request(one * 19_000 + b"--x--").form_data()) == 19_000
+    for body in (one * 20_001 + b"--x--", one[:2] + b"x\r\n" + b"a: b\r\n" * 9_000):
+        with pytest.raises(TypeError, match=r"more than 20000 fields|told from each other"):
+            await form_request(body).form_data()
+    with pytest.raises(TypeError, match="more than 20000 fields"):
+        await Request("http://x/", method="POST", body="a=1&" * 30_000, headers={"content-type": FORM}).form_data()
+
+
+@pytest.mark.parametrize("part", ["%C3%A9", "%", "%4", "%%41", "+", "é", "a%zz"])
+async def test_escapes_of_a_long_field_are_what_they_were(part: str) -> None:
+    text = part * 40_000
+    sent = Request("http://x/", method="POST", body=f"a={text}&b&&=c", headers={"content-type": FORM})
+    assert (await sent.form_data()).items() == parse_qsl(f"a={text}&b&&=c", keep_blank_values=True)
+
+
+async def test_long_json_is_read_beside_the_loop_and_lists_are_counted() -> None:
+    given = [{"a": [1, 2.5, None, "x"]}] * 9_000
+    sent = Request("http://x/", method="POST", body=json.dumps(given))
+    assert await sent.json() == given
+    with pytest.raises(TypeError, match="more than 200000 lists"):
+        await Request("http://x/", method="POST", body="[" + "[]," * 200_001 + "1]").json()

@@ -66,9 +66,9 @@ async def test_no_odd_value_is_a_fault_of_ours(code: int) -> None:
 async def test_a_long_body_is_decoded_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     where: list[threading.Thread] = []
 
-    def read(body: bytes, parts_max: int) -> Any:
+    def read(body: bytes, weight_max: int) -> Any:
         where.append(threading.current_thread())
-        return read_msgpack(body, parts_max)
+        return read_msgpack(body, weight_max)
 
     monkeypatch.setattr(asks, "read_msgpack", read)
     async with opened() as stage:

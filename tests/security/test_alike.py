@@ -22,7 +22,7 @@ from wakeful.values.errors import BadValue
 P = 2**61 - 1
 MANY = 15_000
 # How many there may be is another limit, which would hide this one.
-read_much = partial(read_msgpack, parts_max=10 * MANY)
+read_much = partial(read_msgpack, weight_max=100 * MANY)
 INTS = [P * number for number in range(1, MANY + 1)]
 SMALL = [P * number for number in range(-4, 9)]  # what fits 64 bits
 TUPLES = [list(one) for one in islice(product(SMALL, repeat=4), MANY)]

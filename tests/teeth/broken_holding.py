@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.teeth.broken import swapped
-from wakeful.http import asks, body_shape
+from wakeful.http import arguments, asks, body_shape
 from wakeful.http.asks import Ask
 
 
@@ -24,9 +24,14 @@ def lists_are_not_counted() -> Any:
     """As if making them cost nothing."""
 
     def make(check_body: Any) -> Any:
-        def broken(body: bytes, parts_max: int) -> None: ...
+        def broken(body: bytes, most: int) -> None: ...
 
         return broken
 
     assert asks.check_body is body_shape.check_body
     return swapped(asks, "check_body", make)
+
+
+def what_arguments_became_is_not_weighed() -> Any:
+    """As if a number stayed one."""
+    return swapped(arguments, "weighs_more", lambda weighs_more: lambda value, most: False)

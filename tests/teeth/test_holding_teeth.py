@@ -1,7 +1,10 @@
 """Each mistake of `broken_holding.py` is caught by the suites named beside it, which pass when nothing is broken."""
 
+import asyncio
+
 import pytest
 
+from tests.http import test_too_much as too_much
 from tests.security import test_held as held
 from tests.teeth import broken_holding
 from tests.teeth.catching import Catcher, Teeth
@@ -17,9 +20,15 @@ def lists() -> None:
     held.check_heavy("echo: lists")
 
 
+def colours() -> None:
+    """tests/http: numbers that become members of an enum."""
+    asyncio.run(too_much.test_arguments_are_weighed_again_as_what_they_became())
+
+
 BROKEN: dict[str, tuple[Catcher, ...]] = {
     "arguments_are_made_on_the_loop": (models,),
     "lists_are_not_counted": (lists,),
+    "what_arguments_became_is_not_weighed": (colours,),
 }
 TEETH = Teeth(broken_holding, BROKEN)
 

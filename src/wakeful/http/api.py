@@ -115,7 +115,7 @@ class Api:
             return _options(segments)
         route, ask.params = TABLE.find("GET" if method == "HEAD" else method, segments)
         scope[ROUTE] = route.path
-        ask.parts_max = route.parts_max
+        ask.weight_max = route.weight_max
         if route.is_wait:
             scope[LASTING] = True
         if not route.scope:

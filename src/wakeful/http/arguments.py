@@ -14,12 +14,14 @@ from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from wakeful.http.body_shape import weighs_more
 from wakeful.http.keyed import check_keys, keys_in
 from wakeful.http.problems import words_of
 from wakeful.values.codec import encode
 from wakeful.values.errors import BadTime, BadValue
 from wakeful.values.runs import Run
 from wakeful.values.times import duration_ms
+from wakeful.values.weights import WEIGHT_MAX, too_heavy
 
 Convert = Callable[[Any], Any]
 ARGUMENTS_MAX = 1_000  # each is looked at by itself
@@ -94,6 +96,8 @@ class Signature:
         for name, value in kwargs.items():
             known = self.by_name.get(name) or self.others
             named[name] = self._one(known, name, value)
+        if weighs_more([placed, named], WEIGHT_MAX):  # a number may have become a member of an Enum, a text a time
+            raise too_heavy(WEIGHT_MAX)
         return tuple(placed), named
 
     def _check_count(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:

@@ -3,19 +3,18 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, MutableMapping
-from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import msgspec
 
-from wakeful.http.body_shape import check_body
+from wakeful.http.body_shape import check_body, weighs_more
 from wakeful.http.problems import Problem
 from wakeful.policy.shares import Asker, Shares, Verdict
 from wakeful.security.crowd import Crowding
-from wakeful.values.codec import decode_outside, encode, fields_of
+from wakeful.values.codec import decode_outside, encode
 from wakeful.values.errors import BadValue, NotRunning
-from wakeful.values.packed_parts import PARTS_MAX, VALUES_EACH
+from wakeful.values.weights import WEIGHT_MAX
 from wakeful.views.plain import plain
 from wakeful.views.view import View
 
@@ -35,7 +34,7 @@ JSON = b"application/json"
 MSGPACK = b"application/vnd.wakeful.msgpack"
 BODY_TIMEOUT_S = 30.0  # a client that takes longer to send a body of at most some megabytes is not sending it
 LONG_BYTES = 16 << 10  # of a body that may take more than a millisecond or two to become arguments
-LOOKS_MAX = 1_000  # parts of an answer that are written at once, in a few milliseconds
+LIGHT = 5_000  # an answer that weighs no more is written at once, in a few milliseconds
 DEPTH_MAX = 100  # of lists and objects in a body: nobody writes more by hand, and every walk over it is bounded
 
 _decoder = msgspec.json.Decoder()
@@ -71,7 +70,7 @@ class Room:
 class Ask:
     """One request, on its way through."""
 
-    __slots__ = ("_headers", "_read", "app", "body", "body_max", "caller", "gate", "is_full", "params", "parts_max", "query", "receive", "scope", "send", "waited_ms")  # fmt: skip
+    __slots__ = ("_headers", "_read", "app", "body", "body_max", "caller", "gate", "is_full", "params", "query", "receive", "scope", "send", "waited_ms", "weight_max")  # fmt: skip
 
     def __init__(self, app: "App", gate: "Gate", scope: Scope, receive: Receive, send: Send, body_max: int) -> None:
         self.app = app
@@ -84,7 +83,7 @@ class Ask:
         self.params: dict[str, str] = {}  # from the path
         self.query: dict[str, Any] = {}
         self.caller: Caller | None = None
-        self.parts_max = PARTS_MAX  # lists and objects in the body
+        self.weight_max = WEIGHT_MAX  # of the body
         self.is_full = False  # whoever asks for anything now is refused
         self.waited_ms = 0  # for the store to say who asks, of the time that a call has
         self._headers: dict[bytes, bytes | None] | None = None  # None: it is there more than once
@@ -219,10 +218,10 @@ class Ask:
     def _decoded(self) -> Any:
         body, media = self.body, self.media
         if media == MSGPACK:
-            return read_msgpack(body, self.parts_max)
+            return read_msgpack(body, self.weight_max)
         if media != JSON:
             raise Problem(415, "body.media", f"send application/json, not {media.decode('latin-1')[:80]!r}")
-        return read_json(body, self.parts_max) if body.strip() else None
+        return read_json(body, self.weight_max) if body.strip() else None
 
 
 # The first half of a character, behind no backslash of its own and without a second escape behind it.
@@ -233,10 +232,10 @@ class Gone(Exception):
     """The client has hung up: there is nobody to answer."""
 
 
-def read_json(body: bytes, parts_max: int = PARTS_MAX) -> Any:
+def read_json(body: bytes, weight_max: int = WEIGHT_MAX) -> Any:
     """The value; `Problem` says where it is no JSON, or too much of it."""
     try:
-        check_body(body, parts_max)
+        check_body(body, weight_max)
         value = _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         said = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
@@ -257,10 +256,10 @@ def _half_character(body: bytes) -> str | None:
     return f"\\u{found[1].decode()} is half of a character (a surrogate), and the other half does not follow"
 
 
-def read_msgpack(body: bytes, parts_max: int = PARTS_MAX) -> Any:
+def read_msgpack(body: bytes, weight_max: int = WEIGHT_MAX) -> Any:
     """The value that a client of ours encoded. Types of the program are not made of it: annotations decide on those."""
     try:
-        value = decode_outside(body, parts_max)
+        value = decode_outside(body, weight_max)
     except BadValue as error:
         raise _refused(error) from None
     except Exception:  # extension types around what does not belong there fail in any way
@@ -291,25 +290,10 @@ def _check_depth(value: Any) -> None:
 
 async def result_of(value: Any, media: bytes) -> Answer:
     """The same as `result`: of a value with much in it, written in a thread, so that the loop goes on meanwhile."""
-    return await asyncio.to_thread(result, value, media) if has_more(value, LOOKS_MAX) else result(value, media)
-
-
-def has_more(value: Any, most: int) -> bool:
-    """It has more parts than so many, of lists, objects and typed values; looks at no more than that."""
-    left, todo = most, [value]
-    while todo and left >= 0:
-        one = todo.pop()
-        if type(one) in _DEEP:
-            left -= 1 + len(one) // VALUES_EACH
-            todo += islice(one.values() if type(one) is dict else one, most)
-        elif type(one) not in _PLAIN and type(one) not in _NUMBERS:
-            left -= 1
-            todo += fields_of(one).values()
-    return left < 0
+    return await asyncio.to_thread(result, value, media) if weighs_more(value, LIGHT) else result(value, media)
 
 
 _DEEP = frozenset({dict, list, tuple, set, frozenset})
-_NUMBERS = frozenset({int, float, bytes})
 _PLAIN = frozenset({type(None), bool, str})
 
 

@@ -1,46 +1,103 @@
 """Layer 5, pure. Is a body of JSON too much for the event loop, though it is short: by what is in it?
 
-2 MiB are 700,000 empty lists, which took 1.4 s to be made, copied and written again, or 500 numbers of 4,000 digits. So
-they are counted in the text, before anything is made of it: quickly with what stands in quotes, and again without that
-only when there seem to be too many.
+Weighed in the text, before anything is made of it (see `values/weights.py`): quickly with what stands in quotes, and again
+without that only when there seems to be too much. And arguments once they are of the types that a method takes: a number
+may have become a member of an Enum, a text a time.
 """
 
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from wakeful.values.codec import fields_of
 from wakeful.values.errors import BadValue
-from wakeful.values.packed_parts import VALUES_EACH, too_many
+from wakeful.values.weights import LIST, NAME, TYPED, VALUE, WEIGHT_MAX, too_heavy
 
 SHORT = 4_096  # bytes that are quick whatever they are
-DIGITS = 200  # of a number that takes long to be read: in proportion to their square
-STRETCHES_MAX = 400  # of so many digits
-EXPONENTS_MAX = 1_000  # numbers like 3e-324, near the ends of what a float can be, of which each takes 15 µs
+
+# Numbers that take long to be read, all within one call that nobody can interrupt: so they weigh twice what they take.
+LONG = 16  # digits: it may be half way between two floats (9007199254740993.0), as one with an exponent may (1e23)
+LONGER = 20  # digits before an exponent of two
+LONGEST = 200  # digits, which take time in proportion to their square
+DIGITS = {
+    b"0" * LONG: 1,  # 0.8 µs
+    b"e0": 1,
+    b"0" * LONGER + b"e00": 9,  # 3.5 µs
+    b"e000": 40,  # 15 µs, near the ends of what a float can be: 3e-324, 1e308
+    b"0" * LONGEST: 40,  # 25 µs with what follows
+}
+_skimmer = msgspec.json.Decoder(msgspec.Raw)  # reads and makes nothing
 _ZEROS = bytes.maketrans(b"123456789E", b"0" * 9 + b"e")
-_STRETCH = b"0" * DIGITS
+_SCALARS: frozenset[Any] = frozenset({type(None), bool, int, float, str, bytes})
+_DEEP: frozenset[Any] = frozenset({dict, list, tuple, set, frozenset})
 
 
-def check_body(body: bytes, parts_max: int) -> None:
-    """`BadValue` when it has more lists and objects, values or long numbers than may be."""
-    if len(body) <= SHORT or _excess(body, parts_max) is None:
+def check_body(body: bytes, most: int = WEIGHT_MAX) -> None:
+    """`BadValue` when it weighs more than it may, unless it is no JSON at all (`DecodeError`)."""
+    if len(body) <= SHORT or sum(_weights(body)) <= min(most, WEIGHT_MAX):
         return
-    error = _excess(_unquoted(body), parts_max)
-    if error is not None:
-        raise error
+    _skimmer.decode(body)
+    weight, digits = _weights(_unquoted(body))
+    if digits > WEIGHT_MAX or weight <= most < weight + digits:
+        words = f"it has too many numbers of {LONG} digits and more, or with exponents, which take long to be read"
+        raise BadValue(f"{words}; send them as text, or in our own encoding", code="body.digits")
+    if weight > most:
+        raise too_heavy(most)
 
 
-def _excess(text: bytes, parts_max: int) -> BadValue | None:
-    if text.count(b"[") + text.count(b"{") > parts_max:
-        return too_many(parts_max)
-    if text.count(b",") + text.count(b":") > VALUES_EACH * parts_max:
-        return too_many(parts_max, VALUES_EACH * parts_max)
-    zeros = text.translate(_ZEROS)
-    if zeros.count(b"e000") + zeros.count(b"e-000") + zeros.count(b"e+000") > EXPONENTS_MAX:
-        words = f"it has more than {EXPONENTS_MAX} numbers with exponents of three digits, which take long to be read"
-        return BadValue(f"{words}; send them as text, or in our own encoding", code="body.digits")
-    if zeros.count(_STRETCH) > STRETCHES_MAX:
-        words = f"it has too many numbers of more than {DIGITS} digits, which take long to be read; send them as text"
-        return BadValue(words, code="body.digits")
-    return None
+def json_weight(body: bytes) -> int:
+    """What a body of JSON weighs."""
+    return sum(_weights(_unquoted(body)))
+
+
+def lists_in(body: bytes) -> int:
+    """How many lists are in a body of JSON."""
+    return _unquoted(body).count(b"[")
+
+
+def _weights(text: bytes) -> tuple[int, int]:
+    """As if all numbers were short, and what they weigh more."""
+    lists = text.count(b"[") + text.count(b"{")
+    zeros = text.translate(_ZEROS, b".+-")
+    digits = sum(weight * zeros.count(digits) for digits, weight in DIGITS.items())
+    return LIST * lists + NAME * text.count(b":") + VALUE * (text.count(b",") + lists), digits
 
 
 def _unquoted(body: bytes) -> bytes:
     """The body without what stands in quotes."""
     bare = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     return b'"'.join(bare.split(b'"')[::2])
+
+
+def weighs_more(value: Any, most: int) -> bool:
+    """Than so much; looks no further then."""
+    weight, todo = 0, [value]
+    while todo and weight <= most:
+        one = todo.pop()
+        kind = type(one)
+        if kind in _SCALARS:
+            weight += VALUE
+        elif kind in _DEEP:
+            weight += _weight_around(one)
+            todo += _unlike(one)
+            if kind is dict:
+                todo += _unlike(one.values())
+        else:
+            weight += TYPED
+            todo += fields_of(one).values()
+    return weight > most
+
+
+def _weight_around(value: Any) -> int:
+    """Of a list, set or object, with the plain values in it."""
+    if type(value) is list:
+        return LIST + VALUE * len(value)
+    if type(value) is dict:
+        return LIST + (NAME + VALUE) * len(value)
+    return TYPED + 2 * VALUE * len(value)
+
+
+def _unlike(values: Iterable[Any]) -> list[Any]:
+    """Those that are more than plain values."""
+    return [] if _SCALARS.issuperset(map(type, values)) else [one for one in values if type(one) not in _SCALARS]

@@ -10,7 +10,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wakeful.http.acts import Length, Waits, acts_of
-from wakeful.http.asks import MSGPACK, Answer, Ask, answered, has_more, result_of
+from wakeful.http.asks import MSGPACK, Answer, Ask, answered, result_of
+from wakeful.http.body_shape import weighs_more
 from wakeful.http.calls import request_key, signature_of
 from wakeful.http.looks import connection_of
 from wakeful.http.machine_watch import shown_to
@@ -24,8 +25,7 @@ from wakeful.runtime.calls import make_stub
 from wakeful.runtime.registry import ObjectClass
 from wakeful.values.errors import BadValue
 from wakeful.values.ids import ObjectId
-from wakeful.values.packed_parts import PARTS_MAX as PARTS_EACH_MAX
-from wakeful.values.packed_parts import too_many
+from wakeful.values.weights import WEIGHT_MAX, too_heavy
 from wakeful.views import jobs
 from wakeful.views.view import READS_MAX
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 WAIT_MS = 30_000
 WAIT_MAX_MS = 300_000
 MANY_MAX = 4_000  # jobs of one request: the timers of so many are put in their places within 50 ms
-PARTS_MAX = 10 * MANY_MAX  # lists and objects in it
+MANY_WEIGHT_MAX = 8 * WEIGHT_MAX  # of the body of so many
 
 
 class Asked(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -167,8 +167,8 @@ async def _known(ask: Ask, asked: Asked) -> ObjectClass:
 
 def _made(app: "App", asked: Asked, known: ObjectClass, where: str) -> JobSpec:
     try:
-        if has_more([asked.args, asked.kwargs], PARTS_EACH_MAX):
-            raise too_many(PARTS_EACH_MAX)
+        if weighs_more([asked.args, asked.kwargs], WEIGHT_MAX):
+            raise too_heavy(WEIGHT_MAX)
         args, kwargs = signature_of(known, asked.method).converted(asked.args, asked.kwargs)
     except BadValue as error:
         raise BadValue(f"{where}{error.message}", code=error.code) from None

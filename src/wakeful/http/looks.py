@@ -17,6 +17,8 @@ from wakeful.values.ids import ObjectId
 from wakeful.views import classes, due, jobs, ledger, machines, nodes, objects, parked, schedules, search
 
 SVG = b"image/svg+xml"
+NUMBER_DIGITS_MAX = 18  # of what stores can count
+
 # A picture is drawn from what the program and its objects say: should it hold a script, no browser runs it.
 SVG_HEADERS = ((b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'; sandbox"),)
 
@@ -257,8 +259,11 @@ async def show_why(ask: Ask) -> Answer:
 
 async def show_parked(ask: Ask) -> Answer:
     number = ask.params["number"]
-    if not (number.isascii() and number.isdigit() and len(number) < 19):
-        raise UnknownParked(f"nothing is parked under {number[:40]!r}, which is no number")
+    if not (number.isascii() and number.isdigit()):
+        raise UnknownParked(f"nothing is parked under {number[:40]!r}, which is no number; GET /v1/parked has them")
+    if len(number) > NUMBER_DIGITS_MAX:
+        words = f"nothing is parked under a number of {len(number)} digits, {NUMBER_DIGITS_MAX} at most"
+        raise UnknownParked(f"{words}; GET /v1/parked has them")
     try:
         row = await parked.show(ask.view, int(number), prefix=ask.who.prefix)
     except UnknownParked as error:  # whose it is, if there is one, is not said; that somebody tried is written down

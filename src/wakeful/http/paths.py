@@ -43,9 +43,16 @@ def segments_of(raw: bytes) -> list[str]:
 
 def check_length(scope: Mapping[str, Any]) -> None:
     """`Problem` for a URL longer than any that makes sense."""
-    size = len(scope.get("raw_path") or scope["path"]) + len(scope.get("query_string", b""))
-    if size > URL_BYTES_MAX:
-        raise Problem(414, "path.long", f"the URL has {size} bytes, {URL_BYTES_MAX} at most")
+    if is_long(scope):
+        raise Problem(414, "path.long", f"the URL has {_size(scope)} bytes, {URL_BYTES_MAX} at most")
+
+
+def is_long(scope: Mapping[str, Any]) -> bool:
+    return _size(scope) > URL_BYTES_MAX
+
+
+def _size(scope: Mapping[str, Any]) -> int:
+    return len(scope.get("raw_path") or scope["path"]) + len(scope.get("query_string", b""))
 
 
 def quoted(text: str) -> str:

@@ -186,7 +186,7 @@ ROWS = [
         jobs.schedule_many,
         headers=("traceparent",),
         body=jobs.Many,
-        parts_max=jobs.PARTS_MAX,
+        weight_max=jobs.MANY_WEIGHT_MAX,
         answer="JobBatch",
         status=201,
         problems=(404, 409, 429),

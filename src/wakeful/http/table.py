@@ -12,8 +12,8 @@ import msgspec
 
 from wakeful.http.asks import Answer, Ask
 from wakeful.http.problems import Problem
-from wakeful.values.packed_parts import PARTS_MAX
 from wakeful.values.times import from_datetime
+from wakeful.values.weights import WEIGHT_MAX
 
 LIMIT_MAX = 1_000  # rows of one page
 QUERY_FIELDS_MAX = 20
@@ -50,7 +50,7 @@ class Route:
     headers: tuple[str, ...] = ()
     body: type | None = None  # what the body is read as, and its schema; None: there is none
     is_body_needed: bool = True
-    parts_max: int = PARTS_MAX  # lists and objects in the body
+    weight_max: int = WEIGHT_MAX  # of the body
     answer: str = ""  # name of the schema of a 200
     status: int = 200
     media: str = "application/json"

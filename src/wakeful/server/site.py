@@ -85,8 +85,8 @@ class Site:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         first = paths.raw_of(scope)[1:].partition(b"/")[0]
-        if first == b"v1" or first.decode("latin-1") in OWN:
-            await self._api(scope, receive, send)
+        if first == b"v1" or first.decode("latin-1") in OWN or paths.is_long(scope):
+            await self._api(scope, receive, send)  # which has the words for a URL that is too long
         elif first == b"metrics" and self._has_metrics:
             await self._metrics(scope, send)
         elif self._pages is not None:

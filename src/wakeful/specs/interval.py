@@ -20,7 +20,7 @@ def interval(length: Duration, anchor: datetime | None = None) -> "Interval":
     ms = duration_ms(length, what="every")
     if ms < LENGTH_MIN_MS:
         said = f"{length.total_seconds():g}s" if isinstance(length, timedelta) else repr(length)
-        raise BadSpec(f"every {said}: the shortest interval is 1s", code="spec.interval")
+        raise BadSpec(f"every {said}: the shortest interval is 1s; give a longer one", code="spec.interval")
     if ms > LATEST_MS:
         raise BadSpec(f"every {length!r}: longer than all the time there is, up to the year 9999", code="spec.interval")
     if anchor is None:

@@ -15,8 +15,11 @@ their anchor. A bare duration is always an interval: "every 5m" is not "every 5 
 """
 
 import re
+from collections.abc import Callable
 
 from wakeful.specs.build import Meaning, Unclear, spec_of
+from wakeful.specs.cron import cron
+from wakeful.specs.interval import interval
 from wakeful.specs.phrase_cursor import Unread
 from wakeful.specs.phrase_reader import Reader
 from wakeful.specs.phrase_words import ABBREVIATIONS, UNCLEAR, nearest
@@ -77,9 +80,11 @@ def _read(phrase: str, what: str) -> Meaning:
 def _said(reader: Reader, unread: Unread) -> str:
     """What was understood and what was not."""
     if _CRON.fullmatch(reader.text):
-        return f"it looks like a cron expression; use cron({reader.text!r})"
+        better = _refused(cron, reader.text) or f"use cron({reader.text!r})"
+        return f"it looks like a cron expression; {better}"
     if _LENGTH.fullmatch(reader.text):
-        return f'it is a length alone; write "after {reader.text}" for once, or "every {reader.text}"'
+        better = _refused(interval, reader.text) or f'"every {reader.text}"'
+        return f'it is a length alone; write "after {reader.text}" for once, or {better}'
     words = reader.words
     at = min(unread.at, len(words))
     before = reader.text[: words[at - 1].end] if at else ""
@@ -106,6 +111,15 @@ def _said(reader: Reader, unread: Unread) -> str:
             better = _corrected(reader.text, said, meant)
             return f'{start} ({why}did you mean "{meant}"?); write it like "{better}"'
     return f'{start}; write it like "{_EXAMPLE}"'
+
+
+def _refused(make: Callable[[str], Spec], text: str) -> str:
+    """Why it can't be made either; nothing if it can."""
+    try:
+        make(text)
+    except BadInput as error:
+        return error.message
+    return ""
 
 
 def _corrected(phrase: str, said: str, meant: str) -> str:

@@ -23,9 +23,10 @@ import msgspec
 from wakeful.values.alike import check_alike
 from wakeful.values.errors import BadValue, Undecodable
 from wakeful.values.packed_keys import check_packed_keys
-from wakeful.values.packed_parts import PARTS_MAX, check_packed_parts
+from wakeful.values.packed_weight import check_packed_weight
 from wakeful.values.rests import RESTS, Rest, keep_rest, rest_of
 from wakeful.values.seals import MAGIC, why_not
+from wakeful.values.weights import WEIGHT_MAX
 
 VERSION = b"\x01"
 
@@ -112,12 +113,12 @@ def decode_loosely(data: bytes) -> Any:
         raise Undecodable(TOO_DEEP, code="value.deep") from None
 
 
-def decode_outside(data: bytes, parts_max: int = PARTS_MAX) -> Any:
+def decode_outside(data: bytes, weight_max: int = WEIGHT_MAX) -> Any:
     """As `decode_loosely`, for bytes of a stranger: `BadValue` for what would be slow to make."""
     if data[:1] != VERSION:
         return decode(data)  # raises with the right words
-    check_packed_parts(data[1:], parts_max)
     try:
+        check_packed_weight(data[1:], weight_max)
         return _decoded_warily(data[1:])
     except msgspec.DecodeError as error:
         raise Undecodable(f"value is damaged: {error}", code="value.damaged") from None

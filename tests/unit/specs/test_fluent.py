@@ -224,6 +224,16 @@ def test_a_word_that_a_chain_does_not_have_is_both_a_bad_spec_and_an_attribute_e
         (lambda: every("0 9 * * 1"), BadSpec, "use cron('0 9 * * 1')"),
         (lambda: cron("0 9 * * 1")(print), BadSpec, "no decorator; put every around it, like @every(cron("),
         (lambda: rrule("FREQ=DAILY")(print), BadSpec, "no decorator; put every around it"),
+        (
+            lambda: parse_phrase("1ms"),
+            BadSpec,
+            "for once, or every '1ms': the shortest interval is 1s; give a longer one",
+        ),
+        (
+            lambda: parse_phrase("-1 * * * *"),
+            BadSpec,
+            "looks like a cron expression; cron '-1 * * * *': minute can't be read",
+        ),
         (lambda: parse_phrase("5m"), BadSpec, 'a length alone; write "after 5m" for once, or "every 5m"'),
         (lambda: interval(timedelta(milliseconds=500)), BadSpec, "every 0.5s: the shortest"),
         (lambda: every("x" * 300), LimitExceeded, "300 characters"),
