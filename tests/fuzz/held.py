@@ -34,6 +34,7 @@ from wakeful import App, DurableObject, Machine, Socket
 from wakeful.compat.workers import load
 from wakeful.compat.workers.site import WorkerSite
 from wakeful.http.body_shape import json_weight
+from wakeful.policy.timeline import forget_specs
 from wakeful.values.codec import encode
 from wakeful.values.packed_weight import packed_weight
 from wakeful.values.weights import WEIGHT_MAX
@@ -358,6 +359,16 @@ SPECS = [
 ]  # fmt: skip
 
 
+def _anew(request: Request) -> Request:
+    """The same of a node that has not seen the spec before. Counting takes long in all, and others go on meanwhile."""
+
+    async def send(stage: Stage) -> int:
+        forget_specs()
+        return await request.send(stage)
+
+    return Request(f"anew, {request.kind}", send, all_ms=600.0)
+
+
 def schedules(size: int) -> Iterator[Request]:
     path = "/v1/objects/Shop/k/schedules/nightly"
     head = {"handler": "takes", "spec": "every day at 09:00", "args": [1]}
@@ -378,6 +389,11 @@ def schedules(size: int) -> Iterator[Request]:
             yield asked(f"schedule: {text[:60]}", "PUT", path, json.dumps(head | {"spec": text}).encode())
             yield asked(f"next of: {text[:60]}", "GET", f"{path}/next?limit=1000")
             yield asked(f"why of: {text[:60]}", "GET", f"{path}/why?limit=1000")
+            if "COUNT=" in text:  # read anew, as by a node that has not seen it
+                yield from map(
+                    _anew, (asked(f"seen: {text[:60]}", "GET", path), asked(f"why: {text[:60]}", "GET", f"{path}/why"))
+                )
+                yield _anew(asked(f"pause: {text[:60]}", "POST", f"{path}/pause", b"{}"))
             stretch = {"start": "2026-01-01T00:00:00Z", "end": "2026-12-31T00:00:00Z", "dry_run": True}
             yield asked(f"backfill of: {text[:60]}", "POST", f"{path}/backfill", json.dumps(stretch).encode())
             yield asked(f"reschedule: {text[:60]}", "POST", f"{path}/reschedule", json.dumps({"spec": text}).encode())

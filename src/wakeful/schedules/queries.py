@@ -1,5 +1,6 @@
 """Layer 4. What do an object's schedules look like from outside, without waking it?"""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -7,7 +8,17 @@ from datetime import datetime
 import msgspec
 
 from wakeful.schedules.counters import Counters
-from wakeful.schedules.records import META, PREFIX, Record, decode_meta, decode_record, lane_name, slot_of, timer_name
+from wakeful.schedules.records import (
+    META,
+    PREFIX,
+    Record,
+    count_out,
+    decode_meta,
+    decode_record,
+    lane_name,
+    slot_of,
+    timer_name,
+)
 from wakeful.schedules.schedule import Schedule
 from wakeful.schedules.schedules import next_times
 from wakeful.schedules.words import About
@@ -36,7 +47,11 @@ async def record_of(store: Store, id: ObjectId, name: str) -> Record:
     if not found:
         names = ", ".join(list(await records_of(store, id))[:10])
         raise UnknownSchedule(f"{id} has no schedule {name!r}; it has {names or 'none'}")
-    return decode_record(found[slot_of(name)[1]], f"{id} {name}")
+    record = decode_record(found[slot_of(name)[1]], f"{id} {name}")
+    pieces = count_out(record)
+    for _ in pieces:
+        await asyncio.to_thread(list, pieces)  # all the others
+    return record
 
 
 async def counters_of(store: Store, id: ObjectId) -> Counters:

@@ -99,8 +99,8 @@ class AnyOf(Spec):
         return all(part.is_once for part in self.parts)
 
     @property
-    def counts(self) -> int:
-        return sum(part.counts for part in self.parts)
+    def counted(self) -> tuple[Spec, ...]:
+        return tuple(rule for part in self.parts for rule in part.counted)
 
     @property
     def text(self) -> str:
@@ -143,8 +143,8 @@ class Sieve(Spec):
         return self.spec.is_once
 
     @property
-    def counts(self) -> int:
-        return self.spec.counts
+    def counted(self) -> tuple[Spec, ...]:
+        return self.spec.counted
 
     @abstractmethod
     def keeps_from(self, at: int) -> int | None:
@@ -256,8 +256,8 @@ class ExceptFor(Sieve):
         return weight(self.spec) + sum(map(weight, self._specs))
 
     @property
-    def counts(self) -> int:
-        return self.spec.counts + sum(one.counts for one in self._specs)
+    def counted(self) -> tuple[Spec, ...]:
+        return (*self.spec.counted, *(rule for one in self._specs for rule in one.counted))
 
     def gaps_ms(self, first: int, last: int) -> list[int]:
         found = [at for at in self.spec.gaps_ms(first, last) if self.keeps_from(at) == at]
@@ -321,10 +321,8 @@ class Within(Sieve):
 
 def few_counts(spec: _T) -> _T:
     """The spec, unless too many of its rules have to be counted out."""
-    if spec.counts > COUNTS_MAX:
-        raise BadSpec(
-            f"{spec.counts} rules with COUNT in one spec; the most is {COUNTS_MAX}, use UNTIL", code="spec.work"
-        )
+    if (rules := len(spec.counted)) > COUNTS_MAX:
+        raise BadSpec(f"{rules} rules with COUNT in one spec; the most is {COUNTS_MAX}, use UNTIL", code="spec.work")
     return spec
 
 

@@ -6,7 +6,9 @@ follows elapsed time as cron's wildcards do. `gap="skip"` is RFC 5545's own rule
 """
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from zoneinfo import ZoneInfo
 
 from wakeful.specs.rrule_lines import Lines, parse_lines
@@ -15,7 +17,7 @@ from wakeful.specs.rrule_walls import STEPS_MAX, walls_of
 from wakeful.specs.rrule_words import in_words
 from wakeful.specs.spec import Spec
 from wakeful.specs.walls import jumps, next_instant, previous_instant
-from wakeful.specs.work import apart, spend
+from wakeful.specs.work import spend, steps_taken
 from wakeful.specs.zones import DAY_S, Fold, Gap, check_fold, check_gap, instants_of, spans_of, zone_of
 from wakeful.values.errors import BadSpec, BadTime
 from wakeful.values.times import from_datetime
@@ -23,6 +25,7 @@ from wakeful.values.times import from_datetime
 _EPOCH = datetime(1970, 1, 1)
 _SECOND = timedelta(seconds=1)
 COUNT_STEPS_MAX = 16_000  # of INTERVAL, while a COUNT is counted out once
+COUNT_PIECE = 1_000  # of these at once: about five milliseconds
 _START_MIN = (datetime(1600, 1, 1) - _EPOCH) // _SECOND  # no calendar of today reaches further back
 
 
@@ -113,8 +116,8 @@ class Rule(Spec):
         return self._text
 
     @property
-    def counts(self) -> int:
-        return int(self._lines.parts.count is not None)
+    def counted(self) -> tuple[Spec, ...]:
+        return () if self._lines.parts.count is None else (self,)
 
     @property
     def zone(self) -> str | None:
@@ -202,29 +205,44 @@ class Rule(Spec):
                 until = parts.until if not parts.until.date else Moment(parts.until.seconds + DAY_S - 1)
                 self._end = self._instants(until, "shift")[-1]
             elif parts.count is not None:
-                self._end = self._counted(parts.count)
+                for _ in self.count_out():
+                    pass
         return self._end
 
-    def _counted(self, count: int) -> int:
-        found = apart(COUNT_STEPS_MAX, self._count_out, count)
-        if found is None:
-            raise BadSpec(
-                f"rrule {self._lines.parts.text!r}: COUNT={count} takes more than {COUNT_STEPS_MAX} steps; use UNTIL",
-                code="spec.work",
-            )
-        return found
+    def count_out(self) -> Iterator[None]:
+        count = self._lines.parts.count
+        if count is None or self._end is not None:
+            return
+        tally = _Tally((self._lines.start or 0) - 2 * DAY_S, count)
+        steps, piece = 0, COUNT_PIECE
+        while tally.left:
+            left, most = tally.left, min(piece, COUNT_STEPS_MAX - steps)
+            taken = steps_taken(most, partial(self._count, tally))
+            if tally.left < left:
+                steps += taken
+                is_over = steps >= COUNT_STEPS_MAX
+            else:
+                is_over = most < piece
+                piece *= 2  # to the next time it is further than that
+            if is_over and tally.left:
+                raise BadSpec(
+                    f"rrule {self._lines.parts.text!r}: COUNT={count} takes more than {COUNT_STEPS_MAX} steps; use UNTIL",
+                    code="spec.work",
+                )
+            yield
+        self._end = tally.end
 
-    def _count_out(self, count: int) -> int:
-        start = self._lines.start or 0
-        second = end = start - 2 * DAY_S
-        for _ in range(count):
+    def _count(self, tally: "_Tally") -> None:
+        while tally.left:
+            second = tally.second
             found = next_instant(self._walls, self._spans, second, *self._policy)
             if found is None:
-                break
+                tally.left = 0
+                return
             # Each seven weeks of a zone are looked up, at the price of many steps; charged whether they are known or not.
             spend(1 if found >> 22 == second >> 22 else 25)
-            second, end = found + 1, found
-        return end
+            tally.second, tally.end = found + 1, found
+            tally.left -= 1
 
     def _instants(self, moment: Moment, gap: Gap | None = None) -> list[int]:
         if moment.utc:
@@ -232,6 +250,16 @@ class Rule(Spec):
         local = _EPOCH + timedelta(seconds=moment.seconds)
         zone = zone_of(self._lines.zone or "UTC")
         return [at // 1000 for at in instants_of(local, zone, gap or self._policy[0], self._policy[1])]
+
+
+class _Tally:
+    """How far a COUNT has been counted: from where on, which was the last, and how many are left."""
+
+    __slots__ = ("end", "left", "second")
+
+    def __init__(self, second: int, left: int) -> None:
+        self.second = self.end = second
+        self.left = left
 
 
 def _started(lines: Lines, start: datetime) -> Lines:

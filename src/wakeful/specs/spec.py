@@ -1,6 +1,7 @@
 """Layer 1, pure. What is a spec: a rule that names instants?"""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -40,9 +41,14 @@ class Spec(ABC):
         return False
 
     @property
-    def counts(self) -> int:
-        """How many rules in it have to be counted out, once, before they can be asked."""
-        return 0
+    def counted(self) -> "tuple[Spec, ...]":
+        """The rules in it that have to be counted out, once, before they can be asked."""
+        return ()
+
+    def count_out(self) -> Iterator[None]:
+        """Count them, a few milliseconds of it at each step of the iterator; whoever asks before is waited for."""
+        for rule in self.counted:
+            yield from rule.count_out()
 
     @property
     @abstractmethod

@@ -68,8 +68,8 @@ class Spread(Spec):
         return None if found is None or found + self.offset_ms > LATEST_MS else found + self.offset_ms
 
     @property
-    def counts(self) -> int:
-        return self.spec.counts
+    def counted(self) -> tuple[Spec, ...]:
+        return self.spec.counted
 
     def resume_ms(self, after: int) -> int | None:
         found = self.spec.resume_ms(after - self.offset_ms)

@@ -37,11 +37,14 @@ def within_steps(steps: int, search: Callable[[int], _T | None], at: int) -> _T 
         _left.steps = None
 
 
-def apart(steps: int, search: Callable[[int], _T | None], at: int) -> _T | None:
-    """The same with steps of its own, also within another: for what is found once and kept, whoever asks first."""
-    outer, _left.steps = _left.steps, None
+def steps_taken(steps: int, act: Callable[[], object]) -> int:
+    """Act for at most so many steps, of its own also within a search: for what is found once and kept, whoever asks first."""
+    outer, _left.steps = _left.steps, steps
     try:
-        return within_steps(steps, search, at)
+        act()
+        return steps - _left.steps
+    except Spent:
+        return steps
     finally:
         _left.steps = outer
 

@@ -7,9 +7,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from wakeful.specs import rrule as rrule_module
 from wakeful.specs.rrule import Rule, rrule, rule_from_text
 from wakeful.values.errors import BadInput
-from wakeful.values.times import from_datetime, to_datetime
+from wakeful.values.times import LATEST_MS, from_datetime, to_datetime
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "rrule.json").read_text(encoding="utf-8"))["rules"]
 NEW_YORK = ZoneInfo("America/New_York")
@@ -238,3 +239,28 @@ def test_the_distance_from_the_start_costs_nothing() -> None:
     far = near.next_after(at + timedelta(days=365_000))
     assert far is not None
     assert (far.date() - datetime(1900, 1, 1).date()).days % 3 == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "FREQ=DAILY;COUNT=9000",
+        "FREQ=YEARLY;COUNT=300;BYMONTH=2;BYMONTHDAY=29",
+        "FREQ=DAILY;INTERVAL=7;COUNT=400;BYMONTH=2;BYMONTHDAY=29",  # thousands of steps from one to the next
+        "FREQ=WEEKLY;COUNT=700;BYDAY=MO,SU",
+        "FREQ=HOURLY;COUNT=2000;BYHOUR=2",
+    ],
+)
+def test_a_count_is_counted_in_pieces_and_ends_where_it_would_in_one(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = datetime(2026, 1, 1, 2, 30, tzinfo=ZoneInfo("Europe/Paris"))
+    rule, same = rrule(text, start=start), rrule(text, start=start)
+    monkeypatch.setattr(rrule_module, "COUNT_PIECE", 300)
+    anew = rule_from_text(rule.text)
+    pieces = sum(1 for _ in anew.count_out())
+    assert pieces > 1
+    assert list(anew.count_out()) == []  # it is known now
+    monkeypatch.setattr(rrule_module, "COUNT_PIECE", 10**9)
+    ends = [one.previous_ms(LATEST_MS) for one in (anew, rule_from_text(same.text))]
+    assert ends[0] == ends[1] is not None
