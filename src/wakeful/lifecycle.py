@@ -51,7 +51,7 @@ class Joining(NamedTuple):
     lease: Lease = Lease()
 
 
-class Program(Protocol):
+class Runnable(Protocol):
     """What a process runs: an `App`, as far as this is about it."""
 
     keys: Keys | None
@@ -77,7 +77,7 @@ class Program(Protocol):
 
 @asynccontextmanager
 async def running(
-    app: Program,
+    app: Runnable,
     url: str | Store,
     places: Mapping[str, str | Store],
     joining: Joining,
@@ -195,7 +195,7 @@ def _links(name: str, joining: Joining, turned_away: TurnedAway) -> Links:
 
 
 def _node(
-    app: Program, name: str, store: Store, joining: Joining, links: Links | None, *, paranoid: bool, is_client: bool
+    app: Runnable, name: str, store: Store, joining: Joining, links: Links | None, *, paranoid: bool, is_client: bool
 ) -> Node:
     return Node(
         name=name,

@@ -12,8 +12,7 @@ from wakeful.runtime.calls import Call
 from wakeful.runtime.node import Node
 from wakeful.runtime.ownership import Ownership
 from wakeful.runtime.queue import TimerQueue
-from wakeful.runtime.suspects import Suspects
-from wakeful.runtime.timer_runs import TimerRuns
+from wakeful.runtime.timer_runs import Suspects, TimerRuns
 from wakeful.runtime.turn import Turn
 from wakeful.store.memory import MemoryStore
 from wakeful.values.commits import Commit

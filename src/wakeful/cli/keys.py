@@ -105,7 +105,7 @@ async def _mend(url: str, as_json: bool) -> int:
     import uuid
 
     from wakeful.cli.output import now_ms, put_json, put_line
-    from wakeful.security.key_upkeep import sealed
+    from wakeful.security.reserved import sealed
     from wakeful.store import key_rotation
     from wakeful.store.sealed_store import CHECK
     from wakeful.system import open_store
@@ -181,7 +181,7 @@ async def _reached(url: str) -> AsyncIterator[tuple[Any, Page, Finish]]:
     from wakeful.cli.object_calls import live
     from wakeful.cli.output import now_ms
     from wakeful.cli.store_session import reading
-    from wakeful.security.key_upkeep import page_words, sealed
+    from wakeful.security.reserved import page_words, sealed
     from wakeful.store import key_rotation
     from wakeful.store.sealed_store import CHECK
     from wakeful.system import open_store

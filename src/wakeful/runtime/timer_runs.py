@@ -3,8 +3,8 @@
 import asyncio
 import logging
 import traceback
-from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -15,7 +15,6 @@ from wakeful.runtime.committer import Failure
 from wakeful.runtime.deadlines import Deadlines, cancelled, too_long
 from wakeful.runtime.notes import start_note, storable, words_of
 from wakeful.runtime.object_wake import wake
-from wakeful.runtime.suspects import Suspects, Tried
 from wakeful.runtime.tracer import fired
 from wakeful.runtime.turn import CURRENT, DONE, Turn
 from wakeful.values.commits import Slot, Start
@@ -29,6 +28,70 @@ if TYPE_CHECKING:
     from wakeful.runtime.activation import Activation
     from wakeful.runtime.node import Node
     from wakeful.runtime.registry import ObjectClass
+
+
+# Which timers wait because a process died while they ran, and who waits behind them?
+
+
+class Tried(NamedTuple):
+    """One that runs again since then, while others wait; `is_last`: one more death, and it is parked."""
+
+    timer: Timer
+    since: int
+    is_last: bool
+
+
+class Suspects:
+    """Timers in line until there is room to try them, and later ones of their objects, which must not overtake them."""
+
+    def __init__(self) -> None:
+        self._line: deque[Timer] = deque()
+        self._of: dict[ObjectId, deque[Timer]] = {}
+        self.tried: list[Tried] = []
+
+    def __len__(self) -> int:
+        return len(self._line)
+
+    @property
+    def first(self) -> Timer:
+        return self._line[0]
+
+    def add(self, timer: Timer) -> None:
+        self._line.append(timer)
+        self._of.setdefault(timer.id, deque()).append(timer)
+
+    def pop(self) -> Timer:
+        timer = self._line.popleft()
+        own = self._of[timer.id]
+        own.popleft()  # each object's are in the order of the line
+        if not own:
+            del self._of[timer.id]
+        return timer
+
+    def has_before(self, timer: Timer, running: Mapping[tuple[ObjectId, str], Timer]) -> bool:
+        """One of the same object is in line that is due before it, and is still meant to run."""
+        own = self._of.get(timer.id)
+        if own is None:
+            return False
+        return any(one.sort_key < timer.sort_key and running.get((one.id, one.name)) is one for one in own)
+
+    def waiting(self, running: Mapping[tuple[ObjectId, str], Timer]) -> int:
+        """How many are in line and still meant to run."""
+        return sum(running.get((one.id, one.name)) is one for one in self._line)
+
+    def said(self, running: Mapping[tuple[ObjectId, str], Timer], now: int) -> dict[str, Any] | None:
+        """The line in plain values: how many wait, behind which one, and for how long that has run; None: nobody waits."""
+        waiting = self.waiting(running)
+        if not waiting:
+            return None
+        first = self.tried[0] if self.tried else None
+        return {
+            "waiting": waiting,
+            "is_alone": first is not None and first.is_last,
+            "behind": first and {"class": first.timer.id.cls, "key": first.timer.id.key, "timer": first.timer.name},
+            "for_ms": 0 if first is None else now - first.since,
+        }
+
 
 log = logging.getLogger("wakeful.timers")
 

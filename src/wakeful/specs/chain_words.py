@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast, overload
 
 from wakeful.specs.build import Meaning
 from wakeful.specs.chain import ChainState, Declared, NoSuchWord, declare, unknown
-from wakeful.specs.clock_times import clock_of
-from wakeful.specs.phrase_words import LAST
+from wakeful.specs.phrase_words import LAST, clock_of
 from wakeful.specs.phrases import read_phrase
 from wakeful.specs.spec import Spec
 from wakeful.values.errors import BadHandler, BadSpec

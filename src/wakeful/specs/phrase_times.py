@@ -3,9 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from wakeful.specs.clock_times import ClockTime, read_clock
 from wakeful.specs.phrase_cursor import Cursor, Unread, number_of
-from wakeful.specs.phrase_words import MONTHS, NAMED_TIMES, NUMBERS, UNITS, Word
+from wakeful.specs.phrase_words import MONTHS, NAMED_TIMES, NUMBERS, UNITS, ClockTime, Word, read_clock
 
 
 class TimesReader(Cursor):

@@ -20,9 +20,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
-from wakeful.values.alike import check_alike
 from wakeful.values.errors import BadValue, Undecodable
-from wakeful.values.packed_keys import check_packed_keys
+from wakeful.values.packed_keys import check_alike, check_packed_keys
 from wakeful.values.packed_weight import check_packed_weight
 from wakeful.values.rests import RESTS, Rest, keep_rest, rest_of
 from wakeful.values.seals import MAGIC, why_not

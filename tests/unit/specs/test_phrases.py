@@ -10,8 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from wakeful.specs import phrase_words
-from wakeful.specs.clock_times import clock_of
 from wakeful.specs.cron import cron_from_text
+from wakeful.specs.phrase_words import clock_of
 from wakeful.specs.phrases import PHRASE_MAX, parse_phrase, read_phrase
 from wakeful.specs.spec import Spec
 from wakeful.specs.text import parse_spec
