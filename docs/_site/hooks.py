@@ -11,6 +11,24 @@ _LINK = re.compile(r"(\]\()([^)#:\s]+)((?:#[^)]*)?\))")
 _FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 _SHIM = re.compile(r"<script src=\"?https://unpkg\.com/iframe-worker/shim\"?></script>")
 _WORKER = "assets/worker.js"
+# Pages that became part of another, and where what they said is now: links to them from elsewhere go on.
+MOVED = {
+    "howto/deploy.md": "deployment.md",
+    "howto/testing.md": "testing.md#a-crash-and-a-mail-that-fails",
+    "machines-resume.md": "machines.md#delays-that-outlive-their-process",
+    "metrics.md": "telemetry.md#every-metric",
+    "operating.md": "cluster.md#how-nodes-reach-each-other",
+    "operations.md": "runbooks.md",
+}
+_MOVED_PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>Moved</title>
+<meta http-equiv="refresh" content="0; url={to}">
+<link rel="canonical" href="{to}">
+<p>This page is part of <a href="{to}">another one</a> now.</p>
+</html>
+"""
 _COPIES = "source"  # where files of the repository are in the site
 
 
@@ -74,6 +92,16 @@ def on_post_page(output: str, page: Any, config: Any) -> str:
 
 def on_post_template(output: str, template_name: str, config: Any) -> str:
     return _SHIM.sub(f'<script src="{_WORKER}"></script>', output)
+
+
+def on_post_build(config: Any) -> None:
+    """Old names lead to where the page is now."""
+    for old, new in MOVED.items():
+        page, _, place = new.partition("#")
+        to = relpath(page, Path(old).parent.as_posix()).removesuffix(".md") + ".html" + (f"#{place}" if place else "")
+        path = Path(config.site_dir, old).with_suffix(".html")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(_MOVED_PAGE.format(to=to), encoding="utf-8")
 
 
 def _outside(page: str, link: str) -> str | None:

@@ -36,7 +36,7 @@ def rows(page: str, first: str) -> list[tuple[str, ...]]:
 
 
 def test_the_page_of_metrics_is_the_catalogue() -> None:
-    page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "telemetry.md").read_text(encoding="utf-8")
     found = rows(page, r"\| `[a-z]+_")
     assert [cells[:5] for cells in found] == [row(metric) for metric in CATALOGUE]
     assert all(len(cells) == 6 for cells in found)

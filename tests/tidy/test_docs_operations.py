@@ -9,7 +9,7 @@ from tests.tidy import tidy_pages as tidy
 from tests.tidy import tidy_source as source
 
 RUNBOOKS_MIN = 10
-PAGES = [tidy.DOCS / "operations.md", *sorted((tidy.DOCS / "howto").glob("*.md"))]
+PAGES = [tidy.DOCS / "runbooks.md", *sorted((tidy.DOCS / "howto").glob("*.md"))]
 _METRIC = re.compile(r"`(wakeful_\w+)`")
 _CODE = re.compile(r"(?:log|`Unavailable) (?:`|\[)([a-z]+\.[a-z]+)(?:`|\])((?:(?:,| then|,\s+then) `[a-z]+\.[a-z]+`)*)")
 _TEST = re.compile(r"tests/(\w+/test_\w+\.py)")
@@ -17,7 +17,7 @@ _TEST = re.compile(r"tests/(\w+/test_\w+\.py)")
 
 def unknown(text: str) -> list[str]:
     """Metrics that are not on their page, and codes that neither the log nor an error has."""
-    metrics = (tidy.DOCS / "metrics.md").read_text(encoding="utf-8")
+    metrics = (tidy.DOCS / "telemetry.md").read_text(encoding="utf-8")
     found = [name for name in _METRIC.findall(text) if f"`{name}`" not in metrics]
     known = "".join(body for _, body in source.modules())
     for first, others in _CODE.findall(text):
@@ -31,7 +31,7 @@ def test_what_a_page_names_is_there(path: Path) -> None:
 
 
 def test_there_is_a_runbook_for_each_likely_fault() -> None:
-    text = (tidy.DOCS / "operations.md").read_text(encoding="utf-8")
+    text = (tidy.DOCS / "runbooks.md").read_text(encoding="utf-8")
     numbers = [int(number) for number in re.findall(r"^## (\d+)\. ", text, re.MULTILINE)]
     assert numbers == list(range(1, len(numbers) + 1))
     assert len(numbers) >= RUNBOOKS_MIN

@@ -3,10 +3,12 @@
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,7 +49,22 @@ def test_the_site_builds_and_is_whole_without_a_network(tmp_path: Path) -> None:
         assert (name, fetched(path.read_text(encoding="utf-8"))) == (name, [])
     assert ">>>" not in re.sub(r"&gt;", ">", _prose(pages["reference/objects.html"])), "an example that is no code"
     if CHROMIUM is not None:  # where there is none, `make browser` installs it
-        assert "operations" in search(site, "parked")
+        assert "runbooks" in search(site, "parked")
+    for old, new in hooks()["MOVED"].items():
+        check_moved(site / old, new)
+
+
+def hooks() -> dict[str, Any]:
+    return runpy.run_path(str(tidy.DOCS / "_site" / "hooks.py"))
+
+
+def check_moved(old: Path, new: str) -> None:
+    """A page that is gone leads to the place where what it said is now."""
+    found = re.search(r"url=([^\"]+)", old.with_suffix(".html").read_text(encoding="utf-8"))
+    assert found is not None
+    page, _, place = found[1].partition("#")
+    text = (old.parent / page).read_text(encoding="utf-8")
+    assert not place or f'id="{place}"' in text, f"{old.name}: {new} has no such place"
 
 
 def search(site: Path, text: str) -> str:

@@ -45,7 +45,6 @@ APART = (
     "jobs.md",
     "cluster.md",
     "machines.md",
-    "machines-resume.md",
     "sockets.md",
     "standalone.md",
     "cloudflare.md",

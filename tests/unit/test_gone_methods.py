@@ -1,4 +1,4 @@
-"""What is due at a method that a deploy took out fails with words that say so: docs/operations.md, runbook 6."""
+"""What is due at a method that a deploy took out fails with words that say so: docs/runbooks.md, runbook 6."""
 
 import asyncio
 from datetime import timedelta

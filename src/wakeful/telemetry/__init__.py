@@ -1,7 +1,7 @@
 """Layer 5. What does a program tell those who watch over it?
 
 `setup(app)` sends metrics and traces by OpenTelemetry (extra `telemetry`); `prometheus.page(app)` is the page that
-Prometheus reads, which needs nothing. Every metric is in `catalogue.py`, and in docs/metrics.md.
+Prometheus reads, which needs nothing. Every metric is in `catalogue.py`, and in docs/telemetry.md.
 """
 
 from typing import TYPE_CHECKING, Any

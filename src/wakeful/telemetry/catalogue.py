@@ -1,6 +1,6 @@
 """Layer 5. Which metrics are there, and where is each read?
 
-One list, from which the Prometheus page, the OpenTelemetry instruments and docs/metrics.md are made or checked. Names
+One list, from which the Prometheus page, the OpenTelemetry instruments and docs/telemetry.md are made or checked. Names
 are OpenTelemetry's; Prometheus has underscores for dots, the unit behind, and `_total` behind counters.
 """
 
