@@ -15,13 +15,12 @@ from wakeful.runtime.activation import Activation
 from wakeful.runtime.arrivals import Arrivals
 from wakeful.runtime.deployment_clock import FollowedClock
 from wakeful.runtime.dispatcher import Dispatcher
-from wakeful.runtime.loader import Loader
 from wakeful.runtime.node import Node
 from wakeful.runtime.outage import Outage
 from wakeful.runtime.ownership import Ownership
 from wakeful.runtime.queue import TimerQueue
 from wakeful.runtime.routes import Routes
-from wakeful.runtime.rows import ObjectRows
+from wakeful.runtime.rows import Loader, ObjectRows
 from wakeful.store.memory import MemoryStore
 from wakeful.store.protocol import Hint, NodeRow, ShardRow
 from wakeful.store.sends import is_other

@@ -9,6 +9,7 @@ import asyncio
 import contextvars
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from wakeful.runtime import tracer
@@ -18,18 +19,77 @@ from wakeful.runtime.context import Context
 from wakeful.runtime.deadlines import cancelled
 from wakeful.runtime.object_wake import wake
 from wakeful.runtime.rows import ObjectRows
-from wakeful.runtime.settlement import Settling
 from wakeful.runtime.state import STATE_SLOT, State
 from wakeful.runtime.turn import CURRENT, Turn
 from wakeful.values.commits import Commit, Remembered, Slot
 from wakeful.values.errors import Fenced, Reentrancy, Unavailable
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import ALARM, Timer
-from wakeful.values.trace import TRACE
+from wakeful.values.trace import TRACE, UNSAMPLED
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
     from wakeful.runtime.registry import ObjectClass
+
+
+# Which commits of one object are on disk, and who waits for them?
+#
+# Commits of one activation are numbered; an answer waits for the number it rests on.
+
+
+class Settling:
+    """The part of an activation that sends commits on their way and lets answers go."""
+
+    __slots__ = ("_durable", "_failure", "_submitted", "_waiters")
+
+    id: ObjectId
+    node: "Node"
+
+    def __init__(self) -> None:
+        self._submitted = self._durable = 0  # the last commit that was sent on its way, and that is on disk
+        # In order of their numbers: what is to be said to whom when that commit is on disk.
+        self._waiters: list[tuple[int, asyncio.Future[Any], Any, BaseException | None]] = []
+        self._failure: Failure | None = None
+
+    def submit(self, commit: Commit) -> int:
+        """Send a commit on its way; its number."""
+        if self._failure is not None:
+            raise for_caller(self.id, self._failure)  # built on something that is not there
+        self._submitted = number = self._submitted + 1
+        done: Callable[[Failure | None], None] = partial(self._committed, number, commit)
+        tracer = self.node.tracer
+        if tracer is not None and TRACE.get() != UNSAMPLED:
+            done = tracer.follow("commit", self.id, done)
+        self.node.committer.submit(commit, done)
+        return number
+
+    async def durable(self, number: int) -> None:
+        """Wait until that commit, and so all before it, is on disk, and until it is sure that this copy is the one."""
+        if self._failure is not None:  # also of what is on disk: a reader may have looked since this copy is no more
+            raise for_caller(self.id, self._failure)
+        if number <= self._durable and not self.node.is_doubted:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append((number, future, None, None))
+        await future
+
+    async def settled(self) -> None:
+        """Wait until every finished turn is on disk."""
+        await self.durable(self._submitted)
+
+    def _committed(self, number: int, commit: Commit, failure: Failure | None) -> None:
+        """What became of that commit."""
+        raise NotImplementedError
+
+    def release(self, number: int | None = None) -> None:
+        """That much is on disk, or all that was: let the answers go that rest on no more. Its owner is sure of it."""
+        number = self._durable if number is None else number
+        waiters = self._waiters
+        all_ready = number == self._submitted
+        self._waiters = [] if all_ready else [waiter for waiter in waiters if waiter[0] > number]
+        for by, future, result, error in waiters:
+            if by <= number:
+                resolve(future, result, error)
 
 
 class Activation(Settling):

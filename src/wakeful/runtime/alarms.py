@@ -9,9 +9,8 @@ from wakeful.policy.retry import alarm_delay_ms
 from wakeful.runtime.timer_runs import Failed, Park, RowTimers, RunLater
 from wakeful.runtime.tracer import carried
 from wakeful.runtime.turn import Turn
-from wakeful.values.answers import check_answer
 from wakeful.values.errors import NoAlarmHandler
-from wakeful.values.runs import run_id
+from wakeful.values.runs import check_answer, run_id
 from wakeful.values.timers import ALARM, Timer
 from wakeful.values.times import instant_ms, to_datetime
 from wakeful.values.trace import marked

@@ -24,7 +24,6 @@ from wakeful.runtime.hibernation import Hibernation
 from wakeful.runtime.homes import Homes
 from wakeful.runtime.inserter import Inserter
 from wakeful.runtime.links import Links
-from wakeful.runtime.loader import Loader
 from wakeful.runtime.lock_watch import LockWatch
 from wakeful.runtime.membership import Membership
 from wakeful.runtime.outage import Outage
@@ -34,6 +33,7 @@ from wakeful.runtime.queue import TimerQueue
 from wakeful.runtime.redrives import REDRIVE, redrive
 from wakeful.runtime.registry import Registry
 from wakeful.runtime.routes import Routes
+from wakeful.runtime.rows import Loader
 from wakeful.runtime.sideline import Sideline
 from wakeful.runtime.slots import Slots, SlowStart
 from wakeful.runtime.timer_runs import TimerRuns

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from wakeful.values.answers import HandlerAnswer
 from wakeful.values.errors import BadOption
+from wakeful.values.runs import HandlerAnswer
 from wakeful.values.times import Duration, duration_ms, from_datetime
 
 
