@@ -13,7 +13,7 @@ LEFT = {
     "wakeful.statechart.chart": 11,
     "wakeful.specs.text": 9,
     "wakeful.machines.steps": 4,
-    "wakeful.client.client": 4,
+    "wakeful.client.client": 2,
     "wakeful.compat.workers.state": 4,
     "wakeful.testing.world": 3,
 }

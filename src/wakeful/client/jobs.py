@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from wakeful.client.looks import Looks
 from wakeful.client.wire import segment
 from wakeful.jobs.ids import parse_id
 from wakeful.jobs.job import Batch, Job, JobSpec, Page
@@ -15,9 +16,6 @@ from wakeful.runtime.calls import Method
 from wakeful.runtime.registry import name_of
 from wakeful.values.errors import BadHandler, BadOption, DeadlineExceeded
 from wakeful.values.times import Duration, duration_ms
-
-if TYPE_CHECKING:
-    from wakeful.client.client import Client
 
 POLL_S = 25  # of one request that waits: less than proxies bear
 GRACE_MS = 15_000
@@ -29,7 +27,7 @@ Jobs_ = list[Job]
 class ClientJobs:
     """`client.jobs`: the same as `app.jobs`. A job without a key gets one, so that it is there once, however often it is sent."""
 
-    def __init__(self, client: "Client", new_key: Callable[[], str]) -> None:
+    def __init__(self, client: Looks, new_key: Callable[[], str]) -> None:
         self._client = client
         self._new_key = new_key
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from wakeful.client.jobs import waits
-from wakeful.client.looks import object_path
+from wakeful.client.looks import Looks, object_path
 from wakeful.client.wire import segment
 from wakeful.runtime.calls import Method
 from wakeful.schedules.handlers import method_name
@@ -15,9 +15,6 @@ from wakeful.values.errors import BadHandler, BadOption
 from wakeful.values.ids import ObjectId
 from wakeful.values.times import duration_ms
 
-if TYPE_CHECKING:
-    from wakeful.client.client import Client
-
 PAGE = 500
 _LENGTHS = ("catch_up_window", "grace", "jitter")  # options that are lengths of time
 
@@ -25,7 +22,7 @@ _LENGTHS = ("catch_up_window", "grace", "jitter")  # options that are lengths of
 class ClientSchedules:
     """`client.schedules(Class, key)`."""
 
-    def __init__(self, client: "Client", cls: type | str, target: ObjectId, new_key: Callable[[], str]) -> None:
+    def __init__(self, client: Looks, cls: type | str, target: ObjectId, new_key: Callable[[], str]) -> None:
         self._client = client
         self._cls = cls
         self._target = target
