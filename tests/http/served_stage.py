@@ -67,6 +67,10 @@ class Place:
             async def hello(self) -> str:
                 return "hello"
 
+            async def echo(self, value: Any = None) -> Any:
+                place.heard.append(repr(value))
+                return value
+
         self.Room = Room
 
     @property

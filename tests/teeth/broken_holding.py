@@ -6,6 +6,7 @@ from typing import Any
 from tests.teeth.broken import swapped
 from wakeful.http import arguments, asks, body_shape
 from wakeful.http.asks import Ask
+from wakeful.server.guard import Guarded
 
 
 def arguments_are_made_on_the_loop() -> Any:
@@ -35,3 +36,20 @@ def lists_are_not_counted() -> Any:
 def what_arguments_became_is_not_weighed() -> Any:
     """As if a number stayed one."""
     return swapped(arguments, "weighs_more", lambda weighs_more: lambda value, most: False)
+
+
+def trailers_are_kept() -> Any:
+    """As if they were headers."""
+
+    def make(on_header: Any) -> Any:
+        def broken(self: Guarded, name: bytes, value: bytes) -> None:
+            super(Guarded, self).on_header(name, value)
+
+        return broken
+
+    return swapped(Guarded, "on_header", make)
+
+
+def a_body_is_read_to_its_end_though_it_is_answered() -> Any:
+    """So that the connection can be used again."""
+    return swapped(Guarded, "_linger", lambda linger: lambda self: None)

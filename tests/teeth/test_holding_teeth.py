@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from tests.http import test_odd_connections as connections
 from tests.http import test_too_much as too_much
 from tests.security import test_held as held
 from tests.teeth import broken_holding
@@ -25,10 +26,23 @@ def colours() -> None:
     asyncio.run(too_much.test_arguments_are_weighed_again_as_what_they_became())
 
 
+def trailers() -> None:
+    """tests/http: trailers without end."""
+    asyncio.run(connections.test_trailers_without_end_are_cut_off(b"/v1/objects/Deaf/a/echo"))
+
+
+def early_answers() -> None:
+    """tests/http: an answer before the body."""
+    with pytest.MonkeyPatch.context() as patch:
+        asyncio.run(connections.test_what_still_comes_of_a_body_that_is_answered_is_not_parsed_and_bounded(patch))
+
+
 BROKEN: dict[str, tuple[Catcher, ...]] = {
     "arguments_are_made_on_the_loop": (models,),
     "lists_are_not_counted": (lists,),
     "what_arguments_became_is_not_weighed": (colours,),
+    "trailers_are_kept": (trailers,),
+    "a_body_is_read_to_its_end_though_it_is_answered": (early_answers,),
 }
 TEETH = Teeth(broken_holding, BROKEN)
 

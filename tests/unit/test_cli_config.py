@@ -244,6 +244,12 @@ def test_a_store_of_another_type_is_not_quoted(folder: Path, refused: Callable[.
         ("--store postgresql://h/d --tls-ca here", ["--tls-cert and --tls-key is missing"]),
         ("--store postgresql://h/d --secret-file here", ["a cluster secret of 5 characters can be guessed"]),
         ("--http-cert here", ["--http-key is missing"]),
+        ("--http 127.0.0.1:1 --http-cert here --http-key here", ["here and here can't be used for HTTPS"]),
+        (
+            "--store postgresql://h/d --secret-file good --listen 0.0.0.0:1 --advertise 0.0.0.0:1",
+            ["others can't dial tcp:0.0.0.0:1"],
+        ),
+        ("--lease 1s --advertise h:1", ["--lease is 1s: ", "--advertise says what others dial"]),
         ("--http-cert here --http-key here --lease 9s", ["for a lease of it", "nothing is served without --http"]),
     ],
 )
@@ -251,6 +257,7 @@ def test_options_that_no_program_would_start_with_are_named(
     args: str, words: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "here").write_text("short")
+    (folder / "good").write_text("x" * 32)
     assert run(["config", *args.split()]) == 2
     said = capsys.readouterr().out
     assert all(word in said for word in words), said

@@ -75,7 +75,7 @@ async def test_a_store_that_stays_away_ends_the_start_with_its_own_error(start: 
         assert WAIT_MS <= stage.warp.now() <= WAIT_MS + 2_000
 
 
-@pytest.mark.parametrize("code", ["store.auth", "store.database", "store.rights"])
+@pytest.mark.parametrize("code", ["store.auth", "store.database", "store.option", "store.rights"])
 async def test_what_no_waiting_mends_ends_it_at_once(code: str, start: Any) -> None:
     async with start(until_ms=10**9, code=code) as stage:
         with pytest.raises(StoreDown):

@@ -367,6 +367,12 @@ async def test_an_unknown_database_is_named_with_the_remedy(postgres_schema_url:
     assert caught.value.code == "store.database"
 
 
+async def test_an_option_of_the_url_that_the_server_does_not_know_is_no_outage(postgres_schema_url: str) -> None:
+    with pytest.raises(StoreDown, match=r"tmeout.*correct the options in the URL") as caught:
+        await PostgresStore.of_url(f"{postgres_schema_url}&tmeout=3s").open(now=NOW)
+    assert caught.value.code == "store.option"
+
+
 async def test_a_read_only_server_is_refused_at_the_start(postgres_schema_url: str) -> None:
     async with opened(postgres_schema_url) as store:
         await store.claim("a", ALL, now=NOW)

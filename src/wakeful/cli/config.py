@@ -53,7 +53,7 @@ def _chosen(ctx: click.Context, one: Setting) -> Chosen:
 
 def conflicts(found: list[Chosen]) -> list[str]:
     """What `run` would say of options that are right each and do not go together."""
-    given = {one.setting.name: None if one.source == "default" else one.value for one in found}
+    given = {one.setting.name: None if one.source == "default" or one.problem else one.value for one in found}
     words = []
     for look in (_check_cluster, _check_web):
         try:
@@ -77,7 +77,9 @@ def _check_cluster(given: dict[str, Any]) -> None:
 
 
 def _check_web(given: dict[str, Any]) -> None:
-    web.wished(given["http"], cert=given["http_cert"], key=given["http_key"])
+    http = web.wished(given["http"], cert=given["http_cert"], key=given["http_key"])
+    if http is not None:
+        web.check_files(http)
 
 
 def _default(one: Setting) -> Any:
@@ -116,7 +118,7 @@ def config(ctx: click.Context, /, as_json: bool, **_given: Any) -> int:
     file = settings_file.read()
     found = chosen(ctx)
     wrong = [f"{one.place} is {_shown(one.shown)}: {one.problem}" for one in found if one.problem]
-    wrong = wrong or conflicts(found)
+    wrong += conflicts(found)
     if as_json:
         path = None if file is None else file.path
         put_json({"file": path, "options": [one.row for one in found], "problems": wrong})

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 Ready = Callable[["Node", str | None], Awaitable[None]]  # with the URL of the dashboard, None without one
 COLLECT_EVERY = 20_000  # new containers that are still there; a few milliseconds each time
 AGAIN_S = 1.0  # between two tries to reach a store that is away
-# No waiting mends these: a wrong password, no such database, a role without rights.
-REFUSED = frozenset({"store.auth", "store.database", "store.rights"})
+# No waiting mends these: a wrong password, no such database, an option that is none, a role without rights.
+REFUSED = frozenset({"store.auth", "store.database", "store.option", "store.rights"})
 
 
 def serve(

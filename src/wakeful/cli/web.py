@@ -55,7 +55,7 @@ def check(http: Http | None) -> None:
     """
     if http is None or not http.is_asked:
         return
-    _check_files(http)
+    check_files(http)
     with suppress(ModuleNotFoundError):  # which `web` says in its own words
         from wakeful.server.embedded_server import bind, parse_address
 
@@ -72,7 +72,7 @@ async def web(app: "App", node: "Node", http: Http | None, say: "Say") -> AsyncI
     if serving is None:
         yield None
         return
-    _check_files(http)
+    check_files(http)
     given = {"certificate": http.certificate, "key": http.key}
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
@@ -102,7 +102,7 @@ def _server(http: Http, say: "Say") -> Any:
     return serving
 
 
-def _check_files(http: Http) -> None:
+def check_files(http: Http) -> None:
     """`CommandError` unless the certificate and its key can be used."""
     if http.certificate is None:
         return

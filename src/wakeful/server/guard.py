@@ -1,23 +1,42 @@
 """Layer 5. Connections that ask for too much before they have said anything: what does the server bear?
 
-A client has half a minute for a request, whose head has a bound, and few may come before their answers; one that does not take what it asked for is cut
-off after a minute; and there is a bound on how many are connected. uvicorn itself waits for ever in each of these.
+A client has half a minute for a request, whose head and trailers have a bound, and few may come before their answers; one
+that does not take what it asked for is cut off after a minute; and there is a bound on how many are connected. uvicorn itself
+waits for ever in each of these. What costs much to parse (a body in tiny chunks, a thousand requests in a packet) is parsed a
+little at a time, and nothing more is read meanwhile; what still comes of a body that is answered already is not parsed at all.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, cast
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from wakeful.http.protocol import Quota
 
 REQUEST_S = 30.0  # from the first byte of a request to its last, and from the connection to the first
 HEAD_BYTES_MAX = 32_768
+TRAILER_BYTES_MAX = 8_192
 STALL_S = 60.0
 CONNECTIONS_MAX = 12_000
 SLICE = 512  # bytes that are read at once between bodies: a few requests
+# Bytes of a chunked body that are read at once: chunks may have six of them. More where they turn out to be few.
+CHUNKED_SLICE, CHUNKED_SLICE_MAX = 1_024, 16_384
+CHUNKS_FEW = 16  # in one slice; after more others have a turn
 PIPELINED_MAX = 4  # requests that wait behind the one that is being answered
+PIPELINED_BURST, PIPELINED_PER_S = (
+    1_000,
+    1_000,
+)  # of one connection, at once and from then on: else it alone fills the loop
+LINGER_S, LINGER_BYTES = (
+    2.0,
+    4 << 20,
+)  # how long, and how much, of a body that is answered already is taken and thrown away
 
 _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 _LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+_OF_UPGRADES = (b"upgrade", b"http2-settings")
 _PROBLEM = (
     b'{"type":"urn:wakeful:problem:body.slow","title":"Request Timeout","status":408,'
     b'"detail":"the body did not come in time","code":"body.slow"}'
@@ -29,19 +48,49 @@ _SLOW = (
 
 
 class Joined:
-    """A transport that sends the head of an answer together with the body that follows: one system call for both."""
+    """A transport that sends the head of an answer together with the body that follows: one system call for both.
 
-    __slots__ = ("_head", "_loop", "real")
+    An answer to a request whose body has not come says that the connection ends with it. It is read from only while both
+    uvicorn and the guard want that.
+    """
 
-    def __init__(self, real: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+    __slots__ = ("_head", "_is_held", "_is_paused", "_is_unread", "_loop", "real")
+
+    def __init__(
+        self, real: asyncio.Transport, loop: asyncio.AbstractEventLoop, is_unread: Callable[[], bool] = bool
+    ) -> None:
         self.real = real
         self._loop = loop
+        self._is_unread = is_unread
         self._head = b""
+        self._is_held = self._is_paused = False
+
+    def pause_reading(self) -> None:
+        self._is_paused = True
+        self.real.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._is_paused = False
+        if not self._is_held:
+            self.real.resume_reading()
+
+    def hold(self, is_held: bool) -> None:
+        """The guard has enough for now; or no longer."""
+        if is_held == self._is_held or self.real.is_closing():
+            return
+        self._is_held = is_held
+        if is_held:
+            self.real.pause_reading()
+        elif not self._is_paused:
+            self.real.resume_reading()
 
     def write(self, data: bytes) -> None:
         if self._head:
             data, self._head = self._head + data, b""
         elif data.startswith(b"HTTP/1.") and data.endswith(b"\r\n\r\n"):
+            is_final = not data.startswith(b"HTTP/1.1 100")
+            if is_final and self._is_unread() and b"\r\nconnection: close\r\n" not in data:
+                data = data[:-2] + b"connection: close\r\n\r\n"
             self._head = data
             self._loop.call_soon(self.flush)  # for one whose body is long in coming
             return
@@ -71,16 +120,26 @@ class Guarded(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._head_bytes = 0
+        self._head_bytes = self._trailer_bytes = 0
         self._in_head = True
         self._is_whole = False
-        self._in_body = False
+        self._in_body = self._is_chunked = False
+        self._chunks, self._chunked_slice = 0, CHUNKED_SLICE
+        self._is_upgrading = False  # to what nobody here speaks
+        self._pipelined: Quota | None = None  # once there were any
+        self._lingers: int | None = None  # bytes that are still thrown away before the connection ends
         self._rest = b""  # what has come and is not read yet
+        self._later: asyncio.Handle | None = None  # when it will be
         self._timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
 
+    @property
+    def _joined(self) -> Joined:
+        return cast("Joined", self.transport)
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(cast("asyncio.Transport", Joined(transport, self.loop)))
+        joined = Joined(transport, self.loop, lambda: self._in_body and not self.pipeline)
+        super().connection_made(cast("asyncio.Transport", joined))
         if len(self.connections) > self.connections_max:
             transport.write(_BUSY)
             transport.close()
@@ -88,30 +147,62 @@ class Guarded(HttpToolsProtocol):
         self._timer = self.loop.call_later(self.request_s, self._too_slow)
 
     def data_received(self, data: bytes) -> None:
-        if self._rest:
-            self._rest += data
-        elif len(data) > SLICE and not self._in_body:
+        if self._lingers is not None:
+            self._lingers -= len(data)
+            if self._lingers < 0:
+                self.transport.abort()
+        elif self._rest:
+            self._rest += data  # no more than was on its way when reading was paused
+        elif len(self.pipeline) >= PIPELINED_MAX or (len(data) > SLICE and (self._is_chunked or not self._in_body)):
             self._rest = data
             self._feed_on()
         else:
             self._feed(data)
 
     def _feed_on(self) -> None:
-        """Read of what has come no further than to the next few requests: thousands may be in one packet."""
-        while self._rest and len(self.pipeline) < PIPELINED_MAX and not self.transport.is_closing():
-            size = len(self._rest) if self._in_body else SLICE
+        """Read of what has come no further than to the next few requests, or chunks: thousands may be in one packet."""
+        self._later = None
+        is_enough = False
+        while self._rest and not is_enough and len(self.pipeline) < PIPELINED_MAX and self._lingers is None:
+            if self.transport.is_closing():
+                self._rest = b""
+                return
+            size = SLICE if not self._in_body else self._chunked_slice if self._is_chunked else len(self._rest)
             data, self._rest = self._rest[:size], self._rest[size:]
+            self._chunks = 0
             self._feed(data)
+            is_enough = self._chunks > CHUNKS_FEW
+            self._chunked_slice = CHUNKED_SLICE if is_enough else min(2 * self._chunked_slice, CHUNKED_SLICE_MAX)
+        self._joined.hold(bool(self._rest) and self._lingers is None)
+        if self._rest and is_enough and self._later is None:
+            self._later = self.loop.call_soon(self._feed_on)
 
     def on_response_complete(self) -> None:
+        is_unread = self._in_body and not self.pipeline
         super().on_response_complete()
-        if self._rest:
-            self.loop.call_soon(self._feed_on)
+        if is_unread:
+            self._linger()
+        elif self._rest and self._later is None:
+            wait_s = 0.0 if self._pipelined is None else self._pipelined.wait_s(self.loop.time())
+            self._later = self.loop.call_later(wait_s, self._feed_on)
+
+    def _linger(self) -> None:
+        """Take what still comes of the body unseen: to close at once could take the answer from a client that still sends."""
+        self._lingers, self._rest = LINGER_BYTES, b""
+        self._joined.hold(False)
+        self._stop_timer()
+        self._unset_keepalive_if_required()
+        self._timer = self.loop.call_later(LINGER_S, self._cut)
+        self._joined.flush()
+        if self._joined.can_write_eof():
+            self._joined.write_eof()  # the client has its answer, and sees that nothing more comes
 
     def _feed(self, data: bytes) -> None:
         if self._in_head:
             self._head_bytes += len(data)
-        super().data_received(data)
+        self._parse(data)
+        if self._lingers is not None:
+            return
         if self._is_whole:
             self._stop_timer()
         elif self._in_head and self._head_bytes > self.head_bytes_max and not self.transport.is_closing():
@@ -120,15 +211,82 @@ class Guarded(HttpToolsProtocol):
         elif self._timer is None:
             self._timer = self.loop.call_later(self.request_s, self._too_slow)
 
+    def _parse(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as error:
+            if self._is_upgrading:
+                self._stay(data[error.args[0] :])
+            else:
+                self.handle_websocket_upgrade()
+        except httptools.HttpParserError:
+            self._refuse()
+
+    def _refuse(self) -> None:
+        if self.transport.is_closing():
+            return
+        if self._trailer_bytes > TRAILER_BYTES_MAX:
+            self.transport.abort()  # it may be answered already
+            return
+        words = "Invalid HTTP request received."
+        self.logger.warning(words)
+        self.send_400_response(words)
+
+    def _should_upgrade(self) -> bool:
+        return super()._should_upgrade() and self.scope["method"] == "GET"  # as it always is for a WebSocket
+
+    def _stay(self, rest: bytes) -> None:
+        """The request wishes for a protocol that is not spoken here (curl and others offer h2c with each): go on in this one.
+
+        The parser takes what follows for that protocol and would leave the body out, so another one reads the request
+        again, without the wish.
+        """
+        scope = self.scope
+        head = [scope["method"].encode(), b" ", self.url, b" HTTP/", scope["http_version"].encode(), b"\r\n"]
+        for name, value in self.headers:
+            if name == b"connection":
+                value = b", ".join(one for one in value.split(b",") if one.strip().lower() not in _OF_UPGRADES)
+            if name not in _OF_UPGRADES:
+                head += [name, b": ", value, b"\r\n"]
+        self._is_upgrading = False
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self._parse(b"".join([*head, b"\r\n"]) + rest)
+
     def on_message_begin(self) -> None:
         self._in_head, self._is_whole = True, False
         super().on_message_begin()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._in_body:
+            super().on_header(name, value)
+            return
+        self._trailer_bytes += len(name) + len(value) + 4
+        if self._trailer_bytes > TRAILER_BYTES_MAX:
+            raise ValueError("trailers that are too long")  # which ends the parsing; nobody asks for trailers
+
     def on_headers_complete(self) -> None:
-        self._in_head, self._head_bytes, self._in_body = False, 0, True
+        self.scope["method"] = self.parser.get_method().decode("ascii")
+        if self.parser.should_upgrade() and not self._should_upgrade():
+            self.scope["http_version"] = self.parser.get_http_version()
+            self._is_upgrading = True
+            return
+        self._in_head, self._head_bytes, self._in_body, self._trailer_bytes = False, 0, True, 0
+        self._is_chunked = any(name == b"transfer-encoding" for name, _ in self.headers)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._pipelined = self._pipelined or Quota(PIPELINED_BURST, PIPELINED_PER_S)
+            self._pipelined.take(self.loop.time())
         super().on_headers_complete()
 
+    def on_body(self, body: bytes) -> None:
+        self._chunks += 1
+        if not self._is_upgrading:
+            super().on_body(body)
+
     def on_message_complete(self) -> None:
+        if self._is_upgrading:
+            return
         self._in_head, self._is_whole, self._in_body = True, True, False  # next comes the head of another
         super().on_message_complete()
 
@@ -149,6 +307,9 @@ class Guarded(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._let_go()
         self._stop_timer()
+        self._rest = b""
+        if self._later is not None:
+            self._later.cancel()
         super().connection_lost(exc)
 
     def _stop_timer(self) -> None:

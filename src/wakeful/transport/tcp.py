@@ -83,7 +83,7 @@ class SocketTransport:
         self._listen = parse(listen, is_listening=True)
         if not self._listen.is_loopback:
             self._check_secret(self._listen)
-        self._advertise = None if advertise is None else parse(advertise)
+        self._advertise = None if advertise is None else _check_dialled(parse(advertise))
         self._entropy = entropy
         self._pace = pace
         self._bounds = bounds
@@ -150,15 +150,9 @@ class SocketTransport:
 
     def _others(self, bound: Address) -> Address:
         """What the others are given."""
-        others = self._advertise
-        if others is None:
-            others = derive(bound) if bound.is_wildcard else bound
-        if others.is_wildcard or others.is_unix:
-            raise BadAddress(
-                f"others can't dial {others}; give the address they reach this machine by with --advertise HOST:PORT",
-                code="address.advertise",
-            )
-        return others
+        if self._advertise is not None:
+            return self._advertise
+        return _check_dialled(derive(bound) if bound.is_wildcard else bound)
 
     async def _check_reachable(self, address: Address) -> None:
         """Dial the address as the others will, and find this very node; a name has a minute to lead here."""
@@ -350,6 +344,16 @@ async def _ended(wires: list[SocketWire]) -> None:
     waiting = [wire.lost for wire in wires if not wire.lost.done()]
     if waiting:
         await asyncio.wait(waiting)
+
+
+def _check_dialled(address: Address) -> Address:
+    """The address, if others can dial it."""
+    if address.is_wildcard or address.is_unix:
+        raise BadAddress(
+            f"others can't dial {address}; give the address they reach this machine by with --advertise HOST:PORT",
+            code="address.advertise",
+        )
+    return address
 
 
 def _cannot_listen(address: Address, error: OSError) -> ClusterError:

@@ -366,6 +366,8 @@ def refusal(error: Exception, where: str) -> StoreDown:
         return StoreDown(
             f"{where} can't be used: {said}; create it with createdb, or correct the URL", code="store.database"
         )
+    if isinstance(error, asyncpg.UndefinedObjectError):  # a parameter of the URL that is none of the server's
+        return StoreDown(f"{where} refuses us: {said}; correct the options in the URL", code="store.option")
     if isinstance(error, asyncpg.TooManyConnectionsError):
         return StoreDown(
             f"{where} has no connection left: {said}; every node takes up to {CONNECTIONS}: raise max_connections "

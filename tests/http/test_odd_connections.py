@@ -1,0 +1,183 @@
+"""Connections that cost the server much for little: endless trailers, tiny chunks, thousands of requests at once, other protocols."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.http.served_stage import WAIT_S, Place
+from wakeful.http.protocol import Quota
+from wakeful.server import guard
+from wakeful.server.guard import Guarded
+
+HOST = b"host: localhost\r\n"
+CHUNKED = b"transfer-encoding: chunked\r\ncontent-type: application/json\r\n"
+ECHO = b"POST /v1/objects/Deaf/a/echo HTTP/1.1\r\n"
+HEALTH = b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n"
+
+
+@asynccontextmanager
+async def connected(place: Place) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+
+
+async def poured(place: Place, head: bytes, part: bytes, most: int) -> int:
+    """How many bytes behind the head the server takes before it hangs up; at most so many are sent."""
+    sent = 0
+    async with connected(place) as (_, writer):
+        writer.write(head)
+        try:
+            while sent < most:
+                writer.write(part)
+                sent += len(part)
+                await asyncio.wait_for(writer.drain(), WAIT_S)
+        except ConnectionError:
+            return sent
+    return sent
+
+
+async def answer(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), WAIT_S)
+    size = next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+    return head, await asyncio.wait_for(reader.readexactly(size), WAIT_S)
+
+
+@pytest.mark.parametrize("path", [b"/healthz", b"/v1/objects/Deaf/a/echo"])
+async def test_trailers_without_end_are_cut_off(path: bytes) -> None:
+    head = b"POST " + path + b" HTTP/1.1\r\n" + HOST + CHUNKED + b"\r\n0\r\n"
+    async with Place().served() as place:
+        assert await poured(place, head, b"a: b\r\n" * 5_000, 100 << 20) < 20 << 20
+
+
+async def test_some_trailers_are_taken_and_nobody_gets_them() -> None:
+    async with Place().served() as place, connected(place) as (reader, writer):
+        for _ in range(2):
+            writer.write(ECHO + HOST + CHUNKED + b"\r\n3\r\n[5]\r\n0\r\na: b\r\n\r\n")
+            head, body = await answer(reader)
+            assert head.startswith(b"HTTP/1.1 200")
+            assert body == b'{"result":5}'
+
+
+async def test_what_still_comes_of_a_body_that_is_answered_is_not_parsed_and_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parsed: list[int] = []
+    feed = Guarded._feed
+    monkeypatch.setattr(Guarded, "_feed", lambda self, data: (parsed.append(len(data)), feed(self, data))[1])
+    monkeypatch.setattr(guard, "LINGER_S", WAIT_S)
+    head = b"POST /healthz HTTP/1.1\r\n" + HOST + CHUNKED + b"\r\n"
+    async with Place().served() as place:
+        taken = await poured(place, head, b"1\r\n \r\n" * 5_000, 12 << 20)
+        assert sum(parsed) < 1 << 20
+        assert guard.LINGER_BYTES < taken < 12 << 20
+
+
+async def test_who_is_answered_before_the_body_was_read_has_the_answer_and_an_end() -> None:
+    head = b"POST /healthz HTTP/1.1\r\n" + HOST + b"content-length: 100000\r\n\r\n"
+    async with Place().served() as place, connected(place) as (reader, writer):
+        writer.write(head + b"x" * 50_000)
+        said, _ = await answer(reader)
+        assert said.startswith(b"HTTP/1.1 405")
+        assert b"\r\nconnection: close\r\n" in said
+        assert await asyncio.wait_for(reader.read(), WAIT_S) == b""
+
+
+async def test_tiny_chunks_are_parsed_a_little_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 0
+    feed_on = Guarded._feed_on
+
+    def counted(self: Guarded) -> None:
+        nonlocal most
+        feed_on(self)
+        most = max(most, self._chunks)
+
+    monkeypatch.setattr(Guarded, "_feed_on", counted)
+    body = b"[" + b" " * 60_000 + b"7]"
+    async with Place().served() as place, connected(place) as (reader, writer):
+        writer.write(ECHO + HOST + CHUNKED + b"\r\n" + b"".join(b"1\r\n%c\r\n" % one for one in body) + b"0\r\n\r\n")
+        assert (await answer(reader))[1] == b'{"result":7}'
+        assert guard.CHUNKS_FEW < most <= guard.CHUNKED_SLICE // 6 + 1
+        large = b"%x\r\n%s\r\n" % (len(body), body)
+        writer.write(ECHO + HOST + CHUNKED + b"\r\n" + large + b"0\r\n\r\n")
+        assert (await answer(reader))[1] == b'{"result":7}'
+
+
+async def test_of_thousands_of_requests_at_once_few_are_read_and_all_are_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waiting, rest = 0, 0
+    feed_on = Guarded._feed_on
+
+    def counted(self: Guarded) -> None:
+        nonlocal waiting, rest
+        feed_on(self)
+        waiting, rest = max(waiting, len(self.pipeline)), max(rest, len(self._rest))
+
+    monkeypatch.setattr(Guarded, "_feed_on", counted)
+    monkeypatch.setattr(guard, "PIPELINED_BURST", 10**6)
+    count = 20_000
+    async with Place().served() as place, connected(place) as (reader, writer):
+        writer.write(HEALTH * count)
+        found = 0
+        while found < count:
+            data = await asyncio.wait_for(reader.read(1 << 20), WAIT_S)
+            assert data
+            found += data.count(b"HTTP/1.1 200")
+        assert found == count
+    assert guard.PIPELINED_MAX <= waiting <= guard.PIPELINED_MAX + guard.SLICE // len(HEALTH) + 1
+    assert rest <= 1 << 19
+
+
+async def test_one_connection_alone_does_not_fill_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind the first so many, requests that come before the answers of others are read at a pace."""
+    waits: list[float] = []
+    wait_s = Quota.wait_s
+
+    def noted(self: Quota, now_s: float) -> float:
+        waits.append(wait_s(self, now_s))
+        return 0.0
+
+    monkeypatch.setattr(Quota, "wait_s", noted)
+    count = 3 * guard.PIPELINED_BURST
+    async with Place().served() as place, connected(place) as (reader, writer):
+        writer.write(HEALTH * count)
+        found = 0
+        while found < count:
+            found += (await asyncio.wait_for(reader.read(1 << 20), WAIT_S)).count(b"HTTP/1.1 200")
+    assert waits[0] == 0
+    assert max(waits) > 0
+
+
+@pytest.mark.parametrize("wish", [b"h2c", b"TLS/1.0", b"websocket"])
+@pytest.mark.parametrize("is_split", [False, True])
+async def test_a_wish_for_another_protocol_takes_nothing_from_the_request(wish: bytes, is_split: bool) -> None:
+    inner = b"POST /v1/objects/Deaf/b/echo HTTP/1.1\r\n" + HOST + b"content-length: 4\r\n\r\n[77]"
+    text = b'["' + inner.replace(b"\r\n", b"  ") + b'"]'
+    wishes = b"connection: Upgrade, HTTP2-Settings\r\nupgrade: " + wish + b"\r\nhttp2-settings: AAMAAABkAAQ\r\n"
+    head = ECHO + HOST + wishes + b"content-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(text)
+    async with Place().served() as place, connected(place) as (reader, writer):
+        for _ in range(2):  # the connection goes on as it was
+            if is_split:
+                writer.write(head)
+                await writer.drain()
+                await asyncio.sleep(0.05)
+                writer.write(text)
+            else:
+                writer.write(head + text)
+            said, body = await answer(reader)
+            assert said.startswith(b"HTTP/1.1 200"), said
+            assert body == b'{"result":' + text[1:-1] + b"}"
+        assert len(place.heard) == 2
+
+
+async def test_a_get_that_wishes_for_another_protocol_is_answered_in_this_one() -> None:
+    request = b"GET /healthz HTTP/1.1\r\n" + HOST + b"connection: upgrade\r\nupgrade: h2c\r\n\r\n"
+    async with Place().served() as place, connected(place) as (reader, writer):
+        writer.write(request + request)
+        for _ in range(2):
+            assert (await answer(reader))[0].startswith(b"HTTP/1.1 200")
