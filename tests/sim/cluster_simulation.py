@@ -358,6 +358,7 @@ class ClusterSimulation:
         await asyncio.sleep(DOOMED_S if any(fact.kind == "doomed" for fact in journal.jobs.values()) else 0)
         parked = await self.world.glimpse.find_parked(Query(cls=CLASS, limit=1000))
         for row in parked:
+            self.witness.redriven.add((row.timer.id.key, row.timer.nominal_at))
             try:
                 await self.world.node.redrive(row)
             except Conflict:

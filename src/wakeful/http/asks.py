@@ -3,6 +3,9 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
@@ -198,7 +201,7 @@ class Ask:
     async def read_ahead(self) -> None:
         """Decode a long body now, beside the loop."""
         if self.is_long:
-            self._read = await asyncio.to_thread(self._decoded_quietly)
+            self._read = await in_thread(self._decoded_quietly)
 
     @property
     def is_long(self) -> bool:
@@ -207,7 +210,7 @@ class Ask:
 
     async def beside(self, make: Callable[[], T]) -> T:
         """What is made of the body: in a thread when it is long, so that the loop goes on meanwhile."""
-        return await asyncio.to_thread(make) if self.is_long else make()
+        return await in_thread(make) if self.is_long else make()
 
     def _decoded_quietly(self) -> tuple[Any, Problem | None]:
         try:
@@ -288,9 +291,19 @@ def _check_depth(value: Any) -> None:
     raise Problem(400, "body.depth", f"the body is nested more than {DEPTH_MAX} deep")
 
 
+async def in_thread(make: Callable[[], T]) -> T:
+    """What that makes, beside the loop. Two at a time: all threads share the interpreter with the loop, which waits for each
+    of them in turn whenever it has something to do, and four large bodies made everybody else wait for a third of a second.
+    """
+    return await asyncio.get_running_loop().run_in_executor(_threads, copy_context().run, make)
+
+
+_threads = ThreadPoolExecutor(2, thread_name_prefix="wakeful-http")
+
+
 async def result_of(value: Any, media: bytes) -> Answer:
     """The same as `result`: of a value with much in it, written in a thread, so that the loop goes on meanwhile."""
-    return await asyncio.to_thread(result, value, media) if weighs_more(value, LIGHT) else result(value, media)
+    return await in_thread(partial(result, value, media)) if weighs_more(value, LIGHT) else result(value, media)
 
 
 _DEEP = frozenset({dict, list, tuple, set, frozenset})

@@ -38,12 +38,19 @@ def check_body(body: bytes, most: int = WEIGHT_MAX) -> None:
     if len(body) <= SHORT or sum(_weights(body)) <= min(most, WEIGHT_MAX):
         return
     _skimmer.decode(body)
+    if VALUE * _texts(body) > most:
+        raise too_heavy(most)  # whatever else there is; to take so many of them out would take long
     weight, digits = _weights(_unquoted(body))
     if digits > WEIGHT_MAX or weight <= most < weight + digits:
         words = f"it has too many numbers of {LONG} digits and more, or with exponents, which take long to be read"
         raise BadValue(f"{words}; send them as text, or in our own encoding", code="body.digits")
     if weight > most:
         raise too_heavy(most)
+
+
+def _texts(body: bytes) -> int:
+    """At least so many texts, names among them, are in a body of JSON."""
+    return (body.count(b'"') - body.count(b'\\"')) // 2
 
 
 def json_weight(body: bytes) -> int:
