@@ -10,7 +10,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from wakeful.cli import checkups, doctor, nodes, options, run
+from wakeful.cli import checkups, doctor, lock_holders, nodes, options, run
 from wakeful.cli.findings import Finding
 from wakeful.store import open_url
 from wakeful.store.postgres.url import parse_url
@@ -146,17 +146,25 @@ def test_who_can_t_be_asked_for_nodes_is_said_with_who_is_in_the_way(
     ],
 )
 def test_a_command_that_got_no_answer_says_who_is_in_the_way(
-    table: str, words: list[str], postgres_schema_url: str, capsys: pytest.CaptureFixture[str]
+    table: str,
+    words: list[str],
+    postgres_schema_url: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It said `store.down` and nothing else, after half a minute."""
+    monkeypatch.setattr(lock_holders, "SILENT_S", 0.3)
     assert run(["migrate", "--store", postgres_schema_url]) == 0
     url = f"{postgres_schema_url}&timeout=1500ms"
     with locked(postgres_schema_url, table) as pid:
         capsys.readouterr()
         assert run([*words, "--store", url]) == 3
         _, err = capsys.readouterr()
-    assert "[store.down]" in err
-    assert f"session {pid} " in err
+    waiting, error = err.strip().splitlines()
+    assert waiting.startswith("waiting: ")  # long before it gives up
+    assert f"session {pid} " in waiting
+    assert "[store.down]" in error
+    assert f"session {pid} " in error
     assert "in one transaction for" in err
     assert "LOCK TABLE" in err
     assert f"pg_terminate_backend({pid})" in err

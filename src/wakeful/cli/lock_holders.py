@@ -1,16 +1,19 @@
 """Layer 5. Who is in the way of a command that the store does not answer?"""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+from wakeful.cli.exit_codes import one_line
 from wakeful.store.protocol import Store, TableLock
 from wakeful.values.errors import StoreDown, WakefulError
 
 if TYPE_CHECKING:
     from wakeful.store.postgres.health import LongSession
 
+SILENT_S = 3.0  # that a command may take without a word
 LOOK_S = 2.0  # for each look: neither waits for a lock
 
 
@@ -45,7 +48,8 @@ async def in_the_way(store: Store, url: str) -> InTheWay | None:
 
 @asynccontextmanager
 async def naming_locks(store: Store, url: str) -> AsyncIterator[None]:
-    """`StoreDown` of the block says who is in the way, when somebody is."""
+    """While the block waits, and in its `StoreDown`, it is said who is in the way, when somebody is."""
+    telling = asyncio.ensure_future(_tell(store, url)) if store.shared else None
     try:
         yield
     except StoreDown as error:
@@ -53,6 +57,18 @@ async def naming_locks(store: Store, url: str) -> AsyncIterator[None]:
         if found is None:
             raise
         raise StoreDown(f"{error.message}, because {found.text}; {found.remedy}", code=error.code) from error
+    finally:
+        if telling is not None:
+            telling.cancel()
+
+
+async def _tell(store: Store, url: str) -> None:
+    """One line for who wonders why nothing comes; on stderr, where it is in nobody's way."""
+    found = None
+    while found is None:
+        await asyncio.sleep(SILENT_S)
+        found = await in_the_way(store, url)
+    print(one_line(f"waiting: {found.text}; {found.remedy}"), file=sys.stderr, flush=True)
 
 
 async def _lock(store: Store) -> TableLock | None:
