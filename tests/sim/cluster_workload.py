@@ -45,7 +45,9 @@ class Witness:
     kills: Counter[str] = field(default_factory=Counter)  # by token of the job that did it
     ran_at: dict[str, int] = field(default_factory=dict)  # token of a job: when its handler last began
     ticks: Counter[int] = field(default_factory=Counter)  # runs of the app's function by nominal time
-    redriven: set[tuple[str, int]] = field(default_factory=set)  # alarms that were parked: whoever redrives one wants it
+    redriven: set[tuple[str, int]] = field(
+        default_factory=set
+    )  # alarms that were parked: whoever redrives one wants it
     is_safe: bool = False  # killers kill no more
     is_mended: bool = False  # the doomed no longer fail
 

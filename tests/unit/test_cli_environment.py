@@ -127,3 +127,13 @@ def test_no_password_is_shown_of_a_store_that_is_none(
     for command in ("config", "ls", "run"):
         assert run([command, *["app.py"] * (command == "run")]) == 2
         assert "geheim" not in "".join(capsys.readouterr())
+
+
+def test_a_variable_that_is_none_is_named(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WAKEFUL_LOGG", "json")
+    assert run(["config"]) == 0  # it changes nothing
+    assert "$WAKEFUL_LOGG is no variable of Wakeful's, so nothing comes of it, did you mean 'WAKEFUL_LOG'?" in (
+        " ".join(capsys.readouterr().out.split())
+    )
+    assert run(["config", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["unknown"] == ["WAKEFUL_LOGG"]

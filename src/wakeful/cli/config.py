@@ -10,8 +10,11 @@ from wakeful.cli import cluster_access, options, settings, settings_file, web
 from wakeful.cli.exit_codes import OK, USAGE
 from wakeful.cli.settings import Setting
 from wakeful.cli.settings_file import CONFIG
+from wakeful.cli.suggestions import meant
 from wakeful.system import DEFAULT_STORE
 from wakeful.values.errors import WakefulError
+
+PREFIX = "WAKEFUL_"
 
 
 class Chosen(NamedTuple):
@@ -121,7 +124,7 @@ def config(ctx: click.Context, /, as_json: bool, **_given: Any) -> int:
     wrong += conflicts(found)
     if as_json:
         path = None if file is None else file.path
-        put_json({"file": path, "options": [one.row for one in found], "problems": wrong})
+        put_json({"file": path, "options": [one.row for one in found], "problems": wrong, "unknown": unknown()})
     else:
         put_table(
             ["option", "value", "from"],
@@ -132,8 +135,25 @@ def config(ctx: click.Context, /, as_json: bool, **_given: Any) -> int:
         )
         for words in wrong:
             put_line(words, "red")
+        for name in unknown():
+            put_line(f"${name} is no variable of Wakeful's, so nothing comes of it{_meant(name)}", "yellow")
         put_line(_file_line(file))
     return USAGE if wrong else OK
+
+
+def known() -> set[str]:
+    """The variables that say something."""
+    return {CONFIG, *(one.env for one in settings_file.settings().values())}
+
+
+def unknown() -> list[str]:
+    """Variables that look like ours and are none: a slip of the pen is ignored without a word otherwise."""
+    return sorted(name for name in os.environ if name.startswith(PREFIX) and name not in known())
+
+
+def _meant(name: str) -> str:
+    bare = meant(name.removeprefix(PREFIX), [one.removeprefix(PREFIX) for one in sorted(known())])
+    return bare.replace(" '", f" '{PREFIX}")
 
 
 def _file_line(file: settings_file.SettingsFile | None) -> str:
