@@ -71,6 +71,9 @@ class Place:
                 place.heard.append(repr(value))
                 return value
 
+            async def wait(self) -> None:
+                await place.gate.wait()
+
         self.Room = Room
 
     @property

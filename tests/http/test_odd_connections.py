@@ -1,15 +1,17 @@
 """Connections that cost the server much for little: endless trailers, tiny chunks, thousands of requests at once, other protocols."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any, cast
 
 import pytest
 
-from tests.http.served_stage import WAIT_S, Place
+from tests.http.served_stage import WAIT_S, Place, connect
 from wakeful.http.protocol import Quota
 from wakeful.server import guard
 from wakeful.server.guard import Guarded
+from wakeful.server.site import Site
 
 HOST = b"host: localhost\r\n"
 CHUNKED = b"transfer-encoding: chunked\r\ncontent-type: application/json\r\n"
@@ -24,6 +26,20 @@ async def connected(place: Place) -> AsyncIterator[tuple[asyncio.StreamReader, a
         yield reader, writer
     finally:
         writer.close()
+
+
+def connections_of(place: Place) -> list[Guarded]:
+    assert place.server is not None
+    return [cast("Guarded", one) for one in place.server.server_state.connections]
+
+
+async def until(place: Place, is_so: Callable[[Guarded], bool]) -> Guarded:
+    """The connection of which this is true, once it is."""
+    while True:
+        for one in connections_of(place):
+            if is_so(one):
+                return one
+        await asyncio.sleep(0.01)
 
 
 async def poured(place: Place, head: bytes, part: bytes, most: int) -> int:
@@ -61,6 +77,7 @@ async def test_some_trailers_are_taken_and_nobody_gets_them() -> None:
             head, body = await answer(reader)
             assert head.startswith(b"HTTP/1.1 200")
             assert body == b'{"result":5}'
+        assert b"a" not in dict(connections_of(place)[0].headers)
 
 
 async def test_what_still_comes_of_a_body_that_is_answered_is_not_parsed_and_bounded(
@@ -77,14 +94,19 @@ async def test_what_still_comes_of_a_body_that_is_answered_is_not_parsed_and_bou
         assert guard.LINGER_BYTES < taken < 12 << 20
 
 
-async def test_who_is_answered_before_the_body_was_read_has_the_answer_and_an_end() -> None:
-    head = b"POST /healthz HTTP/1.1\r\n" + HOST + b"content-length: 100000\r\n\r\n"
+@pytest.mark.parametrize("wish", [b"", b"connection: close\r\n"])
+async def test_who_is_answered_before_the_body_was_read_has_the_answer_and_an_end(
+    wish: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "LINGER_S", WAIT_S)
+    head = b"POST /healthz HTTP/1.1\r\n" + HOST + wish + b"content-length: 100000\r\n\r\n"
     async with Place().served() as place, connected(place) as (reader, writer):
         writer.write(head + b"x" * 50_000)
         said, _ = await answer(reader)
         assert said.startswith(b"HTTP/1.1 405")
-        assert b"\r\nconnection: close\r\n" in said
+        assert said.count(b"\r\nconnection: close\r\n") == 1
         assert await asyncio.wait_for(reader.read(), WAIT_S) == b""
+        assert connections_of(place)  # what still comes is taken: else the answer could be lost on its way
 
 
 async def test_tiny_chunks_are_parsed_a_little_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,6 +165,7 @@ async def test_one_connection_alone_does_not_fill_the_loop(monkeypatch: pytest.M
         return 0.0
 
     monkeypatch.setattr(Quota, "wait_s", noted)
+    monkeypatch.setattr(guard, "PIPELINED_PER_S", 1)  # which a slow machine, too, is faster than
     count = 3 * guard.PIPELINED_BURST
     async with Place().served() as place, connected(place) as (reader, writer):
         writer.write(HEALTH * count)
@@ -181,3 +204,105 @@ async def test_a_get_that_wishes_for_another_protocol_is_answered_in_this_one() 
         writer.write(request + request)
         for _ in range(2):
             assert (await answer(reader))[0].startswith(b"HTTP/1.1 200")
+
+
+async def test_one_trailer_without_end_is_cut_off() -> None:
+    head = ECHO + HOST + CHUNKED + b"\r\n0\r\na: "
+    async with Place().served() as place:
+        assert await poured(place, head, b"b" * 65_536, 12 << 20) < 12 << 20
+
+
+async def test_a_socket_may_begin_with_a_long_head() -> None:
+    """As a browser's is: what is parsed in several slices."""
+    async with Place().served() as place:
+        for length in (400, 2_000, 7_000):
+            client = await connect(place, Cookie="c" * length)
+            assert await client.text() == "welcome"
+            await client.send("hello")
+            assert await client.text() == "hello"
+            await client.close()
+
+
+async def test_nobody_is_connected_through_here() -> None:
+    async with Place().served() as place, connected(place) as (reader, writer):
+        writer.write(b"CONNECT localhost:80 HTTP/1.1\r\n" + HOST + b"\r\n")
+        assert (await answer(reader))[0].startswith(b"HTTP/1.1 400")
+
+
+async def test_behind_a_body_of_known_length_few_requests_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = 0
+    feed = Guarded._feed
+
+    def counted(self: Guarded, data: bytes) -> None:
+        nonlocal waiting
+        feed(self, data)
+        waiting = max(waiting, len(self.pipeline))
+
+    monkeypatch.setattr(Guarded, "_feed", counted)
+    text = b'["' + b"x" * 2_000 + b'"]'
+    head = ECHO + HOST + b"content-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(text)
+    count = 500
+    async with Place().served() as place, connected(place) as (reader, writer):
+        writer.write(head)
+        await writer.drain()
+        await until(place, lambda one: one.cycle is not None)
+        writer.write(text + HEALTH * count)
+        found = 0
+        while found < count + 1:
+            data = await asyncio.wait_for(reader.read(1 << 20), WAIT_S)
+            assert data
+            found += data.count(b"HTTP/1.1 200")
+    assert waiting <= guard.PIPELINED_MAX + guard.SLICE // len(HEALTH) + 1
+
+
+async def test_each_of_several_requests_has_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though what is read at once ends in the middle of the next each time."""
+    timers: list[asyncio.TimerHandle | None] = []
+    feed = Guarded._feed
+    monkeypatch.setattr(Guarded, "_feed", lambda self, data: (feed(self, data), timers.append(self._timer))[0])
+    async with Place().served() as place, connected(place) as (reader, writer):
+        writer.write(HEALTH[:9])
+        for _ in range(3):
+            writer.write(HEALTH[9:] + HEALTH[:9])
+            await answer(reader)
+    assert None not in timers
+    assert len({id(one) for one in timers}) >= 3
+
+
+async def test_whom_the_server_does_not_read_is_not_too_slow() -> None:
+    """A client that has sent all that it has, while it is held back behind an answer that takes long."""
+    count = 100
+    async with Place().served() as place, connected(place) as (reader, writer):
+        writer.write(
+            b"POST /v1/objects/Deaf/a/wait HTTP/1.1\r\n" + HOST + b"content-length: 2\r\n\r\n[]" + HEALTH * count
+        )
+        held = await until(place, lambda one: bool(one._rest))
+        held._too_slow()  # as after half a minute
+        place.gate.set()
+        found = 0
+        while found < count + 1:
+            data = await asyncio.wait_for(reader.read(1 << 20), WAIT_S)
+            assert data
+            found += data.count(b"HTTP/1.1 200")
+
+
+async def test_an_answer_that_says_it_is_the_last_is_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though the body comes, and another request, while it is being sent."""
+    begun, rest = asyncio.Event(), asyncio.Event()
+
+    async def site(self: Site, scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"a", "more_body": True})
+        begun.set()
+        await rest.wait()
+        await send({"type": "http.response.body", "body": b"b"})
+
+    monkeypatch.setattr(Site, "__call__", site)
+    async with Place().served() as place, connected(place) as (reader, writer):
+        writer.write(ECHO + HOST + b"content-length: 2\r\n\r\n")
+        await asyncio.wait_for(begun.wait(), WAIT_S)
+        assert b"\r\nconnection: close\r\n" in await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), WAIT_S)
+        writer.write(b"[]" + HEALTH)
+        await until(place, lambda one: bool(one.pipeline))
+        rest.set()
+        assert await asyncio.wait_for(reader.read(), WAIT_S) == b"1\r\na\r\n1\r\nb\r\n0\r\n\r\n"

@@ -50,6 +50,11 @@ def trailers_are_kept() -> Any:
     return swapped(Guarded, "on_header", make)
 
 
+def trailers_are_not_counted() -> Any:
+    """As if whoever sends them came to an end."""
+    return swapped(Guarded, "_has_long_trailers", lambda has: lambda self: False)
+
+
 def a_body_is_read_to_its_end_though_it_is_answered() -> Any:
     """So that the connection can be used again."""
     return swapped(Guarded, "_linger", lambda linger: lambda self: None)

@@ -74,6 +74,9 @@ class Joined:
         if not self._is_held:
             self.real.resume_reading()
 
+    def is_reading(self) -> bool:
+        return not (self._is_held or self._is_paused)
+
     def hold(self, is_held: bool) -> None:
         """The guard has enough for now; or no longer."""
         if is_held == self._is_held or self.real.is_closing():
@@ -124,6 +127,8 @@ class Guarded(HttpToolsProtocol):
         self._in_head = True
         self._is_whole = False
         self._in_body = self._is_chunked = False
+        self._missing = 0  # bytes of a body whose length is known
+        self._is_last = False  # the answer that is being sent has said so
         self._chunks, self._chunked_slice = 0, CHUNKED_SLICE
         self._is_upgrading = False  # to what nobody here speaks
         self._pipelined: Quota | None = None  # once there were any
@@ -138,7 +143,7 @@ class Guarded(HttpToolsProtocol):
         return cast("Joined", self.transport)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        joined = Joined(transport, self.loop, lambda: self._in_body and not self.pipeline)
+        joined = Joined(transport, self.loop, self._says_last)
         super().connection_made(cast("asyncio.Transport", joined))
         if len(self.connections) > self.connections_max:
             transport.write(_BUSY)
@@ -153,7 +158,7 @@ class Guarded(HttpToolsProtocol):
                 self.transport.abort()
         elif self._rest:
             self._rest += data  # no more than was on its way when reading was paused
-        elif len(self.pipeline) >= PIPELINED_MAX or (len(data) > SLICE and (self._is_chunked or not self._in_body)):
+        elif len(self.pipeline) >= PIPELINED_MAX or len(data) > max(SLICE, self._missing):
             self._rest = data
             self._feed_on()
         else:
@@ -162,29 +167,39 @@ class Guarded(HttpToolsProtocol):
     def _feed_on(self) -> None:
         """Read of what has come no further than to the next few requests, or chunks: thousands may be in one packet."""
         self._later = None
-        is_enough = False
+        joined, is_enough = self._joined, False
         while self._rest and not is_enough and len(self.pipeline) < PIPELINED_MAX and self._lingers is None:
             if self.transport.is_closing():
                 self._rest = b""
                 return
-            size = SLICE if not self._in_body else self._chunked_slice if self._is_chunked else len(self._rest)
+            size = self._chunked_slice if self._in_body and self._is_chunked else max(SLICE, self._missing)
             data, self._rest = self._rest[:size], self._rest[size:]
             self._chunks = 0
             self._feed(data)
             is_enough = self._chunks > CHUNKS_FEW
             self._chunked_slice = CHUNKED_SLICE if is_enough else min(2 * self._chunked_slice, CHUNKED_SLICE_MAX)
-        self._joined.hold(bool(self._rest) and self._lingers is None)
+        joined.hold(bool(self._rest) and self._lingers is None)
         if self._rest and is_enough and self._later is None:
             self._later = self.loop.call_soon(self._feed_on)
 
     def on_response_complete(self) -> None:
-        is_unread = self._in_body and not self.pipeline
+        is_last = self._says_last()
+        if is_last:
+            self.pipeline.clear()
         super().on_response_complete()
-        if is_unread:
+        if self.transport.is_closing():
+            return
+        if is_last:
             self._linger()
         elif self._rest and self._later is None:
             wait_s = 0.0 if self._pipelined is None else self._pipelined.wait_s(self.loop.time())
             self._later = self.loop.call_later(wait_s, self._feed_on)
+
+    def _says_last(self) -> bool:
+        """Does the connection end with this answer, because the body of its request has not come? Once said, it does."""
+        if self._in_body and not self.pipeline:
+            self._is_last = self.cycle.keep_alive = True  # uvicorn does not close at once, though the client wishes it
+        return self._is_last
 
     def _linger(self) -> None:
         """Take what still comes of the body unseen: to close at once could take the answer from a client that still sends."""
@@ -200,34 +215,41 @@ class Guarded(HttpToolsProtocol):
     def _feed(self, data: bytes) -> None:
         if self._in_head:
             self._head_bytes += len(data)
+        self._trailer_bytes += len(data)
         self._parse(data)
         if self._lingers is not None:
             return
         if self._is_whole:
             self._stop_timer()
+        elif self._has_long_trailers() and not self.transport.is_closing():
+            self.transport.abort()  # it may be answered already
         elif self._in_head and self._head_bytes > self.head_bytes_max and not self.transport.is_closing():
             self.transport.write(_LARGE)
             self.transport.close()
         elif self._timer is None:
             self._timer = self.loop.call_later(self.request_s, self._too_slow)
 
+    def _has_long_trailers(self) -> bool:
+        """Or one that does not end, or a chunk's own remarks: all that is no body and is kept, or read, for nobody."""
+        return self._in_body and self._is_chunked and self._trailer_bytes > TRAILER_BYTES_MAX
+
     def _parse(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
-        try:
-            self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade as error:
-            if self._is_upgrading:
-                self._stay(data[error.args[0] :])
-            else:
-                self.handle_websocket_upgrade()
-        except httptools.HttpParserError:
-            self._refuse()
+        while data:
+            try:
+                self.parser.feed_data(data)
+                return
+            except httptools.HttpParserUpgrade as error:
+                if not self._is_upgrading:
+                    self.handle_websocket_upgrade()
+                    return
+                data = self._stay() + data[error.args[0] :]
+            except httptools.HttpParserError:
+                self._refuse()
+                return
 
     def _refuse(self) -> None:
         if self.transport.is_closing():
-            return
-        if self._trailer_bytes > TRAILER_BYTES_MAX:
-            self.transport.abort()  # it may be answered already
             return
         words = "Invalid HTTP request received."
         self.logger.warning(words)
@@ -236,11 +258,11 @@ class Guarded(HttpToolsProtocol):
     def _should_upgrade(self) -> bool:
         return super()._should_upgrade() and self.scope["method"] == "GET"  # as it always is for a WebSocket
 
-    def _stay(self, rest: bytes) -> None:
+    def _stay(self) -> bytes:
         """The request wishes for a protocol that is not spoken here (curl and others offer h2c with each): go on in this one.
 
         The parser takes what follows for that protocol and would leave the body out, so another one reads the request
-        again, without the wish.
+        again, without the wish: from this head on.
         """
         scope = self.scope
         head = [scope["method"].encode(), b" ", self.url, b" HTTP/", scope["http_version"].encode(), b"\r\n"]
@@ -252,28 +274,27 @@ class Guarded(HttpToolsProtocol):
         self._is_upgrading = False
         self.parser = httptools.HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
-        self._parse(b"".join([*head, b"\r\n"]) + rest)
+        return b"".join([*head, b"\r\n"])
 
     def on_message_begin(self) -> None:
         self._in_head, self._is_whole = True, False
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._in_body:
+        if not self._in_body:  # nobody asks for trailers
             super().on_header(name, value)
-            return
-        self._trailer_bytes += len(name) + len(value) + 4
-        if self._trailer_bytes > TRAILER_BYTES_MAX:
-            raise ValueError("trailers that are too long")  # which ends the parsing; nobody asks for trailers
 
     def on_headers_complete(self) -> None:
         self.scope["method"] = self.parser.get_method().decode("ascii")
+        if self.scope["method"] == "CONNECT":
+            raise ValueError("this is no proxy")  # which ends the parsing
         if self.parser.should_upgrade() and not self._should_upgrade():
             self.scope["http_version"] = self.parser.get_http_version()
             self._is_upgrading = True
             return
         self._in_head, self._head_bytes, self._in_body, self._trailer_bytes = False, 0, True, 0
         self._is_chunked = any(name == b"transfer-encoding" for name, _ in self.headers)
+        self._missing = next((int(value) for name, value in self.headers if name == b"content-length"), 0)
         if self.cycle is not None and not self.cycle.response_complete:
             self._pipelined = self._pipelined or Quota(PIPELINED_BURST, PIPELINED_PER_S)
             self._pipelined.take(self.loop.time())
@@ -281,6 +302,8 @@ class Guarded(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._chunks += 1
+        self._trailer_bytes = 0  # so far there are none
+        self._missing = max(0, self._missing - len(body))
         if not self._is_upgrading:
             super().on_body(body)
 
@@ -288,11 +311,15 @@ class Guarded(HttpToolsProtocol):
         if self._is_upgrading:
             return
         self._in_head, self._is_whole, self._in_body = True, True, False  # next comes the head of another
+        self._missing = 0
+        self._stop_timer()  # the next has its own time
         super().on_message_complete()
 
     def handle_websocket_upgrade(self) -> None:
         self._stop_timer()  # from here on another protocol has the connection
-        self.transport = cast("Joined", self.transport).real
+        self._rest = b""
+        self._joined.hold(False)
+        self.transport = self._joined.real
         super().handle_websocket_upgrade()
 
     def pause_writing(self) -> None:
@@ -324,6 +351,11 @@ class Guarded(HttpToolsProtocol):
 
     def _too_slow(self) -> None:
         """Of a body that does not come its sender is told; behind an answer that is being sent there is no place for it."""
+        if (
+            not self._joined.is_reading() and not self.transport.is_closing()
+        ):  # what is missing may have come: the server has not looked
+            self._timer = self.loop.call_later(self.request_s, self._too_slow)
+            return
         cycle = self.cycle
         if not self._in_body or self.pipeline or cycle is None or cycle.response_started:
             self._cut()
