@@ -3,11 +3,10 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, MutableMapping
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -37,6 +36,7 @@ JSON = b"application/json"
 MSGPACK = b"application/vnd.wakeful.msgpack"
 BODY_TIMEOUT_S = 30.0  # a client that takes longer to send a body of at most some megabytes is not sending it
 LONG_BYTES = 16 << 10  # of a body that may take more than a millisecond or two to become arguments
+THREADS = 2  # that read bodies, or write answers, at once
 LIGHT = 5_000  # an answer that weighs no more is written at once, in a few milliseconds
 DEPTH_MAX = 100  # of lists and objects in a body: nobody writes more by hand, and every walk over it is bounded
 
@@ -295,10 +295,15 @@ async def in_thread(make: Callable[[], T]) -> T:
     """What that makes, beside the loop. Two at a time: all threads share the interpreter with the loop, which waits for each
     of them in turn whenever it has something to do, and four large bodies made everybody else wait for a third of a second.
     """
-    return await asyncio.get_running_loop().run_in_executor(_threads, copy_context().run, make)
+    loop = asyncio.get_running_loop()
+    turns = _turns.get(loop)
+    if turns is None:
+        turns = _turns[loop] = asyncio.Semaphore(THREADS)
+    async with turns:
+        return await asyncio.to_thread(make)
 
 
-_threads = ThreadPoolExecutor(2, thread_name_prefix="wakeful-http")
+_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
 
 async def result_of(value: Any, media: bytes) -> Answer:
