@@ -148,7 +148,7 @@ def known() -> set[str]:
 
 def unknown() -> list[str]:
     """Variables that look like ours and are none: a slip of the pen is ignored without a word otherwise."""
-    return sorted(name for name in os.environ if name.startswith(PREFIX) and name not in known())
+    return sorted({name for name in os.environ if name.startswith(PREFIX)} - known())
 
 
 def _meant(name: str) -> str:
