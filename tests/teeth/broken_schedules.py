@@ -48,6 +48,15 @@ def record_not_in_the_runs_commit() -> Any:
     return swapped(Activation, "submit", make)
 
 
+def deaths_forgotten_when_added_anew() -> Any:
+    """A schedule that is given another spec has a timer that nobody ever died of."""
+
+    async def forget(turn: Turn, timer_name: str) -> None:
+        return None
+
+    return swapped(schedules, "_keep_crashes", lambda keep: forget)
+
+
 def verdicts_in_a_commit_of_their_own() -> Any:
     """The ledger is written after the turn."""
 
