@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from wakeful.cli.findings import Finding
 from wakeful.cli.output import iso, length, many, now_ms, own_ms
 from wakeful.policy.retry import CRASHES_MAX
-from wakeful.store.protocol import Query, Store
+from wakeful.store.protocol import MembershipTable, Query, Store
 from wakeful.views.line import Line, line_of
 from wakeful.views.nodes import ClusterMember, Members, members, ranges
 from wakeful.views.timer_names import name_words
@@ -161,7 +161,7 @@ def _trip(one: dict[str, Any]) -> str:
     return f"the slowest renewal took the store {one['trip_us'] / 1000:.1f} ms"
 
 
-async def latency(store: Store) -> list[Finding]:
+async def latency(store: MembershipTable) -> list[Finding]:
     """How long the store takes for next to nothing, there and back."""
     loop = asyncio.get_running_loop()
     trips = []
@@ -235,7 +235,7 @@ def _shards(found: Members) -> list[Finding]:
     return findings
 
 
-async def clock(store: Store) -> list[Finding]:
+async def clock(store: MembershipTable) -> list[Finding]:
     """How far this machine's clock is from the database's, by the quickest of several questions."""
     best: tuple[int, int] | None = None
     for _ in range(CLOCK_TRIPS):

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from wakeful.cli.exit_codes import one_line
-from wakeful.store.protocol import Store, TableLock
+from wakeful.store.protocol import Store, TableLock, Views
 from wakeful.values.errors import StoreDown, WakefulError
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ async def _tell(store: Store, url: str) -> None:
     print(one_line(f"waiting: {found.text}; {found.remedy}"), file=sys.stderr, flush=True)
 
 
-async def _lock(store: Store) -> TableLock | None:
+async def _lock(store: Views) -> TableLock | None:
     with suppress(TimeoutError, WakefulError):
         async with asyncio.timeout(LOOK_S):
             return next(iter(await store.locks()), None)
