@@ -69,7 +69,7 @@ class Actors:
         method, args = ANSWER, (id, call[2], run_id(timer), began_at, is_good, value)
         while not node.is_dead:
             try:
-                await node.sideline.call(timer.id, method, args)
+                await node.send_beside(timer.id, method, args)
                 return
             except (Unavailable, DeadlineExceeded):
                 tries += 1

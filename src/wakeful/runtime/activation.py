@@ -459,7 +459,7 @@ class Activation(Settling):
                 raise
             self.meter.failed_calls += 1
             if call.is_expired:
-                raise call.too_late(turn) from None
+                raise call.too_late(turn.commits if turn is not None else 0) from None
             raise cancelled(f"{self.id}.{call.method}", "") from None
         except Fenced as fenced:
             self.undo(turn)
@@ -468,7 +468,7 @@ class Activation(Settling):
             self.undo(turn)
             self.meter.failed_calls += 1
             if call.is_expired:
-                raise call.too_late(turn) from None
+                raise call.too_late(turn.commits if turn is not None else 0) from None
             raise
         finally:
             call.absorb()

@@ -7,6 +7,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
+from wakeful.runtime.env import Env
 from wakeful.values.codec import decode, encode
 from wakeful.values.commits import Remembered
 from wakeful.values.errors import (
@@ -25,9 +26,7 @@ from wakeful.values.ids import ObjectId, check_key
 from wakeful.values.times import Duration, duration_ms
 
 if TYPE_CHECKING:
-    from wakeful.runtime.node import Node
     from wakeful.runtime.registry import ObjectClass
-    from wakeful.runtime.turn import Turn
 
 
 class Call:
@@ -103,18 +102,19 @@ class Call:
         self.cancels += 1
         task.cancel()
 
-    def too_late(self, turn: "Turn | None" = None) -> DeadlineExceeded:
+    def too_late(self, commits: int = 0) -> DeadlineExceeded:
+        """Its deadline has passed; its turn, if it began, had come to so many durable points."""
         if self.is_finished:
             return DeadlineExceeded(
                 f"{self.chain[-1]}.{self.method} was not on disk by its deadline; whether it happened is unknown, "
                 "use a request key to ask again"
             )
-        return DeadlineExceeded(f"{self.chain[-1]}.{self.method} did not finish within its deadline; {undone(turn)}")
+        return DeadlineExceeded(f"{self.chain[-1]}.{self.method} did not finish within its deadline; {undone(commits)}")
 
 
-def undone(turn: "Turn | None") -> str:
-    """What became of the writes of a turn that was stopped, in words."""
-    return f"what it wrote {'since ctx.commit() ' if turn is not None and turn.commits else ''}was undone"
+def undone(commits: int) -> str:
+    """What became of the writes of a turn that was stopped, after so many durable points, in words."""
+    return f"what it wrote {'since ctx.commit() ' if commits else ''}was undone"
 
 
 def for_caller(id: ObjectId, failure: Fenced | WakefulError) -> WakefulError:
@@ -263,9 +263,9 @@ def recalled(id: ObjectId, kept: Remembered, print_: bytes) -> Any:
     return decode(kept.answer)
 
 
-def remembered(node: "Node", key: str, print_: bytes, result: Any) -> Remembered:
+def remembered(env: Env, key: str, print_: bytes, result: Any) -> Remembered:
     """The answer as it is kept with the turn, for as long as a repeat may come."""
-    return Remembered(key, print_, encode(result), node.clock.now() + node.limits.request_keep_ms)
+    return Remembered(key, print_, encode(result), env.clock.now() + env.limits.request_keep_ms)
 
 
 # How does a caller get hold of an object?

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from operator import attrgetter
 
 from wakeful.runtime.calls import Call, undone
-from wakeful.runtime.turn import Turn
 from wakeful.values.clock import Clock, Handle
 from wakeful.values.errors import DeadlineExceeded, TurnFailed
 
@@ -94,9 +93,9 @@ def cancelled(what: str, trace: str) -> TurnFailed:
     )
 
 
-def too_long(what: str, deadline_ms: int, turn: Turn | None) -> DeadlineExceeded:
-    """It was stopped at its deadline."""
-    return DeadlineExceeded(f"{what} ran longer than {deadline_ms} ms; {undone(turn)}")
+def too_long(what: str, deadline_ms: int, commits: int) -> DeadlineExceeded:
+    """It was stopped at its deadline, after so many durable points."""
+    return DeadlineExceeded(f"{what} ran longer than {deadline_ms} ms; {undone(commits)}")
 
 
 def _past(line: Iterable[Call], now: int) -> list[Call]:

@@ -79,9 +79,15 @@ class Membership:
         self.joined_at = node.clock.now()
         company = self._check_company(await node.store.nodes())
         if node.state == "new":  # later on everyone knows this node, and may be gone
-            there = await check_there(node, company, self._look_again if self.asks_back else None)
+            there = await check_there(
+                node,
+                company,
+                self._look_again if self.asks_back else None,
+                lease=self.lease,
+                greet=node.routes.greet,
+            )
             if self.asks_back and node.address:
-                await check_back(node, there)
+                await check_back(node, there, node.routes.ask)
         if not node.is_client:
             await self.renew()
             await node.store.tell([])
@@ -126,6 +132,12 @@ class Membership:
     def is_alone(self) -> bool:
         """Nobody else is there to take a shard."""
         return not any(name != self._node.name for name in self._live(self._node.clock.now()))
+
+    def reachable(self) -> list[NodeRow]:
+        """The other nodes that this one may ask something."""
+        if not self._node.routes.has_links:
+            return []
+        return [row for name, row in self.nodes.items() if name != self._node.name and row.address]
 
     def owner_of(self, shard: int) -> NodeRow | None:
         """The node that owns the shard and is believed to live, as the last round saw it."""
