@@ -100,7 +100,7 @@ async def test_a_loop_whose_turns_are_long_is_held_up_though_no_beat_is_late(mon
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: time_s[0])
     beats: list[Callable[[], object]] = []
     clock = SimpleNamespace(now=lambda: 0, call_at=lambda at, beat: beats.append(beat) or SimpleNamespace(cancel=int))
-    standstill = Standstill(cast(Any, SimpleNamespace(clock=clock)))
+    standstill = Standstill(cast("Any", SimpleNamespace(clock=clock)))
     standstill.start()
     for _ in range(3):
         time_s[0] += BEAT_MS / 1000
