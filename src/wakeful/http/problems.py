@@ -10,6 +10,8 @@ import traceback
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
+import msgspec
+
 from wakeful.values import errors
 from wakeful.values.errors import TooMany, TurnFailed, WakefulError
 
@@ -166,6 +168,22 @@ def told(error: BaseException, instance: str, *, is_operator: bool = False) -> T
     if is_operator and trace:
         body["traceback"] = trace
     return Told(status, body, headers)
+
+
+def bare_answer(status: int, code: str, detail: str) -> bytes:
+    """A whole answer, for somebody who is refused before there is a request; the connection ends with it."""
+    body = bare_body(status, code, detail)
+    lines = [b"HTTP/1.1 %d %s" % (status, HTTPStatus(status).phrase.encode())]
+    lines += [name + b": " + value for name, value in told(Problem(status, code, detail), "").headers]
+    lines += [b"content-type: " + MEDIA, b"content-length: %d" % len(body), b"connection: close", b"", body]
+    return b"\r\n".join(lines)
+
+
+def bare_body(status: int, code: str, detail: str) -> bytes:
+    """What is in it: a problem of no instance, since nothing was asked for yet."""
+    body = told(Problem(status, code, detail), "").body
+    del body["instance"]
+    return msgspec.json.encode(body)
 
 
 def _unplaced(error: WakefulError) -> str:
