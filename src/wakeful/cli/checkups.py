@@ -33,9 +33,10 @@ CONNECTIONS_WARN = 0.9
 LATENCY_TRIPS = 5
 LATENCY_WARN_MS = 100  # in one place it is below one; between continents it is more
 LEASE_REMEDY = (
-    "did its machine pause, its loop stand still, or the store stall (its log: node.paused, store.slow)? Where that is how "
-    "things are, give all nodes a longer --lease: stop them all, then start them with it"
+    "did its machine pause, its loop stand still, or the store stall (its log: node.paused and node.slow, or "
+    "store.slow)? Where that is how things are, give all nodes a longer --lease: stop them all, then start them with it"
 )
+HELD_MS = 1_000  # of a lease: less is a loop that works
 LATE_MS = 600_000  # calls that ran out of time longer ago are history
 LATE_SAID = 5
 ALL_DRAINING = "every node is draining, so none gives its shards up: timers fire, and load balancers, by /readyz, send nothing here"
@@ -154,7 +155,12 @@ def _cost(status: dict[str, Any]) -> str:
     text = "others may take its shards while it is over"
     if lost:
         text = f"others took {many(lost, 'shard')} from it since it was started"
-    return text if stood is None else f"{text}; it stood still for {length(stood['for_ms'])}"
+    if stood is not None:
+        return f"{text}; it stood still for {length(stood['for_ms'])}"
+    held = status.get("held_up")
+    if held is None or held["for_ms"] < HELD_MS:
+        return text
+    return f"{text}; of the last {length(held['within_ms'])} its loop was held up for {length(held['for_ms'])}"
 
 
 def _trip(one: dict[str, Any]) -> str:

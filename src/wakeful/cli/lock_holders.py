@@ -30,6 +30,7 @@ async def in_the_way(store: Store, url: str) -> InTheWay | None:
     The table of migrations, which only an opening needs, is no table that nodes watch: of that only the session is known.
     """
     from wakeful.cli.checkups import sessions
+    from wakeful.runtime.lock_watch import remedy as ending
     from wakeful.runtime.lock_watch import words
 
     lock = await _lock(store)
@@ -37,12 +38,10 @@ async def in_the_way(store: Store, url: str) -> InTheWay | None:
     holders = [one for one in found if (one.pid == lock.pid if lock else one.touches and not one.is_waiting)]
     if not holders and lock is None:
         return None
-    text, remedy = "", "" if lock is None else "end that in the program that began it"
+    text, remedy = "", "" if lock is None else ending(lock)
     if holders:
         finding = sessions(holders[:1], 0)[0]
         text, remedy = f"{finding.text} ({finding.evidence})" if finding.evidence else finding.text, finding.remedy
-    elif lock is not None and lock.pid is not None:
-        remedy += f", or: SELECT pg_terminate_backend({lock.pid})"
     return InTheWay(": ".join(filter(None, [words(lock) if lock else "", text])), remedy)
 
 

@@ -41,6 +41,11 @@ class LockWatch:
         """The lock that has been held for long, the first of them; None when nobody holds one, or that can't be known."""
         return next(iter(self._long.values()), None)
 
+    @property
+    def unreadable(self) -> TableLock | None:
+        """The first of those that keep even readers out."""
+        return next((lock for lock in self._long.values() if not lock.is_readable), None)
+
     def start(self) -> None:
         if self._env.is_clustered and self._env.store.shows_locks:
             self._later()
@@ -92,3 +97,9 @@ def words(lock: TableLock) -> str:
     """Which table, by whom, and what that keeps everybody from."""
     who = "a prepared transaction" if lock.pid is None else f"session {lock.pid} of the database"
     return f"the table {lock.table} is locked by {who}, and can't be {'written' if lock.is_readable else 'read'}"
+
+
+def remedy(lock: TableLock) -> str:
+    """What ends it."""
+    ends = "end that in the program that began it"
+    return ends if lock.pid is None else f"{ends}, or: SELECT pg_terminate_backend({lock.pid})"

@@ -66,6 +66,7 @@ class Membership:
         self._resting: dict[int, int] = {}  # shards that stayed busy, and when to try them again
         self.rounds = 0
         self.lapses = 0  # how often the lease was not renewed in time
+        self._is_own_fault = False  # the last time it was not the store that was slow
         self._told_dead: set[str] = set()  # of whom the log has heard, and whose shards have not all an owner again
         self._settled: object = None  # what a round saw that left nothing to do
 
@@ -299,15 +300,20 @@ class Membership:
         if is_alive and node.clock.now() >= self.lease_until and not node.is_doubted:
             node.is_doubted = True
             self.lapses += 1
-            stood = self.standstill.words()
-            log.warning(
-                "%s: what it must prove waits until the store answers",
-                f"the lease was not renewed in time, because {stood}"
-                if stood
-                else "the store did not renew the lease in time",
-                extra={"code": "store.slow"},
-            )
+            self._say_lapsed()
             self.look()
+
+    def _say_lapsed(self) -> None:
+        """Whose fault it was: an answer that came at once, to a loop that could not read it, is no slow store."""
+        waits = "what it must prove waits until the store answers"
+        self._is_own_fault = self.standstill.is_to_blame()
+        if self._is_own_fault:
+            own = self.standstill.words()
+            log.warning("the lease was not renewed in time, because %s; %s", own, waits, extra={"code": "node.slow"})
+            return
+        held = self.standstill.held()
+        more = f" (this process was held up for {held['for_ms'] / 1000:.1f} s of it)" if held is not None else ""
+        log.warning("the store did not renew the lease in time%s: %s", more, waits, extra={"code": "store.slow"})
 
     async def make_sure(self) -> None:
         """Find out what is still ours: for a node that stops, and has no rounds any more that would."""
@@ -321,7 +327,8 @@ class Membership:
         """The lease runs, and after it was renewed the store still said that what we have is ours: answers may go."""
         node = self._node
         node.is_doubted = False
-        log.warning("the lease is renewed, and what is left is ours", extra={"code": "store.slow"})
+        code = "node.slow" if self._is_own_fault else "store.slow"
+        log.warning("the lease is renewed, and what is left is ours", extra={"code": code})
         for activation in list(node.awake.values()):
             activation.release()
         node.outage.end()
