@@ -20,7 +20,7 @@ from wakeful.diagrams.diagram import draw
 from wakeful.http.arguments import converter
 from wakeful.http.asks import read_json, read_msgpack
 from wakeful.http.problems import Problem
-from wakeful.specs.text import to_spec
+from wakeful.specs.build import to_spec
 from wakeful.statechart.chart import Chart
 from wakeful.values.codec import VERSION, encode
 from wakeful.values.errors import BadInput

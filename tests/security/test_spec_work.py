@@ -9,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wakeful.specs import combine
-from wakeful.specs.combine import ExceptFor, any_of
+from wakeful.specs.build import any_of, to_spec
+from wakeful.specs.combine import ExceptFor
 from wakeful.specs.cron import cron
 from wakeful.specs.interval import interval
 from wakeful.specs.spec import Spec
-from wakeful.specs.text import parse_spec, to_spec
+from wakeful.specs.text import parse_spec
 from wakeful.values.errors import BadInput, BadSpec
 from wakeful.values.times import from_datetime
 

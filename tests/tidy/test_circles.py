@@ -11,7 +11,6 @@ DOORS = {("wakeful.app", "wakeful.server"), ("wakeful.app", "wakeful.testing.wor
 LEFT = {
     "wakeful.runtime.node": 35,
     "wakeful.statechart.chart": 11,
-    "wakeful.specs.text": 9,
     "wakeful.machines.steps": 4,
     "wakeful.client.client": 2,
     "wakeful.compat.workers.state": 4,

@@ -56,9 +56,10 @@ def spec_of(text: str, zone: str | None, gap: str | None, fold: str | None) -> "
     from wakeful.cli.instants import is_length
     from wakeful.schedules.nights import zones_in
     from wakeful.schedules.options import parse_spec_options
+    from wakeful.specs.build import to_spec
     from wakeful.specs.interval import interval
     from wakeful.specs.rrule import Rule
-    from wakeful.specs.text import parse_spec, to_spec
+    from wakeful.specs.text import parse_spec
     from wakeful.specs.zones import zone_of
     from wakeful.values.errors import BadOption
 

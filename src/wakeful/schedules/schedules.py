@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from msgspec.structs import replace
 
 from wakeful.policy.plan import Due
-from wakeful.policy.timeline import PausedSpan, Version
+from wakeful.policy.timeline import PausedSpan, Version, kept_text
 from wakeful.runtime.storage import scan
 from wakeful.runtime.turn import Turn, breathe, running_turn
 from wakeful.schedules.declarations import check_dependencies
@@ -45,10 +45,10 @@ from wakeful.schedules.steps import (
     start_lane,
 )
 from wakeful.schedules.tenants import Claim, claim
+from wakeful.specs.combine import Spread
 from wakeful.specs.fluent import Every
 from wakeful.specs.instants import After, At
 from wakeful.specs.spec import Spec
-from wakeful.specs.spread import Spread
 from wakeful.store.protocol import Query
 from wakeful.values.commits import SYSTEM
 from wakeful.values.errors import BadOption, Conflict, LimitExceeded, UnknownSchedule
@@ -402,7 +402,7 @@ def _add_version(record: Record, asked: Spec, turn: Turn, name: str, now: int) -
         record.versions = [*record.versions[:-1], *ended]
     elif record.versions:
         record.judged_to = max(record.judged_to, now)  # it was retired: nothing is owed for that time
-    record.versions = [*record.versions, Version(number, asked.text, spec.text, since)]
+    record.versions = [*record.versions, Version(number, asked.text, kept_text(spec), since)]
 
 
 def _bounds(options: Options) -> tuple[object, ...]:

@@ -9,7 +9,11 @@ bound; to leave out long stretches, give it a calendar. A schedule that lives go
 added, it is looked at from then on.
 """
 
+import json
+import re
 from abc import abstractmethod
+from collections.abc import Iterable
+from hashlib import blake2b
 from typing import TypeVar
 
 from wakeful.specs.calendars import Calendar, Holidays
@@ -17,8 +21,10 @@ from wakeful.specs.cron import Cron, Marks
 from wakeful.specs.interval import Interval
 from wakeful.specs.rrule import Rule
 from wakeful.specs.spec import CatchUp, Spec
+from wakeful.specs.words import length_text, length_words
 from wakeful.specs.work import Spent, spend, within_steps
 from wakeful.values.errors import BadSpec
+from wakeful.values.times import LATEST_MS, Duration, duration_ms
 
 # How far does a spec name everything that another one names, so that a search can jump over it?
 
@@ -69,20 +75,15 @@ COUNTS_MAX = 10  # rules with COUNT in one spec: each is counted out once, which
 _S = TypeVar("_S", bound="Sieve")
 _T = TypeVar("_T", bound=Spec)
 
+WINDOW_MAX_MS = 366 * 86_400_000  # of a spread
+_PLAIN_SEED = re.compile(r"[A-Za-z0-9_./:@+-]+")
 DEPTH_MAX = 20  # combinations within combinations; nobody reads more, and the reader of texts recurses
 
 
-def any_of(*specs: object) -> Spec:
-    """Whatever any of them names; an instant that several name is one occurrence, and one spec alone is itself.
-
-    >>> from datetime import UTC, datetime
-    >>> from wakeful import any_of, every
-    >>> spec = any_of(every.monday.at("09:00"), every.friday.at("17:00"))
-    >>> [f"{time:%a %H:%M}" for time in spec.between(datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 3, 8, tzinfo=UTC))]
-    ['Mon 09:00', 'Fri 17:00']
-    """
+def union(specs: Iterable[Spec]) -> Spec:
+    """Whatever any of them names; one spec alone is itself."""
     parts: dict[str, Spec] = {}
-    for spec in map(_spec, specs):
+    for spec in specs:
         for part in spec.parts if isinstance(spec, AnyOf) else (spec,):
             parts[part.text] = part
     if not parts:
@@ -90,38 +91,6 @@ def any_of(*specs: object) -> Spec:
     if len(parts) > PARTS_MAX:
         raise BadSpec(f"any_of: {len(parts)} specs; the most is {PARTS_MAX}, use several schedules", code="spec.parts")
     return next(iter(parts.values())) if len(parts) == 1 else few_counts(AnyOf(tuple(parts.values())))
-
-
-def except_for(spec: object, *excluded: object) -> "ExceptFor":
-    """What the spec names, but not at the exact instants of another spec, nor while a calendar is open.
-
-    >>> from datetime import UTC, datetime
-    >>> from wakeful import every, except_for, holidays
-    >>> spec = except_for(every.day.at("09:00"), holidays("12-25", zone="UTC"))
-    >>> print(spec.next_after(datetime(2026, 12, 24, 12, tzinfo=UTC)))
-    2026-12-26 09:00:00+00:00
-    """
-    if not excluded:
-        raise BadSpec("except_for: give what to leave out, a spec or a calendar", code="spec.empty")
-    out = tuple(one if isinstance(one, Calendar) else _spec(one) for one in excluded)
-    return checked(ExceptFor(_spec(spec), out))
-
-
-def within(spec: object, *calendars: Calendar) -> "Within":
-    """What the spec names while every one of the calendars is open.
-
-    >>> from datetime import UTC, datetime
-    >>> from wakeful import business_hours, every, within
-    >>> spec = within(every(2).hours, business_hours("mon-fri", "09:00-13:00", "UTC"))
-    >>> spec.next_after(datetime(2026, 3, 28, 12, tzinfo=UTC)).strftime("%a %H:%M")
-    'Mon 10:00'
-    """
-    if not calendars:
-        raise BadSpec("within: give a calendar, such as business_hours()", code="spec.empty")
-    for one in calendars:
-        if not isinstance(one, Calendar):
-            raise BadSpec(f"within {one!r}: give a calendar, such as business_hours()", code="spec.type")
-    return checked(Within(_spec(spec), calendars))
 
 
 class AnyOf(Spec):
@@ -165,7 +134,7 @@ class AnyOf(Spec):
         return sorted({at for part in self.parts for at in part.gaps_ms(first, last)})
 
     def bound(self, *, added_at: int, seed: str, zone: str) -> Spec:
-        return any_of(*(part.bound(added_at=added_at, seed=seed, zone=zone) for part in self.parts))
+        return union(part.bound(added_at=added_at, seed=seed, zone=zone) for part in self.parts)
 
 
 class Sieve(Spec):
@@ -422,7 +391,70 @@ def deeper(*parts: Spec) -> int:
     return depth
 
 
-def _spec(value: object) -> Spec:
-    from wakeful.specs.text import to_spec  # it knows all kinds, these among them
+def spread_over(spec: Spec, window: Duration) -> "Spread":
+    """The spec with every occurrence moved by the same part of the window, which is 0 until a schedule seeds it."""
+    ms = duration_ms(window, what="spread")
+    if not 0 < ms <= WINDOW_MAX_MS:
+        raise BadSpec(f"spread {window!r}: give a window from 1ms to 366 days", code="spec.spread")
+    return Spread(spec, ms, None)
 
-    return to_spec(value)
+
+class Spread(Spec):
+    """A spec moved by an offset in [0, window) that a seed decides. Make it with `spread(…)`."""
+
+    __slots__ = ("depth", "offset_ms", "seed", "spec", "window_ms")
+
+    def __init__(self, spec: Spec, window_ms: int, seed: str | None) -> None:
+        self.spec = spec
+        self.window_ms = window_ms
+        self.seed = seed
+        self.offset_ms = 0 if seed is None else _offset(seed, window_ms)
+        self.depth = deeper(spec)
+
+    @property
+    def catch_up(self) -> CatchUp:
+        return self.spec.catch_up
+
+    @property
+    def is_once(self) -> bool:
+        return self.spec.is_once
+
+    @property
+    def text(self) -> str:
+        plain = f"({self.spec.text}) spread {length_text(self.window_ms)}"
+        if self.seed is None:
+            return plain
+        return f"{plain} seed {self.seed if _PLAIN_SEED.fullmatch(self.seed) else json.dumps(self.seed)}"
+
+    def describe(self) -> str:
+        said = f"{self.spec.describe()}, spread over {length_words(self.window_ms)}"
+        return said if self.seed is None else f"{said} (this one {length_words(self.offset_ms)} later)"
+
+    def next_ms(self, after: int) -> int | None:
+        found = self.spec.next_ms(after - self.offset_ms)
+        return None if found is None or found + self.offset_ms > LATEST_MS else found + self.offset_ms
+
+    @property
+    def counted(self) -> tuple[Spec, ...]:
+        return self.spec.counted
+
+    def resume_ms(self, after: int) -> int | None:
+        found = self.spec.resume_ms(after - self.offset_ms)
+        return None if found is None else found + self.offset_ms
+
+    def previous_ms(self, before: int) -> int | None:
+        found = self.spec.previous_ms(before - self.offset_ms)
+        return None if found is None else found + self.offset_ms
+
+    def gaps_ms(self, first: int, last: int) -> list[int]:
+        return [at + self.offset_ms for at in self.spec.gaps_ms(first - self.offset_ms, last - self.offset_ms)]
+
+    def bound(self, *, added_at: int, seed: str, zone: str) -> Spec:
+        spec = self.spec.bound(added_at=added_at, seed=seed, zone=zone)
+        return Spread(spec, self.window_ms, seed if self.seed is None else self.seed)
+
+
+def _offset(seed: str, window_ms: int) -> int:
+    """So that a million schedules that name the same instant do not all run in the same second."""
+    digest = blake2b(seed.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big") * window_ms >> 64

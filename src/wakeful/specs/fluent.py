@@ -17,7 +17,6 @@ from fractions import Fraction
 from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from wakeful.specs.build import Unclear
 from wakeful.specs.chain import ChainState
 from wakeful.specs.chain_words import (
     Chain,
@@ -33,6 +32,7 @@ from wakeful.specs.chain_words import (
     Weekdays,
     on_days,
 )
+from wakeful.specs.meaning import Unclear
 from wakeful.specs.phrase_cursor import number_of
 from wakeful.specs.phrase_steps import step_of
 from wakeful.specs.phrase_words import LAST, UNITS, words_of

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from fractions import Fraction
 
-from wakeful.specs.build import Meaning
+from wakeful.specs.meaning import Meaning
 from wakeful.specs.phrase_words import DAY_SETS, DAYS, NUMBERS, ORDINALS, Word, words_of
 
 END = Word("end", "", 0, 0)

@@ -19,9 +19,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
-from wakeful.specs.build import Meaning, Unclear, spec_of
 from wakeful.specs.cron import cron
 from wakeful.specs.interval import interval
+from wakeful.specs.meaning import Meaning, Unclear, spec_of
 from wakeful.specs.phrase_cursor import Unread, is_day, is_ordinal, number_of
 from wakeful.specs.phrase_steps import StepsReader
 from wakeful.specs.phrase_times import TimesReader

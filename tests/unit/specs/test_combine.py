@@ -9,14 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wakeful.specs import combine
+from wakeful.specs.build import any_of, except_for, spread, within
 from wakeful.specs.calendars import business_hours, holidays
-from wakeful.specs.combine import any_of, except_for, within
 from wakeful.specs.cron import cron
 from wakeful.specs.instants import after, at
 from wakeful.specs.interval import interval
 from wakeful.specs.rrule import rrule
 from wakeful.specs.spec import Spec
-from wakeful.specs.spread import spread
 from wakeful.specs.text import parse_spec
 from wakeful.values.errors import BadInput
 from wakeful.values.times import from_datetime

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wakeful.specs.build import spread
+from wakeful.specs.combine import Spread
 from wakeful.specs.cron import cron
 from wakeful.specs.instants import at
-from wakeful.specs.spread import Spread, spread
 from wakeful.specs.text import parse_spec
 from wakeful.values.errors import BadInput
 from wakeful.values.times import from_datetime
