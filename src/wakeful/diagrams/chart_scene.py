@@ -10,9 +10,9 @@ from wakeful.diagrams.scene import TEXT_SIZE, TITLE_SIZE, ArrowRow, Box, Edge, S
 from wakeful.diagrams.texts import TextLine, TextSpan, broken, one_line
 from wakeful.statechart.chart import Chart
 from wakeful.statechart.fields import keys, listed
-from wakeful.statechart.nodes import ChartState
 from wakeful.statechart.snapshot import check_snapshot, configuration_of
 from wakeful.statechart.state_tree import ROOT_ID, Tree, default_of, target_of
+from wakeful.statechart.structure import ChartState
 from wakeful.values.times import to_datetime
 
 # How are the parts of a chart said in few words: events, guards, actions, delays?
