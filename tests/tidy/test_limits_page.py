@@ -29,7 +29,7 @@ ROWS = {
     "text of a length": "values.times.TEXT_MAX",
     "cron text": "specs.cron_parse.TEXT_MAX",
     "phrase": "specs.phrases.PHRASE_MAX",
-    "crons that one phrase stands for": "specs.meaning._CRONS_MAX",
+    "crons that one phrase stands for": "specs.recurrence._CRONS_MAX",
     "text of a whole spec": "specs.text.TEXT_MAX",
     "combinations within combinations": "specs.combine.DEPTH_MAX",
     "candidates that `within`": "specs.combine.STEPS_MAX",

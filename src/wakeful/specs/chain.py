@@ -10,7 +10,7 @@ from types import FunctionType
 from typing import Any, TypeVar, cast
 
 from wakeful.specs.interval import interval
-from wakeful.specs.meaning import Meaning, spec_of
+from wakeful.specs.recurrence import Meaning, spec_of
 from wakeful.specs.spec import Spec
 from wakeful.specs.zones import Fold, Gap
 from wakeful.values.errors import BadHandler, BadSpec

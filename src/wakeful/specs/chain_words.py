@@ -7,9 +7,9 @@ from datetime import datetime, time
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast, overload
 
 from wakeful.specs.chain import ChainState, Declared, NoSuchWord, declare, unknown
-from wakeful.specs.meaning import Meaning
 from wakeful.specs.phrase_words import LAST, clock_of
 from wakeful.specs.phrases import read_phrase
+from wakeful.specs.recurrence import Meaning
 from wakeful.specs.spec import Spec
 from wakeful.values.errors import BadHandler, BadSpec
 

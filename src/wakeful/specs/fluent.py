@@ -32,11 +32,11 @@ from wakeful.specs.chain_words import (
     Weekdays,
     on_days,
 )
-from wakeful.specs.meaning import Unclear
 from wakeful.specs.phrase_cursor import number_of
 from wakeful.specs.phrase_steps import step_of
 from wakeful.specs.phrase_words import LAST, UNITS, words_of
 from wakeful.specs.phrases import read_phrase
+from wakeful.specs.recurrence import Unclear
 from wakeful.specs.spec import Spec
 from wakeful.values.errors import BadSpec
 from wakeful.values.times import duration_ms

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from fractions import Fraction
 
-from wakeful.specs.meaning import Meaning
 from wakeful.specs.phrase_words import DAY_SETS, DAYS, NUMBERS, ORDINALS, Word, words_of
+from wakeful.specs.recurrence import Meaning
 
 END = Word("end", "", 0, 0)
 

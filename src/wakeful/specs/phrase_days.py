@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import cast
 
-from wakeful.specs.meaning import Period
 from wakeful.specs.phrase_cursor import Cursor, Unread, is_day, is_ordinal, number_of, ordinal_of
 from wakeful.specs.phrase_words import DAY_SETS, DAYS, EVERY, LAST, MONTHS, UNITS, Word
+from wakeful.specs.recurrence import Period
 
 
 class DaysReader(Cursor):

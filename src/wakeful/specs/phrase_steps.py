@@ -5,10 +5,10 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import cast
 
-from wakeful.specs.meaning import Meaning, Period, Unclear
 from wakeful.specs.phrase_cursor import END, Unread, is_day, is_ordinal, number_of, ordinal_of
 from wakeful.specs.phrase_days import DaysReader
 from wakeful.specs.phrase_words import ADVERBS, COUNTS, EVERY, LAST, MONTHS, ORDINALS, UNIT_MS, UNITS, Word
+from wakeful.specs.recurrence import Meaning, Period, Unclear
 
 _DAY_MS = 86_400_000
 _CENTURY_MS = 36_525 * _DAY_MS

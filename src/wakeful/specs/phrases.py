@@ -21,7 +21,6 @@ from fractions import Fraction
 
 from wakeful.specs.cron import cron
 from wakeful.specs.interval import interval
-from wakeful.specs.meaning import Meaning, Unclear, spec_of
 from wakeful.specs.phrase_cursor import Unread, is_day, is_ordinal, number_of
 from wakeful.specs.phrase_steps import StepsReader
 from wakeful.specs.phrase_times import TimesReader
@@ -38,6 +37,7 @@ from wakeful.specs.phrase_words import (
     nearest,
     zone_name,
 )
+from wakeful.specs.recurrence import Meaning, Unclear, spec_of
 from wakeful.specs.spec import Spec
 from wakeful.specs.zones import Fold, Gap, zone_of
 from wakeful.values.errors import BadInput, BadSpec, LimitExceeded
