@@ -11,7 +11,6 @@ DOORS = {("wakeful.app", "wakeful.server"), ("wakeful.app", "wakeful.testing.wor
 LEFT = {
     "wakeful.runtime.node": 35,
     "wakeful.compat.workers.state": 4,
-    "wakeful.testing.world": 3,
 }
 
 Graph = dict[str, set[str]]
