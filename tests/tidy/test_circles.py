@@ -10,7 +10,6 @@ DOORS = {("wakeful.app", "wakeful.server"), ("wakeful.app", "wakeful.testing.wor
 # Each with how many modules it may have.
 LEFT = {
     "wakeful.runtime.node": 35,
-    "wakeful.compat.workers.state": 4,
 }
 
 Graph = dict[str, set[str]]

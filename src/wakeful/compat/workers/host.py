@@ -6,10 +6,10 @@ code inside Wakeful's turns and makes them behave as events do there: a raise ke
 
 import inspect
 import logging
-from asyncio import Task
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from wakeful.compat.workers.events import Hosted
 from wakeful.compat.workers.failures import JsException, Reset
 from wakeful.compat.workers.ids import DurableObjectId, id_of_key
 from wakeful.compat.workers.promises import result_of
@@ -22,10 +22,8 @@ from wakeful.sockets.socket import Socket
 from wakeful.values.codec import decode, encode
 from wakeful.values.commits import SYSTEM, Slot
 from wakeful.values.errors import BadName, BadOption
-from wakeful.values.ids import ObjectId, shard_of
 
 if TYPE_CHECKING:
-    from wakeful.runtime.activation import Activation
     from wakeful.runtime.context import Context
 
 log = logging.getLogger("wakeful.workers")
@@ -36,33 +34,6 @@ NAME_CHARS_MAX = 1_024  # a longer name is not told to the object, as there
 NAME_SLOT: Slot = (SYSTEM, "workers.name")
 # Called by the runtime there, never by callers.
 EVENTS = frozenset({"alarm", "webSocketMessage", "webSocketClose", "webSocketError"})
-
-
-class WaitUntilTasks:
-    """The tasks of `waitUntil`, which must not keep an object here when its shard goes elsewhere."""
-
-    def __init__(self) -> None:
-        self._tasks: dict[Task[Any], ObjectId] = {}
-
-    def add(self, activation: "Activation", task: Task[Any]) -> None:
-        self._tasks[task] = activation.id
-        task.add_done_callback(lambda done: self._tasks.pop(done, None))
-
-    def send_away(self, shards: Collection[int]) -> None:
-        for task in [task for task, id in self._tasks.items() if shard_of(id) in shards]:
-            task.cancel()
-
-
-class Hosted:
-    """A class of the Worker's that is hosted here."""
-
-    def __init__(self, cls: type, name: str, env: Any, beside: WaitUntilTasks, *, deletes_alarm: bool) -> None:
-        self.cls = cls
-        self.name = name  # under which its objects are stored
-        self.env = env
-        self.beside = beside
-        self.deletes_alarm = deletes_alarm  # whether deleteAll() does
-        self.has_alarm = callable(getattr(cls, "alarm", None))
 
 
 class Host:
