@@ -39,7 +39,7 @@ ROWS = {
     "steps of an INTERVAL until": "specs.rrule_walls.STEPS_MAX",
     "steps of INTERVAL while": "specs.rrule.COUNT_STEPS_MAX",
     "rules with COUNT": "specs.combine.COUNTS_MAX",
-    "dates of `holidays`": "specs.calendar_days.DATES_MAX",
+    "dates of `holidays`": "specs.calendars.DATES_MAX",
     "`rrule`: COUNT": "specs.rrule_parts.COUNT_MAX",
     "`key`": "jobs.ids.KEY_BYTES_MAX",
     "`tags` |": "jobs.job_request.TAGS_MAX",

@@ -7,9 +7,8 @@ Beyond Debian: changes of three hours and more follow the same rules, local time
 and seconds, wrapped ranges, `L`, `W` and `#` are understood.
 """
 
-from wakeful.specs.cron_days import CYCLE_DAYS, days_of
 from wakeful.specs.cron_parse import Fields, parse
-from wakeful.specs.cron_times import times_of
+from wakeful.specs.cron_walls import CYCLE_DAYS, days_of, times_of
 from wakeful.specs.cron_words import days_in_words, in_words
 from wakeful.specs.spec import Spec
 from wakeful.specs.zones import DAY_S, EARLIEST_S, Fold, Gap, check_fold, check_gap, spans_of, zone_of

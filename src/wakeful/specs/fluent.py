@@ -17,11 +17,11 @@ from fractions import Fraction
 from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from wakeful.specs.chain import ChainState
-from wakeful.specs.chain_words import (
+from wakeful.specs.chain import (
     Chain,
     ChainDays,
     ChainHours,
+    ChainState,
     Dates,
     Ends,
     F,
@@ -32,9 +32,8 @@ from wakeful.specs.chain_words import (
     Weekdays,
     on_days,
 )
-from wakeful.specs.phrase_cursor import number_of
-from wakeful.specs.phrase_steps import step_of
-from wakeful.specs.phrase_words import LAST, UNITS, words_of
+from wakeful.specs.phrase_readers import step_of
+from wakeful.specs.phrase_words import LAST, UNITS, number_of, words_of
 from wakeful.specs.phrases import read_phrase
 from wakeful.specs.recurrence import Unclear
 from wakeful.specs.spec import Spec

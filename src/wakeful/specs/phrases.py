@@ -21,9 +21,7 @@ from fractions import Fraction
 
 from wakeful.specs.cron import cron
 from wakeful.specs.interval import interval
-from wakeful.specs.phrase_cursor import Unread, is_day, is_ordinal, number_of
-from wakeful.specs.phrase_steps import StepsReader
-from wakeful.specs.phrase_times import TimesReader
+from wakeful.specs.phrase_readers import StepsReader, TimesReader
 from wakeful.specs.phrase_words import (
     ABBREVIATIONS,
     ADVERBS,
@@ -34,7 +32,11 @@ from wakeful.specs.phrase_words import (
     NAMED_TIMES,
     UNCLEAR,
     UNITS,
+    Unread,
+    is_day,
+    is_ordinal,
     nearest,
+    number_of,
     zone_name,
 )
 from wakeful.specs.recurrence import Meaning, Unclear, spec_of
