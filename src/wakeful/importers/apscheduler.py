@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from wakeful.importers.found import bad
+from wakeful.importers.findings import bad
 from wakeful.importers.pickles import Thing, read
 from wakeful.importers.sqlite import Tables
 from wakeful.importers.wishes import EVER, ImportPlan, NoSchedule, Wish, cron_text, plain, zone_name

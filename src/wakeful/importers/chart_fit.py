@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import structs
 
-from wakeful.importers.found import FoundMachine
+from wakeful.importers.findings import FoundMachine
 from wakeful.statechart.chart import Chart
 from wakeful.statechart.effects import Invoke
 from wakeful.statechart.snapshot import configuration_of, dump, restore
