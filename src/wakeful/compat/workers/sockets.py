@@ -7,10 +7,10 @@ answer arrives where the client is: what was sent to the pair before then waits 
 from collections.abc import Iterable
 from typing import Any
 
-from wakeful.compat.workers.ends import ClientEnd
 from wakeful.compat.workers.events import ObjectEvents
 from wakeful.compat.workers.failures import JsException, JsRangeError, JsTypeError, Unsupported
 from wakeful.compat.workers.values import dressed, sendable
+from wakeful.compat.workers.web import ClientEnd
 from wakeful.runtime.turn import RefusedWrite, Turn
 from wakeful.sockets import records as keeping
 from wakeful.sockets.socket import (

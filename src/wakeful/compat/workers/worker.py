@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.app import App
 from wakeful.compat.workers import config as wrangler
-from wakeful.compat.workers.alarms import HostedAlarms
 from wakeful.compat.workers.entrypoints import ExecutionContext, ScheduledController
 from wakeful.compat.workers.events import APART, Hosted, WaitUntilTasks
 from wakeful.compat.workers.failures import JsException
-from wakeful.compat.workers.host import Host, host_of
+from wakeful.compat.workers.host import Host, HostedAlarms, host_of
 from wakeful.compat.workers.modules import modules
 from wakeful.compat.workers.namespaces import Env, Namespace
 from wakeful.compat.workers.promises import result_of
