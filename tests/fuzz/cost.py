@@ -79,7 +79,7 @@ def blown_up(chance: random.Random, text: str) -> str:
 
 
 def look(text: str) -> None:
-    spec = to_spec(text).bound(added_at=NOW, seed="x", zone="Europe/Paris")
+    spec = to_spec(text).bind(added_at=NOW, seed="x", zone="Europe/Paris")
     spec.next_ms(NOW)
     spec.previous_ms(NOW)
 

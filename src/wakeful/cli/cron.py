@@ -83,7 +83,7 @@ def _bound(asked: "Spec", added_at: int, zone: str) -> "Spec":
     """The spec as a schedule added then would have it, but for a spread's offset, which each has its own of."""
     from wakeful.specs.text import parse_spec
 
-    spec = asked.bound(added_at=added_at, seed=_SEED, zone=zone)
+    spec = asked.bind(added_at=added_at, seed=_SEED, zone=zone)
     marker = f" seed {_SEED}"
     return parse_spec(spec.text.replace(marker, "")) if marker in spec.text else spec
 

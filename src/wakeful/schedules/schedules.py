@@ -385,7 +385,7 @@ async def upsert(
 def _add_version(record: Record, asked: Spec, turn: Turn, name: str, now: int) -> None:
     id = turn.activation.id
     zone = feature_of(turn.activation.node).default_zone
-    spec = asked.bound(added_at=now, seed=f"{id.cls}/{id.key}/{name}", zone=zone)
+    spec = asked.bind(added_at=now, seed=f"{id.cls}/{id.key}/{name}", zone=zone)
     since = now
     if isinstance(spec, At) and spec.at_ms <= now:  # one that is past already is still owed, once
         if record.versions:

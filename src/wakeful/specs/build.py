@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from wakeful.specs.calendars import Calendar
-from wakeful.specs.combine import AnyOf, ExceptFor, Sieve, Spread, Within, checked, spread_over, union
+from wakeful.specs.combine import AnyOf, ExceptFor, Sieve, Spread, Within, check_possible, spread_over, union
 from wakeful.specs.cron import Cron, cron
 from wakeful.specs.instants import after, at
 from wakeful.specs.phrases import parse_phrase
@@ -123,7 +123,7 @@ def _of_text(text: str) -> Spec:
     word = plain.partition(" ")[0]
     if plain.startswith("(") or (word in LEAVES and word not in _LOOSE):
         spec = parse_spec(plain)
-        return checked(spec) if isinstance(spec, Sieve) else spec
+        return check_possible(spec) if isinstance(spec, Sieve) else spec
     if word in _LOOSE:
         try:
             return parse_spec(plain)
@@ -167,7 +167,7 @@ def except_for(spec: object, *excluded: object) -> ExceptFor:
     if not excluded:
         raise BadSpec("except_for: give what to leave out, a spec or a calendar", code="spec.empty")
     out = tuple(part if isinstance(part, Calendar) else to_spec(part) for part in excluded)
-    return checked(ExceptFor(to_spec(spec), out))
+    return check_possible(ExceptFor(to_spec(spec), out))
 
 
 def within(spec: object, *calendars: Calendar) -> Within:
@@ -184,7 +184,7 @@ def within(spec: object, *calendars: Calendar) -> Within:
     for calendar in calendars:
         if not isinstance(calendar, Calendar):
             raise BadSpec(f"within {calendar!r}: give a calendar, such as business_hours()", code="spec.type")
-    return checked(Within(to_spec(spec), calendars))
+    return check_possible(Within(to_spec(spec), calendars))
 
 
 def spread(spec: object, window: Duration) -> Spread:

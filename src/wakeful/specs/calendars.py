@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import MAXYEAR, date, datetime
 
-from wakeful.specs.words import MONTHS, WEEKDAYS, joined
+from wakeful.specs.words import MONTHS, WEEKDAYS, join_words
 from wakeful.specs.zones import DAY_S, Spans, Walls, next_instant, previous_instant, spans_of, zone_of
 from wakeful.values.errors import BadSpec
 
@@ -65,7 +65,7 @@ class DaySet:
         if len(self.dates) + len(self.yearly) > 3:
             return f"{len(self.dates) + len(self.yearly)} holidays"
         said = [f"{day} {MONTHS[month - 1]}" for month, day in self.yearly]
-        return joined(said + [f"{one.day} {MONTHS[one.month - 1]} {one.year}" for one in self.dates])
+        return join_words(said + [f"{one.day} {MONTHS[one.month - 1]} {one.year}" for one in self.dates])
 
     def _outside(self, day: int, step: int) -> int | None:
         # The longest run of days is a year of recurring ones and as many again as there are dates.
@@ -77,49 +77,49 @@ class DaySet:
 
     def _next_inside(self, day: int) -> int | None:
         at = bisect_left(self._sorted, day + 1)
-        found = self._sorted[at : at + 1]
+        candidates = self._sorted[at : at + 1]
         year = date.fromordinal(min(max(day, _FIRST), _LAST) + _EPOCH_DAY).year
         for later in range(year, min(year + _YEARS, MAXYEAR + 1)):
             days = [one for one in self._in_year(later) if one > day]
             if days:
-                found.append(min(days))
+                candidates.append(min(days))
                 break
-        return min(found, default=None)
+        return min(candidates, default=None)
 
     def _previous_inside(self, day: int) -> int | None:
         at = bisect_left(self._sorted, day)
-        found = self._sorted[max(at - 1, 0) : at]
+        candidates = self._sorted[max(at - 1, 0) : at]
         year = date.fromordinal(min(max(day, _FIRST), _LAST) + _EPOCH_DAY).year
         for earlier in range(year, max(year - _YEARS, 0), -1):
             days = [one for one in self._in_year(earlier) if one < day]
             if days:
-                found.append(max(days))
+                candidates.append(max(days))
                 break
-        return max(found, default=None)
+        return max(candidates, default=None)
 
     def _in_year(self, year: int) -> list[int]:
         leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
         return [date(year, *one).toordinal() - _EPOCH_DAY for one in self.yearly if leap or one != (2, 29)]
 
 
-def recurring(given: Sequence[object]) -> DaySet:
+def day_set_of(given: Sequence[object]) -> DaySet:
     """The set of dates, (month, day) pairs and their texts."""
     dates: set[date] = set()
     yearly: set[tuple[int, int]] = set()
-    for one in given:
-        found = _read(one) if isinstance(one, str) else one
-        if isinstance(found, date) and not isinstance(found, datetime):
-            dates.add(found)
-        elif isinstance(found, tuple) and len(found) == 2:
-            yearly.add(_pair(*found))
+    for item in given:
+        day = _read(item) if isinstance(item, str) else item
+        if isinstance(day, date) and not isinstance(day, datetime):
+            dates.add(day)
+        elif isinstance(day, tuple) and len(day) == 2:
+            yearly.add(_pair(*day))
         else:
-            raise BadSpec(f"holiday {one!r}: give a date, or (month, day) for every year", code="spec.calendar")
+            raise BadSpec(f"holiday {item!r}: give a date, or (month, day) for every year", code="spec.calendar")
     return DaySet(frozenset(dates), frozenset(yearly))
 
 
 def days_from_text(text: str) -> DaySet:
     """The set whose `words` those are."""
-    return recurring(text.split())
+    return day_set_of(text.split())
 
 
 def _read(text: str) -> date | tuple[int, int]:
@@ -167,11 +167,11 @@ class Group:
 
     def describe(self) -> str:
         """The group in words: Monday to Friday 09:00 to 17:00."""
-        days = joined([" to ".join(WEEKDAYS[day] for day in run) for run in _runs(self.days)])
+        days = join_words([" to ".join(WEEKDAYS[day] for day in run) for run in _runs(self.days)])
         days = "every day" if len(self.days) == 7 else days
         if self.hours == ((0, DAY_S),):
             return f"{days} all day"
-        return f"{days} {joined([f'{_clock(start)} to {_clock(end)}' for start, end in self.hours])}"
+        return f"{days} {join_words([f'{_clock(start)} to {_clock(end)}' for start, end in self.hours])}"
 
 
 def groups_of(pairs: Sequence[tuple[str, str]]) -> tuple[Group, ...]:
@@ -187,17 +187,17 @@ class Week:
     __slots__ = ("_ends", "_starts", "is_always")
 
     def __init__(self, groups: tuple[Group, ...]) -> None:
-        found = []
+        stretches = []
         for group in groups:
             for day in group.days:
                 for start, end in group.hours:
                     begin = day * DAY_S + start
                     length = end - start if end > start else end + DAY_S - start
                     # Last week's and next week's too, so that a stretch over Sunday night needs no care.
-                    found += [(begin + week, begin + length + week) for week in (-WEEK_S, 0, WEEK_S)]
+                    stretches += [(begin + week, begin + length + week) for week in (-WEEK_S, 0, WEEK_S)]
         self._starts: list[int] = []
         self._ends: list[int] = []
-        for begin, end in sorted(found):
+        for begin, end in sorted(stretches):
             if self._ends and begin <= self._ends[-1]:
                 self._ends[-1] = max(self._ends[-1], end)
             else:
@@ -235,13 +235,13 @@ def _days(text: str) -> tuple[int, ...]:
     if not isinstance(text, str):
         raise BadSpec(f"days {text!r}: write them like 'mon-fri' or 'sat,sun'", code="spec.calendar")
     plain = text.strip().lower()
-    found: set[int] = set()
+    numbers: set[int] = set()
     for piece in _WORDS.get(plain, plain).split(","):
         ends = [_day(name.strip(), text) for name in piece.split("-")]
         if len(ends) > 2:
             raise BadSpec(f"days {text!r}: {piece.strip()!r} is no range of two days", code="spec.calendar")
-        found.update((ends[0] + more) % 7 for more in range((ends[-1] - ends[0]) % 7 + 1))
-    return tuple(sorted(found))
+        numbers.update((ends[0] + more) % 7 for more in range((ends[-1] - ends[0]) % 7 + 1))
+    return tuple(sorted(numbers))
 
 
 def _day(name: str, text: str) -> int:
@@ -254,7 +254,7 @@ def _day(name: str, text: str) -> int:
 def _hours(text: str) -> tuple[tuple[int, int], ...]:
     if not isinstance(text, str):
         raise BadSpec(f"hours {text!r}: write them like '09:00-12:00,13:00-17:00'", code="spec.calendar")
-    found = set()
+    ranges = set()
     for piece in text.split(","):
         start, dash, end = piece.strip().partition("-")
         begin, finish = _second(start, text), _second(end, text) if dash else 0
@@ -264,8 +264,8 @@ def _hours(text: str) -> tuple[tuple[int, int], ...]:
             raise BadSpec(
                 f"hours {text!r}: {piece.strip()!r} is empty; a whole day is 00:00-24:00", code="spec.calendar"
             )
-        found.add((begin, finish or DAY_S))
-    return tuple(sorted(found))
+        ranges.add((begin, finish or DAY_S))
+    return tuple(sorted(ranges))
 
 
 def _second(text: str, whole: str) -> int:
@@ -335,7 +335,7 @@ def holidays(*dates: date | tuple[int, int] | str, name: str = "", zone: str | N
     >>> except_for(every.weekday.at("09:00"), closed).describe()
     'at 09:00 from Monday to Friday, except on closed'
     """
-    return Holidays(recurring(dates), name, zone)
+    return Holidays(day_set_of(dates), name, zone)
 
 
 class Calendar(ABC):
@@ -359,7 +359,7 @@ class Calendar(ABC):
         """The calendar in plain English."""
 
     @abstractmethod
-    def bound(self, zone: str) -> "Calendar":
+    def bind(self, zone: str) -> "Calendar":
         """The calendar with its zone, or with that one when it has none."""
 
     @abstractmethod
@@ -371,7 +371,7 @@ class Calendar(ABC):
         """The first local second after that one with the other state, open or closed; None when it never changes."""
 
     @abstractmethod
-    def changed(self, wall: int) -> int | None:
+    def last_change(self, wall: int) -> int | None:
         """The last local second before that one with the other state."""
 
     def contains(self, ms: int) -> bool:
@@ -433,7 +433,7 @@ class Side:
         return wall if self._calendar.is_open(wall) == self._is_open else self._calendar.change(wall)
 
     def previous(self, wall: int) -> int | None:
-        return wall if self._calendar.is_open(wall) == self._is_open else self._calendar.changed(wall)
+        return wall if self._calendar.is_open(wall) == self._is_open else self._calendar.last_change(wall)
 
 
 class Holidays(Calendar):
@@ -459,7 +459,7 @@ class Holidays(Calendar):
     def describe(self) -> str:
         return self.name or self.days.describe()
 
-    def bound(self, zone: str) -> "Holidays":
+    def bind(self, zone: str) -> "Holidays":
         return self if self.zone is not None else Holidays(self.days, self.name, zone)
 
     def is_open(self, wall: int) -> bool:
@@ -469,7 +469,7 @@ class Holidays(Calendar):
         day = self.days.next(wall // DAY_S, not self.is_open(wall))
         return None if day is None else day * DAY_S
 
-    def changed(self, wall: int) -> int | None:
+    def last_change(self, wall: int) -> int | None:
         day = self.days.previous(wall // DAY_S, not self.is_open(wall))
         return None if day is None else day * DAY_S + DAY_S - 1
 
@@ -504,7 +504,7 @@ class Hours(Calendar):
             said += ", UTC" if self.zone == "UTC" else f", {self.zone} time"
         return said if self.holidays is None else f"{said}, except on {self.holidays.describe()}"
 
-    def bound(self, zone: str) -> "Hours":
+    def bind(self, zone: str) -> "Hours":
         return self if self.zone is not None else Hours(self.groups, zone, self.holidays)
 
     def is_open(self, wall: int) -> bool:
@@ -528,7 +528,7 @@ class Hours(Calendar):
             wall = day * DAY_S
         return None
 
-    def changed(self, wall: int) -> int | None:
+    def last_change(self, wall: int) -> int | None:
         if self.is_open(wall):
             closed = self._week.closed_before(wall)
             if self.holidays is None:

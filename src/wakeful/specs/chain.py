@@ -51,11 +51,11 @@ class ChainState:
     anchor: datetime | None = None
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
-    def said(self, path: str, **changes: Any) -> "ChainState":
+    def say(self, path: str, **changes: Any) -> "ChainState":
         """The state after one more word, with what that word changed in the meaning."""
         return replace(self, path=self.path + path, meaning=replace(self.meaning, **changes))
 
-    def having(self, options: Mapping[str, Any]) -> "ChainState":
+    def with_options(self, options: Mapping[str, Any]) -> "ChainState":
         """The state with more options: those of the spec to the spec, the others kept for the schedule."""
         own = {name: value for name, value in options.items() if name in ("zone", "gap", "fold", "anchor")}
         others = {name: value for name, value in options.items() if name not in own}
@@ -64,7 +64,7 @@ class ChainState:
     def spec(self) -> Spec:
         """The spec that is meant."""
         if self.anchor is not None:
-            return self._anchored(self.anchor)
+            return self._interval_from(self.anchor)
         if self.fixed is None:
             return _spec(self.meaning, self.path, self.zone, self.gap, self.fold)
         if self.zone is not None or self.gap != "shift" or self.fold != "first":
@@ -74,7 +74,7 @@ class ChainState:
             )
         return self.fixed
 
-    def _anchored(self, anchor: datetime) -> Spec:
+    def _interval_from(self, anchor: datetime) -> Spec:
         step = self.meaning.step_ms
         if self.fixed is not None or step is None or replace(self.meaning, is_length=False) != Meaning(step_ms=step):
             raise BadSpec(
@@ -129,7 +129,7 @@ def _is_plain(function: FunctionType) -> bool:
     return first is None or first.name == "run" or first.annotation in (Run, "Run", "wakeful.Run")
 
 
-def unknown(chain: object, path: str, name: str, how: str) -> NoSuchWord:
+def no_such_word(chain: object, path: str, name: str, how: str) -> NoSuchWord:
     """The error for a word that the chain does not have, with the nearest that it has."""
     known = [one for one in dir(type(chain)) if not one.startswith("_")]
     found = get_close_matches(name.lower(), known, n=1, cutoff=0.6)
@@ -182,7 +182,7 @@ class Chain(Generic[R]):
                 return getattr(self, name.lower())
             if name in _OF_COMPLETE and not isinstance(self, Ready):
                 raise NoSuchWord(f"{self._state.path} is not complete; {self._how}", code="spec.word")
-            raise unknown(self, self._state.path, name, self._how)
+            raise no_such_word(self, self._state.path, name, self._how)
 
         def __call__(self, *args: object, **options: object) -> object:
             raise BadSpec(f"{self._state.path} is not complete; {self._how}", code="spec.word")
@@ -232,7 +232,7 @@ class Ready(Chain[R]):
     def __call__(self, handler: Callable[..., Any], /, *args: Any, **options: Any) -> R: ...
     def __call__(self: Any, /, *args: Any, **options: Any) -> Any:
         """With a function: declares or schedules it. With options alone: the chain with those options."""
-        state = self._state.having(options)
+        state = self._state.with_options(options)
         spec = state.spec()  # what is wrong is said here, not when it is first due
         if not args:
             return type(self)(state)
@@ -263,15 +263,15 @@ class ChainHours(Ready[R]):
         path = f".at({', '.join(map(repr, marks))})"
         if not marks:
             raise BadSpec(f'{state.path}.at(): say when, like {state.path}.at(":15")', code="spec.time")
-        found = []
+        minutes = []
         for mark in marks:
             text = str(mark).removeprefix(":")
             if isinstance(mark, bool) or not re.fullmatch(r"[0-5]?\d", text, re.ASCII):
                 raise BadSpec(
                     f'{state.path}{path}: {mark!r} is no minute of the hour; write it like ":15"', code="spec.time"
                 )
-            found.append(int(text))
-        return Ready[R](state.said(path, marks=tuple(found)))(**options)
+            minutes.append(int(text))
+        return Ready[R](state.say(path, marks=tuple(minutes)))(**options)
 
 
 class ChainDays(Ready[R]):
@@ -295,7 +295,7 @@ class ChainDays(Ready[R]):
                 f'{state.path}{path}: {unsure[0]} could be "{unsure[0]}am" or "{unsure[0]}pm"; write which',
                 code="spec.time",
             )
-        return Ready[R](state.said(path, times=tuple(dict.fromkeys(clock.seconds for clock in clocks))))(**options)
+        return Ready[R](state.say(path, times=tuple(dict.fromkeys(clock.seconds for clock in clocks))))(**options)
 
     def __getattr__(self, name: str) -> Ready[R]:
         """`at6pm`, `at9_30am`, `at18_30`, `atnoon`."""
@@ -370,13 +370,13 @@ class Nth(Weekdays[R]):
 
     def _on_weekday(self, number: int, name: str) -> ChainDays[R]:
         nth = f"{number}L" if self._nth == LAST else f"{number}#{self._nth}"
-        return ChainDays[R](self._state.said(f".{name}", step_ms=None, period="month", nths=frozenset({nth})))
+        return ChainDays[R](self._state.say(f".{name}", step_ms=None, period="month", nths=frozenset({nth})))
 
     @property
     def day(self) -> ChainDays[R]:
         """That day of the month."""
         day = "L" if self._nth == LAST else str(self._nth)
-        return ChainDays[R](self._state.said(".day", step_ms=None, period="month", days=frozenset({day})))
+        return ChainDays[R](self._state.say(".day", step_ms=None, period="month", days=frozenset({day})))
 
 
 class Ends(Nth[R]):
@@ -388,7 +388,7 @@ class Ends(Nth[R]):
     def weekday(self) -> ChainDays[R]:
         """The first or last monday-to-friday of the month."""
         days = frozenset({"LW" if self._nth == LAST else "1W"})
-        return ChainDays[R](self._state.said(".weekday", period="month", days=days))
+        return ChainDays[R](self._state.say(".weekday", period="month", days=days))
 
 
 class Second(Ready[R], Nth[R]):
@@ -404,7 +404,7 @@ def on_days(state: ChainState, days: tuple[str | int, ...]) -> ChainState:
     """The state after `.on(…)`."""
     path = f".on({', '.join(map(repr, days))})"
     what = f"{state.path}{path}"
-    found = Meaning()
+    meaning = Meaning()
     for day in days:
         if isinstance(day, int) and not isinstance(day, bool):
             if not 1 <= day <= 31 or state.meaning.period in ("week", "year"):
@@ -417,19 +417,19 @@ def on_days(state: ChainState, days: tuple[str | int, ...]) -> ChainState:
             raise BadSpec(
                 f'{what}: {day!r} is no day; give a number, or text like "monday" or "last"', code="spec.phrase"
             )
-        found = replace(
+        meaning = replace(
             said,
-            weekdays=found.weekdays | said.weekdays,
-            days=found.days | said.days,
-            nths=found.nths | said.nths,
-            dates=found.dates | said.dates,
-            months=found.months | said.months,
-            period=found.period or said.period,
+            weekdays=meaning.weekdays | said.weekdays,
+            days=meaning.days | said.days,
+            nths=meaning.nths | said.nths,
+            dates=meaning.dates | said.dates,
+            months=meaning.months | said.months,
+            period=meaning.period or said.period,
         )
     names = {"weekdays", "days", "nths", "dates", "months"}
-    changes = {name: getattr(found, name) for name in names}
-    if not any(changes.values()) or found != Meaning(period=found.period, **changes):
+    changes = {name: getattr(meaning, name) for name in names}
+    if not any(changes.values()) or meaning != Meaning(period=meaning.period, **changes):
         raise BadSpec(f'{what}: give days alone, like .on("monday") or .on(1, 15)', code="spec.phrase")
-    if found.period not in (None, state.meaning.period or found.period):
-        raise BadSpec(f"{what}: these are days of the {found.period}", code="spec.phrase")
-    return state.said(path, period=state.meaning.period or found.period, **changes)
+    if meaning.period not in (None, state.meaning.period or meaning.period):
+        raise BadSpec(f"{what}: these are days of the {meaning.period}", code="spec.phrase")
+    return state.say(path, period=state.meaning.period or meaning.period, **changes)

@@ -80,10 +80,10 @@ class CronDays:
     def _mask(self, layout: int) -> int:
         mask = self._masks[layout]
         if mask is None:
-            mask = self._masks[layout] = self._made(layout)
+            mask = self._masks[layout] = self._make_mask(layout)
         return mask
 
-    def _made(self, layout: int) -> int:
+    def _make_mask(self, layout: int) -> int:
         leap, weekday = divmod(layout, 7)
         # Debian's rule: both fields must agree when either begins with a star, else one of them is enough.
         both = self._day.star or self._weekday.star
@@ -177,37 +177,37 @@ class DayTimes:
         """The first of the times at or after that one; -1 when the day has no more."""
         hours, minutes, seconds = self._ahead
         hour, rest = divmod(time, 3600)
-        found = hours[hour]
-        if found != hour:
-            return found * 3600 + self._first[0] if found >= 0 else -1
+        nearest = hours[hour]
+        if nearest != hour:
+            return nearest * 3600 + self._first[0] if nearest >= 0 else -1
         minute, second = divmod(rest, 60)
-        found = minutes[minute]
-        if found == minute:
+        nearest = minutes[minute]
+        if nearest == minute:
             if (ahead := seconds[second]) >= 0:
                 return hour * 3600 + minute * 60 + ahead
-            found = minutes[minute + 1]
-        if found >= 0:
-            return hour * 3600 + found * 60 + self._first[1]
-        found = hours[hour + 1]
-        return found * 3600 + self._first[0] if found >= 0 else -1
+            nearest = minutes[minute + 1]
+        if nearest >= 0:
+            return hour * 3600 + nearest * 60 + self._first[1]
+        nearest = hours[hour + 1]
+        return nearest * 3600 + self._first[0] if nearest >= 0 else -1
 
     def previous(self, time: int) -> int:
         """The last of the times at or before that one; -1 when the day has none."""
         hours, minutes, seconds = self._back
         hour, rest = divmod(time, 3600)
-        found = hours[hour]
-        if found != hour:
-            return found * 3600 + self._last[0] if found >= 0 else -1
+        nearest = hours[hour]
+        if nearest != hour:
+            return nearest * 3600 + self._last[0] if nearest >= 0 else -1
         minute, second = divmod(rest, 60)
-        found = minutes[minute]
-        if found == minute:
+        nearest = minutes[minute]
+        if nearest == minute:
             if (back := seconds[second]) >= 0:
                 return hour * 3600 + minute * 60 + back
-            found = minutes[minute - 1]
-        if found >= 0:
-            return hour * 3600 + found * 60 + self._last[1]
-        found = hours[hour - 1]
-        return found * 3600 + self._last[0] if found >= 0 else -1
+            nearest = minutes[minute - 1]
+        if nearest >= 0:
+            return hour * 3600 + nearest * 60 + self._last[1]
+        nearest = hours[hour - 1]
+        return nearest * 3600 + self._last[0] if nearest >= 0 else -1
 
 
 def times_of(second: Field, minute: Field, hour: Field) -> DayTimes:

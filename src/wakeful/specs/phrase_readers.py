@@ -58,19 +58,19 @@ class DaysReader(Cursor):
             raise Unread(self.at, "" if word.kind == "odd" else "not which day", "every monday at 9am")
 
     def weekdays(self, joins: str = "to") -> None:
-        found = set(self.said.weekdays)
+        numbers = set(self.said.weekdays)
         while True:
             name = self.take().text
             if name in DAYS and self.word().kind in ("to", joins) and self.word(1).text in DAYS:
                 self.at += 1
                 first, last = DAYS[name], DAYS[self.take().text]
-                found |= {day % 7 for day in range(first, last + 1 + (7 if last < first else 0))}
+                numbers |= {day % 7 for day in range(first, last + 1 + (7 if last < first else 0))}
             else:
-                found |= {DAYS[name]} if name in DAYS else set(DAY_SETS[name])
+                numbers |= {DAYS[name]} if name in DAYS else set(DAY_SETS[name])
             if not self.goes_on(lambda one, after: is_day(one), "on", *EVERY):
                 break
             joins = "to"
-        self.said = replace(self.said, weekdays=frozenset(found))
+        self.said = replace(self.said, weekdays=frozenset(numbers))
 
     def ordinals(self) -> tuple[set[int], bool]:
         """The 1st and 15th, the last day, the first monday: which ordinals were said, and whether of what."""
@@ -103,7 +103,7 @@ class DaysReader(Cursor):
         return seen, self._of_what(days, nths)
 
     def _pending(self) -> set[int]:
-        found: set[int] = set()
+        ordinals: set[int] = set()
         while True:
             at = self.at
             number = ordinal_of(self.take())
@@ -119,11 +119,11 @@ class DaysReader(Cursor):
                 last = ordinal_of(self.take())
                 if not number <= last <= 31:
                     raise Unread(at, "not that range of days", "on the 1st to 5th of the month")
-            found |= set(range(number, last + 1))
+            ordinals |= set(range(number, last + 1))
             if not self.goes_on(
                 lambda one, after: is_ordinal(one) or (one.kind == "number" and after.text not in MONTHS)
             ):
-                return found
+                return ordinals
 
     def _nth(self, day: int, nth: int) -> str:
         if nth > 5:
@@ -157,15 +157,15 @@ class DaysReader(Cursor):
         return is_of or bool(months)
 
     def _month_list(self, joins: str) -> set[int]:
-        found: set[int] = set()
+        months: set[int] = set()
         while True:
             first = last = MONTHS[self.take().text]
             if self.word().kind in ("to", joins) and self.word(1).text in MONTHS:
                 self.at += 1
                 last = MONTHS[self.take().text]
-            found |= {(month - 1) % 12 + 1 for month in range(first, last + 1 + (12 if last < first else 0))}
+            months |= {(month - 1) % 12 + 1 for month in range(first, last + 1 + (12 if last < first else 0))}
             if not self.goes_on(lambda one, after: one.text in MONTHS and number_of(after) is None, "in"):
-                return found
+                return months
 
     def months(self, *, is_every: bool, joins: str = "to") -> None:
         """Months, or dates: "march 1", "1 march", "march 1 and 15 and july 1"."""
@@ -214,23 +214,23 @@ class TimesReader(Cursor):
     """Reads times of day, minutes past the hour and windows."""
 
     def times(self, *, is_at: bool) -> None:
-        found: list[ClockTime] = []
+        clocks: list[ClockTime] = []
         marks: list[int] = []
         while True:
             mark = self._mark()
             if mark is not None:
                 marks += mark
             else:
-                found.append(self.clock())
+                clocks.append(self.clock())
                 if self.word().kind == "to":
-                    if is_at or len(found) > 1:
+                    if is_at or len(clocks) > 1:
                         raise Unread(self.at, 'not a range after "at"', "every 15 minutes between 9am and 5pm")
-                    self.window(found[0])
+                    self.window(clocks[0])
                     return
             if not self.goes_on(_is_time, "at"):
                 break
-        _check_halves(found, self.at, "every day at 9am and 6pm")
-        times = (*self.said.times, *(one.seconds for one in found))
+        _check_halves(clocks, self.at, "every day at 9am and 6pm")
+        times = (*self.said.times, *(one.seconds for one in clocks))
         self.said = replace(
             self.said, times=tuple(dict.fromkeys(times)), marks=tuple(dict.fromkeys((*self.said.marks, *marks)))
         )
@@ -467,16 +467,16 @@ class StepsReader(DaysReader):
             return
         count, unit = self._counted
         said = self.said
-        found = {
+        said_count = {
             "hour": len(said.marks),
             "day": len(said.times),
             "week": len(said.weekdays),
             "month": len(said.days) + len(said.nths),
             "year": len(said.dates),
         }.get(unit, 0)
-        if count != (found or 1):
+        if count != (said_count or 1):
             raise Unclear(
-                f"{count} in each {unit} are wanted and {found or 'none'} {'is' if found < 2 else 'are'} said",
+                f"{count} in each {unit} are wanted and {said_count or 'none'} {'is' if said_count < 2 else 'are'} said",
                 {"hour": "twice an hour at :00 and :30", "week": "twice a week on mon and thu at 9am"}.get(
                     unit, "twice a day at 9am and 6pm"
                 ),

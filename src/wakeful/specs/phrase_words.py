@@ -194,7 +194,7 @@ class Word:
 
 def words_of(text: str) -> list[Word]:
     """The words of a phrase, without "the" and brackets, which say nothing."""
-    found = []
+    words = []
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup or "odd"
         kind = "time" if kind.startswith("half") else kind
@@ -206,8 +206,8 @@ def words_of(text: str) -> list[Word]:
             kind = "and" if said == "and" else "to" if said in TO else "word"
             if kind == "word" and said not in _KNOWN:
                 kind = "odd"
-        found.append(Word(kind, said, match.start(), match.end()))
-    return found
+        words.append(Word(kind, said, match.start(), match.end()))
+    return words
 
 
 def nearest(said: str, *, is_place: bool) -> str | None:

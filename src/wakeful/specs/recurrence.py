@@ -103,7 +103,7 @@ def _divides(step_ms: int) -> bool:
 
 def _interval(meaning: Meaning) -> Spec:
     assert meaning.step_ms is not None
-    step = _said(meaning.step_ms)
+    step = _length_words(meaning.step_ms)
     is_days = meaning.step_ms >= DAY_S * 1000
     if meaning.times or meaning.marks:
         if not is_days:
@@ -129,7 +129,7 @@ def _interval(meaning: Meaning) -> Spec:
     return interval(f"{meaning.step_ms}ms")
 
 
-def _said(ms: int) -> str:
+def _length_words(ms: int) -> str:
     for unit, length in (("week", 604_800_000), ("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000)):
         if ms % length == 0:
             return f"{ms // length} {unit}{'s' if ms != length else ''}"
@@ -145,28 +145,28 @@ def _clock(meaning: Meaning) -> list[str]:
             raise Unclear("it does not say how often between those times", "every 15 minutes between 9am and 5pm")
         if meaning.marks:
             raise Unclear("it does not say past which hour", "every hour at :15")
-        return _grouped(meaning.times or (0,), is_step=False)
+        return _clock_fields(meaning.times or (0,), is_step=False)
     step = meaning.step_ms // 1000
     if meaning.times:
         raise _both()
     if meaning.marks and step % HOUR_S:
         raise Unclear("minutes past the hour go with hours only", "every 2 hours at :15")
     if meaning.window is not None:
-        return _grouped(_within(meaning, meaning.window), is_step=True)
+        return _clock_fields(_within(meaning, meaning.window), is_step=True)
     if step < 60:
-        return [f"{_stepped(step)} * *"]
+        return [f"{_step_field(step)} * *"]
     if step < HOUR_S:
-        return [f"{_stepped(step // 60)} *"]
+        return [f"{_step_field(step // 60)} *"]
     if step == DAY_S:
-        return [f"{_listed(meaning.marks or (0,), 0, 59)} 0"]
-    return [f"{_listed(meaning.marks or (0,), 0, 59)} {_stepped(step // HOUR_S)}"]
+        return [f"{_list_field(meaning.marks or (0,), 0, 59)} 0"]
+    return [f"{_list_field(meaning.marks or (0,), 0, 59)} {_step_field(step // HOUR_S)}"]
 
 
 def _both() -> Unclear:
     return Unclear("it has both a step and a time of day", "every 15 minutes between 9am and 5pm")
 
 
-def _stepped(step: int) -> str:
+def _step_field(step: int) -> str:
     return "*" if step == 1 else f"*/{step}"
 
 
@@ -176,7 +176,9 @@ def _within(meaning: Meaning, window: tuple[int, int]) -> tuple[int, ...]:
     assert meaning.step_ms is not None
     step, rest = divmod(meaning.step_ms, 1000)
     if rest or step >= DAY_S or not step:
-        raise Unclear(f"{_said(meaning.step_ms)} is no step within a day", "every 15 minutes between 9am and 5pm")
+        raise Unclear(
+            f"{_length_words(meaning.step_ms)} is no step within a day", "every 15 minutes between 9am and 5pm"
+        )
     if end < start or not end:  # midnight as an end is that of the day
         if meaning.weekdays or meaning.days or meaning.nths or meaning.dates or meaning.months:
             raise Unclear(
@@ -195,7 +197,7 @@ def _within(meaning: Meaning, window: tuple[int, int]) -> tuple[int, ...]:
     return times
 
 
-def _grouped(times: tuple[int, ...], *, is_step: bool) -> list[str]:
+def _clock_fields(times: tuple[int, ...], *, is_step: bool) -> list[str]:
     """The clock fields of as few crons as name exactly these times."""
     minutes: dict[int, set[int]] = {}
     for at in times:
@@ -209,26 +211,28 @@ def _grouped(times: tuple[int, ...], *, is_step: bool) -> list[str]:
             blocks.setdefault((seconds, frozenset(in_hour)), set()).add(hour)
     fields = []
     for (seconds, in_hours), of_day in sorted(blocks.items(), key=lambda one: (min(one[1]), *map(min, one[0]))):
-        text = f"{_listed(in_hours, 0, 59, is_step)} {_listed(of_day, 0, 23, is_step)}"
-        fields.append(text if seconds == {0} else f"{_listed(seconds, 0, 59, is_step)} {text}")
+        text = f"{_list_field(in_hours, 0, 59, is_step)} {_list_field(of_day, 0, 23, is_step)}"
+        fields.append(text if seconds == {0} else f"{_list_field(seconds, 0, 59, is_step)} {text}")
     return fields
 
 
-def _listed(values: "frozenset[int] | set[int] | tuple[int, ...]", low: int, high: int, is_step: bool = False) -> str:
+def _list_field(
+    values: "frozenset[int] | set[int] | tuple[int, ...]", low: int, high: int, is_step: bool = False
+) -> str:
     """A cron field with exactly these values.
 
     A `*` is written for steps only: by Debian's rule it makes a job follow elapsed time when the clocks change, and a
     time of day must not.
     """
-    found = sorted(set(values))
-    step = found[1] - found[0] if len(found) > 1 else 0
-    is_even = all(right - left == step for left, right in pairwise(found))
-    if is_step and is_even and step and found[0] == low and found[-1] + step == high + 1:
-        return _stepped(step)
-    if is_step and is_even and step > 1 and len(found) > 2:
-        return f"{found[0]}-{found[-1]}/{step}"
+    ordered = sorted(set(values))
+    step = ordered[1] - ordered[0] if len(ordered) > 1 else 0
+    is_even = all(right - left == step for left, right in pairwise(ordered))
+    if is_step and is_even and step and ordered[0] == low and ordered[-1] + step == high + 1:
+        return _step_field(step)
+    if is_step and is_even and step > 1 and len(ordered) > 2:
+        return f"{ordered[0]}-{ordered[-1]}/{step}"
     runs: list[list[int]] = []
-    for value in found:
+    for value in ordered:
         if runs and runs[-1][-1] == value - 1:
             runs[-1].append(value)
         else:
@@ -277,21 +281,21 @@ def _months(meaning: Meaning, *, is_last: bool) -> str:
         return "3-12/3" if is_last else "*/3"
     if meaning.period == "year":
         return "12" if is_last else "1"
-    return _stepped(meaning.step_months) if meaning.step_months < 12 else "1"
+    return _step_field(meaning.step_months) if meaning.step_months < 12 else "1"
 
 
 def _year(months: frozenset[int]) -> str:
-    return "*" if months == ALL_MONTHS else _listed(months, 1, 12)
+    return "*" if months == ALL_MONTHS else _list_field(months, 1, 12)
 
 
 def _week(weekdays: frozenset[int]) -> str:
-    return "*" if len(weekdays) == 7 else _listed(weekdays, 0, 6)
+    return "*" if len(weekdays) == 7 else _list_field(weekdays, 0, 6)
 
 
 def _of_month(meaning: Meaning) -> list[str]:
     if meaning.period in ("day", "week"):
         raise Unclear(f'"every {meaning.period}" and days of the month exclude each other', "every month on the 1st")
-    found = []
+    fields = []
     items = meaning.days or meaning.nths
     # Only in a quarter or a year does the last day fall into another month than the first.
     for is_last in (False, True):
@@ -302,9 +306,9 @@ def _of_month(meaning: Meaning) -> list[str]:
         if part:
             text = ",".join(part)
             if all(one.isdigit() for one in part):
-                text = _listed(frozenset(int(one) for one in part), 1, 31)
-            found.append(f"{text} {months} *" if meaning.days else f"* {months} {text}")
-    return found
+                text = _list_field(frozenset(int(one) for one in part), 1, 31)
+            fields.append(f"{text} {months} *" if meaning.days else f"* {months} {text}")
+    return fields
 
 
 def _order(item: str) -> tuple[bool, int, str]:
@@ -323,4 +327,4 @@ def _of_year(meaning: Meaning) -> list[str]:
     months: dict[frozenset[int], set[int]] = {}
     for month, in_month in sorted(days.items()):
         months.setdefault(frozenset(in_month), set()).add(month)
-    return [f"{_listed(in_month, 1, 31)} {_year(frozenset(group))} *" for in_month, group in months.items()]
+    return [f"{_list_field(in_month, 1, 31)} {_year(frozenset(group))} *" for in_month, group in months.items()]

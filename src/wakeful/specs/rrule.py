@@ -27,7 +27,7 @@ from wakeful.specs.rrule_parts import (
 )
 from wakeful.specs.rrule_walls import STEPS_MAX, walls_of
 from wakeful.specs.spec import Spec
-from wakeful.specs.words import MONTHS, WEEKDAYS, clock_words, date_words, joined, ordinal_words
+from wakeful.specs.words import MONTHS, WEEKDAYS, clock_words, date_words, join_words, ordinal_words
 from wakeful.specs.work import spend, steps_taken
 from wakeful.specs.zones import (
     DAY_S,
@@ -68,7 +68,7 @@ def rrule(
     """
     lines = parse_lines(text, zone)
     if start is not None:
-        lines = _started(lines, start)
+        lines = _start_at(lines, start)
     rule = Rule(lines, check_gap(gap), check_fold(fold))
     if lines.start is not None and rule.next_ms((lines.start - 2 * DAY_S) * 1000) is None:
         raise BadSpec(f"rrule {lines.parts.text!r} ends before it first happens; look at UNTIL", code="spec.impossible")
@@ -139,7 +139,7 @@ class Rule(Spec):
         return self._text
 
     @property
-    def counted(self) -> tuple[Spec, ...]:
+    def counted_rules(self) -> tuple[Spec, ...]:
         return () if self._lines.parts.count is None else (self,)
 
     @property
@@ -152,7 +152,7 @@ class Rule(Spec):
             self._lines, self.gap if not self._exact else "shift", self.fold if not self._exact else "first"
         )
 
-    def bound(self, *, added_at: int, seed: str, zone: str) -> Spec:
+    def bind(self, *, added_at: int, seed: str, zone: str) -> Spec:
         lines = self._lines
         if lines.start is not None and lines.zone is not None:
             return self
@@ -186,14 +186,14 @@ class Rule(Spec):
         return [at * 1000 for at in found if (end is None or at <= end) and at not in out and not self._is_out(at)]
 
     def _from(self, second: int) -> int | None:
-        found = next_instant(self._walls, self._spans, second, *self._policy)
-        if found is not None and (end := self._last_second()) is not None and found > end:
-            found = None
+        instant = next_instant(self._walls, self._spans, second, *self._policy)
+        if instant is not None and (end := self._last_second()) is not None and instant > end:
+            instant = None
         if self._more:
             at = bisect_left(self._more, second)
-            if at < len(self._more) and (found is None or self._more[at] < found):
+            if at < len(self._more) and (instant is None or self._more[at] < instant):
                 return self._more[at]
-        return found
+        return instant
 
     def _to(self, second: int) -> int | None:
         end = self._last_second()
@@ -258,13 +258,13 @@ class Rule(Spec):
     def _count(self, tally: "_Tally") -> None:
         while tally.left:
             second = tally.second
-            found = next_instant(self._walls, self._spans, second, *self._policy)
-            if found is None:
+            instant = next_instant(self._walls, self._spans, second, *self._policy)
+            if instant is None:
                 tally.left = 0
                 return
             # Each seven weeks of a zone are looked up, at the price of many steps; charged whether they are known or not.
-            spend(1 if found >> 22 == second >> 22 else 25)
-            tally.second, tally.end = found + 1, found
+            spend(1 if instant >> 22 == second >> 22 else 25)
+            tally.second, tally.end = instant + 1, instant
             tally.left -= 1
 
     def _instants(self, moment: Moment, gap: Gap | None = None) -> list[int]:
@@ -285,7 +285,7 @@ class _Tally:
         self.left = left
 
 
-def _started(lines: Lines, start: datetime) -> Lines:
+def _start_at(lines: Lines, start: datetime) -> Lines:
     if lines.start is not None:
         raise BadSpec("rrule: start is given twice, as DTSTART and as start=; leave one out", code="spec.rrule")
     if not isinstance(start, datetime):
@@ -325,9 +325,7 @@ def in_words(lines: Lines, gap: Gap, fold: Fold) -> str:
     start = None if lines.start is None else _EPOCH + timedelta(seconds=lines.start)
     said = _head(parts) + _days(parts, start) + _times(parts, start)
     if parts.bysetpos:
-        said += (
-            f", only the {joined([ordinal_words(at) for at in parts.bysetpos])} of them in each {_UNITS[parts.freq]}"
-        )
+        said += f", only the {join_words([ordinal_words(at) for at in parts.bysetpos])} of them in each {_UNITS[parts.freq]}"
     if lines.zone is not None:
         said += ", UTC" if lines.zone == "UTC" else f", {lines.zone} time"
     if start is not None:
@@ -359,20 +357,20 @@ def _head(parts: Parts) -> str:
 def _days(parts: Parts, start: datetime | None) -> str:
     said = ""
     if parts.byyearday:
-        said += f" on the {joined([ordinal_words(day) for day in parts.byyearday])} day of the year"
+        said += f" on the {join_words([ordinal_words(day) for day in parts.byyearday])} day of the year"
     if parts.bymonthday:
-        said += f" on the {joined([ordinal_words(day) for day in parts.bymonthday])}"
+        said += f" on the {join_words([ordinal_words(day) for day in parts.bymonthday])}"
         said += " day" * (parts.bymonthday[0] < 0) + " of the month" * (not parts.bymonth)
         if parts.byday:
-            said += f" when it is a {joined([_nth(*pair) for pair in parts.byday], 'or')}"
+            said += f" when it is a {join_words([_nth(*pair) for pair in parts.byday], 'or')}"
     elif parts.byday and not (parts.freq in (WEEKLY, DAILY) and parts.interval == 1):
         plain = [day for which, day in parts.byday if which == 0]
         names = ([_weekdays(plain)] if plain else []) + [f"the {_nth(*pair)}" for pair in parts.byday if pair[0]]
-        said += f" on {joined(names)}"
+        said += f" on {join_words(names)}"
         if any(which for which, _ in parts.byday):
             said += " of the month" if parts.freq == MONTHLY or parts.bymonth else " of the year"
     if parts.byweekno:
-        said += f" in week {joined([ordinal_words(week) if week < 0 else str(week) for week in parts.byweekno])}"
+        said += f" in week {join_words([ordinal_words(week) if week < 0 else str(week) for week in parts.byweekno])}"
         said += " of the year"
     if start is not None and not (parts.byyearday or parts.bymonthday or parts.byday):
         if parts.freq == WEEKLY or parts.byweekno:
@@ -382,7 +380,7 @@ def _days(parts: Parts, start: datetime | None) -> str:
         elif parts.freq < MONTHLY:
             said += f" on {start.day}" + ("" if parts.bymonth else f" {MONTHS[start.month - 1]}")
     if parts.bymonth:
-        said += f" in {joined([MONTHS[month - 1] for month in parts.bymonth])}"
+        said += f" in {join_words([MONTHS[month - 1] for month in parts.bymonth])}"
     return said
 
 
@@ -401,13 +399,13 @@ def _times(parts: Parts, start: datetime | None) -> str:
         return ""
     if start is None and not parts.byhour:
         names = zip(("minute", "second"), given[1:], strict=True)
-        return " at " + joined([f"{name} {_numbers(numbers)}" for name, numbers in names if numbers])
+        return " at " + join_words([f"{name} {_numbers(numbers)}" for name, numbers in names if numbers])
     began = start or _EPOCH
     hours, minutes = parts.byhour or (began.hour,), parts.byminute or (began.minute,)
     seconds = parts.bysecond or (began.second,)
     if len(hours) * len(minutes) * len(seconds) <= _TIMES_MAX:
         times = [_EPOCH.replace(hour=h, minute=m, second=s) for h in hours for m in minutes for s in seconds]
-        return f" at {joined([clock_words(time) for time in times])}"
+        return f" at {join_words([clock_words(time) for time in times])}"
     said = f" at minute {_numbers(minutes)} of hour {_numbers(hours)}"
     return f"{said}, second {_numbers(seconds)}" if seconds != (0,) else said
 
@@ -421,11 +419,11 @@ def _weekdays(days: list[int]) -> str:
         return "weekday"
     if len(days) == 7:
         return "day"
-    return joined([WEEKDAYS[day] for day in days])
+    return join_words([WEEKDAYS[day] for day in days])
 
 
 def _numbers(numbers: tuple[int, ...]) -> str:
-    return f"{numbers[0]} to {numbers[-1]}" if is_run(numbers) else joined([str(number) for number in numbers])
+    return f"{numbers[0]} to {numbers[-1]}" if is_run(numbers) else join_words([str(number) for number in numbers])
 
 
 def _moment(moment: Moment) -> str:
@@ -436,4 +434,4 @@ def _moment(moment: Moment) -> str:
 
 
 def _dates(moments: tuple[Moment, ...]) -> str:
-    return joined([_moment(one) for one in moments]) if len(moments) <= 3 else f"{len(moments)} dates"
+    return join_words([_moment(one) for one in moments]) if len(moments) <= 3 else f"{len(moments)} dates"

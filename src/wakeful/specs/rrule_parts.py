@@ -158,7 +158,7 @@ def _number(given: dict[str, str], name: str, low: int, high: int) -> int | None
 
 def _numbers(text: str, name: str) -> tuple[int, ...]:
     low, high, negative = _RANGES[name]
-    found = set()
+    numbers = set()
     for piece in text.split(","):
         match = re.fullmatch(r"([+-]?)(\d{1,3})", piece.strip(), re.ASCII)
         number = int(piece) if match else -high - 1
@@ -166,20 +166,20 @@ def _numbers(text: str, name: str) -> tuple[int, ...]:
             also = f", or -{high} to -{low} from the end" if negative else ""
             leap = "; 60 is a leap second, which no clock here shows" if name == "BYSECOND" else ""
             raise wrong(f"{name}={piece}", f"give whole numbers from {low} to {high}{also}{leap}")
-        found.add(number)
-    return tuple(sorted(found))
+        numbers.add(number)
+    return tuple(sorted(numbers))
 
 
 def _days(text: str) -> tuple[tuple[int, int], ...]:
-    found = set()
+    days = set()
     for piece in text.split(","):
         match = _DAY.fullmatch(piece.strip())
         which = int(match[1] or 0) if match else 99
         if match is None or abs(which) > 53 or (match[1] and which == 0):
             raise wrong(f"BYDAY={piece}", f"give days of {', '.join(DAYS)}, with -53 to 53 before one if it is the nth")
-        found.add((which, DAYS.index(match[2])))
-    every = {day for which, day in found if which == 0}
-    return tuple(sorted(pair for pair in found if pair[0] == 0 or pair[1] not in every))
+        days.add((which, DAYS.index(match[2])))
+    every = {day for which, day in days if which == 0}
+    return tuple(sorted(pair for pair in days if pair[0] == 0 or pair[1] not in every))
 
 
 def _weekday(text: str) -> int:
@@ -241,7 +241,7 @@ def parse_lines(text: str, zone: str | None) -> Lines:
         raise wrong(text, "DTSTART is given twice")
     start = None
     if starts:
-        start, zone = starts[0][0], _agreed(starts[0], zone)
+        start, zone = starts[0][0], _agree_on_zone(starts[0], zone)
     moments = {name: _in_zone(found, zone) for name, found in dates.items()}
     for name, found in moments.items():
         if len(found) > DATES_MAX:
@@ -277,7 +277,7 @@ def _moment(text: str, options: dict[str, str], name: str) -> tuple[Moment, str 
     return moment, zone
 
 
-def _agreed(start: tuple[Moment, str | None], zone: str | None) -> str | None:
+def _agree_on_zone(start: tuple[Moment, str | None], zone: str | None) -> str | None:
     moment, named = start
     if named is not None and zone is not None and named != zone:
         raise wrong("DTSTART", f"TZID={named} and zone={zone!r} disagree; leave one out")

@@ -76,7 +76,7 @@ class RuleDays:
         """The days of a year that the BY parts name in a period whose turn it is."""
         days = self._years.get(year)
         if days is None:
-            days = self.named(year)
+            days = self.mask_of_year(year)
             if days and self._parts.freq <= DAILY and self._parts.interval > 1:
                 days &= self._turns(year)
             if len(self._years) >= YEARS_MAX:
@@ -84,7 +84,7 @@ class RuleDays:
             self._years[year] = days
         return days
 
-    def named(self, year: int) -> int:
+    def mask_of_year(self, year: int) -> int:
         """The days of a year that the BY parts name."""
         leap = is_leap(year)
         key = (weekday_of(first_day(year)), leap, is_leap(year - 1), is_leap(year + 1))
@@ -127,7 +127,7 @@ class RuleDays:
     def _weeks(self, year: int) -> int:
         """The days of the numbered weeks; those at the ends of a year may be numbered with its neighbour."""
         first = first_day(year)
-        found = 0
+        mask = 0
         for owner in (year - 1, year, year + 1):
             start = self._first_week(owner)
             weeks = (self._first_week(owner + 1) - start) // 7
@@ -135,8 +135,8 @@ class RuleDays:
                 week = number - 1 if number > 0 else weeks + number
                 if 0 <= week < weeks:
                     shift = start + 7 * week - first
-                    found |= 127 << shift if shift >= 0 else 127 >> -shift
-        return found
+                    mask |= 127 << shift if shift >= 0 else 127 >> -shift
+        return mask
 
     def _first_week(self, year: int) -> int:
         """The day on which the first week with four days or more in the year begins."""
@@ -258,7 +258,7 @@ STEPS_MAX = (
 
 def walls_of(parts: Parts, start: int) -> Walls:
     """The local times of a rule that starts at a local second; COUNT and UNTIL are not its business."""
-    parts = _completed(parts, start)
+    parts = _complete(parts, start)
     if parts.freq > DAILY:
         return UnitWalls(parts, start)
     if parts.bysetpos and parts.freq != DAILY:
@@ -278,25 +278,25 @@ class DayWalls:
 
     def next(self, wall: int) -> int | None:
         day, second = divmod(max(wall, self._start), DAY_S)
-        found = self._days.next(day)
-        if found == day:
+        nearest = self._days.next(day)
+        if nearest == day:
             at = bisect_left(self._times, second)
             if at < len(self._times):
                 return day * DAY_S + self._times[at]
-            found = self._days.next(day + 1)
-        return None if found is None or not self._times else found * DAY_S + self._times[0]
+            nearest = self._days.next(day + 1)
+        return None if nearest is None or not self._times else nearest * DAY_S + self._times[0]
 
     def previous(self, wall: int) -> int | None:
         if wall < self._start or not self._times:
             return None
         day, second = divmod(wall, DAY_S)
-        found = self._days.previous(day)
-        if found == day:
+        nearest = self._days.previous(day)
+        if nearest == day:
             at = bisect_right(self._times, second)
             if at:
                 return self._from_start(day * DAY_S + self._times[at - 1])
-            found = self._days.previous(day - 1)
-        return None if found is None else self._from_start(found * DAY_S + self._times[-1])
+            nearest = self._days.previous(day - 1)
+        return None if nearest is None else self._from_start(nearest * DAY_S + self._times[-1])
 
     def _from_start(self, wall: int) -> int | None:
         return wall if wall >= self._start else None
@@ -343,19 +343,19 @@ class SetWalls:
         """What the periods that begin in the year name, in order."""
         bucket = self._buckets.get(year)
         if bucket is None:
-            found: set[int] = set()
+            walls: set[int] = set()
             first = first_day(year)
-            named = self._days.named(year)
+            named = self._days.mask_of_year(year)
             if self._parts.freq == WEEKLY:  # the last week may end in the next year
-                named |= self._days.named(year + 1) << (first_day(year + 1) - first)
+                named |= self._days.mask_of_year(year + 1) << (first_day(year + 1) - first)
             for begin, length in turns_in(self._parts, self._start // DAY_S, year):
-                found.update(self._picked(begin, (named >> (begin - first)) & ((1 << length) - 1)))
+                walls.update(self._pick(begin, (named >> (begin - first)) & ((1 << length) - 1)))
             if len(self._buckets) >= _BUCKETS_MAX:
                 self._buckets.clear()
-            bucket = self._buckets[year] = sorted(found)
+            bucket = self._buckets[year] = sorted(walls)
         return bucket
 
-    def _picked(self, begin: int, days: int) -> list[int]:
+    def _pick(self, begin: int, days: int) -> list[int]:
         bits, times = bits_of(days), self._times
         return [
             (begin + bits[at // len(times)]) * DAY_S + times[at % len(times)]
@@ -377,35 +377,35 @@ class UnitWalls:
         self._days = RuleDays(parts, start // DAY_S)
         self._inner = _times(parts, self._unit_s)
         self._every = (1 << self._per_day) - 1
-        self._allowed = self._limited(parts)
+        self._allowed = self._limit_units(parts)
 
     def next(self, wall: int) -> int | None:
         unit, rest = divmod(max(wall, self._start), self._unit_s)
-        found = self._unit_from(unit)
-        if found == unit:
+        nearest = self._unit_from(unit)
+        if nearest == unit:
             at = bisect_left(self._inner, rest)
             if at < len(self._inner):
                 return unit * self._unit_s + self._inner[at]
-            found = self._unit_from(unit + 1)
-        return None if found is None or not self._inner else found * self._unit_s + self._inner[0]
+            nearest = self._unit_from(unit + 1)
+        return None if nearest is None or not self._inner else nearest * self._unit_s + self._inner[0]
 
     def previous(self, wall: int) -> int | None:
         if wall < self._start or not self._inner:
             return None
         unit, rest = divmod(wall, self._unit_s)
-        found = self._unit_to(unit)
-        if found == unit:
+        nearest = self._unit_to(unit)
+        if nearest == unit:
             at = bisect_right(self._inner, rest)
             if at:
                 wall = unit * self._unit_s + self._inner[at - 1]
                 return wall if wall >= self._start else None
-            found = self._unit_to(unit - 1)
-        if found is None:
+            nearest = self._unit_to(unit - 1)
+        if nearest is None:
             return None
-        wall = found * self._unit_s + self._inner[-1]
+        wall = nearest * self._unit_s + self._inner[-1]
         return wall if wall >= self._start else None
 
-    def _limited(self, parts: Parts) -> int:
+    def _limit_units(self, parts: Parts) -> int:
         """The units of a day that BYHOUR, BYMINUTE and BYSECOND leave, as bits; only those that INTERVAL can ever meet."""
         every = self._every
         given = (parts.byhour, parts.byminute if parts.freq > HOURLY else (), parts.bysecond * (parts.freq == SECONDLY))
@@ -473,7 +473,7 @@ class UnitWalls:
         return None
 
 
-def _completed(parts: Parts, start: int) -> Parts:
+def _complete(parts: Parts, start: int) -> Parts:
     """The rule with what it leaves open taken from its start, as RFC 5545 says."""
     began = datetime(1970, 1, 1) + timedelta(seconds=start)
     if not (parts.byyearday or parts.bymonthday or parts.byday):

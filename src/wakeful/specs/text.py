@@ -89,19 +89,19 @@ def _combination(text: str, depth: int) -> Spec:
             groups.append(inner)
         if word == "within":
             return Within(spec, tuple(calendar_from_text(group) for group in groups))
-        return ExceptFor(spec, tuple(_excluded(group, depth) for group in groups))
+        return ExceptFor(spec, tuple(_parse_excluded(group, depth) for group in groups))
     raise BadSpec(f"{text[:80]!r}: {word!r} is none of or, except, within, spread", code="spec.text")
 
 
-def _excluded(text: str, depth: int) -> Spec | Calendar:
+def _parse_excluded(text: str, depth: int) -> Spec | Calendar:
     return calendar_from_text(text) if text.startswith(("hours ", "holidays ")) else _parse(text, depth + 1)
 
 
 def _spread(spec: Spec, tail: str, text: str) -> Spread:
     window, _, rest = tail.partition(" ")
-    found = spread_over(spec, window)
+    plain = spread_over(spec, window)
     if not rest:
-        return found
+        return plain
     word, _, seed = rest.partition(" ")
     if word != "seed" or not seed:
         raise BadSpec(f"{text[:80]!r}: after the window only 'seed …' can stand, not {rest!r}", code="spec.text")
@@ -110,7 +110,7 @@ def _spread(spec: Spec, tail: str, text: str) -> Spread:
             seed = json.loads(seed)
         except ValueError:
             raise BadSpec(f"{text[:80]!r}: the seed {seed!r} is not one quoted text", code="spec.text") from None
-    return Spread(spec, found.window_ms, seed)
+    return Spread(spec, plain.window_ms, seed)
 
 
 def _after(text: str, marker: str, whole: str) -> str:

@@ -92,17 +92,17 @@ class Spans:
         """The span that holds the second; two that touch may have the same offset."""
         piece = self._pieces.get(second >> _PIECE_BITS)
         if piece is None:
-            piece = self._found(second >> _PIECE_BITS)
+            piece = self._find_spans(second >> _PIECE_BITS)
         for span in piece:  # one, and two or three where the offset changes
             if second < span[1]:
                 return span
         raise AssertionError("a piece ends where the next begins")
 
-    def _found(self, number: int) -> list[Span]:
+    def _find_spans(self, number: int) -> list[Span]:
         start, stop = number << _PIECE_BITS, (number + 1) << _PIECE_BITS
         if (fixed := self._zone.utcoffset(None)) is not None:  # UTC and the like: the same at all times
             same = fixed // _SECOND
-            return self._kept(number, [(start, stop, same, same, same)])
+            return self._keep(number, [(start, stop, same, same, same)])
         # A span goes on past the piece's ends to a change that is near them: local times around a change are read from
         # both of its sides, wherever the piece happens to end.
         offsets = [self._offset(start - _STEP_S), self._offset(start)]
@@ -121,9 +121,9 @@ class Spans:
         spans = [
             (changes[i], changes[i + 1], offsets[i + 1], offsets[i], offsets[i + 2]) for i in range(len(changes) - 1)
         ]
-        return self._kept(number, spans)
+        return self._keep(number, spans)
 
-    def _kept(self, number: int, spans: list[Span]) -> list[Span]:
+    def _keep(self, number: int, spans: list[Span]) -> list[Span]:
         if len(self._pieces) >= _PIECES_MAX:
             self._pieces.clear()
         self._pieces[number] = spans
@@ -162,14 +162,14 @@ def _nearest(name: str) -> str:
     if plain in known:
         return f"did you mean {known[plain]!r}?"
     # People type the city alone ("paris"), so the last part of each name counts too.
-    found = [full for low, full in known.items() if low.rpartition("/")[2] == plain]
-    found += [known[low] for low in get_close_matches(plain, known, n=3, cutoff=0.6)]
-    if not found:
+    names = [full for low, full in known.items() if low.rpartition("/")[2] == plain]
+    names += [known[low] for low in get_close_matches(plain, known, n=3, cutoff=0.6)]
+    if not names:
         cities = {low.rpartition("/")[2]: full for low, full in known.items()}
-        found = [cities[city] for city in get_close_matches(plain.rpartition("/")[2], cities, n=3, cutoff=0.7)]
-    if not found:
+        names = [cities[city] for city in get_close_matches(plain.rpartition("/")[2], cities, n=3, cutoff=0.7)]
+    if not names:
         return "use an IANA name such as 'Europe/Paris' or 'UTC'"
-    return f"did you mean {' or '.join(repr(one) for one in dict.fromkeys(found[:3]))}?"
+    return f"did you mean {' or '.join(repr(one) for one in dict.fromkeys(names[:3]))}?"
 
 
 def _one_of(value: object, what: str, allowed: tuple[str, ...]) -> object:
@@ -245,13 +245,13 @@ def previous_instant(walls: Walls, spans: Spans, second: int, gap: Gap, fold: Fo
 
 def jumps(walls: Walls, spans: Spans, first: int, last: int) -> list[int]:
     """The seconds UTC in `first <= s < last` at which the clocks jump over local times that the rule names."""
-    found = []
+    instants = []
     second = max(first, EARLIEST_S)
     while second < min(last, _ANSWER_LATEST_S):
         start, end, offset, earlier, _ = spans.at(second)
         if second == start and earlier < offset:
             wall = walls.next(start + earlier)
             if wall is not None and wall < start + offset:
-                found.append(start)
+                instants.append(start)
         second = end
-    return found
+    return instants

@@ -97,9 +97,9 @@ def test_what_comes_back_says_the_same_and_binds_once(spec: Spec) -> None:
 
 def check_bound(spec: Spec) -> None:
     try:
-        bound = spec.bound(added_at=WHEN, seed="some seed", zone="Asia/Tokyo")
+        bound = spec.bind(added_at=WHEN, seed="some seed", zone="Asia/Tokyo")
         # Looked at from another instant, what has an occurrence soon may have none within so few steps.
-        bound_again, again = bound.bound(added_at=5, seed="other", zone="UTC"), parse_spec(bound.text)
+        bound_again, again = bound.bind(added_at=5, seed="other", zone="UTC"), parse_spec(bound.text)
     except BadInput as error:
         if error.code != "spec.impossible":
             raise
