@@ -24,13 +24,12 @@ if TYPE_CHECKING:
     from wakeful.schedules.schedules import Schedules
     from wakeful.schedules.tenants import Quotas, sharded
     from wakeful.sockets.socket import Socket
+    from wakeful.specs.build import any_of, except_for, spread, within
     from wakeful.specs.calendars import business_hours, holidays
-    from wakeful.specs.combine import any_of, except_for, within
     from wakeful.specs.cron import cron
     from wakeful.specs.fluent import every
     from wakeful.specs.instants import after, at
     from wakeful.specs.rrule import rrule
-    from wakeful.specs.spread import spread
     from wakeful.values.errors import Unavailable, WakefulError
     from wakeful.values.ids import ObjectId
     from wakeful.values.runs import Run
@@ -112,13 +111,13 @@ _HOMES = {
     "WakefulError": "wakeful.values.errors",
     "action": "wakeful.machines.marks",
     "after": "wakeful.specs.instants",
-    "any_of": "wakeful.specs.combine",
+    "any_of": "wakeful.specs.build",
     "assign": "wakeful.machines.marks",
     "at": "wakeful.specs.instants",
     "business_hours": "wakeful.specs.calendars",
     "cron": "wakeful.specs.cron",
     "every": "wakeful.specs.fluent",
-    "except_for": "wakeful.specs.combine",
+    "except_for": "wakeful.specs.build",
     "exponential": "wakeful.policy.retry",
     "fixed": "wakeful.policy.retry",
     "guard": "wakeful.machines.marks",
@@ -127,8 +126,8 @@ _HOMES = {
     "reader": "wakeful.runtime.registry",
     "rrule": "wakeful.specs.rrule",
     "sharded": "wakeful.schedules.tenants",
-    "spread": "wakeful.specs.spread",
-    "within": "wakeful.specs.combine",
+    "spread": "wakeful.specs.build",
+    "within": "wakeful.specs.build",
 }
 
 

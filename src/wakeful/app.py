@@ -12,8 +12,8 @@ from wakeful.jobs.jobs import Jobs
 from wakeful.lifecycle import OWN_MACHINE, Joining, running
 from wakeful.machine import Machine
 from wakeful.machines.feature import MachineFeature
+from wakeful.machines.news import watch
 from wakeful.machines.snapshot import Snapshot
-from wakeful.machines.watchers import watch
 from wakeful.policy.lease import lease_of
 from wakeful.policy.limits import Limits
 from wakeful.runtime.calls import make_stub

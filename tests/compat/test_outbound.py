@@ -12,8 +12,8 @@ from aiohttp import web
 from tests.compat.workers_stage import played, write_worker
 from wakeful.compat.workers import Request, load
 from wakeful.compat.workers.modules import modules
-from wakeful.compat.workers.outbound import fetch
 from wakeful.compat.workers.site import request_in
+from wakeful.compat.workers.web import fetch
 
 
 async def _echo(request: web.Request) -> web.Response:

@@ -10,8 +10,7 @@ import pytest
 
 from tests.compat.workers_stage import played, write_worker
 from wakeful.compat.workers import Worker, load
-from wakeful.compat.workers.site import WorkerSite
-from wakeful.compat.workers.worker_server import serving
+from wakeful.compat.workers.site import WorkerSite, serving
 from wakeful.sockets import records as keeping
 from wakeful.sockets.node_sockets import feature_of
 from wakeful.sockets.socket import SocketRequest as SocketRequest

@@ -8,8 +8,8 @@ import pytest
 
 from tests.conformance.house import CHILD, PARENT, House, row, there
 from wakeful import App, Machine, assign, errors
-from wakeful.machines.carrier import MAIL
 from wakeful.machines.mail import Mail
+from wakeful.machines.node_machines import MAIL
 from wakeful.machines.records import GONE
 from wakeful.testing import World
 from wakeful.values.codec import encode

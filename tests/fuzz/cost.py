@@ -20,7 +20,7 @@ from wakeful.diagrams.diagram import draw
 from wakeful.http.arguments import converter
 from wakeful.http.asks import read_json, read_msgpack
 from wakeful.http.problems import Problem
-from wakeful.specs.text import to_spec
+from wakeful.specs.build import to_spec
 from wakeful.statechart.chart import Chart
 from wakeful.values.codec import VERSION, encode
 from wakeful.values.errors import BadInput
@@ -79,7 +79,7 @@ def blown_up(chance: random.Random, text: str) -> str:
 
 
 def look(text: str) -> None:
-    spec = to_spec(text).bound(added_at=NOW, seed="x", zone="Europe/Paris")
+    spec = to_spec(text).bind(added_at=NOW, seed="x", zone="Europe/Paris")
     spec.next_ms(NOW)
     spec.previous_ms(NOW)
 

@@ -7,9 +7,10 @@ import pytest
 
 from wakeful import Client
 from wakeful.client import SyncClient
+from wakeful.client.client import SyncJobs, SyncSchedules
 from wakeful.client.jobs import ClientJobs
+from wakeful.client.loop_thread import Blocked
 from wakeful.client.schedules import ClientSchedules
-from wakeful.client.sync_client import Blocked, SyncJobs, SyncSchedules
 
 OWN = {"close", "send"}  # which block in their own way
 

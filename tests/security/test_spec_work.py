@@ -9,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wakeful.specs import combine
-from wakeful.specs.combine import ExceptFor, any_of
+from wakeful.specs.build import any_of, to_spec
+from wakeful.specs.combine import ExceptFor
 from wakeful.specs.cron import cron
 from wakeful.specs.interval import interval
 from wakeful.specs.spec import Spec
-from wakeful.specs.text import parse_spec, to_spec
+from wakeful.specs.text import parse_spec
 from wakeful.values.errors import BadInput, BadSpec
 from wakeful.values.times import from_datetime
 
@@ -25,7 +26,7 @@ def looked_at(text: str) -> tuple[float, Any]:
     """The CPU time of all that a request may do with a text, and what came of it."""
     begun = time.process_time()
     try:
-        spec = to_spec(text).bound(added_at=NOW, seed="x", zone="UTC")
+        spec = to_spec(text).bind(added_at=NOW, seed="x", zone="UTC")
         found: Any = spec.next_ms(NOW), spec.previous_ms(NOW)
     except BadInput as error:
         found = error
@@ -58,7 +59,7 @@ def test_a_look_is_short(text: str) -> None:
 def test_what_leaves_out_too_much_is_refused_when_it_is_added() -> None:
     spec = to_spec("(cron * * * * * *) except (rrule FREQ=SECONDLY from 2026-01-01T00:00:00 in UTC)")
     with pytest.raises(BadSpec, match=r"leaves out each of the next 10000 times.*use a calendar") as caught:
-        spec.bound(added_at=NOW, seed="x", zone="UTC")
+        spec.bind(added_at=NOW, seed="x", zone="UTC")
     assert caught.value.code == "spec.impossible"
     assert spec.next_ms(NOW) is None
 
@@ -75,7 +76,7 @@ def test_what_leaves_out_too_much_is_refused_when_it_is_added() -> None:
 def test_what_is_left_out_without_a_hole_is_jumped_over(text: str, after: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sane ones, which took up to 172,800 steps."""
     monkeypatch.setattr(combine, "STEPS_MAX", 100)
-    assert to_spec(text).bound(added_at=NOW, seed="x", zone="UTC").next_ms(NOW) == NOW + after
+    assert to_spec(text).bind(added_at=NOW, seed="x", zone="UTC").next_ms(NOW) == NOW + after
 
 
 ZONES = st.sampled_from(["UTC", "Europe/Paris", "Australia/Lord_Howe", "Asia/Kolkata"])
@@ -117,7 +118,7 @@ def test_days_that_are_left_out_of_a_rule_are_jumped_over() -> None:
 def test_a_count_that_is_left_out_is_counted_with_steps_of_its_own() -> None:
     """Else the first look would spend them all, and so would every later one: what was counted was not kept."""
     spec = to_spec("(every 1h) except (rrule FREQ=DAILY;COUNT=9000 from 2026-01-01T09:00:00 in Europe/Paris)")
-    assert spec.bound(added_at=NOW, seed="x", zone="UTC").next_ms(NOW) is not None
+    assert spec.bind(added_at=NOW, seed="x", zone="UTC").next_ms(NOW) is not None
 
 
 def test_few_rules_are_counted_out_in_one_spec() -> None:

@@ -18,7 +18,7 @@ from wakeful.schedules.declarations import Declarations
 from wakeful.schedules.records import Book, Record, timer_name
 from wakeful.schedules.schedules import Schedules
 from wakeful.schedules.timers import ScheduleTimer
-from wakeful.specs import spread
+from wakeful.specs import combine
 from wakeful.specs.interval import Interval
 from wakeful.values.commits import SYSTEM, Commit
 from wakeful.values.timers import Timer
@@ -159,7 +159,7 @@ def overlap_ends_with_the_first_attempt() -> Any:
 def spread_follows_the_moment() -> Any:
     """The part of the window that a schedule has is another one whenever its spec is read."""
     count = iter(range(1, 1 << 30))
-    return swapped(spread, "_offset", lambda offset: lambda seed, window: offset(f"{seed}{next(count)}", window))
+    return swapped(combine, "_offset", lambda offset: lambda seed, window: offset(f"{seed}{next(count)}", window))
 
 
 def triggering_takes_the_next_occurrence() -> Any:

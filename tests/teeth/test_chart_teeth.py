@@ -12,8 +12,8 @@ import pytest
 from tests.xstate.chart_compare import differs
 from tests.xstate.chart_names import NAMES
 from wakeful.statechart import chart as charts
-from wakeful.statechart import moves, nodes, plans, snapshot, step
-from wakeful.statechart.turn import ChartStep
+from wakeful.statechart import moves, snapshot, step, structure
+from wakeful.statechart.structure import ChartStep
 from wakeful.values.errors import BadChart, LimitExceeded
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "xstate" / "cases.jsonl.xz"
@@ -62,18 +62,17 @@ def shallow_for_deep(patch: pytest.MonkeyPatch) -> None:
             for history in node.histories
         }
 
-    patch.setattr(plans, "_remember", remember)
+    patch.setattr(charts, "_remember", remember)
 
 
 def entered_backwards(patch: pytest.MonkeyPatch) -> None:
-    entering = plans.entering
-    patch.setattr(plans, "entering", lambda all_nodes, *rest: entering(all_nodes, *rest)[::-1])
+    entering = charts.entering
+    patch.setattr(charts, "entering", lambda all_nodes, *rest: entering(all_nodes, *rest)[::-1])
 
 
 def no_initial_actions(patch: pytest.MonkeyPatch) -> None:
-    entering = plans.entering
-    for module in (plans, charts):
-        patch.setattr(module, "entering", lambda all_nodes, left, mask, defaults: entering(all_nodes, left, mask, 0))
+    entering = charts.entering
+    patch.setattr(charts, "entering", lambda all_nodes, left, mask, defaults: entering(all_nodes, left, mask, 0))
 
 
 def late_by_one(patch: pytest.MonkeyPatch) -> None:
@@ -84,8 +83,8 @@ def late_by_one(patch: pytest.MonkeyPatch) -> None:
 def outputs_lost(patch: pytest.MonkeyPatch) -> None:
     arrive = step._arrive
 
-    def without(turn: ChartStep, final: Any, arrival: Any) -> None:
-        arrive(turn, final, arrival)
+    def without(chart: Any, turn: ChartStep, final: Any, arrival: Any) -> None:
+        arrive(chart, turn, final, arrival)
         turn.queue[:] = [{**event, "output": None} if "output" in event else event for event in turn.queue]
 
     patch.setattr(step, "_arrive", without)
@@ -93,12 +92,14 @@ def outputs_lost(patch: pytest.MonkeyPatch) -> None:
 
 def order_forgotten(patch: pytest.MonkeyPatch) -> None:
     dump = snapshot.dump
-    patch.setattr(step, "dump", lambda turn: {key: one for key, one in dump(turn).items() if key != "order"})
+    patch.setattr(
+        step, "dump", lambda chart, turn: {key: one for key, one in dump(chart, turn).items() if key != "order"}
+    )
 
 
 def histories_forgotten(patch: pytest.MonkeyPatch) -> None:
     dump = snapshot.dump
-    patch.setattr(step, "dump", lambda turn: {**dump(turn), "historyValue": {}})
+    patch.setattr(step, "dump", lambda chart, turn: {**dump(chart, turn), "historyValue": {}})
 
 
 def always_once(patch: pytest.MonkeyPatch) -> None:
@@ -108,11 +109,11 @@ def always_once(patch: pytest.MonkeyPatch) -> None:
 
 def outer_first(patch: pytest.MonkeyPatch) -> None:
     inside = step._inside
-    patch.setattr(step, "_inside", lambda turn, node: step._own(turn, node) or inside(turn, node))
+    patch.setattr(step, "_inside", lambda chart, turn, node: step._own(turn, node) or inside(chart, turn, node))
 
 
 def conflicts_kept(patch: pytest.MonkeyPatch) -> None:
-    for module in (plans, step):
+    for module in (charts, step):
         patch.setattr(module, "without_conflicts", lambda enabled, active, kept: list(enabled))
 
 
@@ -122,22 +123,22 @@ def reenter_ignored(patch: pytest.MonkeyPatch) -> None:
     def milder(way: Any, active: int, kept: Any) -> int:
         return exits(way, active, kept) & ~(way.source.bit if way.source in way.targets else 0)
 
-    patch.setattr(plans, "exits_of", milder)
+    patch.setattr(charts, "exits_of", milder)
 
 
 def one_region_is_enough(patch: pytest.MonkeyPatch) -> None:
-    is_final = plans._is_final
+    is_final = charts._is_final
 
     def easily(node: Any, active: int) -> bool:
         if node.type == "parallel":
             return any(easily(child, active) for child in node.children)
         return is_final(node, active)
 
-    patch.setattr(plans, "_is_final", easily)
+    patch.setattr(charts, "_is_final", easily)
 
 
 def itself_not_covered(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(nodes, "fits", lambda event, wild: wild == "*" or event.startswith(wild[:-1]))
+    patch.setattr(structure, "fits", lambda event, wild: wild == "*" or event.startswith(wild[:-1]))
 
 
 def sends_to_itself_at_once(patch: pytest.MonkeyPatch) -> None:

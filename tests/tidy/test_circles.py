@@ -10,12 +10,6 @@ DOORS = {("wakeful.app", "wakeful.server"), ("wakeful.app", "wakeful.testing.wor
 # Each with how many modules it may have.
 LEFT = {
     "wakeful.runtime.node": 23,
-    "wakeful.statechart.chart": 11,
-    "wakeful.specs.text": 9,
-    "wakeful.machines.steps": 4,
-    "wakeful.client.client": 2,
-    "wakeful.compat.workers.state": 4,
-    "wakeful.testing.world": 3,
 }
 
 Graph = dict[str, set[str]]

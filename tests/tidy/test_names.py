@@ -89,3 +89,80 @@ def test_a_namesake_is_seen() -> None:
     assert namesakes("def run(): ...", ["run", "stop"]) == {"run"}
     assert namesakes("from wakeful.server.serving import serving as serving", ["serving"]) == {"serving"}
     assert not namesakes("def run(): ...", ["run_command"])
+
+
+# Packages in which a function is a verb, or a noun for a value, and what lives for more than a few lines has a noun for its
+# name. The list only grows.
+CLEAN = ("specs",)
+# Names that others give: a feature's and a timer handler's hooks, Cloudflare's API, and words that are nouns here.
+GIVEN = {"started", "failed", "scheduled", "parked", "closed", "seed", "feed", "speed", "need", "exceed", "embed"}
+_DONE = re.compile(
+    r"[a-z]+ed|told|shown|kept|made|said|seen|heard|given|taken|gone|held|sent|known|left|done|met|written|drawn|chosen"
+    r"|broken|hidden|begun|found|built|bound|lost|put_off|worn"
+)
+_VAGUE = {"found", "one", "it"}
+_LINES_MAX = 5
+
+
+def participles(text: str) -> list[str]:
+    """Functions that are called by what was done: nobody knows whether they do it, or say whether it was."""
+    names = [
+        node.name for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    return [name for name in names if _DONE.fullmatch(name.strip("_")) and name not in GIVEN]
+
+
+def vague_names(text: str) -> list[str]:
+    """`function: name` of each `found`, `one` or `it` that lives for longer than it can be kept in mind."""
+    vague = set()
+    for function in ast.walk(ast.parse(text)):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            names = list(_own_names(function))
+            for name in {name.id for name in names if isinstance(name.ctx, ast.Store)} & _VAGUE:
+                lines = [one.lineno for one in names if one.id == name]
+                if max(lines) - min(lines) > _LINES_MAX:
+                    vague.add(f"{function.name}: {name}")
+    return sorted(vague)
+
+
+def _own_names(node: ast.AST) -> Iterable[ast.Name]:
+    """The names of a function, but for those of functions and comprehensions in it."""
+    inner = (
+        ast.FunctionDef,
+        ast.AsyncFunctionDef,
+        ast.Lambda,
+        ast.ListComp,
+        ast.SetComp,
+        ast.DictComp,
+        ast.GeneratorExp,
+    )
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Name):
+            yield child
+        if not isinstance(child, inner):
+            yield from _own_names(child)
+
+
+def clean_modules() -> list[tuple[str, str]]:
+    return [(name, text) for name, text in source.modules() if name.split(".")[1:2] and name.split(".")[1] in CLEAN]
+
+
+def test_functions_are_verbs_or_nouns() -> None:
+    wrong = {name: names for name, text in clean_modules() if (names := participles(text))}
+    assert not wrong, "say what it does (check, join), or what it gives (refusal, mask)"
+
+
+def test_what_lives_long_has_a_noun() -> None:
+    wrong = {name: names for name, text in clean_modules() if (names := vague_names(text))}
+    assert not wrong, f"{', '.join(sorted(_VAGUE))} are for five lines"
+
+
+def test_a_participle_and_a_vague_name_are_seen() -> None:
+    assert participles("def _told(): ...\ndef checked(): ...\ndef check(): ...\nasync def failed(): ...") == [
+        "_told",
+        "checked",
+    ]
+    long = "def f():\n    found = []\n" + "    g()\n" * 5 + "    return found"
+    assert vague_names(long) == ["f: found"]
+    assert not vague_names("def f():\n    found = []\n    return found")
+    assert not vague_names("def f():\n    a = [one for one in b]\n" + "    g()\n" * 9 + "    return [one for one in a]")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.tidy import tidy_pages as tidy
 from tests.tidy import tidy_source as source
-from wakeful.specs.text import to_spec
+from wakeful.specs.build import to_spec
 
 _ROW = re.compile(r"^\| `(.+?)` \| `(.+?)` \| (.+?) \|$", re.MULTILINE)
 

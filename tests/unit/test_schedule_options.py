@@ -2,7 +2,7 @@
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
@@ -12,7 +12,8 @@ from wakeful.policy.plan import ENDLESS_MS
 from wakeful.policy.timeline import Version
 from wakeful.schedules.options import parse_options, parse_spec_options
 from wakeful.schedules.records import Record, decode_record, encode_struct
-from wakeful.specs.text import parse_spec, to_spec
+from wakeful.specs.build import to_spec
+from wakeful.specs.text import parse_spec
 from wakeful.values.codec import decode
 from wakeful.values.errors import (
     BadHandler,
@@ -458,3 +459,26 @@ def test_a_day_that_an_older_version_kept_is_no_window_for_what_happens_once() -
     assert decode_record(old, "r").policy.window_ms == ENDLESS_MS
     options = parse_options(parse_spec(once), "tick", (), {}, {})
     assert msgspec.to_builtins(options)[:3] == kept  # and so it is kept to this day
+
+
+async def test_a_datetime_is_not_printed_and_read_back_in_the_same_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Bell(DurableObject):
+        rung: ClassVar[list[str]] = []
+
+        async def set(self, when: datetime) -> None:
+            with monkeypatch.context() as patch:
+                patch.setattr("wakeful.policy.timeline.parse_spec", _refuse)
+                await self.schedules.add(when, self.ring, name="once")
+
+        async def ring(self) -> None:
+            self.rung.append(self.ctx.id.key)
+
+    def _refuse(text: str) -> None:
+        raise AssertionError(f"{text} was just made")
+
+    app = App()
+    app.object(Bell)
+    async with app.world(start=NOW) as world:
+        await world.get(Bell, "a").set(NOW + timedelta(hours=1, milliseconds=137))
+        await world.advance(hours=2)
+    assert Bell.rung == ["a"]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import wakeful.statechart.plans as plans
+import wakeful.statechart.chart as charts
 from tests.xstate.chart_compare import Runner
 from tests.xstate.chart_names import NAMES
 from wakeful.statechart.moves import EnteredStates
@@ -33,10 +33,10 @@ def is_explained(case: dict[str, Any], place: int) -> bool:
 
 @contextmanager
 def _rules_of_xstate() -> Iterator[None]:
-    compatible, add, recall = plans._compatible, EnteredStates.add, EnteredStates._recall
+    compatible, add, recall = charts._compatible, EnteredStates.add, EnteredStates._recall
 
     def again(self: EnteredStates, transition: Any, domain: Any) -> None:
-        add(self, transition, plans.domain_of(transition, self.kept) if transition.has_history else domain)
+        add(self, transition, charts.domain_of(transition, self.kept) if transition.has_history else domain)
 
     def enter(self: EnteredStates, history: Any) -> None:
         states = self.kept.get(history.id, history.default)
@@ -45,10 +45,10 @@ def _rules_of_xstate() -> Iterator[None]:
         recall(self, history)
 
     try:
-        plans._compatible = lambda chart, now, taken, kept: list(taken)
+        charts._compatible = lambda chart, now, taken, kept: list(taken)
         EnteredStates.add = again  # type: ignore[method-assign]
         EnteredStates._recall = enter  # type: ignore[method-assign]
         yield
     finally:
-        plans._compatible = compatible
+        charts._compatible = compatible
         EnteredStates.add, EnteredStates._recall = add, recall  # type: ignore[method-assign]

@@ -56,9 +56,10 @@ def spec_of(text: str, zone: str | None, gap: str | None, fold: str | None) -> "
     from wakeful.cli.instants import is_length
     from wakeful.schedules.nights import zones_in
     from wakeful.schedules.options import parse_spec_options
+    from wakeful.specs.build import to_spec
     from wakeful.specs.interval import interval
     from wakeful.specs.rrule import Rule
-    from wakeful.specs.text import parse_spec, to_spec
+    from wakeful.specs.text import parse_spec
     from wakeful.specs.zones import zone_of
     from wakeful.values.errors import BadOption
 
@@ -82,7 +83,7 @@ def _bound(asked: "Spec", added_at: int, zone: str) -> "Spec":
     """The spec as a schedule added then would have it, but for a spread's offset, which each has its own of."""
     from wakeful.specs.text import parse_spec
 
-    spec = asked.bound(added_at=added_at, seed=_SEED, zone=zone)
+    spec = asked.bind(added_at=added_at, seed=_SEED, zone=zone)
     marker = f" seed {_SEED}"
     return parse_spec(spec.text.replace(marker, "")) if marker in spec.text else spec
 

@@ -18,22 +18,22 @@ async def unpack(file: Path, url: str, *, is_dry: bool, as_json: bool) -> None:
     """Put the object into the store, or only say what that would be."""
     from wakeful.cli.progress import pulse
     from wakeful.cli.store_session import opened, reading
-    from wakeful.importers import archive_import
+    from wakeful.importers import archive
 
     with pulse("import", is_shown=not as_json):
         carried = _read(file)
         async with reading(url) as store:
             await _check_idle(store)
-            await archive_import.check(store, carried)
+            await archive.check_absent(store, carried)
         if not is_dry:
             async with opened(url) as store:  # `FileOwned` when a process has come since
-                await archive_import.unpack(store, carried, name=f"import-{uuid.uuid4().hex[:8]}", now=now_ms())
+                await archive.unpack(store, carried, name=f"import-{uuid.uuid4().hex[:8]}", now=now_ms())
     _put(carried, url=store.url, is_dry=is_dry, as_json=as_json)
 
 
 def _read(file: Path) -> "Carried":
     from wakeful.importers import archive
-    from wakeful.importers.found import bad
+    from wakeful.importers.findings import bad
 
     try:
         if file.stat().st_size > BYTES_MAX:

@@ -14,7 +14,7 @@ from wakeful.cli.exit_codes import FAILED, USAGE, CommandError
 
 if TYPE_CHECKING:
     from wakeful.cli.progress import Step
-    from wakeful.importers.found import FoundMachine
+    from wakeful.importers.findings import FoundMachine
     from wakeful.values.ids import ObjectId
 
 BAR_FROM = 10  # fewer are done before one has looked

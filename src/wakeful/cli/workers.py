@@ -40,7 +40,7 @@ def load_worker(folder: str) -> Program:
 
 
 def _beside(worker: Any) -> Any:
-    from wakeful.compat.workers.worker_server import ADDRESS, serving
+    from wakeful.compat.workers.site import ADDRESS, serving
 
     @asynccontextmanager
     async def beside(say: "Say") -> AsyncIterator[None]:

@@ -1,4 +1,4 @@
 """Layer 5. Durable objects from another process, over HTTP."""
 
 from wakeful.client.client import Client as Client
-from wakeful.client.sync_client import SyncClient as SyncClient
+from wakeful.client.client import SyncClient as SyncClient

@@ -6,21 +6,22 @@ async with Client("http://127.0.0.1:7420", token=…) as client:
 
 import os
 import ssl
-from collections.abc import Container
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
+import weakref
+from collections.abc import Container, Iterator
+from datetime import datetime
+from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from wakeful.client.jobs import ClientJobs
-from wakeful.client.looks import Looks, object_path
+from wakeful.client.looks import Looks, Row, object_path
+from wakeful.client.loop_thread import Blocked, Blocking, LoopThread
 from wakeful.client.schedules import ClientSchedules
 from wakeful.client.wire import HttpWire, check_extra, segment
+from wakeful.machines.snapshot import Snapshot
 from wakeful.runtime.calls import make_stub
 from wakeful.runtime.registry import ObjectClass, looked_at, name_of
 from wakeful.values.errors import BadOption, UnknownMethod
 from wakeful.values.ids import ObjectId, check_class, check_key
 from wakeful.values.times import Duration, duration_ms
-
-if TYPE_CHECKING:
-    from wakeful.client.sync_client import SyncClient
 
 DEADLINE_MAX_MS = 900_000  # what a server grants
 CONNECTIONS = 100
@@ -88,8 +89,6 @@ class Client(Looks):
     @staticmethod
     def sync(url: str, **options: Unpack[ClientOptions]) -> "SyncClient":
         """The same for code that does not await: `with Client.sync("http://…", token=…) as client`."""
-        from wakeful.client.sync_client import SyncClient
-
         return SyncClient(url, **options)
 
     async def __aenter__(self) -> "Client":
@@ -201,3 +200,125 @@ def _checked(length: Duration, what: str) -> int:
     if not 1 <= ms <= DEADLINE_MAX_MS:
         raise BadOption(f"{what} {length!r}: from a millisecond to {DEADLINE_MAX_MS // 1000} s", code=f"client.{what}")
     return ms
+
+
+# The same for code that does not await.
+
+
+class SyncJobs(Blocking):
+    """`ClientJobs`, blocking."""
+
+    schedule = Blocked(ClientJobs.schedule)
+    schedule_many = Blocked(ClientJobs.schedule_many)
+    batch = Blocked(ClientJobs.batch)
+    get = Blocked(ClientJobs.get)
+    wait = Blocked(ClientJobs.wait)
+    cancel = Blocked(ClientJobs.cancel)
+    list = Blocked(ClientJobs.list)
+
+
+class SyncSchedules(Blocking):
+    """`ClientSchedules`, blocking."""
+
+    add = Blocked(ClientSchedules.add)
+    get = Blocked(ClientSchedules.get)
+    list = Blocked(ClientSchedules.list)
+    next = Blocked(ClientSchedules.next)
+    history = Blocked(ClientSchedules.history)
+    pause = Blocked(ClientSchedules.pause)
+    resume = Blocked(ClientSchedules.resume)
+    trigger = Blocked(ClientSchedules.trigger)
+    backfill = Blocked(ClientSchedules.backfill)
+    reschedule = Blocked(ClientSchedules.reschedule)
+    cancel = Blocked(ClientSchedules.cancel)
+
+
+class SyncLooks(Blocking):
+    """What `Client` shows and does beside calls, blocking."""
+
+    classes = Blocked(Client.classes)
+    objects = Blocked(Client.objects)
+    object = Blocked(Client.object)
+    storage = Blocked(Client.storage)
+    chart = Blocked(Client.chart)
+    due = Blocked(Client.due)
+    ledger = Blocked(Client.ledger)
+    parked = Blocked(Client.parked)
+    redrive = Blocked(Client.redrive)
+    search = Blocked(Client.search)
+    audit = Blocked(Client.audit)
+    nodes = Blocked(Client.nodes)
+    drain = Blocked(Client.drain)
+    undrain = Blocked(Client.undrain)
+
+
+class SyncClient(SyncLooks):
+    """`Client.sync(url, token=…)`: every method of `Client`, blocking. Any number of threads may share one.
+
+    After a fork, make one in the child; one that was made before and not used yet is as good.
+    """
+
+    def __init__(self, url: str, **options: Unpack[ClientOptions]) -> None:
+        self._client = Client(url, **options)
+        super().__init__(self._client, LoopThread())
+        self._finalizer = weakref.finalize(self, _end, self._thread, self._client)
+
+    def __enter__(self) -> "SyncClient":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up and end the thread; the client can't be used again."""
+        self._finalizer()
+
+    def __repr__(self) -> str:
+        return repr(self._client).replace("<Client", "<SyncClient", 1)
+
+    def get(
+        self, cls: type | str, key: str, *, deadline: Duration | None = None, request_key: str | None = None
+    ) -> Any:
+        """A stub of the object whose methods block until the answer is there.
+
+        Type checkers see `Any`: they have no word for "this class, but its methods are not async".
+        """
+        self._client.get(cls, key, deadline=deadline)  # says what is wrong with them
+        return make_stub(self, self._client.known(cls), key, deadline, request_key)
+
+    @property
+    def jobs(self) -> SyncJobs:
+        """`client.jobs.schedule(stub.method, …)`, as `ClientJobs`."""
+        return SyncJobs(self._client.jobs, self._thread)
+
+    def schedules(self, cls: type | str, key: str) -> SyncSchedules:
+        """The schedules of an object, as `ClientSchedules`."""
+        return SyncSchedules(self._client.schedules(cls, key), self._thread)
+
+    def events(self, *kinds: str, since: datetime | None = None) -> Iterator[Row]:
+        """What happens, as it does, without an end."""
+        yield from self._each(self._client.events(*kinds, since=since))
+
+    def watch(self, cls: type | str, key: str) -> Iterator[Snapshot | Row]:
+        """A machine's snapshots and emitted events, as they come, without an end."""
+        yield from self._each(self._client.watch(cls, key))
+
+    def _each(self, source: Any) -> Iterator[Any]:
+        try:
+            while True:
+                yield self._thread.run(_next(source))
+        finally:
+            self._thread.run(source.aclose())
+
+    def send(self, *call: Any, **options: Any) -> Any:
+        """Router of the stubs."""
+        return self._thread.run(self._client.send(*call, **options))
+
+
+def _end(thread: LoopThread, client: Client) -> None:
+    thread.end(client.close())
+
+
+async def _next(source: Any) -> Row:
+    found: Row = await anext(source)
+    return found

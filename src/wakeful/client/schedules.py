@@ -9,8 +9,9 @@ from wakeful.client.looks import Looks, object_path
 from wakeful.client.wire import segment
 from wakeful.runtime.calls import Method
 from wakeful.schedules.handlers import method_name
-from wakeful.schedules.options import SPEC_OPTIONS, check_schedule_name, parse_spec_options, plain_spec
+from wakeful.schedules.options import check_schedule_name, parse_spec_options, plain_spec
 from wakeful.schedules.schedule import Found, Names, Runs, Schedule, Times
+from wakeful.specs.build import BUILD_OPTIONS
 from wakeful.values.errors import BadHandler, BadOption
 from wakeful.values.ids import ObjectId
 from wakeful.values.times import duration_ms
@@ -94,7 +95,7 @@ class ClientSchedules:
         """Give it another spec, as a new version; everything else stays, but for options named here."""
         parse_spec_options(spec, dict(options))
         asked = plain_spec(spec, options)  # the object knows what it had, and so what stays
-        own = {one: None for one in SPEC_OPTIONS if one in options and options[one] is None}
+        own = {one: None for one in BUILD_OPTIONS if one in options and options[one] is None}
         body = self._sent(asked.text, options) | own
         return self._typed(await self._client._do("POST", f"{self._of(name)}/reschedule", body, has_types=True))
 

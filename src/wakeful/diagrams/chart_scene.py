@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, tzinfo
 from typing import Any
 
-from wakeful.diagrams.scene import TEXT_SIZE, TITLE_SIZE, ArrowRow, Box, Edge, Scene
+from wakeful.diagrams.scene import BOLD, TEXT_SIZE, TITLE_SIZE, ArrowRow, Box, Edge, Scene
 from wakeful.diagrams.texts import TextLine, TextSpan, broken, one_line
 from wakeful.statechart.chart import Chart
 from wakeful.statechart.fields import keys, listed
-from wakeful.statechart.nodes import ChartState
 from wakeful.statechart.snapshot import check_snapshot, configuration_of
 from wakeful.statechart.state_tree import ROOT_ID, Tree, default_of, target_of
+from wakeful.statechart.structure import ChartState
 from wakeful.values.times import to_datetime
 
 # How are the parts of a chart said in few words: events, guards, actions, delays?
@@ -155,7 +155,6 @@ def _several(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-BOLD = ("event", "title", "due")
 _LABEL_WIDTH = 210.0
 _LABEL_LINES = 5
 _ROW_WIDTH = 260.0

@@ -11,8 +11,7 @@ from msgspec import Struct
 from wakeful.diagrams.arrow_pieces import Piece
 from wakeful.diagrams.positions import place
 from wakeful.diagrams.ranks import Item, RankChain, Ranked, RankLink, order, rank
-from wakeful.diagrams.scene import Box, Edge
-from wakeful.diagrams.sizes import LOOP, label_size
+from wakeful.diagrams.scene import LOOP, Box, Edge, label_size
 
 Point = tuple[float, float]
 Path = tuple[Point, ...]

@@ -11,8 +11,7 @@ from msgspec import Struct
 from wakeful.diagrams.arrow_pieces import Piece, lift
 from wakeful.diagrams.flow import Flow, Path, Point, flow
 from wakeful.diagrams.positions import PORT_EDGE, PORT_GAP
-from wakeful.diagrams.scene import Box, Edge, Scene
-from wakeful.diagrams.sizes import PAD, Size, header_size, leaf_size
+from wakeful.diagrams.scene import PAD, Box, Edge, Scene, Size, header_size, leaf_size
 
 # How do groups that no arrow connects stand beside each other?
 

@@ -13,9 +13,10 @@ from wakeful.http.looks import connection_of, object_of
 from wakeful.http.problems import Problem, Raised, told
 from wakeful.http.stream import RETRY_MS, SEND_TIMEOUT_S, Ends, only_head, put, streamed, unless
 from wakeful.machine import Machine
+from wakeful.machines.news import SEEN, MachineWatch
 from wakeful.machines.node_machines import feature_of
 from wakeful.machines.snapshot import Snapshot
-from wakeful.machines.watchers import SEEN, MachineWatch, News
+from wakeful.machines.watchers import News
 from wakeful.values.errors import NotRunning, WakefulError
 from wakeful.values.ids import ObjectId
 from wakeful.views.plain import plain

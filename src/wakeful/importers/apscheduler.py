@@ -8,12 +8,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from wakeful.importers.found import bad
+from wakeful.importers.findings import bad
 from wakeful.importers.pickles import Thing, read
 from wakeful.importers.sqlite import Tables
 from wakeful.importers.wishes import EVER, ImportPlan, NoSchedule, Wish, cron_text, plain, zone_name
 from wakeful.policy.timeline import spec_of
-from wakeful.specs.combine import any_of
+from wakeful.specs.build import any_of
 from wakeful.specs.instants import at
 from wakeful.specs.interval import interval
 from wakeful.values.errors import BadValue, WakefulError

@@ -1,4 +1,4 @@
-"""Layer 5. How does one object travel in a file, with everything that it has and owes?
+"""Layer 5. How does one object travel in a file, with everything that it has and owes, and become one of a store?
 
 JSON lines: a head that says what it is, a line for each row, an end that says how many there were and what they come to,
 so that half a file is known for what it is. Values are as the store has them, so nothing is lost on the way.
@@ -13,14 +13,14 @@ from typing import Any
 import msgspec
 
 from wakeful.importers.archive_rules import Bar, bar_of_row, bar_of_timer, check_own
-from wakeful.importers.found import bad, short
+from wakeful.importers.findings import bad, short
 from wakeful.policy.limits import check_storage_key, check_value_size
 from wakeful.policy.order import INSERTED
 from wakeful.store.protocol import Query, Range, Store
 from wakeful.values.codec import decode_loosely
-from wakeful.values.commits import SYSTEM, USER, Info, Remembered, Slot
-from wakeful.values.errors import BadInput, Conflict, Undecodable
-from wakeful.values.ids import ObjectId, check_class, check_key
+from wakeful.values.commits import SYSTEM, USER, Commit, Info, Remembered, Slot
+from wakeful.values.errors import BadInput, Conflict, Fenced, Undecodable
+from wakeful.values.ids import ObjectId, check_class, check_key, shard_of
 from wakeful.values.runs import Entry
 from wakeful.values.timers import Parked, Timer
 
@@ -350,3 +350,72 @@ def seqs(carried: Carried) -> Iterator[int]:
     """The numbers that its timers were given by the owners of its shard; jobs from outside have numbers of their own."""
     given = [timer.seq for timer in carried.timers] + [parked.timer.seq for parked in carried.parked]
     yield from (seq for seq in given if seq < INSERTED)
+
+
+# How does an object out of a file become one of a store that no process runs: all of it, or nothing?
+
+EPOCH_BITS = 39  # a timer's number is its owner's epoch, a count, and the shard
+RAISES_MAX = 10_000
+
+
+async def check_absent(store: Store, carried: Carried) -> None:
+    """`Conflict` unless there is no such object yet."""
+    if await store.find_objects(Query(cls=carried.id.cls, key=carried.id.key, limit=1)):
+        raise Conflict(
+            f"{carried.id} is in {store.url} already, and only what is not there is imported; nothing was done",
+            code="import.exists",
+        )
+
+
+async def unpack(store: Store, carried: Carried, *, name: str, now: int) -> None:
+    """Own its shard for a moment, put it there in one commit, and let go; `name` is what the store knows us by."""
+    await check_absent(store, carried)
+    shard = shard_of(carried.id)
+    epoch = await _claim(store, name, carried, now)
+    try:
+        [first, second] = await store.commit(name, _commits(carried, shard, epoch))
+    finally:
+        await store.release(name, {shard: epoch})
+    for outcome in (first, second):
+        if isinstance(outcome, Fenced):
+            raise _taken()
+        if outcome is not None:
+            raise outcome
+    await store.tell([])
+
+
+async def _claim(store: Store, name: str, carried: Carried, now: int) -> int:
+    """The shard at an epoch past those of the file: a number that a timer of the object had never comes again."""
+    shard, past = shard_of(carried.id), max((seq >> EPOCH_BITS for seq in seqs(carried)), default=0)
+    for _ in range(RAISES_MAX):
+        seen = {row.shard: row.epoch for row in await store.owners() if row.shard == shard}
+        epochs = await store.claim(name, [shard], now=now, seen=seen)
+        if shard not in epochs:
+            raise _taken()
+        if epochs[shard] > past:
+            return epochs[shard]
+    await store.release(name, epochs)
+    raise Conflict(f"the file's epoch {past} is too far ahead of {store.url}; nothing was done", code="import.epoch")
+
+
+def _commits(carried: Carried, shard: int, epoch: int) -> list[Commit]:
+    """Two of one transaction, so that the object is as old as it was."""
+    id = carried.id
+    return [
+        Commit(id=id, shard=shard, epoch=epoch, now=carried.created_at),
+        Commit(
+            id=id,
+            shard=shard,
+            epoch=epoch,
+            now=carried.active_at,
+            puts=carried.puts,
+            sets=carried.timers,
+            entries=carried.entries,
+            parks=carried.parked,
+            records=carried.answers,
+        ),
+    ]
+
+
+def _taken() -> Conflict:
+    return Conflict("a process took the store over meanwhile; stop it, then import again", code="store.taken")

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from wakeful.importers.found import bad
+from wakeful.importers.findings import bad
 from wakeful.importers.pickles import Thing, read
 from wakeful.importers.wishes import EVER, ImportPlan, NoSchedule, Wish, cron_text, plain
 from wakeful.specs.interval import interval

@@ -9,12 +9,11 @@ from typing import Any
 
 from msgspec import structs
 
-from wakeful.importers.found import FoundMachine
+from wakeful.importers.findings import FoundMachine
 from wakeful.statechart.chart import Chart
 from wakeful.statechart.effects import Invoke
-from wakeful.statechart.nodes import ChartState
 from wakeful.statechart.snapshot import configuration_of, dump, restore
-from wakeful.statechart.turn import ChartStep
+from wakeful.statechart.structure import ChartState, ChartStep
 from wakeful.values.errors import BadTime, BadValue
 from wakeful.values.times import duration_ms, to_datetime
 
@@ -67,7 +66,7 @@ def complete(
     for node in active:
         _add_delays(turn, node, found, restarts=restarts)
     starts = _run_again(turn, active, found)
-    made = dump(turn)
+    made = dump(chart, turn)
     # What a delayed send goes to must be there when it is due.
     for one in [one for one in made["pending"] if one["target"] is not None and one["target"] not in turn.children]:
         made["pending"].remove(one)

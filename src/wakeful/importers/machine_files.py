@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from wakeful.importers import actorkit, xstate
-from wakeful.importers.found import FoundMachine, bad, parsed
+from wakeful.importers.findings import FoundMachine, bad, parsed
 from wakeful.importers.sqlite import MAGIC, Tables
 from wakeful.values.errors import BadOption
 

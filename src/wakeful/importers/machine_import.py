@@ -7,7 +7,7 @@ import msgspec
 from wakeful.importers.archive_rules import check_own
 from wakeful.importers.chart_fit import INIT, complete, fit_delays
 from wakeful.importers.feature import IMPORT
-from wakeful.importers.found import FoundMachine
+from wakeful.importers.findings import FoundMachine
 from wakeful.machines.carrier import Carrier
 from wakeful.machines.node_machines import feature_of
 from wakeful.machines.records import MachineRecord, fit, load, save

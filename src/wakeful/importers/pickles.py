@@ -15,7 +15,7 @@ from typing import Any
 from uuid import UUID, SafeUUID
 from zoneinfo import ZoneInfo
 
-from wakeful.importers.found import DEPTH_MAX, bad
+from wakeful.importers.findings import DEPTH_MAX, bad
 from wakeful.values.errors import BadValue
 
 BYTES_MAX = 16 * 1024 * 1024

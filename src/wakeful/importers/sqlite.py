@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from wakeful.importers.found import bad
+from wakeful.importers.findings import bad
 
 MAGIC = b"SQLite format 3\x00"
 ROWS_MAX = 100_000  # of one table: far more than one actor has

@@ -7,7 +7,7 @@ its delay began. Both together are what has to move; the file may hold them side
 from collections.abc import Mapping
 from typing import Any
 
-from wakeful.importers.found import FoundMachine, bad, event_of, instant, mapping, short
+from wakeful.importers.findings import FoundMachine, bad, event_of, instant, mapping, short
 
 SCHEDULED = "_scheduledEvents"
 STATUSES = ("active", "done", "error", "stopped")

@@ -6,8 +6,10 @@ or nothing is.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from wakeful.machines.bindings import Bound
+from wakeful.machines.node_machines import DELAY, DO, RUN, NodeMachines
 from wakeful.machines.records import MachineRecord, Parent
 from wakeful.runtime.tracer import carried
 from wakeful.runtime.turn import Turn
@@ -18,13 +20,8 @@ from wakeful.values.ids import ObjectId, check_key
 from wakeful.values.timers import Timer
 from wakeful.values.trace import marked
 
-if TYPE_CHECKING:
-    from wakeful.machines.bindings import Bound
-    from wakeful.machines.node_machines import NodeMachines
-
 # Of the name of a timer: with the object's it must fit one index row of every store.
 ID_BYTES_MAX = 1_000
-DELAY, DO, RUN, MAIL = "machine", "machine-do", "machine-run", "machine-mail"
 
 
 class Carrier:
@@ -32,8 +29,8 @@ class Carrier:
 
     def __init__(
         self,
-        feature: "NodeMachines",
-        bound: "Bound",
+        feature: NodeMachines,
+        bound: Bound,
         turn: Turn,
         kept: MachineRecord,
         event: dict[str, Any],

@@ -6,9 +6,9 @@ from wakeful.machines.actors import ANSWER, KEEP
 from wakeful.machines.bindings import Bound
 from wakeful.machines.downtime import PULSE, Pulse
 from wakeful.machines.mail import Mail
+from wakeful.machines.news import NEWS, SEEN, news, seen
 from wakeful.machines.node_machines import FEATURE, NodeMachines, feature_of
 from wakeful.machines.timers import Delays, Doings, Runs, answered, keep
-from wakeful.machines.watchers import NEWS, SEEN, news, seen
 from wakeful.runtime.feature import Feature
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.machines.snapshot import Snapshot
 from wakeful.statechart.chart import Chart
-from wakeful.statechart.nodes import ChartState, candidates
 from wakeful.statechart.snapshot import configuration_of
+from wakeful.statechart.structure import ChartState, candidates
 from wakeful.values.times import to_datetime
 
 if TYPE_CHECKING:

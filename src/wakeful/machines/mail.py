@@ -7,7 +7,7 @@ and gone with the step that took them. A letter may be late, so each says which 
 from typing import TYPE_CHECKING, Any
 
 from wakeful.machines.actors import plain
-from wakeful.machines.carrier import MAIL
+from wakeful.machines.node_machines import MAIL
 from wakeful.machines.records import MachineRecord, Parent, forget, gone, load, set_gone
 from wakeful.machines.steps import begin, end, present, take
 from wakeful.machines.timers import Owner, end_actor

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.machines.actors import Actors
 from wakeful.machines.bindings import Bound
-from wakeful.machines.carrier import MAIL
 from wakeful.machines.downtime import Downtime
 from wakeful.machines.watchers import Watchers
 from wakeful.policy.order import Order
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
     from wakeful.runtime.node import Node
 
 FEATURE = "machines"
+# The timers of machines: delays, actions that wait to be done, actors that run, and what one sends another.
+DELAY, DO, RUN, MAIL = "machine", "machine-do", "machine-run", "machine-mail"
 log = logging.getLogger("wakeful.machine")
 
 

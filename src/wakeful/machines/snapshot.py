@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from wakeful.statechart.nodes import fits
+from wakeful.statechart.structure import fits
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from wakeful.machines.carrier import DELAY, Carrier
+from wakeful.machines.bindings import Bound
+from wakeful.machines.carrier import Carrier
+from wakeful.machines.node_machines import DELAY, NodeMachines
 from wakeful.machines.records import MachineRecord, Parent, fit, load, save
 from wakeful.runtime.tracer import carried
 from wakeful.runtime.turn import Turn
@@ -14,16 +16,12 @@ from wakeful.values.runs import Entry, Verdict
 from wakeful.values.timers import Timer
 from wakeful.values.trace import marked
 
-if TYPE_CHECKING:
-    from wakeful.machines.bindings import Bound
-    from wakeful.machines.node_machines import NodeMachines
-
 EVENT = "machine.event"  # what the ledger calls an event that came as a call
 Stepped = tuple[dict[str, Any], list[Effect]]
 
 
 async def begin(
-    feature: "NodeMachines", turn: Turn, bound: "Bound", input: Any, parent: Parent | None = None
+    feature: NodeMachines, turn: Turn, bound: Bound, input: Any, parent: Parent | None = None
 ) -> MachineRecord:
     """Start a machine that has not been started."""
     activation = turn.activation
@@ -37,7 +35,7 @@ async def begin(
     return kept
 
 
-async def present(feature: "NodeMachines", turn: Turn, bound: "Bound") -> MachineRecord | None:
+async def present(feature: NodeMachines, turn: Turn, bound: Bound) -> MachineRecord | None:
     """The machine as it is, under the chart of today and with its delays as they are due today; None before its start."""
     kept = await load(turn)
     if kept is None:
@@ -50,9 +48,9 @@ async def present(feature: "NodeMachines", turn: Turn, bound: "Bound") -> Machin
 
 
 def take(
-    feature: "NodeMachines",
+    feature: NodeMachines,
     turn: Turn,
-    bound: "Bound",
+    bound: Bound,
     kept: MachineRecord,
     event: dict[str, Any],
     stepping: Callable[[dict[str, Any], int], Stepped],
@@ -79,9 +77,9 @@ def note(turn: Turn, name: str, fired_at: int, *, run_id: str = "", error: str |
 
 
 def _carry(
-    feature: "NodeMachines",
+    feature: NodeMachines,
     turn: Turn,
-    bound: "Bound",
+    bound: Bound,
     kept: MachineRecord,
     stepped: Stepped,
     event: dict[str, Any],
@@ -103,9 +101,7 @@ def _carry(
     feature.watchers.changed(turn, bound, kept, carrier.emitted)
 
 
-def _bring_over(
-    feature: "NodeMachines", turn: Turn, bound: "Bound", kept: MachineRecord, before: dict[str, Any]
-) -> None:
+def _bring_over(feature: NodeMachines, turn: Turn, bound: Bound, kept: MachineRecord, before: dict[str, Any]) -> None:
     """Its class migrated it: timers and actors are those of the snapshot that came out; new ones are started."""
     for one in before.get("pending") or ():
         turn.clear_timer(f"{DELAY}:{one['id']}")
@@ -119,7 +115,7 @@ def _bring_over(
     save(turn, kept)
 
 
-def end(feature: "NodeMachines", turn: Turn, bound: "Bound", kept: MachineRecord) -> None:
+def end(feature: NodeMachines, turn: Turn, bound: Bound, kept: MachineRecord) -> None:
     """Nothing of it goes on, and nobody hears of it."""
     kept.parent = None
     for one in kept.snapshot.get("pending") or ():
@@ -137,7 +133,7 @@ def end(feature: "NodeMachines", turn: Turn, bound: "Bound", kept: MachineRecord
 # now. `pause_while_down`: later by the time in which nobody was there.
 
 
-async def resume(feature: "NodeMachines", turn: Turn, bound: "Bound", kept: MachineRecord) -> None:
+async def resume(feature: NodeMachines, turn: Turn, bound: Bound, kept: MachineRecord) -> None:
     """Set its pending delays by the rule of its class; a reader sees them so and writes nothing."""
     if bound.resume == "deadline":
         return

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from wakeful.machines.carrier import DELAY, DO, RUN
-from wakeful.machines.node_machines import NodeMachines, feature_of
+from wakeful.machines.node_machines import DELAY, DO, RUN, NodeMachines, feature_of
 from wakeful.machines.records import NEWER, ROW, MachineRecord, load, save
 from wakeful.machines.steps import note, present, take
 from wakeful.runtime.timer_runs import Failed, Park, RowTimers, RunLater

@@ -1,36 +1,27 @@
-"""Layer 4. Who watches a machine, and what are they shown?
+"""Layer 4. Who watches the machines of a node, and what has happened since they asked last?
 
-An awake machine that somebody watches keeps its last news in memory, numbered. A watcher asks its owner for what came
-after the number it knows, and waits there a while when that is nothing. So nothing is missed while the machine stays
-awake where it is; if it does not, the watcher goes on with a fresh snapshot.
+An awake machine that somebody watches keeps its last news in memory, numbered; `news` has how it is asked for.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import Collection
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from wakeful.machines.machine_view import shown, unstarted
+from wakeful.machines.machine_view import shown
 from wakeful.machines.records import ROW, MachineRecord
 from wakeful.machines.snapshot import Snapshot
-from wakeful.machines.steps import present
-from wakeful.policy.retry import platform_delay_ms
-from wakeful.runtime.turn import Turn, running_turn
+from wakeful.runtime.turn import Turn
 from wakeful.values.codec import encode
-from wakeful.values.errors import BadInput, DeadlineExceeded, NotRunning, Unavailable
-from wakeful.values.ids import ObjectId
+from wakeful.values.errors import BadInput
 
 if TYPE_CHECKING:
     from wakeful.machines.bindings import Bound
-    from wakeful.machines.node_machines import NodeMachines
-    from wakeful.runtime.context import Context
     from wakeful.runtime.node import Node
 
-NEWS, SEEN = "machine.news", "machine.seen"
 KEPT_MAX = 1_000  # of the steps of one machine; who is further behind gets a fresh snapshot
 KEPT_BYTES_MAX = 4 * 1_048_576  # and of their bytes, which would else be gigabytes: two of the largest snapshots
-WAIT_MS = 20_000  # how long a watcher waits at the owner before it asks again
 GONE_MS = 600_000  # nobody who has not asked for so long is waited for: ten minutes to look at a piece of news
 
 Event = dict[str, Any]
@@ -129,115 +120,8 @@ class Watchers:
             here.clear()  # how they see that they are not welcome
 
 
-async def news(ctx: "Context", since: tuple[int, int] | None, caller: Any, wait_ms: int) -> tuple[int, int, list[News]]:
-    """What this caller may see of what happened since: the operation behind `watch`."""
-    activation = ctx._activation
-    turn, node, machine = running_turn(activation, NEWS), activation.node, activation.instance
-    feature: NodeMachines = node.features["machines"]
-    log: StepLog | None = activation.watched
-    if log is None:
-        log = activation.watched = StepLog(node.next_seq(activation.shard))
-    log.asked_at = node.clock.now()
-    until = log.asked_at + wait_ms
-    while since is not None and since[0] == log.token:
-        steps = log.since(since[1])
-        if steps is None:
-            break
-        number, found = _fitting(machine, caller, steps, since[1], node.limits.arguments_bytes // 2)
-        if found or not await feature.watchers.wait(activation.shard, log, until):
-            return (log.token, number, found)
-        since = (log.token, number)
-    number, bound = log.last, feature.bound(activation.id.cls)
-    kept = await present(feature, turn, bound)
-    snapshot = unstarted(bound) if kept is None else shown(bound, kept)
-    seen = machine.visible(caller, snapshot)
-    return (log.token, number, [] if seen is None else [seen])
-
-
-def _fitting(machine: Any, caller: Any, steps: list[MachineStep], number: int, room: int) -> tuple[int, list[News]]:
-    """As much of the news after that number as fits in so many bytes, one piece at least; the number that it ends with."""
-    is_sure = len(steps) == 1 and steps[0].size <= room  # one that is alone needs no encoding to be judged
-    found: list[News] = []
-    size = 0
-    for at, one in _visible(machine, caller, steps, number):
-        size += 0 if is_sure else len(encode(one))
-        if found and size > room:
-            return number, found
-        found.append(one)
-        number = at
-    return (steps[-1].last if steps else number), found
-
-
-def _visible(machine: Any, caller: Any, steps: list[MachineStep], number: int) -> Iterator[tuple[int, News]]:
-    """What the class lets this caller see, each with its number: of a step whose snapshot is not for them nothing at all."""
-    for step in steps:
-        seen = machine.visible(caller, step.snapshot)
-        if seen is None:
-            continue
-        for at, event in enumerate(step.events, step.before + 1):
-            heard = machine.audible(caller, event) if at > number else None
-            if heard is not None:
-                yield at, heard
-        yield step.last, seen
-
-
 def _size_of(value: Any) -> int:
     try:
         return len(encode(value))
     except BadInput:
         return 0  # who watches is told what is wrong with an event; the step goes on
-
-
-class MachineWatch:
-    """One watcher of a machine: what it has been shown, and what comes next."""
-
-    def __init__(self, app: Any, target: ObjectId, caller: Any) -> None:
-        self._app = app
-        self._target = target
-        self._caller = caller
-        self._at: tuple[int, int] | None = None
-        self._last: Snapshot | None = None
-        self._tries = 0
-
-    async def look(self) -> list[News]:
-        """At first how it stands; then what is new, or nothing when that is nothing for a while."""
-        token, number, found = await self._app.send(
-            self._target, NEWS, (self._at, self._caller, WAIT_MS), {}, deadline_ms=WAIT_MS + 10_000, request_key=None
-        )
-        self._tries = 0
-        self._at = (token, number)
-        fresh: list[News] = []
-        for one in found:
-            if isinstance(one, Snapshot):
-                if one == self._last:
-                    continue  # nothing changed, or a fresh one told of it already
-                self._last = one
-            fresh.append(one)
-        return fresh
-
-    async def wait(self) -> list[News]:
-        """The same, also while the machine can't be reached: nothing then, and it is asked again later."""
-        try:
-            return await self.look()
-        except (Unavailable, DeadlineExceeded) as error:
-            node = self._app.node
-            if node is None or (isinstance(error, NotRunning) and node.state in ("stopping", "stopped")):
-                raise
-            self._tries += 1
-            await node.clock.sleep(platform_delay_ms(self._tries, node.dice.random()))
-            return []
-
-
-async def watch(app: Any, target: ObjectId, caller: Any) -> AsyncIterator[News]:
-    """Snapshots and emitted events of a machine as they come, beginning with how it stands."""
-    watching = MachineWatch(app, target, caller)
-    while True:
-        for one in await watching.wait():
-            yield one
-
-
-async def seen(ctx: "Context", snapshot: Snapshot, caller: Any) -> Snapshot | None:
-    """What this caller may see of a snapshot that a call has answered: the operation behind calls from outside."""
-    running_turn(ctx._activation, SEEN)
-    found: Snapshot | None = ctx._activation.instance.visible(caller, snapshot)
-    return found

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wakeful.jobs.ids import parse_id
 from wakeful.runtime.redrives import NUMBER_MAX, REDRIVE, Find, each_parked, survey
-from wakeful.schedules.options import SPEC_OPTIONS
 from wakeful.security.audit import DONE, FAILED, LOG, NOTHING, PARTLY
 from wakeful.security.exposure import check_method_name
+from wakeful.specs.build import BUILD_OPTIONS
 from wakeful.store.protocol import ASIDE, Query, Store, Views
 from wakeful.transport.control import redriven
 from wakeful.values.errors import BadOption, Conflict, WakefulError
@@ -106,7 +106,7 @@ class Acts:
             return await self.send(id, "schedules.add", (spec, handler, *args), {"name": name, **options})
 
     async def reschedule(self, id: ObjectId, name: str, spec: Any, **options: Any) -> Any:
-        named = {one: str(options[one]) for one in SPEC_OPTIONS if one in options}
+        named = {one: str(options[one]) for one in BUILD_OPTIONS if one in options}
         async with self.row("schedule.reschedule", f"{id} {name}", {"spec": str(getattr(spec, "text", spec))} | named):
             return await self.send(id, "schedules.reschedule", (name, spec), options)
 

@@ -39,14 +39,30 @@ def spec_of(text: str) -> Spec:
     return _short_spec(text) if len(text) <= _SHORT else _long_spec(text)
 
 
+def kept_text(spec: Spec) -> str:
+    """The text to keep of a spec; who asks for its spec gets this very one, and nothing is read for it."""
+    text = spec.text
+    _made[text] = spec
+    spec_of(text)
+    _made.pop(text, None)
+    return text
+
+
 def forget_specs() -> None:
     """Read every text anew."""
     _short_spec.cache_clear()
     _long_spec.cache_clear()
 
 
-_short_spec = lru_cache(maxsize=8_192)(parse_spec)
-_long_spec = lru_cache(maxsize=16)(parse_spec)
+_made: dict[str, Spec] = {}  # those whose text is being kept
+
+
+def _made_or_parsed(text: str) -> Spec:
+    return _made.get(text) or parse_spec(text)
+
+
+_short_spec = lru_cache(maxsize=8_192)(_made_or_parsed)
+_long_spec = lru_cache(maxsize=16)(_made_or_parsed)
 
 
 class Timeline:

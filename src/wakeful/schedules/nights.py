@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from wakeful.specs.combine import AnyOf, Sieve
+from wakeful.specs.combine import AnyOf, Sieve, Spread
 from wakeful.specs.cron import Cron
 from wakeful.specs.rrule import Rule
 from wakeful.specs.spec import Spec
-from wakeful.specs.spread import Spread
 from wakeful.specs.text import parse_spec
 from wakeful.specs.zones import spans_of, zone_of
 from wakeful.values.times import to_datetime

@@ -8,11 +8,8 @@ from wakeful.policy.plan import WINDOW_MS, Policy, check_policy
 from wakeful.policy.retry import Retry, RetryPolicy
 from wakeful.policy.timeline import Version, spec_of
 from wakeful.schedules.records import Options
-from wakeful.specs.combine import AnyOf, Sieve, any_of
-from wakeful.specs.cron import Cron, cron
+from wakeful.specs.build import BUILD_OPTIONS, build, rebuild, to_spec
 from wakeful.specs.spec import Spec
-from wakeful.specs.spread import Spread, spread
-from wakeful.specs.text import to_spec
 from wakeful.values.codec import encode
 from wakeful.values.errors import BadName, BadOption
 from wakeful.values.ids import why_no_name
@@ -24,10 +21,9 @@ PRIORITY_MAX = 1_000
 RUNS_MAX = 1_000_000_000_000  # more than any will ever have, and a number that every row can hold
 
 _OPTIONS = (
-    "zone", "gap", "fold", "jitter", "catch_up", "catch_up_window", "max_catch_up", "grace", "overlap", "parallel",
+    *BUILD_OPTIONS, "catch_up", "catch_up_window", "max_catch_up", "grace", "overlap", "parallel",
     "retry", "start_at", "end_at", "max_runs", "tags", "metadata", "priority", "depends_on", "on_missed",
 )  # fmt: skip
-SPEC_OPTIONS = ("zone", "gap", "fold", "jitter")  # those that become part of the spec
 
 _DEFAULTS = Policy()
 # Options that are parts of the policy, and what they are called there.
@@ -39,74 +35,33 @@ POLICY_FIELDS = {
 
 def parse_spec_options(value: object, options: dict[str, Any]) -> Spec:
     """The spec that is asked for, with the options that belong to it; they are taken out of `options`."""
-    spec = plain_spec(value, options)
-    spec = _on_the_clock(spec, options.pop("zone", None), options.pop("gap", None), options.pop("fold", None))
-    jitter = options.pop("jitter", None)
-    return spec if jitter is None else spread(spec, jitter)
-
-
-def plain_spec(value: object, options: dict[str, Any]) -> Spec:
-    """The spec by itself; the options of a fluent form join the others."""
-    inherited = getattr(value, "options", None)  # every.day.at("9am", tags=["x"])
-    if isinstance(inherited, dict):
-        for name, given in inherited.items():
-            options.setdefault(name, given)
-    return to_spec(value)
+    _join(value, options)
+    return build(value, **_take_spec_options(options))
 
 
 def parse_another_spec(value: object, options: dict[str, Any], versions: Sequence[Version]) -> Spec:
     """The spec that follows these versions: of zone, gap, fold and jitter stays what neither it nor an option says."""
-    spec = plain_spec(value, options)
-    named = {name: options.pop(name) for name in SPEC_OPTIONS if name in options}
-    spec = _on_the_clock(spec, named.get("zone"), named.get("gap"), named.get("fold"))
-    asked = [spec_of(version.asked) for version in reversed(versions)]
-    clocks = next(filter(None, map(_clocks, asked)), [])  # of the latest that had times of day
-    kept = {name: {getattr(one, name) for one in clocks} for name in ("zone", "gap", "fold") if name not in named}
-    spec = _filled(spec, {name: values.pop() for name, values in kept.items() if len(values) == 1})
-    if named.get("jitter") is not None:
-        return spread(spec, named["jitter"])
-    if "jitter" not in named and isinstance(asked[0], Spread) and not isinstance(spec, Spread):
-        return Spread(spec, asked[0].window_ms, None)
-    return spec
+    _join(value, options)
+    before = [spec_of(version.asked) for version in reversed(versions)]
+    return rebuild(value, before, _take_spec_options(options))
 
 
-def _clocks(spec: Spec) -> list[Cron]:
-    """The parts of a spec that are times of day."""
-    if isinstance(spec, Spread | Sieve):
-        return _clocks(spec.spec)
-    if isinstance(spec, AnyOf):
-        return [one for part in spec.parts for one in _clocks(part)]
-    return [spec] if isinstance(spec, Cron) else []
+def plain_spec(value: object, options: dict[str, Any]) -> Spec:
+    """The spec by itself; the options of a fluent form join the others."""
+    _join(value, options)
+    return to_spec(value)
 
 
-def _filled(spec: Spec, kept: dict[str, Any]) -> Spec:
-    """The spec with what was kept wherever it says nothing of its own."""
-    if isinstance(spec, Spread):
-        return Spread(_filled(spec.spec, kept), spec.window_ms, spec.seed)
-    if isinstance(spec, AnyOf):
-        return any_of(*(_filled(part, kept) for part in spec.parts))
-    if not isinstance(spec, Cron):
-        return spec
-    unsaid = cron(spec.expression)
-    own = {
-        name: getattr(spec, name) for name in ("zone", "gap", "fold") if getattr(spec, name) != getattr(unsaid, name)
-    }
-    return cron(spec.expression, **(kept | own))
+def _join(value: object, options: dict[str, Any]) -> None:
+    """Add the options of a fluent form, `every.day.at("9am", tags=["x"])`, where there are none of that name."""
+    own = getattr(value, "options", None)
+    if isinstance(own, dict):
+        for name, given in own.items():
+            options.setdefault(name, given)
 
 
-def _on_the_clock(spec: Spec, zone: str | None, gap: Any, fold: Any) -> Spec:
-    if zone is None and gap is None and fold is None:
-        return spec
-    if isinstance(spec, Cron):
-        if zone is not None and spec.zone not in (None, zone):
-            raise BadOption(f"zone={zone!r}: the spec is in {spec.zone} already", code="schedule.zone")
-        return cron(spec.expression, zone or spec.zone, gap or spec.gap, fold or spec.fold)
-    if isinstance(spec, AnyOf):
-        return any_of(*(_on_the_clock(part, zone, gap, fold) for part in spec.parts))
-    raise BadOption(
-        f"zone, gap and fold are for times of day; give them to the spec itself, not beside {spec.text}",
-        code="schedule.zone",
-    )
+def _take_spec_options(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: options.pop(name) for name in BUILD_OPTIONS if name in options}
 
 
 def parse_options(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from msgspec.structs import replace
 
 from wakeful.policy.plan import Due
-from wakeful.policy.timeline import PausedSpan, Version
+from wakeful.policy.timeline import PausedSpan, Version, kept_text
 from wakeful.runtime.storage import scan
 from wakeful.runtime.turn import Turn, breathe, running_turn
 from wakeful.schedules.declarations import check_dependencies
@@ -46,10 +46,10 @@ from wakeful.schedules.steps import (
     start_lane,
 )
 from wakeful.schedules.tenants import Claim, claim
+from wakeful.specs.combine import Spread
 from wakeful.specs.fluent import Every
 from wakeful.specs.instants import After, At
 from wakeful.specs.spec import Spec
-from wakeful.specs.spread import Spread
 from wakeful.store.protocol import Query
 from wakeful.values.commits import SYSTEM
 from wakeful.values.errors import BadOption, Conflict, LimitExceeded, UnknownSchedule
@@ -420,7 +420,7 @@ async def _keep_crashes(turn: Turn, timer_name: str) -> None:
 def _add_version(record: Record, asked: Spec, turn: Turn, name: str, now: int) -> None:
     id = turn.activation.id
     zone = feature_of(turn.activation.node).default_zone
-    spec = asked.bound(added_at=now, seed=f"{id.cls}/{id.key}/{name}", zone=zone)
+    spec = asked.bind(added_at=now, seed=f"{id.cls}/{id.key}/{name}", zone=zone)
     since = now
     if isinstance(spec, At) and spec.at_ms <= now:  # one that is past already is still owed, once
         if record.versions:
@@ -437,7 +437,7 @@ def _add_version(record: Record, asked: Spec, turn: Turn, name: str, now: int) -
         record.versions = [*record.versions[:-1], *ended]
     elif record.versions:
         record.judged_to = max(record.judged_to, now)  # it was retired: nothing is owed for that time
-    record.versions = [*record.versions, Version(number, asked.text, spec.text, since)]
+    record.versions = [*record.versions, Version(number, asked.text, kept_text(spec), since)]
 
 
 def _bounds(options: Options) -> tuple[object, ...]:

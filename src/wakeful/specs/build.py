@@ -1,326 +1,200 @@
-"""Layer 1, pure. Which spec does a rule mean that was said in words, typed or chained?
+"""Layer 1, pure. Which spec does whatever a person gives mean, together with zone, gap, fold and jitter?
 
-- A step that divides the minute, the hour or the day is a cron (`*/5 * * * *`), aligned to the clock; any other is an
-  interval, aligned to its anchor.
-- A step within a window begins anew at the window's start every day, and both ends belong to it:
-  every 15 minutes between 9:00 and 17:00 runs first at 9:00 and last at 17:00.
-- Times of day that don't fit one cron (9:15 and 17:40) are the union of several.
-- Without a time it is 00:00; a week without a day begins on Sunday, as cron's `@weekly`; a month, quarter and year
-  without one on the first. "Last" of a quarter or a year is in its last month.
+The one door: an aware datetime, a length, a cron expression, a phrase, the text of a spec, a chain or a spec goes in here.
 """
 
-from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import Literal
+import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
 
-from wakeful.specs.combine import any_of
-from wakeful.specs.cron import cron
-from wakeful.specs.interval import interval
+from wakeful.specs.calendars import Calendar
+from wakeful.specs.combine import AnyOf, ExceptFor, Sieve, Spread, Within, check_possible, spread_over, union
+from wakeful.specs.cron import Cron, cron
+from wakeful.specs.instants import after, at
+from wakeful.specs.phrases import parse_phrase
+from wakeful.specs.rrule import rrule
 from wakeful.specs.spec import Spec
+from wakeful.specs.text import LEAVES, check_length, parse_spec
 from wakeful.specs.zones import Fold, Gap
-from wakeful.values.errors import BadInput, BadSpec
+from wakeful.values.errors import BadInput, BadOption, BadSpec
+from wakeful.values.times import Duration
 
-Period = Literal["day", "week", "month", "quarter", "year"]
+BUILD_OPTIONS = ("zone", "gap", "fold", "jitter")  # what `build` takes beside the value
 
-DAY_S = 86_400
-HOUR_S = 3_600
-ALL_MONTHS = frozenset(range(1, 13))
-# A union of more crons than hours in a day is no longer something to read; no sensible phrase needs it.
-_CRONS_MAX = 24
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Meaning:
-    """What a phrase or a chain says, before it is a spec. All empty means nothing was said."""
-
-    period: Period | None = None
-    step_months: int = 1  # with the period "month": every so many
-    step_ms: int | None = None  # a length instead of a period
-    times: tuple[int, ...] = ()  # seconds of the day
-    marks: tuple[int, ...] = ()  # minutes past each hour
-    window: tuple[int, int] | None = None  # seconds of the day, both inclusive
-    weekdays: frozenset[int] = frozenset()  # Sunday is 0
-    days: frozenset[str] = frozenset()  # of the month, as cron writes them: 1 … 31, L, LW, 1W
-    nths: frozenset[str] = frozenset()  # days of the week in the month, as cron writes them: 1#1, 5L
-    dates: frozenset[tuple[int, int]] = frozenset()  # month and day
-    months: frozenset[int] = frozenset()
-    zone: str | None = None
-    is_length: bool = False  # an interval even where a cron would do: "every 5m"
+_LOOSE = ("at", "after", "every")  # words that phrases begin with too
+_FIELD = re.compile(r"[\d*?L][\d*/,\-?LW#]*", re.IGNORECASE)
+_RULE = re.compile(r"\s*(RRULE:|FREQ=|DTSTART\b)", re.IGNORECASE)
 
 
-class Unclear(Exception):
-    """What was said is contradictory, incomplete or not exact; `example` is how it could be said."""
-
-    def __init__(self, why: str, example: str) -> None:
-        super().__init__(why)
-        self.why = why
-        self.example = example
-
-
-def spec_of(meaning: Meaning, *, what: str, zone: str | None = None, gap: Gap = "shift", fold: Fold = "first") -> Spec:
-    """The spec that is meant; `BadSpec` that names `what` and says how to say it when none is."""
-    if zone is not None:
-        if meaning.zone not in (None, zone):
-            raise BadSpec(
-                f"{what} is in {meaning.zone}, and zone={zone!r} is given too; leave one out", code="spec.zone"
-            )
-        meaning = replace(meaning, zone=zone)
-    try:
-        if _is_interval(meaning):
-            if gap != "shift" or fold != "first":
-                raise Unclear("an interval of elapsed time has neither gap nor fold", "every day at 9am")
-            return _interval(meaning)
-        crons = [f"{times} {days}" for days in _dates(meaning) for times in _clock(meaning)]
-        if len(crons) > _CRONS_MAX:
-            raise Unclear(
-                f"it takes {len(crons)} crons to say exactly; use within(…) around every(…)",
-                "every 15 minutes between 9am and 5pm",
-            )
-        made = [cron(text, zone=meaning.zone, gap=gap, fold=fold) for text in crons]
-        return made[0] if len(made) == 1 else any_of(*made)
-    except Unclear as unclear:
-        raise BadSpec(f'{what}: {unclear.why}; write it like "{unclear.example}"', code="spec.phrase") from None
-    except BadInput as error:
-        raise type(error)(f"{what}: {error.message}", code=error.code) from None
+def build(
+    value: object,
+    *,
+    zone: str | None = None,
+    gap: Gap | None = None,
+    fold: Fold | None = None,
+    jitter: Duration | None = None,
+) -> Spec:
+    """The spec that the value means, with these on top of it."""
+    spec = _on_the_clock(to_spec(value), zone, gap, fold)
+    return spec if jitter is None else spread_over(spec, jitter)
 
 
-# steps
+def rebuild(value: object, before: Iterable[Spec], given: Mapping[str, Any]) -> Spec:
+    """The spec that follows those, latest first: of zone, gap, fold and jitter stays what neither it nor `given` says."""
+    spec = _on_the_clock(to_spec(value), given.get("zone"), given.get("gap"), given.get("fold"))
+    before = list(before)
+    crons = next(filter(None, map(_crons, before)), [])  # of the latest that had times of day
+    had = {name: {getattr(part, name) for part in crons} for name in ("zone", "gap", "fold") if name not in given}
+    spec = _fill(spec, {name: values.pop() for name, values in had.items() if len(values) == 1})
+    if given.get("jitter") is not None:
+        return spread_over(spec, given["jitter"])
+    if "jitter" not in given and isinstance(before[0], Spread) and not isinstance(spec, Spread):
+        return Spread(spec, before[0].window_ms, None)
+    return spec
 
 
-def _is_interval(meaning: Meaning) -> bool:
-    if meaning.step_ms is None or meaning.window is not None:
-        return False
-    return meaning.is_length or not _divides(meaning.step_ms)
+def _on_the_clock(spec: Spec, zone: str | None, gap: Gap | None, fold: Fold | None) -> Spec:
+    if zone is None and gap is None and fold is None:
+        return spec
+    if isinstance(spec, Cron):
+        if zone is not None and spec.zone not in (None, zone):
+            raise BadOption(f"zone={zone!r}: the spec is in {spec.zone} already", code="schedule.zone")
+        return cron(spec.expression, zone or spec.zone, gap or spec.gap, fold or spec.fold)
+    if isinstance(spec, AnyOf):
+        return union(_on_the_clock(part, zone, gap, fold) for part in spec.parts)
+    raise BadOption(
+        f"zone, gap and fold are for times of day; give them to the spec itself, not beside {spec.text}",
+        code="schedule.zone",
+    )
 
 
-def _divides(step_ms: int) -> bool:
-    """Whether the clock repeats with the step: 90 s doesn't divide an hour's minutes, nor 5 hours a day."""
-    step, rest = divmod(step_ms, 1000)
-    if rest or step < 1:
-        return False
-    return not (60 % step and (step % 60 or HOUR_S % step) and (step % HOUR_S or DAY_S % step))
+def _crons(spec: Spec) -> list[Cron]:
+    """The parts of a spec that are times of day."""
+    if isinstance(spec, Spread | Sieve):
+        return _crons(spec.spec)
+    if isinstance(spec, AnyOf):
+        return [part for branch in spec.parts for part in _crons(branch)]
+    return [spec] if isinstance(spec, Cron) else []
 
 
-def _interval(meaning: Meaning) -> Spec:
-    assert meaning.step_ms is not None
-    step = _said(meaning.step_ms)
-    is_days = meaning.step_ms >= DAY_S * 1000
-    if meaning.times or meaning.marks:
-        if not is_days:
-            raise _both()
-        raise Unclear(
-            f"{step} apart at a time of day need a first day to count from; "
-            f'use rrule(…) with DTSTART, or every("{meaning.step_ms // 86_400_000}d", anchor=…)',
-            "every day at 9am",
-        )
-    if meaning.weekdays or meaning.days or meaning.nths or meaning.dates or meaning.months:
-        if is_days:
-            raise Unclear(
-                f"{step} apart on given days need a first one to count from; "
-                f'use rrule(…) with DTSTART, or every("{meaning.step_ms // 86_400_000}d", anchor=…)',
-                "every monday at 9am",
-            )
-        raise Unclear(
-            f"{step} apart do not divide a day, so on given days they need a time to begin at",
-            "every 7 minutes between 9am and 5pm on weekdays",
-        )
-    if meaning.zone is not None:
-        raise Unclear(f"{step} is an interval of elapsed time, in which a zone changes nothing", "every 7 minutes")
-    return interval(f"{meaning.step_ms}ms")
+def _fill(spec: Spec, had: dict[str, Any]) -> Spec:
+    """The spec with what there was before wherever it says nothing of its own."""
+    if isinstance(spec, Spread):
+        return Spread(_fill(spec.spec, had), spec.window_ms, spec.seed)
+    if isinstance(spec, AnyOf):
+        return union(_fill(part, had) for part in spec.parts)
+    if not isinstance(spec, Cron):
+        return spec
+    unsaid = cron(spec.expression)
+    own = {
+        name: getattr(spec, name) for name in ("zone", "gap", "fold") if getattr(spec, name) != getattr(unsaid, name)
+    }
+    return cron(spec.expression, **(had | own))
 
 
-def _said(ms: int) -> str:
-    for unit, length in (("week", 604_800_000), ("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000)):
-        if ms % length == 0:
-            return f"{ms // length} {unit}{'s' if ms != length else ''}"
-    return f"{ms / 1000:g} seconds"
+# What does the value alone mean?
 
 
-# times of day: seconds, minutes and hours of one or several crons
+def to_spec(value: object) -> Spec:
+    """The spec that a value means: a spec, a fluent form, a datetime, a delay, a text, a cron expression or a phrase."""
+    if isinstance(value, Spec):
+        return value
+    if isinstance(value, str):
+        return _of_text(value)
+    if isinstance(value, datetime):
+        return at(value)
+    if isinstance(value, timedelta | int | float) and not isinstance(value, bool):
+        return after(value)
+    inner = getattr(value, "spec", None)
+    if isinstance(inner, Spec):
+        return inner
+    hint = "; use it as within(spec, calendar) or except_for(spec, calendar)" if isinstance(value, Calendar) else ""
+    raise BadSpec(
+        f"{value!r} is not a spec; give an aware datetime, a timedelta or seconds, a cron expression, a phrase such as "
+        f"'every monday at 9am', every…, or what at, after, cron, rrule, any_of… return{hint}",
+        code="spec.type",
+    )
 
 
-def _clock(meaning: Meaning) -> list[str]:
-    if meaning.step_ms is None:
-        if meaning.window is not None:
-            raise Unclear("it does not say how often between those times", "every 15 minutes between 9am and 5pm")
-        if meaning.marks:
-            raise Unclear("it does not say past which hour", "every hour at :15")
-        return _grouped(meaning.times or (0,), is_step=False)
-    step = meaning.step_ms // 1000
-    if meaning.times:
-        raise _both()
-    if meaning.marks and step % HOUR_S:
-        raise Unclear("minutes past the hour go with hours only", "every 2 hours at :15")
-    if meaning.window is not None:
-        return _grouped(_within(meaning, meaning.window), is_step=True)
-    if step < 60:
-        return [f"{_stepped(step)} * *"]
-    if step < HOUR_S:
-        return [f"{_stepped(step // 60)} *"]
-    if step == DAY_S:
-        return [f"{_listed(meaning.marks or (0,), 0, 59)} 0"]
-    return [f"{_listed(meaning.marks or (0,), 0, 59)} {_stepped(step // HOUR_S)}"]
+def _of_text(text: str) -> Spec:
+    check_length(text)
+    plain = text.strip()
+    word = plain.partition(" ")[0]
+    if plain.startswith("(") or (word in LEAVES and word not in _LOOSE):
+        spec = parse_spec(plain)
+        return check_possible(spec) if isinstance(spec, Sieve) else spec
+    if word in _LOOSE:
+        try:
+            return parse_spec(plain)
+        except BadInput as error:
+            if error.code in ("spec.interval", "time.late"):  # it was understood, and is refused
+                raise
+    if _RULE.match(plain):
+        return rrule(plain)
+    return cron(plain) if _is_cron(plain) else parse_phrase(plain)
 
 
-def _both() -> Unclear:
-    return Unclear("it has both a step and a time of day", "every 15 minutes between 9am and 5pm")
+def _is_cron(text: str) -> bool:
+    fields = text.split()
+    return text.startswith("@") or (len(fields) > 1 and all(map(_FIELD.fullmatch, fields[:3])))
 
 
-def _stepped(step: int) -> str:
-    return "*" if step == 1 else f"*/{step}"
+# Which combinations can be made of such values?
 
 
-def _within(meaning: Meaning, window: tuple[int, int]) -> tuple[int, ...]:
-    """The times of day in a window, from its start; one that passes midnight goes on in the next day."""
-    start, end = window
-    assert meaning.step_ms is not None
-    step, rest = divmod(meaning.step_ms, 1000)
-    if rest or step >= DAY_S or not step:
-        raise Unclear(f"{_said(meaning.step_ms)} is no step within a day", "every 15 minutes between 9am and 5pm")
-    if end < start or not end:  # midnight as an end is that of the day
-        if meaning.weekdays or meaning.days or meaning.nths or meaning.dates or meaning.months:
-            raise Unclear(
-                "the window passes midnight, so its second half is on another day; split it in two with any_of(…)",
-                "every 15 minutes between 9am and 5pm on weekdays",
-            )
-        end += DAY_S
-    if meaning.marks:
-        hours = range(start // HOUR_S * HOUR_S, end + 1, step)
-        found = [hour + mark * 60 for hour in hours for mark in meaning.marks]
-    else:
-        found = list(range(start, end + 1, step))
-    times = tuple(at % DAY_S for at in found if start <= at <= end)
-    if not times:
-        raise Unclear("no time of it is in the window", "every hour between 9am and 5pm at :30")
-    return times
+def any_of(*specs: object) -> Spec:
+    """Whatever any of them names; an instant that several name is one occurrence, and one spec alone is itself.
 
-
-def _grouped(times: tuple[int, ...], *, is_step: bool) -> list[str]:
-    """The clock fields of as few crons as name exactly these times."""
-    minutes: dict[int, set[int]] = {}
-    for at in times:
-        minutes.setdefault(at // 60, set()).add(at % 60)
-    hours: dict[int, dict[frozenset[int], set[int]]] = {}
-    for minute, of_minute in minutes.items():
-        hours.setdefault(minute // 60, {}).setdefault(frozenset(of_minute), set()).add(minute % 60)
-    blocks: dict[tuple[frozenset[int], frozenset[int]], set[int]] = {}
-    for hour, of_hour in hours.items():
-        for seconds, in_hour in of_hour.items():
-            blocks.setdefault((seconds, frozenset(in_hour)), set()).add(hour)
-    fields = []
-    for (seconds, in_hours), of_day in sorted(blocks.items(), key=lambda one: (min(one[1]), *map(min, one[0]))):
-        text = f"{_listed(in_hours, 0, 59, is_step)} {_listed(of_day, 0, 23, is_step)}"
-        fields.append(text if seconds == {0} else f"{_listed(seconds, 0, 59, is_step)} {text}")
-    return fields
-
-
-def _listed(values: "frozenset[int] | set[int] | tuple[int, ...]", low: int, high: int, is_step: bool = False) -> str:
-    """A cron field with exactly these values.
-
-    A `*` is written for steps only: by Debian's rule it makes a job follow elapsed time when the clocks change, and a
-    time of day must not.
+    >>> from datetime import UTC, datetime
+    >>> from wakeful import any_of, every
+    >>> spec = any_of(every.monday.at("09:00"), every.friday.at("17:00"))
+    >>> [f"{time:%a %H:%M}" for time in spec.between(datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 3, 8, tzinfo=UTC))]
+    ['Mon 09:00', 'Fri 17:00']
     """
-    found = sorted(set(values))
-    step = found[1] - found[0] if len(found) > 1 else 0
-    is_even = all(right - left == step for left, right in pairwise(found))
-    if is_step and is_even and step and found[0] == low and found[-1] + step == high + 1:
-        return _stepped(step)
-    if is_step and is_even and step > 1 and len(found) > 2:
-        return f"{found[0]}-{found[-1]}/{step}"
-    runs: list[list[int]] = []
-    for value in found:
-        if runs and runs[-1][-1] == value - 1:
-            runs[-1].append(value)
-        else:
-            runs.append([value])
-    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in runs)
+    return union(map(to_spec, specs))
 
 
-# dates: day of month, month and day of week of one or several crons
+def except_for(spec: object, *excluded: object) -> ExceptFor:
+    """What the spec names, but not at the exact instants of another spec, nor while a calendar is open.
+
+    >>> from datetime import UTC, datetime
+    >>> from wakeful import every, except_for, holidays
+    >>> spec = except_for(every.day.at("09:00"), holidays("12-25", zone="UTC"))
+    >>> print(spec.next_after(datetime(2026, 12, 24, 12, tzinfo=UTC)))
+    2026-12-26 09:00:00+00:00
+    """
+    if not excluded:
+        raise BadSpec("except_for: give what to leave out, a spec or a calendar", code="spec.empty")
+    out = tuple(part if isinstance(part, Calendar) else to_spec(part) for part in excluded)
+    return check_possible(ExceptFor(to_spec(spec), out))
 
 
-def _dates(meaning: Meaning) -> list[str]:
-    kinds = [bool(kind) for kind in (meaning.weekdays, meaning.days, meaning.nths, meaning.dates)]
-    if sum(kinds) > 1:
-        raise Unclear(
-            "days of the week and days of the month together could mean both or either; "
-            "use any_of(…) for either, within(…) for both",
-            "on the first monday of the month at 9am",
-        )
-    if meaning.dates:
-        return _of_year(meaning)
-    if meaning.days or meaning.nths:
-        return _of_month(meaning)
-    months = _months(meaning, is_last=False)
-    if meaning.weekdays:
-        if meaning.period in ("month", "quarter", "year"):
-            raise Unclear(
-                f"it does not say which of those days in the {meaning.period}",
-                "on the first monday of the month at 9am",
-            )
-        return [f"* {months} {_week(meaning.weekdays)}"]
-    if meaning.period == "week":
-        return [f"* {months} 0"]
-    if meaning.period in ("month", "quarter", "year"):
-        return [f"1 {months} *"]
-    if meaning.months and meaning.period is None and meaning.step_ms is None:
-        raise Unclear("it does not say how often in that time", "every day in january at 9am")
-    return [f"* {months} *"]
+def within(spec: object, *calendars: Calendar) -> Within:
+    """What the spec names while every one of the calendars is open.
+
+    >>> from datetime import UTC, datetime
+    >>> from wakeful import business_hours, every, within
+    >>> spec = within(every(2).hours, business_hours("mon-fri", "09:00-13:00", "UTC"))
+    >>> spec.next_after(datetime(2026, 3, 28, 12, tzinfo=UTC)).strftime("%a %H:%M")
+    'Mon 10:00'
+    """
+    if not calendars:
+        raise BadSpec("within: give a calendar, such as business_hours()", code="spec.empty")
+    for calendar in calendars:
+        if not isinstance(calendar, Calendar):
+            raise BadSpec(f"within {calendar!r}: give a calendar, such as business_hours()", code="spec.type")
+    return check_possible(Within(to_spec(spec), calendars))
 
 
-def _months(meaning: Meaning, *, is_last: bool) -> str:
-    if meaning.months:
-        if meaning.period == "quarter" or meaning.step_months > 1:
-            raise Unclear("it has both named months and a step of months", "every month from june to august")
-        return _year(meaning.months)
-    if meaning.period == "quarter":
-        return "3-12/3" if is_last else "*/3"
-    if meaning.period == "year":
-        return "12" if is_last else "1"
-    return _stepped(meaning.step_months) if meaning.step_months < 12 else "1"
+def spread(spec: object, window: Duration) -> Spread:
+    """The spec with every occurrence moved by the same part of the window, which each schedule has its own of.
 
+    The part follows from the schedule's identity alone, so it is the same after a restart and on every node; until the
+    spec is bound to a schedule it is 0.
 
-def _year(months: frozenset[int]) -> str:
-    return "*" if months == ALL_MONTHS else _listed(months, 1, 12)
-
-
-def _week(weekdays: frozenset[int]) -> str:
-    return "*" if len(weekdays) == 7 else _listed(weekdays, 0, 6)
-
-
-def _of_month(meaning: Meaning) -> list[str]:
-    if meaning.period in ("day", "week"):
-        raise Unclear(f'"every {meaning.period}" and days of the month exclude each other', "every month on the 1st")
-    found = []
-    items = meaning.days or meaning.nths
-    # Only in a quarter or a year does the last day fall into another month than the first.
-    for is_last in (False, True):
-        months = _months(meaning, is_last=is_last)
-        part = sorted((one for one in items if ("L" in one) is is_last), key=_order)
-        if months == _months(meaning, is_last=not is_last):
-            part = [] if is_last else sorted(items, key=_order)
-        if part:
-            text = ",".join(part)
-            if all(one.isdigit() for one in part):
-                text = _listed(frozenset(int(one) for one in part), 1, 31)
-            found.append(f"{text} {months} *" if meaning.days else f"* {months} {text}")
-    return found
-
-
-def _order(item: str) -> tuple[bool, int, str]:
-    number = "".join(one for one in item.partition("#")[2] or item if one.isdigit())
-    return "L" in item, int(number or 0), item
-
-
-def _of_year(meaning: Meaning) -> list[str]:
-    if meaning.period not in (None, "year"):
-        raise Unclear(f'"every {meaning.period}" and a date of the year exclude each other', "every year on march 1")
-    if meaning.months:
-        raise Unclear("it has both dates and months", "every year on march 1")
-    days: dict[int, set[int]] = {}
-    for month, day in meaning.dates:
-        days.setdefault(month, set()).add(day)
-    months: dict[frozenset[int], set[int]] = {}
-    for month, in_month in sorted(days.items()):
-        months.setdefault(frozenset(in_month), set()).add(month)
-    return [f"{_listed(in_month, 1, 31)} {_year(frozenset(group))} *" for in_month, group in months.items()]
+    >>> from wakeful import every, spread
+    >>> spread(every.hour, "10m").describe()
+    'every hour, spread over 10 minutes'
+    """
+    return spread_over(to_spec(spec), window)

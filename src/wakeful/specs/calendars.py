@@ -4,19 +4,301 @@ A calendar is a set of stretches of time, whole seconds on the clocks of its zon
 and what they show twice is open both times: hours follow the clock on the wall.
 """
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from datetime import date
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import MAXYEAR, date, datetime
 
-from wakeful.specs.calendar_days import DaySet, days_from_text, recurring
-from wakeful.specs.calendar_hours import Group, Week, groups_of
-from wakeful.specs.walls import Walls, next_instant, previous_instant
-from wakeful.specs.zones import DAY_S, Spans, spans_of, zone_of
+from wakeful.specs.words import MONTHS, WEEKDAYS, join_words
+from wakeful.specs.zones import DAY_S, Spans, Walls, next_instant, previous_instant, spans_of, zone_of
 from wakeful.values.errors import BadSpec
 
-_CYCLE_S = 146_097 * DAY_S  # 400 years: what has no opening in them has none
+# Which days are in a set of dates, some of which recur each year?
 
-__all__ = ["Calendar", "Holidays", "Hours", "business_hours", "calendar_from_text", "holidays"]
+DATES_MAX = 10_000  # they travel in the spec's text
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+_FIRST, _LAST = date(1, 1, 1).toordinal() - _EPOCH_DAY, date(9999, 12, 31).toordinal() - _EPOCH_DAY
+_YEARS = 9  # a 29 February can be 8 years away, across a year such as 1900
+
+
+class DaySet:
+    """Days counted from 1 January 1970: some dates, and some (month, day) pairs of every year."""
+
+    __slots__ = ("_dates", "_sorted", "_yearly", "dates", "yearly")
+
+    def __init__(self, dates: frozenset[date], yearly: frozenset[tuple[int, int]]) -> None:
+        if not dates and not yearly:
+            raise BadSpec("holidays: give at least one date", code="spec.calendar")
+        if len(dates) + len(yearly) > DATES_MAX:
+            raise BadSpec(f"holidays: {len(dates) + len(yearly)} dates; the most is {DATES_MAX}", code="spec.calendar")
+        self.dates = sorted(dates)
+        self.yearly = sorted(yearly)
+        self._sorted = [one.toordinal() - _EPOCH_DAY for one in self.dates]
+        self._dates = frozenset(self._sorted)
+        self._yearly = yearly
+
+    def has(self, day: int) -> bool:
+        """Whether the day is in the set."""
+        if day in self._dates:
+            return True
+        if not self._yearly or not _FIRST <= day <= _LAST:
+            return False
+        when = date.fromordinal(day + _EPOCH_DAY)
+        return (when.month, when.day) in self._yearly
+
+    def next(self, day: int, inside: bool) -> int | None:
+        """The first day after that one which is in the set, or out of it."""
+        return self._next_inside(day) if inside else self._outside(day, 1)
+
+    def previous(self, day: int, inside: bool) -> int | None:
+        """The last day before that one which is in the set, or out of it."""
+        return self._previous_inside(day) if inside else self._outside(day, -1)
+
+    def words(self) -> list[str]:
+        """The dates as text: 12-25 each year, 2026-04-03 once."""
+        return [f"{month:02}-{day:02}" for month, day in self.yearly] + [one.isoformat() for one in self.dates]
+
+    def describe(self) -> str:
+        """The dates in words, or how many they are."""
+        if len(self.dates) + len(self.yearly) > 3:
+            return f"{len(self.dates) + len(self.yearly)} holidays"
+        said = [f"{day} {MONTHS[month - 1]}" for month, day in self.yearly]
+        return join_words(said + [f"{one.day} {MONTHS[one.month - 1]} {one.year}" for one in self.dates])
+
+    def _outside(self, day: int, step: int) -> int | None:
+        # The longest run of days is a year of recurring ones and as many again as there are dates.
+        for count in range(1, 367 + len(self._sorted) + 1):
+            if not self.has(day + step * count):
+                found = day + step * count
+                return found if _FIRST <= found <= _LAST else None
+        return None
+
+    def _next_inside(self, day: int) -> int | None:
+        at = bisect_left(self._sorted, day + 1)
+        candidates = self._sorted[at : at + 1]
+        year = date.fromordinal(min(max(day, _FIRST), _LAST) + _EPOCH_DAY).year
+        for later in range(year, min(year + _YEARS, MAXYEAR + 1)):
+            days = [one for one in self._in_year(later) if one > day]
+            if days:
+                candidates.append(min(days))
+                break
+        return min(candidates, default=None)
+
+    def _previous_inside(self, day: int) -> int | None:
+        at = bisect_left(self._sorted, day)
+        candidates = self._sorted[max(at - 1, 0) : at]
+        year = date.fromordinal(min(max(day, _FIRST), _LAST) + _EPOCH_DAY).year
+        for earlier in range(year, max(year - _YEARS, 0), -1):
+            days = [one for one in self._in_year(earlier) if one < day]
+            if days:
+                candidates.append(max(days))
+                break
+        return max(candidates, default=None)
+
+    def _in_year(self, year: int) -> list[int]:
+        leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+        return [date(year, *one).toordinal() - _EPOCH_DAY for one in self.yearly if leap or one != (2, 29)]
+
+
+def day_set_of(given: Sequence[object]) -> DaySet:
+    """The set of dates, (month, day) pairs and their texts."""
+    dates: set[date] = set()
+    yearly: set[tuple[int, int]] = set()
+    for item in given:
+        day = _read(item) if isinstance(item, str) else item
+        if isinstance(day, date) and not isinstance(day, datetime):
+            dates.add(day)
+        elif isinstance(day, tuple) and len(day) == 2:
+            yearly.add(_pair(*day))
+        else:
+            raise BadSpec(f"holiday {item!r}: give a date, or (month, day) for every year", code="spec.calendar")
+    return DaySet(frozenset(dates), frozenset(yearly))
+
+
+def days_from_text(text: str) -> DaySet:
+    """The set whose `words` those are."""
+    return day_set_of(text.split())
+
+
+def _read(text: str) -> date | tuple[int, int]:
+    parts = text.split("-")
+    try:
+        if len(parts) == 2:
+            return int(parts[0]), int(parts[1])
+        return date.fromisoformat(text)
+    except ValueError:
+        raise BadSpec(f"holiday {text!r}: write 2026-04-03, or 12-25 for every year", code="spec.calendar") from None
+
+
+def _pair(month: object, day: object) -> tuple[int, int]:
+    if isinstance(month, int) and isinstance(day, int):
+        try:
+            date(2000, month, day)  # a leap year, so that 29 February is one
+        except ValueError:
+            pass
+        else:
+            return month, day
+    raise BadSpec(f"holiday ({month!r}, {day!r}) is no (month, day) of any year", code="spec.calendar")
+
+
+# Which seconds of a week are open?
+
+WEEK_S = 7 * DAY_S
+_THURSDAY_S = 3 * DAY_S  # 1 January 1970 was one, and weeks begin on Monday
+_NAMES = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_WORDS = {"weekdays": "mon-fri", "weekday": "mon-fri", "weekends": "sat,sun", "weekend": "sat,sun", "daily": "mon-sun"}
+_CLOCK = re.compile(r"(\d{1,2})(?::(\d\d)(?::(\d\d))?)?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Some days of the week with the hours that begin on them."""
+
+    days: tuple[int, ...]
+    hours: tuple[tuple[int, int], ...]
+    """Seconds of the day; an end before its beginning is on the next day."""
+
+    @property
+    def text(self) -> str:
+        days = ",".join("-".join(_NAMES[day] for day in run) for run in _runs(self.days))
+        return f"{days} {','.join(f'{_clock(start)}-{_clock(end)}' for start, end in self.hours)}"
+
+    def describe(self) -> str:
+        """The group in words: Monday to Friday 09:00 to 17:00."""
+        days = join_words([" to ".join(WEEKDAYS[day] for day in run) for run in _runs(self.days)])
+        days = "every day" if len(self.days) == 7 else days
+        if self.hours == ((0, DAY_S),):
+            return f"{days} all day"
+        return f"{days} {join_words([f'{_clock(start)} to {_clock(end)}' for start, end in self.hours])}"
+
+
+def groups_of(pairs: Sequence[tuple[str, str]]) -> tuple[Group, ...]:
+    """Groups of texts of days and hours."""
+    if not pairs:
+        raise BadSpec("business hours: give at least one group of days", code="spec.calendar")
+    return tuple(Group(_days(days), _hours(hours)) for days, hours in pairs)
+
+
+class Week:
+    """The open stretches of a week, which recur; local seconds in, local seconds out."""
+
+    __slots__ = ("_ends", "_starts", "is_always")
+
+    def __init__(self, groups: tuple[Group, ...]) -> None:
+        stretches = []
+        for group in groups:
+            for day in group.days:
+                for start, end in group.hours:
+                    begin = day * DAY_S + start
+                    length = end - start if end > start else end + DAY_S - start
+                    # Last week's and next week's too, so that a stretch over Sunday night needs no care.
+                    stretches += [(begin + week, begin + length + week) for week in (-WEEK_S, 0, WEEK_S)]
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        for begin, end in sorted(stretches):
+            if self._ends and begin <= self._ends[-1]:
+                self._ends[-1] = max(self._ends[-1], end)
+            else:
+                self._starts.append(begin)
+                self._ends.append(end)
+        self.is_always = any(begin <= 0 and end >= WEEK_S for begin, end in zip(self._starts, self._ends, strict=True))
+
+    def is_open(self, wall: int) -> bool:
+        """Whether it is open at that second."""
+        at = (wall + _THURSDAY_S) % WEEK_S
+        return self.is_always or self._starts[bisect_right(self._ends, at)] <= at
+
+    def opening(self, wall: int) -> int:
+        """The first open second at or after that one."""
+        at = (wall + _THURSDAY_S) % WEEK_S
+        return wall if self.is_always else wall - at + max(self._starts[bisect_right(self._ends, at)], at)
+
+    def closing(self, wall: int) -> int | None:
+        """The first closed second after an open one."""
+        at = (wall + _THURSDAY_S) % WEEK_S
+        return None if self.is_always else wall - at + self._ends[bisect_right(self._ends, at)]
+
+    def open_before(self, wall: int) -> int:
+        """The last open second at or before that one."""
+        at = (wall + _THURSDAY_S) % WEEK_S
+        return wall if self.is_always else wall - at + min(self._ends[bisect_right(self._starts, at) - 1] - 1, at)
+
+    def closed_before(self, wall: int) -> int | None:
+        """The last closed second before an open one."""
+        at = (wall + _THURSDAY_S) % WEEK_S
+        return None if self.is_always else wall - at + self._starts[bisect_right(self._starts, at) - 1] - 1
+
+
+def _days(text: str) -> tuple[int, ...]:
+    if not isinstance(text, str):
+        raise BadSpec(f"days {text!r}: write them like 'mon-fri' or 'sat,sun'", code="spec.calendar")
+    plain = text.strip().lower()
+    numbers: set[int] = set()
+    for piece in _WORDS.get(plain, plain).split(","):
+        ends = [_day(name.strip(), text) for name in piece.split("-")]
+        if len(ends) > 2:
+            raise BadSpec(f"days {text!r}: {piece.strip()!r} is no range of two days", code="spec.calendar")
+        numbers.update((ends[0] + more) % 7 for more in range((ends[-1] - ends[0]) % 7 + 1))
+    return tuple(sorted(numbers))
+
+
+def _day(name: str, text: str) -> int:
+    for number, full in enumerate(WEEKDAYS):
+        if len(name) >= 3 and full.lower().startswith(name):
+            return number
+    raise BadSpec(f"days {text!r}: {name!r} is no day; write them like 'mon-fri' or 'sat,sun'", code="spec.calendar")
+
+
+def _hours(text: str) -> tuple[tuple[int, int], ...]:
+    if not isinstance(text, str):
+        raise BadSpec(f"hours {text!r}: write them like '09:00-12:00,13:00-17:00'", code="spec.calendar")
+    ranges = set()
+    for piece in text.split(","):
+        start, dash, end = piece.strip().partition("-")
+        begin, finish = _second(start, text), _second(end, text) if dash else 0
+        if not dash or begin == DAY_S:
+            raise BadSpec(f"hours {text!r}: {piece.strip()!r} is no range such as 09:00-17:00", code="spec.calendar")
+        if begin == finish:
+            raise BadSpec(
+                f"hours {text!r}: {piece.strip()!r} is empty; a whole day is 00:00-24:00", code="spec.calendar"
+            )
+        ranges.add((begin, finish or DAY_S))
+    return tuple(sorted(ranges))
+
+
+def _second(text: str, whole: str) -> int:
+    match = _CLOCK.fullmatch(text.strip())
+    hour, minute, second = (int(part or 0) for part in match.groups()) if match else (99, 0, 0)
+    found = hour * 3600 + minute * 60 + second
+    if minute > 59 or second > 59 or found > DAY_S:
+        raise BadSpec(f"hours {whole!r}: {text.strip()!r} is no time from 00:00 to 24:00", code="spec.calendar")
+    return found
+
+
+def _clock(second: int) -> str:
+    text = f"{second // 3600:02}:{second // 60 % 60:02}"
+    return f"{text}:{second % 60:02}" if second % 60 else text
+
+
+def _runs(days: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Days as (first, last) of each run of three or more, and alone else."""
+    runs: list[list[int]] = []
+    for day in days:
+        if runs and runs[-1][-1] == day - 1:
+            runs[-1].append(day)
+        else:
+            runs.append([day])
+    found: list[tuple[int, ...]] = []
+    for run in runs:
+        found += [(run[0], run[-1])] if len(run) > 2 else [(day,) for day in run]
+    return found
+
+
+# When is a calendar open, on the clocks of its zone?
+
+_CYCLE_S = 146_097 * DAY_S  # 400 years: what has no opening in them has none
 
 
 def business_hours(
@@ -53,7 +335,7 @@ def holidays(*dates: date | tuple[int, int] | str, name: str = "", zone: str | N
     >>> except_for(every.weekday.at("09:00"), closed).describe()
     'at 09:00 from Monday to Friday, except on closed'
     """
-    return Holidays(recurring(dates), name, zone)
+    return Holidays(day_set_of(dates), name, zone)
 
 
 class Calendar(ABC):
@@ -77,7 +359,7 @@ class Calendar(ABC):
         """The calendar in plain English."""
 
     @abstractmethod
-    def bound(self, zone: str) -> "Calendar":
+    def bind(self, zone: str) -> "Calendar":
         """The calendar with its zone, or with that one when it has none."""
 
     @abstractmethod
@@ -89,7 +371,7 @@ class Calendar(ABC):
         """The first local second after that one with the other state, open or closed; None when it never changes."""
 
     @abstractmethod
-    def changed(self, wall: int) -> int | None:
+    def last_change(self, wall: int) -> int | None:
         """The last local second before that one with the other state."""
 
     def contains(self, ms: int) -> bool:
@@ -151,7 +433,7 @@ class Side:
         return wall if self._calendar.is_open(wall) == self._is_open else self._calendar.change(wall)
 
     def previous(self, wall: int) -> int | None:
-        return wall if self._calendar.is_open(wall) == self._is_open else self._calendar.changed(wall)
+        return wall if self._calendar.is_open(wall) == self._is_open else self._calendar.last_change(wall)
 
 
 class Holidays(Calendar):
@@ -177,7 +459,7 @@ class Holidays(Calendar):
     def describe(self) -> str:
         return self.name or self.days.describe()
 
-    def bound(self, zone: str) -> "Holidays":
+    def bind(self, zone: str) -> "Holidays":
         return self if self.zone is not None else Holidays(self.days, self.name, zone)
 
     def is_open(self, wall: int) -> bool:
@@ -187,7 +469,7 @@ class Holidays(Calendar):
         day = self.days.next(wall // DAY_S, not self.is_open(wall))
         return None if day is None else day * DAY_S
 
-    def changed(self, wall: int) -> int | None:
+    def last_change(self, wall: int) -> int | None:
         day = self.days.previous(wall // DAY_S, not self.is_open(wall))
         return None if day is None else day * DAY_S + DAY_S - 1
 
@@ -222,7 +504,7 @@ class Hours(Calendar):
             said += ", UTC" if self.zone == "UTC" else f", {self.zone} time"
         return said if self.holidays is None else f"{said}, except on {self.holidays.describe()}"
 
-    def bound(self, zone: str) -> "Hours":
+    def bind(self, zone: str) -> "Hours":
         return self if self.zone is not None else Hours(self.groups, zone, self.holidays)
 
     def is_open(self, wall: int) -> bool:
@@ -246,7 +528,7 @@ class Hours(Calendar):
             wall = day * DAY_S
         return None
 
-    def changed(self, wall: int) -> int | None:
+    def last_change(self, wall: int) -> int | None:
         if self.is_open(wall):
             closed = self._week.closed_before(wall)
             if self.holidays is None:

@@ -9,7 +9,11 @@ bound; to leave out long stretches, give it a calendar. A schedule that lives go
 added, it is looked at from then on.
 """
 
+import json
+import re
 from abc import abstractmethod
+from collections.abc import Iterable
+from hashlib import blake2b
 from typing import TypeVar
 
 from wakeful.specs.calendars import Calendar, Holidays
@@ -17,8 +21,10 @@ from wakeful.specs.cron import Cron, Marks
 from wakeful.specs.interval import Interval
 from wakeful.specs.rrule import Rule
 from wakeful.specs.spec import CatchUp, Spec
+from wakeful.specs.words import length_text, length_words
 from wakeful.specs.work import Spent, spend, within_steps
 from wakeful.values.errors import BadSpec
+from wakeful.values.times import LATEST_MS, Duration, duration_ms
 
 # How far does a spec name everything that another one names, so that a search can jump over it?
 
@@ -30,7 +36,7 @@ def stretch_end(out: Spec, at: int, spec: Spec) -> int | None:
     if isinstance(out, Interval):
         return None if _grain(spec) % out.length_ms == 0 else at + 1
     if isinstance(out, Cron) and _grain(spec) >= 1000:
-        return out.covered(at, _marks(spec, out))[1]
+        return out.stretch_around(at, _marks(spec, out))[1]
     parts: tuple[Spec, ...] = getattr(out, "parts", ())
     part = next((one for one in parts if one.next_ms(at - 1) == at), None)
     return at + 1 if part is None else stretch_end(part, at, spec)
@@ -41,7 +47,7 @@ def stretch_start(out: Spec, at: int, spec: Spec) -> int | None:
     if isinstance(out, Interval):
         return None if out.start == "free" and _grain(spec) % out.length_ms == 0 else at - 1
     if isinstance(out, Cron) and _grain(spec) >= 1000:
-        return out.covered(at, _marks(spec, out))[0]
+        return out.stretch_around(at, _marks(spec, out))[0]
     parts: tuple[Spec, ...] = getattr(out, "parts", ())
     part = next((one for one in parts if one.next_ms(at - 1) == at), None)
     return at - 1 if part is None else stretch_start(part, at, spec)
@@ -69,59 +75,22 @@ COUNTS_MAX = 10  # rules with COUNT in one spec: each is counted out once, which
 _S = TypeVar("_S", bound="Sieve")
 _T = TypeVar("_T", bound=Spec)
 
+WINDOW_MAX_MS = 366 * 86_400_000  # of a spread
+_PLAIN_SEED = re.compile(r"[A-Za-z0-9_./:@+-]+")
 DEPTH_MAX = 20  # combinations within combinations; nobody reads more, and the reader of texts recurses
 
 
-def any_of(*specs: object) -> Spec:
-    """Whatever any of them names; an instant that several name is one occurrence, and one spec alone is itself.
-
-    >>> from datetime import UTC, datetime
-    >>> from wakeful import any_of, every
-    >>> spec = any_of(every.monday.at("09:00"), every.friday.at("17:00"))
-    >>> [f"{time:%a %H:%M}" for time in spec.between(datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 3, 8, tzinfo=UTC))]
-    ['Mon 09:00', 'Fri 17:00']
-    """
+def union(specs: Iterable[Spec]) -> Spec:
+    """Whatever any of them names; one spec alone is itself."""
     parts: dict[str, Spec] = {}
-    for spec in map(_spec, specs):
+    for spec in specs:
         for part in spec.parts if isinstance(spec, AnyOf) else (spec,):
             parts[part.text] = part
     if not parts:
         raise BadSpec("any_of: give at least one spec", code="spec.empty")
     if len(parts) > PARTS_MAX:
         raise BadSpec(f"any_of: {len(parts)} specs; the most is {PARTS_MAX}, use several schedules", code="spec.parts")
-    return next(iter(parts.values())) if len(parts) == 1 else few_counts(AnyOf(tuple(parts.values())))
-
-
-def except_for(spec: object, *excluded: object) -> "ExceptFor":
-    """What the spec names, but not at the exact instants of another spec, nor while a calendar is open.
-
-    >>> from datetime import UTC, datetime
-    >>> from wakeful import every, except_for, holidays
-    >>> spec = except_for(every.day.at("09:00"), holidays("12-25", zone="UTC"))
-    >>> print(spec.next_after(datetime(2026, 12, 24, 12, tzinfo=UTC)))
-    2026-12-26 09:00:00+00:00
-    """
-    if not excluded:
-        raise BadSpec("except_for: give what to leave out, a spec or a calendar", code="spec.empty")
-    out = tuple(one if isinstance(one, Calendar) else _spec(one) for one in excluded)
-    return checked(ExceptFor(_spec(spec), out))
-
-
-def within(spec: object, *calendars: Calendar) -> "Within":
-    """What the spec names while every one of the calendars is open.
-
-    >>> from datetime import UTC, datetime
-    >>> from wakeful import business_hours, every, within
-    >>> spec = within(every(2).hours, business_hours("mon-fri", "09:00-13:00", "UTC"))
-    >>> spec.next_after(datetime(2026, 3, 28, 12, tzinfo=UTC)).strftime("%a %H:%M")
-    'Mon 10:00'
-    """
-    if not calendars:
-        raise BadSpec("within: give a calendar, such as business_hours()", code="spec.empty")
-    for one in calendars:
-        if not isinstance(one, Calendar):
-            raise BadSpec(f"within {one!r}: give a calendar, such as business_hours()", code="spec.type")
-    return checked(Within(_spec(spec), calendars))
+    return next(iter(parts.values())) if len(parts) == 1 else check_counts(AnyOf(tuple(parts.values())))
 
 
 class AnyOf(Spec):
@@ -131,7 +100,7 @@ class AnyOf(Spec):
 
     def __init__(self, parts: tuple[Spec, ...]) -> None:
         self.parts = parts
-        self.depth = deeper(*parts)
+        self.depth = depth_over(*parts)
 
     @property
     def catch_up(self) -> CatchUp:
@@ -142,8 +111,8 @@ class AnyOf(Spec):
         return all(part.is_once for part in self.parts)
 
     @property
-    def counted(self) -> tuple[Spec, ...]:
-        return tuple(rule for part in self.parts for rule in part.counted)
+    def counted_rules(self) -> tuple[Spec, ...]:
+        return tuple(rule for part in self.parts for rule in part.counted_rules)
 
     @property
     def text(self) -> str:
@@ -164,8 +133,8 @@ class AnyOf(Spec):
     def gaps_ms(self, first: int, last: int) -> list[int]:
         return sorted({at for part in self.parts for at in part.gaps_ms(first, last)})
 
-    def bound(self, *, added_at: int, seed: str, zone: str) -> Spec:
-        return any_of(*(part.bound(added_at=added_at, seed=seed, zone=zone) for part in self.parts))
+    def bind(self, *, added_at: int, seed: str, zone: str) -> Spec:
+        return union(part.bind(added_at=added_at, seed=seed, zone=zone) for part in self.parts)
 
 
 class Sieve(Spec):
@@ -186,8 +155,8 @@ class Sieve(Spec):
         return self.spec.is_once
 
     @property
-    def counted(self) -> tuple[Spec, ...]:
-        return self.spec.counted
+    def counted_rules(self) -> tuple[Spec, ...]:
+        return self.spec.counted_rules
 
     @abstractmethod
     def keeps_from(self, at: int) -> int | None:
@@ -202,9 +171,9 @@ class Sieve(Spec):
         """Whether binding it changes nothing, so that it can be searched."""
 
     def next_ms(self, after: int) -> int | None:
-        return self.searched(after, STEPS_MAX)
+        return self.search(after, STEPS_MAX)
 
-    def searched(self, after: int, steps: int) -> int | None:
+    def search(self, after: int, steps: int) -> int | None:
         """The first kept occurrence after that instant, if it is found in so many steps."""
         return within_steps(steps, self._next, after)
 
@@ -262,7 +231,7 @@ class ExceptFor(Sieve):
         self.excluded = excluded
         self._specs = [one for one in excluded if isinstance(one, Spec)]
         self._calendars = [one for one in excluded if isinstance(one, Calendar)]
-        self.depth = deeper(spec, *self._specs)
+        self.depth = depth_over(spec, *self._specs)
 
     @property
     def text(self) -> str:
@@ -299,24 +268,24 @@ class ExceptFor(Sieve):
         return weight(self.spec) + sum(map(weight, self._specs))
 
     @property
-    def counted(self) -> tuple[Spec, ...]:
-        return (*self.spec.counted, *(rule for one in self._specs for rule in one.counted))
+    def counted_rules(self) -> tuple[Spec, ...]:
+        return (*self.spec.counted_rules, *(rule for one in self._specs for rule in one.counted_rules))
 
     def gaps_ms(self, first: int, last: int) -> list[int]:
         found = [at for at in self.spec.gaps_ms(first, last) if self.keeps_from(at) == at]
         return [at for at in found if not any(one.gaps_ms(at, at + 1) for one in self._specs)]
 
-    def bound(self, *, added_at: int, seed: str, zone: str) -> Spec:
-        spec = self.spec.bound(added_at=added_at, seed=seed, zone=zone)
+    def bind(self, *, added_at: int, seed: str, zone: str) -> Spec:
+        spec = self.spec.bind(added_at=added_at, seed=seed, zone=zone)
         excluded = tuple(
-            one.bound(zone) if isinstance(one, Calendar) else one.bound(added_at=added_at, seed=seed, zone=zone)
+            one.bind(zone) if isinstance(one, Calendar) else one.bind(added_at=added_at, seed=seed, zone=zone)
             for one in self.excluded
         )
         found = ExceptFor(spec, excluded)
-        return checked_from(self if found == self else checked(found), added_at)
+        return check_possible_after(self if found == self else check_possible(found), added_at)
 
     def is_settled(self) -> bool:
-        return settled(self.spec) and all(map(settled, self.excluded))
+        return is_same_anywhere(self.spec) and all(map(is_same_anywhere, self.excluded))
 
 
 class Within(Sieve):
@@ -327,7 +296,7 @@ class Within(Sieve):
     def __init__(self, spec: Spec, calendars: tuple[Calendar, ...]) -> None:
         super().__init__(spec)
         self.calendars = calendars
-        self.depth = deeper(spec)
+        self.depth = depth_over(spec)
 
     @property
     def text(self) -> str:
@@ -353,31 +322,31 @@ class Within(Sieve):
     def gaps_ms(self, first: int, last: int) -> list[int]:
         return [at for at in self.spec.gaps_ms(first, last) if self.keeps_from(at) == at]
 
-    def bound(self, *, added_at: int, seed: str, zone: str) -> Spec:
-        spec = self.spec.bound(added_at=added_at, seed=seed, zone=zone)
-        found = Within(spec, tuple(one.bound(zone) for one in self.calendars))
-        return checked_from(self if found == self else checked(found), added_at)
+    def bind(self, *, added_at: int, seed: str, zone: str) -> Spec:
+        spec = self.spec.bind(added_at=added_at, seed=seed, zone=zone)
+        found = Within(spec, tuple(one.bind(zone) for one in self.calendars))
+        return check_possible_after(self if found == self else check_possible(found), added_at)
 
     def is_settled(self) -> bool:
-        return settled(self.spec) and all(map(settled, self.calendars))
+        return is_same_anywhere(self.spec) and all(map(is_same_anywhere, self.calendars))
 
 
-def few_counts(spec: _T) -> _T:
+def check_counts(spec: _T) -> _T:
     """The spec, unless too many of its rules have to be counted out."""
-    if (rules := len(spec.counted)) > COUNTS_MAX:
+    if (rules := len(spec.counted_rules)) > COUNTS_MAX:
         raise BadSpec(f"{rules} rules with COUNT in one spec; the most is {COUNTS_MAX}, use UNTIL", code="spec.work")
     return spec
 
 
-def checked(spec: _S) -> _S:
+def check_possible(spec: _S) -> _S:
     """The spec, unless it keeps nothing at all; one that waits for a zone or an anchor is looked at when it is bound."""
-    few_counts(spec)
-    if spec.is_settled() and spec.searched(0, FIRST_STEPS_MAX) is None:
+    check_counts(spec)
+    if spec.is_settled() and spec.search(0, FIRST_STEPS_MAX) is None:
         raise BadSpec(f"{spec.text} never happens: it leaves out every occurrence", code="spec.impossible")
     return spec
 
 
-def checked_from(spec: _S, added_at: int) -> _S:
+def check_possible_after(spec: _S, added_at: int) -> _S:
     """The spec, unless a look at what comes after it was added takes too long; that nothing comes any more may be."""
 
     def look(at: int) -> bool:
@@ -400,21 +369,21 @@ def weight(spec: Spec) -> int:
     return spec._weight() if isinstance(spec, Sieve) else 1
 
 
-def settled(one: Spec | Calendar) -> bool:
+def is_same_anywhere(one: Spec | Calendar) -> bool:
     """Whether it means the same whenever and wherever it is added."""
     if isinstance(one, Calendar):
         return one.zone is not None
     if isinstance(one, Sieve):
         return one.is_settled()
     if isinstance(one, AnyOf):
-        return all(map(settled, one.parts))
+        return all(map(is_same_anywhere, one.parts))
     try:
-        return one.bound(added_at=0, seed="", zone="UTC") == one.bound(added_at=86_523_000, seed="", zone="Asia/Tokyo")
+        return one.bind(added_at=0, seed="", zone="UTC") == one.bind(added_at=86_523_000, seed="", zone="Asia/Tokyo")
     except BadSpec:  # a rule that some starts make impossible
         return False
 
 
-def deeper(*parts: Spec) -> int:
+def depth_over(*parts: Spec) -> int:
     """One more than the deepest of them, up to the limit."""
     depth = 1 + max(getattr(part, "depth", 0) for part in parts)
     if depth > DEPTH_MAX:
@@ -422,7 +391,70 @@ def deeper(*parts: Spec) -> int:
     return depth
 
 
-def _spec(value: object) -> Spec:
-    from wakeful.specs.text import to_spec  # it knows all kinds, these among them
+def spread_over(spec: Spec, window: Duration) -> "Spread":
+    """The spec with every occurrence moved by the same part of the window, which is 0 until a schedule seeds it."""
+    ms = duration_ms(window, what="spread")
+    if not 0 < ms <= WINDOW_MAX_MS:
+        raise BadSpec(f"spread {window!r}: give a window from 1ms to 366 days", code="spec.spread")
+    return Spread(spec, ms, None)
 
-    return to_spec(value)
+
+class Spread(Spec):
+    """A spec moved by an offset in [0, window) that a seed decides. Make it with `spread(…)`."""
+
+    __slots__ = ("depth", "offset_ms", "seed", "spec", "window_ms")
+
+    def __init__(self, spec: Spec, window_ms: int, seed: str | None) -> None:
+        self.spec = spec
+        self.window_ms = window_ms
+        self.seed = seed
+        self.offset_ms = 0 if seed is None else _offset(seed, window_ms)
+        self.depth = depth_over(spec)
+
+    @property
+    def catch_up(self) -> CatchUp:
+        return self.spec.catch_up
+
+    @property
+    def is_once(self) -> bool:
+        return self.spec.is_once
+
+    @property
+    def text(self) -> str:
+        plain = f"({self.spec.text}) spread {length_text(self.window_ms)}"
+        if self.seed is None:
+            return plain
+        return f"{plain} seed {self.seed if _PLAIN_SEED.fullmatch(self.seed) else json.dumps(self.seed)}"
+
+    def describe(self) -> str:
+        said = f"{self.spec.describe()}, spread over {length_words(self.window_ms)}"
+        return said if self.seed is None else f"{said} (this one {length_words(self.offset_ms)} later)"
+
+    def next_ms(self, after: int) -> int | None:
+        found = self.spec.next_ms(after - self.offset_ms)
+        return None if found is None or found + self.offset_ms > LATEST_MS else found + self.offset_ms
+
+    @property
+    def counted_rules(self) -> tuple[Spec, ...]:
+        return self.spec.counted_rules
+
+    def resume_ms(self, after: int) -> int | None:
+        found = self.spec.resume_ms(after - self.offset_ms)
+        return None if found is None else found + self.offset_ms
+
+    def previous_ms(self, before: int) -> int | None:
+        found = self.spec.previous_ms(before - self.offset_ms)
+        return None if found is None else found + self.offset_ms
+
+    def gaps_ms(self, first: int, last: int) -> list[int]:
+        return [at + self.offset_ms for at in self.spec.gaps_ms(first - self.offset_ms, last - self.offset_ms)]
+
+    def bind(self, *, added_at: int, seed: str, zone: str) -> Spec:
+        spec = self.spec.bind(added_at=added_at, seed=seed, zone=zone)
+        return Spread(spec, self.window_ms, seed if self.seed is None else self.seed)
+
+
+def _offset(seed: str, window_ms: int) -> int:
+    """So that a million schedules that name the same instant do not all run in the same second."""
+    digest = blake2b(seed.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big") * window_ms >> 64

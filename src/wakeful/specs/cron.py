@@ -7,9 +7,8 @@ Beyond Debian: changes of three hours and more follow the same rules, local time
 and seconds, wrapped ranges, `L`, `W` and `#` are understood.
 """
 
-from wakeful.specs.cron_days import CYCLE_DAYS, days_of
 from wakeful.specs.cron_parse import Fields, parse
-from wakeful.specs.cron_times import times_of
+from wakeful.specs.cron_walls import CYCLE_DAYS, days_of, times_of
 from wakeful.specs.cron_words import days_in_words, in_words
 from wakeful.specs.spec import Spec
 from wakeful.specs.zones import DAY_S, EARLIEST_S, Fold, Gap, check_fold, check_gap, spans_of, zone_of
@@ -70,7 +69,7 @@ class Cron(Spec):
         self.gap = gap
         self.fold = fold
         self._fields = fields
-        fixed = not fields.elapsed
+        fixed = not fields.is_elapsed
         # What changes of the clocks mean to it: run what a gap jumped over; only the first, only the second of two passes.
         self._policy = fixed and gap == "shift", fixed and fold == "first", fixed and fold == "second"
         self._spans = spans_of(zone_of("UTC" if zone is None else zone))
@@ -101,7 +100,7 @@ class Cron(Spec):
     def describe(self) -> str:
         return in_words(self._fields, self.zone, self.gap, self.fold)
 
-    def bound(self, *, added_at: int, seed: str, zone: str) -> "Cron":
+    def bind(self, *, added_at: int, seed: str, zone: str) -> "Cron":
         return self if self.zone is not None else Cron(self._fields, zone, self.gap, self.fold)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -158,9 +157,9 @@ class Cron(Spec):
         return None
 
     def gaps_ms(self, first: int, last: int) -> list[int]:
-        if self._fields.elapsed or self.gap == "shift":
+        if self._fields.is_elapsed or self.gap == "shift":
             return []
-        found = []
+        gaps = []
         second = max(-(-first // 1000), EARLIEST_S)
         stop = min(-(-last // 1000), _LATEST_S)
         while second < stop:
@@ -168,9 +167,9 @@ class Cron(Spec):
             if second == start and before < offset:
                 wall = self._wall_from(start + before)
                 if wall is not None and wall < start + offset:
-                    found.append(start * 1000)
+                    gaps.append(start * 1000)
             second = end
-        return found
+        return gaps
 
     @property
     def marks(self) -> Marks:
@@ -178,13 +177,13 @@ class Cron(Spec):
         fields = self._fields
         return frozenset(fields.second.values), frozenset(fields.minute.values), frozenset(fields.hour.values)
 
-    def covered(self, at: int, marks: Marks) -> tuple[int, int]:
+    def stretch_around(self, at: int, marks: Marks) -> tuple[int, int]:
         """The last instant before `at`, which it names, and the first after it, at which it may not name all of those
         seconds, minutes and hours."""
         fields, second = self._fields, at // 1000
         start, end, offset, _, _ = self._spans.at(second)
         seconds, minutes, hours = (one <= mine for one, mine in zip(marks, self.marks, strict=True))
-        if not fields.elapsed or not seconds:
+        if not fields.is_elapsed or not seconds:
             return at - 1, at + 1
         local = second + offset
         unit = 60 if not minutes else DAY_S if hours else 3600

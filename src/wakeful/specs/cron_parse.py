@@ -77,7 +77,7 @@ class Fields:
     weekday: Field
 
     @property
-    def elapsed(self) -> bool:
+    def is_elapsed(self) -> bool:
         """A wildcard job: it follows elapsed time rather than the clock on the wall (cron.c of Debian: MIN_STAR, HR_STAR)."""
         return self.minute.star or self.hour.star
 
@@ -103,10 +103,10 @@ def parse(text: str) -> Fields:
     """The fields of an expression; what can't be read is an error that names the field and the part."""
     if len(text) > TEXT_MAX:
         raise BadSpec(f"a cron expression of {len(text)} characters; at most {TEXT_MAX}", code="spec.cron")
-    return _kept(text) if len(text) <= KEPT_MAX else _parsed(text)
+    return _kept(text) if len(text) <= KEPT_MAX else _parse_fields(text)
 
 
-def _parsed(text: str) -> Fields:
+def _parse_fields(text: str) -> Fields:
     words = text.lower().split()
     if len(words) == 1 and words[0].startswith("@"):
         macro = _macro(text, words[0])
@@ -116,7 +116,7 @@ def _parsed(text: str) -> Fields:
     return _read(None, words, text)
 
 
-_kept = lru_cache(maxsize=4096)(_parsed)
+_kept = lru_cache(maxsize=4096)(_parse_fields)
 
 
 def _read(macro: str | None, words: list[str], text: str) -> Fields:
@@ -125,18 +125,18 @@ def _read(macro: str | None, words: list[str], text: str) -> Fields:
         read = [_field(index, word) for index, word in enumerate(typed)]
     except _Unreadable as error:
         raise BadSpec(f"cron {text!r}: {error}", code="spec.field") from None
-    return Fields(macro or " ".join(_spelled(word) for word in words), *read)
+    return Fields(macro or " ".join(_spell(word) for word in words), *read)
 
 
 def _field(index: int, word: str) -> Field:
-    return _kept_field(index, word) if len(word) <= KEPT_MAX else _made_field(index, word)
+    return _kept_field(index, word) if len(word) <= KEPT_MAX else _make_field(index, word)
 
 
-def _made_field(index: int, word: str) -> Field:
+def _make_field(index: int, word: str) -> Field:
     return _Reader(NAMES[index], word).field()
 
 
-_kept_field = lru_cache(maxsize=4096)(_made_field)
+_kept_field = lru_cache(maxsize=4096)(_make_field)
 
 
 class _Unreadable(Exception):
@@ -155,7 +155,7 @@ def _macro(text: str, word: str) -> str:
     return MACROS[word]
 
 
-def _spelled(word: str) -> str:
+def _spell(word: str) -> str:
     """A lower-case field as we print it: `L` and `W` large, names small."""
     word = re.sub(r"(?<![a-z])lw?(?![a-z])", lambda found: found[0].upper(), word)
     return re.sub(r"([0-9]w|(?:[0-9]|\b[a-z]{3})l)(?![a-z])", lambda found: found[0][:-1] + found[0][-1].upper(), word)
@@ -187,7 +187,7 @@ class _Reader:
             return special
         found = _RANGE.fullmatch(part)
         if found is None:
-            self._wrong(f"can't be read: {part!r}; {self._allowed()}")
+            self._wrong(f"can't be read: {part!r}; {self._allowed_text()}")
         low, high, step = found["low"], found["high"], found["step"]
         if low in ("*", "?"):
             if high is not None:
@@ -204,15 +204,15 @@ class _Reader:
     def _special_day(self, part: str) -> Part | None:
         if part == "lw":
             return Part("last_weekday")
-        if found := _LAST.fullmatch(part):
-            back = int(found[1] or 0)
+        if match := _LAST.fullmatch(part):
+            back = int(match[1] or 0)
             if back > 30:
                 self._wrong(
                     f"{part.upper()} is out of range: a month has no {back} days before its last; use L-0 to L-30"
                 )
             return Part("last", step=back)
-        if found := _NEAREST.fullmatch(part):
-            return Part("nearest", self._number(found[1]))
+        if match := _NEAREST.fullmatch(part):
+            return Part("nearest", self._number(match[1]))
         return None
 
     def _special_weekday(self, part: str) -> Part | None:
@@ -235,7 +235,7 @@ class _Reader:
             return value
         if word in name.names:
             return name.names.index(word) + (1 if name.low else 0)
-        return self._wrong(f"{word!r} is not known; {self._allowed()}")
+        return self._wrong(f"{word!r} is not known; {self._allowed_text()}")
 
     def _step(self, part: str, step: str | None) -> int:
         if step is None:
@@ -255,7 +255,7 @@ class _Reader:
     def _size(self) -> int:
         return 7 if self.name is _WEEKDAY else self.name.high - self.name.low + 1
 
-    def _allowed(self) -> str:
+    def _allowed_text(self) -> str:
         name = self.name
         allowed = f"use {name.low}-{name.high}"
         if name.names:

@@ -24,7 +24,7 @@ def in_words(fields: Fields, zone: str | None, gap: str, fold: str) -> str:
         said = f"{time} {day}" if day else time if often else f"{time} every day"
     if zone is not None:
         said += ", UTC" if zone == "UTC" else f", {zone} time"
-    if not fields.elapsed:
+    if not fields.is_elapsed:
         said += "; left out when the clocks jump over it" if gap == "skip" else ""
         said += {
             "second": "; the second time when the clocks go back",
@@ -47,7 +47,7 @@ def _time(fields: Fields) -> tuple[str, bool]:
     if second.values == (0,):
         return _minutes(minute, hour)
     if len(second.values) == 1 and len(minute.values) * len(hour.values) <= _LISTED_MAX:
-        return f"at {_joined(_clocks(hour, minute, second.values[0]))}", False
+        return f"at {_join(_clocks(hour, minute, second.values[0]))}", False
     seconds = _every(second, "second")
     if minute.full and hour.full:
         return (seconds if _even(second) else f"{seconds} of every minute"), True
@@ -72,7 +72,7 @@ def _minutes(minute: Field, hour: Field) -> tuple[str, bool]:
     if single and step == 1 and len(hour.values) > 2:
         return f"every hour from {since} to {until}", False
     if len(minute.values) * len(hour.values) <= _LISTED_MAX:
-        return f"at {_joined(_clocks(hour, minute))}", False
+        return f"at {_join(_clocks(hour, minute))}", False
     # Only minutes that go on evenly from one hour into the next may be told as one stretch.
     if len(hour.values) == 1 and _step(minute) and minute.parts[0].low <= minute.parts[0].high:
         return f"{_pace(minute)} from {since} to {until}", False
@@ -81,7 +81,7 @@ def _minutes(minute: Field, hour: Field) -> tuple[str, bool]:
     if single and step:
         return f"every {step} hours from {since} to {until}", False
     if single:
-        return f"at {_joined(_clocks(hour, minute))}", False
+        return f"at {_join(_clocks(hour, minute))}", False
     return f"{_every(minute, 'minute')} of {_hours(hour)}", False
 
 
@@ -90,7 +90,7 @@ def _hours(hour: Field) -> str:
         return f"every {_ordinal(_step(hour))} hour (00, {_step(hour):02}, …)"
     if _step(hour) == 1 and len(hour.values) > 2:
         return f"the hours {hour.parts[0].low:02} to {hour.parts[0].high:02}"
-    return f"the hour{'s' * (len(hour.values) > 1)} {_joined([f'{value:02}' for value in hour.values])}"
+    return f"the hour{'s' * (len(hour.values) > 1)} {_join([f'{value:02}' for value in hour.values])}"
 
 
 def _pace(minute: Field) -> str:
@@ -111,7 +111,7 @@ def _every(field: Field, unit: str) -> str:
         part = field.parts[0]
         each = f"every {unit}" if step == 1 else f"every {step} {unit}s"
         return f"{each} from {unit} {part.low} to {_end(part, 60)}"
-    return f"at {unit}s {_joined([str(value) for value in field.values])}"
+    return f"at {unit}s {_join([str(value) for value in field.values])}"
 
 
 def _even(field: Field) -> bool:
@@ -180,7 +180,7 @@ def _month_days(day: Field, of: str) -> str:
             first, second, third = ((part.low + n * part.step - 1) % 31 + 1 for n in range(3))
             said.append(f"on every {_ordinal(part.step)} day ({first}, {second}, {third}, … {_end(part, 31, 1)})")
     elif day.values:
-        said.append(f"on day{'s' * (len(day.values) > 1)} {_joined([str(value) for value in day.values])}")
+        said.append(f"on day{'s' * (len(day.values) > 1)} {_join([str(value) for value in day.values])}")
     for part in day.special:
         if part.kind == "last":
             days = f"{part.step} day{'s' * (part.step > 1)}"
@@ -189,21 +189,21 @@ def _month_days(day: Field, of: str) -> str:
             said.append("on the last weekday (Monday to Friday)")
         else:
             said.append(f"on the weekday (Monday to Friday) nearest day {part.low}")
-    return f"{_joined(said)}{of or ' of the month'}"
+    return f"{_join(said)}{of or ' of the month'}"
 
 
 def _weekdays(weekday: Field, within: str, of: str) -> str:
     special = [_special_weekday(part) for part in weekday.special]
     if not weekday.values:
-        return f"on {_joined(special)}{of or ' of the month'}"
+        return f"on {_join(special)}{of or ' of the month'}"
     days, several = _run(weekday, _WEEKDAYS, 7)
     plain = f"from {days}{within}" if several else f"on {days}{within}"
-    return f"{plain} and on {_joined(special)}{of or ' of the month'}" if special else plain
+    return f"{plain} and on {_join(special)}{of or ' of the month'}" if special else plain
 
 
 def _if_weekday(weekday: Field) -> str:
     said = [f"a {_WEEKDAYS[value]}" for value in _monday_first(weekday.values)]
-    return _joined(said + [f"{_special_weekday(part)} of the month" for part in weekday.special], "or")
+    return _join(said + [f"{_special_weekday(part)} of the month" for part in weekday.special], "or")
 
 
 def _special_weekday(part: Part) -> str:
@@ -217,7 +217,7 @@ def _run(field: Field, names: Sequence[str], size: int) -> tuple[str, bool]:
     if len(plain) == 1 and plain[0].step == 1 and len(field.values) > 2:
         return f"{names[(plain[0].low - first) % size]} to {names[(plain[0].high - first) % size]}", True
     values = field.values if size == 12 else _monday_first(field.values)
-    return _joined([names[value - first] for value in values]), False
+    return _join([names[value - first] for value in values]), False
 
 
 def _monday_first(values: Sequence[int]) -> list[int]:
@@ -230,5 +230,5 @@ def _ordinal(number: int) -> str:
     return f"{number}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th') }"
 
 
-def _joined(words: Sequence[str], word: str = "and") -> str:
+def _join(words: Sequence[str], word: str = "and") -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {word} {words[-1]}"

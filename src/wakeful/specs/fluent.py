@@ -17,12 +17,11 @@ from fractions import Fraction
 from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from wakeful.specs.build import Unclear
-from wakeful.specs.chain import ChainState
-from wakeful.specs.chain_words import (
+from wakeful.specs.chain import (
     Chain,
     ChainDays,
     ChainHours,
+    ChainState,
     Dates,
     Ends,
     F,
@@ -33,10 +32,10 @@ from wakeful.specs.chain_words import (
     Weekdays,
     on_days,
 )
-from wakeful.specs.phrase_cursor import number_of
-from wakeful.specs.phrase_steps import step_of
-from wakeful.specs.phrase_words import LAST, UNITS, words_of
+from wakeful.specs.phrase_readers import step_of
+from wakeful.specs.phrase_words import LAST, UNITS, number_of, words_of
 from wakeful.specs.phrases import read_phrase
+from wakeful.specs.recurrence import Unclear
 from wakeful.specs.spec import Spec
 from wakeful.values.errors import BadSpec
 from wakeful.values.times import duration_ms
@@ -76,57 +75,57 @@ class Every(Weekdays[R]):
     @property
     def second(self) -> Second[R]:
         """Every second; `every.second.monday` is the second monday of the month."""
-        return Second[R](self._state.said(".second", step_ms=1_000))
+        return Second[R](self._state.say(".second", step_ms=1_000))
 
     @property
     def minute(self) -> Ready[R]:
         """Every minute."""
-        return Ready[R](self._state.said(".minute", step_ms=60_000))
+        return Ready[R](self._state.say(".minute", step_ms=60_000))
 
     @property
     def hour(self) -> ChainHours[R]:
         """Every hour, on the hour."""
-        return ChainHours[R](self._state.said(".hour", step_ms=3_600_000))
+        return ChainHours[R](self._state.say(".hour", step_ms=3_600_000))
 
     @property
     def day(self) -> ChainDays[R]:
         """Every day."""
-        return ChainDays[R](self._state.said(".day", period="day"))
+        return ChainDays[R](self._state.say(".day", period="day"))
 
     @property
     def week(self) -> Dates[R]:
         """Every week, on Sunday."""
-        return Dates[R](self._state.said(".week", period="week"))
+        return Dates[R](self._state.say(".week", period="week"))
 
     @property
     def month(self) -> Dates[R]:
         """Every month, on the 1st."""
-        return Dates[R](self._state.said(".month", period="month"))
+        return Dates[R](self._state.say(".month", period="month"))
 
     @property
     def quarter(self) -> Dates[R]:
         """Every quarter, on the 1st of its first month."""
-        return Dates[R](self._state.said(".quarter", period="quarter"))
+        return Dates[R](self._state.say(".quarter", period="quarter"))
 
     @property
     def year(self) -> Dates[R]:
         """Every year, on January 1st."""
-        return Dates[R](self._state.said(".year", period="year"))
+        return Dates[R](self._state.say(".year", period="year"))
 
     # days
 
     def _on_weekday(self, number: int, name: str) -> ChainDays[R]:
-        return ChainDays[R](self._state.said(f".{name}", weekdays=frozenset({number})))
+        return ChainDays[R](self._state.say(f".{name}", weekdays=frozenset({number})))
 
     @property
     def weekday(self) -> ChainDays[R]:
         """Monday to friday."""
-        return ChainDays[R](self._state.said(".weekday", weekdays=frozenset({1, 2, 3, 4, 5})))
+        return ChainDays[R](self._state.say(".weekday", weekdays=frozenset({1, 2, 3, 4, 5})))
 
     @property
     def weekend(self) -> ChainDays[R]:
         """Saturday and sunday."""
-        return ChainDays[R](self._state.said(".weekend", weekdays=frozenset({0, 6})))
+        return ChainDays[R](self._state.say(".weekend", weekdays=frozenset({0, 6})))
 
     def on(self, *days: str | int, **options: Any) -> ChainDays[R]:
         """On these days: `every.on("mon", "thu")`, `every.on(1, 15)`, `every.on("march 1")`."""
@@ -135,22 +134,22 @@ class Every(Weekdays[R]):
     @property
     def first(self) -> Ends[R]:
         """The first of a day in the month: `every.first.monday`."""
-        return Ends[R](self._state.said(".first"), 1)
+        return Ends[R](self._state.say(".first"), 1)
 
     @property
     def third(self) -> Nth[R]:
         """The third of a day in the month."""
-        return Nth[R](self._state.said(".third"), 3)
+        return Nth[R](self._state.say(".third"), 3)
 
     @property
     def fourth(self) -> Nth[R]:
         """The fourth of a day in the month."""
-        return Nth[R](self._state.said(".fourth"), 4)
+        return Nth[R](self._state.say(".fourth"), 4)
 
     @property
     def last(self) -> Ends[R]:
         """The last of a day in the month: `every.last.friday`."""
-        return Ends[R](self._state.said(".last"), LAST)
+        return Ends[R](self._state.say(".last"), LAST)
 
     # calls
 
@@ -186,7 +185,7 @@ class Every(Weekdays[R]):
             return Ready[R](replace(self._state, path=f"every({rule.text})", fixed=rule))(*args, **options)
         if isinstance(rule, timedelta) or _LENGTH.fullmatch(rule):
             length = duration_ms(rule, what="every")
-            return Ready[R](self._state.said(path, step_ms=length, is_length=True))(*args, **options)
+            return Ready[R](self._state.say(path, step_ms=length, is_length=True))(*args, **options)
         words = words_of(rule)
         is_step = len(words) > 1 and number_of(words[0]) is not None and words[1].text in UNITS
         phrase = f"every {rule}" if is_step else rule
@@ -220,7 +219,7 @@ class Count(Chain[R]):
             raise BadSpec(
                 f'{self._state.path}.{unit}s: {unclear.why}; write it like "{unclear.example}"', code="spec.phrase"
             ) from None
-        return self._state.said(f".{unit}s", step_ms=step.step_ms, period=step.period, step_months=step.step_months)
+        return self._state.say(f".{unit}s", step_ms=step.step_ms, period=step.period, step_months=step.step_months)
 
     @property
     def seconds(self) -> Ready[R]:

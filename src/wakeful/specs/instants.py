@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from wakeful.specs.spec import Spec
-from wakeful.specs.words import checked_ms, instant_of, instant_text, instant_words, length_text, length_words
+from wakeful.specs.words import check_ms, instant_of, instant_text, instant_words, length_text, length_words
 from wakeful.values.errors import BadSpec, BadTime
 from wakeful.values.times import LATEST_MS, Duration, duration_ms, from_datetime
 
@@ -21,7 +21,7 @@ def at(when: datetime) -> "At":
     """
     if not isinstance(when, datetime):
         raise BadTime(f"at {when!r}: give an aware datetime, such as datetime.now(UTC) + …", code="time.type")
-    return At(checked_ms(from_datetime(when), f"at {when.isoformat()}"))
+    return At(check_ms(from_datetime(when), f"at {when.isoformat()}"))
 
 
 def after(delay: Duration) -> "After":
@@ -68,7 +68,7 @@ class At(Spec):
 
 
 class After(Spec):
-    """A delay that has not begun: it names no instant of its own until `bound` makes it an `At`.
+    """A delay that has not begun: it names no instant of its own until `bind` makes it an `At`.
 
     Asked before that, it answers as if it began at the time it is asked about, and nothing lies before it.
     """
@@ -100,10 +100,10 @@ class After(Spec):
         found = first + self.delay_ms  # it happens once, so there is no second one to look for
         return [found] if found < last and found <= LATEST_MS and limit > 0 else []
 
-    def bound(self, *, added_at: int, seed: str, zone: str) -> Spec:
+    def bind(self, *, added_at: int, seed: str, zone: str) -> Spec:
         if added_at + self.delay_ms > LATEST_MS:
             raise BadTime(f"after '{length_text(self.delay_ms)}' {TOO_LATE}", code="time.late")
-        return At(checked_ms(added_at + self.delay_ms, self.text))
+        return At(check_ms(added_at + self.delay_ms, self.text))
 
 
 def at_from_text(text: str) -> At:

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from wakeful.specs.spec import CatchUp, Spec
-from wakeful.specs.words import checked_ms, every_words, instant_of, instant_text, instant_words, length_text
+from wakeful.specs.words import check_ms, every_words, instant_of, instant_text, instant_words, length_text
 from wakeful.values.errors import BadSpec, BadTime
 from wakeful.values.times import LATEST_MS, Duration, duration_ms, from_datetime
 
@@ -27,7 +27,7 @@ def interval(length: Duration, anchor: datetime | None = None) -> "Interval":
         return Interval(ms, 0, "free")
     if not isinstance(anchor, datetime):
         raise BadTime(f"anchor {anchor!r}: give an aware datetime", code="time.type")
-    return Interval(ms, checked_ms(from_datetime(anchor), f"anchor {anchor.isoformat()}"), "from")
+    return Interval(ms, check_ms(from_datetime(anchor), f"anchor {anchor.isoformat()}"), "from")
 
 
 class Interval(Spec):
@@ -70,7 +70,7 @@ class Interval(Spec):
         found = self.anchor_ms + step * self.length_ms
         return found if found >= EARLIEST_MS else None
 
-    def bound(self, *, added_at: int, seed: str, zone: str) -> Spec:
+    def bind(self, *, added_at: int, seed: str, zone: str) -> Spec:
         return Interval(self.length_ms, added_at, "after") if self.start == "free" else self
 
     def _first_step(self, step: int) -> int:
@@ -82,11 +82,11 @@ class Interval(Spec):
 def interval_from_text(text: str) -> Interval:
     """The `Interval` of its canonical text."""
     length, _, rest = text.removeprefix("every ").partition(" ")
-    found = interval(length)
+    plain = interval(length)
     if not rest:
-        return found
+        return plain
     word, _, anchor = rest.partition(" ")
     start = _STARTS.get(word)
     if start is None:
         raise BadSpec(f"{text!r}: {word!r} is neither 'from' nor 'after' with an instant", code="spec.text")
-    return Interval(found.length_ms, instant_of(anchor, "anchor"), start)
+    return Interval(plain.length_ms, instant_of(anchor, "anchor"), start)

@@ -1,12 +1,15 @@
-"""Layer 1, pure. Which words does a phrase have, and which known word was probably meant by an unknown one?"""
+"""Layer 1, pure. Which words does a phrase have, which known word was probably meant by an unknown one, and where among them are we?"""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import time
 from difflib import get_close_matches
+from fractions import Fraction
 from functools import lru_cache
 from zoneinfo import available_timezones
 
+from wakeful.specs.recurrence import Meaning
 from wakeful.values.errors import BadSpec
 
 _DAY_NAMES = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"]
@@ -191,7 +194,7 @@ class Word:
 
 def words_of(text: str) -> list[Word]:
     """The words of a phrase, without "the" and brackets, which say nothing."""
-    found = []
+    words = []
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup or "odd"
         kind = "time" if kind.startswith("half") else kind
@@ -203,8 +206,8 @@ def words_of(text: str) -> list[Word]:
             kind = "and" if said == "and" else "to" if said in TO else "word"
             if kind == "word" and said not in _KNOWN:
                 kind = "odd"
-        found.append(Word(kind, said, match.start(), match.end()))
-    return found
+        words.append(Word(kind, said, match.start(), match.end()))
+    return words
 
 
 def nearest(said: str, *, is_place: bool) -> str | None:
@@ -295,3 +298,80 @@ def clock_of(when: object) -> ClockTime:
             raise BadSpec(f"{when!r} is not an hour of the day: hours go from 0 to 23", code="spec.time")
         return ClockTime(when * 3600, is_bare=True)
     raise BadSpec(f"{when!r} is not a time of day; {_LIKE}", code="spec.time")
+
+
+# Where in a phrase are we, and what did it say so far?
+
+END = Word("end", "", 0, 0)
+
+
+class Unread(Exception):
+    """The word at this place could not be read there; `why` and `example` are empty when it is simply unknown."""
+
+    def __init__(self, at: int, why: str = "", example: str = "") -> None:
+        super().__init__(why)
+        self.at = at
+        self.why = why
+        self.example = example
+
+
+class Cursor:
+    """Goes through the words of a phrase from left to right."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.words = words_of(text)
+        self.at = 0
+        self.said = Meaning()
+
+    def word(self, ahead: int = 0) -> Word:
+        at = self.at + ahead
+        return self.words[at] if at < len(self.words) else END
+
+    def take(self) -> Word:
+        word = self.word()
+        self.at += 1
+        return word
+
+    def skip(self, *texts: str) -> bool:
+        if self.word().says(*texts):
+            self.at += 1
+            return True
+        return False
+
+    def goes_on(self, is_item: Callable[[Word, Word], bool], *fillers: str) -> bool:
+        """Whether a list has another item, after commas, "and" and words such as a second "on"; goes to it if so."""
+        at = 0
+        while self.word(at).kind == "and":
+            at += 1
+        if at == 0:
+            return False
+        while self.word(at).says(*fillers):
+            at += 1
+        if not is_item(self.word(at), self.word(at + 1)):
+            return False
+        self.at += at
+        return True
+
+
+def number_of(word: Word) -> Fraction | None:
+    if word.kind == "number":
+        return Fraction(word.text)
+    return Fraction(NUMBERS[word.text]) if word.kind == "word" and word.text in NUMBERS else None
+
+
+def ordinal_of(word: Word) -> int:
+    if word.text in ORDINALS:
+        return ORDINALS[word.text]
+    number = number_of(word)
+    if number is not None:
+        return int(number) if number.denominator == 1 else 0
+    return int(word.text[:-2])
+
+
+def is_ordinal(word: Word) -> bool:
+    return word.kind == "ordinal" or (word.kind == "word" and word.text in ORDINALS)
+
+
+def is_day(word: Word) -> bool:
+    return word.kind == "word" and (word.text in DAYS or word.text in DAY_SETS)

@@ -19,12 +19,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
-from wakeful.specs.build import Meaning, Unclear, spec_of
 from wakeful.specs.cron import cron
 from wakeful.specs.interval import interval
-from wakeful.specs.phrase_cursor import Unread, is_day, is_ordinal, number_of
-from wakeful.specs.phrase_steps import StepsReader
-from wakeful.specs.phrase_times import TimesReader
+from wakeful.specs.phrase_readers import StepsReader, TimesReader
 from wakeful.specs.phrase_words import (
     ABBREVIATIONS,
     ADVERBS,
@@ -35,9 +32,14 @@ from wakeful.specs.phrase_words import (
     NAMED_TIMES,
     UNCLEAR,
     UNITS,
+    Unread,
+    is_day,
+    is_ordinal,
     nearest,
+    number_of,
     zone_name,
 )
+from wakeful.specs.recurrence import Meaning, Unclear, spec_of
 from wakeful.specs.spec import Spec
 from wakeful.specs.zones import Fold, Gap, zone_of
 from wakeful.values.errors import BadInput, BadSpec, LimitExceeded
@@ -159,18 +161,18 @@ def parse_phrase(text: str, zone: str | None = None, gap: Gap = "shift", fold: F
 
     `zone` is for a phrase that names none.
     """
-    phrase = _checked(text)
+    phrase = _check_phrase(text)
     what = f"phrase {phrase!r}"
     return spec_of(_read(phrase, what), what=what, zone=zone, gap=gap, fold=fold)
 
 
 def read_phrase(text: str, what: str | None = None) -> Meaning:
     """What a phrase says, for a chain that goes on from there; errors name it, or `what`."""
-    phrase = _checked(text)
+    phrase = _check_phrase(text)
     return _read(phrase, what or f"phrase {phrase!r}")
 
 
-def _checked(text: str) -> str:
+def _check_phrase(text: str) -> str:
     if not isinstance(text, str):
         raise BadSpec(f'phrase {text!r} is not text; write it like "{_EXAMPLE}"', code="spec.phrase")
     phrase = " ".join(text.split())
@@ -190,25 +192,25 @@ def _read(phrase: str, what: str) -> Meaning:
     try:
         return reader.read()
     except Unread as unread:
-        raise BadSpec(f"{what}: {_said(reader, unread)}", code="spec.phrase") from None
+        raise BadSpec(f"{what}: {_explain(reader, unread)}", code="spec.phrase") from None
     except Unclear as unclear:
         raise BadSpec(f'{what}: {unclear.why}; write it like "{unclear.example}"', code="spec.phrase") from None
     except BadInput as error:
         raise type(error)(f"{what}: {error.message}", code=error.code) from None
 
 
-def _said(reader: Reader, unread: Unread) -> str:
+def _explain(reader: Reader, unread: Unread) -> str:
     """What was understood and what was not."""
     if _CRON.fullmatch(reader.text):
-        better = _refused(cron, reader.text) or f"use cron({reader.text!r})"
+        better = _refusal(cron, reader.text) or f"use cron({reader.text!r})"
         return f"it looks like a cron expression; {better}"
     if _LENGTH.fullmatch(reader.text):
-        better = _refused(interval, reader.text) or f'"every {reader.text}"'
+        better = _refusal(interval, reader.text) or f'"every {reader.text}"'
         return f'it is a length alone; write "after {reader.text}" for once, or {better}'
     words = reader.words
     at = min(unread.at, len(words))
     before = reader.text[: words[at - 1].end] if at else ""
-    understood = f'understood "{_shown(before)}"' if before else "understood nothing"
+    understood = f'understood "{_quote(before)}"' if before else "understood nothing"
     if at == len(words) and not unread.why:
         return f'{understood}, but not what comes after it; write it like "{_EXAMPLE}"'
     if unread.why:
@@ -218,9 +220,9 @@ def _said(reader: Reader, unread: Unread) -> str:
         end += 1
     missed = reader.text[words[at].start : words[end - 1].end]
     if before:
-        start = f'{understood}, not "{_shown(missed)}"'
+        start = f'{understood}, not "{_quote(missed)}"'
     else:
-        start = f'{understood} of "{_shown(missed)}"' if end == len(words) else f'did not understand "{_shown(missed)}"'
+        start = f'{understood} of "{_quote(missed)}"' if end == len(words) else f'did not understand "{_quote(missed)}"'
     for word in words[at:end]:
         if word.text in UNCLEAR:
             return f"{start}: {UNCLEAR[word.text]}"
@@ -228,12 +230,12 @@ def _said(reader: Reader, unread: Unread) -> str:
     for said in dict.fromkeys((missed, *(word.text for word in words[at:end]))):
         if (meant := nearest(said, is_place=is_place)) and meant != said.lower():
             why = "what those letters mean is not certain; " if said.lower() in ABBREVIATIONS else ""
-            better = _corrected(reader.text, said, meant)
+            better = _correct(reader.text, said, meant)
             return f'{start} ({why}did you mean "{meant}"?); write it like "{better}"'
     return f'{start}; write it like "{_EXAMPLE}"'
 
 
-def _refused(make: Callable[[str], Spec], text: str) -> str:
+def _refusal(make: Callable[[str], Spec], text: str) -> str:
     """Why it can't be made either; nothing if it can."""
     try:
         make(text)
@@ -242,7 +244,7 @@ def _refused(make: Callable[[str], Spec], text: str) -> str:
     return ""
 
 
-def _corrected(phrase: str, said: str, meant: str) -> str:
+def _correct(phrase: str, said: str, meant: str) -> str:
     """The phrase with the word that was probably meant, when it can be read then; else one that can."""
     at = phrase.lower().find(said.lower())
     better = f"{phrase[:at]}{meant}{phrase[at + len(said) :]}"
@@ -253,5 +255,5 @@ def _corrected(phrase: str, said: str, meant: str) -> str:
     return better
 
 
-def _shown(text: str) -> str:
+def _quote(text: str) -> str:
     return repr(text)[1:-1]

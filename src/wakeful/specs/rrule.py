@@ -11,14 +11,37 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from zoneinfo import ZoneInfo
 
-from wakeful.specs.rrule_lines import Lines, parse_lines
-from wakeful.specs.rrule_parts import DAILY, Moment, parse_moment, parse_parts, wrong
+from wakeful.specs.rrule_parts import (
+    DAILY,
+    HOURLY,
+    MONTHLY,
+    WEEKLY,
+    Lines,
+    Moment,
+    Parts,
+    is_run,
+    parse_lines,
+    parse_moment,
+    parse_parts,
+    wrong,
+)
 from wakeful.specs.rrule_walls import STEPS_MAX, walls_of
-from wakeful.specs.rrule_words import in_words
 from wakeful.specs.spec import Spec
-from wakeful.specs.walls import jumps, next_instant, previous_instant
+from wakeful.specs.words import MONTHS, WEEKDAYS, clock_words, date_words, join_words, ordinal_words
 from wakeful.specs.work import spend, steps_taken
-from wakeful.specs.zones import DAY_S, Fold, Gap, check_fold, check_gap, instants_of, spans_of, zone_of
+from wakeful.specs.zones import (
+    DAY_S,
+    Fold,
+    Gap,
+    check_fold,
+    check_gap,
+    instants_of,
+    jumps,
+    next_instant,
+    previous_instant,
+    spans_of,
+    zone_of,
+)
 from wakeful.values.errors import BadSpec, BadTime
 from wakeful.values.times import from_datetime
 
@@ -45,7 +68,7 @@ def rrule(
     """
     lines = parse_lines(text, zone)
     if start is not None:
-        lines = _started(lines, start)
+        lines = _start_at(lines, start)
     rule = Rule(lines, check_gap(gap), check_fold(fold))
     if lines.start is not None and rule.next_ms((lines.start - 2 * DAY_S) * 1000) is None:
         raise BadSpec(f"rrule {lines.parts.text!r} ends before it first happens; look at UNTIL", code="spec.impossible")
@@ -116,7 +139,7 @@ class Rule(Spec):
         return self._text
 
     @property
-    def counted(self) -> tuple[Spec, ...]:
+    def counted_rules(self) -> tuple[Spec, ...]:
         return () if self._lines.parts.count is None else (self,)
 
     @property
@@ -129,7 +152,7 @@ class Rule(Spec):
             self._lines, self.gap if not self._exact else "shift", self.fold if not self._exact else "first"
         )
 
-    def bound(self, *, added_at: int, seed: str, zone: str) -> Spec:
+    def bind(self, *, added_at: int, seed: str, zone: str) -> Spec:
         lines = self._lines
         if lines.start is not None and lines.zone is not None:
             return self
@@ -163,14 +186,14 @@ class Rule(Spec):
         return [at * 1000 for at in found if (end is None or at <= end) and at not in out and not self._is_out(at)]
 
     def _from(self, second: int) -> int | None:
-        found = next_instant(self._walls, self._spans, second, *self._policy)
-        if found is not None and (end := self._last_second()) is not None and found > end:
-            found = None
+        instant = next_instant(self._walls, self._spans, second, *self._policy)
+        if instant is not None and (end := self._last_second()) is not None and instant > end:
+            instant = None
         if self._more:
             at = bisect_left(self._more, second)
-            if at < len(self._more) and (found is None or self._more[at] < found):
+            if at < len(self._more) and (instant is None or self._more[at] < instant):
                 return self._more[at]
-        return found
+        return instant
 
     def _to(self, second: int) -> int | None:
         end = self._last_second()
@@ -235,13 +258,13 @@ class Rule(Spec):
     def _count(self, tally: "_Tally") -> None:
         while tally.left:
             second = tally.second
-            found = next_instant(self._walls, self._spans, second, *self._policy)
-            if found is None:
+            instant = next_instant(self._walls, self._spans, second, *self._policy)
+            if instant is None:
                 tally.left = 0
                 return
             # Each seven weeks of a zone are looked up, at the price of many steps; charged whether they are known or not.
-            spend(1 if found >> 22 == second >> 22 else 25)
-            tally.second, tally.end = found + 1, found
+            spend(1 if instant >> 22 == second >> 22 else 25)
+            tally.second, tally.end = instant + 1, instant
             tally.left -= 1
 
     def _instants(self, moment: Moment, gap: Gap | None = None) -> list[int]:
@@ -262,7 +285,7 @@ class _Tally:
         self.left = left
 
 
-def _started(lines: Lines, start: datetime) -> Lines:
+def _start_at(lines: Lines, start: datetime) -> Lines:
     if lines.start is not None:
         raise BadSpec("rrule: start is given twice, as DTSTART and as start=; leave one out", code="spec.rrule")
     if not isinstance(start, datetime):
@@ -288,3 +311,127 @@ def _text(lines: Lines, gap: Gap, fold: Fold) -> str:
         if dates:
             words.append(f"{name}={','.join(one.text for one in dates)}")
     return " ".join(words)
+
+
+# How does a recurrence rule read in plain English?
+
+_UNITS = ("year", "month", "week", "day", "hour", "minute", "second")
+_TIMES_MAX = 6  # more of them are told as hours and minutes
+
+
+def in_words(lines: Lines, gap: Gap, fold: Fold) -> str:
+    """The whole rule: how often, on which days, at which times, in which zone, from when until when."""
+    parts = lines.parts
+    start = None if lines.start is None else _EPOCH + timedelta(seconds=lines.start)
+    said = _head(parts) + _days(parts, start) + _times(parts, start)
+    if parts.bysetpos:
+        said += f", only the {join_words([ordinal_words(at) for at in parts.bysetpos])} of them in each {_UNITS[parts.freq]}"
+    if lines.zone is not None:
+        said += ", UTC" if lines.zone == "UTC" else f", {lines.zone} time"
+    if start is not None:
+        said += f", from {date_words(start)}"
+    if parts.count is not None:
+        said += f", {parts.count} times" if parts.count > 1 else ", once"
+    if parts.until is not None:
+        said += f", until {_moment(parts.until)}"
+    if lines.rdates:
+        said += f", and also on {_dates(lines.rdates)}"
+    if lines.exdates:
+        said += f", but not on {_dates(lines.exdates)}"
+    if gap == "skip":
+        said += "; skipped when the clocks jump over it"
+    if fold != "first":
+        said += "; both times" if fold == "both" else "; the second time"
+        said += " when the clocks show it twice"
+    return said
+
+
+def _head(parts: Parts) -> str:
+    days = [day for which, day in parts.byday if which == 0]
+    if parts.freq in (WEEKLY, DAILY) and parts.interval == 1 and parts.byday:
+        return f"every {_weekdays(days)}"
+    unit = _UNITS[parts.freq]
+    return f"every {unit}" if parts.interval == 1 else f"every {parts.interval} {unit}s"
+
+
+def _days(parts: Parts, start: datetime | None) -> str:
+    said = ""
+    if parts.byyearday:
+        said += f" on the {join_words([ordinal_words(day) for day in parts.byyearday])} day of the year"
+    if parts.bymonthday:
+        said += f" on the {join_words([ordinal_words(day) for day in parts.bymonthday])}"
+        said += " day" * (parts.bymonthday[0] < 0) + " of the month" * (not parts.bymonth)
+        if parts.byday:
+            said += f" when it is a {join_words([_nth(*pair) for pair in parts.byday], 'or')}"
+    elif parts.byday and not (parts.freq in (WEEKLY, DAILY) and parts.interval == 1):
+        plain = [day for which, day in parts.byday if which == 0]
+        names = ([_weekdays(plain)] if plain else []) + [f"the {_nth(*pair)}" for pair in parts.byday if pair[0]]
+        said += f" on {join_words(names)}"
+        if any(which for which, _ in parts.byday):
+            said += " of the month" if parts.freq == MONTHLY or parts.bymonth else " of the year"
+    if parts.byweekno:
+        said += f" in week {join_words([ordinal_words(week) if week < 0 else str(week) for week in parts.byweekno])}"
+        said += " of the year"
+    if start is not None and not (parts.byyearday or parts.bymonthday or parts.byday):
+        if parts.freq == WEEKLY or parts.byweekno:
+            said = f" on {WEEKDAYS[start.weekday()]}" + said
+        elif parts.freq == MONTHLY:
+            said += f" on the {ordinal_words(start.day)}"
+        elif parts.freq < MONTHLY:
+            said += f" on {start.day}" + ("" if parts.bymonth else f" {MONTHS[start.month - 1]}")
+    if parts.bymonth:
+        said += f" in {join_words([MONTHS[month - 1] for month in parts.bymonth])}"
+    return said
+
+
+def _times(parts: Parts, start: datetime | None) -> str:
+    given = parts.byhour, parts.byminute, parts.bysecond
+    if parts.freq > DAILY:
+        said = ""
+        if parts.bysecond:
+            said += f" at second {_numbers(parts.bysecond)}"
+        if parts.byminute:
+            said += f" at minute {_numbers(parts.byminute)}"
+        elif start is not None and parts.freq == HOURLY and start.minute:
+            said += f" at minute {start.minute}"
+        return said + (f" in hour {_numbers(parts.byhour)}" if parts.byhour else "")
+    if start is None and not any(given):
+        return ""
+    if start is None and not parts.byhour:
+        names = zip(("minute", "second"), given[1:], strict=True)
+        return " at " + join_words([f"{name} {_numbers(numbers)}" for name, numbers in names if numbers])
+    began = start or _EPOCH
+    hours, minutes = parts.byhour or (began.hour,), parts.byminute or (began.minute,)
+    seconds = parts.bysecond or (began.second,)
+    if len(hours) * len(minutes) * len(seconds) <= _TIMES_MAX:
+        times = [_EPOCH.replace(hour=h, minute=m, second=s) for h in hours for m in minutes for s in seconds]
+        return f" at {join_words([clock_words(time) for time in times])}"
+    said = f" at minute {_numbers(minutes)} of hour {_numbers(hours)}"
+    return f"{said}, second {_numbers(seconds)}" if seconds != (0,) else said
+
+
+def _nth(which: int, day: int) -> str:
+    return f"{ordinal_words(which)} {WEEKDAYS[day]}" if which else WEEKDAYS[day]
+
+
+def _weekdays(days: list[int]) -> str:
+    if days == [0, 1, 2, 3, 4]:
+        return "weekday"
+    if len(days) == 7:
+        return "day"
+    return join_words([WEEKDAYS[day] for day in days])
+
+
+def _numbers(numbers: tuple[int, ...]) -> str:
+    return f"{numbers[0]} to {numbers[-1]}" if is_run(numbers) else join_words([str(number) for number in numbers])
+
+
+def _moment(moment: Moment) -> str:
+    when = _EPOCH + timedelta(seconds=moment.seconds)
+    if moment.date:
+        return date_words(when)
+    return f"{date_words(when)} at {clock_words(when)}" + " UTC" * moment.utc
+
+
+def _dates(moments: tuple[Moment, ...]) -> str:
+    return join_words([_moment(one) for one in moments]) if len(moments) <= 3 else f"{len(moments)} dates"

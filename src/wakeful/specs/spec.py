@@ -16,7 +16,7 @@ class Spec(ABC):
 
     Two specs with the same `text` are the same spec; `parse_spec(spec.text)` gives it back.
     A kind of spec defines `text`, `describe`, `next_ms`, `previous_ms`, and, where they mean something, `gaps_ms`
-    and `bound`.
+    and `bind`.
     """
 
     __slots__ = ()
@@ -41,13 +41,13 @@ class Spec(ABC):
         return False
 
     @property
-    def counted(self) -> "tuple[Spec, ...]":
+    def counted_rules(self) -> "tuple[Spec, ...]":
         """The rules in it that have to be counted out, once, before they can be asked."""
         return ()
 
     def count_out(self) -> Iterator[None]:
         """Count them, a few milliseconds of it at each step of the iterator; whoever asks before is waited for."""
-        for rule in self.counted:
+        for rule in self.counted_rules:
             yield from rule.count_out()
 
     @property
@@ -77,7 +77,7 @@ class Spec(ABC):
         jump over, the instant of that jump."""
         return []
 
-    def bound(self, *, added_at: int, seed: str, zone: str) -> "Spec":
+    def bind(self, *, added_at: int, seed: str, zone: str) -> "Spec":
         """The spec as a schedule keeps it: a relative one gets its anchor, a zoneless one its zone, a spread its seed."""
         return self
 

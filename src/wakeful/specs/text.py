@@ -1,4 +1,4 @@
-"""Layer 1, pure. Which spec does a text, or whatever else a person gives, mean?
+"""Layer 1, pure. Which spec has that text?
 
 The grammar of `Spec.text`, which `parse_spec` reads back exactly:
 
@@ -16,91 +16,42 @@ The grammar of `Spec.text`, which `parse_spec` reads back exactly:
 import json
 import re
 from collections.abc import Callable
-from datetime import datetime, timedelta
 
 from wakeful.specs.calendars import Calendar, calendar_from_text
-from wakeful.specs.combine import DEPTH_MAX, ExceptFor, Sieve, Within, any_of, checked
-from wakeful.specs.cron import cron, cron_from_text
-from wakeful.specs.instants import after, after_from_text, at, at_from_text
+from wakeful.specs.combine import DEPTH_MAX, ExceptFor, Spread, Within, spread_over, union
+from wakeful.specs.cron import cron_from_text
+from wakeful.specs.instants import after_from_text, at_from_text
 from wakeful.specs.interval import interval_from_text
-from wakeful.specs.rrule import rrule, rule_from_text
+from wakeful.specs.rrule import rule_from_text
 from wakeful.specs.spec import Spec
-from wakeful.specs.spread import Spread, spread
-from wakeful.values.errors import BadInput, BadSpec
+from wakeful.values.errors import BadSpec
 
 GROUPS_MAX = 4_000  # parentheses of a text
 TEXT_MAX = 1_000_000  # characters; ten thousand holidays are a tenth of it
 
-_LEAVES: dict[str, Callable[[str], Spec]] = {
+LEAVES: dict[str, Callable[[str], Spec]] = {
     "at": at_from_text,
     "after": after_from_text,
     "every": interval_from_text,
     "cron": cron_from_text,
     "rrule": rule_from_text,
 }
-_LOOSE = ("at", "after", "every")  # words that phrases begin with too
-_FIELD = re.compile(r"[\d*?L][\d*/,\-?LW#]*", re.IGNORECASE)
-_RULE = re.compile(r"\s*(RRULE:|FREQ=|DTSTART\b)", re.IGNORECASE)
 
 
 def parse_spec(text: str) -> Spec:
     """The spec whose `text` that is, exactly."""
     if not isinstance(text, str):
         raise BadSpec(f"{text!r} is not the text of a spec", code="spec.type")
-    if len(text) > TEXT_MAX:
-        raise BadSpec(f"a spec of {len(text)} characters; the most is {TEXT_MAX}", code="spec.text")
+    check_length(text)
     if text.count("(") > GROUPS_MAX:  # each is read once for each that it is in
         raise BadSpec(f"a spec of {text.count('(')} parentheses; the most is {GROUPS_MAX}", code="spec.text")
     return _parse(text.strip(), 0)
 
 
-def to_spec(value: object) -> Spec:
-    """The spec that a value means: a spec, a fluent form, a datetime, a delay, a text, a cron expression or a phrase."""
-    if isinstance(value, Spec):
-        return value
-    if isinstance(value, str):
-        return _read(value)
-    if isinstance(value, datetime):
-        return at(value)
-    if isinstance(value, timedelta | int | float) and not isinstance(value, bool):
-        return after(value)
-    inner = getattr(value, "spec", None)
-    if isinstance(inner, Spec):
-        return inner
-    hint = "; use it as within(spec, calendar) or except_for(spec, calendar)" if isinstance(value, Calendar) else ""
-    raise BadSpec(
-        f"{value!r} is not a spec; give an aware datetime, a timedelta or seconds, a cron expression, a phrase such as "
-        f"'every monday at 9am', every…, or what at, after, cron, rrule, any_of… return{hint}",
-        code="spec.type",
-    )
-
-
-def _read(text: str) -> Spec:
+def check_length(text: str) -> None:
+    """`BadSpec` when the text is longer than any spec may be."""
     if len(text) > TEXT_MAX:
         raise BadSpec(f"a spec of {len(text)} characters; the most is {TEXT_MAX}", code="spec.text")
-    plain = text.strip()
-    word = plain.partition(" ")[0]
-    if plain.startswith("(") or (word in _LEAVES and word not in _LOOSE):
-        spec = parse_spec(plain)
-        return checked(spec) if isinstance(spec, Sieve) else spec
-    if word in _LOOSE:
-        try:
-            return parse_spec(plain)
-        except BadInput as error:
-            if error.code in ("spec.interval", "time.late"):  # it was understood, and is refused
-                raise
-    if _RULE.match(plain):
-        return rrule(plain)
-    if _is_cron(plain):
-        return cron(plain)
-    from wakeful.specs.phrases import parse_phrase  # above this module: phrases are made of specs
-
-    return parse_phrase(plain)
-
-
-def _is_cron(text: str) -> bool:
-    fields = text.split()
-    return text.startswith("@") or (len(fields) > 1 and all(map(_FIELD.fullmatch, fields[:3])))
 
 
 def _parse(text: str, depth: int) -> Spec:
@@ -108,10 +59,10 @@ def _parse(text: str, depth: int) -> Spec:
         raise BadSpec(f"combinations are nested deeper than {DEPTH_MAX}", code="spec.depth")
     if text.startswith("("):
         return _combination(text, depth)
-    leaf = _LEAVES.get(text.partition(" ")[0])
+    leaf = LEAVES.get(text.partition(" ")[0])
     if leaf is None:
         raise BadSpec(
-            f"{text[:80]!r} is not the text of a spec; it begins with {', '.join(_LEAVES)} or '('", code="spec.text"
+            f"{text[:80]!r} is not the text of a spec; it begins with {', '.join(LEAVES)} or '('", code="spec.text"
         )
     return leaf(text)
 
@@ -127,7 +78,7 @@ def _combination(text: str, depth: int) -> Spec:
         while rest:
             inner, rest = _group(_after(rest, "or ", text))
             parts.append(_parse(inner, depth + 1))
-        return any_of(*parts)
+        return union(parts)
     if word == "spread":
         return _spread(spec, tail, text)
     if word in ("except", "within"):
@@ -138,19 +89,19 @@ def _combination(text: str, depth: int) -> Spec:
             groups.append(inner)
         if word == "within":
             return Within(spec, tuple(calendar_from_text(group) for group in groups))
-        return ExceptFor(spec, tuple(_excluded(group, depth) for group in groups))
+        return ExceptFor(spec, tuple(_parse_excluded(group, depth) for group in groups))
     raise BadSpec(f"{text[:80]!r}: {word!r} is none of or, except, within, spread", code="spec.text")
 
 
-def _excluded(text: str, depth: int) -> Spec | Calendar:
+def _parse_excluded(text: str, depth: int) -> Spec | Calendar:
     return calendar_from_text(text) if text.startswith(("hours ", "holidays ")) else _parse(text, depth + 1)
 
 
 def _spread(spec: Spec, tail: str, text: str) -> Spread:
     window, _, rest = tail.partition(" ")
-    found = spread(spec, window)
+    plain = spread_over(spec, window)
     if not rest:
-        return found
+        return plain
     word, _, seed = rest.partition(" ")
     if word != "seed" or not seed:
         raise BadSpec(f"{text[:80]!r}: after the window only 'seed …' can stand, not {rest!r}", code="spec.text")
@@ -159,7 +110,7 @@ def _spread(spec: Spec, tail: str, text: str) -> Spread:
             seed = json.loads(seed)
         except ValueError:
             raise BadSpec(f"{text[:80]!r}: the seed {seed!r} is not one quoted text", code="spec.text") from None
-    return Spread(spec, found.window_ms, seed)
+    return Spread(spec, plain.window_ms, seed)
 
 
 def _after(text: str, marker: str, whole: str) -> str:

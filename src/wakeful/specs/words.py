@@ -39,7 +39,7 @@ def length_text(ms: int) -> str:
 
 def length_words(ms: int) -> str:
     """A length in words: 1 hour and 30 minutes."""
-    return joined([f"{count} {name}{'' if count == 1 else 's'}" for count, _, name in _counts(ms)]) or "no time"
+    return join_words([f"{count} {name}{'' if count == 1 else 's'}" for count, _, name in _counts(ms)]) or "no time"
 
 
 def every_words(ms: int) -> str:
@@ -59,10 +59,10 @@ def instant_of(text: str, what: str) -> int:
         when = datetime.fromisoformat(text)
     except ValueError:
         raise BadTime(f"{what} {text!r}: write it like 2026-03-28T12:00:00+00:00", code="time.text") from None
-    return checked_ms(from_datetime(when), what)
+    return check_ms(from_datetime(when), what)
 
 
-def checked_ms(ms: int, what: str) -> int:
+def check_ms(ms: int, what: str) -> int:
     """The instant, when it is one that a spec can answer with."""
     if ms <= EARLIEST_MS:  # a schedule of it begins before it
         raise BadTime(f"{what} is not after the beginning of the year 1", code="time.early")
@@ -97,7 +97,7 @@ def ordinal_words(number: int) -> str:
     return f"{number}{ending}"
 
 
-def joined(parts: Sequence[str], last: str = "and") -> str:
+def join_words(parts: Sequence[str], last: str = "and") -> str:
     """a, b and c."""
     return f" {last} ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
 

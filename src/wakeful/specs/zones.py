@@ -1,12 +1,13 @@
-"""Layer 1, pure. Which instants does a wall clock in a zone show a local time at?"""
+"""Layer 1, pure. At which instants do the clocks of a zone show a local time, or those that a rule names?"""
 
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from functools import lru_cache
-from typing import Literal, cast, get_args
+from typing import Literal, Protocol, cast, get_args
 from zoneinfo import ZoneInfo, available_timezones
 
 from wakeful.values.errors import BadOption, BadSpec
+from wakeful.values.times import LATEST_MS
 
 Gap = Literal["shift", "skip"]
 Fold = Literal["first", "second", "both"]
@@ -91,17 +92,17 @@ class Spans:
         """The span that holds the second; two that touch may have the same offset."""
         piece = self._pieces.get(second >> _PIECE_BITS)
         if piece is None:
-            piece = self._found(second >> _PIECE_BITS)
+            piece = self._find_spans(second >> _PIECE_BITS)
         for span in piece:  # one, and two or three where the offset changes
             if second < span[1]:
                 return span
         raise AssertionError("a piece ends where the next begins")
 
-    def _found(self, number: int) -> list[Span]:
+    def _find_spans(self, number: int) -> list[Span]:
         start, stop = number << _PIECE_BITS, (number + 1) << _PIECE_BITS
         if (fixed := self._zone.utcoffset(None)) is not None:  # UTC and the like: the same at all times
             same = fixed // _SECOND
-            return self._kept(number, [(start, stop, same, same, same)])
+            return self._keep(number, [(start, stop, same, same, same)])
         # A span goes on past the piece's ends to a change that is near them: local times around a change are read from
         # both of its sides, wherever the piece happens to end.
         offsets = [self._offset(start - _STEP_S), self._offset(start)]
@@ -120,9 +121,9 @@ class Spans:
         spans = [
             (changes[i], changes[i + 1], offsets[i + 1], offsets[i], offsets[i + 2]) for i in range(len(changes) - 1)
         ]
-        return self._kept(number, spans)
+        return self._keep(number, spans)
 
-    def _kept(self, number: int, spans: list[Span]) -> list[Span]:
+    def _keep(self, number: int, spans: list[Span]) -> list[Span]:
         if len(self._pieces) >= _PIECES_MAX:
             self._pieces.clear()
         self._pieces[number] = spans
@@ -161,14 +162,14 @@ def _nearest(name: str) -> str:
     if plain in known:
         return f"did you mean {known[plain]!r}?"
     # People type the city alone ("paris"), so the last part of each name counts too.
-    found = [full for low, full in known.items() if low.rpartition("/")[2] == plain]
-    found += [known[low] for low in get_close_matches(plain, known, n=3, cutoff=0.6)]
-    if not found:
+    names = [full for low, full in known.items() if low.rpartition("/")[2] == plain]
+    names += [known[low] for low in get_close_matches(plain, known, n=3, cutoff=0.6)]
+    if not names:
         cities = {low.rpartition("/")[2]: full for low, full in known.items()}
-        found = [cities[city] for city in get_close_matches(plain.rpartition("/")[2], cities, n=3, cutoff=0.7)]
-    if not found:
+        names = [cities[city] for city in get_close_matches(plain.rpartition("/")[2], cities, n=3, cutoff=0.7)]
+    if not names:
         return "use an IANA name such as 'Europe/Paris' or 'UTC'"
-    return f"did you mean {' or '.join(repr(one) for one in dict.fromkeys(found[:3]))}?"
+    return f"did you mean {' or '.join(repr(one) for one in dict.fromkeys(names[:3]))}?"
 
 
 def _one_of(value: object, what: str, allowed: tuple[str, ...]) -> object:
@@ -176,3 +177,81 @@ def _one_of(value: object, what: str, allowed: tuple[str, ...]) -> object:
         names = ", ".join(repr(one) for one in allowed)
         raise BadOption(f"{what} {value!r} is not one of {names}", code=f"option.{what}")
     return value
+
+
+# When do they show what a rule on local time names?
+
+_ANSWER_LATEST_S = LATEST_MS // 1000
+
+
+class Walls(Protocol):
+    """A rule on local time, in seconds as if local time were UTC: it knows nothing of zones."""
+
+    def next(self, wall: int) -> int | None:
+        """The first local second at or after that one which the rule names."""
+
+    def previous(self, wall: int) -> int | None:
+        """The last local second at or before that one which the rule names."""
+
+
+def next_instant(walls: Walls, spans: Spans, second: int, gap: Gap, fold: Fold) -> int | None:
+    """The first second UTC at or after that one at which the clocks show what the rule names."""
+    second = max(second, EARLIEST_S)
+    while second <= _ANSWER_LATEST_S:
+        start, end, offset, earlier, later = spans.at(second)
+        low = second + offset
+        if gap == "shift" and earlier < offset and second == start:
+            low = start + earlier  # what the clocks jumped over comes first
+        elif fold == "first" and earlier > offset and low < start + earlier:
+            low = start + earlier  # what they show again was there already
+        wall = walls.next(low)
+        if wall is None:
+            if later >= offset or end - second >= 2 * DAY_S:
+                return None
+            second = end  # the clocks are about to go back, to local times before `low`
+            continue
+        if wall < (end + later if fold == "second" and later < offset else end + offset):
+            found = max(wall - offset, second)
+            return found if found <= _ANSWER_LATEST_S else None
+        # Nothing is named from `low` up to `wall`, so nothing comes until a day before it (offsets differ by a day at
+        # most), unless the clocks are about to go back and show local times before `low` again.
+        is_safe = later >= offset or end - second >= 2 * DAY_S
+        second = max(end, wall - 2 * DAY_S) if is_safe else end
+    return None
+
+
+def previous_instant(walls: Walls, spans: Spans, second: int, gap: Gap, fold: Fold) -> int | None:
+    """The last second UTC at or before that one at which the clocks show what the rule names."""
+    second = min(second, _ANSWER_LATEST_S)
+    while second >= EARLIEST_S:
+        start, end, offset, earlier, later = spans.at(second)
+        high = second + offset
+        if fold == "second" and later < offset and high >= end + later:
+            high = end + later - 1  # what the clocks will show again counts then
+        wall = walls.previous(high)
+        if wall is None:
+            if earlier <= offset or second - start >= 2 * DAY_S:
+                return None
+            second = start - 1  # the clocks just went back, from local times after `high`
+            continue
+        if gap == "shift" and earlier < offset and start + earlier <= wall < start + offset:
+            return start
+        if wall >= (start + earlier if fold == "first" and earlier > offset else start + offset):
+            return wall - offset
+        is_safe = earlier <= offset or second - start >= 2 * DAY_S
+        second = min(start - 1, wall + 2 * DAY_S) if is_safe else start - 1
+    return None
+
+
+def jumps(walls: Walls, spans: Spans, first: int, last: int) -> list[int]:
+    """The seconds UTC in `first <= s < last` at which the clocks jump over local times that the rule names."""
+    instants = []
+    second = max(first, EARLIEST_S)
+    while second < min(last, _ANSWER_LATEST_S):
+        start, end, offset, earlier, _ = spans.at(second)
+        if second == start and earlier < offset:
+            wall = walls.next(start + earlier)
+            if wall is not None and wall < start + offset:
+                instants.append(start)
+        second = end
+    return instants

@@ -6,16 +6,13 @@ without `xstate.` where another key than type and params makes plain that no nam
 """
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from wakeful.statechart.effects import PARENT, SELF, Act, Emit, Log
 from wakeful.statechart.expressions import is_call, read, read_delay, read_event
 from wakeful.statechart.fields import Implementations, bad, listed, mapping, only, text, unbound
 from wakeful.statechart.guards import Guards
-from wakeful.statechart.nodes import Action, Read
-
-if TYPE_CHECKING:
-    from wakeful.statechart.turn import ChartStep
+from wakeful.statechart.structure import Action, ChartStep, Read
 
 # A name may stand for actions that have names; a circle of them would never end.
 _ALIASES_MAX = 16
@@ -95,7 +92,7 @@ class Actions:
         if name in self._names.assigns:
             function = self._names.assigns[name]
 
-            def assign(turn: "ChartStep") -> None:
+            def assign(turn: ChartStep) -> None:
                 changes = function(turn.context, turn.event, given(turn))
                 if not isinstance(changes, Mapping):
                     raise bad(path, f"{name!r} answered {changes!r}, not a mapping of changes", code="chart.assign")
@@ -115,7 +112,7 @@ class Actions:
     def _collect(self, name: str, params: Read, path: str, depth: int) -> Action:
         function, asked = self._names.enqueues[name], self._asked
 
-        def collect(turn: "ChartStep") -> None:
+        def collect(turn: ChartStep) -> None:
             wanted = function(
                 turn.context, turn.event, params(turn), lambda guard: asked._guards.read(guard, path)(turn)
             )
@@ -129,14 +126,14 @@ class Actions:
         if is_call(given.get("assignment")):
             whole = self.value(given["assignment"], where)
 
-            def change(turn: "ChartStep") -> None:
+            def change(turn: ChartStep) -> None:
                 turn.context = {**turn.context, **mapping(whole(turn), where)}
                 turn.is_changed = True
 
             return change
         parts = {key: self.value(one, f"{where}.{key}") for key, one in mapping(given.get("assignment"), where).items()}
 
-        def assign(turn: "ChartStep") -> None:
+        def assign(turn: ChartStep) -> None:
             turn.context = {**turn.context, **{key: part(turn) for key, part in parts.items()}}
             turn.is_changed = True
 
@@ -158,7 +155,7 @@ class Actions:
         delay_ms = self._delay(given["delay"], f"{path}.delay") if is_delayed else _constant(0)
         id = self._id(given, path)
 
-        def send(turn: "ChartStep") -> None:
+        def send(turn: ChartStep) -> None:
             whom = text(target(turn), f"{path}.to")
             start: int | None = None
             if whom not in (SELF, PARENT):
@@ -203,7 +200,7 @@ class Actions:
     def _stop(self, given: Mapping[str, Any], path: str) -> Action:
         id = self.value(given.get("id"), f"{path}.id")
 
-        def stop(turn: "ChartStep") -> None:
+        def stop(turn: ChartStep) -> None:
             if (wanted := id(turn)) is not None:  # of nothing it does nothing, as in XState
                 turn.stop(text(wanted, f"{path}.id"))
 
@@ -221,7 +218,7 @@ class Actions:
             else:
                 blocks.append((_always, self.read(one, where), ()))
 
-        def enqueue(turn: "ChartStep") -> None:
+        def enqueue(turn: ChartStep) -> None:
             chosen = [action for test, then, otherwise in blocks for action in (then if test(turn) else otherwise)]
             for action in chosen:
                 action(turn)
@@ -245,5 +242,5 @@ def _constant(value: Any) -> Read:
     return lambda turn: value
 
 
-def _always(turn: "ChartStep") -> bool:
+def _always(turn: ChartStep) -> bool:
     return True

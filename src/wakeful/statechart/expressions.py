@@ -5,15 +5,12 @@ function of that name, as a function in XState's config would be asked.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from wakeful.statechart.fields import Implementations, bad, mapping, plain, text, unbound
-from wakeful.statechart.nodes import Read
+from wakeful.statechart.structure import ChartStep, Read
 from wakeful.values.errors import BadTime
 from wakeful.values.times import duration_ms
-
-if TYPE_CHECKING:
-    from wakeful.statechart.turn import ChartStep
 
 
 def is_call(value: Any) -> bool:
@@ -69,7 +66,7 @@ def read_event(value: Any, path: str, names: Implementations, *, is_sketch: bool
         return read(value, path, names, is_sketch=is_sketch, is_data=is_data)
     asked = read(value, path, names, is_sketch=is_sketch, is_data=is_data)
 
-    def event(turn: "ChartStep") -> Any:
+    def event(turn: ChartStep) -> Any:
         made = mapping(asked(turn), path)
         event_type(made.get("type"), f"{path}.type")
         return made
@@ -121,7 +118,7 @@ def length_ms(value: Any, path: str) -> float:
 
 
 def _missing(path: str, kind: str, name: str) -> Read:
-    def missing(turn: "ChartStep") -> Any:
+    def missing(turn: ChartStep) -> Any:
         raise unbound(path, kind, name, is_sketch=True)
 
     return missing

@@ -1,15 +1,12 @@
 """Layer 1, pure. When may a transition be taken?"""
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from wakeful.statechart.expressions import read
 from wakeful.statechart.fields import Implementations, bad, listed, mapping, only, text, unbound
-from wakeful.statechart.nodes import Test
-from wakeful.statechart.state_tree import is_in
-
-if TYPE_CHECKING:
-    from wakeful.statechart.turn import ChartStep
+from wakeful.statechart.state_tree import is_in, state_mask
+from wakeful.statechart.structure import ChartState, ChartStep, Test
 
 # The ones of XState, that in JSON form are mappings: the key that holds what they are about.
 _COMBINED = {"and": "guards", "or": "guards", "not": "guard", "stateIn": "stateValue"}
@@ -18,24 +15,26 @@ _ALIASES_MAX = 16
 
 
 class Guards:
-    """Reads guards; `state_mask` resolves what `stateIn` asks for, `is_data` as in `expressions.read`."""
+    """Reads guards; `root` and `ids` are what `stateIn` asks about, `is_data` as in `expressions.read`."""
 
     def __init__(
         self,
         names: Implementations,
-        state_mask: Callable[[Any, str], int],
+        root: ChartState,
+        ids: Mapping[str, ChartState],
         *,
         is_sketch: bool,
         is_data: bool = False,
     ) -> None:
         self._names = names
-        self._state_mask = state_mask
+        self._root = root
+        self._ids = ids
         self._is_sketch = is_sketch
         self._is_data = is_data
 
     def of_data(self) -> "Guards":
         """The same for guards that functions ask for while the chart runs."""
-        return Guards(self._names, self._state_mask, is_sketch=self._is_sketch, is_data=True)
+        return Guards(self._names, self._root, self._ids, is_sketch=self._is_sketch, is_data=True)
 
     def read(self, value: Any, path: str, depth: int = 0) -> Test:
         """A guard as the chart writes it: a name, a name with params, or a combination."""
@@ -61,9 +60,10 @@ class Guards:
         if kind == "stateIn":
             only(given, ("type", "stateValue"), path)
             value: Any = given.get("stateValue")
-            mask = self._state_mask(value, f"{path}.stateValue")
+            root = self._root
+            mask = state_mask(value, f"{path}.stateValue", root, self._ids)
             if isinstance(value, Mapping):
-                return lambda turn: is_in(value, turn.chart.root, turn.configuration.shown)
+                return lambda turn: is_in(value, root, turn.configuration.shown)
             if value.startswith("#"):
                 return lambda turn: turn.configuration.mask & mask == mask
             return lambda turn: turn.configuration.shown & mask == mask
@@ -95,7 +95,7 @@ class Guards:
 
 
 def _unread(path: str, name: str) -> Test:
-    def unread(turn: "ChartStep") -> bool:
+    def unread(turn: ChartStep) -> bool:
         raise unbound(path, "guard", name, is_sketch=True)
 
     return unread

@@ -1,11 +1,11 @@
 """Layer 1, pure. Which states does a transition leave, and which does it enter?
 
-The rules are those of XState 5, which are SCXML's with a few of its own; sets of states are bits (see `nodes`).
+The rules are those of XState 5, which are SCXML's with a few of its own; sets of states are bits (see `structure`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from wakeful.statechart.nodes import ChartState, Transition, is_below
+from wakeful.statechart.structure import ChartState, Transition, is_below
 
 # What the histories of a chart keep: the id of a history state, and the states it leads back to.
 Kept = Mapping[str, tuple[ChartState, ...]]

@@ -11,11 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from wakeful.statechart.chart import KEPT_MAX, Chart
-from wakeful.statechart.configuration import Configuration, mask_of
 from wakeful.statechart.fields import bad
-from wakeful.statechart.nodes import ChartState
 from wakeful.statechart.state_tree import is_in, state_mask
-from wakeful.statechart.turn import ChartStep
+from wakeful.statechart.structure import ChartState, ChartStep, Configuration, mask_of
 
 STATUSES = ("active", "done", "error", "stopped")
 
@@ -24,7 +22,6 @@ def restore(chart: Chart, snapshot: Mapping[str, Any], event: dict[str, Any], no
     """The state of a chart as it was when the snapshot was made."""
     kept = snapshot.get("historyValue")
     return ChartStep(
-        chart,
         configuration=configuration_of(chart, snapshot),
         context=snapshot["context"],
         kept=_recalled(chart, kept) if kept else {},
@@ -36,9 +33,9 @@ def restore(chart: Chart, snapshot: Mapping[str, Any], event: dict[str, Any], no
     )
 
 
-def dump(turn: ChartStep) -> dict[str, Any]:
+def dump(chart: Chart, turn: ChartStep) -> dict[str, Any]:
     """The snapshot of a chart."""
-    chart, configuration = turn.chart, turn.configuration
+    configuration = turn.configuration
     snapshot = {
         "value": configuration.value(chart.root),
         "context": turn.context,

@@ -1,6 +1,6 @@
 """Layer 1, pure. What states has a chart, how do they hang together, and which of them does a target mean?
 
-First pass of reading a config: the tree. The second, `wiring`, gives it its transitions and actions, which may
+First pass of reading a config: the tree. The second, `transitions`, gives it its transitions and actions, which may
 name any state of it.
 """
 
@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import Any
 
 from wakeful.statechart.fields import DEPTH_MAX, bad, keys, mapping, only, plain, text
-from wakeful.statechart.nodes import ChartState
+from wakeful.statechart.structure import ChartState
 
 ROOT_ID = "(machine)"
 # States that one chart may have: sets of them are integers of so many bits.

@@ -7,15 +7,20 @@ everything that follows from it without another event from outside, until the ch
 from collections.abc import Mapping
 from typing import Any
 
-from wakeful.statechart.chart import Chart
-from wakeful.statechart.configuration import Configuration
+from wakeful.statechart.chart import Chart, plan
 from wakeful.statechart.effects import Effect, Send
 from wakeful.statechart.fields import mapping
 from wakeful.statechart.moves import without_conflicts
-from wakeful.statechart.nodes import ChartState, Transition, candidates
-from wakeful.statechart.plans import Arrival, Microstep, plan
 from wakeful.statechart.snapshot import dump, restore
-from wakeful.statechart.turn import ChartStep
+from wakeful.statechart.structure import (
+    Arrival,
+    ChartState,
+    ChartStep,
+    Configuration,
+    Microstep,
+    Transition,
+    candidates,
+)
 from wakeful.values.errors import BadValue, LimitExceeded
 
 Snapshot = dict[str, Any]
@@ -25,11 +30,10 @@ STOP = "xstate.stop"
 
 def start(chart: Chart | Mapping[str, Any], input: Any = None, now: int = 0) -> tuple[Snapshot, list[Effect]]:
     """The first snapshot of a chart, and what its first states ask of the world."""
-    read = Chart.of(chart)
+    chart = Chart.of(chart)
     event = {"type": INIT, "input": input}
     turn = ChartStep(
-        read,
-        configuration=Configuration.before(read.root),
+        configuration=Configuration.before(chart.root),
         context={},
         kept={},
         children={},
@@ -38,32 +42,32 @@ def start(chart: Chart | Mapping[str, Any], input: Any = None, now: int = 0) -> 
         event=event,
         now=now,
     )
-    turn.context = dict(mapping(read.context(turn), "context"))
-    _take(turn, read.first)
-    _settle(turn)
-    _answer_itself(turn)
-    return dump(turn), turn.effects
+    turn.context = dict(mapping(chart.context(turn), "context"))
+    _take(chart, turn, chart.first)
+    _settle(chart, turn)
+    _answer_itself(chart, turn)
+    return dump(chart, turn), turn.effects
 
 
 def step(
     chart: Chart | Mapping[str, Any], snapshot: Snapshot, event: Mapping[str, Any], now: int = 0
 ) -> tuple[Snapshot, list[Effect]]:
     """The snapshot after an event, and what the way there asks of the world; the same snapshot when nothing changed."""
-    read = Chart.of(chart)
+    chart = Chart.of(chart)
     given = _event(event)
     if snapshot["status"] != "active":
         return snapshot, []
-    turn = restore(read, snapshot, given, now)
+    turn = restore(chart, snapshot, given, now)
     before = turn.configuration, turn.pending
     type = given["type"]
     if turn.pending and type.startswith("xstate.after."):
         # Its delay has fired, or somebody says so; either way it is not owed any more.
         turn.pending = [one for one in turn.pending if one["id"] != type]
-    _react(turn)
-    _answer_itself(turn)
+    _react(chart, turn)
+    _answer_itself(chart, turn)
     if not turn.effects and not turn.is_changed and (turn.configuration, turn.pending) == before:
         return snapshot, []
-    return dump(turn), turn.effects
+    return dump(chart, turn), turn.effects
 
 
 def fire(chart: Chart | Mapping[str, Any], snapshot: Snapshot, id: str, now: int = 0) -> tuple[Snapshot, list[Effect]]:
@@ -87,8 +91,9 @@ def can(chart: Chart | Mapping[str, Any], snapshot: Snapshot, event: Mapping[str
     given = _event(event)
     if snapshot["status"] != "active":
         return False
-    turn = restore(Chart.of(chart), snapshot, given, 0)
-    return any(way.targets or way.actions for way in _enabled(turn))
+    chart = Chart.of(chart)
+    turn = restore(chart, snapshot, given, 0)
+    return any(way.targets or way.actions for way in _enabled(chart, turn))
 
 
 def _event(event: Any) -> dict[str, Any]:
@@ -99,60 +104,60 @@ def _event(event: Any) -> dict[str, Any]:
     return event if isinstance(event, dict) else dict(event)
 
 
-def _react(turn: ChartStep) -> None:
+def _react(chart: Chart, turn: ChartStep) -> None:
     """One macrostep: the event at hand, and all that follows."""
     type = turn.event["type"]
     if type == STOP:
         turn.status = "stopped"
         _end(turn)
         return
-    enabled = _enabled(turn) if type != INIT else []
+    enabled = _enabled(chart, turn) if type != INIT else []
     if enabled:
-        _take(turn, plan(turn.chart, turn.configuration, enabled, turn.kept))
+        _take(chart, turn, plan(chart, turn.configuration, enabled, turn.kept))
     elif type.startswith("xstate.error.actor"):
         turn.status = "error"
         turn.error = turn.event.get("error")
         turn.is_changed = True
         _end(turn)
         return
-    _settle(turn)
+    _settle(chart, turn)
 
 
-def _settle(turn: ChartStep) -> None:
+def _settle(chart: Chart, turn: ChartStep) -> None:
     is_asked = True
     steps = 0
     while turn.status == "active":
         steps += 1
-        if steps > turn.chart.microsteps_max:
-            raise _restless(turn)
+        if steps > chart.microsteps_max:
+            raise _restless(chart, turn)
         enabled = _eventless(turn) if is_asked and turn.configuration.always else []
         if enabled:
             was_changed, turn.is_changed = turn.is_changed, False
-            _take(turn, plan(turn.chart, turn.configuration, enabled, turn.kept))
+            _take(chart, turn, plan(chart, turn.configuration, enabled, turn.kept))
             is_asked, turn.is_changed = turn.is_changed, turn.is_changed or was_changed
         elif turn.queue:
             turn.event = turn.queue.pop(0)
-            enabled = _enabled(turn)
+            enabled = _enabled(chart, turn)
             if enabled:
-                _take(turn, plan(turn.chart, turn.configuration, enabled, turn.kept))
+                _take(chart, turn, plan(chart, turn.configuration, enabled, turn.kept))
             is_asked = True
         else:
             return
     _end(turn)
 
 
-def _answer_itself(turn: ChartStep) -> None:
+def _answer_itself(chart: Chart, turn: ChartStep) -> None:
     """What a chart sent to itself comes after all the rest, one macrostep each."""
     steps = 0
     while turn.mailbox and turn.status == "active":
         steps += 1
-        if steps > turn.chart.microsteps_max:
-            raise _restless(turn)
+        if steps > chart.microsteps_max:
+            raise _restless(chart, turn)
         turn.event = turn.mailbox.pop(0)
-        _react(turn)
+        _react(chart, turn)
 
 
-def _take(turn: ChartStep, plan: Microstep) -> None:
+def _take(chart: Chart, turn: ChartStep, plan: Microstep) -> None:
     """One microstep."""
     for action in plan.leaves:
         action(turn)
@@ -165,17 +170,17 @@ def _take(turn: ChartStep, plan: Microstep) -> None:
         for action in enter.actions:
             action(turn)
         if enter.arrival is not None:
-            _arrive(turn, enter.node, enter.arrival)
+            _arrive(chart, turn, enter.node, enter.arrival)
     turn.starting = ()
     if turn.status == "done":
-        for action in plan.next.exit_actions(turn.chart.nodes):
+        for action in plan.next.exit_actions(chart.nodes):
             action(turn)
     if plan.next is not turn.configuration or plan.kept:
         turn.configuration = plan.next
         turn.is_changed = True
 
 
-def _arrive(turn: ChartStep, final: ChartState, arrival: Arrival) -> None:
+def _arrive(chart: Chart, turn: ChartStep, final: ChartState, arrival: Arrival) -> None:
     for node in arrival.done:
         # Only the first is the parent of the final state, unless that is parallel: then nobody has an output.
         output = final.output(turn) if final.output is not None and node.type == "compound" else None
@@ -185,7 +190,7 @@ def _arrive(turn: ChartStep, final: ChartState, arrival: Arrival) -> None:
         return
     turn.status = "done"
     turn.is_changed = True
-    root = turn.chart.root
+    root = chart.root
     if root.output is None:
         return
     event = turn.event
@@ -206,25 +211,25 @@ def _end(turn: ChartStep) -> None:
     turn.mailbox.clear()
 
 
-def _enabled(turn: ChartStep) -> list[Transition]:
+def _enabled(chart: Chart, turn: ChartStep) -> list[Transition]:
     """The transitions that the event at hand enables, the innermost ones; of parallel states those of all regions."""
     type = turn.event["type"]
     found = turn.configuration.chosen.get(type)
     if found is None:
-        found = _inside(turn, turn.chart.root)
-        if turn.chart.is_unguarded(type):
+        found = _inside(chart, turn, chart.root)
+        if chart.is_unguarded(type):
             turn.configuration.chosen[type] = found
     return found
 
 
-def _inside(turn: ChartStep, node: ChartState) -> list[Transition]:
+def _inside(chart: Chart, turn: ChartStep, node: ChartState) -> list[Transition]:
     if node.type == "compound":
-        found = _inside(turn, turn.configuration.active[node])
+        found = _inside(chart, turn, turn.configuration.active[node])
         return found or _own(turn, node)
     if node.type == "parallel":
         found = []
         for child in node.children:
-            found += _inside(turn, child)
+            found += _inside(chart, turn, child)
         return found or _own(turn, node)
     return _own(turn, node)
 
@@ -250,8 +255,7 @@ def _eventless(turn: ChartStep) -> list[Transition]:
     return without_conflicts(list(found), turn.configuration.mask, turn.kept)
 
 
-def _restless(turn: ChartStep) -> LimitExceeded:
-    chart = turn.chart
+def _restless(chart: Chart, turn: ChartStep) -> LimitExceeded:
     return LimitExceeded(
         f"chart '{chart.id}' did not come to rest within {chart.microsteps_max} microsteps of {turn.event['type']!r}; "
         "it is in a circle of `always`, `raise` or sends to itself (options.maxIterations is the limit)",

@@ -1,6 +1,6 @@
 """Layer 1, pure. Which transitions and actions has each state?
 
-Second pass of reading a config, over the tree that `reading` made.
+Second pass of reading a config, over the tree that `state_tree` made.
 """
 
 import re
@@ -11,8 +11,8 @@ from wakeful.statechart.actions import Actions
 from wakeful.statechart.fields import Implementations, bad, flag, keys, listed, mapping, only, text
 from wakeful.statechart.guards import Guards
 from wakeful.statechart.moves import domain_of
-from wakeful.statechart.nodes import Action, ChartState, Test, Transition
-from wakeful.statechart.state_tree import Tree, default_of, dotted, refuse_contradiction, state_mask, target_of
+from wakeful.statechart.state_tree import Tree, default_of, dotted, refuse_contradiction, target_of
+from wakeful.statechart.structure import Action, ChartState, Test, Transition
 
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 _TRANSITION = ("target", "guard", "actions", "reenter", "description", "meta")
@@ -24,7 +24,7 @@ class Wiring:
 
     def __init__(self, tree: Tree, names: Implementations, *, is_sketch: bool) -> None:
         self._tree = tree
-        self.guards = Guards(names, self._mask, is_sketch=is_sketch)
+        self.guards = Guards(names, tree.root, tree.ids, is_sketch=is_sketch)
         self.actions = Actions(names, self.guards, is_sketch=is_sketch)
         self.transitions: list[Transition] = []
         for node, config in zip(tree.nodes, tree.configs, strict=True):
@@ -37,9 +37,6 @@ class Wiring:
             if node.type != "history":
                 self._wire(node, config)
         self._route()
-
-    def _mask(self, value: Any, path: str) -> int:
-        return state_mask(value, path, self._tree.root, self._tree.ids)
 
     def _history(self, node: ChartState, config: Mapping[str, Any]) -> None:
         parent = node.parent

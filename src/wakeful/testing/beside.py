@@ -1,23 +1,19 @@
 """Layer 5. The other stores of a program in a world (`App(stores=…)`): a disk and a node for each, with the main one's fate."""
 
-from typing import TYPE_CHECKING
-
 from wakeful.runtime.homes import Homes
 from wakeful.runtime.node import Node
 from wakeful.store import Disk, MemoryStore
 from wakeful.store.protocol import Store
 from wakeful.testing.faults import Faults, FaultyStore
+from wakeful.testing.members import Ground
 from wakeful.values.ids import ObjectId
-
-if TYPE_CHECKING:
-    from wakeful.testing.world import World
 
 
 class Beside:
     """Always in memory, whatever the app's own stores are: a world touches nothing outside."""
 
-    def __init__(self, world: "World", places: list[str]) -> None:
-        self._world = world
+    def __init__(self, ground: Ground, places: list[str]) -> None:
+        self._ground = ground
         self._disks = {place: Disk() for place in places}
         self._nodes: dict[str, tuple[Node, FaultyStore]] = {}
         self._homes: Homes | None = None
@@ -25,14 +21,14 @@ class Beside:
 
     async def start(self, main: Node) -> None:
         """A node for each of the stores, and calls between them all."""
-        world = self._world
+        ground = self._ground
         for place, disk in self._disks.items():
-            store = FaultyStore(MemoryStore(disk), self.faults[place], world.warp)
-            self._nodes[place] = (world.make_node(main.name, store, world.warp), store)
+            store = FaultyStore(MemoryStore(disk), self.faults[place], ground.warp)
+            self._nodes[place] = (ground.make_node(main.name, store, ground.warp), store)
         self._homes = main.homes = Homes(main, {place: node for place, (node, _) in self._nodes.items()})
         for node, _ in self._nodes.values():
             node.homes, node.events = self._homes, main.events
-            world.app.equip(node)
+            ground.app.equip(node)
             await node.start()
 
     def kill(self) -> None:
@@ -61,4 +57,4 @@ class Beside:
     def _plain(self, disk: Disk) -> Store:
         store = MemoryStore(disk)
         store._open = True  # looking needs no opening: nobody else is told of it
-        return self._world.keyed(store)
+        return self._ground.keyed(store)

@@ -2,29 +2,54 @@
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from wakeful.runtime.deployment_clock import FollowedClock
 from wakeful.runtime.links import Links
 from wakeful.runtime.node import Node
 from wakeful.store import MemoryStore
+from wakeful.store.protocol import Store
 from wakeful.testing.faults import Faults, FaultyStore
+from wakeful.testing.network import Network
 from wakeful.testing.node_clock import DriftingClock
+from wakeful.testing.timewarp import Timewarp
 from wakeful.values.clock import Clock
 from wakeful.values.errors import Unavailable
 from wakeful.values.times import Duration, duration_ms
 
 if TYPE_CHECKING:
-    from wakeful.testing.world import World
+    from wakeful.app import App
+
+
+class Ground(Protocol):
+    """What the nodes of a world need of it: its app, its time, its network and its disk."""
+
+    app: "App"
+    network: Network
+
+    @property
+    def warp(self) -> Timewarp: ...
+
+    def make_node(
+        self, name: str, store: Store, clock: Clock, *, links: Links | None = None, address: str = ""
+    ) -> Node: ...
+
+    def open_disk(self, *, shared: bool) -> Store: ...
+
+    def keyed(self, store: Store) -> Store: ...
+
+    def choose_door(self) -> None: ...
+
+    async def catch_up(self) -> None: ...
 
 
 class Member:
     """One of the machines of a world, through all lives of its process."""
 
-    def __init__(self, world: "World", number: int) -> None:
-        self._world = world
+    def __init__(self, ground: Ground, number: int) -> None:
+        self._ground = ground
         self.number = number
-        self.clock = DriftingClock(world.warp)
+        self.clock = DriftingClock(ground.warp)
         self.faults = Faults()
         self.node: Node | None = None
         self._store: FaultyStore | None = None
@@ -42,34 +67,34 @@ class Member:
 
     async def start(self) -> None:
         """Begin a life."""
-        world = self._world
+        ground = self._ground
         await self._bury()
         self._lives += 1
-        inner = world.open_disk(shared=True)
-        self._store = FaultyStore(inner, self.faults, world.warp)
-        self._store.told = world.catch_up
+        inner = ground.open_disk(shared=True)
+        self._store = FaultyStore(inner, self.faults, ground.warp)
+        self._store.told = ground.catch_up
         # A real database's clock knows nothing of the world's time, so only the memory store's is followed.
         clock: Clock = FollowedClock(self.clock) if isinstance(inner, MemoryStore) else self.clock
-        self._links = Links(world.network.transport(self.name))
-        self.node = node = world.make_node(self.name, self._store, clock, links=self._links)
+        self._links = Links(ground.network.transport(self.name))
+        self.node = node = ground.make_node(self.name, self._store, clock, links=self._links)
         node.address = await self._links.serve(node.routes)
-        world.app.equip(node)
+        ground.app.equip(node)
         try:
             await node.start()
         except BaseException:
             self.node = None
             await self._links.close()
             raise
-        world.choose_door()
-        await world.app.started(node)
+        ground.choose_door()
+        await ground.app.started(node)
 
     async def stop(self) -> None:
         """End it cleanly."""
         if self.node is not None:
-            await self._world.app.stopping(self.node)
+            await self._ground.app.stopping(self.node)
         node, self.node = self.node, None
         if node is not None:
-            self._world.choose_door()
+            self._ground.choose_door()
             await node.stop()
         await self._bury()
         if self._links is not None:
@@ -82,8 +107,8 @@ class Member:
         if node is not None and self._store is not None:
             self.thaw()
             self._store.cut()
-            self._world.network.kill(self.name)
-            self._world.choose_door()
+            self._ground.network.kill(self.name)
+            self._ground.choose_door()
             node.kill()
 
     async def catch_up(self) -> None:
@@ -101,13 +126,13 @@ class Member:
 
     async def crash(self) -> None:
         self.kill()
-        await self._world.warp.sleep(0)
+        await self._ground.warp.sleep(0)
 
     async def restart(self, after: Duration | None = None) -> None:
         """Come back that much later; a process that still runs is stopped cleanly first."""
         await self.stop()
         if after is not None:
-            await self._world.warp.sleep(duration_ms(after))
+            await self._ground.warp.sleep(duration_ms(after))
         if self._store is not None:
             await self._store.close()
         await self.start()
@@ -133,7 +158,7 @@ class Member:
         """Its process stands still (SIGSTOP): no timer of it runs, nothing goes in or out. The world goes on."""
         self.clock.freeze()
         self.faults.gate = asyncio.Event()
-        self._world.network.cut(self.name)
+        self._ground.network.cut(self.name)
 
     def thaw(self) -> None:
         """It goes on as if nothing had happened."""
@@ -141,5 +166,5 @@ class Member:
             return
         gate, self.faults.gate = self.faults.gate, None
         gate.set()
-        self._world.network.heal(self.name)
+        self._ground.network.heal(self.name)
         self.clock.thaw()

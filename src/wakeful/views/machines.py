@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import tzinfo
 from typing import Any
 
-from wakeful.machines.carrier import DELAY
+from wakeful.machines.node_machines import DELAY
 from wakeful.machines.records import ROW, whole
 from wakeful.store.protocol import Query, Store
 from wakeful.values.codec import decode_loosely

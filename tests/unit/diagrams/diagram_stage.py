@@ -5,8 +5,7 @@ import random
 from typing import Any
 
 from wakeful.diagrams.layout import Layout, Rect
-from wakeful.diagrams.scene import Box, Scene
-from wakeful.diagrams.sizes import PAD, header_size
+from wakeful.diagrams.scene import PAD, Box, Scene, header_size
 
 NEAR = 0.5  # less than can be seen
 

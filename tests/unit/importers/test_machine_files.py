@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.unit.importers import import_stage as stage
-from wakeful.importers import v8
-from wakeful.importers.found import FoundMachine
+from wakeful.importers import actorkit
+from wakeful.importers.findings import FoundMachine
 from wakeful.importers.machine_files import read
 from wakeful.values.errors import BadInput, BadOption
 
@@ -182,7 +182,7 @@ def test_actor_kits_older_keys_as_the_runtime_keeps_them_on_disk(tmp_path: Path)
 )
 def test_texts_of_v8(data: str, text: str) -> None:
     """Bytes that `v8.serialize` of Node gave."""
-    assert v8.text(bytes.fromhex(data), "here") == text
+    assert actorkit.v8_text(bytes.fromhex(data), "here") == text
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_texts_of_v8(data: str, text: str) -> None:
 )
 def test_what_is_no_text_of_v8_is_refused(data: str) -> None:
     with pytest.raises(BadInput, match=r"^here: "):
-        v8.text(bytes.fromhex(data), "here")
+        actorkit.v8_text(bytes.fromhex(data), "here")
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:

@@ -9,14 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wakeful.specs import combine
+from wakeful.specs.build import any_of, except_for, spread, within
 from wakeful.specs.calendars import business_hours, holidays
-from wakeful.specs.combine import any_of, except_for, within
 from wakeful.specs.cron import cron
 from wakeful.specs.instants import after, at
 from wakeful.specs.interval import interval
 from wakeful.specs.rrule import rrule
 from wakeful.specs.spec import Spec
-from wakeful.specs.spread import spread
 from wakeful.specs.text import parse_spec
 from wakeful.values.errors import BadInput
 from wakeful.values.times import from_datetime
@@ -129,13 +128,13 @@ def test_what_waits_for_its_anchor_or_zone_is_refused_when_it_is_bound() -> None
     """Counted from 1970 it would be at midnight, and in UTC at 18:00 in Tokyo: neither is what it will be."""
     daily = within(interval("1d"), business_hours())
     noon = FIRST + DAY // 2
-    assert daily.bound(added_at=noon, seed="", zone="UTC").next_ms(noon) == noon + 3 * DAY
+    assert daily.bind(added_at=noon, seed="", zone="UTC").next_ms(noon) == noon + 3 * DAY
     with pytest.raises(BadInput, match=r"\[spec.impossible\]"):
-        daily.bound(added_at=FIRST, seed="", zone="UTC")
+        daily.bind(added_at=FIRST, seed="", zone="UTC")
     nine = within(cron("0 9 * * *"), business_hours(zone="Asia/Tokyo"))
-    assert nine.bound(added_at=0, seed="", zone="Asia/Tokyo").next_ms(FIRST) == FIRST + 3 * DAY
+    assert nine.bind(added_at=0, seed="", zone="Asia/Tokyo").next_ms(FIRST) == FIRST + 3 * DAY
     with pytest.raises(BadInput, match=r"\[spec.impossible\]"):
-        nine.bound(added_at=0, seed="", zone="UTC")
+        nine.bind(added_at=0, seed="", zone="UTC")
 
 
 def test_the_search_ends_after_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,13 +158,13 @@ def test_binding_goes_all_the_way_in_and_once_is_enough() -> None:
         except_for(rrule("FREQ=DAILY"), cron("0 9 * * *"), holidays((1, 1))),
         after("10m"),
     )
-    bound = spec.bound(added_at=FIRST, seed="s", zone="Europe/Paris")
+    bound = spec.bind(added_at=FIRST, seed="s", zone="Europe/Paris")
     assert bound.text == (
         "((every 1h after 2026-03-27T00:00:00+00:00) within (hours mon-sun 00:00-24:00 in Europe/Paris)) or "
         "((rrule FREQ=DAILY from 2026-03-27T01:00:01 in Europe/Paris) except (cron 0 9 * * * in Europe/Paris), "
         "(holidays 01-01 in Europe/Paris)) or (at 2026-03-27T00:10:00+00:00)"
     )
-    assert bound.bound(added_at=0, seed="t", zone="UTC") == bound
+    assert bound.bind(added_at=0, seed="t", zone="UTC") == bound
 
 
 def test_gaps_are_those_that_would_have_been_kept() -> None:

@@ -195,12 +195,12 @@ def test_text_that_is_no_cron(text: str) -> None:
 
 
 def test_bound_gives_a_zone_to_one_that_has_none() -> None:
-    spec = cron("0 9 * * *", gap="skip", fold="both").bound(added_at=0, seed="x", zone="Asia/Tokyo")
+    spec = cron("0 9 * * *", gap="skip", fold="both").bind(added_at=0, seed="x", zone="Asia/Tokyo")
     assert spec.text == "cron 0 9 * * * in Asia/Tokyo gap=skip fold=both"
     assert spec.next_after(JUNE) == JUNE.replace(day=2)
-    assert spec.bound(added_at=0, seed="y", zone="Europe/Paris") is spec
+    assert spec.bind(added_at=0, seed="y", zone="Europe/Paris") is spec
     with pytest.raises(BadSpec):
-        cron("0 9 * * *").bound(added_at=0, seed="x", zone="Nowhere/At_All")
+        cron("0 9 * * *").bind(added_at=0, seed="x", zone="Nowhere/At_All")
 
 
 def test_milliseconds_are_strict() -> None:

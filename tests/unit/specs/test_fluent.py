@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wakeful.specs.chain import Declared
-from wakeful.specs.chain_words import Ready
+from wakeful.specs.chain import Declared, Ready
 from wakeful.specs.cron import cron
 from wakeful.specs.fluent import Every, every
 from wakeful.specs.interval import interval

@@ -56,9 +56,9 @@ def test_after_counts_from_when_it_is_asked_until_it_is_bound() -> None:
     assert spec.previous_before(NOON) is None
     assert spec.between(NOON, NOON + timedelta(days=1)) == [NOON + timedelta(minutes=10)]
     assert spec.between(NOON, NOON + timedelta(minutes=10)) == []
-    bound = spec.bound(added_at=NOON_MS, seed="s", zone="UTC")
+    bound = spec.bind(added_at=NOON_MS, seed="s", zone="UTC")
     assert bound == at(NOON + timedelta(minutes=10))
-    assert bound.bound(added_at=0, seed="t", zone="UTC") == bound
+    assert bound.bind(added_at=0, seed="t", zone="UTC") == bound
 
 
 @pytest.mark.parametrize(

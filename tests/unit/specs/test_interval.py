@@ -22,17 +22,17 @@ def test_a_given_anchor_is_the_first_and_nothing_comes_before() -> None:
     assert spec.next_after(NEW_YEAR) == NEW_YEAR + timedelta(minutes=5)
     assert spec.previous_before(NEW_YEAR) is None
     assert spec.previous_before(NEW_YEAR + timedelta(minutes=5)) == NEW_YEAR
-    assert spec.bound(added_at=0, seed="s", zone="UTC") == spec
+    assert spec.bind(added_at=0, seed="s", zone="UTC") == spec
 
 
 def test_a_bound_one_begins_a_length_after_it_was_added() -> None:
     added = from_datetime(NEW_YEAR) + 250
-    spec = interval("5m").bound(added_at=added, seed="s", zone="UTC")
+    spec = interval("5m").bind(added_at=added, seed="s", zone="UTC")
     assert spec.text == "every 5m after 2026-01-01T00:00:00.250+00:00"
     assert spec.next_ms(added - 10**9) == added + 300_000
     assert spec.next_ms(added) == added + 300_000
     assert spec.previous_ms(added + 300_000) is None
-    assert spec.bound(added_at=0, seed="t", zone="UTC") == spec
+    assert spec.bind(added_at=0, seed="t", zone="UTC") == spec
 
 
 def test_unbound_it_is_counted_from_1970_both_ways() -> None:

@@ -116,21 +116,21 @@ def test_an_impossible_rule_is_refused_when_it_is_made(text: str) -> None:
 
 
 def test_bound_starts_at_the_next_second_in_the_zone_of_the_schedule() -> None:
-    rule = rrule("FREQ=DAILY;COUNT=3").bound(added_at=ms(2026, 3, 28, 8) + 1, seed="s", zone="Europe/Paris")
+    rule = rrule("FREQ=DAILY;COUNT=3").bind(added_at=ms(2026, 3, 28, 8) + 1, seed="s", zone="Europe/Paris")
     assert rule.text == "rrule FREQ=DAILY;COUNT=3 from 2026-03-28T09:00:01 in Europe/Paris"
     assert rule.between_ms(ms(2026, 1, 1), ms(2027, 1, 1), 10) == [
         ms(2026, 3, 28, 8, 0, 1),
         ms(2026, 3, 29, 7, 0, 1),
         ms(2026, 3, 30, 7, 0, 1),
     ]
-    assert rule.bound(added_at=5, seed="t", zone="Asia/Tokyo") == rule
+    assert rule.bind(added_at=5, seed="t", zone="Asia/Tokyo") == rule
 
 
 def test_a_start_without_a_zone_keeps_its_local_time() -> None:
     rule = rrule("DTSTART:20260101T090000\nRRULE:FREQ=DAILY")
     assert isinstance(rule, Rule)
     assert rule.zone is None
-    assert rule.bound(added_at=0, seed="", zone="Asia/Tokyo").text == (
+    assert rule.bind(added_at=0, seed="", zone="Asia/Tokyo").text == (
         "rrule FREQ=DAILY from 2026-01-01T09:00:00 in Asia/Tokyo"
     )
 

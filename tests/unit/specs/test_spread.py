@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wakeful.specs.build import spread
+from wakeful.specs.combine import Spread
 from wakeful.specs.cron import cron
 from wakeful.specs.instants import at
-from wakeful.specs.spread import Spread, spread
 from wakeful.specs.text import parse_spec
 from wakeful.values.errors import BadInput
 from wakeful.values.times import from_datetime
@@ -19,7 +20,7 @@ DAY = 86_400_000
 
 
 def bound(seed: str, window: object = "10m") -> Spread:
-    found = spread(NINE, window).bound(added_at=FIRST, seed=seed, zone="UTC")  # type: ignore[arg-type]
+    found = spread(NINE, window).bind(added_at=FIRST, seed=seed, zone="UTC")  # type: ignore[arg-type]
     assert isinstance(found, Spread)
     return found
 
@@ -56,7 +57,7 @@ def test_many_schedules_fill_the_window_evenly() -> None:
 
 
 def test_a_bound_one_keeps_its_seed() -> None:
-    assert bound("a").bound(added_at=0, seed="b", zone="Asia/Tokyo") == bound("a")
+    assert bound("a").bind(added_at=0, seed="b", zone="Asia/Tokyo") == bound("a")
     assert bound("a") != bound("b")
 
 
@@ -70,13 +71,13 @@ def test_any_seed_comes_back(seed: str) -> None:
 def test_gaps_move_along() -> None:
     gone = cron("30 2 * * *", "Europe/Berlin", "skip")
     jump = from_datetime(datetime(2026, 3, 29, 1, tzinfo=UTC))
-    spec = spread(gone, "1h").bound(added_at=0, seed="a", zone="UTC")
+    spec = spread(gone, "1h").bind(added_at=0, seed="a", zone="UTC")
     assert isinstance(spec, Spread)
     assert spec.gaps_ms(FIRST, FIRST + 9 * DAY) == [jump + spec.offset_ms]
 
 
 def test_once_is_moved_too() -> None:
-    spec = spread(at(datetime(2026, 3, 27, tzinfo=UTC)), "1m").bound(added_at=0, seed="x", zone="UTC")
+    spec = spread(at(datetime(2026, 3, 27, tzinfo=UTC)), "1m").bind(added_at=0, seed="x", zone="UTC")
     assert isinstance(spec, Spread)
     assert spec.next_ms(FIRST - 1) == FIRST + spec.offset_ms
     assert spec.next_ms(FIRST + spec.offset_ms) is None

@@ -9,15 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wakeful.specs import combine
+from wakeful.specs.build import to_spec
 from wakeful.specs.calendars import Calendar, business_hours, holidays
-from wakeful.specs.combine import AnyOf, ExceptFor, Within
+from wakeful.specs.combine import AnyOf, ExceptFor, Spread, Within
 from wakeful.specs.cron import cron
 from wakeful.specs.instants import After, At, after, at
 from wakeful.specs.interval import Interval, interval
 from wakeful.specs.rrule import rrule
 from wakeful.specs.spec import Spec
-from wakeful.specs.spread import Spread
-from wakeful.specs.text import parse_spec, to_spec
+from wakeful.specs.text import parse_spec
 from wakeful.values.errors import BadInput
 from wakeful.values.times import from_datetime
 
@@ -97,9 +97,9 @@ def test_what_comes_back_says_the_same_and_binds_once(spec: Spec) -> None:
 
 def check_bound(spec: Spec) -> None:
     try:
-        bound = spec.bound(added_at=WHEN, seed="some seed", zone="Asia/Tokyo")
+        bound = spec.bind(added_at=WHEN, seed="some seed", zone="Asia/Tokyo")
         # Looked at from another instant, what has an occurrence soon may have none within so few steps.
-        bound_again, again = bound.bound(added_at=5, seed="other", zone="UTC"), parse_spec(bound.text)
+        bound_again, again = bound.bind(added_at=5, seed="other", zone="UTC"), parse_spec(bound.text)
     except BadInput as error:
         if error.code != "spec.impossible":
             raise

@@ -6,7 +6,7 @@ from typing import Any
 
 from wakeful.chart import Chart, Stop, start, step
 from wakeful.statechart.chart import KEPT_MAX
-from wakeful.statechart.configuration import Configuration
+from wakeful.statechart.structure import Configuration
 
 REGION = {"initial": "m", "states": {"m": {"on": {"E": "n"}}, "n": {"on": {"E": "m"}}}}
 

@@ -6,23 +6,27 @@ code inside Wakeful's turns and makes them behave as events do there: a raise ke
 
 import inspect
 import logging
-from asyncio import Task
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from wakeful.compat.workers.events import Hosted
 from wakeful.compat.workers.failures import JsException, Reset
 from wakeful.compat.workers.ids import DurableObjectId, id_of_key
 from wakeful.compat.workers.promises import result_of
 from wakeful.compat.workers.sockets import WebSocket
 from wakeful.compat.workers.state import State
+from wakeful.compat.workers.values import Record
 from wakeful.compat.workers.web import Response, packed, request_of, response_data, unpacked
+from wakeful.runtime.alarms import Alarms
 from wakeful.runtime.registry import LIFECYCLE
-from wakeful.runtime.turn import CURRENT
+from wakeful.runtime.timer_runs import Failed, Park, RunLater
+from wakeful.runtime.turn import CURRENT, Turn
 from wakeful.sockets.socket import Socket
 from wakeful.values.codec import decode, encode
 from wakeful.values.commits import SYSTEM, Slot
 from wakeful.values.errors import BadName, BadOption
-from wakeful.values.ids import ObjectId, shard_of
+from wakeful.values.runs import run_id
+from wakeful.values.timers import ALARM, Occurrence, Timer
 
 if TYPE_CHECKING:
     from wakeful.runtime.activation import Activation
@@ -36,33 +40,6 @@ NAME_CHARS_MAX = 1_024  # a longer name is not told to the object, as there
 NAME_SLOT: Slot = (SYSTEM, "workers.name")
 # Called by the runtime there, never by callers.
 EVENTS = frozenset({"alarm", "webSocketMessage", "webSocketClose", "webSocketError"})
-
-
-class WaitUntilTasks:
-    """The tasks of `waitUntil`, which must not keep an object here when its shard goes elsewhere."""
-
-    def __init__(self) -> None:
-        self._tasks: dict[Task[Any], ObjectId] = {}
-
-    def add(self, activation: "Activation", task: Task[Any]) -> None:
-        self._tasks[task] = activation.id
-        task.add_done_callback(lambda done: self._tasks.pop(done, None))
-
-    def send_away(self, shards: Collection[int]) -> None:
-        for task in [task for task, id in self._tasks.items() if shard_of(id) in shards]:
-            task.cancel()
-
-
-class Hosted:
-    """A class of the Worker's that is hosted here."""
-
-    def __init__(self, cls: type, name: str, env: Any, beside: WaitUntilTasks, *, deletes_alarm: bool) -> None:
-        self.cls = cls
-        self.name = name  # under which its objects are stored
-        self.env = env
-        self.beside = beside
-        self.deletes_alarm = deletes_alarm  # whether deleteAll() does
-        self.has_alarm = callable(getattr(cls, "alarm", None))
 
 
 class Host:
@@ -284,3 +261,52 @@ def _said(reset: Reset) -> Exception:
     error.durableObjectReset = True  # type: ignore[attr-defined]
     error.retryAlarm = reset.retries  # type: ignore[attr-defined]
     return error
+
+
+# How do alarms of hosted objects differ from Wakeful's own?
+#
+# A handler that raises keeps what it wrote. If it set the alarm anew before it raised, that stands instead of a retry;
+# if it deleted it, there is none.
+
+
+class _Left(NamedTuple):
+    """What a handler that raised has made of its alarm."""
+
+    timer: Timer | None
+    is_cleared: bool
+
+
+class HostedAlarms(Alarms):
+    """Alarms of a node that has hosted objects, maybe beside others."""
+
+    async def fire(self, activation: "Activation", turn: Turn, timer: Timer) -> bool:
+        host = activation.instance
+        if not isinstance(host, Host):
+            return await super().fire(activation, turn, timer)
+        try:
+            await host._ring(_info(timer))
+        except Exception as error:
+            if activation.instance is not host:  # it was reset, and not another that it called
+                turn.note = _Left(None, not getattr(error, "retryAlarm", True))
+            else:
+                is_cleared = host._state is not None and host._state.has_cleared_alarm
+                turn.note = _Left(turn.timers.get(ALARM), is_cleared)
+            raise
+        return True
+
+    async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> RunLater | Park | None:  # type: ignore[override]
+        left = failure.note
+        if not isinstance(left, _Left):
+            return await super().failed(activation, turn, failure)
+        if left.timer is not None:
+            return RunLater(left.timer)
+        if left.is_cleared:
+            timer = failure.timer
+            turn.occurrence = Occurrence(timer.name, run_id(timer), timer.nominal_at)
+            return None
+        return await super().failed(activation, turn, failure)
+
+
+def _info(timer: Timer) -> Record:
+    """What the handler is told, as a mapping and by attributes."""
+    return Record(retryCount=timer.attempt, isRetry=timer.attempt > 0, scheduledTime=timer.nominal_at)

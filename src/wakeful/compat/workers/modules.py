@@ -12,8 +12,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from wakeful.compat.workers import bridge, entrypoints, failures, forms, sockets, web
-from wakeful.compat.workers.outbound import fetch
 from wakeful.compat.workers.values import Array, Map, Record, dressed, plain
+from wakeful.compat.workers.web import fetch
 
 log = logging.getLogger("wakeful.workers.console")
 

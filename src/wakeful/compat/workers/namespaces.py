@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from wakeful.compat.workers.events import Hosted
 from wakeful.compat.workers.failures import JsTypeError, Unsupported
-from wakeful.compat.workers.host import NAME, Hosted
+from wakeful.compat.workers.host import NAME
 from wakeful.compat.workers.ids import CONTENT_BYTES, DurableObjectId, named_id, parsed_id, unique_id
 from wakeful.compat.workers.promises import started
 from wakeful.compat.workers.values import option_of, text_of

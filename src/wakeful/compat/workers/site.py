@@ -1,15 +1,15 @@
 """Layer 5. How does a Worker answer HTTP: as an ASGI application, for any server?"""
 
+import asyncio
 import gzip
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from wakeful.compat.workers.ends import ClientEnd
 from wakeful.compat.workers.failures import JsException
 from wakeful.compat.workers.host import INSIDE
-from wakeful.compat.workers.web import Headers, Request, Response
+from wakeful.compat.workers.web import ClientEnd, Headers, Request, Response
 from wakeful.http import sockets as wires
 from wakeful.http.stops import Stops
 from wakeful.policy.shares import Asker, Shares, Verdict
@@ -17,6 +17,7 @@ from wakeful.security.askers import address_of
 from wakeful.sockets.node_sockets import feature_of
 from wakeful.sockets.socket import SocketRequest as SocketRequest
 from wakeful.values.codec import encode
+from wakeful.values.errors import MissingExtra
 
 if TYPE_CHECKING:
     from wakeful.compat.workers.worker import Worker
@@ -199,3 +200,40 @@ async def _refuse_socket(scope: Scope, send: Send, response: Response) -> None:
     headers: list[Any] = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in response.headers.items()]
     await send({"type": "websocket.http.response.start", "status": response.status, "headers": headers})
     await send({"type": "websocket.http.response.body", "body": response._take()})
+
+
+# How is a Worker served inside a process that runs its objects?
+
+ADDRESS = "127.0.0.1:8787"
+NEXT_PORTS = 20  # looked at when the first is taken
+
+
+@asynccontextmanager
+async def serving(worker: "Worker", address: str = ADDRESS, *, next_port: bool = False) -> AsyncIterator[str]:
+    """Answer HTTP and WebSockets at HOST:PORT with the Worker's `fetch` for as long as the block lasts; its URL.
+
+    The app must be running. With `next_port` one of the ports behind it will do when it is taken.
+    """
+    try:
+        from wakeful.server.embedded_server import Quiet, bind, configured, parse_address
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] == "wakeful":
+            raise
+        raise MissingExtra(
+            "serving a Worker needs a web server; pip install 'wakeful[server]'", code="extra.server"
+        ) from None
+    host, port = parse_address(address)
+    made = bind(host, port, tries=NEXT_PORTS if next_port and port else 1)
+    config = configured(WorkerSite(worker), worker.app.limits.socket_message_bytes)
+    server = Quiet(config)
+    serve = asyncio.ensure_future(server.serve(sockets=[made]))
+    try:
+        while not server.started:
+            if serve.done():
+                await serve
+            await asyncio.sleep(0.002)
+        yield f"http://{f'[{host}]' if ':' in host else host}:{made.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        await serve
+        made.close()

@@ -5,11 +5,12 @@ answer arrives where the client is: what was sent to the pair before then waits 
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from wakeful.compat.workers.ends import ClientEnd
+from wakeful.compat.workers.events import ObjectEvents
 from wakeful.compat.workers.failures import JsException, JsRangeError, JsTypeError, Unsupported
 from wakeful.compat.workers.values import dressed, sendable
+from wakeful.compat.workers.web import ClientEnd
 from wakeful.runtime.turn import RefusedWrite, Turn
 from wakeful.sockets import records as keeping
 from wakeful.sockets.socket import (
@@ -24,9 +25,6 @@ from wakeful.sockets.socket import (
 from wakeful.values.codec import decode, encode
 from wakeful.values.errors import BadInput, CallFailed, LimitExceeded
 
-if TYPE_CHECKING:
-    from wakeful.compat.workers.state import State
-
 CONNECTING, OPEN, CLOSING, CLOSED = range(4)
 AWAITED_MS = (
     60_000  # how long the client of an accepted pair is awaited; one that comes later is connected all the same
@@ -38,7 +36,7 @@ class WebSocket:
 
     CONNECTING, OPEN, CLOSING, CLOSED = CONNECTING, OPEN, CLOSING, CLOSED
 
-    def __init__(self, socket: Socket | None = None, state: "State | None" = None) -> None:
+    def __init__(self, socket: Socket | None = None, state: ObjectEvents | None = None) -> None:
         self._socket = socket  # None until the client is connected
         self._state = state  # None until an object has accepted it
         self._tags: tuple[str, ...] = ()
@@ -124,7 +122,7 @@ class WebSocket:
     def _turn(self) -> Turn | None:
         return self._object()._turn()
 
-    def _object(self) -> "State":
+    def _object(self) -> ObjectEvents:
         if self._state is None:
             raise JsException("no object has accepted this socket")
         return self._state
@@ -187,7 +185,7 @@ class WebSocketRequestResponsePair:
 class Sockets:
     """The sockets of one object, for as long as it is awake: the same socket is the same Python object."""
 
-    def __init__(self, state: "State") -> None:
+    def __init__(self, state: ObjectEvents) -> None:
         self._state = state
         self._known: dict[str, WebSocket] = {}
         self._pending: dict[int, WebSocket] = {}

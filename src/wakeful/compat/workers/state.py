@@ -1,43 +1,29 @@
 """Layer 5. `ctx`: what does an object of Cloudflare's know about itself, and what can it ask of its runtime?"""
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Iterable
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from wakeful.compat.workers.failures import JsException, JsTypeError, Reset, reset_error
+from wakeful.compat.workers.events import Hosted, ObjectEvents
+from wakeful.compat.workers.failures import JsTypeError, Reset, reset_error
 from wakeful.compat.workers.ids import DurableObjectId
-from wakeful.compat.workers.promises import Promise, Work, result_of, started
-from wakeful.compat.workers.scopes import Scope
+from wakeful.compat.workers.promises import result_of, started
 from wakeful.compat.workers.sockets import Sockets, WebSocket, WebSocketRequestResponsePair
 from wakeful.compat.workers.storage import Storage
 from wakeful.compat.workers.values import option_of
-from wakeful.runtime.turn import CURRENT, Turn
 
 if TYPE_CHECKING:
-    from wakeful.compat.workers.host import Hosted
     from wakeful.runtime.activation import Activation
 
-log = logging.getLogger("wakeful.workers")
-
 BLOCK_S = 30.0  # what blockConcurrencyWhile may take, as there
-APART = "workers.apart"  # the operation under which work of a task that outlived its event has a turn
-
-_tokens = count(1)
 
 
-class State:
+class State(ObjectEvents):
     """Handed to the constructor: `id`, `storage`, `blockConcurrencyWhile`, `waitUntil`, `abort` and the sockets."""
 
-    def __init__(self, activation: "Activation", hosted: "Hosted", id: DurableObjectId) -> None:
-        self._activation = activation
-        self.hosted = hosted
+    def __init__(self, activation: "Activation", hosted: Hosted, id: DurableObjectId) -> None:
+        super().__init__(activation, hosted)
         self.id = id
-        self.has_cleared_alarm = False  # in the event that runs
-        self._unbegun: list[Promise] = []
-        self._scope: Scope | None = None
-        self._apart: dict[int, Work] = {}
         self.storage = Storage(self)
         self.sockets = Sockets(self)
         self.props: dict[str, Any] = {}
@@ -103,77 +89,6 @@ class State:
     def getWebSocketAutoResponse(self) -> WebSocketRequestResponsePair | None:  # noqa: N802  the name there
         return self.sockets.auto
 
-    # what the storage and the host ask
-
-    def doing(self, work: Work) -> Promise:
-        """Work that is done when it is awaited, and at the end of the event if nobody does."""
-        promise = Promise(lambda: self.in_turn(work))
-        if self._turn() is None:
-            started(_awaited(promise), self._activation.node.keep, f"work of {self._activation.id}")
-        else:
-            self._unbegun.append(promise)
-        return promise
-
-    async def finish(self) -> None:
-        """Do what the event began and nobody awaited."""
-        while self._unbegun:
-            promise = self._unbegun.pop(0)
-            if promise.is_begun:
-                continue
-            try:
-                await promise
-            except Exception as error:  # as with anything that nobody awaits
-                log.warning(
-                    "%s: not awaited, and failed: %s", self._activation.id, error, extra={"code": "workers.unawaited"}
-                )
-
-    def begin(self) -> None:
-        """An event begins."""
-        self.has_cleared_alarm = False
-        self._unbegun.clear()
-
-    def scope(self, turn: Turn) -> Scope:
-        """What the transactions of this turn are in."""
-        if self._scope is None or self._scope.turn is not turn:
-            self._scope = Scope(turn)
-        return self._scope
-
-    async def in_turn(self, work: Work) -> Any:
-        """Do it in the turn that runs, or in one of its own."""
-        if self._turn() is not None:
-            return await work()
-        return await self._sent(work)
-
-    def apart(self, work: Work, what: str) -> asyncio.Task[Any]:
-        """Begin it in a turn of its own."""
-        return started(self._sent(work), self._activation.node.keep, f"{what} of {self._activation.id}")
-
-    async def run_apart(self, token: int) -> Any:
-        """In that turn: do what was left here for it."""
-        work = self._apart.pop(token, None)
-        if work is None:
-            raise JsException("the object was reset or has moved; what its old copy began is over")
-        return await work()
-
-    async def _sent(self, work: Work) -> Any:
-        token = next(_tokens)
-        self._apart[token] = work
-        answer: list[Any] = []
-
-        async def kept() -> None:  # the answer need not be data: it goes nowhere
-            answer.append(await work())
-
-        self._apart[token] = kept
-        try:
-            await self._activation.node.send(self._activation.id, APART, (token,), {})
-        finally:
-            self._apart.pop(token, None)
-        return answer[0]
-
-    def _turn(self) -> Turn | None:
-        turn = CURRENT.get()
-        return None if turn is None or turn.activation is not self._activation or turn.is_over else turn
-
     async def _block(self, callback: Callable[[], Any]) -> Any:
         if not callable(callback):
             raise JsTypeError("blockConcurrencyWhile() takes a function")
@@ -198,7 +113,3 @@ class State:
                 raise
             turn.saved.pop()
             return result
-
-
-async def _awaited(promise: Promise) -> Any:
-    return await promise

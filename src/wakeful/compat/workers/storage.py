@@ -7,8 +7,9 @@ turn: each of its operations is one by itself.
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from wakeful.compat.workers.events import ObjectEvents
 from wakeful.compat.workers.failures import DataCloneError, JsException, JsRangeError, JsTypeError, Unsupported
 from wakeful.compat.workers.promises import Promise, Settled, result_of
 from wakeful.compat.workers.values import Map, dressed, key_of, option_of, plain
@@ -17,9 +18,6 @@ from wakeful.runtime.turn import CURRENT, RefusedWrite, Turn
 from wakeful.values.errors import BadInput, BadValue, LimitExceeded, NoAlarmHandler
 from wakeful.values.timers import ALARM
 
-if TYPE_CHECKING:
-    from wakeful.compat.workers.state import State
-
 LATEST_MS = 9_223_372_036_854  # what nanoseconds in 64 bits can hold, which is what the runtime there keeps
 LIMIT_MAX = 2**31 - 1
 
@@ -27,7 +25,7 @@ LIMIT_MAX = 2**31 - 1
 class Storage:
     """The rows and the alarm of one object, by the names that Cloudflare's have."""
 
-    def __init__(self, state: "State") -> None:
+    def __init__(self, state: ObjectEvents) -> None:
         self._state = state
         self._activation = state._activation
         self._rows = Rows(state._activation)

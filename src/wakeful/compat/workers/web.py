@@ -8,11 +8,45 @@ from http import HTTPMethod, HTTPStatus
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from wakeful.compat.workers.ends import ClientEnd
-from wakeful.compat.workers.failures import JsTypeError
+from wakeful.compat.workers.failures import JsTypeError, Unsupported
 from wakeful.compat.workers.forms import Blob, FormData, URLSearchParams, form_body, parsed_form
 from wakeful.compat.workers.values import dressed, plain, sendable
 from wakeful.http.body_shape import lists_in
+from wakeful.values.errors import MissingExtra
+from wakeful.values.ids import ObjectId
+
+# The end of a WebSocket pair that travels with an answer to where the client is.
+
+
+class ClientEnd:
+    """The end of a pair that is given away with the answer; it can be passed on, and nothing else."""
+
+    def __init__(self, data: dict[str, Any] | None, server: Any = None) -> None:
+        self._data = data
+        self._server = server
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What the other side of the answer needs to connect the client."""
+        if self._data is not None:
+            return self._data
+        assert self._server is not None
+        if self._server._state is None:
+            raise Unsupported(
+                "accept one end of the pair with ctx.acceptWebSocket(), in an object; accept() is not here"
+            )
+        found: dict[str, Any] = self._server._pending()
+        return found
+
+    @property
+    def target(self) -> ObjectId:
+        return ObjectId(*self.data["target"])
+
+    def accept(self) -> None:
+        raise Unsupported("a Worker that speaks over sockets itself is not here; let an object do it")
+
+    send = addEventListener = accept  # noqa: N815  the name there
+
 
 T = TypeVar("T")
 Pairs = list[tuple[str, str]]
@@ -401,3 +435,46 @@ def _pairs(given: Any) -> Iterable[tuple[str, str]]:
     if isinstance(given, Mapping):
         return given.items()
     return (tuple(pair) for pair in given)
+
+
+# How does a Worker ask the world outside?
+
+# What a request that came in says about its own way here, and what is said anew for each way out.
+_OF_THE_CONNECTION = frozenset(
+    {"host", "connection", "keep-alive", "content-length", "transfer-encoding", "te", "upgrade", "accept-encoding"}
+)
+_MOVED = frozenset({301, 302, 303, 307, 308})
+
+
+async def fetch(resource: Any, init: Any = None, **options: Any) -> Response:
+    """The answer of another server; `OSError` when there is none."""
+    try:
+        import aiohttp
+    except ImportError:
+        raise MissingExtra("fetch() needs aiohttp; pip install 'wakeful[client]'", code="extra.client") from None
+    is_whole = isinstance(resource, Request) and not init and not options
+    request = resource if is_whole else Request(resource, init, **options)
+    if request.headers.get("upgrade") == "websocket":
+        raise Unsupported("fetch(): sockets to other servers are not here")
+    try:
+        async with (
+            aiohttp.ClientSession(auto_decompress=True) as session,
+            session.request(
+                str(request.method),
+                request.url,
+                headers=[pair for pair in request.headers.items() if pair[0] not in _OF_THE_CONNECTION],
+                data=request._take() or None,
+                allow_redirects=request.redirect == "follow",
+            ) as answer,
+        ):
+            if request.redirect == "error" and answer.status in _MOVED:
+                raise OSError(f"{request.method} {request.url}: it is elsewhere, and redirect='error' was given")
+            data = await answer.read()
+            headers = Headers([(name.decode("latin-1"), value.decode("latin-1")) for name, value in answer.raw_headers])
+            for name in ("content-encoding", "transfer-encoding", "content-length"):  # it is unpacked and whole
+                headers.delete(name)
+            made = Response(None, answer.status, answer.reason or "", headers)
+            made._data, made.url, made.redirected = data, str(answer.url), bool(answer.history)
+            return made
+    except aiohttp.ClientError as error:
+        raise OSError(f"{request.method} {request.url}: {error}") from None

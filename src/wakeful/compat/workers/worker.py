@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.app import App
 from wakeful.compat.workers import config as wrangler
-from wakeful.compat.workers.alarms import HostedAlarms
 from wakeful.compat.workers.entrypoints import ExecutionContext, ScheduledController
+from wakeful.compat.workers.events import APART, Hosted, WaitUntilTasks
 from wakeful.compat.workers.failures import JsException
-from wakeful.compat.workers.host import Host, Hosted, WaitUntilTasks, host_of
+from wakeful.compat.workers.host import Host, HostedAlarms, host_of
 from wakeful.compat.workers.modules import modules
 from wakeful.compat.workers.namespaces import Env, Namespace
 from wakeful.compat.workers.promises import result_of
-from wakeful.compat.workers.state import APART
 from wakeful.compat.workers.values import dressed
 from wakeful.compat.workers.web import Request, Response
 from wakeful.compat.workers.worker_imports import Imports

@@ -1,4 +1,4 @@
-"""Layer 1, pure. Which days does a cron expression name, and which one is next?"""
+"""Layer 1, pure. Which local days and times of the day does a cron expression name, and which one is next?"""
 
 from collections.abc import Iterable
 from datetime import date
@@ -80,10 +80,10 @@ class CronDays:
     def _mask(self, layout: int) -> int:
         mask = self._masks[layout]
         if mask is None:
-            mask = self._masks[layout] = self._made(layout)
+            mask = self._masks[layout] = self._make_mask(layout)
         return mask
 
-    def _made(self, layout: int) -> int:
+    def _make_mask(self, layout: int) -> int:
         leap, weekday = divmod(layout, 7)
         # Debian's rule: both fields must agree when either begins with a star, else one of them is enough.
         both = self._day.star or self._weekday.star
@@ -100,12 +100,12 @@ class CronDays:
 
 
 def days_of(day: Field, month: Field, weekday: Field) -> CronDays:
-    """The one `Days` of these three fields: thousands of schedules share a few."""
+    """The one `CronDays` of these three fields: thousands of schedules share a few."""
     is_kept = day.is_kept and month.is_kept and weekday.is_kept
-    return _kept(day, month, weekday) if is_kept else CronDays(day, month, weekday)
+    return _kept_days(day, month, weekday) if is_kept else CronDays(day, month, weekday)
 
 
-_kept = lru_cache(maxsize=4096)(CronDays)
+_kept_days = lru_cache(maxsize=4096)(CronDays)
 
 
 def _first_day(year: int) -> int:
@@ -155,3 +155,83 @@ def _bits(days: Iterable[int], length: int) -> int:
         if 1 <= day <= length:
             mask |= 1 << (day - 1)
     return mask
+
+
+# Which times of the day does a cron expression name, and which one is next?
+
+
+class DayTimes:
+    """The times of the day of a rule, in seconds from midnight."""
+
+    __slots__ = ("_ahead", "_back", "_first", "_last", "first", "last")
+
+    def __init__(self, second: Field, minute: Field, hour: Field) -> None:
+        self._ahead = (_ahead(hour.values, 24), _ahead(minute.values, 60), _ahead(second.values, 60))
+        self._back = (_back(hour.values, 24), _back(minute.values, 60), _back(second.values, 60))
+        self._first = (minute.values[0] * 60 + second.values[0], second.values[0])
+        self._last = (minute.values[-1] * 60 + second.values[-1], second.values[-1])
+        self.first = hour.values[0] * 3600 + self._first[0]
+        self.last = hour.values[-1] * 3600 + self._last[0]
+
+    def next(self, time: int) -> int:
+        """The first of the times at or after that one; -1 when the day has no more."""
+        hours, minutes, seconds = self._ahead
+        hour, rest = divmod(time, 3600)
+        nearest = hours[hour]
+        if nearest != hour:
+            return nearest * 3600 + self._first[0] if nearest >= 0 else -1
+        minute, second = divmod(rest, 60)
+        nearest = minutes[minute]
+        if nearest == minute:
+            if (ahead := seconds[second]) >= 0:
+                return hour * 3600 + minute * 60 + ahead
+            nearest = minutes[minute + 1]
+        if nearest >= 0:
+            return hour * 3600 + nearest * 60 + self._first[1]
+        nearest = hours[hour + 1]
+        return nearest * 3600 + self._first[0] if nearest >= 0 else -1
+
+    def previous(self, time: int) -> int:
+        """The last of the times at or before that one; -1 when the day has none."""
+        hours, minutes, seconds = self._back
+        hour, rest = divmod(time, 3600)
+        nearest = hours[hour]
+        if nearest != hour:
+            return nearest * 3600 + self._last[0] if nearest >= 0 else -1
+        minute, second = divmod(rest, 60)
+        nearest = minutes[minute]
+        if nearest == minute:
+            if (back := seconds[second]) >= 0:
+                return hour * 3600 + minute * 60 + back
+            nearest = minutes[minute - 1]
+        if nearest >= 0:
+            return hour * 3600 + nearest * 60 + self._last[1]
+        nearest = hours[hour - 1]
+        return nearest * 3600 + self._last[0] if nearest >= 0 else -1
+
+
+def times_of(second: Field, minute: Field, hour: Field) -> DayTimes:
+    """The one `DayTimes` of these three fields."""
+    is_kept = second.is_kept and minute.is_kept and hour.is_kept
+    return _kept_times(second, minute, hour) if is_kept else DayTimes(second, minute, hour)
+
+
+_kept_times = lru_cache(maxsize=4096)(DayTimes)
+
+
+@lru_cache(maxsize=1024)
+def _ahead(values: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """For 0 to `size`: the first of the values at or after it, or -1."""
+    found = [-1] * (size + 1)
+    for at in range(values[-1], -1, -1):
+        found[at] = at if at in values else found[at + 1]
+    return tuple(found)
+
+
+@lru_cache(maxsize=1024)
+def _back(values: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """For 0 up to `size`, and for -1 from the other end: the last of the values at or before it, or -1."""
+    found = [-1] * (size + 1)
+    for at in range(values[0], size):
+        found[at] = at if at in values else found[at - 1]
+    return tuple(found)

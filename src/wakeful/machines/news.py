@@ -1,0 +1,132 @@
+"""Layer 4. What is somebody shown who watches a machine?
+
+A watcher asks the machine's owner for what came after the number it knows, and waits there a while when that is nothing. So
+nothing is missed while the machine stays awake where it is; if it does not, the watcher goes on with a fresh snapshot.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING, Any
+
+from wakeful.machines.machine_view import shown, unstarted
+from wakeful.machines.node_machines import feature_of
+from wakeful.machines.snapshot import Snapshot
+from wakeful.machines.steps import present
+from wakeful.machines.watchers import MachineStep, News, StepLog
+from wakeful.policy.retry import platform_delay_ms
+from wakeful.runtime.turn import running_turn
+from wakeful.values.codec import encode
+from wakeful.values.errors import DeadlineExceeded, NotRunning, Unavailable
+from wakeful.values.ids import ObjectId
+
+if TYPE_CHECKING:
+    from wakeful.runtime.context import Context
+
+NEWS, SEEN = "machine.news", "machine.seen"
+WAIT_MS = 20_000  # how long a watcher waits at the owner before it asks again
+
+
+async def news(ctx: "Context", since: tuple[int, int] | None, caller: Any, wait_ms: int) -> tuple[int, int, list[News]]:
+    """What this caller may see of what happened since: the operation behind `watch`."""
+    activation = ctx._activation
+    turn, node, machine = running_turn(activation, NEWS), activation.node, activation.instance
+    feature = feature_of(node)
+    log: StepLog | None = activation.watched
+    if log is None:
+        log = activation.watched = StepLog(node.next_seq(activation.shard))
+    log.asked_at = node.clock.now()
+    until = log.asked_at + wait_ms
+    while since is not None and since[0] == log.token:
+        steps = log.since(since[1])
+        if steps is None:
+            break
+        number, found = _fitting(machine, caller, steps, since[1], node.limits.arguments_bytes // 2)
+        if found or not await feature.watchers.wait(activation.shard, log, until):
+            return (log.token, number, found)
+        since = (log.token, number)
+    number, bound = log.last, feature.bound(activation.id.cls)
+    kept = await present(feature, turn, bound)
+    snapshot = unstarted(bound) if kept is None else shown(bound, kept)
+    seen = machine.visible(caller, snapshot)
+    return (log.token, number, [] if seen is None else [seen])
+
+
+def _fitting(machine: Any, caller: Any, steps: list[MachineStep], number: int, room: int) -> tuple[int, list[News]]:
+    """As much of the news after that number as fits in so many bytes, one piece at least; the number that it ends with."""
+    is_sure = len(steps) == 1 and steps[0].size <= room  # one that is alone needs no encoding to be judged
+    found: list[News] = []
+    size = 0
+    for at, one in _visible(machine, caller, steps, number):
+        size += 0 if is_sure else len(encode(one))
+        if found and size > room:
+            return number, found
+        found.append(one)
+        number = at
+    return (steps[-1].last if steps else number), found
+
+
+def _visible(machine: Any, caller: Any, steps: list[MachineStep], number: int) -> Iterator[tuple[int, News]]:
+    """What the class lets this caller see, each with its number: of a step whose snapshot is not for them nothing at all."""
+    for step in steps:
+        seen = machine.visible(caller, step.snapshot)
+        if seen is None:
+            continue
+        for at, event in enumerate(step.events, step.before + 1):
+            heard = machine.audible(caller, event) if at > number else None
+            if heard is not None:
+                yield at, heard
+        yield step.last, seen
+
+
+class MachineWatch:
+    """One watcher of a machine: what it has been shown, and what comes next."""
+
+    def __init__(self, app: Any, target: ObjectId, caller: Any) -> None:
+        self._app = app
+        self._target = target
+        self._caller = caller
+        self._at: tuple[int, int] | None = None
+        self._last: Snapshot | None = None
+        self._tries = 0
+
+    async def look(self) -> list[News]:
+        """At first how it stands; then what is new, or nothing when that is nothing for a while."""
+        token, number, found = await self._app.send(
+            self._target, NEWS, (self._at, self._caller, WAIT_MS), {}, deadline_ms=WAIT_MS + 10_000, request_key=None
+        )
+        self._tries = 0
+        self._at = (token, number)
+        fresh: list[News] = []
+        for one in found:
+            if isinstance(one, Snapshot):
+                if one == self._last:
+                    continue  # nothing changed, or a fresh one told of it already
+                self._last = one
+            fresh.append(one)
+        return fresh
+
+    async def wait(self) -> list[News]:
+        """The same, also while the machine can't be reached: nothing then, and it is asked again later."""
+        try:
+            return await self.look()
+        except (Unavailable, DeadlineExceeded) as error:
+            node = self._app.node
+            if node is None or (isinstance(error, NotRunning) and node.state in ("stopping", "stopped")):
+                raise
+            self._tries += 1
+            await node.clock.sleep(platform_delay_ms(self._tries, node.dice.random()))
+            return []
+
+
+async def watch(app: Any, target: ObjectId, caller: Any) -> AsyncIterator[News]:
+    """Snapshots and emitted events of a machine as they come, beginning with how it stands."""
+    watching = MachineWatch(app, target, caller)
+    while True:
+        for one in await watching.wait():
+            yield one
+
+
+async def seen(ctx: "Context", snapshot: Snapshot, caller: Any) -> Snapshot | None:
+    """What this caller may see of a snapshot that a call has answered: the operation behind calls from outside."""
+    running_turn(ctx._activation, SEEN)
+    found: Snapshot | None = ctx._activation.instance.visible(caller, snapshot)
+    return found
