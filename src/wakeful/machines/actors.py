@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.policy.retry import platform_delay_ms
 from wakeful.runtime.calls import carried_back
-from wakeful.runtime.notes import text_of
 from wakeful.runtime.turn import Turn
 from wakeful.values.errors import DeadlineExceeded, Unavailable
-from wakeful.values.runs import run_id
+from wakeful.values.runs import run_id, text_of
 from wakeful.values.timers import Timer
 
 if TYPE_CHECKING:

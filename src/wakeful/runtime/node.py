@@ -13,9 +13,8 @@ from wakeful.policy.retry import platform_delay_ms
 from wakeful.runtime.activation import Activation
 from wakeful.runtime.alarms import Alarms
 from wakeful.runtime.arrivals import Arrivals
-from wakeful.runtime.calls import Call, carried, check_loop, is_small, make_stub
+from wakeful.runtime.calls import Call, Deadlines, carried, check_loop, is_small, make_stub
 from wakeful.runtime.committer import Committer, Failure
-from wakeful.runtime.deadlines import Deadlines
 from wakeful.runtime.dispatcher import Dispatcher
 from wakeful.runtime.env import Env
 from wakeful.runtime.events import Events
@@ -130,8 +129,7 @@ class Node(Env):
         self.ownership = Ownership(self)
         self.membership = Membership(self, cluster=cluster, lease=lease)
         self.lock_watch, self.routes = LockWatch(self), Routes(self, links)
-        self.events = Events(name, clock, lambda: self.all_homes)
-        self.arrivals = Arrivals(self)
+        self.events, self.arrivals = Events(name, clock, lambda: self.all_homes), Arrivals(self)
         self.inserter = Inserter(store, clock, dice, arrivals=self.arrivals, on_down=self.store_failed)
         self.committer.meter = self.inserter.meter = self.meter
         self.outage = Outage(self)
