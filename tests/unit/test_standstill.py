@@ -5,7 +5,6 @@ import logging
 import re
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 
@@ -100,7 +99,7 @@ async def test_a_loop_whose_turns_are_long_is_held_up_though_no_beat_is_late(mon
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: time_s[0])
     beats: list[Callable[[], object]] = []
     clock = SimpleNamespace(now=lambda: 0, call_at=lambda at, beat: beats.append(beat) or SimpleNamespace(cancel=int))
-    standstill = Standstill(cast("Any", SimpleNamespace(clock=clock)))
+    standstill = Standstill(clock, 5_000)
     standstill.start()
     for _ in range(3):
         time_s[0] += BEAT_MS / 1000

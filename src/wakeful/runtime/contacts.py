@@ -6,7 +6,7 @@ has, and calls from one to the other wait until their deadline. Only the two of 
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from wakeful.values.clock import Handle
 from wakeful.values.errors import ClusterError, DeadlineExceeded, LinkLost, Unavailable, WakefulError
@@ -14,7 +14,7 @@ from wakeful.values.ids import shard_of
 
 if TYPE_CHECKING:
     from wakeful.runtime.calls import Call
-    from wakeful.runtime.node import Node
+    from wakeful.runtime.env import Env, NodeRequest
     from wakeful.store.protocol import NodeRow
 
 log = logging.getLogger("wakeful.links")
@@ -39,11 +39,22 @@ class _Cut:
         self.is_sure = False  # it was asked again, and nothing came
 
 
+class Company(Protocol):
+    """The other nodes, as far as they concern whoever wants to reach them."""
+
+    nodes: "dict[str, NodeRow]"
+    asks_back: bool
+
+    def owner_of(self, shard: int) -> "NodeRow | None": ...
+
+
 class Contacts:
     """What a node knows of its ways to the others, and of calls that were not answered in time."""
 
-    def __init__(self, node: "Node") -> None:
-        self._node = node
+    def __init__(self, env: "Env", company: Company, ask: "NodeRequest | None") -> None:
+        self._env = env
+        self._company = company
+        self._ask_node = ask  # None: this node calls no others
         self._cuts: dict[str, _Cut] = {}
         self._late: dict[tuple[str, str, str], list[int]] = {}  # class, method, owner: how many, and the last of them
         self._handle: Handle | None = None
@@ -54,8 +65,8 @@ class Contacts:
     def start(self) -> None:
         """Ask the others now and then, until `stop`."""
         self.stop()
-        self._all_at = self._node.clock.now() + ALL_MS
-        if self._cuts or self._node.membership.asks_back:
+        self._all_at = self._env.clock.now() + ALL_MS
+        if self._cuts or self._company.asks_back:
             self._later(AGAIN_MS if self._cuts else ALL_MS)
 
     def stop(self) -> None:
@@ -70,7 +81,7 @@ class Contacts:
         """A call to that node did not get through."""
         cut = self._cuts.get(name)
         if cut is None:
-            cut = self._cuts[name] = _Cut(self._node.clock.now(), error.message)
+            cut = self._cuts[name] = _Cut(self._env.clock.now(), error.message)
             if self._task is None:
                 self._later(SOON_MS)
         cut.calls += 1
@@ -79,17 +90,17 @@ class Contacts:
         """It answered."""
         cut = self._cuts.pop(name, None)
         if cut is not None and cut.is_sure:
-            length_s = (self._node.clock.now() - cut.since) / 1000
+            length_s = (self._env.clock.now() - cut.since) / 1000
             log.warning("node %s is reached again, after %.1f s", name, length_s, extra={"code": "link.back"})
 
     def expired(self, call: "Call") -> None:
         """A call had no answer by its deadline."""
-        node = self._node
-        node.meter.expired.add()
+        env = self._env
+        env.meter.expired.add()
         target = call.chain[-1]
-        owner = node.membership.owner_of(shard_of(target)) if node.is_clustered else None
-        whose = node.name if shard_of(target) in node.epochs else "" if owner is None else owner.node
-        now = node.clock.now()
+        owner = self._company.owner_of(shard_of(target)) if env.is_clustered else None
+        whose = env.name if shard_of(target) in env.epochs else "" if owner is None else owner.node
+        now = env.clock.now()
         found = self._late.pop((target.cls, call.method, whose), [0, now])
         if len(self._late) >= LATE_MAX:
             del self._late[next(iter(self._late))]
@@ -99,7 +110,7 @@ class Contacts:
 
     def unreached(self) -> list[dict[str, Any]]:
         """Nodes that live, by the store, and don't answer this one."""
-        now, live = self._node.clock.now(), self._alive()
+        now, live = self._env.clock.now(), self._alive()
         return [
             {"node": name, "for_ms": now - cut.since, "because": cut.why, "calls": cut.calls}
             for name, cut in sorted(self._cuts.items())
@@ -108,7 +119,7 @@ class Contacts:
 
     def late(self) -> list[dict[str, Any]]:
         """Calls of the last hour that had no answer by their deadline: of which method, on which node (or nobody's)."""
-        now = self._node.clock.now()
+        now = self._env.clock.now()
         self._late = {what: found for what, found in self._late.items() if now - found[1] < LATE_KEPT_MS}
         return [
             {"class": cls, "method": method, "on": owner or None, "calls": number, "ago_ms": now - at}
@@ -118,50 +129,51 @@ class Contacts:
     # asking
 
     def _alive(self) -> "dict[str, NodeRow]":
-        membership, now = self._node.membership, self._node.clock.now()
+        now = self._env.clock.now()
         return {
             name: row
-            for name, row in membership.nodes.items()
-            if name != self._node.name and row.lease_until > now and row.is_here is not False
+            for name, row in self._company.nodes.items()
+            if name != self._env.name and row.lease_until > now and row.is_here is not False
         }
 
     def _later(self, length_ms: int) -> None:
         if self._handle is not None:
             self._handle.cancel()
-        self._handle = self._node.clock.call_at(self._node.clock.now() + length_ms, self._look)
+        self._handle = self._env.clock.call_at(self._env.clock.now() + length_ms, self._look)
 
     def _look(self) -> None:
         self._handle = None
-        if self._node.state == "up" and self._node.routes.has_links:
+        if self._env.state == "up" and self._ask_node is not None:
             self._task = asyncio.get_running_loop().create_task(self._ask_them())
 
     async def _ask_them(self) -> None:
-        node = self._node
+        env = self._env
         live = self._alive()
         for name in self._cuts.keys() - live.keys():
             if not self._may_come_back(name):
                 del self._cuts[name]
         asked = [row for name, row in live.items() if name in self._cuts]
-        if node.membership.asks_back and node.clock.now() >= self._all_at:
+        if self._company.asks_back and env.clock.now() >= self._all_at:
             rest = [row for name, row in sorted(live.items()) if name not in self._cuts and row.address]
             first = self._turn % len(rest) if len(rest) > ASKED_MAX else 0
             asked += (rest[first:] + rest[:first])[:ASKED_MAX]
             self._turn = first + ASKED_MAX
-            self._all_at = node.clock.now() + ALL_MS
+            self._all_at = env.clock.now() + ALL_MS
         await asyncio.gather(*map(self._ask, asked))
         self._task = None
-        if self._cuts or node.membership.asks_back:
-            self._later(AGAIN_MS if self._cuts else max(1, self._all_at - node.clock.now()))
+        if self._cuts or self._company.asks_back:
+            self._later(AGAIN_MS if self._cuts else max(1, self._all_at - env.clock.now()))
 
     def _may_come_back(self, name: str) -> bool:
         """It is silent, which is said elsewhere; but that it was cut off is said, and so shall be that it no longer is."""
-        row = self._node.membership.nodes.get(name)
+        row = self._company.nodes.get(name)
         return self._cuts[name].is_sure and row is not None and row.is_here is not False
 
     async def _ask(self, row: "NodeRow") -> None:
-        began_at = self._node.clock.now()
+        began_at = self._env.clock.now()
         try:
-            await self._node.routes.ask(row, HERE, timeout_ms=ANSWER_MS)
+            assert self._ask_node is not None
+            await self._ask_node(row, HERE, timeout_ms=ANSWER_MS)
         except WakefulError as error:
             if isinstance(error, LinkLost | ClusterError | DeadlineExceeded):
                 self._missed(row, error, began_at)

@@ -5,15 +5,12 @@ has a node for each store, and calls go from one to the other; what one commit m
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Generic, Protocol, TypeVar
 
 from wakeful.runtime.reach import REACH
 from wakeful.transport.protocol import PeerCall
 from wakeful.values.errors import BadOption
 from wakeful.values.ids import RESERVED, ObjectId, check_class, check_key
-
-if TYPE_CHECKING:
-    from wakeful.runtime.node import Node
 
 
 def check_places(places: Mapping[str, object]) -> None:
@@ -29,17 +26,36 @@ def check_places(places: Mapping[str, object]) -> None:
             check_class(place)
 
 
-class Homes:
+class PeerHandler(Protocol):
+    """Takes what other processes ask of a node."""
+
+    @property
+    def has_links(self) -> bool: ...
+
+    async def handle(self, call: PeerCall) -> bytes: ...
+
+
+class HasRoutes(Protocol):
+    """A node, as far as calls of others come to it."""
+
+    @property
+    def routes(self) -> PeerHandler: ...
+
+
+N = TypeVar("N", bound=HasRoutes)
+
+
+class Homes(Generic[N]):
     """The nodes of this process by what lives in their stores."""
 
-    def __init__(self, main: "Node", others: Mapping[str, "Node"]) -> None:
+    def __init__(self, main: N, others: Mapping[str, N]) -> None:
         self.main = main
         self._by_class = {place: node for place, node in others.items() if not place.endswith("/")}
         prefixes = sorted((place for place in others if place.endswith("/")), key=len, reverse=True)
         self._by_prefix = [(place, others[place]) for place in prefixes]
         self.all = list(dict.fromkeys([main, *others.values()]))
 
-    def of(self, id: ObjectId) -> "Node":
+    def of(self, id: ObjectId) -> N:
         """The node of the store that the object lives in."""
         found = self._by_class.get(id.cls)
         if found is not None or id.cls.startswith(RESERVED):

@@ -46,7 +46,7 @@ class Membership:
         self.cluster = cluster
         self.lease = lease or Lease()
         self.renewals = Renewals(self.lease)
-        self.standstill = Standstill(node)
+        self.standstill = Standstill(node.clock, self.lease.ms)
         self.joined_at = 0
         self.lease_until = 0
         self.nodes: dict[str, NodeRow] = {}

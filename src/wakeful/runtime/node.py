@@ -56,7 +56,7 @@ log = logging.getLogger("wakeful.node")
 class Node(Env):
     """Owns shards, keeps the near future of their timers, and runs the turns of their objects."""
 
-    homes: Homes | None = None  # when the program has several stores
+    homes: "Homes[Node] | None" = None  # when the program has several stores
     down_because: Unavailable | None = None
     is_doubted = False  # the lease has lapsed, so the objects here may be another node's
     loop: asyncio.AbstractEventLoop | None = None  # on which it runs, and all its callers must
@@ -105,7 +105,7 @@ class Node(Env):
         self.queue = TimerQueue(limits.near_timers)
         self.slots = Slots(limits)
         self.slow_start = SlowStart(self.slots, limits, clock, on_wider=lambda: self.dispatcher.poke())
-        self.overload = Overload(self)
+        self.overload = self._new_overload()
         self.deadlines = Deadlines(clock)
         self.loader = Loader(store, self.store_failed)
         self.committer = Committer(
@@ -136,6 +136,15 @@ class Node(Env):
         self._refused: Counter[ObjectId] = Counter()  # commits in a row that the store refused
         self._kept: set[asyncio.Task[Any]] = set()
         self.clock_steps: Counter[str] = Counter()  # how often the wall clock was set "ahead" or "back"
+
+    def _new_overload(self) -> Overload:
+        return Overload(
+            self.clock,
+            self.limits,
+            is_working=lambda: bool(self.queue.running or self.slots.taken),
+            backlog=lambda: self.committer.backlog,
+            on_over=lambda: self.dispatcher.poke(),
+        )
 
     # life
 

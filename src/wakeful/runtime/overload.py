@@ -6,12 +6,10 @@ looked at only while there is work, by the node's clock.
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from wakeful.values.clock import Wakeup
-
-if TYPE_CHECKING:
-    from wakeful.runtime.node import Node
+from wakeful.policy.limits import Limits
+from wakeful.values.clock import Clock, Wakeup
 
 log = logging.getLogger("wakeful.overload")
 
@@ -22,9 +20,21 @@ BACKLOG_MAX = 4_000  # commits on their way to disk
 class Overload:
     """Whether, since when and why dispatch is paused."""
 
-    def __init__(self, node: "Node") -> None:
-        self._node = node
-        self._look = Wakeup(node.clock, self._looked)
+    def __init__(
+        self,
+        clock: Clock,
+        limits: Limits,
+        *,
+        is_working: Callable[[], bool],
+        backlog: Callable[[], int],
+        on_over: Callable[[], None],
+    ) -> None:
+        self._clock = clock
+        self._limits = limits
+        self._is_working = is_working  # something is handed out or runs
+        self._backlog = backlog  # how many commits are on their way to disk
+        self._on_over = on_over
+        self._look = Wakeup(clock, self._looked)
         self._asked_at = 0  # when the next look should come
         self._symptom: str | None = None  # what the last look saw; one alone may be a hiccup, or a clock that was set
         self._has_failed = False  # the program's own question raised
@@ -46,7 +56,7 @@ class Overload:
     @property
     def paused_ms(self) -> int:
         """How long dispatch has been paused in all."""
-        return self._paused_ms + (0 if self.since_at is None else max(0, self._node.clock.now() - self.since_at))
+        return self._paused_ms + (0 if self.since_at is None else max(0, self._clock.now() - self.since_at))
 
     def stop(self) -> None:
         """Nothing is handed out any more, so there is nothing to look at."""
@@ -65,23 +75,21 @@ class Overload:
         }
 
     def _again(self) -> None:
-        self._asked_at = self._node.clock.now() + LOOK_MS
+        self._asked_at = self._clock.now() + LOOK_MS
         self._look.set(self._asked_at)
 
     def _looked(self) -> None:
-        node = self._node
-        self.lag_ms = max(0, node.clock.now() - self._asked_at)
+        self.lag_ms = max(0, self._clock.now() - self._asked_at)
         before, self._symptom = self._symptom, self._own_symptom()
         self._judge(self._program_says() or (self._symptom if before is not None else None))
-        if self.is_on or self._symptom is not None or node.queue.running or node.slots.taken:
+        if self.is_on or self._symptom is not None or self._is_working():
             self._again()
 
     def _own_symptom(self) -> str | None:
-        node = self._node
-        if self.lag_ms >= node.limits.overload_lag_ms:
+        if self.lag_ms >= self._limits.overload_lag_ms:
             return f"the event loop is {self.lag_ms} ms late; a turn may be computing or blocking"
-        if node.committer.backlog > BACKLOG_MAX:
-            return f"{node.committer.backlog} commits are on their way to the store, which does not keep up"
+        if (backlog := self._backlog()) > BACKLOG_MAX:
+            return f"{backlog} commits are on their way to the store, which does not keep up"
         return None
 
     def _program_says(self) -> str | None:
@@ -97,7 +105,7 @@ class Overload:
         return (said if isinstance(said, str) else "the program says so") if said else None
 
     def _judge(self, why: str | None) -> None:
-        now = self._node.clock.now()
+        now = self._clock.now()
         if why is not None:
             self.why = why
             if not self.is_on:
@@ -107,4 +115,4 @@ class Overload:
         elif self.is_on:
             self._paused_ms = self.paused_ms
             self.is_on, self.since_at, self.why = False, None, None
-            self._node.dispatcher.poke()
+            self._on_over()

@@ -49,7 +49,7 @@ class Routes:
     def __init__(self, node: "Node", links: Links | None = None) -> None:
         self._node = node
         self._links = links
-        self.contacts = Contacts(node)
+        self.contacts = Contacts(node, node.membership, None if links is None else self.ask)
         self._change: asyncio.Event | None = None
         # What nodes ask of each other as such, of no object: called with what was sent, the answer may be awaitable.
         self.requests: dict[str, Callable[..., Any]] = {

@@ -8,12 +8,8 @@ loop is held up again and again for less: an answer that came at once is read wh
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING
 
-from wakeful.values.clock import Handle
-
-if TYPE_CHECKING:
-    from wakeful.runtime.node import Node
+from wakeful.values.clock import Clock, Handle
 
 log = logging.getLogger("wakeful.node")
 
@@ -30,8 +26,9 @@ class Standstill:
     And what the loop then takes for one turn says how long everybody waits who is ready: a beat may be due just then.
     """
 
-    def __init__(self, node: "Node") -> None:
-        self._node = node
+    def __init__(self, clock: Clock, lease_ms: int) -> None:
+        self._clock = clock
+        self._lease_ms = lease_ms
         self._due = 0.0  # when the next beat should be, by the loop
         self._handle: Handle | None = None
         self._held: deque[tuple[float, int]] = deque(maxlen=HELD_KEPT)  # when it ended, and for how many ms
@@ -41,7 +38,7 @@ class Standstill:
     def start(self) -> None:
         self.stop()
         self._due = asyncio.get_running_loop().time() + BEAT_MS / 1000
-        self._handle = self._node.clock.call_at(self._node.clock.now() + BEAT_MS, self._beat)
+        self._handle = self._clock.call_at(self._clock.now() + BEAT_MS, self._beat)
 
     def stop(self) -> None:
         """No more beats; one that is late by now is still counted."""
@@ -102,7 +99,7 @@ class Standstill:
 
     def held(self) -> dict[str, int] | None:
         """Of the last lease."""
-        return self.held_up(self._node.membership.lease.ms)
+        return self.held_up(self._lease_ms)
 
     def is_to_blame(self) -> bool:
         """A lease that is over by now is so because of this process: for most of it the loop could not run."""

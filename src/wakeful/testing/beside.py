@@ -16,7 +16,7 @@ class Beside:
         self._ground = ground
         self._disks = {place: Disk() for place in places}
         self._nodes: dict[str, tuple[Node, FaultyStore]] = {}
-        self._homes: Homes | None = None
+        self._homes: Homes[Node] | None = None
         self.faults = {place: Faults() for place in places}
 
     async def start(self, main: Node) -> None:
