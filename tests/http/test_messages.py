@@ -72,6 +72,7 @@ UNKNOWN: list[tuple[str, Any, str]] = [
     ("POST /v1/jobs/batch", {"jobs": [], "then": {"odd": 1}}, "no field 'odd' at $.then; known: class, key, method,"),
     ("POST /v1/parked/redrive", {"odd": 1}, "no field 'odd'; known: numbers, all, class, key"),
     ("POST /v1/parked/redrive", {"o" * 5_000: 1}, "; known: numbers, all, class, key"),
+    ("POST /v1/jobs", {"retry": {"o" * 5_000: 1}}, "at $.retry; known: max_attempts, first, factor, most, on"),
 ]
 
 

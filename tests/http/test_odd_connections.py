@@ -156,6 +156,60 @@ async def test_of_thousands_of_requests_at_once_few_are_read_and_all_are_answere
     assert rest <= 1 << 19
 
 
+async def test_what_is_held_back_of_all_connections_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each may have a quarter of a mebibyte that is not read yet; twelve thousand of them had three gibibytes."""
+    monkeypatch.setattr(guard, "HELD_BYTES_MAX", 150_000)
+    slow = b"POST /v1/objects/Deaf/a/wait HTTP/1.1\r\n" + HOST + b"content-length: 2\r\n\r\n[]"
+    async with (
+        Place().served() as place,
+        connected(place) as (first, one),
+        connected(place) as (second, two),
+        connected(place) as (third, few),
+    ):
+        one.write(slow + HEALTH * 2_500)
+        await until(place, lambda found: len(found._rest) > 50_000)
+        few.write(slow + HEALTH * 100)  # so little everybody may have
+        two.write(slow + HEALTH * 2_500)
+        assert await asyncio.wait_for(second.read(), WAIT_S) == b""
+        place.gate.set()
+        for reader, count in ((first, 2_501), (third, 101)):
+            found = 0
+            while found < count:
+                data = await asyncio.wait_for(reader.read(1 << 20), WAIT_S)
+                assert data
+                found += data.count(b"HTTP/1.1 200")
+        assert guard.Guarded.held_bytes == 0
+
+
+async def test_whose_body_in_tiny_chunks_finds_no_room_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "HELD_BYTES_MAX", 0)
+    body = b"1\r\n \r\n" * 20_000
+    async with Place().served() as place, connected(place) as (reader, writer):
+        writer.write(ECHO + HOST + CHUNKED + b"\r\n" + body)
+        check_problem(*await answer(reader), 503, "server.bodies", "try again")
+
+
+async def test_behind_a_chunked_body_few_requests_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read at once of a body in large chunks may end in hundreds of tiny requests."""
+    waiting = 0
+    feed = Guarded._feed
+
+    def counted(self: Guarded, data: bytes) -> None:
+        nonlocal waiting
+        feed(self, data)
+        waiting = max(waiting, len(self.pipeline))
+
+    monkeypatch.setattr(Guarded, "_feed", counted)
+    tiny = b"GET / HTTP/1.1\r\n\r\n"
+    body = b"[" + b" " * 49_000 + b"7]"
+    async with Place().served() as place, connected(place) as (reader, writer):
+        writer.write(ECHO + HOST + CHUNKED + b"\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(body), body) + tiny * 1_000)
+        assert (await answer(reader))[1] == b'{"result":7}'
+        for _ in range(1_000):
+            await answer(reader)
+    assert waiting <= guard.PIPELINED_MAX + 4_096 // len(tiny) + 1
+
+
 async def test_one_connection_alone_does_not_fill_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Behind the first so many, requests that come before the answers of others are read at a pace."""
     waits: list[float] = []

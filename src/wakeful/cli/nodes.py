@@ -40,8 +40,8 @@ async def _nodes(url: str, as_json: bool) -> int:
     from wakeful.views.nodes import plain_member
 
     async with AsyncExitStack() as stack:
-        opening = stack.enter_async_context(reading(url))
         shut = open_store(url)  # which knows of no locks yet; of sessions the server does
+        opening = stack.enter_async_context(reading(url))
         store = await _answer(opening, shut, url, "the store can't be opened", (options.OPEN_S,))
         found, mute = await _members(store, url)
         said = await statuses(store, [member.row for member in found.nodes])

@@ -218,15 +218,25 @@ class Ask:
         except Problem as problem:
             return None, problem
 
+    def _check_charset(self) -> None:
+        said = self.header(b"content-type")
+        found = None if said is None or said == "application/json" else _CHARSET.search(said)
+        if found is not None and found[1].lower() not in _CHARSETS:
+            raise Problem(415, "body.charset", f"send JSON in UTF-8, not in {found[1][:40]!r}; leave charset out")
+
     def _decoded(self) -> Any:
         body, media = self.body, self.media
         if media == MSGPACK:
             return read_msgpack(body, self.weight_max)
         if media != JSON:
             raise Problem(415, "body.media", f"send application/json, not {media.decode('latin-1')[:80]!r}")
+        self._check_charset()
         return read_json(body, self.weight_max) if body.strip() else None
 
 
+# What is said of the encoding beside a media type, and what may be: of JSON there is only one, and ASCII is a part of it.
+_CHARSET = re.compile(r';\s*charset\s*=\s*"?([^";\s]*)', re.IGNORECASE)
+_CHARSETS = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})
 # The first half of a character, behind no backslash of its own and without a second escape behind it.
 _HALF = re.compile(rb"(?<!\\)(?:\\\\)*\\u([dD][89abAB][0-9a-fA-F]{2})(?!\\u)")
 

@@ -4,11 +4,14 @@ A key may hold anything, a slash included, so the path is cut into segments befo
 decoded once. What a proxy or a surrounding application has put before it (`root_path`) is taken off.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
 from wakeful.http.problems import Problem
+
+_BARE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 URL_BYTES_MAX = 8_192  # a class, a key, a schedule's name and a cursor, each percent-encoded, fit in it
 
@@ -29,13 +32,16 @@ def raw_of(scope: Mapping[str, Any]) -> bytes:
 
 
 def segments_of(raw: bytes) -> list[str]:
-    """The decoded segments of a path; `Problem` for what is no UTF-8."""
+    """The decoded segments of a path; `Problem` for what is no UTF-8, or not percent-encoded."""
     if not raw.startswith(b"/"):
         raise Problem(404, "path.unknown", "there is nothing here")
     parts = raw[1:].split(b"/")
     try:
         if b"%" not in raw:
             return [part.decode() for part in parts]
+        if _BARE.search(raw) is not None:
+            words = "the path has a % without two hexadecimal digits behind it; write %25 for the sign itself"
+            raise Problem(400, "path.encoding", words)
         return [unquote_to_bytes(part).decode() for part in parts]
     except UnicodeDecodeError:
         raise Problem(400, "path.encoding", "the path is not UTF-8, percent-encoded") from None

@@ -23,8 +23,10 @@ STALL_S = 60.0
 CONNECTIONS_MAX = 12_000
 SLICE = 512  # bytes that are read at once between bodies: a few requests
 # Bytes of a chunked body that are read at once: chunks may have six of them. More where they turn out to be few.
-CHUNKED_SLICE, CHUNKED_SLICE_MAX = 1_024, 16_384
+CHUNKED_SLICE, CHUNKED_SLICE_MAX = 1_024, 4_096  # of what follows the body some hundred requests may be in one
 CHUNKS_FEW = 16  # in one slice; after more others have a turn
+HELD_FEW = 16_384  # bytes that have come and are not read yet, which every connection may have
+HELD_BYTES_MAX = 64 << 20  # of all connections that have more: each may have a quarter of a mebibyte
 PIPELINED_MAX = 4  # requests that wait behind the one that is being answered
 PIPELINED_BURST, PIPELINED_PER_S = (
     1_000,
@@ -44,6 +46,7 @@ _BUSY = bare_answer(
 _LARGE = bare_answer(
     431, "header.long", f"the head of the request has more than {HEAD_BYTES_MAX} bytes; send fewer or shorter headers"
 )
+_FULL = bare_answer(503, "server.bodies", "too much is being sent to this server at once; try again, in larger chunks")
 _SLOW = bare_answer(408, "body.slow", "the body did not come in time")
 _OF_UPGRADES = (b"upgrade", b"http2-settings")
 
@@ -121,6 +124,7 @@ class Guarded(HttpToolsProtocol):
     head_bytes_max = HEAD_BYTES_MAX
     stall_s = STALL_S
     connections_max = CONNECTIONS_MAX
+    held_bytes = 0  # of all connections of this process that have more than a few
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -135,6 +139,7 @@ class Guarded(HttpToolsProtocol):
         self._pipelined: Quota | None = None  # once there were any
         self._lingers: int | None = None  # bytes that are still thrown away before the connection ends
         self._rest = b""  # what has come and is not read yet
+        self._counted = 0  # of it, among those of all connections
         self._later: asyncio.Handle | None = None  # when it will be
         self._timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
@@ -159,6 +164,7 @@ class Guarded(HttpToolsProtocol):
                 self.transport.abort()
         elif self._rest:
             self._rest += data  # no more than was on its way when reading was paused
+            self._count_held()
         elif len(self.pipeline) >= PIPELINED_MAX or len(data) > max(SLICE, self._missing):
             self._rest = data
             self._feed_on()
@@ -182,6 +188,16 @@ class Guarded(HttpToolsProtocol):
         joined.hold(bool(self._rest) and self._lingers is None)
         if self._rest and is_enough and self._later is None:
             self._later = self.loop.call_soon(self._feed_on)
+        self._count_held()
+
+    def _count_held(self) -> None:
+        """Among what all hold back together; one that has more than a few of it ends when that is too much."""
+        count = len(self._rest) if len(self._rest) > HELD_FEW else 0
+        is_more = count > self._counted
+        Guarded.held_bytes += count - self._counted
+        self._counted = count
+        if is_more and Guarded.held_bytes > HELD_BYTES_MAX and not self.transport.is_closing():
+            self._end_with(_FULL)
 
     def on_response_complete(self) -> None:
         is_last = self._says_last()
@@ -328,6 +344,7 @@ class Guarded(HttpToolsProtocol):
     def handle_websocket_upgrade(self) -> None:
         self._stop_timer()  # from here on another protocol has the connection
         self._rest = b""
+        self._count_held()
         self._joined.hold(False)
         self.transport = self._joined.real
         super().handle_websocket_upgrade()
@@ -345,6 +362,7 @@ class Guarded(HttpToolsProtocol):
         self._let_go()
         self._stop_timer()
         self._rest = b""
+        self._count_held()
         if self._later is not None:
             self._later.cancel()
         super().connection_lost(exc)
@@ -360,18 +378,21 @@ class Guarded(HttpToolsProtocol):
             self._stall_timer = None
 
     def _too_slow(self) -> None:
-        """Of a body that does not come its sender is told; behind an answer that is being sent there is no place for it."""
-        if (
-            not self._joined.is_reading() and not self.transport.is_closing()
-        ):  # what is missing may have come: the server has not looked
+        # What is missing may have come: the server has not looked.
+        if not self._joined.is_reading() and not self.transport.is_closing():
             self._timer = self.loop.call_later(self.request_s, self._too_slow)
             return
+        self._end_with(_SLOW)
+
+    def _end_with(self, refusal: bytes) -> None:
+        """Whose body is refused is told; behind an answer that is being sent there is no place for it."""
         cycle = self.cycle
+        self._stop_timer()
         if not self._in_body or self.pipeline or cycle is None or cycle.response_started:
+            self._let_go()
             self._cut()
             return
-        self._timer = None
-        self.transport.write(_SLOW)
+        self.transport.write(refusal)
         self.transport.close()
 
     def _cut(self) -> None:
