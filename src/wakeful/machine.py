@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from wakeful.machines.machine_view import shown, unstarted
+from wakeful.machines.machine_view import snapshot_of, unstarted_snapshot
 from wakeful.machines.news import NEWS, SEEN
 from wakeful.machines.node_machines import NodeMachines, feature_of
 from wakeful.machines.records import load
@@ -56,37 +56,37 @@ class Machine(DurableObject):
     async def start(self, input: Any = None) -> Snapshot:
         """Start it with this input; the first event does it without. `Conflict` when it has been started."""
         turn, feature = self._here("start")
-        bound = feature.bound(self.ctx.cls)
+        bound = feature.bound_of(self.ctx.cls)
         if await load(turn) is not None:
             raise Conflict(f"{self.ctx.id} has been started already", code="machine.started")
         kept = await begin(feature, turn, bound, input)
         note(turn, EVENT, turn.activation.node.clock.now())
-        return shown(bound, kept)
+        return snapshot_of(bound, kept)
 
     async def send(self, event: str | Mapping[str, Any], /, **data: Any) -> Snapshot:
         """Give it an event, `"PAY", amount=12` or a mapping with a type; the snapshot after all that follows from it."""
         turn, feature = self._here("send")
-        bound = feature.bound(self.ctx.cls)
+        bound = feature.bound_of(self.ctx.cls)
         now = turn.activation.node.clock.now()
         given = _event(event, data)
         kept = await present(feature, turn, bound) or await begin(feature, turn, bound, None)
         take(feature, turn, bound, kept, given, lambda snapshot, at: step(bound.chart, snapshot, given, at))
         note(turn, EVENT, now)
-        return shown(bound, kept)
+        return snapshot_of(bound, kept)
 
     @reader
     async def snapshot(self) -> Snapshot:
         """How it stands. Before its start the status is "new"."""
         turn, feature = self._here("snapshot")
-        bound = feature.bound(self.ctx.cls)
+        bound = feature.bound_of(self.ctx.cls)
         kept = await present(feature, turn, bound)
-        return unstarted(bound) if kept is None else shown(bound, kept)
+        return unstarted_snapshot(bound) if kept is None else snapshot_of(bound, kept)
 
     @reader
     async def can(self, event: str | Mapping[str, Any], /, **data: Any) -> bool:
         """Whether it would do anything with this event now, guards included."""
         turn, feature = self._here("can")
-        bound = feature.bound(self.ctx.cls)
+        bound = feature.bound_of(self.ctx.cls)
         given = _event(event, data)
         kept = await present(feature, turn, bound)
         bound.with_instance(self)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from wakeful.compat.workers import config
-from wakeful.compat.workers.worker import translated
+from wakeful.compat.workers.worker import translate_cron
 from wakeful.values.errors import BadOption
 
 JSONC = """
@@ -179,4 +179,4 @@ def test_a_folder_without_a_file_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_days_of_the_week_are_counted_from_sunday_there(theirs: str, ours: str) -> None:
-    assert translated(theirs) == ours
+    assert translate_cron(theirs) == ours

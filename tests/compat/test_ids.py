@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from wakeful.compat.workers.failures import JsTypeError
-from wakeful.compat.workers.ids import id_of_key, named_id, parsed_id, unique_id
+from wakeful.compat.workers.ids import id_of_key, id_of_text, named_id, unique_id
 from wakeful.compat.workers.namespaces import Namespace
 
 UUID = "0192f0c1-2b3c-7def-8123-456789abcdef"
@@ -15,9 +15,9 @@ UUID = "0192f0c1-2b3c-7def-8123-456789abcdef"
 def test_a_short_name_is_the_key(name: str) -> None:
     id = named_id("Room", name)
     assert (id.key, id.name, len(str(id)), id.is_hashed) == (name, name, 64, False)
-    assert parsed_id("Room", str(id)) == id
-    assert parsed_id("Room", str(id)).key == name
-    assert parsed_id("Room", str(id)).name is None
+    assert id_of_text("Room", str(id)) == id
+    assert id_of_text("Room", str(id)).key == name
+    assert id_of_text("Room", str(id)).name is None
     assert id_of_key("Room", name) == id
 
 
@@ -25,7 +25,7 @@ def test_a_short_name_is_the_key(name: str) -> None:
 def test_another_name_is_hashed_and_its_id_is_the_key(name: str) -> None:
     id = named_id("Room", name)
     assert (id.key, id.name, id.is_hashed) == (str(id), name, True)
-    assert parsed_id("Room", str(id)).key == id.key
+    assert id_of_text("Room", str(id)).key == id.key
     assert id_of_key("Room", id.key) == id
 
 
@@ -40,13 +40,13 @@ def test_unique_ids_have_no_name() -> None:
     one, two = unique_id("Room", b"\1" * 23), unique_id("Room", b"\2" * 23)
     assert one != two
     assert (one.name, one.key, one.is_hashed) == (None, str(one), False)
-    assert parsed_id("Room", str(one).upper()) == one
+    assert id_of_text("Room", str(one).upper()) == one
 
 
 @pytest.mark.parametrize("text", ["", "xyz", "0" * 63, "0" * 64, "g" * 64, str(named_id("Hall", "bob")), 5])
 def test_what_is_no_id_of_the_class_is_refused(text: str) -> None:
     with pytest.raises(JsTypeError):
-        parsed_id("Room", text)
+        id_of_text("Room", text)
 
 
 def test_a_name_that_is_no_text_is_what_javascript_makes_of_it() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from wakeful.compat.workers.config import uncommented
+from wakeful.compat.workers.config import strip_comments
 from wakeful.diagrams.diagram import draw
 from wakeful.http.arguments import converter
 from wakeful.http.asks import read_json, read_msgpack
@@ -173,7 +173,7 @@ TARGETS: dict[str, tuple[Callable[[random.Random], Any], Callable[[Any], object]
     "rule": (lambda chance: blown_up(chance, a_rule(chance)), look),
     "phrase": (lambda chance: blown_up(chance, " ".join(chance.choices(WORDS, k=8))), look),
     "length": (lambda chance: blown_up(chance, a_length(chance)), duration_ms),
-    "wrangler": (lambda chance: blown_up(chance, a_file(chance))[:20_000], uncommented),
+    "wrangler": (lambda chance: blown_up(chance, a_file(chance))[:20_000], strip_comments),
     "value": (a_value, value),
     "msgpack": (lambda chance: VERSION + a_packed(chance), read_msgpack),
     "chart": (

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from wakeful.compat.workers.config import uncommented
+from wakeful.compat.workers.config import strip_comments
 from wakeful.compat.workers.web import Request
 from wakeful.policy import timeline
 from wakeful.specs import cron_parse, cron_walls
@@ -75,7 +75,7 @@ COMMENTS = [
 
 @pytest.mark.parametrize("text", COMMENTS, ids=range(len(COMMENTS)))
 def test_comments_of_a_wrangler_file_are_read_once(text: str) -> None:
-    assert cpu_s(lambda: uncommented(text)) < 2
+    assert cpu_s(lambda: strip_comments(text)) < 2
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_comments_of_a_wrangler_file_are_read_once(text: str) -> None:
     ],
 )
 def test_what_is_a_comment_and_what_is_not(text: str, bare: str) -> None:
-    assert uncommented(text) == bare
+    assert strip_comments(text) == bare
 
 
 def test_a_url_is_completed_at_its_start_alone() -> None:

@@ -75,7 +75,7 @@ def an_answer_is_applied_without_asking_whose_it_is() -> Any:
 
     def make(apply: Any) -> Any:
         async def broken(feature: Any, turn: Any, id: str, number: int, **answer: Any) -> Any:
-            kept = await steps.present(feature, turn, feature.bound(turn.activation.id.cls))
+            kept = await steps.present(feature, turn, feature.bound_of(turn.activation.id.cls))
             if kept is not None:
                 kept.running = {**kept.running, id: number}
                 save(turn, kept)
@@ -162,11 +162,11 @@ def watchers_are_told_at_once() -> Any:
         def broken(self: Watchers, turn: Any, bound: Any, kept: Any, events: Any) -> None:
             log = turn.activation.watched
             if log is not None:
-                log.add(events, watchers.shown(bound, kept))
+                log.add(events, watchers.snapshot_of(bound, kept))
 
         return broken
 
-    return swapped(Watchers, "changed", make)
+    return swapped(Watchers, "note_step", make)
 
 
 def a_deadly_method_waits_for_a_person() -> Any:

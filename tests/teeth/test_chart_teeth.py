@@ -66,13 +66,13 @@ def shallow_for_deep(patch: pytest.MonkeyPatch) -> None:
 
 
 def entered_backwards(patch: pytest.MonkeyPatch) -> None:
-    entering = charts.entering
-    patch.setattr(charts, "entering", lambda all_nodes, *rest: entering(all_nodes, *rest)[::-1])
+    entering = charts.entries_of
+    patch.setattr(charts, "entries_of", lambda all_nodes, *rest: entering(all_nodes, *rest)[::-1])
 
 
 def no_initial_actions(patch: pytest.MonkeyPatch) -> None:
-    entering = charts.entering
-    patch.setattr(charts, "entering", lambda all_nodes, left, mask, defaults: entering(all_nodes, left, mask, 0))
+    entering = charts.entries_of
+    patch.setattr(charts, "entries_of", lambda all_nodes, left, mask, defaults: entering(all_nodes, left, mask, 0))
 
 
 def late_by_one(patch: pytest.MonkeyPatch) -> None:
@@ -103,13 +103,15 @@ def histories_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def always_once(patch: pytest.MonkeyPatch) -> None:
-    eventless = step._eventless
-    patch.setattr(step, "_eventless", lambda turn: eventless(turn)[:1])
+    eventless = step._choose_eventless
+    patch.setattr(step, "_choose_eventless", lambda turn: eventless(turn)[:1])
 
 
 def outer_first(patch: pytest.MonkeyPatch) -> None:
-    inside = step._inside
-    patch.setattr(step, "_inside", lambda chart, turn, node: step._own(turn, node) or inside(chart, turn, node))
+    inside = step._choose_inside
+    patch.setattr(
+        step, "_choose_inside", lambda chart, turn, node: step._choose_own(turn, node) or inside(chart, turn, node)
+    )
 
 
 def conflicts_kept(patch: pytest.MonkeyPatch) -> None:

@@ -137,7 +137,7 @@ def test_a_process_that_runs_the_store_is_refused(wakeful: Stage) -> None:
     wakeful("export", "Report", "us", "-o", "us.jsonl")
     lines = (wakeful.path / "us.jsonl").read_text().replace('"key":"us"', '"key":"new"').splitlines(keepends=True)[:-1]
     data = [line.encode() for line in lines]
-    (wakeful.path / "new.jsonl").write_bytes(b"".join([*data, archive._encoded(archive._end(data))]))
+    (wakeful.path / "new.jsonl").write_bytes(b"".join([*data, archive._encode(archive._end(data))]))
     with wakeful.running():
         refused = wakeful("import", "new.jsonl")
         assert (refused.code, refused.err.count("\n")) == (3, 1)
@@ -180,9 +180,9 @@ def test_a_file_that_is_not_whole_is_known_for_it(wakeful: Stage, spoil: Any, wo
 )
 def test_what_a_file_says_is_checked_line_by_line(line: dict[str, Any]) -> None:
     head = {"wakeful": "object", "version": 1, "class": "C", "key": "k", "created_at": 1, "active_at": 1}
-    data = [archive._encoded(head), archive._encoded(line)]
+    data = [archive._encode(head), archive._encode(line)]
     with pytest.raises(BadValue, match="line 2: it says what can't be"):
-        archive.read(b"".join([*data, archive._encoded(archive._end(data))]), "f")
+        archive.read(b"".join([*data, archive._encode(archive._end(data))]), "f")
 
 
 def test_what_names_other_objects_is_refused(wakeful: Stage) -> None:

@@ -33,7 +33,7 @@ def is_explained(case: dict[str, Any], place: int) -> bool:
 
 @contextmanager
 def _rules_of_xstate() -> Iterator[None]:
-    compatible, add, recall = charts._compatible, EnteredStates.add, EnteredStates._recall
+    compatible, add, recall = charts._choose_compatible, EnteredStates.add, EnteredStates._recall
 
     def again(self: EnteredStates, transition: Any, domain: Any) -> None:
         add(self, transition, charts.domain_of(transition, self.kept) if transition.has_history else domain)
@@ -45,10 +45,10 @@ def _rules_of_xstate() -> Iterator[None]:
         recall(self, history)
 
     try:
-        charts._compatible = lambda chart, now, taken, kept: list(taken)
+        charts._choose_compatible = lambda chart, now, taken, kept: list(taken)
         EnteredStates.add = again  # type: ignore[method-assign]
         EnteredStates._recall = enter  # type: ignore[method-assign]
         yield
     finally:
-        charts._compatible = compatible
+        charts._choose_compatible = compatible
         EnteredStates.add, EnteredStates._recall = add, recall  # type: ignore[method-assign]

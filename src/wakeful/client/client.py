@@ -71,7 +71,7 @@ class Client(Looks):
         no request keys are made. `connections` are open at most. `tls` is for a certificate of your own.
         """
         check_extra()
-        self._timeout_ms = _checked(timeout, "timeout")
+        self._timeout_ms = _check_length(timeout, "timeout")
         if isinstance(connections, bool) or not isinstance(connections, int) or connections < 1:
             raise BadOption(
                 f"connections must be a whole number from 1, not {connections!r}", code="client.connections"
@@ -118,7 +118,7 @@ class Client(Looks):
         `request_key` makes a call repeatable: the first answer is remembered and given again.
         """
         if deadline is not None:
-            _checked(deadline, "deadline")
+            _check_length(deadline, "deadline")
         return make_stub(self, self.known(cls), key, deadline, request_key)
 
     @property
@@ -159,7 +159,7 @@ class Client(Looks):
         known = self._known.get(target.cls)
         is_reader = known is not None and method in known.readers
         key = request_key or (None if is_reader or not self._has_retries else new_key())
-        found = await self._wire.ask(
+        answer = await self._wire.ask(
             "POST",
             f"{object_path(target.cls, target.key)}/{segment(method)}",
             body=[list(args), kwargs],
@@ -168,7 +168,7 @@ class Client(Looks):
             is_repeatable=is_reader or key is not None,
             has_deadline=True,
         )
-        return found["result"]
+        return answer["result"]
 
 
 class Anything:
@@ -195,7 +195,7 @@ def _header(key: str) -> str:
     return f'"{key}"' if key[0] == '"' else key
 
 
-def _checked(length: Duration, what: str) -> int:
+def _check_length(length: Duration, what: str) -> int:
     ms = duration_ms(length, what=what)
     if not 1 <= ms <= DEADLINE_MAX_MS:
         raise BadOption(f"{what} {length!r}: from a millisecond to {DEADLINE_MAX_MS // 1000} s", code=f"client.{what}")

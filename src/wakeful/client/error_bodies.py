@@ -30,7 +30,7 @@ def error_of(status: int, media: str, headers: Mapping[str, str], body: bytes, w
         return CallFailed(f"{what}; is this the address of its server?", code="client.answer")
     name, code, detail = (str(problem.get(key) or "") for key in ("error", "code", "detail"))
     if name == "TurnFailed":
-        return _raised(detail, str(problem.get("remote_type") or ""), str(problem.get("traceback") or ""), code)
+        return _turn_failure(detail, str(problem.get("remote_type") or ""), str(problem.get("traceback") or ""), code)
     kind = getattr(errors, name, None) if name else None
     if kind is TooMany or (name == "" and status == 429):
         return TooMany(detail, retry_after_s=retry_after_s(headers) or 1.0, code=code)
@@ -67,7 +67,7 @@ def _problem(media: str, body: bytes) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _raised(detail: str, name: str, trace: str, code: str) -> TurnFailed:
+def _turn_failure(detail: str, name: str, trace: str, code: str) -> TurnFailed:
     shown = name.removeprefix("builtins.")
     found = loaded(name)
     kind = None if found is None else _both(found)

@@ -53,20 +53,20 @@ class ClientJobs:
                 "replace=True is for a job with a key; there is nothing else to be replaced", code="job.replace"
             )
         spec = JobSpec(method, args, kwargs, at, after, key, metadata, tags, retry, priority, depends_on)
-        body = self._asked(spec, has_key=True) | {"replace": replace}
+        body = self._job_body(spec, has_key=True) | {"replace": replace}
         # A job that takes the place of another may have run when it is sent again, and would do so a second time.
         return _job(await self._client._do("POST", "/v1/jobs", body, is_repeatable=not replace))
 
     async def schedule_many(self, specs: Sequence[JobSpec]) -> Jobs_:
         """Every one of them or none, in one commit; an error says which is wrong (`jobs[3]: …`)."""
-        body = {"jobs": [self._asked(one, f"jobs[{at}]: ", has_key=True) for at, one in enumerate(specs)]}
+        body = {"jobs": [self._job_body(one, f"jobs[{at}]: ", has_key=True) for at, one in enumerate(specs)]}
         found = await self._client._do("POST", "/v1/jobs/batch", body)
         return [_job(row) for row in found["rows"]]
 
     async def batch(self, specs: Sequence[JobSpec], *, then: JobSpec) -> Batch:
         """Schedule them all, and one more that runs when all of them have ended. Not sent again when the answer is lost."""
-        members = [self._asked(one, f"jobs[{at}]: ") for at, one in enumerate(specs)]
-        body = {"jobs": members, "then": self._asked(then, "then: ")}
+        members = [self._job_body(one, f"jobs[{at}]: ") for at, one in enumerate(specs)]
+        body = {"jobs": members, "then": self._job_body(then, "then: ")}
         found = await self._client._do("POST", "/v1/jobs/batch", body, is_repeatable=False)
         return Batch(_job(found["then"]), [_job(row) for row in found["rows"]])
 
@@ -115,7 +115,7 @@ class ClientJobs:
             left_s = POLL_S if until is None else min(POLL_S, max(0.001, until - loop.time()))
             grace_ms = GRACE_MS if until is None or left_s == POLL_S else LAST_GRACE_MS
             try:
-                found = await self._client._wire.ask(
+                job = await self._client._wire.ask(
                     "GET",
                     f"{_path(id)}/wait",
                     query={"timeout": f"{max(1, int(left_s * 1000))}ms"},
@@ -123,12 +123,12 @@ class ClientJobs:
                     is_repeatable=True,
                     has_types=True,
                 )
-                return found["result"]
+                return job["result"]
             except DeadlineExceeded:
                 if until is not None and loop.time() >= until:
                     raise
 
-    def _asked(self, spec: JobSpec, where: str = "", *, has_key: bool = False) -> dict[str, Any]:
+    def _job_body(self, spec: JobSpec, where: str = "", *, has_key: bool = False) -> dict[str, Any]:
         """A job as the server reads it."""
         if not isinstance(spec, JobSpec):
             raise BadOption(f"{where}{spec!r} is not a JobSpec", code="job.spec")

@@ -130,7 +130,7 @@ class Looks:
         has them; `{"kind": "lost", …}` says how many it has not, `count` None that it does not know.
         """
         query = {"kinds": ",".join(kinds) or None, "since": None if since is None else since.isoformat()}
-        async with aclosing(self._told("/v1/events", query)) as told:
+        async with aclosing(self._follow("/v1/events", query)) as told:
             async for _, event in told:
                 yield event
 
@@ -140,7 +140,7 @@ class Looks:
         The first is how it stands; so is the first after a connection that broke, unless nothing has changed.
         """
         last: Snapshot | None = None
-        async with aclosing(self._told(f"{object_path(cls, key)}/watch", {})) as told:
+        async with aclosing(self._follow(f"{object_path(cls, key)}/watch", {})) as told:
             async for kind, data in told:
                 if kind == "problem":
                     body = msgspec.json.encode(data)
@@ -153,7 +153,7 @@ class Looks:
 
     # how
 
-    async def _told(self, path: str, query: dict[str, Any]) -> AsyncGenerator[tuple[str, Row]]:
+    async def _follow(self, path: str, query: dict[str, Any]) -> AsyncGenerator[tuple[str, Row]]:
         """Kind and data of each event of a stream, also of the next one when it breaks."""
         import asyncio
 

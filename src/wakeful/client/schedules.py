@@ -32,28 +32,28 @@ class ClientSchedules:
 
     async def add(self, /, spec: Any, handler: Any, *args: Any, name: str | None = None, **options: Any) -> Schedule:
         """Have a method of the object run at the times of the spec, with these arguments; `kwargs={…}` for named ones."""
-        method, kwargs = self._named(handler), options.pop("kwargs", None) or {}
-        body = self._asked(spec, options) | {"handler": method, "args": list(args), "kwargs": kwargs}
+        method, kwargs = self._method_name(handler), options.pop("kwargs", None) or {}
+        body = self._spec_body(spec, options) | {"handler": method, "args": list(args), "kwargs": kwargs}
         if name is None:
             name = f"{method}-{self._new_key()}"
             body["is_named"] = False
-        return self._typed(await self._client._do("PUT", self._of(name), body, has_types=True))
+        return self._schedule_in(await self._client._do("PUT", self._of(name), body, has_types=True))
 
     async def get(self, name: str) -> Schedule:
         """One as it stands; `UnknownSchedule` when there is none of that name."""
-        return self._typed(await self._client._look(self._of(name), has_types=True))
+        return self._schedule_in(await self._client._look(self._of(name), has_types=True))
 
     async def list(self, *, tag: str | None = None, state: str | None = None) -> Found:
         """All of them in the order of their names."""
-        found: Found = []
+        schedules: Found = []
         cursor = None
         while True:
             given = {"tag": tag, "state": state, "limit": PAGE, "cursor": cursor}
             page = (await self._client._look(self._path, given, has_types=True))["result"]
-            found += page["rows"]
+            schedules += page["rows"]
             cursor = page["cursor"]
             if cursor is None:
-                return found
+                return schedules
 
     async def pause(
         self, name: str | None = None, *, tag: str | None = None, note: str = "", until: datetime | None = None
@@ -62,7 +62,7 @@ class ClientSchedules:
 
         Of those with a tag one after the other, here and in `resume`, `trigger` and `cancel`.
         """
-        names = await self._chosen(name, tag)
+        names = await self._choose(name, tag)
         for one in names:
             await self._client._do("POST", f"{self._of(one)}/pause", {"note": note, "until": until})
         return len(names)
@@ -70,7 +70,7 @@ class ClientSchedules:
     async def resume(self, name: str | None = None, *, tag: str | None = None) -> int:
         """Occurrences run again from now on; how many schedules were paused."""
         count = 0
-        for one in await self._chosen(name, tag):
+        for one in await self._choose(name, tag):
             count += (await self.get(one)).state == "paused"
             await self._client._do("POST", f"{self._of(one)}/resume")
         return count
@@ -78,7 +78,7 @@ class ClientSchedules:
     async def trigger(self, name: str | None = None, *, tag: str | None = None) -> Names:
         """Run it now, beside its own times; the ids of the runs to come. Not sent again when the answer is lost."""
         ids: Names = []
-        for one in await self._chosen(name, tag):
+        for one in await self._choose(name, tag):
             found = await self._client._do("POST", f"{self._of(one)}/trigger", is_repeatable=False)
             ids += found["run_ids"]
         return ids
@@ -86,7 +86,7 @@ class ClientSchedules:
     async def cancel(self, name: str | None = None, *, tag: str | None = None) -> bool:
         """It never runs again; False when there is none of that name."""
         is_any = False
-        for one in await self._chosen(name, tag):
+        for one in await self._choose(name, tag):
             found = await self._client._do("DELETE", self._of(one), is_repeatable=False)
             is_any = is_any or bool(found["cancelled"])
         return is_any
@@ -96,8 +96,8 @@ class ClientSchedules:
         parse_spec_options(spec, dict(options))
         asked = plain_spec(spec, options)  # the object knows what it had, and so what stays
         own = {one: None for one in BUILD_OPTIONS if one in options and options[one] is None}
-        body = self._sent(asked.text, options) | own
-        return self._typed(await self._client._do("POST", f"{self._of(name)}/reschedule", body, has_types=True))
+        body = self._body(asked.text, options) | own
+        return self._schedule_in(await self._client._do("POST", f"{self._of(name)}/reschedule", body, has_types=True))
 
     async def backfill(self, name: str, start: datetime, end: datetime, *, dry_run: bool = False) -> Times:
         """Run the occurrences of that stretch; with `dry_run` only list them."""
@@ -121,23 +121,23 @@ class ClientSchedules:
     def _of(self, name: str) -> str:
         return f"{self._path}/{segment(check_schedule_name(name))}"
 
-    async def _chosen(self, name: str | None, tag: str | None) -> Names:
+    async def _choose(self, name: str | None, tag: str | None) -> Names:
         if (name is None) == (tag is None):
             raise BadOption("which schedules? give a name, or tag='…'", code="schedule.which")
         return [name] if name is not None else [one.name for one in await self.list(tag=tag)]
 
-    def _named(self, handler: Any, what: str = "handler") -> str:
+    def _method_name(self, handler: Any, what: str = "handler") -> str:
         """The name of the method: that of a stub, or of the class where there is one."""
         if isinstance(handler, str | Method) or isinstance(self._cls, type):
             owner = self._cls if isinstance(self._cls, type) else object
             return method_name(owner, self._target, handler, what=what)
         raise BadHandler(f"{handler!r} can't be a {what} here; give a method's name", code="handler.type")
 
-    def _asked(self, spec: Any, options: dict[str, Any]) -> dict[str, Any]:
+    def _spec_body(self, spec: Any, options: dict[str, Any]) -> dict[str, Any]:
         """Times and options as the server reads them; what is wrong with the spec is said here."""
-        return self._sent(parse_spec_options(spec, options).text, options)
+        return self._body(parse_spec_options(spec, options).text, options)
 
-    def _sent(self, text: str, options: dict[str, Any]) -> dict[str, Any]:
+    def _body(self, text: str, options: dict[str, Any]) -> dict[str, Any]:
         for name, value in options.items():
             if name in _LENGTHS and value is not None:
                 options[name] = duration_ms(value, what=name) / 1000
@@ -146,9 +146,9 @@ class ClientSchedules:
         if options.get("retry") is not None:
             options["retry"] = waits(options["retry"])
         if options.get("on_missed") is not None:
-            options["on_missed"] = self._named(options["on_missed"], what="on_missed")
+            options["on_missed"] = self._method_name(options["on_missed"], what="on_missed")
         return {name: value for name, value in options.items() if value is not None} | {"spec": text}
 
-    def _typed(self, found: Any) -> Schedule:
+    def _schedule_in(self, found: Any) -> Schedule:
         answer: Schedule = found["result"]
         return answer

@@ -124,7 +124,7 @@ class HttpWire:
 
         limits = aiohttp.ClientTimeout(total=left_s, sock_connect=min(CONNECT_S, left_s))
         try:
-            async with self._opened(method, target, data, headers, limits) as answer:
+            async with self._open(method, target, data, headers, limits) as answer:
                 body = await answer.read()
         except aiohttp.ClientSSLError as error:  # which the next time would be, too
             raise WrongCertificate(
@@ -138,7 +138,7 @@ class HttpWire:
             raise Unavailable(f"nobody answers at {self.url} in time", code=UNSENT) from None
         except TimeoutError:
             raise DeadlineExceeded(
-                f"{method} {_shown(target)} was not answered in time; whether it was done is unknown",
+                f"{method} {_path_of(target)} was not answered in time; whether it was done is unknown",
                 code="client.deadline",
             ) from None
         except (aiohttp.ClientError, OSError) as error:
@@ -155,7 +155,7 @@ class HttpWire:
         return _value(answer.status, media, body, self.url)
 
     @asynccontextmanager
-    async def _opened(
+    async def _open(
         self, method: str, target: str, data: bytes | None, headers: dict[str, str], limits: "aiohttp.ClientTimeout"
     ) -> AsyncIterator["aiohttp.ClientResponse"]:
         from yarl import URL
@@ -176,7 +176,7 @@ class HttpWire:
 
         limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=SILENT_S)
         target = self.url + path + _query(query)
-        async with self._opened("GET", target, None, headers, limits) as answer:
+        async with self._open("GET", target, None, headers, limits) as answer:
             if answer.status >= 400:
                 raise error_of(answer.status, answer.content_type, answer.headers, await answer.read(), self.url)
             yield answer.content
@@ -187,12 +187,12 @@ class HttpWire:
             raise NotRunning("this client is closed; make another", code="client.closed")
         loop = asyncio.get_running_loop()
         if self._session is None:
-            self._session, self._loop = self._made(), loop
+            self._session, self._loop = self._make_session(), loop
         elif self._loop is not loop:
             raise NotRunning("this client belongs to another event loop; make one for each", code="client.loop")
         return self._session
 
-    def _made(self) -> "aiohttp.ClientSession":
+    def _make_session(self) -> "aiohttp.ClientSession":
         check_extra()
         import aiohttp
 
@@ -257,7 +257,7 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _shown(target: str) -> str:
+def _path_of(target: str) -> str:
     return target.partition("?")[0]
 
 

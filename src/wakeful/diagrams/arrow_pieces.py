@@ -73,7 +73,7 @@ def _against(box: Box, links: list[tuple[Box, Box]]) -> set[tuple[Box, Box]]:
     ways: dict[Box, list[Box]] = {}
     for tail, head in links:
         ways.setdefault(tail, []).append(head)
-    found: set[tuple[Box, Box]] = set()
+    back_links: set[tuple[Box, Box]] = set()
     entered: set[Box] = set()
     left: set[Box] = set()
     for start in box.children:
@@ -91,5 +91,5 @@ def _against(box: Box, links: list[tuple[Box, Box]]) -> set[tuple[Box, Box]]:
                 entered.add(onward)
                 walk.append((onward, iter(ways.get(onward, ()))))
             elif onward not in left:
-                found.add((at, onward))
-    return found
+                back_links.add((at, onward))
+    return back_links

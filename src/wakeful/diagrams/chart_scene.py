@@ -7,9 +7,9 @@ from datetime import UTC, tzinfo
 from typing import Any
 
 from wakeful.diagrams.scene import BOLD, TEXT_SIZE, TITLE_SIZE, ArrowRow, Box, Edge, Scene
-from wakeful.diagrams.texts import TextLine, TextSpan, broken, one_line
+from wakeful.diagrams.texts import TextLine, TextSpan, break_lines, one_line
 from wakeful.statechart.chart import Chart
-from wakeful.statechart.fields import keys, listed
+from wakeful.statechart.fields import keys, list_items
 from wakeful.statechart.snapshot import check_snapshot, configuration_of
 from wakeful.statechart.state_tree import ROOT_ID, Tree, default_of, target_of
 from wakeful.statechart.structure import ChartState
@@ -210,13 +210,13 @@ class _Reader:
     def _facts(self) -> tuple[str, ...]:
         if self._snapshot is None:
             return ()
-        found = [str(self._snapshot["status"])]
+        facts = [str(self._snapshot["status"])]
         if self._due:
             count = len(self._due)
-            found.append(f"{count} pending delay{'s' if count > 1 else ''}")
+            facts.append(f"{count} pending delay{'s' if count > 1 else ''}")
         if self._now is not None:
-            found.append(f"as of {self._instant(self._now, with_day=True)}")
-        return tuple(found)
+            facts.append(f"as of {self._instant(self._now, with_day=True)}")
+        return tuple(facts)
 
     def _box(self, node: ChartState, config: Mapping[str, Any]) -> None:
         parent = None if node.parent is None else self._boxes[node.parent.index]
@@ -231,7 +231,7 @@ class _Reader:
             box.sign = "H*" if node.history == "deep" else "H"
             return
         if node.parent is not None:
-            box.title = broken(
+            box.title = break_lines(
                 [TextSpan(one_line(node.key), "title")],
                 size=TITLE_SIZE,
                 width_max=_TITLE_WIDTH,
@@ -245,7 +245,7 @@ class _Reader:
         assert node.parent is not None
         if config.get("target") in (None, ""):
             return
-        for one, path in listed(config["target"], f"{node.path}.target"):
+        for one, path in list_items(config["target"], f"{node.path}.target"):
             target = default_of(node.parent, one, path, self._chart.ids)
             self._edge(self._boxes[node.index], self._boxes[target.index], kind="default")
 
@@ -258,12 +258,12 @@ class _Reader:
         )
         if config.get("exit"):
             rows.append(_row([TextSpan("exit ", "word"), TextSpan(f"/ {actions_words(config['exit'])}", "do")]))
-        for invoke, _ in listed(config.get("invoke"), ""):
+        for invoke, _ in list_items(config.get("invoke"), ""):
             rows.append(_row([TextSpan("invoke ", "word"), TextSpan(one_line(str(invoke["src"])), "event")]))
         if node.initial is not None and node.type == "compound":
             self._initial(node, config)
         for words, value, timer in _events(node, config):
-            for way, path in listed(value, node.path):
+            for way, path in list_items(value, node.path):
                 rows += self._way(node, words, way, path, timer)
         if config.get("route") is not None:
             rows.append(_row([TextSpan("route ", "word"), TextSpan(f"#{node.id}", "do")]))
@@ -301,9 +301,9 @@ class _Reader:
         if target in (None, ""):
             if not given.get("actions"):
                 spans.append(TextSpan(" ignored", "tag"))
-            return [self._timed(spans, timer, due, tip, is_label=False)]
-        row = self._timed(spans, timer, due, tip, is_label=True)
-        for one, where in listed(target, path):
+            return [self._time_row(spans, timer, due, tip, is_label=False)]
+        row = self._time_row(spans, timer, due, tip, is_label=True)
+        for one, where in list_items(target, path):
             found = self._boxes[target_of(node, one, where, self._chart.ids).index]
             if found is box:
                 box.loops.append(row)
@@ -312,7 +312,7 @@ class _Reader:
                 edge.rows.append(row)
         return []
 
-    def _timed(
+    def _time_row(
         self, spans: list[TextSpan], timer: str | None, due: Mapping[str, Any] | None, tip: str, *, is_label: bool
     ) -> ArrowRow:
         row = _row(spans, is_label=is_label, tip=tip)
@@ -336,7 +336,7 @@ class _Reader:
         if due["id"] != event:
             spans.append(TextSpan(f" ({one_line(str(due['id']))})", "tag"))
         spans.append(TextSpan(f"  {self._when(due['due_at'])}", "due"))
-        lines = broken(spans, size=TEXT_SIZE, width_max=420, lines_max=3, bold=BOLD)
+        lines = break_lines(spans, size=TEXT_SIZE, width_max=420, lines_max=3, bold=BOLD)
         return ArrowRow(lines=lines, whole="".join(span.text for span in spans), has_clock=True, is_pending=True)
 
     def _when(self, due_at: int) -> str:
@@ -366,7 +366,7 @@ def _events(node: ChartState, config: Mapping[str, Any]) -> Iterator[tuple[str, 
         yield ("any event" if event == "*" else one_line(event)), on[event], None
     if config.get("onDone") is not None:
         yield "done", config["onDone"], None
-    for invoke, _ in listed(config.get("invoke"), ""):
+    for invoke, _ in list_items(config.get("invoke"), ""):
         for key, word in (("onDone", "done"), ("onError", "error"), ("onSnapshot", "snapshot")):
             if invoke.get(key) is not None:
                 yield f"{word}: {one_line(str(invoke['src']))}", invoke[key], None
@@ -378,7 +378,7 @@ def _events(node: ChartState, config: Mapping[str, Any]) -> Iterator[tuple[str, 
 
 
 def _row(spans: list[TextSpan], *, is_label: bool = False, tip: str = "") -> ArrowRow:
-    lines = broken(
+    lines = break_lines(
         spans,
         size=TEXT_SIZE,
         width_max=_LABEL_WIDTH if is_label else _ROW_WIDTH,

@@ -21,7 +21,7 @@ from wakeful.diagrams.scene import (
     Scene,
     label_size,
 )
-from wakeful.diagrams.texts import TextLine, escaped, width
+from wakeful.diagrams.texts import TextLine, escape, width
 from wakeful.values.errors import BadOption
 
 THEMES = ("auto", "light", "dark")
@@ -40,7 +40,7 @@ def draw(
     if theme not in THEMES:
         raise BadOption(f"theme must be one of {', '.join(THEMES)}, not {theme!r}", code="picture.theme")
     scene = read(config, snapshot, now=now, zone=zone, heading=heading)
-    return written(scene, lay_out(scene), theme=theme)
+    return write_svg(scene, lay_out(scene), theme=theme)
 
 
 # How does a layout become SVG, in which colours and lines?
@@ -156,7 +156,7 @@ _CORNER = 7.0  # of arrows
 _HEAD = 9.0  # an arrow's head: its length
 
 
-def written(scene: Scene, layout: Layout, *, theme: str = "auto") -> str:
+def write_svg(scene: Scene, layout: Layout, *, theme: str = "auto") -> str:
     """The picture as one SVG document."""
     head = (_HEADING if scene.heading else 0.0) + (18.0 if scene.facts else 0.0)
     notes = _notes(scene, layout.h + head + 12)
@@ -169,7 +169,7 @@ def written(scene: Scene, layout: Layout, *, theme: str = "auto") -> str:
     )
     high = head + layout.h + max((y + h - layout.h - head for (_, y, _, h), _ in notes), default=0.0)
     w, h = math.ceil(wide + 2 * MARGIN), math.ceil(high + 2 * MARGIN)
-    name = escaped(scene.heading or "statechart")
+    name = escape(scene.heading or "statechart")
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" xml:space="preserve" width="{w}" height="{h}" viewBox="0 0 {w} {h}" role="img" aria-label="{name}">',
         f"<title>{name}</title>",
@@ -192,21 +192,21 @@ def written(scene: Scene, layout: Layout, *, theme: str = "auto") -> str:
 def _head(scene: Scene) -> Iterable[str]:
     y = 0.0
     if scene.heading:
-        yield f'<text class="wk-heading" x="0" y="15">{escaped(scene.heading)}</text>'
+        yield f'<text class="wk-heading" x="0" y="15">{escape(scene.heading)}</text>'
         y = _HEADING
     if scene.facts:
-        yield f'<text class="wk-soft" x="0" y="{_n(y + 4)}">{escaped(" · ".join(scene.facts))}</text>'
+        yield f'<text class="wk-soft" x="0" y="{_n(y + 4)}">{escape(" · ".join(scene.facts))}</text>'
 
 
 def _notes(scene: Scene, top: float) -> list[tuple[tuple[float, float, float, float], list[str]]]:
     """Pending delays that no arrow stands for, under the chart."""
-    found = []
+    notes = []
     for row in scene.notes:
         w, h = label_size([row])
         rect = Rect(0.0, top, w, h)
-        found.append(((0.0, top, w, h), ['<g class="wk-pending">', *_pill(rect, [row]), "</g>"]))
+        notes.append(((0.0, top, w, h), ['<g class="wk-pending">', *_pill(rect, [row]), "</g>"]))
         top += h + 8
-    return found
+    return notes
 
 
 def _states(box: Box, layout: Layout) -> Iterable[str]:
@@ -215,9 +215,9 @@ def _states(box: Box, layout: Layout) -> Iterable[str]:
     classes += ["wk-nest", "wk-odd"][: 1 + box.depth % 2] if box.children else []
     classes += ["wk-active"] if box.is_active and box.parent is not None else []
     classes += ["wk-region"] if box.is_region else []
-    yield f'<g class="{" ".join(classes)}" data-state="{escaped(box.id)}">'
+    yield f'<g class="{" ".join(classes)}" data-state="{escape(box.id)}">'
     if box.tip:
-        yield f"<title>{escaped(box.tip)}</title>"
+        yield f"<title>{escape(box.tip)}</title>"
     cx, cy = rect.x + rect.w / 2, rect.y + rect.h / 2
     if box.kind == "dot":
         yield f'<circle class="wk-dot" cx="{_n(cx)}" cy="{_n(cy)}" r="{_n(rect.w / 2)}"/>'
@@ -262,7 +262,7 @@ def _row(row: ArrowRow, x: float, y: float) -> Iterable[str]:
     """The lines of a row, with a clock before a delay, and all of it for who points at it."""
     yield '<g class="wk-row wk-pending">' if row.is_pending else '<g class="wk-row">'
     if row.whole != "".join(line.text for line in row.lines):
-        yield f"<title>{escaped(row.whole)}</title>"
+        yield f"<title>{escape(row.whole)}</title>"
     left = x
     if row.has_clock:
         cx, cy = x + 5.5, y + 8.5
@@ -278,9 +278,9 @@ def _row(row: ArrowRow, x: float, y: float) -> Iterable[str]:
 
 def _spans(line: TextLine, *, is_title: bool = False) -> str:
     return "".join(
-        escaped(span.text)
+        escape(span.text)
         if is_title or not span.style
-        else f'<tspan class="wk-{span.style}">{escaped(span.text)}</tspan>'
+        else f'<tspan class="wk-{span.style}">{escape(span.text)}</tspan>'
         for span in line.spans
     )
 
@@ -296,7 +296,7 @@ def _edge(edge: Edge, layout: Layout) -> Iterable[str]:
     if any(row.is_pending for row in edge.rows):
         classes.append("wk-pending")
     yield f'<g class="{" ".join(classes)}">'
-    yield f'<path class="wk-edge" d="{_rounded(path)}"/>'
+    yield f'<path class="wk-edge" d="{_round_corners(path)}"/>'
     yield f'<path class="wk-head" d="{_arrow(path)}"/>'
     if edge.rows:
         yield from _pill(layout.labels[edge], edge.rows)
@@ -315,7 +315,7 @@ def _loop(box: Box, layout: Layout) -> Iterable[str]:
     classes = ["wk-way"] + (["wk-live"] if box.is_live else [])
     classes += ["wk-pending"] if any(row.is_pending for row in box.loops) else []
     yield f'<g class="{" ".join(classes)}">'
-    yield f'<path class="wk-edge" d="{_rounded(out, is_headed=False)}{_rounded(back)}"/>'
+    yield f'<path class="wk-edge" d="{_round_corners(out, is_headed=False)}{_round_corners(back)}"/>'
     yield f'<path class="wk-head" d="{_arrow(back)}"/>'
     yield from _pill(label, box.loops)
     yield "</g>"
@@ -332,7 +332,7 @@ def _pill(rect: Rect, rows: Iterable[ArrowRow]) -> Iterable[str]:
         y += len(row.lines) * LINE_HEIGHT + ROW_GAP
 
 
-def _rounded(path: Path, *, is_headed: bool = True) -> str:
+def _round_corners(path: Path, *, is_headed: bool = True) -> str:
     """A line through the corners with soft bends; it ends where the head begins."""
     points = list(path)
     if is_headed and len(points) > 1:

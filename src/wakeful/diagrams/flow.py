@@ -77,9 +77,7 @@ def flow(
 ) -> Flow:
     """Lay out boxes of known sizes; `is_even` makes those of one rank equally thick."""
     items = {box: _item(box, plan, is_down=is_down) for box, plan in plans.items()}
-    labels = {
-        piece.edge: _turned(label_size(piece.edge.rows), is_down=is_down) for piece in pieces if piece.is_labelled
-    }
+    labels = {piece.edge: _turn(label_size(piece.edge.rows), is_down=is_down) for piece in pieces if piece.is_labelled}
     ranked = rank(items, pieces, labels, title)
     order(ranked)
     place(ranked)
@@ -91,36 +89,36 @@ def flow(
                     item.main = thick
     main, tracks = stack(ranked)
     cross = max((item.at + item.cross for rank_items in ranked.ranks for item in rank_items), default=0.0)
-    w, h = _turned((cross, main), is_down=is_down)
-    found = Flow(w, h, [], {}, [], {}, {})
+    w, h = _turn((cross, main), is_down=is_down)
+    laid_out = Flow(w, h, [], {}, [], {}, {})
     for box, item in items.items():
-        found.places.append(_place(box, plans[box], item, is_down=is_down))
+        laid_out.places.append(_place(box, plans[box], item, is_down=is_down))
     for chain in ranked.chains:
-        points = [_turned(point, is_down=is_down) for point in _points(chain, tracks)]
-        found.paths.append((chain.piece, points))
+        points = [_turn(point, is_down=is_down) for point in _points(chain, tracks)]
+        laid_out.paths.append((chain.piece, points))
         if chain.label is not None:
-            x, y = _turned((chain.label.at, chain.label.top), is_down=is_down)
-            found.labels[chain.piece.edge] = (x, y, *_turned((chain.label.cross, chain.label.main), is_down=is_down))
+            x, y = _turn((chain.label.at, chain.label.top), is_down=is_down)
+            laid_out.labels[chain.piece.edge] = (x, y, *_turn((chain.label.cross, chain.label.main), is_down=is_down))
         if chain.items[0].kind == "port":
-            found.front[chain.piece.edge] = chain.items[0].at
+            laid_out.front[chain.piece.edge] = chain.items[0].at
         if chain.items[-1].kind == "port":
-            found.back[chain.piece.edge] = chain.items[-1].at
-    return found
+            laid_out.back[chain.piece.edge] = chain.items[-1].at
+    return laid_out
 
 
-def _turned(pair: tuple[float, float], *, is_down: bool) -> tuple[float, float]:
+def _turn(pair: tuple[float, float], *, is_down: bool) -> tuple[float, float]:
     """Across and along as x and y, or the other way round."""
     return pair if is_down else (pair[1], pair[0])
 
 
 def _item(box: Box, plan: Sized, *, is_down: bool) -> Item:
-    cross, main = _turned((plan.w, plan.h), is_down=is_down)
+    cross, main = _turn((plan.w, plan.h), is_down=is_down)
     item = Item("box", cross=cross, main=main)
     item.box = box
     item.front, item.back = plan.front, plan.back
     item.body = main
     if box.loops:
-        wide, thick = _turned(label_size(box.loops), is_down=is_down)
+        wide, thick = _turn(label_size(box.loops), is_down=is_down)
         item.cross += LOOP + wide
         item.main = max(main, thick)
     return item
@@ -129,14 +127,14 @@ def _item(box: Box, plan: Sized, *, is_down: bool) -> Item:
 def _place(box: Box, plan: Sized, item: Item, *, is_down: bool) -> BoxPlace:
     if item.body != item.main and not box.loops:
         item.body = item.main  # it was made as thick as its neighbours
-        w, h = _turned((item.reach, item.main), is_down=is_down)
+        w, h = _turn((item.reach, item.main), is_down=is_down)
         plan = plan.grown(w, h)
-    x, y = _turned((item.at, item.top + (item.main - item.body) / 2), is_down=is_down)
+    x, y = _turn((item.at, item.top + (item.main - item.body) / 2), is_down=is_down)
     loop = None
     if box.loops:
-        wide, thick = _turned(label_size(box.loops), is_down=is_down)
-        left, top = _turned((item.at + item.reach + LOOP, item.top + (item.main - thick) / 2), is_down=is_down)
-        loop = (left, top, *_turned((wide, thick), is_down=is_down))
+        wide, thick = _turn(label_size(box.loops), is_down=is_down)
+        left, top = _turn((item.at + item.reach + LOOP, item.top + (item.main - thick) / 2), is_down=is_down)
+        loop = (left, top, *_turn((wide, thick), is_down=is_down))
     return BoxPlace(box, plan, x, y, loop)
 
 
@@ -189,7 +187,7 @@ def stack(ranked: Ranked) -> tuple[float, dict[RankLink, list[float]]]:
         for link in chain.links:
             gaps[link.upper.rank].append(link)
     top = 0.0
-    found: dict[RankLink, list[float]] = {}
+    lanes: dict[RankLink, list[float]] = {}
     for number, items in enumerate(ranked.ranks):
         thick = max((item.main for item in items), default=0.0)
         for item in items:
@@ -207,10 +205,10 @@ def stack(ranked: Ranked) -> tuple[float, dict[RankLink, list[float]]]:
         lead = _SHORT if is_short and number == 0 else _LEAD
         count = 1 + max((max(some) for some in tracks.values()), default=-1)
         for link, some in tracks.items():
-            found[link] = [top + lead + track * TRACK for track in some]
+            lanes[link] = [top + lead + track * TRACK for track in some]
         plain = _ARROW + 4 if is_short else _PLAIN
         top += max(plain, lead + (count - 1) * TRACK + _ARROW) if count else plain
-    return top, found
+    return top, lanes
 
 
 def _start(link: RankLink) -> float:
@@ -229,35 +227,37 @@ def _tracks(links: list[RankLink]) -> dict[RankLink, list[int]]:
     below: dict[RankLink, list[RankLink]] = {link: [] for link in links}  # what should be nearer to the front than it
     must: dict[RankLink, list[RankLink]] = {link: [] for link in links}  # and of that, what would lie on it otherwise
     stuck: list[RankLink] = []
-    for number, one in enumerate(links):
-        for two in links[number + 1 :]:
-            if not _meet(one, two):
+    for number, link_a in enumerate(links):
+        for link_b in links[number + 1 :]:
+            if not _meet(link_a, link_b):
                 continue
-            first, second = _cost(one, two), _cost(two, one)
+            first, second = _cost(link_a, link_b), _cost(link_b, link_a)
             if min(first, second) >= _ON_EACH_OTHER:
-                stuck.append(one)  # neither order will do, so it takes both
-                below[two].append(one)
-                must[two].append(one)
+                stuck.append(link_a)  # neither order will do, so it takes both
+                below[link_b].append(link_a)
+                must[link_b].append(link_a)
             elif first != second:
-                near, far = (one, two) if first < second else (two, one)
+                near, far = (link_a, link_b) if first < second else (link_b, link_a)
                 below[far].append(near)
                 if abs(first - second) >= _ON_EACH_OTHER // 2:
                     must[far].append(near)
-    found: dict[RankLink, int] = {}
+    track_of: dict[RankLink, int] = {}
     rest = sorted(links, key=lambda link: (min(_start(link), _end(link)), _start(link)))
     while rest:
         # A circle of wishes can't be granted: then one goes without, if possible one that only crosses.
-        ready = (one for wanted in (below, must) for one in rest if all(other in found for other in wanted[one]))
+        ready = (
+            link_a for wanted in (below, must) for link_a in rest if all(other in track_of for other in wanted[link_a])
+        )
         link = next(ready, rest[0])
         rest.remove(link)
-        track = 1 + max((found[other] for other in below[link] if other in found), default=-1)
-        while any(found[other] == track and _meet(link, other) for other in found):
+        track = 1 + max((track_of[other] for other in below[link] if other in track_of), default=-1)
+        while any(track_of[other] == track and _meet(link, other) for other in track_of):
             track += 1
-        if any(other not in found for other in must[link]):
+        if any(other not in track_of for other in must[link]):
             stuck.append(link)
-        found[link] = track
-    last = max(found.values(), default=0)
-    tracks = {link: [track] for link, track in found.items()}
+        track_of[link] = track
+    last = max(track_of.values(), default=0)
+    tracks = {link: [track] for link, track in track_of.items()}
     for number, link in enumerate(dict.fromkeys(stuck)):
         # Half of the way before the others, half behind them.
         tracks[link].append(last + 1 + number)

@@ -24,23 +24,23 @@ def pack(flows: list[Flow], *, ratio: float, is_down: bool, is_even: bool) -> Fl
         (_rows(flows, limit) for limit in sorted({_upto(flows, count) for count in range(1, len(flows) + 1)})),
         key=lambda rows: max(_width(rows) / ratio, _height(rows)),
     )
-    found = Flow(0.0, 0.0, [], {}, [], {}, {})
+    packed = Flow(0.0, 0.0, [], {}, [], {}, {})
     y = 0.0
     for row in best:
-        high = max(one.h for one in row)
+        high = max(part.h for part in row)
         x = 0.0
-        for one in row:
+        for part in row:
             if is_even:
-                _stretch(one, high)
-            one.shift(x, y, 0.0, 0.0, is_down=is_down)
-            found.places += one.places
-            found.labels |= one.labels
-            found.paths += one.paths
-            x += one.w + GAP
-        found.w = max(found.w, x - GAP)
+                _stretch(part, high)
+            part.shift(x, y, 0.0, 0.0, is_down=is_down)
+            packed.places += part.places
+            packed.labels |= part.labels
+            packed.paths += part.paths
+            x += part.w + GAP
+        packed.w = max(packed.w, x - GAP)
         y += high + GAP
-    found.h = y - GAP
-    return found
+    packed.h = y - GAP
+    return packed
 
 
 def _upto(flows: list[Flow], count: int) -> float:
@@ -126,15 +126,15 @@ def lay_out(scene: Scene) -> Layout:
     pieces = lift(scene.root, scene.edges)
     made = _Layouts(pieces)
     plan = made.best(scene.root)
-    found = _Found()
-    found.take(scene.root, plan, 0.0, 0.0)
+    places = _Found()
+    places.take(scene.root, plan, 0.0, 0.0)
     return Layout(
         w=plan.w,
         h=plan.h,
-        boxes=found.boxes,
-        labels=found.labels,
-        loops=found.loops,
-        paths={edge: _joined(edge, parts) for edge, parts in found.parts.items()},
+        boxes=places.boxes,
+        labels=places.labels,
+        loops=places.loops,
+        paths={edge: _join(edge, parts) for edge, parts in places.parts.items()},
     )
 
 
@@ -153,10 +153,10 @@ class _Layouts:
         """The plan along that axis."""
         key = (box, is_down)
         if key not in self._plans:
-            self._plans[key] = self._made(box, is_down=is_down)
+            self._plans[key] = self._plan_box(box, is_down=is_down)
         return self._plans[key]
 
-    def _made(self, box: Box, *, is_down: bool) -> BoxPlan:
+    def _plan_box(self, box: Box, *, is_down: bool) -> BoxPlan:
         if not box.children:
             w, h = leaf_size(box)
             room = self._room(box)
@@ -216,19 +216,19 @@ def _groups(box: Box, pieces: Iterable[Piece]) -> list[list[Box]]:
     for piece in pieces:
         if piece.tail is None or piece.head is None:
             continue
-        one, two = group[piece.tail], group[piece.head]
-        if one is not two:
-            one += two
+        members, two = group[piece.tail], group[piece.head]
+        if members is not two:
+            members += two
             for child in two:
-                group[child] = one
-    found: list[list[Box]] = []
+                group[child] = members
+    groups: list[list[Box]] = []
     place = {child: at for at, child in enumerate(box.children)}
     for child in box.children:
-        if not any(group[child] is known for known in found):
-            found.append(group[child])
-    for one in found:
-        one.sort(key=lambda child: place[child])
-    return found
+        if not any(group[child] is known for known in groups):
+            groups.append(group[child])
+    for members in groups:
+        members.sort(key=lambda child: place[child])
+    return groups
 
 
 class _Found:
@@ -256,7 +256,7 @@ class _Found:
             self.parts.setdefault(piece.edge, []).append((box, moved[::-1] if piece.is_turned else moved))
 
 
-def _joined(edge: Edge, parts: list[tuple[Box, list[Point]]]) -> Path:
+def _join(edge: Edge, parts: list[tuple[Box, list[Point]]]) -> Path:
     """The whole way of an arrow: out of the boxes around its source, then into those around its target."""
     sources, targets = set(edge.source.ancestors()), set(edge.target.ancestors())
 
@@ -269,20 +269,20 @@ def _joined(edge: Edge, parts: list[tuple[Box, list[Point]]]) -> Path:
     points: list[Point] = []
     for _, some in sorted(parts, key=key):
         points += some
-    return simplified(points)
+    return simplify(points)
 
 
-def simplified(points: list[Point]) -> Path:
+def simplify(points: list[Point]) -> Path:
     """Corner points only."""
-    found: list[Point] = []
+    corners: list[Point] = []
     for point in points:
-        if found and abs(found[-1][0] - point[0]) < 0.01 and abs(found[-1][1] - point[1]) < 0.01:
+        if corners and abs(corners[-1][0] - point[0]) < 0.01 and abs(corners[-1][1] - point[1]) < 0.01:
             continue
-        if len(found) > 1 and _is_on_the_way(found[-2], found[-1], point):
-            found[-1] = point
+        if len(corners) > 1 and _is_on_the_way(corners[-2], corners[-1], point):
+            corners[-1] = point
         else:
-            found.append(point)
-    return tuple(found)
+            corners.append(point)
+    return tuple(corners)
 
 
 def _is_on_the_way(one: Point, two: Point, three: Point) -> bool:

@@ -222,14 +222,14 @@ def _near(item: Item, links: list[RankLink], taken: list[float], *, is_front: bo
         far = link.upper.at + link.upper_off if is_front else link.lower.at + link.lower_off
         # Room for those before and after it, so that the order can be kept within the box.
         wishes.append([(min(max(far - item.at, low + place * step), high - (len(links) - 1 - place) * step), 1.0)])
-    found = isotonic(wishes, [step] * (len(links) - 1))
+    offsets = isotonic(wishes, [step] * (len(links) - 1))
     if not taken:
-        return found
+        return offsets
     kept = list(taken)
-    for place, off in enumerate(found):
-        found[place] = _aside(off, kept, low, high)
-        kept.append(found[place])
-    return found
+    for place, off in enumerate(offsets):
+        offsets[place] = _aside(off, kept, low, high)
+        kept.append(offsets[place])
+    return offsets
 
 
 def _aside(off: float, taken: list[float], low: float, high: float) -> float:

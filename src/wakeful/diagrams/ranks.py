@@ -99,7 +99,7 @@ def rank(
             chain.label = _label(chain, labels[piece.edge], load)
             placed.append(chain.label)
         chains.append(chain)
-    return _filled(placed, chains)
+    return _fill(placed, chains)
 
 
 def _spread(boxes: dict[Box, Item], pieces: list[Piece]) -> None:
@@ -156,7 +156,7 @@ def _label(chain: RankChain, size: tuple[float, float], load: dict[int, float]) 
     return item
 
 
-def _filled(placed: list[Item], chains: list[RankChain]) -> Ranked:
+def _fill(placed: list[Item], chains: list[RankChain]) -> Ranked:
     """Ranks without gaps, with a bend wherever a piece passes one."""
     used = sorted({item.rank for item in placed})
     dense = {at: place for place, at in enumerate(used)}
@@ -279,14 +279,14 @@ def _swap(items: list[Item], ups: dict[Item, list[RankLink]], downs: dict[Item, 
         is_better = False
         rounds += 1
         for place in range(len(items) - 1):
-            one, two = items[place], items[place + 1]
-            if one.kind == "title":
+            left, right = items[place], items[place + 1]
+            if left.kind == "title":
                 continue
-            now = _between(one, two, ups, downs)
-            then = _between(two, one, ups, downs)
+            now = _between(left, right, ups, downs)
+            then = _between(right, left, ups, downs)
             if then < now:
-                items[place], items[place + 1] = two, one
-                one.order, two.order = two.order, one.order
+                items[place], items[place + 1] = right, left
+                left.order, right.order = right.order, left.order
                 is_better = True
 
 

@@ -69,7 +69,7 @@ def line_width(line: TextLine, size: float, bold: Sequence[str] = ()) -> float:
     return sum(width(span.text, size, is_bold=span.style in bold) for span in line.spans)
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """Text that is safe inside XML, in content and attributes alike."""
     seen = _UNSEEN.sub("\ufffd", text)
     for sign, written in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("'", "&#39;")):
@@ -82,7 +82,7 @@ def one_line(text: str) -> str:
     return " ".join(text.split()) or "∅"
 
 
-def broken(
+def break_lines(
     spans: Iterable[TextSpan], *, size: float, width_max: float, lines_max: int, bold: Sequence[str] = ()
 ) -> tuple[TextLine, ...]:
     """Spans as lines no wider than that; what is too long for so many lines ends with an ellipsis."""
@@ -94,13 +94,13 @@ def broken(
             need = width(part.rstrip(), size, is_bold=is_bold)
             if need > room and lines[-1]:
                 if len(lines) == lines_max:
-                    return _ended(lines, size, width_max, bold)
+                    return _end_with_cut(lines, size, width_max, bold)
                 lines.append([])
                 room = width_max
                 part = part.lstrip()
             lines[-1].append(TextSpan(part, span.style))
             room -= width(part, size, is_bold=is_bold)
-    return tuple(_joined(line) for line in lines if line)
+    return tuple(_join_spans(line) for line in lines if line)
 
 
 def _parts(text: str, size: float, width_max: float, *, is_bold: bool) -> Iterator[str]:
@@ -117,8 +117,10 @@ def _parts(text: str, size: float, width_max: float, *, is_bold: bool) -> Iterat
         yield part[start:]
 
 
-def _ended(lines: list[list[TextSpan]], size: float, width_max: float, bold: Sequence[str]) -> tuple[TextLine, ...]:
-    done = [_joined(line) for line in lines]
+def _end_with_cut(
+    lines: list[list[TextSpan]], size: float, width_max: float, bold: Sequence[str]
+) -> tuple[TextLine, ...]:
+    done = [_join_spans(line) for line in lines]
     spans = list(done[-1].spans)
     while spans:
         cut = TextLine((*spans[:-1], TextSpan(spans[-1].text.rstrip() + CUT, spans[-1].style)))
@@ -129,13 +131,13 @@ def _ended(lines: list[list[TextSpan]], size: float, width_max: float, bold: Seq
     return (*done[:-1], TextLine((TextSpan(CUT),)))
 
 
-def _joined(spans: list[TextSpan]) -> TextLine:
-    found: list[TextSpan] = []
+def _join_spans(spans: list[TextSpan]) -> TextLine:
+    merged: list[TextSpan] = []
     for span in spans:
-        if found and found[-1].style == span.style:
-            found[-1] = TextSpan(found[-1].text + span.text, span.style)
+        if merged and merged[-1].style == span.style:
+            merged[-1] = TextSpan(merged[-1].text + span.text, span.style)
         else:
-            found.append(span)
-    if found:
-        found[-1] = TextSpan(found[-1].text.rstrip(), found[-1].style)
-    return TextLine(tuple(found))
+            merged.append(span)
+    if merged:
+        merged[-1] = TextSpan(merged[-1].text.rstrip(), merged[-1].style)
+    return TextLine(tuple(merged))

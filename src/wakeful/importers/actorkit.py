@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from wakeful.importers import xstate
-from wakeful.importers.findings import FoundMachine, bad, event_of, instant, mapping, parsed, short
+from wakeful.importers.findings import FoundMachine, bad, event_of, instant, mapping, parse_json, short
 from wakeful.importers.sqlite import Tables
 
 _DELAY = "xstate-delay"
@@ -30,16 +30,16 @@ def read_tables(tables: Tables, path: str) -> list[FoundMachine]:
         raise bad(f"{path}: snapshots", "it is empty: the actor was never persisted")
     if len(snapshots) > 1 and alarms:
         raise bad(f"{path}: alarms", f"there are {len(snapshots)} actors, and nothing says whose alarms these are")
-    found = []
+    machines = []
     for id, text in snapshots.items():
         meta = next((row for row in metas if row.get("actor_id") == id), {})
-        one = _machine(parsed(_text(text, path), f"{path}: snapshots {id}"), f"{path}: snapshots {id}", meta)
-        _take_alarms(one, alarms)
+        machine = _machine(parse_json(_text(text, path), f"{path}: snapshots {id}"), f"{path}: snapshots {id}", meta)
+        _take_alarms(machine, alarms)
         for table in ("events", "meta"):
             if table in tables and tables.rows(table):
-                one.left("table", table, f"{len(tables.rows(table))} rows; the ledger begins anew")
-        found.append(one)
-    return found
+                machine.note_left("table", table, f"{len(tables.rows(table))} rows; the ledger begins anew")
+        machines.append(machine)
+    return machines
 
 
 def read_keys(keys: Any, path: str) -> FoundMachine:
@@ -53,33 +53,33 @@ def read_keys(keys: Any, path: str) -> FoundMachine:
         "initial_caller": given.get("initialCaller"),
         "input": given.get("input"),
     }
-    found = _machine(
+    machine = _machine(
         _plain(given["persistedSnapshot"], f"{path}: persistedSnapshot"), f"{path}: persistedSnapshot", meta
     )
     alarms = _plain(given.get("alarms") or [], f"{path}: alarms")
     rows = list(alarms.values()) if isinstance(alarms, Mapping) else alarms
     if not isinstance(rows, list):
         raise bad(f"{path}: alarms", f"a list was expected, not {short(rows)}")
-    _take_alarms(found, [_alarm(mapping(row, f"{path}: alarms"), f"{path}: alarms") for row in rows])
+    _take_alarms(machine, [_alarm(mapping(row, f"{path}: alarms"), f"{path}: alarms") for row in rows])
     known = ("persistedSnapshot", "actorId", "actorType", "initialCaller", "input", "alarms")
     for key in given:
         if key not in known:
-            found.left("key", key, "not known to be actor-kit's")
-    return found
+            machine.note_left("key", key, "not known to be actor-kit's")
+    return machine
 
 
 def _machine(snapshot: Any, path: str, meta: Mapping[str, Any]) -> FoundMachine:
-    found = xstate.read(snapshot, path, defaults_to_active=True)
+    machine = xstate.read(snapshot, path, defaults_to_active=True)
     for field, name in (("actor_id", "key"), ("actor_type", "cls")):
         value = meta.get(field)
         if value is not None and not isinstance(value, str):
             raise bad(f"{path}: {field}", f"{short(value)} is no text")
-        setattr(found, name, value or getattr(found, name))
+        setattr(machine, name, value or getattr(machine, name))
     for field in ("initial_caller", "input"):
         if meta.get(field) is not None:
             why = "its context was made from it already" if field == "input" else "Wakeful keeps no first caller"
-            found.left(field, short(meta[field]), why)
-    return found
+            machine.note_left(field, short(meta[field]), why)
+    return machine
 
 
 def _snapshots(rows: list[dict[str, Any]], metas: list[dict[str, Any]], path: str) -> dict[str, Any]:
@@ -105,12 +105,12 @@ def _take_alarms(found: FoundMachine, alarms: Iterable[dict[str, Any]]) -> None:
             why = (
                 "actor-kit's own upkeep" if alarm["type"] == "cache-cleanup" else "schedule it anew: jobs or schedules"
             )
-            found.left(f"alarm ({alarm['type']})", alarm["id"], f"{why}{every}")
+            found.note_left(f"alarm ({alarm['type']})", alarm["id"], f"{why}{every}")
             continue
         payload = mapping(alarm["payload"], f"{alarm['path']}.payload")
         event = event_of(payload.get("event"), f"{alarm['path']}.payload.event")
         if payload.get("sourceSessionId") != payload.get("targetSessionId"):
-            found.left("delay", alarm["id"], "it goes to another actor, of which only the session is known")
+            found.note_left("delay", alarm["id"], "it goes to another actor, of which only the session is known")
             continue
         found.knows_delays = True
         id = _delay_id(alarm, payload, event)
@@ -150,7 +150,7 @@ def _alarm(row: Mapping[str, Any], path: str) -> dict[str, Any]:
 
 def _plain(value: Any, path: str) -> Any:
     """What a key holds: JSON as text, or as it is."""
-    return parsed(value, path) if isinstance(value, str) else value
+    return parse_json(value, path) if isinstance(value, str) else value
 
 
 def _text(value: Any, path: str) -> str:

@@ -78,10 +78,10 @@ async def export(store: Store, id: ObjectId, *, now: int) -> tuple[list[bytes], 
     for _ in range(TRIES):
         lines, left = [], list[str]()
         async for line in _lines(store, id, now, left):
-            lines.append(_encoded(line))
+            lines.append(_encode(line))
         # The same rows twice: nothing was committed between the first read of a row and the last.
         if lines == before:
-            return [*lines, _encoded(_end(lines))], left
+            return [*lines, _encode(_end(lines))], left
         before = lines
     raise Conflict(f"{id} changes all the time; export it when it is at rest, or stop its process", code="export.busy")
 
@@ -132,7 +132,7 @@ def _digest(lines: list[bytes]) -> str:
     return total.hexdigest()
 
 
-def _encoded(line: Line) -> bytes:
+def _encode(line: Line) -> bytes:
     return json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
@@ -228,11 +228,11 @@ def read(data: bytes, name: str) -> Carried:
         id = ObjectId(check_class(head["class"]), check_key(head["class"], head["key"]))
         check_own(id, "import brings")
         _check_fields("head", head, _HEAD)
-        found = Carried(id, _at(head["created_at"]), _at(head["active_at"]), {}, [], [], [], [])
+        carried = Carried(id, _at(head["created_at"]), _at(head["active_at"]), {}, [], [], [], [])
         for number, line in enumerate(rows, 2):  # noqa: B007, the error says how far it came
-            _take(found, line)
-        _check_once("timer", [timer.name for timer in found.timers])
-        _check_once("answer", [answer.key for answer in found.answers])
+            _take(carried, line)
+        _check_once("timer", [timer.name for timer in carried.timers])
+        _check_once("answer", [answer.key for answer in carried.answers])
     except _NotOurs as error:
         raise bad(f"{name}, line {number}", error.why, code=error.code) from None
     except BadInput as error:
@@ -244,7 +244,7 @@ def read(data: bytes, name: str) -> Carried:
         ) from None
     except (msgspec.ValidationError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise bad(f"{name}, line {number}", f"it says what can't be: {str(error)[:SAID_MAX]}") from None
-    return found
+    return carried
 
 
 class _NotOurs(Exception):
@@ -378,7 +378,7 @@ async def unpack(store: Store, carried: Carried, *, name: str, now: int) -> None
         await store.release(name, {shard: epoch})
     for outcome in (first, second):
         if isinstance(outcome, Fenced):
-            raise _taken()
+            raise _store_taken()
         if outcome is not None:
             raise outcome
     await store.tell([])
@@ -391,7 +391,7 @@ async def _claim(store: Store, name: str, carried: Carried, now: int) -> int:
         seen = {row.shard: row.epoch for row in await store.owners() if row.shard == shard}
         epochs = await store.claim(name, [shard], now=now, seen=seen)
         if shard not in epochs:
-            raise _taken()
+            raise _store_taken()
         if epochs[shard] > past:
             return epochs[shard]
     await store.release(name, epochs)
@@ -417,5 +417,5 @@ def _commits(carried: Carried, shard: int, epoch: int) -> list[Commit]:
     ]
 
 
-def _taken() -> Conflict:
+def _store_taken() -> Conflict:
     return Conflict("a process took the store over meanwhile; stop it, then import again", code="store.taken")

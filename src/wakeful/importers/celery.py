@@ -35,13 +35,13 @@ def read_beat(path: Path) -> ImportPlan:
 def _read_shelf(path: Path) -> ImportPlan:
     try:
         with dbm.open(str(path), "r") as shelf:
-            found = {name: shelf[name] for name in (b"entries", b"tz") if name in shelf}
+            shelved = {name: shelf[name] for name in (b"entries", b"tz") if name in shelf}
     except Exception as error:  # each kind of shelf has its own ways to fail over a damaged one
         raise bad(str(path), f"it can't be read as beat's schedule: {str(error)[:200]}") from None
-    if b"entries" not in found:
+    if b"entries" not in shelved:
         raise bad(str(path), "there are no entries in it; is it the celerybeat-schedule file?")
-    zone = read(found[b"tz"], f"{path}: tz", _ALLOWED) if b"tz" in found else None
-    entries = read(found[b"entries"], f"{path}: entries", _ALLOWED)
+    zone = read(shelved[b"tz"], f"{path}: tz", _ALLOWED) if b"tz" in shelved else None
+    entries = read(shelved[b"entries"], f"{path}: entries", _ALLOWED)
     if not isinstance(entries, dict):
         raise bad(f"{path}: entries", "they are no mapping")
     plan = ImportPlan(note=_NOTE)
@@ -85,16 +85,16 @@ def _read_source(path: Path) -> ImportPlan:
 
 def _settings(tree: ast.Module) -> dict[str, ast.expr]:
     """What is set by name, as an attribute (`app.conf.beat_schedule = …`), or by `conf.update(beat_schedule=…)`."""
-    found: dict[str, ast.expr] = {}
+    settings: dict[str, ast.expr] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 name = target.id if isinstance(target, ast.Name) else getattr(target, "attr", None)
                 if name is not None:
-                    found[name] = node.value
+                    settings[name] = node.value
         elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "update":
-            found |= {one.arg: one.value for one in node.keywords if one.arg is not None}
-    return found
+            settings |= {one.arg: one.value for one in node.keywords if one.arg is not None}
+    return settings
 
 
 def _value(node: ast.expr) -> Any:

@@ -24,16 +24,16 @@ INIT = {"type": "xstate.init"}
 def fit_delays(chart: Chart, found: FoundMachine, now: int) -> list[dict[str, Any]]:
     """The delays of the file that the chart waits for, under the ids that it knows them by."""
     if found.snapshot["status"] != "active":
-        for one in found.pending:
-            found.left("delay", one["id"], f"the machine is {found.snapshot['status']}")
+        for delay in found.pending:
+            found.note_left("delay", delay["id"], f"the machine is {found.snapshot['status']}")
         return []
     mask = configuration_of(chart, found.snapshot).mask
     owners = {id: node for node in chart.nodes for id in node.after}
     pending: dict[str, dict[str, Any]] = {}
-    for one in found.pending:
-        id, event, note = one["id"], one["event"], _when(one["due_at"], now)
+    for delay in found.pending:
+        id, event, note = delay["id"], delay["event"], _when(delay["due_at"], now)
         if event["type"].startswith(_AFTER):
-            known = event["type"] if event["type"] in owners else _renamed(chart, event["type"])
+            known = event["type"] if event["type"] in owners else _find_renamed(chart, event["type"])
             if known is None:
                 raise BadValue(
                     f"delay {event['type']}: the chart has no such delay; its ids are like "
@@ -41,15 +41,15 @@ def fit_delays(chart: Chart, found: FoundMachine, now: int) -> list[dict[str, An
                     code="import.delay",
                 )
             if not mask & owners[known].bit:
-                found.left("delay", id, f"its state '#{owners[known].id}' is not active")
+                found.note_left("delay", id, f"its state '#{owners[known].id}' is not active")
                 continue
             note += f", as {known}" if known != id else ""
             id, event = known, {"type": known}
-        elif one["target"] is not None and one["target"] not in found.children:
-            found.left("delay", id, f"it goes to {one['target']!r}, which is no actor of this machine")
+        elif delay["target"] is not None and delay["target"] not in found.children:
+            found.note_left("delay", id, f"it goes to {delay['target']!r}, which is no actor of this machine")
             continue
-        pending[id] = {**one, "id": id, "event": event}
-        found.took("delay", id, note)
+        pending[id] = {**delay, "id": id, "event": event}
+        found.note_taken("delay", id, note)
     return list(pending.values())
 
 
@@ -59,7 +59,7 @@ def complete(
     """The snapshot with delays that the file lacks and actors that run again, and the starts of those."""
     if snapshot["status"] != "active":
         for id in found.children:
-            found.left("actor", id, f"the machine is {snapshot['status']}")
+            found.note_left("actor", id, f"the machine is {snapshot['status']}")
         return {**snapshot, "children": {}, "pending": [], "seq": 0}, []
     turn = restore(chart, {**snapshot, "children": {}, "seq": 0}, dict(INIT), now)
     active = [node for node in chart.nodes if turn.configuration.mask & node.bit]
@@ -70,7 +70,7 @@ def complete(
     # What a delayed send goes to must be there when it is due.
     for one in [one for one in made["pending"] if one["target"] is not None and one["target"] not in turn.children]:
         made["pending"].remove(one)
-        found.left("delay", one["id"], f"it goes to {one['target']!r}, which does not run again")
+        found.note_left("delay", one["id"], f"it goes to {one['target']!r}, which does not run again")
     return made, starts
 
 
@@ -83,10 +83,10 @@ def _add_delays(turn: ChartStep, node: ChartState, found: FoundMachine, *, resta
         if id in known:
             continue
         if not restarts:
-            found.left("delay", id, "the file says nothing of delays, and it was not wished anew")
+            found.note_left("delay", id, "the file says nothing of delays, and it was not wished anew")
             continue
         set_(turn)
-        found.took(
+        found.note_taken(
             "delay",
             id,
             f"the file says nothing of delays: counted from now, {_when(turn.pending[-1]['due_at'], turn.now)}",
@@ -102,9 +102,9 @@ def _run_again(turn: ChartStep, active: list[ChartState], found: FoundMachine) -
     }
     for id, child in found.children.items():
         if id not in invoked:
-            found.left("actor", id, "no active state invokes it: it was spawned, or the chart has changed")
+            found.note_left("actor", id, "no active state invokes it: it was spawned, or the chart has changed")
         elif child["status"] != "active":
-            found.left("actor", id, f"it is {child['status']}")
+            found.note_left("actor", id, f"it is {child['status']}")
         else:
             invoked[id](turn)
             effect = turn.effects[-1]
@@ -113,15 +113,15 @@ def _run_again(turn: ChartStep, active: list[ChartState], found: FoundMachine) -
                 effect = structs.replace(effect, input=child["input"])
                 turn.children = {**turn.children, id: {**turn.children[id], "input": child["input"]}}
             starts.append(effect)
-            found.took("actor", id, f"{effect.src} runs again from its start{_lost(child)}")
+            found.note_taken("actor", id, f"{effect.src} runs again from its start{_loss(child)}")
     return starts
 
 
-def _lost(child: Mapping[str, Any]) -> str:
+def _loss(child: Mapping[str, Any]) -> str:
     return "" if child["value"] is None else "; where it was is not taken"
 
 
-def _renamed(chart: Chart, type: str) -> str | None:
+def _find_renamed(chart: Chart, type: str) -> str | None:
     """The same delay of the same state, written in another way: 86400000 as 24h."""
     for node in chart.nodes:
         if node.after and type.endswith(f".{node.id}"):

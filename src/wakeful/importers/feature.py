@@ -20,13 +20,13 @@ class ImportFeature(Feature):
     """Machines and schedules of other libraries become objects here."""
 
     def equip(self, node: "Node") -> None:
-        node.operations[IMPORT] = _loaded("machine_import", "arrive")
-        node.operations[CHART] = _loaded("machine_import", "chart_of")
-        node.operations[SETTLE] = _loaded("schedule_import", "settle")
+        node.operations[IMPORT] = _load("machine_import", "arrive")
+        node.operations[CHART] = _load("machine_import", "chart_of")
+        node.operations[SETTLE] = _load("schedule_import", "settle")
         node.quiet_operations.add(CHART)
 
 
-def _loaded(module: str, function: str) -> "Callable[..., Awaitable[Any]]":
+def _load(module: str, function: str) -> "Callable[..., Awaitable[Any]]":
     async def operate(*args: Any, **kwargs: Any) -> Any:
         return await getattr(import_module(f"wakeful.importers.{module}"), function)(*args, **kwargs)
 

@@ -33,10 +33,10 @@ class FoundMachine(Struct):
     children: dict[str, dict[str, Any]] = field(default_factory=dict)  # by id: src, status, input, value
     remarks: list[Remark] = field(default_factory=list)
 
-    def took(self, what: str, name: str, note: str = "") -> None:
+    def note_taken(self, what: str, name: str, note: str = "") -> None:
         self.remarks.append(Remark(what, name, True, note))
 
-    def left(self, what: str, name: str, note: str) -> None:
+    def note_left(self, what: str, name: str, note: str) -> None:
         self.remarks.append(Remark(what, name, False, note))
 
 
@@ -45,16 +45,16 @@ def bad(path: str, what: str, *, code: str = "import.file") -> BadValue:
     return BadValue(f"{path}: {what}", code=code)
 
 
-def parsed(text: str, path: str) -> Any:
+def parse_json(text: str, path: str) -> Any:
     """JSON, or an error that says where it is none."""
     try:
-        found = json.loads(text, parse_constant=lambda name: _no(path, name))
+        value = json.loads(text, parse_constant=lambda name: _no(path, name))
     except (json.JSONDecodeError, RecursionError) as error:
         where = f" (line {error.lineno}, column {error.colno})" if isinstance(error, json.JSONDecodeError) else ""
         said = error.msg if isinstance(error, json.JSONDecodeError) else "it is nested too deeply"
         raise bad(path, f"this is no JSON: {said}{where}") from None
-    check_depth(found, path)
-    return found
+    check_depth(value, path)
+    return value
 
 
 def check_depth(value: Any, path: str) -> None:

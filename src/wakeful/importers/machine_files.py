@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from wakeful.importers import actorkit, xstate
-from wakeful.importers.findings import FoundMachine, bad, parsed
+from wakeful.importers.findings import FoundMachine, bad, parse_json
 from wakeful.importers.sqlite import MAGIC, Tables
 from wakeful.values.errors import BadOption
 
@@ -32,7 +32,7 @@ def read(path: Path, form: str) -> list[FoundMachine]:
         raise bad(name, f"it can't be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise bad(name, "it is neither SQLite nor text in UTF-8") from None
-    return _read_json(parsed(text, name), name, form)
+    return _read_json(parse_json(text, name), name, form)
 
 
 def _read_json(data: Any, name: str, form: str) -> list[FoundMachine]:

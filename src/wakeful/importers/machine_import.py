@@ -34,9 +34,9 @@ async def arrive(
     activation = ctx._activation
     turn, node, id = running_turn(activation, IMPORT), activation.node, activation.id
     check_own(id, "import brings")
-    found = msgspec.convert(data, FoundMachine)
+    machine = msgspec.convert(data, FoundMachine)
     feature = feature_of(node)
-    bound = _bound(feature.classes, id.cls)
+    bound = _bound_class(feature.classes, id.cls)
     before = await load(turn)
     if before is not None and not replaces:
         raise Conflict(
@@ -45,14 +45,14 @@ async def arrive(
     now = node.clock.now()
     bound.with_instance(activation.instance)
     version = bound.version if from_version is None else from_version
-    kept = MachineRecord(version, {**found.snapshot, "children": {}, "pending": [], "seq": 0}, epoch=activation.epoch)
+    kept = MachineRecord(version, {**machine.snapshot, "children": {}, "pending": [], "seq": 0}, epoch=activation.epoch)
     if version == bound.version:
         _check(bound, str(id), kept.snapshot)
     fit(bound, id, kept, activation.instance)
-    found.snapshot = kept.snapshot
-    pending = fit_delays(bound.chart, found, now)
+    machine.snapshot = kept.snapshot
+    pending = fit_delays(bound.chart, machine, now)
     kept.snapshot, starts = complete(
-        bound.chart, {**kept.snapshot, "pending": pending}, found, now=now, restarts=restarts
+        bound.chart, {**kept.snapshot, "pending": pending}, machine, now=now, restarts=restarts
     )
     report = {
         "class": id.cls,
@@ -61,8 +61,8 @@ async def arrive(
         "status": kept.snapshot["status"],
         "is_imported": not is_dry,
         "was_replaced": before is not None,
-        "taken": [_plain(one) for one in found.remarks if one.is_taken],
-        "left": [_plain(one) for one in found.remarks if not one.is_taken],
+        "taken": [_plain(one) for one in machine.remarks if one.is_taken],
+        "left": [_plain(one) for one in machine.remarks if not one.is_taken],
     }
     if is_dry:
         return report
@@ -74,7 +74,7 @@ async def arrive(
     carrier = Carrier(feature, bound, turn, kept, dict(INIT))
     carrier.carry(starts)
     save(turn, kept)
-    feature.watchers.changed(turn, bound, kept, carrier.emitted)
+    feature.watchers.note_step(turn, bound, kept, carrier.emitted)
     note(turn, IMPORT, now)
     return report
 
@@ -82,11 +82,11 @@ async def arrive(
 async def chart_of(ctx: "Context") -> dict[str, Any]:
     """The operation: the chart of the object's class, without waking the object."""
     node, cls = ctx._activation.node, ctx._activation.id.cls
-    bound = _bound(feature_of(node).classes, cls)
+    bound = _bound_class(feature_of(node).classes, cls)
     return {"config": dict(bound.chart.config), "version": bound.version}
 
 
-def _bound(classes: dict[str, "Bound"], cls: str) -> "Bound":
+def _bound_class(classes: dict[str, "Bound"], cls: str) -> "Bound":
     found = classes.get(cls)
     if found is None:
         has = ", ".join(sorted(classes)) or "none"

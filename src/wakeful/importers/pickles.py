@@ -72,7 +72,7 @@ def _attribute(owner: Any, name: Any) -> _Global:
     raise _Refused(f"getattr(…, {str(name)[:40]!r})")
 
 
-def _encoded(text: Any, name: Any = "latin1") -> bytes:
+def _encode(text: Any, name: Any = "latin1") -> bytes:
     """How old pickles write bytes."""
     if name != "latin1" or not isinstance(text, str):
         raise _Refused(f"text in {str(name)[:40]}")
@@ -162,7 +162,7 @@ _MADE: dict[str, Callable[..., Any]] = {
     "zoneinfo.ZoneInfo._unpickle": _zone,
     "pytz._UTC": _zone,
     "pytz._p": _zone,
-    "_codecs.encode": _encoded,
+    "_codecs.encode": _encode,
 }
 _MADE |= {
     f"__builtin__.{name[9:]}": made for name, made in _MADE.items() if name.startswith("builtins.")
@@ -233,7 +233,7 @@ class _Machine:
         self._stack.pop()
         return value
 
-    def _marked(self) -> list[Any]:
+    def _pop_mark(self) -> list[Any]:
         """What was put there since the last mark, which goes with it."""
         stack = self._stack
         at = len(stack) - 1
@@ -245,7 +245,7 @@ class _Machine:
         del stack[at:]
         return found
 
-    def _named(self, module: Any, name: Any) -> None:
+    def _push_named(self, module: Any, name: Any) -> None:
         full = f"{module}.{name}"
         if full in _MADE:
             self._stack.append(_Global(full, _MADE[full]))
@@ -265,14 +265,14 @@ class _Machine:
         self._stack.pop()
 
     def do_pop_mark(self, arg: Any) -> None:
-        self._marked()
+        self._pop_mark()
 
     def do_global(self, arg: str) -> None:
-        self._named(*arg.split(" ", 1))
+        self._push_named(*arg.split(" ", 1))
 
     def do_stack_global(self, arg: Any) -> None:
         name, module = self._pop(), self._pop()
-        self._named(module, name)
+        self._push_named(module, name)
 
     def do_reduce(self, arg: Any) -> None:
         args, made = self._pop(), self._pop()
@@ -283,12 +283,12 @@ class _Machine:
         self._call(made, args, kwargs)
 
     def do_inst(self, arg: str) -> None:
-        args = self._marked()
-        self._named(*arg.split(" ", 1))
+        args = self._pop_mark()
+        self._push_named(*arg.split(" ", 1))
         self._call(self._pop(), args)
 
     def do_obj(self, arg: Any) -> None:
-        made, *args = self._marked()
+        made, *args = self._pop_mark()
         self._call(made, args)
 
     def do_build(self, arg: Any) -> None:
@@ -311,7 +311,7 @@ class _Machine:
         found += values
 
     def do_additems(self, arg: Any) -> None:
-        values, found = self._marked(), self._top()
+        values, found = self._pop_mark(), self._top()
         if type(found) is not set:
             raise _Refused(f"items for a {type(found).__name__}")
         found.update(map(_key, values))
@@ -328,7 +328,7 @@ class _Machine:
             found[_key(name)] = value
 
     def do_dict(self, arg: Any) -> None:
-        pairs = self._marked()
+        pairs = self._pop_mark()
         self._stack.append({})
         self._assign(pairs)
 
@@ -340,14 +340,14 @@ _RULES: dict[str, Callable[[_Machine, Any], None]] = {
     "POP": _Machine.do_pop,
     "POP_MARK": _Machine.do_pop_mark,
     "DUP": lambda machine, arg: machine._stack.append(machine._top()),
-    "LIST": lambda machine, arg: machine._stack.append(machine._marked()),
-    "TUPLE": lambda machine, arg: machine._stack.append(tuple(machine._marked())),
-    "FROZENSET": lambda machine, arg: machine._stack.append(frozenset(map(_key, machine._marked()))),
+    "LIST": lambda machine, arg: machine._stack.append(machine._pop_mark()),
+    "TUPLE": lambda machine, arg: machine._stack.append(tuple(machine._pop_mark())),
+    "FROZENSET": lambda machine, arg: machine._stack.append(frozenset(map(_key, machine._pop_mark()))),
     "DICT": _Machine.do_dict,
     "APPEND": _Machine.do_append,
-    "APPENDS": lambda machine, arg: machine._extend(machine._marked()),
+    "APPENDS": lambda machine, arg: machine._extend(machine._pop_mark()),
     "SETITEM": _Machine.do_setitem,
-    "SETITEMS": lambda machine, arg: machine._assign(machine._marked()),
+    "SETITEMS": lambda machine, arg: machine._assign(machine._pop_mark()),
     "ADDITEMS": _Machine.do_additems,
     "GLOBAL": _Machine.do_global,
     "STACK_GLOBAL": _Machine.do_stack_global,
@@ -365,18 +365,18 @@ def _weigh(value: Any) -> None:
     weight, parts, level = 0, 0, [value]
     for _ in range(DEPTH_MAX):
         inner: list[Any] = []
-        for one in level:
-            if isinstance(one, str | bytes | bytearray):
-                weight += len(one)
-            elif isinstance(one, list | tuple | set | frozenset):
-                inner += one
-            elif isinstance(one, dict):
-                inner += one
-                inner += one.values()
-            elif isinstance(one, Thing):
-                inner += [one.args, one.kwargs, one.state]
-            elif isinstance(one, _Global):
-                raise _Refused(one.name)
+        for part in level:
+            if isinstance(part, str | bytes | bytearray):
+                weight += len(part)
+            elif isinstance(part, list | tuple | set | frozenset):
+                inner += part
+            elif isinstance(part, dict):
+                inner += part
+                inner += part.values()
+            elif isinstance(part, Thing):
+                inner += [part.args, part.kwargs, part.state]
+            elif isinstance(part, _Global):
+                raise _Refused(part.name)
             if len(inner) > PARTS_MAX:
                 break
         parts += len(inner)

@@ -39,7 +39,7 @@ async def settle(
     left: list[dict[str, str]] = []
     for wish in msgspec.convert(data, list[Wish]):
         try:
-            taken.append((wish, _tried(ctx, wish, methods)))
+            taken.append((wish, _check(ctx, wish, methods)))
         except BadInput as error:
             left.append(_row(wish.name, wish.task, error.message))
     for wish, _ in taken:
@@ -61,7 +61,7 @@ async def settle(
     }
 
 
-def _tried(ctx: "Context", wish: Wish, methods: dict[str, str]) -> str:
+def _check(ctx: "Context", wish: Wish, methods: dict[str, str]) -> str:
     """The method that will do it; `BadInput` says why this can't be a schedule of the object."""
     activation = ctx._activation
     check_schedule_name(wish.name)

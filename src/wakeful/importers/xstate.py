@@ -35,13 +35,13 @@ def read(data: Any, path: str = "snapshot", *, defaults_to_active: bool = False)
         key = given.pop("key", None)
     if key is not None and not isinstance(key, str):
         raise bad(f"{path}.key", f"{short(key)} is no key")
-    found = FoundMachine(snapshot=_snapshot(given, path, defaults_to_active=defaults_to_active), key=key)
-    found.knows_delays = scheduled is not None
-    _remark(found, given)
-    _read_children(found, given.get("children") or {}, f"{path}.children")
+    machine = FoundMachine(snapshot=_snapshot(given, path, defaults_to_active=defaults_to_active), key=key)
+    machine.knows_delays = scheduled is not None
+    _remark(machine, given)
+    _read_children(machine, given.get("children") or {}, f"{path}.children")
     for name, one in mapping(scheduled or {}, f"{path}.{SCHEDULED}").items():
-        _read_scheduled(found, name, one, f"{path}.{SCHEDULED}.{name}")
-    return found
+        _read_scheduled(machine, name, one, f"{path}.{SCHEDULED}.{name}")
+    return machine
 
 
 def _snapshot(given: dict[str, Any], path: str, *, defaults_to_active: bool) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def _snapshot(given: dict[str, Any], path: str, *, defaults_to_active: bool) -> 
         "status": status,
         "output": given.get("output"),
         "error": given.get("error"),
-        "historyValue": {id: _kept(nodes, f"{path}.historyValue.{id}") for id, nodes in history.items()},
+        "historyValue": {id: _read_history(nodes, f"{path}.historyValue.{id}") for id, nodes in history.items()},
     }
 
 
@@ -76,32 +76,34 @@ def _check_value(value: Any, path: str) -> None:
         raise bad(path, f"{short(value)} is no state: it is a name, or an object of names")
 
 
-def _kept(nodes: Any, path: str) -> list[dict[str, str]]:
+def _read_history(nodes: Any, path: str) -> list[dict[str, str]]:
     if not isinstance(nodes, list):
         raise bad(path, f"a list of states was expected, not {short(nodes)}")
-    found = []
+    states = []
     for place, node in enumerate(nodes):
         id = node.get("id") if isinstance(node, Mapping) else node
         if not isinstance(id, str) or not id:
             raise bad(f"{path}[{place}]", f"{short(node)} names no state")
-        found.append({"id": id})
-    return found
+        states.append({"id": id})
+    return states
 
 
 def _remark(found: FoundMachine, given: dict[str, Any]) -> None:
     snapshot = found.snapshot
-    found.took("value", short(snapshot["value"]))
+    found.note_taken("value", short(snapshot["value"]))
     count = len(snapshot["context"])
-    found.took("context", f"{count} key{'' if count == 1 else 's'}")
-    found.took("status", snapshot["status"], "" if "status" in given else "the file does not say, so it is active")
+    found.note_taken("context", f"{count} key{'' if count == 1 else 's'}")
+    found.note_taken(
+        "status", snapshot["status"], "" if "status" in given else "the file does not say, so it is active"
+    )
     for id in snapshot["historyValue"]:
-        found.took("history", id)
+        found.note_taken("history", id)
     for path in _references(snapshot["context"], "context"):
-        found.left("reference", path, "a reference to an actor; it stays in the context as plain data")
+        found.note_left("reference", path, "a reference to an actor; it stays in the context as plain data")
     for key in given:
         if key not in (*snapshot, "children", SCHEDULED):
             known = "XState makes it anew" if key in _NEEDLESS else "not known to be part of a snapshot"
-            found.left("key", key, known)
+            found.note_left("key", key, known)
 
 
 def _references(value: Any, path: str) -> list[str]:
@@ -137,7 +139,7 @@ def _read_scheduled(found: FoundMachine, name: str, one: Any, path: str) -> None
     delay_ms = instant(given.get("delay"), f"{path}.delay")
     source, target = (_actor(given.get(end), f"{path}.{end}") for end in ("source", "target"))
     if source in found.children:
-        found.left("delay", id, f"it belongs to the actor {source!r}, not to this machine")
+        found.note_left("delay", id, f"it belongs to the actor {source!r}, not to this machine")
         return
     due = {"id": id, "due_at": started_at + delay_ms, "delay_ms": delay_ms, "event": event}
     found.pending.append({**due, "target": None if target == source else target})

@@ -67,7 +67,7 @@ class Bound:
             raise BadChart(f"{name}.chart: {error.message}{hint}", code=error.code) from None
         # The actors that it may have; None: also others, since a method of the class says which.
         self.invoked = {id for node in self.chart.nodes for id in node.invokes}
-        self.spawned = _spawned(self.config, names.enqueues)
+        self.spawned = _spawned_ids(self.config, names.enqueues)
         # The events of its `after`s, by which a snapshot is known to be of this chart.
         self.delays = {type for node in self.chart.nodes for type in node.exact if type.startswith("xstate.after.")}
 
@@ -82,7 +82,7 @@ class Bound:
 
     def method(self, name: str, instance: Any, *args: Any) -> Any:
         """Call a method of the object with as many of the arguments as it takes."""
-        return _called(getattr(instance, name), args)
+        return _call(getattr(instance, name), args)
 
     def _hint(self, kind: str, name: str) -> str:
         """What to write so that something stands for the name."""
@@ -132,7 +132,7 @@ class Bound:
 
     def _bridge(self, name: str) -> Callable[..., Any]:
         def call(context: Any, event: Any, params: Any = None, *more: Any) -> Any:
-            return _called(getattr(self._instance, name), (context, event, params, *more))
+            return _call(getattr(self._instance, name), (context, event, params, *more))
 
         return call
 
@@ -153,7 +153,7 @@ class _Actors:
         return len(self._bound.actors)
 
 
-def _called(method: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+def _call(method: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     function = getattr(method, "__func__", method)
     most = _most.get(function)
     if most is None:
@@ -205,36 +205,36 @@ _SPAWN = ("xstate.spawnChild", "spawnChild")
 
 def _sources(config: Any) -> Iterator[str]:
     """The names of all actors in a chart."""
-    for one in _listed(config):
-        if not isinstance(one, Mapping):
+    for node in _list_of(config):
+        if not isinstance(node, Mapping):
             continue
-        kind, params = one.get("type"), one.get("params")
+        kind, params = node.get("type"), node.get("params")
         if isinstance(kind, str) and kind.startswith("xstate.") and isinstance(params, Mapping):
-            one = {**one, **params}
-        starts = [one] if kind in _SPAWN else _listed(one.get("invoke"))
+            node = {**node, **params}
+        starts = [node] if kind in _SPAWN else _list_of(node.get("invoke"))
         yield from (
             start["src"] for start in starts if isinstance(start, Mapping) and isinstance(start.get("src"), str)
         )
-        for key, part in one.items():
+        for key, part in node.items():
             inside = part.values() if key in _NAMED and isinstance(part, Mapping) else [part] if key in _PARTS else ()
             for inner in inside:
                 yield from _sources(inner)
 
 
-def _listed(value: Any) -> Sequence[Any]:
+def _list_of(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list | tuple) else [value]
 
 
-def _spawned(config: Any, enqueues: Collection[str]) -> set[str] | None:
+def _spawned_ids(config: Any, enqueues: Collection[str]) -> set[str] | None:
     """The ids under which actions of a chart start actors; None when a method decides on that."""
-    found = set()
-    for one in _each(config):
-        kind = one.get("type") if isinstance(one, Mapping) else one
+    ids = set()
+    for action in _each(config):
+        kind = action.get("type") if isinstance(action, Mapping) else action
         if isinstance(kind, str) and kind in enqueues:
             return None
-        if isinstance(one, Mapping) and kind in _SPAWN:
-            found.add(str({**one, **(one.get("params") or {})}.get("id")))
-    return found
+        if isinstance(action, Mapping) and kind in _SPAWN:
+            ids.add(str({**action, **(action.get("params") or {})}.get("id")))
+    return ids
 
 
 def _version(name: str, cls: type) -> int:
@@ -264,7 +264,7 @@ def config_of(name: str, cls: type) -> dict[str, Any]:
     """The chart that a class gives, or that is in the file it names."""
     chart = getattr(cls, "chart", None)
     if isinstance(chart, Mapping):
-        return dict(_texted(chart))
+        return dict(_text_keys(chart))
     if not isinstance(chart, str | Path):
         raise BadChart(
             f"{name}.chart must be a dict, or the path of a .json or .yaml file, not {chart!r}", code="chart.type"
@@ -277,14 +277,14 @@ def config_of(name: str, cls: type) -> dict[str, Any]:
     except OSError as error:
         raise BadChart(f"{name}.chart: {path} can't be read: {error.strerror}", code="chart.file") from None
     try:
-        found = json.loads(text, object_pairs_hook=_Pairs) if path.suffix == ".json" else _yaml(text)
-        _refuse_twice(found, "")
+        config = json.loads(text, object_pairs_hook=_Pairs) if path.suffix == ".json" else _yaml(text)
+        _refuse_twice(config, "")
     except (ValueError, RecursionError) as error:
         why = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise BadChart(f"{name}.chart: {path} can't be read as {path.suffix[1:]}: {why}", code="chart.file") from None
-    if not isinstance(found, dict):
-        raise BadChart(f"{name}.chart: {path} holds no chart but {type(found).__name__}", code="chart.file")
-    return dict(_texted(found))
+    if not isinstance(config, dict):
+        raise BadChart(f"{name}.chart: {path} holds no chart but {type(config).__name__}", code="chart.file")
+    return dict(_text_keys(config))
 
 
 class _Pairs(dict[str, Any]):
@@ -310,13 +310,13 @@ def _refuse_twice(config: Any, path: str) -> None:
         _refuse_twice(one, f"{path}{key}.")
 
 
-def _texted(config: Any) -> Any:
+def _text_keys(config: Any) -> Any:
     """The same with the numbers among the keys of `after` as JSON would have them."""
     if isinstance(config, list):
-        return [_texted(one) for one in config]
+        return [_text_keys(one) for one in config]
     if not isinstance(config, Mapping):
         return config
-    found = {key: _texted(value) for key, value in config.items()}
+    found = {key: _text_keys(value) for key, value in config.items()}
     after = found.get("after")
     if isinstance(after, dict):
         found["after"] = {str(key) if type(key) is int else key: value for key, value in after.items()}
@@ -333,7 +333,7 @@ def _yaml(text: str) -> Any:
         """In YAML of old, `on` is a truth value; in a chart it is where the events are."""
 
         def construct_document(self, node: Any) -> Any:
-            if _unfolded(node, {}) > UNFOLDED_MAX:
+            if _count_unfolded(node, {}) > UNFOLDED_MAX:
                 raise ValueError(f"with its aliases written out it has more than {UNFOLDED_MAX:,} values")
             _refuse_twice(_pairs(node), "")
             return super().construct_document(node)
@@ -348,7 +348,7 @@ def _yaml(text: str) -> Any:
         raise ValueError(str(error)) from None
 
 
-def _unfolded(node: Any, sizes: dict[int, int]) -> int:
+def _count_unfolded(node: Any, sizes: dict[int, int]) -> int:
     """How many values a node of YAML stands for, its aliases written out: some lines of them can stand for billions."""
     if isinstance(node.value, str):
         return 1
@@ -358,7 +358,7 @@ def _unfolded(node: Any, sizes: dict[int, int]) -> int:
     if known is None:
         sizes[id(node)] = 0
         inside = [one for pair in node.value for one in pair] if node.id == "mapping" else node.value
-        known = sizes[id(node)] = 1 + sum(_unfolded(one, sizes) for one in inside)
+        known = sizes[id(node)] = 1 + sum(_count_unfolded(one, sizes) for one in inside)
     return known
 
 

@@ -68,9 +68,9 @@ class Downtime:
         node = self._node
         if not node.is_dead:
             self._next = node.clock.call_at(node.clock.now() + BEAT_MS, self._again)
-            node.keep(asyncio.get_running_loop().create_task(self._guarded()))
+            node.keep(asyncio.get_running_loop().create_task(self._try_beat()))
 
-    async def _guarded(self) -> None:
+    async def _try_beat(self) -> None:
         try:
             await self._beat()
         except (Unavailable, DeadlineExceeded):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from wakeful.machines.records import MachineRecord
 
 
-def shown(bound: "Bound", kept: "MachineRecord") -> Snapshot:
+def snapshot_of(bound: "Bound", kept: "MachineRecord") -> Snapshot:
     """The machine as it stands."""
     snapshot = kept.snapshot
     configuration = configuration_of(bound.chart, snapshot)
@@ -38,18 +38,18 @@ def events_of(chart: Chart, active: int) -> tuple[tuple[str, ...], tuple[str, ..
     """Of the events that the active states name, those that may do something, and those that can't: they are forbidden."""
     nodes = (node for node in chart.nodes if active & node.bit)
     types = dict.fromkeys(type for node in nodes for type in node.exact if not type.startswith("xstate."))
-    accepts = tuple(type for type in types if _asked(chart.root, active, _named(type))[0])
+    accepts = tuple(type for type in types if _ask(chart.root, active, _event_of(type))[0])
     return accepts, tuple(type for type in types if type not in accepts)
 
 
-def _named(type: str) -> str:
+def _event_of(type: str) -> str:
     """An event of that type; a wildcard stands for those that nobody names."""
     return f"{type[:-1]}\0" if type == "*" or type.endswith(".*") else type
 
 
-def _asked(node: ChartState, active: int, event: str) -> tuple[bool, bool]:
+def _ask(node: ChartState, active: int, event: str) -> tuple[bool, bool]:
     """Whether the event may do something in a state, and whether the states above are not asked in any case."""
-    inside = [_asked(child, active, event) for child in node.children if active & child.bit]
+    inside = [_ask(child, active, event) for child in node.children if active & child.bit]
     may_act = any(one[0] for one in inside)
     if any(one[1] for one in inside):
         return may_act, True
@@ -63,6 +63,6 @@ def _asked(node: ChartState, active: int, event: str) -> tuple[bool, bool]:
 NEW: dict[str, Any] = {"value": None, "context": {}, "status": "new"}
 
 
-def unstarted(bound: "Bound") -> Snapshot:
+def unstarted_snapshot(bound: "Bound") -> Snapshot:
     """Before its first event."""
     return Snapshot(**NEW, version=bound.version)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.machines.actors import plain
 from wakeful.machines.node_machines import MAIL
-from wakeful.machines.records import MachineRecord, Parent, forget, gone, load, set_gone
+from wakeful.machines.records import MachineRecord, Parent, forget, load, read_gone, set_gone
 from wakeful.machines.steps import begin, end, present, take
 from wakeful.machines.timers import Owner, end_actor
 from wakeful.policy.retry import platform_delay_ms
@@ -39,9 +39,9 @@ class Mail(Owner):
         if kind == "start":
             return await self._start(turn, bound, Parent(*rest[0]), rest[1])
         if kind == "stop":
-            return await self._stopped(turn, bound, rest[0])
+            return await self._stop(turn, bound, rest[0])
         if kind == "down":
-            return await self._told(turn, bound, timer, *rest)
+            return await self._take_word(turn, bound, timer, *rest)
         id, number, value = rest
         if kind == "up":
             kept = await present(self._feature, turn, bound)
@@ -49,7 +49,7 @@ class Mail(Owner):
                 return False  # said to the one that was there before this one was started
             return self._take(turn, bound, kept, value)
         if kind == "snapshot":
-            return await self._seen(turn, bound, id, number, value)
+            return await self._take_snapshot(turn, bound, id, number, value)
         return await end_actor(self._feature, turn, id, number, is_good=kind == "done", value=value)
 
     async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> RunLater | Park | None:
@@ -73,7 +73,7 @@ class Mail(Owner):
         return Occurrence(f"{MAIL}:{kind}", run_id(timer), timer.nominal_at)
 
     async def _start(self, turn: Turn, bound: "Bound", parent: Parent, input: Any) -> bool:
-        taken_back = await gone(turn)
+        taken_back = await read_gone(turn)
         if parent.number <= taken_back:
             set_gone(turn, 0)
             return False
@@ -85,11 +85,11 @@ class Mail(Owner):
         await begin(self._feature, turn, bound, input, parent)
         return True
 
-    async def _stopped(self, turn: Turn, bound: "Bound", number: int) -> bool:
+    async def _stop(self, turn: Turn, bound: "Bound", number: int) -> bool:
         """Its parent left the state that it was for: nothing of it stays."""
         kept = await load(turn)
         there = 0 if kept is None or kept.parent is None else kept.parent.number
-        if there < number and await gone(turn) < number:
+        if there < number and await read_gone(turn) < number:
             set_gone(turn, number)  # its start is yet to come, and must not happen
             return False
         if kept is None or there != number:
@@ -98,11 +98,11 @@ class Mail(Owner):
         forget(turn)
         return True
 
-    async def _told(self, turn: Turn, bound: "Bound", timer: Timer, number: int, event: dict[str, Any]) -> bool:
+    async def _take_word(self, turn: Turn, bound: "Bound", timer: Timer, number: int, event: dict[str, Any]) -> bool:
         """Something that its parent says to it, when it is the one that was meant."""
         kept = await load(turn)
         there = 0 if kept is None or kept.parent is None else kept.parent.number
-        if there < number and await gone(turn) < number:
+        if there < number and await read_gone(turn) < number:
             node = turn.activation.node  # its start is on the way
             delay = platform_delay_ms(timer.attempt, node.dice.random())
             turn.set_timer(timer.moved(due_at=node.clock.now() + delay, attempt=timer.attempt + 1))
@@ -111,7 +111,7 @@ class Mail(Owner):
             return False
         return self._take(turn, bound, await present(self._feature, turn, bound), event)
 
-    async def _seen(self, turn: Turn, bound: "Bound", id: str, number: int, value: Any) -> bool:
+    async def _take_snapshot(self, turn: Turn, bound: "Bound", id: str, number: int, value: Any) -> bool:
         kept = await present(self._feature, turn, bound)
         if kept is None or kept.actors.get(id) != number:
             return False

@@ -24,7 +24,7 @@ def guard(method: F) -> F:
     ...     print((await world.get(Safe, "a").snapshot()).value)
     shut
     """
-    return _marked(method, "guard")
+    return _mark(method, "guard")
 
 
 def assign(method: F) -> F:
@@ -43,7 +43,7 @@ def assign(method: F) -> F:
     ...     print((await world.get(Tally, "a").snapshot()).context)
     {'n': 3}
     """
-    return _marked(method, "assign")
+    return _mark(method, "assign")
 
 
 def action(method: F) -> F:
@@ -64,10 +64,10 @@ def action(method: F) -> F:
     ...     await world.advance("1s")
     ding
     """
-    return _marked(method, "action")
+    return _mark(method, "action")
 
 
-def _marked(method: F, kind: str) -> F:
+def _mark(method: F, kind: str) -> F:
     setattr(method, MARK, kind)
     method.__wakeful_internal__ = True  # type: ignore[attr-defined]
     return method

@@ -7,7 +7,7 @@ nothing is missed while the machine stays awake where it is; if it does not, the
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any
 
-from wakeful.machines.machine_view import shown, unstarted
+from wakeful.machines.machine_view import snapshot_of, unstarted_snapshot
 from wakeful.machines.node_machines import feature_of
 from wakeful.machines.snapshot import Snapshot
 from wakeful.machines.steps import present
@@ -43,9 +43,9 @@ async def news(ctx: "Context", since: tuple[int, int] | None, caller: Any, wait_
         if found or not await feature.watchers.wait(activation.shard, log, until):
             return (log.token, number, found)
         since = (log.token, number)
-    number, bound = log.last, feature.bound(activation.id.cls)
+    number, bound = log.last, feature.bound_of(activation.id.cls)
     kept = await present(feature, turn, bound)
-    snapshot = unstarted(bound) if kept is None else shown(bound, kept)
+    snapshot = unstarted_snapshot(bound) if kept is None else snapshot_of(bound, kept)
     seen = machine.visible(caller, snapshot)
     return (log.token, number, [] if seen is None else [seen])
 
@@ -53,15 +53,15 @@ async def news(ctx: "Context", since: tuple[int, int] | None, caller: Any, wait_
 def _fitting(machine: Any, caller: Any, steps: list[MachineStep], number: int, room: int) -> tuple[int, list[News]]:
     """As much of the news after that number as fits in so many bytes, one piece at least; the number that it ends with."""
     is_sure = len(steps) == 1 and steps[0].size <= room  # one that is alone needs no encoding to be judged
-    found: list[News] = []
+    pieces: list[News] = []
     size = 0
-    for at, one in _visible(machine, caller, steps, number):
-        size += 0 if is_sure else len(encode(one))
-        if found and size > room:
-            return number, found
-        found.append(one)
+    for at, piece in _visible(machine, caller, steps, number):
+        size += 0 if is_sure else len(encode(piece))
+        if pieces and size > room:
+            return number, pieces
+        pieces.append(piece)
         number = at
-    return (steps[-1].last if steps else number), found
+    return (steps[-1].last if steps else number), pieces
 
 
 def _visible(machine: Any, caller: Any, steps: list[MachineStep], number: int) -> Iterator[tuple[int, News]]:
@@ -90,18 +90,18 @@ class MachineWatch:
 
     async def look(self) -> list[News]:
         """At first how it stands; then what is new, or nothing when that is nothing for a while."""
-        token, number, found = await self._app.send(
+        token, number, pieces = await self._app.send(
             self._target, NEWS, (self._at, self._caller, WAIT_MS), {}, deadline_ms=WAIT_MS + 10_000, request_key=None
         )
         self._tries = 0
         self._at = (token, number)
         fresh: list[News] = []
-        for one in found:
-            if isinstance(one, Snapshot):
-                if one == self._last:
+        for piece in pieces:
+            if isinstance(piece, Snapshot):
+                if piece == self._last:
                     continue  # nothing changed, or a fresh one told of it already
-                self._last = one
-            fresh.append(one)
+                self._last = piece
+            fresh.append(piece)
         return fresh
 
     async def wait(self) -> list[News]:
@@ -125,7 +125,7 @@ async def watch(app: Any, target: ObjectId, caller: Any) -> AsyncIterator[News]:
             yield one
 
 
-async def seen(ctx: "Context", snapshot: Snapshot, caller: Any) -> Snapshot | None:
+async def show(ctx: "Context", snapshot: Snapshot, caller: Any) -> Snapshot | None:
     """What this caller may see of a snapshot that a call has answered: the operation behind calls from outside."""
     running_turn(ctx._activation, SEEN)
     found: Snapshot | None = ctx._activation.instance.visible(caller, snapshot)

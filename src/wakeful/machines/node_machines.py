@@ -37,7 +37,7 @@ class NodeMachines:
         self.actors = Actors(node)
         self.downtime = Downtime(node, is_needed=any(one.resume == "pause_while_down" for one in classes.values()))
 
-    def bound(self, cls: str) -> Bound:
+    def bound_of(self, cls: str) -> Bound:
         return self.classes[cls]
 
     def mail(self, turn: Turn, target: ObjectId, letter: list[Any]) -> None:

@@ -73,7 +73,7 @@ def whole(found: dict[str, Any]) -> dict[str, Any]:
     return {**_nothing(), **found, "snapshot": {**_no_news(), **found["snapshot"]}}
 
 
-def _spared(found: dict[str, Any], usual: dict[str, Any]) -> dict[str, Any]:
+def _spare(found: dict[str, Any], usual: dict[str, Any]) -> dict[str, Any]:
     return {key: one for key, one in found.items() if key not in usual or one != usual[key]}
 
 
@@ -90,7 +90,7 @@ async def load(turn: Turn) -> MachineRecord | None:
 def save(turn: Turn, kept: MachineRecord) -> None:
     parent = None if kept.parent is None else list(kept.parent)
     found = {**{name: getattr(kept, name) for name in _FIELDS}, "parent": parent}
-    data = encode(_spared({**found, "snapshot": _spared(kept.snapshot, _NO_NEWS)}, _NOTHING))
+    data = encode(_spare({**found, "snapshot": _spare(kept.snapshot, _NO_NEWS)}, _NOTHING))
     if len(data) > VALUE_BYTES_MAX:
         raise LimitExceeded(
             f"{turn.activation.id}: its snapshot has {len(data)} bytes, {len(data) - VALUE_BYTES_MAX} more than the limit "
@@ -104,7 +104,7 @@ def forget(turn: Turn) -> None:
     turn.writes[ROW] = None
 
 
-async def gone(turn: Turn) -> int:
+async def read_gone(turn: Turn) -> int:
     """The newest start of this child that was taken back before it came; 0 when none was."""
     data = turn.writes[GONE] if GONE in turn.writes else await turn.activation.rows.read(GONE)
     return 0 if data is None else int(decode(data))

@@ -98,20 +98,22 @@ def _carry(
         # After every event, also one that changed nothing, as in XState.
         carrier.tell_parent("snapshot", {key: kept.snapshot[key] for key in ("value", "context", "status")})
     save(turn, kept)
-    feature.watchers.changed(turn, bound, kept, carrier.emitted)
+    feature.watchers.note_step(turn, bound, kept, carrier.emitted)
 
 
 def _bring_over(feature: NodeMachines, turn: Turn, bound: Bound, kept: MachineRecord, before: dict[str, Any]) -> None:
     """Its class migrated it: timers and actors are those of the snapshot that came out; new ones are started."""
-    for one in before.get("pending") or ():
-        turn.clear_timer(f"{DELAY}:{one['id']}")
+    for delay in before.get("pending") or ():
+        turn.clear_timer(f"{DELAY}:{delay['id']}")
     set_delays(turn, kept)
     carrier = Carrier(feature, bound, turn, kept, {"type": "xstate.init"}, before)
     children = kept.snapshot.get("children") or {}
     for id in kept.actors.keys() - children.keys():
         carrier.stop(id)
     fresh = [(id, child) for id, child in children.items() if id not in kept.actors]
-    carrier.carry([Invoke(id, one["src"], one.get("input"), 0, bool(one.get("syncSnapshot"))) for id, one in fresh])
+    carrier.carry(
+        [Invoke(id, delay["src"], delay.get("input"), 0, bool(delay.get("syncSnapshot"))) for id, delay in fresh]
+    )
     save(turn, kept)
 
 
@@ -124,7 +126,7 @@ def end(feature: NodeMachines, turn: Turn, bound: Bound, kept: MachineRecord) ->
     for id in list(kept.actors):
         carrier.stop(id)
     kept.snapshot = {**kept.snapshot, "status": "stopped", "pending": [], "children": {}}
-    feature.watchers.changed(turn, bound, kept, [])
+    feature.watchers.note_step(turn, bound, kept, [])
 
 
 # The process was gone: when are the delays of a machine due now?

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 async def end_actor(feature: NodeMachines, turn: Turn, id: str, number: int, *, is_good: bool, value: Any) -> bool:
     """Apply what an actor answered, unless it is too late; its timer goes with it."""
-    bound = feature.bound(turn.activation.id.cls)
+    bound = feature.bound_of(turn.activation.id.cls)
     kept = await present(feature, turn, bound)
     if kept is None or kept.running.get(id) != number:
         return False
@@ -42,7 +42,9 @@ async def end_actor(feature: NodeMachines, turn: Turn, id: str, number: int, *, 
     return True
 
 
-async def answered(ctx: "Context", id: str, number: int, run_id: str, began_at: int, is_good: bool, value: Any) -> None:
+async def take_answer(
+    ctx: "Context", id: str, number: int, run_id: str, began_at: int, is_good: bool, value: Any
+) -> None:
     """An invoked method has come to its end: the operation by which its answer reaches the machine."""
     turn = running_turn(ctx._activation, "machine.answer")
     if await end_actor(feature_of(ctx._activation.node), turn, id, number, is_good=is_good, value=value):
@@ -75,7 +77,7 @@ class Owner(RowTimers, ABC):
         self.deadline_ms = deadline_ms
 
     async def fire(self, activation: "Activation", turn: Turn, timer: Timer) -> bool:
-        return await self.run(turn, self._feature.bound(activation.id.cls), timer)
+        return await self.run(turn, self._feature.bound_of(activation.id.cls), timer)
 
     @abstractmethod
     async def run(self, turn: Turn, bound: "Bound", timer: Timer) -> bool:
@@ -99,7 +101,7 @@ class Owner(RowTimers, ABC):
             return RunLater(timer.moved(due_at=failure.now + ROLL_OUT_MS, attempt=timer.attempt))
         if isinstance(error, Conflict) and error.code == "chart.unfit":
             return None  # no wait makes it fit
-        delay = self._feature.bound(timer.id.cls).retry.delay_ms(timer.attempt + 1, error, failure.roll)
+        delay = self._feature.bound_of(timer.id.cls).retry.delay_ms(timer.attempt + 1, error, failure.roll)
         return None if delay is None else RunLater(timer.moved(due_at=failure.now + delay, attempt=timer.attempt + 1))
 
     def reads(self, timer: Timer) -> Slot | None:

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from wakeful.machines.machine_view import shown
+from wakeful.machines.machine_view import snapshot_of
 from wakeful.machines.records import ROW, MachineRecord
 from wakeful.machines.snapshot import Snapshot
 from wakeful.runtime.turn import Turn
@@ -64,13 +64,13 @@ class StepLog:
 
     def since(self, number: int) -> list[MachineStep] | None:
         """The steps after that piece, of the first perhaps only a part; None when not all of them are there any more."""
-        found: list[MachineStep] = []
+        steps: list[MachineStep] = []
         for step in reversed(self.steps):
             if step.last <= number:
                 break
-            found.append(step)
-        first = found[-1].before if found else self.last
-        return None if number < first else found[::-1]
+            steps.append(step)
+        first = steps[-1].before if steps else self.last
+        return None if number < first else steps[::-1]
 
 
 class Watchers:
@@ -81,7 +81,7 @@ class Watchers:
         self._waiting: dict[int, set[asyncio.Event]] = {}  # by shard
         node.farewells.append(self._send_away)
 
-    def changed(self, turn: Turn, bound: "Bound", kept: MachineRecord, events: list[Event]) -> None:
+    def note_step(self, turn: Turn, bound: "Bound", kept: MachineRecord, events: list[Event]) -> None:
         """A step was taken in this turn."""
         log: StepLog | None = turn.activation.watched
         if log is None:
@@ -91,7 +91,7 @@ class Watchers:
             return
         row = turn.writes.get(ROW)  # just encoded, unless the machine ends: that says how large it is
         size = (len(row) if row else _size_of(kept.snapshot)) + (_size_of(events) if events else 0)
-        turn.then = [*turn.then, partial(log.add, events, shown(bound, kept), size)]
+        turn.then = [*turn.then, partial(log.add, events, snapshot_of(bound, kept), size)]
 
     async def wait(self, shard: int, log: StepLog, until: int) -> bool:
         """Until there is news or it is time; False: the shard is about to go, so nobody may wait."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from wakeful.statechart.effects import PARENT, SELF, Act, Emit, Log
 from wakeful.statechart.expressions import is_call, read, read_delay, read_event
-from wakeful.statechart.fields import Implementations, bad, listed, mapping, only, text, unbound
+from wakeful.statechart.fields import Implementations, bad, list_items, mapping, only, text, unbound
 from wakeful.statechart.guards import Guards
 from wakeful.statechart.structure import Action, ChartStep, Read
 
@@ -46,11 +46,11 @@ class Actions:
         if depth > _ALIASES_MAX:
             raise bad(path, "actions stand for each other in a circle", code="chart.action")
         found: list[Action] = []
-        for one, where in listed(value, path):
+        for one, where in list_items(value, path):
             found += self._one(one, where, depth)
         return tuple(found)
 
-    def delayed(self, id: str, delay: Any, path: str) -> tuple[Action, Action]:
+    def delay_actions(self, id: str, delay: Any, path: str) -> tuple[Action, Action]:
         """Setting and taking back the delay of an `after`."""
         delay_ms = self._delay(delay, path)
         event = {"type": id}
@@ -70,7 +70,7 @@ class Actions:
 
     def _one(self, value: Any, path: str, depth: int) -> tuple[Action, ...]:
         if isinstance(value, str):
-            return self._named(text(value, path), None, path, depth)
+            return self._read_named(text(value, path), None, path, depth)
         given = mapping(value, path)
         kind = text(given.get("type"), f"{path}.type")
         own = self._own.get(kind.removeprefix("xstate."))
@@ -85,9 +85,9 @@ class Actions:
             known = ", ".join(f"xstate.{name}" for name in self._own)
             raise bad(f"{path}.type", f"there is no action {kind!r}; there are {known}", code="chart.action")
         only(given, ("type", "params"), path)
-        return self._named(kind, params, path, depth)
+        return self._read_named(kind, params, path, depth)
 
-    def _named(self, name: str, params: Any, path: str, depth: int) -> tuple[Action, ...]:
+    def _read_named(self, name: str, params: Any, path: str, depth: int) -> tuple[Action, ...]:
         given = self.value(params, f"{path}.params")
         if name in self._names.assigns:
             function = self._names.assigns[name]
@@ -209,14 +209,14 @@ class Actions:
     def _enqueue(self, given: Mapping[str, Any], path: str) -> Action:
         """Actions of which some hang on a guard: all guards are asked first, then the actions done, as XState does."""
         blocks = []
-        for one, where in listed(given.get("actions"), f"{path}.actions"):
-            if isinstance(one, Mapping) and "guard" in one and "type" not in one:
-                only(one, ("guard", "actions", "else"), where)
-                test = self._guards.read(one["guard"], f"{where}.guard")
-                then = self.read(one.get("actions"), f"{where}.actions")
-                blocks.append((test, then, self.read(one.get("else"), f"{where}.else")))
+        for item, where in list_items(given.get("actions"), f"{path}.actions"):
+            if isinstance(item, Mapping) and "guard" in item and "type" not in item:
+                only(item, ("guard", "actions", "else"), where)
+                test = self._guards.read(item["guard"], f"{where}.guard")
+                then = self.read(item.get("actions"), f"{where}.actions")
+                blocks.append((test, then, self.read(item.get("else"), f"{where}.else")))
             else:
-                blocks.append((_always, self.read(one, where), ()))
+                blocks.append((_always, self.read(item, where), ()))
 
         def enqueue(turn: ChartStep) -> None:
             chosen = [action for test, then, otherwise in blocks for action in (then if test(turn) else otherwise)]

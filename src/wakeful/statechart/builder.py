@@ -23,7 +23,7 @@ def to(
 ) -> Config:
     """A transition: where to, if the guard says so, doing what on the way. Without a target it only acts."""
     targets = target if target is None or isinstance(target, str) else list(target)
-    return _given(target=targets, guard=guard, actions=_listed(actions), reenter=reenter or None)
+    return _without_none(target=targets, guard=guard, actions=_list_of(actions), reenter=reenter or None)
 
 
 def invoke(
@@ -36,7 +36,7 @@ def invoke(
     snapshot: Ways | None = None,
 ) -> Config:
     """An actor that runs while its state is active: a method of the class, or another machine."""
-    return _given(src=src, id=id, input=input, onDone=done, onError=error, onSnapshot=snapshot)
+    return _without_none(src=src, id=id, input=input, onDone=done, onError=error, onSnapshot=snapshot)
 
 
 def state(
@@ -55,15 +55,15 @@ def state(
     id: str | None = None,
 ) -> Config:
     """A state; with `states` in it and an `initial` one, a compound state."""
-    return _given(
+    return _without_none(
         id=id,
         initial=initial,
         states=None if states is None else dict(states),
         on=None if on is None else dict(on),
         after=None if after is None else {str(delay): ways for delay, ways in after.items()},
         always=always,
-        entry=_listed(entry),
-        exit=_listed(exit),
+        entry=_list_of(entry),
+        exit=_list_of(exit),
         invoke=invoke if invoke is None or isinstance(invoke, dict) else list(invoke),
         onDone=done,
         tags=list(tags) or None,
@@ -78,12 +78,12 @@ def parallel(states: Mapping[str, Config], **options: Any) -> Config:
 
 def final(*, output: Any = None, **options: Any) -> Config:
     """A state in which its parent is done; `output` is what comes of it."""
-    return {"type": "final", **state(**options), **_given(output=output)}
+    return {"type": "final", **state(**options), **_without_none(output=output)}
 
 
 def history(*, deep: bool = False, target: str | None = None) -> Config:
     """The way back to where the parent was; to `target` when it has never been active."""
-    return {"type": "history", **_given(history="deep" if deep else None, target=target)}
+    return {"type": "history", **_without_none(history="deep" if deep else None, target=target)}
 
 
 def build(
@@ -97,13 +97,13 @@ def build(
 ) -> Config:
     """A whole chart; without an `initial` state all of them are active at once."""
     root = parallel(states, **options) if initial is None else state(initial=initial, states=states, **options)
-    return {**_given(id=id, context=None if context is None else dict(context), output=output), **root}
+    return {**_without_none(id=id, context=None if context is None else dict(context), output=output), **root}
 
 
-def _given(**parts: Any) -> Config:
+def _without_none(**parts: Any) -> Config:
     """What was given, and nothing else."""
     return {name: part for name, part in parts.items() if part is not None}
 
 
-def _listed(actions: Actions) -> list[Any] | None:
+def _list_of(actions: Actions) -> list[Any] | None:
     return [actions] if isinstance(actions, str | dict) else list(actions) or None

@@ -58,13 +58,13 @@ class Chart:
         if leaves is None or not self.has_always:
             leaves = tuple([node for node in self.nodes if node.is_leaf and mask & node.bit])
         key = (mask, leaves)
-        found = self._configurations.get(key)
-        if found is None:
-            found = Configuration(self.nodes, mask, leaves)
+        configuration = self._configurations.get(key)
+        if configuration is None:
+            configuration = Configuration(self.nodes, mask, leaves)
             if len(self._configurations) >= KEPT_MAX:
                 self._forget()
-            self._configurations[key] = found
-        return found
+            self._configurations[key] = configuration
+        return configuration
 
     def _forget(self) -> None:
         """Let go of what was worked out; plans lead from one configuration to the next, so they go first."""
@@ -75,13 +75,13 @@ class Chart:
 
     def is_unguarded(self, type: str) -> bool:
         """Whether the chart names this event, and nothing but the active states decides what it does."""
-        found = self._unguarded.get(type)
-        if found is None:
+        is_free = self._unguarded.get(type)
+        if is_free is None:
             if not any(type in node.exact for node in self.nodes):
                 return False  # any text may be an event; only those of the chart are worth keeping
             ways = (way for node in self.nodes for way in candidates(node, type))
-            found = self._unguarded[type] = all(way.guard is None for way in ways)
-        return found
+            is_free = self._unguarded[type] = all(way.guard is None for way in ways)
+        return is_free
 
     def _first(self) -> Microstep:
         """The microstep with which a chart begins."""
@@ -93,7 +93,7 @@ class Chart:
         return Microstep(
             leaves=(),
             actions=(),
-            enters=entering(self.nodes, 0, entry.mask, entry.defaults | self.root.bit),
+            enters=entries_of(self.nodes, 0, entry.mask, entry.defaults | self.root.bit),
             kept={},
             next=self.configuration(entry.mask),
         )
@@ -169,59 +169,59 @@ def _work_out(
 ) -> Microstep:
     taken = without_conflicts(enabled, now.mask, kept) if len(enabled) > 1 else enabled
     try:
-        made, is_lasting = _together(chart, now, taken, kept)
+        made, is_lasting = _combine(chart, now, taken, kept)
     except BadChart:
         if len(taken) < 2:
             raise
-        made, is_lasting = _together(chart, now, _compatible(chart, now, taken, kept), kept)
+        made, is_lasting = _combine(chart, now, _choose_compatible(chart, now, taken, kept), kept)
     if is_lasting and not any(one.has_history for one in enabled):
         now.plans[key] = made
     return made
 
 
-def _compatible(chart: Chart, now: Configuration, taken: Sequence[Transition], kept: Kept) -> list[Transition]:
+def _choose_compatible(chart: Chart, now: Configuration, taken: Sequence[Transition], kept: Kept) -> list[Transition]:
     """Those that together lead to a configuration, the earlier ones first.
 
     One that goes back to its own source by way of a history leaves nothing, so it is in nobody's way until
     another leaves that source: XState then takes both and ends in states that can't be active together.
     """
-    found: list[Transition] = []
-    for one in taken:
+    chosen: list[Transition] = []
+    for transition in taken:
         try:
-            _together(chart, now, [*found, one], kept)
+            _combine(chart, now, [*chosen, transition], kept)
         except BadChart:
             continue
-        found.append(one)
-    return found
+        chosen.append(transition)
+    return chosen
 
 
-def _together(chart: Chart, now: Configuration, taken: Sequence[Transition], kept: Kept) -> tuple[Microstep, bool]:
+def _combine(chart: Chart, now: Configuration, taken: Sequence[Transition], kept: Kept) -> tuple[Microstep, bool]:
     """The microstep of transitions, and whether it is the same whatever the histories keep."""
     # With what was kept before leaving: a history that is rewritten by leaving would shift the domain
     # between leaving and entering, and a state would be left that is never entered (as happens in XState).
-    domains = [domain_of(one, kept) if one.has_history else one.domain for one in taken]
+    domains = [domain_of(transition, kept) if transition.has_history else transition.domain for transition in taken]
     left = 0
-    for one in taken:
-        left |= exits_of(one, now.mask, kept)
+    for transition in taken:
+        left |= exits_of(transition, now.mask, kept)
     remembered = _remember(chart.nodes, now.mask, left)
     entry = EnteredStates({**kept, **remembered})
-    for one, domain in zip(taken, domains, strict=True):
-        entry.add(one, domain)
+    for transition, domain in zip(taken, domains, strict=True):
+        entry.add(transition, domain)
     remaining = now.mask & ~left
     mask = remaining | entry.mask
     # Without a change of states XState keeps the old order of the active ones.
     is_same = mask == now.mask and not remembered
     made = Microstep(
         leaves=tuple(action for node in reversed(chart.nodes) if left & node.bit for action in node.leave),
-        actions=tuple(action for one in taken for action in one.actions),
-        enters=entering(chart.nodes, remaining, entry.mask, entry.defaults),
+        actions=tuple(action for transition in taken for action in transition.actions),
+        enters=entries_of(chart.nodes, remaining, entry.mask, entry.defaults),
         kept=remembered,
         next=now if is_same else chart.configuration(mask, _order(chart, now, remaining, mask)),
     )
     return made, not entry.has_history
 
 
-def entering(nodes: Sequence[ChartState], remaining: int, mask: int, defaults: int) -> tuple[Entering, ...]:
+def entries_of(nodes: Sequence[ChartState], remaining: int, mask: int, defaults: int) -> tuple[Entering, ...]:
     """The states of a mask in document order, each with its actions and what it completes."""
     enters = []
     done: set[ChartState] = set()
@@ -258,17 +258,17 @@ def _is_final(node: ChartState, active: int) -> bool:
 
 
 def _remember(nodes: Sequence[ChartState], active: int, left: int) -> dict[str, tuple[ChartState, ...]]:
-    found: dict[str, tuple[ChartState, ...]] = {}
+    remembered: dict[str, tuple[ChartState, ...]] = {}
     for node in nodes:
         if not left & node.bit:
             continue
         for history in node.histories:
             if history.history == "deep":
                 below = active & node.below
-                found[history.id] = tuple(one for one in nodes if one.is_leaf and below & one.bit)
+                remembered[history.id] = tuple(one for one in nodes if one.is_leaf and below & one.bit)
             else:
-                found[history.id] = tuple(child for child in node.children if active & child.bit)
-    return found
+                remembered[history.id] = tuple(child for child in node.children if active & child.bit)
+    return remembered
 
 
 def _order(chart: Chart, now: Configuration, remaining: int, mask: int) -> tuple[ChartState, ...]:

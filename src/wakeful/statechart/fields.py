@@ -52,7 +52,7 @@ def flag(value: Any, path: str) -> bool:
     return value
 
 
-def listed(value: Any, path: str) -> list[tuple[Any, str]]:
+def list_items(value: Any, path: str) -> list[tuple[Any, str]]:
     """One thing or a list of them, each with its path; nothing for None."""
     if value is None:
         return []

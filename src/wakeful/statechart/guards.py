@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wakeful.statechart.expressions import read
-from wakeful.statechart.fields import Implementations, bad, listed, mapping, only, text, unbound
+from wakeful.statechart.fields import Implementations, bad, list_items, mapping, only, text, unbound
 from wakeful.statechart.state_tree import is_in, state_mask
 from wakeful.statechart.structure import ChartState, ChartStep, Test
 
@@ -41,7 +41,7 @@ class Guards:
         if depth > _ALIASES_MAX:
             raise bad(path, "guards stand for each other in a circle", code="chart.guard")
         if isinstance(value, str):
-            return self._named(text(value, path), None, path, depth)
+            return self._read_named(text(value, path), None, path, depth)
         given = mapping(value, path)
         kind = text(given.get("type"), f"{path}.type")
         builtin = kind.removeprefix("xstate.")
@@ -49,14 +49,14 @@ class Guards:
         if kind.startswith("xstate.") and isinstance(params, Mapping):
             given = {"type": kind, **mapping(params, f"{path}.params")}
         if builtin in _COMBINED and (kind != builtin or _COMBINED[builtin] in given or "guards" in given):
-            return self._combined(builtin, given, path, depth)
+            return self._read_combined(builtin, given, path, depth)
         if kind.startswith("xstate."):
             known = ", ".join(f"xstate.{name}" for name in _COMBINED)
             raise bad(f"{path}.type", f"there is no guard {kind!r}; there are {known}", code="chart.guard")
         only(given, ("type", "params"), path)
-        return self._named(kind, params, path, depth)
+        return self._read_named(kind, params, path, depth)
 
-    def _combined(self, kind: str, given: Mapping[str, Any], path: str, depth: int) -> Test:
+    def _read_combined(self, kind: str, given: Mapping[str, Any], path: str, depth: int) -> Test:
         if kind == "stateIn":
             only(given, ("type", "stateValue"), path)
             value: Any = given.get("stateValue")
@@ -69,7 +69,7 @@ class Guards:
             return lambda turn: turn.configuration.shown & mask == mask
         only(given, ("type", "guards", "guard"), path)
         key = "guard" if "guard" in given else "guards"
-        tests = [self.read(one, where, depth) for one, where in listed(given.get(key), f"{path}.{key}")]
+        tests = [self.read(one, where, depth) for one, where in list_items(given.get(key), f"{path}.{key}")]
         if kind == "not":
             if len(tests) != 1:
                 raise bad(f"{path}.{key}", "'not' turns exactly one guard around", code="chart.guard")
@@ -79,11 +79,11 @@ class Guards:
             return lambda turn: all(test(turn) for test in tests)
         return lambda turn: any(test(turn) for test in tests)
 
-    def _named(self, name: str, params: Any, path: str, depth: int) -> Test:
+    def _read_named(self, name: str, params: Any, path: str, depth: int) -> Test:
         bound = self._names.guards.get(name)
         if bound is None:
             if self._is_sketch:
-                return _unread(path, name)
+                return _missing_guard(path, name)
             raise unbound(path, "guard", name)
         if isinstance(bound, str | Mapping):
             return self.read(bound, path, depth + 1)
@@ -94,7 +94,7 @@ class Guards:
         return lambda turn: bool(asked(turn.context, turn.event, given(turn)))
 
 
-def _unread(path: str, name: str) -> Test:
+def _missing_guard(path: str, name: str) -> Test:
     def unread(turn: ChartStep) -> bool:
         raise unbound(path, "guard", name, is_sketch=True)
 

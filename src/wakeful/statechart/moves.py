@@ -13,15 +13,15 @@ Kept = Mapping[str, tuple[ChartState, ...]]
 
 def targets_of(targets: Iterable[ChartState], kept: Kept) -> list[ChartState]:
     """The states that targets stand for: a history is what it kept, or its default."""
-    found: dict[ChartState, None] = {}
+    states: dict[ChartState, None] = {}
     for target in targets:
         if target.type != "history":
-            found[target] = None
+            states[target] = None
         elif target.id in kept:
-            found.update(dict.fromkeys(kept[target.id]))
+            states.update(dict.fromkeys(kept[target.id]))
         else:
-            found.update(dict.fromkeys(targets_of(target.default, kept)))
-    return list(found)
+            states.update(dict.fromkeys(targets_of(target.default, kept)))
+    return list(states)
 
 
 def domain_of(transition: Transition, kept: Kept) -> ChartState | None:
@@ -51,18 +51,18 @@ def exits_of(transition: Transition, active: int, kept: Kept) -> int:
 def without_conflicts(enabled: Sequence[Transition], active: int, kept: Kept) -> list[Transition]:
     """Those that can be taken together: of two that leave the same state the inner one wins, else the earlier one."""
     taken: dict[Transition, int] = {}
-    for one in enabled:
-        leaves = exits_of(one, active, kept)
+    for transition in enabled:
+        leaves = exits_of(transition, active, kept)
         outdone = []
         for other, others_leaves in taken.items():
             if leaves & others_leaves:
-                if not is_below(one.source, other.source):
+                if not is_below(transition.source, other.source):
                     break
                 outdone.append(other)
         else:
             for other in outdone:
                 del taken[other]
-            taken[one] = leaves
+            taken[transition] = leaves
     return list(taken)
 
 

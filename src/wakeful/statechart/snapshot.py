@@ -24,7 +24,7 @@ def restore(chart: Chart, snapshot: Mapping[str, Any], event: dict[str, Any], no
     return ChartStep(
         configuration=configuration_of(chart, snapshot),
         context=snapshot["context"],
-        kept=_recalled(chart, kept) if kept else {},
+        kept=_recall(chart, kept) if kept else {},
         children=snapshot.get("children") or {},
         pending=snapshot.get("pending") or [],
         seq=snapshot.get("seq") or 0,
@@ -61,13 +61,13 @@ def configuration_of(chart: Chart, snapshot: Mapping[str, Any]) -> Configuration
     if not order:
         # Its text finds again what was worked out for a value of many states.
         text = value if isinstance(value, str) else repr(value)
-        found = chart.by_value.get(text)
-        if found is None:
-            found = chart.configuration(mask_of(chart.root, value))
+        configuration = chart.by_value.get(text)
+        if configuration is None:
+            configuration = chart.configuration(mask_of(chart.root, value))
             if len(chart.by_value) >= KEPT_MAX:
                 chart.by_value.clear()  # texts that are the same value in another order
-            chart.by_value[text] = found
-        return found
+            chart.by_value[text] = configuration
+        return configuration
     mask = mask_of(chart.root, value)
     leaves = tuple(_node(chart, id, "order") for id in order)
     wanted = 0
@@ -106,10 +106,10 @@ def check_snapshot(chart: Chart, snapshot: Mapping[str, Any]) -> None:
     if not isinstance(snapshot["context"], Mapping):
         raise bad("context", f"{snapshot['context']!r} is not a mapping", code="chart.snapshot")
     configuration_of(chart, snapshot)
-    _recalled(chart, snapshot.get("historyValue") or {})
+    _recall(chart, snapshot.get("historyValue") or {})
 
 
-def _recalled(chart: Chart, kept: Mapping[str, Any]) -> dict[str, tuple[ChartState, ...]]:
+def _recall(chart: Chart, kept: Mapping[str, Any]) -> dict[str, tuple[ChartState, ...]]:
     found = {}
     for id, nodes in kept.items():
         _node(chart, id, "historyValue")

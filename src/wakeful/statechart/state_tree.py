@@ -46,7 +46,7 @@ class Tree:
         id = given.get("id") or ".".join([self._root_id, *above[1:], *([key] if parent is not None else [])])
         node = ChartState(
             key=key,
-            id=text(id, dotted(path, "id")),
+            id=text(id, join_path(path, "id")),
             type=_type(given, path),
             path=path,
             index=len(self.nodes),
@@ -54,7 +54,7 @@ class Tree:
         )
         if node.id in self.ids:
             other = self.ids[node.id].path or "the chart itself"
-            raise bad(dotted(path, "id"), f"{other} has the id {node.id!r} too", code="chart.id")
+            raise bad(join_path(path, "id"), f"{other} has the id {node.id!r} too", code="chart.id")
         self.ids[node.id] = node
         self.nodes.append(node)
         self.configs.append(given)
@@ -62,34 +62,36 @@ class Tree:
         return node
 
     def _branch(self, node: ChartState, given: Mapping[str, Any], path: str) -> None:
-        states = mapping(given.get("states", {}), dotted(path, "states"))
+        states = mapping(given.get("states", {}), join_path(path, "states"))
         if states and node.type in ("atomic", "final", "history"):
-            raise bad(dotted(path, "states"), f"a state of type {node.type!r} has no states inside", code="chart.type")
+            raise bad(
+                join_path(path, "states"), f"a state of type {node.type!r} has no states inside", code="chart.type"
+            )
         if not states and node.type in ("compound", "parallel"):
             raise bad(path, f"a state of type {node.type!r} needs states inside", code="chart.type")
         for key in keys(states):
-            text(key, dotted(path, "states"))
-            node.by_key[key] = self._grow(states[key], key=key, path=dotted(path, f"states.{key}"), parent=node)
+            text(key, join_path(path, "states"))
+            node.by_key[key] = self._grow(states[key], key=key, path=join_path(path, f"states.{key}"), parent=node)
         node.children = tuple(child for child in node.by_key.values() if child.type != "history")
         node.histories = tuple(child for child in node.by_key.values() if child.type == "history")
         for child in node.by_key.values():
             node.below |= child.bit | child.below
         if node.type == "history":
-            node.history = _history(given.get("history", "shallow"), dotted(path, "history"))
+            node.history = _history(given.get("history", "shallow"), join_path(path, "history"))
         elif given.get("history") not in (None, False):
-            raise bad(dotted(path, "history"), f"a state of type {node.type!r} keeps no history", code="chart.type")
+            raise bad(join_path(path, "history"), f"a state of type {node.type!r} keeps no history", code="chart.type")
         if states and not node.children:
             raise bad(
-                dotted(path, "states"),
+                join_path(path, "states"),
                 "there are only histories; at least one other state is needed",
                 code="chart.type",
             )
-        node.tags = _tags(given.get("tags"), dotted(path, "tags"))
-        node.meta = plain(given.get("meta"), dotted(path, "meta"))
+        node.tags = _tags(given.get("tags"), join_path(path, "tags"))
+        node.meta = plain(given.get("meta"), join_path(path, "meta"))
         self._begin(node, given, path)
 
     def _begin(self, node: ChartState, given: Mapping[str, Any], path: str) -> None:
-        initial, where = given.get("initial"), dotted(path, "initial")
+        initial, where = given.get("initial"), join_path(path, "initial")
         if initial is None:
             if node.type == "compound":
                 near = next(iter(node.by_key))
@@ -114,7 +116,7 @@ class Tree:
         node.initial = child
 
 
-def dotted(path: str, more: str) -> str:
+def join_path(path: str, more: str) -> str:
     """A path inside the chart, one step on."""
     return f"{path}.{more}" if path else more
 
@@ -124,7 +126,7 @@ def _type(given: Mapping[str, Any], path: str) -> str:
     if type is None:
         return "compound" if given.get("states") else "history" if given.get("history") else "atomic"
     if type not in _TYPES:
-        raise bad(dotted(path, "type"), f"{type!r} is none of {', '.join(_TYPES)}", code="chart.type")
+        raise bad(join_path(path, "type"), f"{type!r} is none of {', '.join(_TYPES)}", code="chart.type")
     return str(type)
 
 
@@ -240,11 +242,11 @@ def is_in(value: Any, node: ChartState, active: int) -> bool:
 
 def refuse_contradiction(targets: tuple[ChartState, ...], path: str) -> None:
     """Refuse several targets that can't be active together: they must be in different regions of a parallel state."""
-    for one, two in combinations(targets, 2):
+    for target, other in combinations(targets, 2):
         # A history stands for everything its parent kept.
-        first, second = ((node.parent if node.type == "history" else node) for node in (one, two))
+        first, second = ((node.parent if node.type == "history" else node) for node in (target, other))
         assert first is not None
         assert second is not None
         common = next(node for node in (first, *first.ancestors) if node is second or second.bit & node.below)
         if common.type != "parallel" or common in (first, second):
-            raise bad(path, f"'#{one.id}' and '#{two.id}' can't be entered together", code="chart.target")
+            raise bad(path, f"'#{target.id}' and '#{other.id}' can't be entered together", code="chart.target")

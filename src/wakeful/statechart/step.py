@@ -93,7 +93,7 @@ def can(chart: Chart | Mapping[str, Any], snapshot: Snapshot, event: Mapping[str
         return False
     chart = Chart.of(chart)
     turn = restore(chart, snapshot, given, 0)
-    return any(way.targets or way.actions for way in _enabled(chart, turn))
+    return any(way.targets or way.actions for way in _choose(chart, turn))
 
 
 def _event(event: Any) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def _react(chart: Chart, turn: ChartStep) -> None:
         turn.status = "stopped"
         _end(turn)
         return
-    enabled = _enabled(chart, turn) if type != INIT else []
+    enabled = _choose(chart, turn) if type != INIT else []
     if enabled:
         _take(chart, turn, plan(chart, turn.configuration, enabled, turn.kept))
     elif type.startswith("xstate.error.actor"):
@@ -129,15 +129,15 @@ def _settle(chart: Chart, turn: ChartStep) -> None:
     while turn.status == "active":
         steps += 1
         if steps > chart.microsteps_max:
-            raise _restless(chart, turn)
-        enabled = _eventless(turn) if is_asked and turn.configuration.always else []
+            raise _never_rests(chart, turn)
+        enabled = _choose_eventless(turn) if is_asked and turn.configuration.always else []
         if enabled:
             was_changed, turn.is_changed = turn.is_changed, False
             _take(chart, turn, plan(chart, turn.configuration, enabled, turn.kept))
             is_asked, turn.is_changed = turn.is_changed, turn.is_changed or was_changed
         elif turn.queue:
             turn.event = turn.queue.pop(0)
-            enabled = _enabled(chart, turn)
+            enabled = _choose(chart, turn)
             if enabled:
                 _take(chart, turn, plan(chart, turn.configuration, enabled, turn.kept))
             is_asked = True
@@ -152,7 +152,7 @@ def _answer_itself(chart: Chart, turn: ChartStep) -> None:
     while turn.mailbox and turn.status == "active":
         steps += 1
         if steps > chart.microsteps_max:
-            raise _restless(chart, turn)
+            raise _never_rests(chart, turn)
         turn.event = turn.mailbox.pop(0)
         _react(chart, turn)
 
@@ -211,30 +211,30 @@ def _end(turn: ChartStep) -> None:
     turn.mailbox.clear()
 
 
-def _enabled(chart: Chart, turn: ChartStep) -> list[Transition]:
+def _choose(chart: Chart, turn: ChartStep) -> list[Transition]:
     """The transitions that the event at hand enables, the innermost ones; of parallel states those of all regions."""
     type = turn.event["type"]
     found = turn.configuration.chosen.get(type)
     if found is None:
-        found = _inside(chart, turn, chart.root)
+        found = _choose_inside(chart, turn, chart.root)
         if chart.is_unguarded(type):
             turn.configuration.chosen[type] = found
     return found
 
 
-def _inside(chart: Chart, turn: ChartStep, node: ChartState) -> list[Transition]:
+def _choose_inside(chart: Chart, turn: ChartStep, node: ChartState) -> list[Transition]:
     if node.type == "compound":
-        found = _inside(chart, turn, turn.configuration.active[node])
-        return found or _own(turn, node)
+        ways = _choose_inside(chart, turn, turn.configuration.active[node])
+        return ways or _choose_own(turn, node)
     if node.type == "parallel":
-        found = []
+        ways = []
         for child in node.children:
-            found += _inside(chart, turn, child)
-        return found or _own(turn, node)
-    return _own(turn, node)
+            ways += _choose_inside(chart, turn, child)
+        return ways or _choose_own(turn, node)
+    return _choose_own(turn, node)
 
 
-def _own(turn: ChartStep, node: ChartState) -> list[Transition]:
+def _choose_own(turn: ChartStep, node: ChartState) -> list[Transition]:
     if not node.exact:
         return []
     for way in candidates(node, turn.event["type"]):
@@ -243,19 +243,19 @@ def _own(turn: ChartStep, node: ChartState) -> list[Transition]:
     return []
 
 
-def _eventless(turn: ChartStep) -> list[Transition]:
-    found: dict[Transition, None] = {}
+def _choose_eventless(turn: ChartStep) -> list[Transition]:
+    chosen: dict[Transition, None] = {}
     for ways in turn.configuration.always:
         for way in ways:
             if way.guard is None or way.guard(turn):
-                found[way] = None
+                chosen[way] = None
                 break
-    if len(found) < 2:
-        return list(found)
-    return without_conflicts(list(found), turn.configuration.mask, turn.kept)
+    if len(chosen) < 2:
+        return list(chosen)
+    return without_conflicts(list(chosen), turn.configuration.mask, turn.kept)
 
 
-def _restless(chart: Chart, turn: ChartStep) -> LimitExceeded:
+def _never_rests(chart: Chart, turn: ChartStep) -> LimitExceeded:
     return LimitExceeded(
         f"chart '{chart.id}' did not come to rest within {chart.microsteps_max} microsteps of {turn.event['type']!r}; "
         "it is in a circle of `always`, `raise` or sends to itself (options.maxIterations is the limit)",

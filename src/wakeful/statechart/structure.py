@@ -152,7 +152,7 @@ class Configuration:
             inside = [child for child in node.children if mask & child.bit]
             wanted = 1 if node.type == "compound" else len(node.children)
             if len(inside) != wanted or (node.parent is not None and not mask & node.parent.bit):
-                raise _impossible(node, inside)
+                raise _contradiction(node, inside)
             if node.type == "compound":
                 self.active[node] = inside[0]
         self.tags = tuple(tags)
@@ -163,7 +163,7 @@ class Configuration:
     def before(cls, root: ChartState) -> "Configuration":
         """The root alone: where a chart is before it has begun; its value already tells the initial states, as XState's."""
         made = cls((), root.bit, ())
-        made.shown = _told_before(root)
+        made.shown = _mask_before(root)
         return made
 
     def value(self, root: ChartState) -> Any:
@@ -183,7 +183,7 @@ def mask_of(root: ChartState, value: Any) -> int:
     mask = root.bit
     if root.is_leaf:
         if value not in ({}, None):
-            raise _unfit(root, value)
+            raise _no_such_state(root, value)
         return mask
     if isinstance(value, str):
         given: Mapping[str, Any] = {value: None}
@@ -192,14 +192,14 @@ def mask_of(root: ChartState, value: Any) -> int:
     elif value is None:
         given = {}
     else:
-        raise _unfit(root, value)
+        raise _no_such_state(root, value)
     for key in given:
         child = root.by_key.get(key)
         if child is None or child.type == "history":
-            raise _unfit(root, key)
+            raise _no_such_state(root, key)
     if root.type == "compound":
         if len(given) > 1:
-            raise _unfit(root, value)
+            raise _no_such_state(root, value)
         if not given:
             return mask | _initial(root)
         return mask | mask_of(root.by_key[next(iter(given))], next(iter(given.values())))
@@ -221,22 +221,22 @@ def _initial(node: ChartState) -> int:
     return mask
 
 
-def _told_before(node: ChartState) -> int:
+def _mask_before(node: ChartState) -> int:
     """What the value tells of a state before it is entered: its initial states, and not where a history there leads."""
     mask = node.bit
     if node.type != "compound":
         for child in node.children:
-            mask |= _told_before(child)
+            mask |= _mask_before(child)
         return mask
     assert node.initial is not None
     for ancestor in node.initial.ancestors:
         if ancestor is node:
             break
         mask |= ancestor.bit
-    return mask if node.initial.type == "history" else mask | _told_before(node.initial)
+    return mask if node.initial.type == "history" else mask | _mask_before(node.initial)
 
 
-def _unfit(node: ChartState, value: Any) -> BadChart:
+def _no_such_state(node: ChartState, value: Any) -> BadChart:
     has = ", ".join(node.by_key) or "none"
     return BadChart(
         f"{node.path or 'chart'}: the snapshot is in {value!r}, which is no state under '#{node.id}' (there are: {has})",
@@ -244,7 +244,7 @@ def _unfit(node: ChartState, value: Any) -> BadChart:
     )
 
 
-def _impossible(node: ChartState, inside: list[ChartState]) -> BadChart:
+def _contradiction(node: ChartState, inside: list[ChartState]) -> BadChart:
     found = ", ".join(repr(child) for child in inside) or "none"
     return BadChart(
         f"{node.path or 'chart'}: of the states in '#{node.id}' these would be active: {found}; "

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from wakeful.statechart.actions import Actions
-from wakeful.statechart.fields import Implementations, bad, flag, keys, listed, mapping, only, text
+from wakeful.statechart.fields import Implementations, bad, flag, keys, list_items, mapping, only, text
 from wakeful.statechart.guards import Guards
 from wakeful.statechart.moves import domain_of
-from wakeful.statechart.state_tree import Tree, default_of, dotted, refuse_contradiction, target_of
+from wakeful.statechart.state_tree import Tree, default_of, join_path, refuse_contradiction, target_of
 from wakeful.statechart.structure import Action, ChartState, Test, Transition
 
 _NUMBER = re.compile(r"\d+(\.\d+)?")
@@ -45,7 +45,7 @@ class Wiring:
         where = f"{node.path}.target"
         if config.get("target") not in (None, ""):
             node.default = tuple(
-                default_of(parent, one, path, self._tree.ids) for one, path in listed(config["target"], where)
+                default_of(parent, one, path, self._tree.ids) for one, path in list_items(config["target"], where)
             )
             refuse_contradiction(node.default, where)
         elif parent.type == "parallel":
@@ -58,43 +58,43 @@ class Wiring:
     def _wire(self, node: ChartState, config: Mapping[str, Any]) -> None:
         path = node.path
         if config.get("target") is not None:
-            raise bad(dotted(path, "target"), "only a history has a target", code="chart.key")
-        entry = self.actions.read(config.get("entry"), dotted(path, "entry"))
-        exit = self.actions.read(config.get("exit"), dotted(path, "exit"))
-        found: dict[str, tuple[Transition, ...]] = {}
-        on = mapping(config.get("on", {}), dotted(path, "on"))
+            raise bad(join_path(path, "target"), "only a history has a target", code="chart.key")
+        entry = self.actions.read(config.get("entry"), join_path(path, "entry"))
+        exit = self.actions.read(config.get("exit"), join_path(path, "exit"))
+        transitions: dict[str, tuple[Transition, ...]] = {}
+        on = mapping(config.get("on", {}), join_path(path, "on"))
         for event in keys(on):
-            where = dotted(path, f"on.{event}")
+            where = join_path(path, f"on.{event}")
             if not event:
-                raise bad(dotted(path, "on"), "an event needs a type; transitions without an event are in 'always'")
-            found[event] = self._ways(node, event, on[event], where)
+                raise bad(join_path(path, "on"), "an event needs a type; transitions without an event are in 'always'")
+            transitions[event] = self._ways(node, event, on[event], where)
         if config.get("onDone") is not None:
             event = f"xstate.done.state.{node.id}"
-            found[event] = self._ways(node, event, config["onDone"], dotted(path, "onDone"))
-        starts, stops = self._invokes(node, config.get("invoke"), dotted(path, "invoke"), found)
-        sets, clears = self._after(node, config.get("after", {}), dotted(path, "after"), found)
+            transitions[event] = self._ways(node, event, config["onDone"], join_path(path, "onDone"))
+        starts, stops = self._invokes(node, config.get("invoke"), join_path(path, "invoke"), transitions)
+        sets, clears = self._after(node, config.get("after", {}), join_path(path, "after"), transitions)
         node.entry = entry + tuple(sets)
         node.exit = exit + tuple(clears)
         node.starts = node.entry + tuple(starts)
         node.leave = node.exit + tuple(stops)
         if config.get("always") is not None:
-            node.always = self._ways(node, "", config["always"], dotted(path, "always"))
+            node.always = self._ways(node, "", config["always"], join_path(path, "always"))
         initial = config.get("initial")
         if isinstance(initial, Mapping):
-            node.initial_actions = self.actions.read(initial.get("actions"), dotted(path, "initial.actions"))
+            node.initial_actions = self.actions.read(initial.get("actions"), join_path(path, "initial.actions"))
         if "output" in config:
             if node.type != "final" and node.parent is not None:
-                raise bad(dotted(path, "output"), "only final states and the chart itself have an output")
-            node.output = self.actions.value(config["output"], dotted(path, "output"))
-        node.exact = found
-        wild = [event for event in found if event == "*" or event.endswith(".*")]
-        node.wild = tuple((event, found[event]) for event in sorted(wild, key=len, reverse=True))
+                raise bad(join_path(path, "output"), "only final states and the chart itself have an output")
+            node.output = self.actions.value(config["output"], join_path(path, "output"))
+        node.exact = transitions
+        wild = [event for event in transitions if event == "*" or event.endswith(".*")]
+        node.wild = tuple((event, transitions[event]) for event in sorted(wild, key=len, reverse=True))
 
     def _invokes(
         self, node: ChartState, value: Any, path: str, found: dict[str, tuple[Transition, ...]]
     ) -> tuple[list[Action], list[Action]]:
         starts, stops, ids = [], [], []
-        for place, (one, where) in enumerate(listed(value, path)):
+        for place, (one, where) in enumerate(list_items(value, path)):
             given = mapping(one, where)
             only(given, _INVOKE, where)
             src = text(given.get("src"), f"{where}.src")
@@ -127,7 +127,7 @@ class Wiring:
             if id in ids:
                 raise bad(where, f"there is another delay of {delay} ms", code="chart.id")
             ids.append(id)
-            set_, clear = self.actions.delayed(id, delay, where)
+            set_, clear = self.actions.delay_actions(id, delay, where)
             sets.append(set_)
             clears.append(clear)
             found[id] = found.get(id, ()) + self._ways(node, id, given[key], where)
@@ -137,7 +137,7 @@ class Wiring:
     def _ways(self, node: ChartState, event: str, value: Any, path: str) -> tuple[Transition, ...]:
         if value is None:
             raise bad(path, "it is null; {} forbids an event", code="chart.type")
-        return tuple(self._transition(node, event, one, where) for one, where in listed(value, path))
+        return tuple(self._transition(node, event, one, where) for one, where in list_items(value, path))
 
     def _transition(self, node: ChartState, event: str, value: Any, path: str) -> Transition:
         way = Transition(index=len(self.transitions), source=node, event=event, path=path)
@@ -147,7 +147,7 @@ class Wiring:
         only(given, _TRANSITION, path)
         target = given.get("target")
         if target not in (None, ""):
-            way.targets = tuple(target_of(node, one, place, self._tree.ids) for one, place in listed(target, where))
+            way.targets = tuple(target_of(node, one, place, self._tree.ids) for one, place in list_items(target, where))
             refuse_contradiction(way.targets, where)
         way.actions = self.actions.read(given.get("actions"), f"{path}.actions")
         if given.get("guard") is not None:
@@ -160,22 +160,22 @@ class Wiring:
 
     def _route(self) -> None:
         """`route`: states with an id that may be gone to by name, from anywhere."""
-        found = []
+        routes = []
         for node, config in zip(self._tree.nodes, self._tree.configs, strict=True):
-            route, path = config.get("route"), dotted(node.path, "route")
+            route, path = config.get("route"), join_path(node.path, "route")
             if route is None or node.parent is None:
                 continue
             if not config.get("id"):
                 raise bad(path, "a state that may be gone to by name needs an id", code="chart.id")
             only(mapping(route, path), ("guard", "actions", "reenter", "description", "meta"), path)
             way = self._transition(self._tree.root, "xstate.route", {**route, "target": f"#{node.id}"}, path)
-            way.guard = _routed(f"#{node.id}", way.guard)
-            found.append(way)
-        if found:
-            self._tree.root.exact["xstate.route"] = tuple(found)
+            way.guard = _route_guard(f"#{node.id}", way.guard)
+            routes.append(way)
+        if routes:
+            self._tree.root.exact["xstate.route"] = tuple(routes)
 
 
-def _routed(id: str, guard: Test | None) -> Test:
+def _route_guard(id: str, guard: Test | None) -> Test:
     return lambda turn: turn.event.get("to") == id and (guard is None or guard(turn))
 
 

@@ -178,15 +178,15 @@ class FaultyStore:
             self._strays.add(task)
             task.add_done_callback(self._strays.discard)
             await self._lag(lag.told_ms)
-            raise _lost(verb)
-        answer = await self._made(made)
+            raise _no_answer(verb)
+        answer = await self._make(made)
         if lag is not None:
             await self._lag(lag.length_ms)
         faults.probe(f"{verb}.after")
         await self._pass_gate()
         self._check()
         if lag is not None and lag.kind == "lost":
-            raise _lost(verb)
+            raise _no_answer(verb)
         return answer
 
     async def _lag(self, length_ms: int) -> None:
@@ -197,7 +197,7 @@ class FaultyStore:
             finally:
                 self._faults.lagging -= 1
 
-    async def _made(self, made: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def _make(self, made: Callable[[], Coroutine[Any, Any, T]]) -> T:
         if self._is_instant:
             return await made()
         with self._warp.outside():
@@ -207,7 +207,7 @@ class FaultyStore:
         """It reaches the store whatever became of its sender."""
         await self._warp.sleep(length_ms)
         with suppress(WakefulError, Fenced):
-            await self._made(made)
+            await self._make(made)
 
     async def _pass_gate(self) -> None:
         while self._faults.gate is not None and not self.is_cut:
@@ -333,7 +333,7 @@ class FaultyStore:
         """No probe: it changes nothing, and nobody's crash is any different after it."""
         await self._pass_gate()
         self._check()
-        return await self._made(self.inner.locks)
+        return await self._make(self.inner.locks)
 
     async def swap(self, swaps: Sequence[Swap]) -> int:
         return await self._pass("swap", lambda: cast("Swapping", self.inner).swap(swaps))
@@ -351,6 +351,6 @@ class FaultyStore:
         self.inner.watch(lambda hints: None if self.is_cut else heard(hints))
 
 
-def _lost(verb: str) -> Unavailable:
+def _no_answer(verb: str) -> Unavailable:
     kind = OutcomeUnknown if verb in ("commit", "insert") else StoreDown
     return kind(f"the connection was lost before {verb} was answered (the test says so)")

@@ -177,10 +177,10 @@ class NetworkTransport:
         self._callers.append(caller)
         other._answerers.append(answerer)
         near.on_lost = lambda: self._callers.remove(caller)
-        far.on_lost = lambda: other._lost(answerer)
+        far.on_lost = lambda: other._lose(answerer)
         return caller
 
-    def _lost(self, answerer: Answerer) -> None:
+    def _lose(self, answerer: Answerer) -> None:
         self._answerers.remove(answerer)
         if not self._answerers:
             self._all_gone.set()

@@ -44,7 +44,7 @@ class Patience:
     def begin(self, owner: "asyncio.Task[Any] | None") -> None:
         self._owner = owner
 
-    def moved(self) -> None:
+    def note_move(self) -> None:
         """The test did something that lets time pass on purpose."""
         self._steps, self._places = 0, set()
 
@@ -89,7 +89,7 @@ class Patience:
         if self.found is not None:
             raise self.found  # it went on, so the loop itself ends
         self.found = NeverComes(said)
-        self.moved()
+        self.note_move()
         owner.cancel("the test awaits what never comes")
 
 
@@ -116,17 +116,17 @@ def _length(seconds: float) -> str:
 
 def _frames(task: "asyncio.Task[Any]") -> list[FrameType]:
     """Where a task that waits stands, outermost first."""
-    found: list[FrameType] = []
+    frames: list[FrameType] = []
     awaited: Any = task.get_coro()
     while awaited is not None:
         frame = next((f for kind in ("cr", "gi", "ag") if (f := getattr(awaited, f"{kind}_frame", None))), None)
         if frame is None:
             break
-        found.append(frame)
+        frames.append(frame)
         awaited = next(
             (a for kind in ("cr_await", "gi_yieldfrom", "ag_await") if (a := getattr(awaited, kind, None))), None
         )
-    return found
+    return frames
 
 
 def _where(frame: FrameType) -> str:

@@ -55,7 +55,7 @@ class SocketClient:
 
     async def connect(self) -> None:
         self._held, self.protocol = await self._gateway.connect(self._target, self._request, self._wire)
-        self._wire.on_close = self._ended
+        self._wire.on_close = self._end
         self._held.open()
 
     async def send(self, message: Message) -> None:
@@ -108,7 +108,7 @@ class SocketClient:
         finally:
             self._saying = None
 
-    def _ended(self, code: int, reason: str) -> None:
+    def _end(self, code: int, reason: str) -> None:
         """The gateway closed it."""
         assert self._held is not None
         part = self._gateway.disconnected(self._held, code, reason, was_clean=True)

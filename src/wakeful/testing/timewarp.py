@@ -119,7 +119,7 @@ class Timewarp:
             yield
         finally:
             self.patience.moving -= 1
-            self.patience.moved()
+            self.patience.note_move()
 
     @contextmanager
     def outside(self) -> Iterator[None]:

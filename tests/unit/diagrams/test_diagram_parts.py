@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from wakeful.diagrams.chart_scene import action_words, delay_words, guard_words, remaining_words
 from wakeful.diagrams.positions import isotonic
-from wakeful.diagrams.texts import TextSpan, broken, escaped, line_width, width
+from wakeful.diagrams.texts import TextSpan, break_lines, escape, line_width, width
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_how_long_until_it_is_due(ms: int, said: str) -> None:
 
 @given(st.text(max_size=200), st.floats(30, 300), st.integers(1, 4))
 def test_broken_lines_are_never_wider_or_more_than_allowed(text: str, width_max: float, lines_max: int) -> None:
-    lines = broken([TextSpan(text, "event")], size=12, width_max=width_max, lines_max=lines_max, bold=("event",))
+    lines = break_lines([TextSpan(text, "event")], size=12, width_max=width_max, lines_max=lines_max, bold=("event",))
     assert len(lines) <= lines_max
     for line in lines:
         assert line_width(line, 12, ("event",)) <= width_max + 0.01 or len(line.text) == 1
@@ -100,7 +100,7 @@ def test_wide_signs_are_wide_and_accents_take_no_room() -> None:
 
 
 def test_escaped_text_is_safe_in_content_and_attributes() -> None:
-    assert escaped("<a href=\"x\" title='y'>&\x00") == "&lt;a href=&quot;x&quot; title=&#39;y&#39;&gt;&amp;\ufffd"
+    assert escape("<a href=\"x\" title='y'>&\x00") == "&lt;a href=&quot;x&quot; title=&#39;y&#39;&gt;&amp;\ufffd"
 
 
 _WISH = st.tuples(st.integers(-20, 20).map(float), st.integers(1, 3).map(float))

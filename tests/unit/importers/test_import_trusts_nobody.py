@@ -28,8 +28,8 @@ DEEP = base64.b64encode(b"\x01" + b"\x91" * 100_000 + b"\xc0").decode()
 
 def forged(*lines: dict[str, Any], **head: Any) -> bytes:
     """A file with a right end, as whoever forges one would make it."""
-    data = [archive._encoded(one) for one in ({**HEAD, **head}, *lines)]
-    return b"".join([*data, archive._encoded(archive._end(data))])
+    data = [archive._encode(one) for one in ({**HEAD, **head}, *lines)]
+    return b"".join([*data, archive._encode(archive._end(data))])
 
 
 def text(value: Any) -> str:
@@ -150,7 +150,7 @@ def test_nothing_is_there_twice(lines: list[dict[str, Any]]) -> None:
 def test_what_no_store_can_hold_is_a_bad_file(line: dict[str, Any]) -> None:
     data = [json.dumps(one).encode() + b"\n" for one in (HEAD, line)]
     with pytest.raises(BadValue, match="it says what can't be") as caught:
-        archive.read(b"".join([*data, archive._encoded(archive._end(data))]), "f")
+        archive.read(b"".join([*data, archive._encode(archive._end(data))]), "f")
     assert caught.value.code == "import.file"
     assert len(caught.value.message) < 1_000
 
@@ -174,8 +174,8 @@ def test_a_deeply_nested_archive_is_a_bad_one_and_no_bug(wakeful: Stage, depth: 
         "line": b'{"row":' + nested + b"}\n",
         "version": b'{"wakeful":"object","version":' + nested + b"}\n",
     }.items():
-        lines = [archive._encoded(HEAD), line] if name == "line" else [line, b"{}\n"]
-        (wakeful.path / "deep.jsonl").write_bytes(b"".join([*lines, archive._encoded(archive._end(lines))]))
+        lines = [archive._encode(HEAD), line] if name == "line" else [line, b"{}\n"]
+        (wakeful.path / "deep.jsonl").write_bytes(b"".join([*lines, archive._encode(archive._end(lines))]))
         answer = wakeful("import", "deep.jsonl", "--dry-run")
         assert (answer.code, "[import.file]" in answer.err) == (2, True), answer.err[:500]
         assert "bug" not in answer.err

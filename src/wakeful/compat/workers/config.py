@@ -76,8 +76,8 @@ class Config(NamedTuple):
 
 def read(folder: str | Path, *, environment: str | None = None) -> Config:
     """The wrangler file of a folder (`.json`, `.jsonc`, `.toml`, in this order), or the file itself."""
-    path = _found(Path(folder))
-    data = _parsed(path)
+    path = _find(Path(folder))
+    data = _parse(path)
     environment = environment or os.environ.get("CLOUDFLARE_ENV") or None
     if environment is not None:
         named = data.get("env", {})
@@ -89,7 +89,7 @@ def read(folder: str | Path, *, environment: str | None = None) -> Config:
     if not isinstance(main, str):
         raise _bad(path, "it has no `main`, the file with the Worker's code")
     bindings, elsewhere = _bindings(path, data)
-    stored_as, deleted = _migrated(path, data.get("migrations") or ())
+    stored_as, deleted = _migrate(path, data.get("migrations") or ())
     return Config(
         path=path,
         name=str(data.get("name", path.parent.name)),
@@ -108,7 +108,7 @@ def read(folder: str | Path, *, environment: str | None = None) -> Config:
 _NOT_INHERITED = frozenset({"durable_objects", "vars", "env", *_ELSEWHERE})
 
 
-def _found(where: Path) -> Path:
+def _find(where: Path) -> Path:
     if where.is_file():
         return where.resolve()
     found = next((where / name for name in FILES if (where / name).is_file()), None)
@@ -117,10 +117,10 @@ def _found(where: Path) -> Path:
     return found.resolve()
 
 
-def _parsed(path: Path) -> dict[str, Any]:
+def _parse(path: Path) -> dict[str, Any]:
     text = path.read_text(encoding="utf-8")
     try:
-        data = tomllib.loads(text) if path.suffix == ".toml" else json.loads(uncommented(text))
+        data = tomllib.loads(text) if path.suffix == ".toml" else json.loads(strip_comments(text))
     except ValueError as error:
         raise _bad(path, f"it can't be read: {error}") from None
     if not isinstance(data, dict):
@@ -128,7 +128,7 @@ def _parsed(path: Path) -> dict[str, Any]:
     return data
 
 
-def uncommented(text: str) -> str:
+def strip_comments(text: str) -> str:
     """JSON without comments and trailing commas; what is inside strings stays, and so do the lines."""
     parts: list[str] = []
     comma = -1  # where the last comma is, while only space and comments came after it
@@ -166,7 +166,7 @@ def _bindings(path: Path, data: Mapping[str, Any]) -> tuple[tuple[Binding, ...],
     return tuple(here), elsewhere
 
 
-def _migrated(path: Path, migrations: Any) -> tuple[dict[str, str], tuple[str, ...]]:
+def _migrate(path: Path, migrations: Any) -> tuple[dict[str, str], tuple[str, ...]]:
     """Under which name each class is stored, by the migrations in order, and what deleted classes were stored under.
 
     A name that another class had before means that one's objects: a new class is stored under a name of its own.
@@ -207,11 +207,11 @@ def _dev_vars(folder: Path, environment: str | None) -> dict[str, str]:
     for file in found:
         text = file.read_text(encoding="utf-8") if file.is_file() else ""
         for name, value in _VARIABLE.findall(text):
-            named[name] = _unquoted(value.strip())
+            named[name] = _unquote(value.strip())
     return named
 
 
-def _unquoted(value: str) -> str:
+def _unquote(value: str) -> str:
     quote = value[:1]
     if len(value) < 2 or quote not in "\"'`" or value[-1] != quote:
         return value

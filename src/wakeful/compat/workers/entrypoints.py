@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from wakeful.compat.workers.failures import Unsupported
-from wakeful.compat.workers.promises import started
+from wakeful.compat.workers.promises import start_task
 
 if TYPE_CHECKING:
     from asyncio import Task
@@ -47,7 +47,7 @@ class ExecutionContext:
     def waitUntil(self, work: Any) -> None:  # noqa: N802  the name there
         """Let the work go on after the answer."""
         if isinstance(work, Awaitable):
-            started(_done(work), self._keep, "waitUntil of the Worker")
+            start_task(_finish(work), self._keep, "waitUntil of the Worker")
 
     def passThroughOnException(self) -> None:  # noqa: N802  the name there
         """There is nothing behind the Worker to pass it on to."""
@@ -71,11 +71,11 @@ def handler(function: Any) -> Any:
     """Marks `on_fetch` and `on_scheduled`; they are given what they expect without it as well."""
 
     @functools.wraps(function)
-    def marked(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
 
-    return marked
+    return call
 
 
-async def _done(work: Awaitable[Any]) -> None:
+async def _finish(work: Awaitable[Any]) -> None:
     await work

@@ -13,7 +13,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Optional
 
 from wakeful.compat.workers.failures import JsException
-from wakeful.compat.workers.promises import Promise, Work, started
+from wakeful.compat.workers.promises import Promise, Work, start_task
 from wakeful.runtime.turn import CURRENT, Turn
 from wakeful.values.ids import ObjectId, shard_of
 
@@ -37,7 +37,7 @@ class Scope:
         self._is_over = False
 
     @asynccontextmanager
-    async def entered(self) -> AsyncIterator["Scope"]:
+    async def enter(self) -> AsyncIterator["Scope"]:
         """A new one inside the one that runs this code; it must be `close`d before what it wrote is settled."""
         while True:
             above = self._here()
@@ -110,7 +110,7 @@ class ObjectEvents:
         """Work that is done when it is awaited, and at the end of the event if nobody does."""
         promise = Promise(lambda: self.in_turn(work))
         if self._turn() is None:
-            started(_awaited(promise), self._activation.node.keep, f"work of {self._activation.id}")
+            start_task(_await(promise), self._activation.node.keep, f"work of {self._activation.id}")
         else:
             self._unbegun.append(promise)
         return promise
@@ -143,11 +143,11 @@ class ObjectEvents:
         """Do it in the turn that runs, or in one of its own."""
         if self._turn() is not None:
             return await work()
-        return await self._sent(work)
+        return await self._send(work)
 
     def apart(self, work: Work, what: str) -> asyncio.Task[Any]:
         """Begin it in a turn of its own."""
-        return started(self._sent(work), self._activation.node.keep, f"{what} of {self._activation.id}")
+        return start_task(self._send(work), self._activation.node.keep, f"{what} of {self._activation.id}")
 
     async def run_apart(self, token: int) -> Any:
         """In that turn: do what was left here for it."""
@@ -156,15 +156,15 @@ class ObjectEvents:
             raise JsException("the object was reset or has moved; what its old copy began is over")
         return await work()
 
-    async def _sent(self, work: Work) -> Any:
+    async def _send(self, work: Work) -> Any:
         token = next(_tokens)
         self._apart[token] = work
         answer: list[Any] = []
 
-        async def kept() -> None:  # the answer need not be data: it goes nowhere
+        async def keep_answer() -> None:  # the answer need not be data: it goes nowhere
             answer.append(await work())
 
-        self._apart[token] = kept
+        self._apart[token] = keep_answer
         try:
             await self._activation.node.send(self._activation.id, APART, (token,), {})
         finally:
@@ -176,5 +176,5 @@ class ObjectEvents:
         return None if turn is None or turn.activation is not self._activation or turn.is_over else turn
 
 
-async def _awaited(promise: Promise) -> Any:
+async def _await(promise: Promise) -> Any:
     return await promise

@@ -149,13 +149,13 @@ class URLSearchParams:
     __str__ = toString
 
 
-def parsed_form(data: bytes, content_type: str) -> FormData:
+def parse_form(data: bytes, content_type: str) -> FormData:
     """The form that a body of that type is."""
     kind = content_type.partition(";")[0].strip().lower()
     if kind == "application/x-www-form-urlencoded":
         _check_count(data.count(b"&"))
         pairs = (pair.partition(b"=") for pair in data.split(b"&") if pair)
-        return FormData([(_unescaped(name), _unescaped(value)) for name, _, value in pairs])
+        return FormData([(_unescape(name), _unescape(value)) for name, _, value in pairs])
     if kind != "multipart/form-data":
         raise JsTypeError(f"a body of the type {content_type!r} is no form")
     boundary = _parameters(content_type).get("boundary")
@@ -168,16 +168,16 @@ def parsed_form(data: bytes, content_type: str) -> FormData:
     return made
 
 
-def _unescaped(data: bytes) -> str:
+def _unescape(data: bytes) -> str:
     """What `+` and `%41` stand for; in pieces, between which the event loop gets its turn."""
-    data, at, found = data.replace(b"+", b" "), 0, []
+    data, at, pieces = data.replace(b"+", b" "), 0, []
     while at < len(data):
         end = at + _PIECE_BYTES
         while end < len(data) and b"%" in data[end - 2 : end]:  # not within an escape
             end += 1
-        found.append(unquote_to_bytes(data[at:end]))
+        pieces.append(unquote_to_bytes(data[at:end]))
         at = end
-    return b"".join(found).decode(errors="replace")
+    return b"".join(pieces).decode(errors="replace")
 
 
 def _parts(data: bytes, boundary: bytes) -> list[bytes]:

@@ -16,7 +16,7 @@ from wakeful.compat.workers.promises import result_of
 from wakeful.compat.workers.sockets import WebSocket
 from wakeful.compat.workers.state import State
 from wakeful.compat.workers.values import Record
-from wakeful.compat.workers.web import Response, packed, request_of, response_data, unpacked
+from wakeful.compat.workers.web import Response, pack, request_of, response_data, unpack
 from wakeful.runtime.alarms import Alarms
 from wakeful.runtime.registry import LIFECYCLE
 from wakeful.runtime.timer_runs import Failed, Park, RunLater
@@ -78,8 +78,8 @@ class Host:
             await self._learn(name)
         found = getattr(self._object, method)
         if method == "fetch":
-            return await self._event(lambda: self._fetched(found, *args))
-        return await self._event(lambda: self._answered(method, found, args, kwargs))
+            return await self._event(lambda: self._fetch(found, *args))
+        return await self._event(lambda: self._answer(method, found, args, kwargs))
 
     async def _ring(self, info: Any) -> None:
         """The alarm's event."""
@@ -96,7 +96,7 @@ class Host:
             raise JsException("the object was reset; what its old copy began is over")
         await self._event(lambda: state.run_apart(token))
 
-    async def _connected(self, socket: Socket, request: Any) -> str:
+    async def _connect(self, socket: Socket, request: Any) -> str:
         """The client of a pair that the object accepted is there."""
         if request.caller != INSIDE:
             raise BadOption(
@@ -105,26 +105,26 @@ class Host:
         if self._object is None:
             await self._learn(None)
         assert self._state is not None
-        self._state.sockets.connected(socket, decode(bytes.fromhex(request.headers["pair"])))
+        self._state.sockets.connect(socket, decode(bytes.fromhex(request.headers["pair"])))
         return ""
 
-    async def _messaged(self, socket: Socket, message: Any) -> None:
+    async def _message(self, socket: Socket, message: Any) -> None:
         """A client said something; if the object's code raises, the socket stays open, as there."""
         if not hasattr(self._hosted.cls, "webSocketMessage"):
             return  # nobody listens
-        await self._told(lambda found, ws: found.webSocketMessage(ws, message), socket)
+        await self._tell(lambda found, ws: found.webSocketMessage(ws, message), socket)
 
-    async def _parted(self, socket: Socket, code: int, reason: str, was_clean: bool) -> None:
+    async def _part(self, socket: Socket, code: int, reason: str, was_clean: bool) -> None:
         """A client is gone."""
         if hasattr(self._hosted.cls, "webSocketClose"):
-            await self._told(
+            await self._tell(
                 lambda found, ws: found.webSocketClose(*_fitting(found.webSocketClose, ws, code, reason, was_clean)),
                 socket,
             )
         if self._state is not None:
             self._state.sockets.forget(socket)
 
-    async def _told(self, tell: Callable[[Any, WebSocket], Any], socket: Socket) -> None:
+    async def _tell(self, tell: Callable[[Any, WebSocket], Any], socket: Socket) -> None:
         if self._object is None:
             await self._learn(None)
         assert self._state is not None
@@ -134,12 +134,12 @@ class Host:
         except Exception:
             log.exception("%s: the handler of a socket raised", self._activation.id, extra={"code": "workers.socket"})
 
-    async def _answered(self, method: str, found: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        given = [unpacked(one) for one in args]
-        answer = await result_of(found(*given, **{key: unpacked(value) for key, value in kwargs.items()}))
-        return packed(answer, f"answer of {self._activation.id}.{method}()")
+    async def _answer(self, method: str, found: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        given = [unpack(one) for one in args]
+        answer = await result_of(found(*given, **{key: unpack(value) for key, value in kwargs.items()}))
+        return pack(answer, f"answer of {self._activation.id}.{method}()")
 
-    async def _fetched(self, found: Any, data: dict[str, Any]) -> dict[str, Any]:
+    async def _fetch(self, found: Any, data: dict[str, Any]) -> dict[str, Any]:
         answer = await result_of(found(*([request_of(data)] if _takes(found, 1) else [])))
         if answer is None:
             answer = Response(None)
@@ -167,7 +167,7 @@ class Host:
             if reset.keeps:
                 await self._keep()
             self._activation.instance = None  # the next event finds it asleep, and makes it anew
-            raise _said(reset) from reset.error.__cause__
+            raise _reset_failure(reset) from reset.error.__cause__
 
     async def _keep(self) -> None:
         """Have on disk what the event wrote so far."""
@@ -199,7 +199,7 @@ class Host:
             made = self._hosted.cls(state, self._hosted.env)
             await state.finish()
         except Reset as reset:
-            raise _said(reset) from reset.error.__cause__
+            raise _reset_failure(reset) from reset.error.__cause__
         self._state, self._object = state, made
 
 
@@ -211,20 +211,20 @@ def host_of(hosted: Hosted) -> type[Host]:
     if hosted.has_alarm:
         members["alarm"] = Host._ring
     # Any of them may accept sockets: one that only sends has no handler to tell by.
-    members |= {"on_connect": Host._connected, "on_message": Host._messaged, "on_close": Host._parted}
+    members |= {"on_connect": Host._connect, "on_message": Host._message, "on_close": Host._part}
     return type(hosted.cls.__name__, (Host,), members)
 
 
 def _methods(cls: type) -> list[str]:
     """What callers may call: the public methods of the class and its bases, below `DurableObject`."""
-    found = []
+    names = []
     for name in dir(cls):
         if name.startswith("_") or name in EVENTS or name in LIFECYCLE or hasattr(object, name):
             continue
         attribute = inspect.getattr_static(cls, name)
         if inspect.isfunction(attribute) or isinstance(attribute, staticmethod | classmethod):
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 def _method(cls: type, name: str) -> Any:
@@ -255,7 +255,7 @@ def _fitting(handler: Any, *args: Any) -> tuple[Any, ...]:
     return args
 
 
-def _said(reset: Reset) -> Exception:
+def _reset_failure(reset: Reset) -> Exception:
     """The error for the caller of an object that was reset."""
     error = reset.error
     error.durableObjectReset = True  # type: ignore[attr-defined]

@@ -71,20 +71,20 @@ def named_id(cls: str, name: str) -> DurableObjectId:
         content = bytes([len(data)]) + data.ljust(CONTENT_BYTES, b"\0")
     else:
         content = bytes([_HASHED]) + hashlib.sha256(f"{cls}\0".encode() + data).digest()[:CONTENT_BYTES]
-    return DurableObjectId(_sealed(cls, content), name)
+    return DurableObjectId(_seal(cls, content), name)
 
 
 def unique_id(cls: str, entropy: bytes) -> DurableObjectId:
     """An id of its own, from that many random bytes."""
-    return DurableObjectId(_sealed(cls, bytes([_RANDOM]) + entropy[:CONTENT_BYTES]))
+    return DurableObjectId(_seal(cls, bytes([_RANDOM]) + entropy[:CONTENT_BYTES]))
 
 
-def parsed_id(cls: str, text: str) -> DurableObjectId:
+def id_of_text(cls: str, text: str) -> DurableObjectId:
     """The id that those digits are; its name, if it had one, is not known here."""
     if not isinstance(text, str) or not _HEX.fullmatch(text.lower()):
         raise JsTypeError("an id is 64 hexadecimal digits, as toString() gives them")
     text = text.lower()
-    if _sealed(cls, bytes.fromhex(text)[:-CHECK_BYTES]) != text:
+    if _seal(cls, bytes.fromhex(text)[:-CHECK_BYTES]) != text:
         raise JsTypeError(f"this is no id of the class {cls}")
     return DurableObjectId(text)
 
@@ -92,7 +92,7 @@ def parsed_id(cls: str, text: str) -> DurableObjectId:
 def id_of_key(cls: str, key: str) -> DurableObjectId:
     """The id of the object that Wakeful calls so."""
     if _HEX.fullmatch(key):
-        return parsed_id(cls, key)
+        return id_of_text(cls, key)
     return named_id(cls, key)
 
 
@@ -106,5 +106,5 @@ def _is_readable(cls: str, name: str, data: bytes) -> bool:
     return True
 
 
-def _sealed(cls: str, content: bytes) -> str:
+def _seal(cls: str, content: bytes) -> str:
     return (content + hashlib.sha256(f"id\0{cls}\0".encode() + content).digest()[:CHECK_BYTES]).hex()

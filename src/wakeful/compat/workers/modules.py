@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from wakeful.compat.workers import bridge, entrypoints, failures, forms, sockets, web
-from wakeful.compat.workers.values import Array, Map, Record, dressed, plain
+from wakeful.compat.workers.values import Array, Map, Record, dress, plain
 from wakeful.compat.workers.web import fetch
 
 log = logging.getLogger("wakeful.workers.console")
@@ -39,7 +39,7 @@ def modules(env: Any, context: Any) -> dict[str, ModuleType]:
         env=env,
         waitUntil=context.waitUntil,
         wait_until=context.waitUntil,
-        python_from_rpc=dressed,
+        python_from_rpc=dress,
         python_to_rpc=plain,
         WebSocketPair=sockets.WebSocketPair,
         WebSocketRequestResponsePair=sockets.WebSocketRequestResponsePair,
@@ -127,7 +127,7 @@ class _Json:
 
     @staticmethod
     def parse(text: str) -> Any:
-        return dressed(json.loads(text))
+        return dress(json.loads(text))
 
 
 class _Object:
@@ -212,7 +212,7 @@ _timed: set[Any] = set()  # else nobody would hold them
 
 def _to_js(value: Any, **_: Any) -> Any:
     """The value itself: there is no border between two languages here."""
-    return dressed(value)
+    return dress(value)
 
 
 def _same(value: Any) -> Any:

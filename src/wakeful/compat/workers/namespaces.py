@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from wakeful.compat.workers.events import Hosted
 from wakeful.compat.workers.failures import JsTypeError, Unsupported
 from wakeful.compat.workers.host import NAME
-from wakeful.compat.workers.ids import CONTENT_BYTES, DurableObjectId, named_id, parsed_id, unique_id
-from wakeful.compat.workers.promises import started
+from wakeful.compat.workers.ids import CONTENT_BYTES, DurableObjectId, id_of_text, named_id, unique_id
+from wakeful.compat.workers.promises import start_task
 from wakeful.compat.workers.values import option_of, text_of
-from wakeful.compat.workers.web import Request, Response, packed, request_data, response_of, unpacked
+from wakeful.compat.workers.web import Request, Response, pack, request_data, response_of, unpack
 from wakeful.values.errors import UnknownMethod
 from wakeful.values.ids import ObjectId
 
@@ -53,15 +53,15 @@ class Stub:
 
     def _begin(self, call: Any, what: str) -> "asyncio.Task[Any]":
         node = self._namespace.app.node
-        return started(call, node.keep if node is not None else _nobody, f"{self!r}.{what}()")
+        return start_task(call, node.keep if node is not None else _nobody, f"{self!r}.{what}()")
 
     async def _fetch(self, request: Request) -> Response:
         return response_of(await self._send("fetch", (request_data(request),), {}))
 
     async def _call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         what = f"arguments of {self!r}.{name}()"
-        given = tuple(packed(one, what) for one in args)
-        return unpacked(await self._send(name, given, {key: packed(one, what) for key, one in kwargs.items()}))
+        given = tuple(pack(one, what) for one in args)
+        return unpack(await self._send(name, given, {key: pack(one, what) for key, one in kwargs.items()}))
 
     async def _send(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         namespace, id = self._namespace, self.id
@@ -89,17 +89,17 @@ class Namespace:
         return named_id(self.hosted.name, text_of(name, "an object's name"))
 
     def idFromString(self, text: str) -> DurableObjectId:  # noqa: N802  the name there
-        return parsed_id(self.hosted.name, text)
+        return id_of_text(self.hosted.name, text)
 
     def newUniqueId(self, options: Any = None, **named: Any) -> DurableObjectId:  # noqa: N802  the name there
-        _placed(option_of(options, named, "newUniqueId()"))
+        _check_place(option_of(options, named, "newUniqueId()"))
         return unique_id(self.hosted.name, secrets.token_bytes(CONTENT_BYTES))
 
     def get(self, id: Any, options: Any = None, **named: Any) -> Stub:
         option_of(options, named, "get()")  # where to put it is the cluster's to decide
         if not isinstance(id, DurableObjectId):
             raise JsTypeError("get() takes an id: idFromName(…), idFromString(…) or newUniqueId()")
-        parsed_id(self.hosted.name, id.toString())
+        id_of_text(self.hosted.name, id.toString())
         return Stub(self, id)
 
     def getByName(self, name: Any, options: Any = None, **named: Any) -> Stub:  # noqa: N802  the name there
@@ -107,7 +107,7 @@ class Namespace:
         return Stub(self, self.idFromName(name))
 
     def jurisdiction(self, name: Any) -> "Namespace":
-        _placed({"jurisdiction": name})
+        _check_place({"jurisdiction": name})
         return self
 
 
@@ -139,7 +139,7 @@ class Env:
         return sorted(self._bindings)
 
 
-def _placed(options: Mapping[str, Any]) -> None:
+def _check_place(options: Mapping[str, Any]) -> None:
     if options.get("jurisdiction") not in (None, "eu", "fedramp", "us"):
         raise JsTypeError(f"there is no jurisdiction {options['jurisdiction']!r}")
 

@@ -61,7 +61,9 @@ class Settled:
         yield  # pragma: no cover  (makes this a generator)
 
 
-def started(work: Coroutine[Any, Any, Any], keep: Callable[[asyncio.Task[Any]], None], what: str) -> asyncio.Task[Any]:
+def start_task(
+    work: Coroutine[Any, Any, Any], keep: Callable[[asyncio.Task[Any]], None], what: str
+) -> asyncio.Task[Any]:
     """Begin it now; if nobody awaits it, its failure is a line in the log and nothing else."""
     task = asyncio.get_running_loop().create_task(work)
     keep(task)

@@ -72,7 +72,7 @@ class WorkerSite:
             body.forget()
         data = response._take()
         if response.headers.has("content-encoding") and response.encode_body != "manual":
-            data = _packed(response.headers, data)
+            data = _pack(response.headers, data)
         headers = [
             (name.encode("latin-1"), value.encode("latin-1"))
             for name, value in response.headers.items()
@@ -127,7 +127,7 @@ def request_in(scope: Scope, body: bytes) -> Request:
     return request
 
 
-def _packed(headers: Headers, data: bytes) -> bytes:
+def _pack(headers: Headers, data: bytes) -> bytes:
     """The body in the encoding that the headers promise; they promise none if it is not known here."""
     if (headers.get("content-encoding") or "").strip().lower() == "gzip":
         return gzip.compress(data, 6)

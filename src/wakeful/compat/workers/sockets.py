@@ -9,7 +9,7 @@ from typing import Any
 
 from wakeful.compat.workers.events import ObjectEvents
 from wakeful.compat.workers.failures import JsException, JsRangeError, JsTypeError, Unsupported
-from wakeful.compat.workers.values import dressed, sendable
+from wakeful.compat.workers.values import dress, sendable
 from wakeful.compat.workers.web import ClientEnd
 from wakeful.runtime.turn import RefusedWrite, Turn
 from wakeful.sockets import records as keeping
@@ -96,9 +96,9 @@ class WebSocket:
     def deserializeAttachment(self) -> Any:  # noqa: N802  the name there
         """That value, None when there is none."""
         if self._socket is None:
-            return None if self._attachment is None else dressed(decode(self._attachment))
+            return None if self._attachment is None else dress(decode(self._attachment))
         try:
-            return dressed(self._socket.attachment)
+            return dress(self._socket.attachment)
         except CallFailed as error:
             raise JsException(error.message) from None
 
@@ -222,7 +222,7 @@ class Sockets:
         self._pending[_token(server)] = server
         self._since[_token(server)] = self._state._activation.node.clock.now()
 
-    def connected(self, socket: Socket, data: dict[str, Any]) -> None:
+    def connect(self, socket: Socket, data: dict[str, Any]) -> None:
         """The client of an accepted pair is there: what waited for it goes out."""
         server = self._pending.pop(data["token"], None)
         self._since.pop(data["token"], None)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from wakeful.compat.workers.events import Hosted, ObjectEvents
 from wakeful.compat.workers.failures import JsTypeError, Reset, reset_error
 from wakeful.compat.workers.ids import DurableObjectId
-from wakeful.compat.workers.promises import result_of, started
+from wakeful.compat.workers.promises import result_of, start_task
 from wakeful.compat.workers.sockets import Sockets, WebSocket, WebSocketRequestResponsePair
 from wakeful.compat.workers.storage import Storage
 from wakeful.compat.workers.values import option_of
@@ -47,7 +47,7 @@ class State(ObjectEvents):
                 if not activation.is_busy:
                     activation.node.hibernation.became_idle(activation)
 
-        self.hosted.beside.add(activation, started(waiting(), activation.node.keep, f"waitUntil of {activation.id}"))
+        self.hosted.beside.add(activation, start_task(waiting(), activation.node.keep, f"waitUntil of {activation.id}"))
 
     def abort(self, reason: Any = None, options: Any = None, **named: Any) -> None:
         """Reset the object: its memory and what it has not stored are gone, and whoever waits is told the reason."""
@@ -94,7 +94,7 @@ class State(ObjectEvents):
             raise JsTypeError("blockConcurrencyWhile() takes a function")
         turn = self._turn()
         assert turn is not None
-        async with self.scope(turn).entered() as scope:
+        async with self.scope(turn).enter() as scope:
             turn.save()
             try:
                 try:

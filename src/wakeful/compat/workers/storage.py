@@ -12,7 +12,7 @@ from typing import Any
 from wakeful.compat.workers.events import ObjectEvents
 from wakeful.compat.workers.failures import DataCloneError, JsException, JsRangeError, JsTypeError, Unsupported
 from wakeful.compat.workers.promises import Promise, Settled, result_of
-from wakeful.compat.workers.values import Map, dressed, key_of, option_of, plain
+from wakeful.compat.workers.values import Map, dress, key_of, option_of, plain
 from wakeful.runtime.storage import Storage as Rows
 from wakeful.runtime.turn import CURRENT, RefusedWrite, Turn
 from wakeful.values.errors import BadInput, BadValue, LimitExceeded, NoAlarmHandler
@@ -111,17 +111,17 @@ class Storage:
     async def _get(self, key: Any, options: dict[str, Any]) -> Any:
         if _is_many(key):
             found = await self._rows.get_many([key_of(one, "get()") for one in key])
-            return Map({name: dressed(value) for name, value in found.items()})
-        return dressed(await self._rows.get(key_of(key, "get()")))
+            return Map({name: dress(value) for name, value in found.items()})
+        return dress(await self._rows.get(key_of(key, "get()")))
 
     def _put(self, entries: Mapping[Any, Any], options: dict[str, Any]) -> Awaitable[Any]:
         made = {key_of(key, "put()"): plain(value) for key, value in entries.items()}
-        return self._taken(self._rows.put_many(made))
+        return self._settle_write(self._rows.put_many(made))
 
     def _delete(self, key: Any, options: dict[str, Any]) -> Awaitable[Any]:
         if _is_many(key):
-            return self._taken(self._rows.delete_many([key_of(one, "delete()") for one in key]))
-        return self._taken(self._rows.delete(key_of(key, "delete()")))
+            return self._settle_write(self._rows.delete_many([key_of(one, "delete()") for one in key]))
+        return self._settle_write(self._rows.delete(key_of(key, "delete()")))
 
     async def _list(self, options: dict[str, Any]) -> Map:
         if options.get("start") is not None and options.get("startAfter") is not None:
@@ -129,7 +129,7 @@ class Storage:
         bounds = {name: _text_option(options, theirs) for name, theirs in _BOUNDS.items()}
         prefix, limit = _text_option(options, "prefix") or "", _limit(options)
         rows = await self._rows.list(prefix=prefix, limit=limit, reverse=bool(options.get("reverse")), **bounds)
-        return Map({name: dressed(value) for name, value in rows.items()})
+        return Map({name: dress(value) for name, value in rows.items()})
 
     def _delete_all(self, options: dict[str, Any]) -> Awaitable[Any]:
         if self._open:
@@ -137,7 +137,7 @@ class Storage:
         keeps = not self._state.hosted.deletes_alarm
         if not keeps:
             self._state.has_cleared_alarm = True
-        return self._taken(self._rows.delete_all(keep_alarm=keeps))
+        return self._settle_write(self._rows.delete_all(keep_alarm=keeps))
 
     async def _sync(self) -> None:
         turn = self._turn()
@@ -148,7 +148,7 @@ class Storage:
     async def _transaction(self, closure: Callable[["Transaction"], Any]) -> Any:
         turn = self._turn()
         assert turn is not None
-        async with self._state.scope(turn).entered() as scope:
+        async with self._state.scope(turn).enter() as scope:
             txn = Transaction(self, turn)
             try:
                 try:
@@ -170,13 +170,13 @@ class Storage:
     def _set_alarm(self, time: Any, options: dict[str, Any]) -> Awaitable[Any]:
         at = alarm_time(time)
         try:
-            return self._taken(self._rows.set_alarm(at))
+            return self._settle_write(self._rows.set_alarm(at))
         except NoAlarmHandler:
             raise JsTypeError("setAlarm(): the class has no alarm() to run") from None
 
     def _delete_alarm(self, options: dict[str, Any]) -> Awaitable[Any]:
         self._state.has_cleared_alarm = True
-        return self._taken(self._rows.delete_alarm())
+        return self._settle_write(self._rows.delete_alarm())
 
     # where it is done
 
@@ -203,7 +203,7 @@ class Storage:
         except JsException as error:
             return Settled(error=error)
 
-    def _taken(self, done: Awaitable[Any]) -> Awaitable[Any]:
+    def _settle_write(self, done: Awaitable[Any]) -> Awaitable[Any]:
         """A write that Wakeful refused is an error for whoever awaits it, and for nobody else."""
         if not isinstance(done, RefusedWrite):
             return done

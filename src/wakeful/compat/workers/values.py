@@ -66,13 +66,13 @@ class Array(list[Any]):
         return found
 
 
-def dressed(value: Any) -> Any:
+def dress(value: Any) -> Any:
     """A plain value as the object's code gets it."""
     kind = type(value)
     if kind is dict:
-        return Record({key: dressed(item) for key, item in value.items()})
+        return Record({key: dress(item) for key, item in value.items()})
     if kind is list:
-        return Array(dressed(item) for item in value)
+        return Array(dress(item) for item in value)
     return value
 
 

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from wakeful.compat.workers.failures import JsTypeError, Unsupported
-from wakeful.compat.workers.forms import Blob, FormData, URLSearchParams, form_body, parsed_form
-from wakeful.compat.workers.values import dressed, plain, sendable
+from wakeful.compat.workers.forms import Blob, FormData, URLSearchParams, form_body, parse_form
+from wakeful.compat.workers.values import dress, plain, sendable
 from wakeful.http.body_shape import lists_in
 from wakeful.values.errors import MissingExtra
 from wakeful.values.ids import ObjectId
@@ -136,7 +136,7 @@ async def _beside(data: Data, make: Callable[[], T]) -> T:
     return await asyncio.to_thread(make) if len(data) > LONG_BYTES else make()
 
 
-async def _parsed(data: Data, options: dict[str, Any]) -> Any:
+async def _parse_json(data: Data, options: dict[str, Any]) -> Any:
     """JSON; a long one with calls of Python in between, at which the loop gets its turn."""
     if len(data) <= LONG_BYTES:
         return jsonlib.loads(data, **options)
@@ -158,7 +158,7 @@ class _Body:
 
     def _set_body(self, body: Any, *, allows: bool = True) -> None:
         self.body_used = False
-        self._data, kind = _encoded(body)
+        self._data, kind = _encode(body)
         if body is not None and not allows:
             raise JsTypeError("this can have no body")
         if kind is not None and not self.headers.has("content-type"):
@@ -197,7 +197,7 @@ class _Body:
 
     async def form_data(self) -> FormData:
         data, kind = self._take(), self.headers.get("content-type") or ""
-        return await _beside(data, lambda: parsed_form(data, kind))
+        return await _beside(data, lambda: parse_form(data, kind))
 
     formData = form_data  # noqa: N815  the name there
 
@@ -235,7 +235,7 @@ class Request(_Body):
         return cls(input, init, **options)
 
     async def json(self, **options: Any) -> Any:
-        return await _parsed(self._take(), options)
+        return await _parse_json(self._take(), options)
 
     def clone(self) -> "Request":
         if self.body_used:
@@ -312,7 +312,7 @@ class Response(_Body):
         return Response.from_json(self, *args, **options)
 
     async def _read_json(self) -> Any:
-        return await _parsed(self._take(), {})
+        return await _parse_json(self._take(), {})
 
     @staticmethod
     def from_json(
@@ -384,7 +384,7 @@ def response_of(data: Mapping[str, Any]) -> Response:
     return made
 
 
-def packed(value: Any, what: str) -> Any:
+def pack(value: Any, what: str) -> Any:
     """An argument or an answer of a call as data: requests and responses can be either."""
     if isinstance(value, Response):
         return {_KIND: "Response", **response_data(value)}
@@ -393,10 +393,10 @@ def packed(value: Any, what: str) -> Any:
     return sendable(value, what)
 
 
-def unpacked(value: Any) -> Any:
+def unpack(value: Any) -> Any:
     """What `packed` was given, as the other side gets it."""
     kind = value.get(_KIND) if type(value) is dict else None
-    return request_of(value) if kind == "Request" else response_of(value) if kind == "Response" else dressed(value)
+    return request_of(value) if kind == "Request" else response_of(value) if kind == "Response" else dress(value)
 
 
 _KIND = "wakeful.kind"
@@ -407,7 +407,7 @@ _BARE = re.compile(
 _IN_URL = "".join(map(chr, range(0x21, 0x7F)))
 
 
-def _encoded(body: Any) -> tuple[bytes, str | None]:
+def _encode(body: Any) -> tuple[bytes, str | None]:
     """The bytes of a body, and the type that goes with them."""
     if body is None:
         return b"", None

@@ -16,7 +16,7 @@ from wakeful.compat.workers.host import Host, HostedAlarms, host_of
 from wakeful.compat.workers.modules import modules
 from wakeful.compat.workers.namespaces import Env, Namespace
 from wakeful.compat.workers.promises import result_of
-from wakeful.compat.workers.values import dressed
+from wakeful.compat.workers.values import dress
 from wakeful.compat.workers.web import Request, Response
 from wakeful.compat.workers.worker_imports import Imports
 from wakeful.policy.limits import Limits
@@ -64,7 +64,7 @@ class Worker:
         self.config = config
         self.app = app
         self.classes: dict[str, type[Host]] = {}  # by the name in the Worker's code
-        self.env = Env(dressed(config.vars), config.elsewhere)
+        self.env = Env(dress(config.vars), config.elsewhere)
         self._imports = Imports(config.main, modules(self.env, ExecutionContext(self._keep)))
         self.module: ModuleType = self._imports.load()
         self._entry = _entry_of(self.module)
@@ -80,14 +80,14 @@ class Worker:
         """The Worker's answer to a request."""
         if self._entry is None:
             raise JsException(f"{self.config.main.name} has neither `class Default(WorkerEntrypoint)` nor on_fetch")
-        answer = await result_of(self._called("fetch", request))
+        answer = await result_of(self._call("fetch", request))
         if not isinstance(answer, Response):
             raise JsException(f"fetch() gave a {type(answer).__name__}, not a Response")
         return answer
 
     async def scheduled(self, expression: str, at_ms: int) -> None:
         """What the Worker does for a cron trigger."""
-        await result_of(self._called("scheduled", ScheduledController(expression, at_ms)))
+        await result_of(self._call("scheduled", ScheduledController(expression, at_ms)))
 
     def unload(self) -> None:
         """Take its modules out of the process again."""
@@ -115,7 +115,7 @@ class Worker:
                 self.app.object(host, name=stored)  # type: ignore[call-overload]
             self.env._bindings[binding.name] = Namespace(self.app, host._hosted)
 
-    def _called(self, name: str, first: Any) -> Awaitable[Any]:
+    def _call(self, name: str, first: Any) -> Awaitable[Any]:
         context = ExecutionContext(self._keep)
         if isinstance(self._entry, type):
             found = getattr(self._entry(context, self.env), name, None)
@@ -131,7 +131,7 @@ class Worker:
 
         # As there: in UTC, not tried again, and what was missed is missed.
         self.app.run_by_clock(
-            cron(translated(expression), "UTC"),
+            cron(translate_cron(expression), "UTC"),
             trigger,
             name=f"cron.{expression}",
             retry=RetryPolicy(max_attempts=1),
@@ -139,18 +139,18 @@ class Worker:
         )
 
 
-def translated(expression: str) -> str:
+def translate_cron(expression: str) -> str:
     """A cron trigger of Cloudflare's as cron text: days of the week are counted from 1, Sunday, there."""
     fields = expression.split()
     if len(fields) != 5:
         return expression  # whoever reads it says what is wrong
 
-    def named(match: re.Match[str]) -> str:
+    def day_name(match: re.Match[str]) -> str:
         number = int(match[0])
         return _WEEKDAYS[number - 1] if 1 <= number <= 7 else match[0]
 
     # Not what follows `/` (a step) or `#` (which of the month).
-    fields[4] = re.sub(r"(?<![/#\d])\d+", named, fields[4])
+    fields[4] = re.sub(r"(?<![/#\d])\d+", day_name, fields[4])
     return " ".join(fields)
 
 

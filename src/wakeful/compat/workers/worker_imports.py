@@ -90,7 +90,7 @@ class Imports(MetaPathFinder):
         others = {
             name: module
             for name, module in list(sys.modules.items())
-            if name.partition(".")[0] in self._own and not self._made(module)
+            if name.partition(".")[0] in self._own and not self._is_ours(module)
         }
         for name in others:
             del sys.modules[name]
@@ -100,10 +100,10 @@ class Imports(MetaPathFinder):
             yield
         finally:
             sys.meta_path.remove(self)
-            self._modules |= {name: module for name, module in list(sys.modules.items()) if self._made(module)}
+            self._modules |= {name: module for name, module in list(sys.modules.items()) if self._is_ours(module)}
             sys.modules.update(others)
 
-    def _made(self, module: Any) -> bool:
+    def _is_ours(self, module: Any) -> bool:
         loader = getattr(module, "__loader__", None)
         return isinstance(loader, _Loader) and loader.imports is self
 

@@ -189,13 +189,13 @@ class FindSuite(Harness):
                 and key.startswith(query.name_prefix or "")
             ]
             for limit in (1, 3, 1000):
-                found: list[tuple[ObjectId, str]] = []
+                answers: list[tuple[ObjectId, str]] = []
                 after: tuple[object, ...] | None = None
                 while page := await store.find_answers(replace(query, limit=limit, after=after), now=NOW):
                     assert len(page) <= limit
-                    found += [(id, answer.key) for id, answer in page]
+                    answers += [(id, answer.key) for id, answer in page]
                     after = (*page[-1][0], page[-1][1].key)
-                assert found == wanted, (query, limit)
+                assert answers == wanted, (query, limit)
 
     async def test_entries_come_newest_first_as_they_were_written(self) -> None:
         store = await self.open_store()
@@ -221,17 +221,17 @@ class FindSuite(Harness):
         await self.done(
             store, self.turn(A, parks=[parked(A), parked(A, "job:x", seq=2)]), self.turn(B, parks=[parked(B)])
         )
-        found = await store.find_parked(Query())
+        rows = await store.find_parked(Query())
         bare = [
             Parked(row.timer, row.run_id, row.parked_at, row.attempts, row.reason, row.error, row.traceback)
-            for row in found
+            for row in rows
         ]
         assert bare == [parked(A), parked(A, "job:x", seq=2), parked(B)]
-        numbers = [row.number for row in found]
+        numbers = [row.number for row in rows]
         assert numbers == sorted(set(numbers))
         assert all(numbers)
         await self.done(store, self.turn(A, unparks=[numbers[0], 10**9]))
-        assert await store.find_parked(Query()) == found[1:]
+        assert await store.find_parked(Query()) == rows[1:]
 
     async def test_the_number_of_an_unparked_timer_is_never_given_again(self) -> None:
         store = await self.open_store()
