@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from wakeful.importers.feature import ImportFeature
@@ -20,6 +21,7 @@ from wakeful.runtime.feature import Feature
 from wakeful.runtime.homes import check_places
 from wakeful.runtime.node import Node
 from wakeful.runtime.registry import Registry
+from wakeful.runtime.status import status_of
 from wakeful.schedules.counters import Counters
 from wakeful.schedules.dag import Dag, DagObject
 from wakeful.schedules.feature import ScheduleFeature
@@ -279,6 +281,7 @@ class App:
     def equip(self, node: Node) -> None:
         """Give a node the features, before it starts."""
         node.overload.ask, node.tracer = self._overloaded, self.tracer
+        node.routes.requests["status"] = partial(status_of, node)
         for feature in self.features:
             feature.equip(node)
 

@@ -7,12 +7,13 @@ then is it committed. Whatever stops it before leaves the target as empty as it 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from hashlib import blake2b
+from typing import Protocol, cast
 
 import msgspec
 
 from wakeful.store import open_url
 from wakeful.store.protocol import NodeRow, Store
-from wakeful.store.table_copy import TABLES, Copying, Row
+from wakeful.store.table_copy import TABLES, Copyable, Copying, Row
 from wakeful.values.errors import BadUrl, Conflict, StoreError
 
 _MODULUS = 1 << 128
@@ -52,10 +53,12 @@ async def move(source: str, target: str, *, now: int, heard: Heard = lambda step
 
     `Conflict` when a node runs on either, or the target holds anything; nothing has changed then.
     """
-    from_store, to_store = _stores(source, target)
-    async with _open(source, now=now, writes=False) as there:
+    from_store, to_store = _copyable(source), _copyable(target)
+    if from_store.place == to_store.place:
+        raise BadUrl(f"{from_store.url} is both source and target; name two stores", code="move.same")
+    async with _open(from_store, now=now, writes=False) as there:
         await _make(to_store, now=now)
-        async with _open(target, now=now, writes=True) as here:
+        async with _open(to_store, now=now, writes=True) as here:
             await _check_empty(here, to_store)
             parts = await _fill(there, here, heard)
             await _check_still(from_store, (await there.marks()).epochs, now=now)
@@ -80,7 +83,7 @@ async def _fill(there: Copying, here: Copying, heard: Heard) -> tuple[TableDiges
 
 async def digest(url: str, *, now: int) -> tuple[TableDigest, ...]:
     """The parts of a store that nobody runs, to compare with another's."""
-    async with _open(url, now=now, writes=False) as there:
+    async with _open(_copyable(url), now=now, writes=False) as there:
         return tuple([await _sum(there, table, 0, lambda step: None) for table in TABLES])
 
 
@@ -155,19 +158,17 @@ async def _check_still(store: Store, epochs: tuple[int, ...], *, now: int) -> No
         )
 
 
-def _stores(source: str, target: str) -> tuple[Store, Store]:
-    for url in (source, target):
-        if url == "memory:":
-            raise BadUrl("memory: can't be moved, it lives in its process; name sqlite:PATH or postgresql://…")
-    from_store, to_store = open_url(source), open_url(target)
-    if _place(from_store) == _place(to_store):
-        raise BadUrl(f"{from_store.url} is both source and target; name two stores", code="move.same")
-    return from_store, to_store
+class CopyableStore(Store, Copyable, Protocol):
+    """A store with all its verbs that can be copied whole as well."""
 
 
-def _place(store: Store) -> object:
-    """What two URLs of one store have in common."""
-    return getattr(store, "path", None) or store.url
+def _copyable(url: str) -> CopyableStore:
+    store = open_url(url)
+    if isinstance(store, Copyable):
+        return cast("CopyableStore", store)
+    if url == "memory:":
+        raise BadUrl("memory: can't be moved, it lives in its process; name sqlite:PATH or postgresql://…")
+    raise BadUrl(f"{store.url} can't be moved: its kind of store has no way to be copied; name another")
 
 
 async def _make(store: Store, *, now: int) -> None:
@@ -177,27 +178,18 @@ async def _make(store: Store, *, now: int) -> None:
 
 
 @asynccontextmanager
-async def _open(url: str, *, now: int, writes: bool) -> AsyncIterator[Copying]:
+async def _open(store: CopyableStore, *, now: int, writes: bool) -> AsyncIterator[Copying]:
     """The store for copying, with no node on it."""
-    store = open_url(url)
-    made = await (_postgres(url, store, now) if store.shared else _sqlite(url, now, writes))
+    if store.shared:
+        await _check_unused(store, now=now)
+    made = await store.open_copying(now=now, writes=writes)
     try:
         yield made
     finally:
         await made.close()
 
 
-async def _sqlite(url: str, now: int, writes: bool) -> Copying:
-    from wakeful.store.sqlite import SqliteStore
-    from wakeful.store.sqlite.table_copy import SqliteCopying
-
-    return SqliteCopying(SqliteStore.of_url(url).path, writes=writes, now=now)  # `FileOwned` when somebody runs it
-
-
-async def _postgres(url: str, store: Store, now: int) -> Copying:
-    from wakeful.store.postgres.table_copy import PostgresCopying
-    from wakeful.store.postgres.url import parse_url
-
+async def _check_unused(store: Store, *, now: int) -> None:
     await store.open(now=now, readonly=True)
     try:
         alive = await _living(store, now)
@@ -208,7 +200,6 @@ async def _postgres(url: str, store: Store, now: int) -> Copying:
             f"{store.url} is in use by {_names(alive)}; stop it (`wakeful nodes` shows all), then move",
             code="move.owned",
         )
-    return await PostgresCopying.open(parse_url(url))
 
 
 async def _living(store: Store, now: int) -> list[NodeRow]:

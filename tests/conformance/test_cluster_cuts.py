@@ -87,6 +87,48 @@ async def test_one_that_died_or_is_frozen_is_not_said_to_be_cut_off(cluster: Clu
         second.thaw()
 
 
+def said(caplog: pytest.LogCaptureFixture, code: str, member: Member) -> int:
+    """How often the log has it of that node."""
+    return sum(getattr(one, "code", "") == code and member.name in one.getMessage() for one in caplog.records)
+
+
+async def test_one_that_was_frozen_and_said_to_be_cut_off_is_said_to_be_back(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its lease was over meanwhile, so it was forgotten, and nobody said that it was reached again."""
+    caplog.set_level(logging.WARNING, "wakeful")
+    troupe, world = cluster(lease="10s")
+    async with world:
+        first, second, _ = world.members
+        second.freeze()
+        with pytest.raises(DeadlineExceeded):
+            await troupe.at(first, key_of(second), deadline="7s").add()
+        assert said(caplog, "link.cut", second) == 1
+        await world.advance(seconds=15)
+        assert status(first)["unreached"] == []  # it is silent: the store says that much
+        assert said(caplog, "link.back", second) == 0
+        second.thaw()
+        await world.advance(seconds=10)
+        assert said(caplog, "link.back", second) == 1
+
+
+async def test_one_that_died_after_it_was_said_to_be_cut_off_is_forgotten(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "wakeful")
+    troupe, world = cluster(lease="10s")
+    async with world:
+        first, second, _ = world.members
+        assert first.node is not None
+        second.freeze()
+        with pytest.raises(DeadlineExceeded):
+            await troupe.at(first, key_of(second), deadline="7s").add()
+        second.kill()
+        await world.advance(seconds=200)
+        assert first.node.routes.contacts._cuts == {}
+        assert said(caplog, "link.back", second) == 0
+
+
 async def test_calls_that_ran_out_of_time_are_counted_and_named(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -423,6 +423,20 @@ async def test_a_turn_of_a_copy_that_was_given_up_is_not_answered_though_it_wrot
             await asking
 
 
+async def test_a_claim_that_arrives_after_the_next_was_answered_takes_nothing(stage: Any) -> None:
+    """The connection it was sent on was called lost, and the database went on with it."""
+    async with stage.world() as world:
+        await stage.set_alarm(MINUTE)
+        world.faults.fail_commit(0, when="before")
+        world.faults.lag_once("claim", "stray", 7_000)
+        with contextlib.suppress(Unavailable):
+            await stage.do(add_one)
+        await world.advance("20s")
+        assert await stage.do(add_one) in (1, 2)
+        await world.advance("60s")
+        assert len(stage.fired) == 1
+
+
 async def test_a_reader_of_a_copy_that_was_given_up_meanwhile_is_not_answered(stage: Any) -> None:
     """What it looked at may have been another node's by then."""
     async with stage.world() as world:

@@ -206,6 +206,29 @@ async def test_a_run_that_kills_the_process_three_times_is_parked_and_the_schedu
         assert (await fates(world, rota))[10] == "run"
 
 
+async def test_deaths_of_a_run_are_counted_on_when_its_schedule_is_added_anew(stage: Any) -> None:
+    """A program may do so at each start: a run that kills it is parked all the same."""
+    rota = Rota(stage)
+    async with rota.world() as world:
+
+        async def killer(clock: Any, run: Run) -> None:
+            if run.nominal_at == after(10):
+                world.kill()
+                await asyncio.sleep(0)
+
+        rota.handlers["s"] = killer
+        await rota.on().add("every 10s", "tick", name="s")
+        await world.advance(seconds=10)
+        for length in (20, 30, 40):
+            world.faults.lag_once("timers", "late", 500)  # so that the program comes first
+            await world.restart(after="1s")
+            await rota.on().add(f"every {length}s", "tick", name="s")
+            await world.advance(seconds=1)
+        assert [since(run.nominal_at) for run in rota.began] == [10, 10, 10]
+        [parked] = await world.parked()
+        assert parked.reason == "crashed"
+
+
 async def test_what_was_committed_before_the_failure_stays_and_the_run_is_tried_again(stage: Any) -> None:
     rota = Rota(stage)
     async with rota.world() as world:

@@ -6,9 +6,9 @@ from typing import Any
 
 from tests.conformance.desk import Desk, at
 from wakeful.cli.checkups import timers
-from wakeful.runtime.notes import start_note
 from wakeful.runtime.status import status_of
 from wakeful.runtime.timer_runs import TRIED_MAX
+from wakeful.values.commits import start_note
 from wakeful.values.ids import shard_of
 from wakeful.views import due
 from wakeful.views.nodes import members

@@ -1,6 +1,7 @@
 """Connections that cost the server much for little: endless trailers, tiny chunks, thousands of requests at once, other protocols."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -223,10 +224,67 @@ async def test_a_socket_may_begin_with_a_long_head() -> None:
             await client.close()
 
 
-async def test_nobody_is_connected_through_here() -> None:
+SOCKET = b"GET /v1/objects/Room/a/socket HTTP/1.1\r\n" + HOST + b"connection: upgrade\r\nupgrade: websocket\r\n"
+REFUSED = {
+    "tls": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400, "request.http", "send HTTP/1.1"),
+    "no http": (b"hello\r\n\r\n", 400, "request.http", "send HTTP/1.1"),
+    "http2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400, "request.http", "send HTTP/1.1"),
+    "a space": (b"GET /v1/objects/Room/a b HTTP/1.1\r\n" + HOST + b"\r\n", 400, "request.http", "percent-encode"),
+    "two lengths": (
+        *(ECHO + HOST + b"content-length: 1\r\ncontent-length: 2\r\n\r\n", 400, "request.http", "Content-Length"),
+    ),
+    "a proxy": (b"CONNECT localhost:80 HTTP/1.1\r\n" + HOST + b"\r\n", 400, "request.http", "this is no proxy"),
+    "a long head": (
+        *(b"GET /healthz HTTP/1.1\r\n" + b"a: " + b"b" * guard.HEAD_BYTES_MAX, 431, "header.long", "32768 bytes"),
+    ),
+    "no key": (SOCKET + b"sec-websocket-version: 13\r\n\r\n", 400, "socket.handshake", "Sec-WebSocket-Key"),
+    "no version": (SOCKET + b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", 400, "socket.handshake", "Version"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+async def test_who_is_refused_before_there_is_a_request_gets_a_problem_too(name: str) -> None:
+    sent, status, code, words = REFUSED[name]
     async with Place().served() as place, connected(place) as (reader, writer):
-        writer.write(b"CONNECT localhost:80 HTTP/1.1\r\n" + HOST + b"\r\n")
-        assert (await answer(reader))[0].startswith(b"HTTP/1.1 400")
+        writer.write(sent)
+        check_problem(*await answer(reader), status, code, words)
+        assert await asyncio.wait_for(reader.read(), WAIT_S) == b""
+
+
+async def test_who_finds_no_place_for_a_connection_gets_a_problem_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Guarded, "connections_max", 1)
+    async with Place().served() as place, connected(place) as (reader, writer):
+        writer.write(HEALTH)
+        await answer(reader)
+        async with connected(place) as (other, _):
+            head, body = await answer(other)
+            check_problem(head, body, 503, "server.connections", "try again")
+            assert b"\r\nretry-after: 1\r\n" in head
+
+
+async def test_what_can_t_be_read_behind_a_request_takes_its_answer_from_nobody() -> None:
+    """The refusal was sent at once, in the place of the answer to the request before it."""
+    async with Place().served() as place, connected(place) as (reader, writer):
+        writer.write(b"POST /v1/objects/Deaf/a/wait HTTP/1.1\r\n" + HOST + b"content-length: 2\r\n\r\n[]")
+        await until(place, lambda one: one.cycle is not None)
+        writer.write(b"garbage\r\n\r\n" * 3)
+        await until(place, lambda one: one._is_last)
+        place.gate.set()
+        head, body = await answer(reader)
+        assert head.startswith(b"HTTP/1.1 200")
+        assert b"\r\nconnection: close\r\n" in head
+        assert body == b'{"result":null}'
+        assert await asyncio.wait_for(reader.read(), WAIT_S) == b""
+
+
+def check_problem(head: bytes, body: bytes, status: int, code: str, words: str) -> None:
+    assert head.startswith(b"HTTP/1.1 %d " % status), head
+    assert b"\r\ncontent-type: application/problem+json\r\n" in head.lower()
+    assert b"\r\nconnection: close\r\n" in head.lower()
+    found = json.loads(body)
+    assert (found["status"], found["code"], found["type"]) == (status, code, f"urn:wakeful:problem:{code}")
+    assert found["title"]
+    assert words in found["detail"]
 
 
 async def test_behind_a_body_of_known_length_few_requests_are_read(monkeypatch: pytest.MonkeyPatch) -> None:

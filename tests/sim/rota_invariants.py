@@ -12,7 +12,7 @@ from tests.sim.invariants import CLASS, EVERYTHING, Violation
 from wakeful.policy.plan import Due
 from wakeful.schedules.queries import records_of
 from wakeful.schedules.records import LANE, PREFIX, Record, decode_lane, schedule_of, timer_name
-from wakeful.schedules.steps import lane_nominal, occurrence_of, parallel_lanes
+from wakeful.schedules.steps import occurrence_of, parallel_lanes
 from wakeful.store.protocol import Query, Range, Store
 from wakeful.values.codec import decode
 from wakeful.values.commits import USER
@@ -94,7 +94,7 @@ def _check_versions(id: ObjectId, name: str, record: Record) -> None:
 def _check_verdicts(here: Kept, name: str, record: Record) -> None:
     """Exactly one verdict for each occurrence up to `judged_to`, and none for any other."""
     what = f"{here.id} {name}"
-    waiting = {due.nominal_at for due in record.pending} | {lane_nominal(lane) for lane in parallel_lanes(record)}
+    waiting = {due.nominal_at for due in record.pending} | set(parallel_lanes(record).values())
     due, gaps = _occurrences(record)
     unknown = waiting - set(due)
     if unknown:

@@ -17,7 +17,7 @@ from wakeful.runtime.turn import Turn
 from wakeful.store.memory import MemoryStore
 from wakeful.values.commits import Commit
 from wakeful.values.errors import Fenced
-from wakeful.values.ids import ObjectId, shard_of
+from wakeful.values.ids import SHARDS, ObjectId, shard_of
 from wakeful.values.timers import Timer
 
 
@@ -66,6 +66,20 @@ def commit_without_the_epoch_check() -> Any:
         return broken
 
     return swapped(MemoryStore, "_apply", make)
+
+
+def claim_of_whatever_there_is() -> Any:
+    """The only node of a store claims without having looked: a claim that arrives late takes from its own next one."""
+
+    def make(claim_all: Any) -> Any:
+        async def broken(self: Ownership) -> None:
+            node = self._node
+            node.epochs.clear()
+            self.take(await node.store.claim(node.name, range(SHARDS), now=node.clock.now()))
+
+        return broken
+
+    return swapped(Ownership, "claim_all", make)
 
 
 def nominal_time_drifts_with_retries() -> Any:

@@ -12,6 +12,7 @@ from wakeful.cli import program, settings_file
 from wakeful.http import health
 from wakeful.runtime.lock_watch import LockWatch
 from wakeful.runtime.outage import Outage
+from wakeful.runtime.standstill import Standstill
 from wakeful.store.postgres.wire import ServerLost, ServerWire
 from wakeful.transport.addresses import Address
 
@@ -52,6 +53,16 @@ def ready_says_away_before_it_says_locked() -> Any:
 def an_outage_that_a_lock_makes_is_said() -> Any:
     """The log is full of a store that comes and goes, while somebody holds a table."""
     return swapped(Outage, "_is_locked", lambda _: property(lambda self: False))
+
+
+def a_starved_node_blames_the_store() -> Any:
+    """Its own loop is never asked."""
+    return swapped(Standstill, "is_to_blame", lambda _: lambda self: False)
+
+
+def who_was_held_up_once_is_always_to_blame() -> Any:
+    """However short it was, and whatever the store did."""
+    return swapped(Standstill, "is_to_blame", lambda _: lambda self: self.stood() is not None)
 
 
 def a_program_gives_up_on_a_store_that_is_away() -> Any:

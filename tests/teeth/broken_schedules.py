@@ -12,12 +12,12 @@ from wakeful.runtime.activation import Activation
 from wakeful.runtime.queue import TimerQueue
 from wakeful.runtime.timer_runs import RunLater
 from wakeful.runtime.turn import Turn
-from wakeful.schedules import runs, schedules, steps
+from wakeful.schedules import schedules, steps, timers
 from wakeful.schedules.counters import Counters
 from wakeful.schedules.declarations import Declarations
 from wakeful.schedules.records import Book, Record, timer_name
-from wakeful.schedules.runs import ScheduleRuns
 from wakeful.schedules.schedules import Schedules
+from wakeful.schedules.timers import ScheduleTimer
 from wakeful.specs import combine
 from wakeful.specs.interval import Interval
 from wakeful.values.commits import SYSTEM, Commit
@@ -48,6 +48,15 @@ def record_not_in_the_runs_commit() -> Any:
     return swapped(Activation, "submit", make)
 
 
+def deaths_forgotten_when_added_anew() -> Any:
+    """A schedule that is given another spec has a timer that nobody ever died of."""
+
+    async def forget(turn: Turn, timer_name: str) -> None:
+        return None
+
+    return swapped(schedules, "_keep_crashes", lambda keep: forget)
+
+
 def verdicts_in_a_commit_of_their_own() -> Any:
     """The ledger is written after the turn."""
 
@@ -68,7 +77,7 @@ def pending_dropped_when_a_run_fails() -> Any:
     """A retry is set, but what it is to run is not kept."""
 
     def make(failed: Any) -> Any:
-        async def broken(self: ScheduleRuns, activation: Activation, turn: Turn, failure: Any) -> Any:
+        async def broken(self: ScheduleTimer, activation: Activation, turn: Turn, failure: Any) -> Any:
             answer = await failed(self, activation, turn, failure)
             name = failure.timer.name.partition(":")[2]
             record = await Book(turn).get(name)
@@ -79,7 +88,7 @@ def pending_dropped_when_a_run_fails() -> Any:
 
         return broken
 
-    return swapped(ScheduleRuns, "failed", make)
+    return swapped(ScheduleTimer, "failed", make)
 
 
 def reconciling_anchors_anew() -> Any:
@@ -144,7 +153,7 @@ def overlap_ends_with_the_first_attempt() -> Any:
 
         return broken
 
-    return swapped(runs, "judge", make)
+    return swapped(timers, "judge", make)
 
 
 def spread_follows_the_moment() -> Any:
@@ -176,7 +185,7 @@ def counters_keep_what_a_failed_turn_counted() -> Any:
     """The run is counted when it begins, and nobody takes that back."""
 
     def make(failed: Any) -> Any:
-        async def broken(self: ScheduleRuns, activation: Activation, turn: Turn, failure: Any) -> Any:
+        async def broken(self: ScheduleTimer, activation: Activation, turn: Turn, failure: Any) -> Any:
             answer = await failed(self, activation, turn, failure)
             name = failure.timer.name.partition(":")[2]
             record = await Book(turn).get(name)
@@ -187,13 +196,13 @@ def counters_keep_what_a_failed_turn_counted() -> Any:
 
         return broken
 
-    return swapped(ScheduleRuns, "failed", make)
+    return swapped(ScheduleTimer, "failed", make)
 
 
 def redriving_makes_another_run_of_it() -> Any:
     """A triggered run that failed comes back under the id of an occurrence that never was."""
     return swapped(
-        runs, "_to_redrive", lambda make: lambda timer, name, lane, due, salt: make(timer, name, lane, due, "")
+        timers, "_to_redrive", lambda make: lambda timer, name, lane, due, salt: make(timer, name, lane, due, "")
     )
 
 

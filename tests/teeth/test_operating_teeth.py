@@ -17,6 +17,7 @@ from tests.unit import test_cli_start as cli_start
 from tests.unit import test_lock_watch as lock_watch
 from tests.unit import test_postgres_hosts as postgres_hosts
 from tests.unit import test_reach as reach
+from tests.unit import test_standstill as standstill
 from wakeful.cli import run
 from wakeful.testing.timewarp import Timewarp
 from wakeful.values.errors import Unavailable, Unreachable
@@ -45,6 +46,20 @@ def outage_by_lock() -> None:
     patch, log = (HERE.request.getfixturevalue(name) for name in ("monkeypatch", "caplog"))
     log.clear()
     asyncio.run(lock_watch.test_an_outage_that_a_lock_makes_is_not_said_beside_it(patch, log))
+
+
+def starved() -> None:
+    """tests/unit: a loop that is held up again and again."""
+    log = HERE.request.getfixturevalue("caplog")
+    log.clear()
+    asyncio.run(standstill.test_a_node_whose_loop_is_starved_blames_itself_and_not_the_store(log))
+
+
+def slow_store() -> None:
+    """tests/unit: a pause, and then a store that is slow."""
+    log = HERE.request.getfixturevalue("caplog")
+    log.clear()
+    asyncio.run(standstill.test_a_store_that_is_slow_long_after_a_pause_is_not_forgiven_for_it(log))
 
 
 def late_store() -> None:
@@ -105,6 +120,8 @@ BROKEN: dict[str, tuple[Catcher, ...]] = {
     "a_lock_is_known_by_its_table": (short_locks,),
     "ready_says_away_before_it_says_locked": (said,),
     "an_outage_that_a_lock_makes_is_said": (outage_by_lock,),
+    "a_starved_node_blames_the_store": (starved,),
+    "who_was_held_up_once_is_always_to_blame": (slow_store,),
     "a_program_gives_up_on_a_store_that_is_away": (late_store,),
     "a_name_is_right_or_wrong_at_once": (late_name,),
     "a_host_that_was_demoted_is_kept": (demoted,),

@@ -19,7 +19,7 @@ LIVES = (3, 10, 21, 38, 199)  # drift, retries, windows, and retries that outlas
 
 def simulation() -> None:
     """tests/sim: the seeds that have schedules."""
-    for seed in (100, 42, 44, 54, 120, *range(0, 120, 2)):  # first those that catch what few do
+    for seed in (100, 42, 44, 54, 120, 684, *range(0, 120, 2)):  # first those that catch what few do
         run_seed(seed)
 
 
@@ -64,6 +64,7 @@ def spreads() -> None:
 BROKEN: dict[str, tuple[Catcher, ...]] = {
     "next_is_counted_from_the_end_of_the_run": (lives, simulation),
     "record_not_in_the_runs_commit": (simulation,),
+    "deaths_forgotten_when_added_anew": (simulation,),
     "verdicts_in_a_commit_of_their_own": (simulation,),
     "pending_dropped_when_a_run_fails": (simulation, lives),
     "reconciling_anchors_anew": (simulation,),

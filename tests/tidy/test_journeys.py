@@ -6,7 +6,7 @@ import pytest
 
 from bench.journeys import JOURNEYS, Trace, travel
 
-FILES_MAX = {"schedules.add": 40, "cron": 48, "call to another node": 29, "statechart delay": 45}
+FILES_MAX = {"schedules.add": 38, "cron": 44, "call to another node": 27, "statechart delay": 40}
 
 
 @pytest.mark.parametrize("name", JOURNEYS)

@@ -459,6 +459,16 @@ def test_a_secret_comes_from_a_file_or_the_environment_and_never_from_an_argumen
     assert cluster_access.pass_of().secret == "from-the-environment"
     assert cluster_access.pass_of(str(tmp_path / "s")).secret == "from-the-file"
     monkeypatch.setenv("WAKEFUL_SECRET_FILE", str(tmp_path / "s"))
+    for option in (None, str(tmp_path / "s")):  # an option that is not given comes from the environment too
+        with pytest.raises(CommandError, match=r"\$WAKEFUL_SECRET and \$WAKEFUL_SECRET_FILE are both set") as caught:
+            cluster_access.pass_of(option)
+        assert (caught.value.code, caught.value.exit_code) == ("secret.both", 2)
+        assert "from-the" not in caught.value.message
+    (tmp_path / "other").write_text("of-the-option")
+    assert cluster_access.pass_of(str(tmp_path / "other")).secret == "of-the-option"  # which goes first, as always
+    monkeypatch.setenv("WAKEFUL_SECRET", "from-the-file")
+    assert cluster_access.pass_of().secret == "from-the-file"  # they agree
+    monkeypatch.delenv("WAKEFUL_SECRET")
     assert cluster_access.pass_of().secret == "from-the-file"
     said = wakeful("run", "app.py", "--secret", "hunter2", code=2, as_json=False)
     assert "can be read by every user" in said

@@ -46,6 +46,10 @@ def test_what_a_lost_lease_cost_is_said() -> None:
     assert over.text.startswith("node a lost its lease")
     assert over.evidence.startswith("others took 85 shards from it since it was started; it stood still for 6.8 s;")
 
+    said["a"] |= {"stood_still": None, "held_up": {"for_ms": 4_100, "longest_ms": 900, "within_ms": 5_000}}
+    [over] = checkups.leases(stand((row("a"),), [], NOW), said)
+    assert "since it was started; of the last 5.0 s its loop was held up for 4.1 s;" in over.evidence
+
 
 def test_the_latency_of_the_store_is_measured() -> None:
     class Slow:

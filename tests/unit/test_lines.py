@@ -6,8 +6,7 @@ from itertools import islice
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wakeful.runtime.lines import SHORTEST, TenantLines
-from wakeful.runtime.queue import PAST_ALL, TimerQueue
+from wakeful.runtime.queue import PAST_ALL, SHORTEST, TenantLines, TimerQueue
 from wakeful.values.ids import ObjectId, tenant_of
 from wakeful.values.timers import Timer
 

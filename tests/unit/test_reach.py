@@ -21,9 +21,9 @@ async def joins(address: str, *, dialled_after_ms: int) -> int:
     async def ask(row: NodeRow, *_: Any, **options: Any) -> str | None:
         return None if warp.now() >= dialled_after_ms else "nobody answers; try again"
 
-    node: Any = SimpleNamespace(name="new", address=address, clock=warp, routes=SimpleNamespace(ask=ask))
+    node: Any = SimpleNamespace(name="new", address=address, clock=warp)
     try:
-        await check_back(node, [OTHER])
+        await check_back(node, [OTHER], ask)
         return warp.now()
     finally:
         warp.remove()

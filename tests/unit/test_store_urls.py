@@ -1,10 +1,18 @@
 """A URL that is a little wrong may hold a password: what is said of it must not."""
 
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
+from wakeful import App, DurableObject
+from wakeful.cli.exit_codes import CommandError
+from wakeful.cli.schema import kind_of
 from wakeful.store import open_url
 from wakeful.store.postgres.url import parse_url
-from wakeful.values.errors import BadUrl
+from wakeful.store_move import move
+from wakeful.values.errors import BadUrl, MissingExtra
 
 ENCODE = "must be percent-encoded"
 WRITE = "write memory:, sqlite:PATH or postgresql://"
@@ -58,3 +66,64 @@ def test_passwords_that_are_encoded_or_plain_are_taken() -> None:
         target = parse_url(url)
         assert target.shown == "postgresql://shop@127.0.0.1/shop"
         assert target.dsn.partition("://")[2] == url.partition("://")[2]
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str, str], None]:
+    """Installs a package that brings a store, as far as that is two files."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def install(package: str, scheme: str, code: str) -> None:
+        (tmp_path / f"{package}.py").write_text(code)
+        info = tmp_path / f"{package}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[wakeful.stores]\n{scheme} = {package}:make\n")
+        importlib.invalidate_caches()
+
+    return install
+
+
+STORE = """
+from wakeful.store import MemoryStore
+class DrawerStore(MemoryStore):
+    def __init__(self, url):
+        super().__init__()
+        self.url = url
+make = DrawerStore
+"""
+
+
+async def test_a_package_brings_a_store_by_an_entry_point(packages: Callable[[str, str, str], None]) -> None:
+    packages("drawers_one", "drawer", STORE)
+    store = open_url("drawer:oak/top")
+    assert (type(store).__name__, store.url) == ("DrawerStore", "drawer:oak/top")
+    app = App()
+
+    @app.object
+    class Note(DurableObject):
+        async def keep(self) -> int:
+            await self.storage.put("n", 1)
+            return 1
+
+    async with app.run("drawer:oak/top"):
+        assert await app.get(Note, "a").keep() == 1
+    with pytest.raises(BadUrl, match=r"'chest:' is not a store; .* or drawer:…"):
+        open_url("chest://oak")
+    with pytest.raises(BadUrl, match="can't be moved: its kind of store has no way to be copied"):
+        await move("drawer:oak/top", "sqlite:other.db", now=0)
+    with pytest.raises(CommandError, match="drawers_one brings this store, and its tables"):
+        kind_of("drawer:oak/top")
+
+
+def test_a_store_that_two_packages_bring_is_refused(packages: Callable[[str, str, str], None]) -> None:
+    packages("drawers_two", "drawer", STORE)
+    packages("drawers_three", "drawer", STORE)
+    with pytest.raises(BadUrl, match="drawers_three and drawers_two both bring the store 'drawer:'; uninstall one"):
+        open_url("drawer:oak")
+
+
+def test_a_package_that_lacks_something_says_so(packages: Callable[[str, str, str], None]) -> None:
+    packages("drawers_four", "drawer", "import something_that_is_not_there\n")
+    with pytest.raises(MissingExtra, match="drawers_four brings the store 'drawer:' and can't be imported: No module"):
+        open_url("drawer:oak")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from wakeful.cli.findings import Finding
 from wakeful.cli.output import iso, length, many, now_ms, own_ms
 from wakeful.policy.retry import CRASHES_MAX
-from wakeful.store.protocol import Query, Store
+from wakeful.store.protocol import MembershipTable, Query, Store
 from wakeful.views.line import Line, line_of
 from wakeful.views.nodes import ClusterMember, Members, members, ranges
 from wakeful.views.timer_names import name_words
@@ -33,9 +33,10 @@ CONNECTIONS_WARN = 0.9
 LATENCY_TRIPS = 5
 LATENCY_WARN_MS = 100  # in one place it is below one; between continents it is more
 LEASE_REMEDY = (
-    "did its machine pause, its loop stand still, or the store stall (its log: node.paused, store.slow)? Where that is how "
-    "things are, give all nodes a longer --lease: stop them all, then start them with it"
+    "did its machine pause, its loop stand still, or the store stall (its log: node.paused and node.slow, or "
+    "store.slow)? Where that is how things are, give all nodes a longer --lease: stop them all, then start them with it"
 )
+HELD_MS = 1_000  # of a lease: less is a loop that works
 LATE_MS = 600_000  # calls that ran out of time longer ago are history
 LATE_SAID = 5
 ALL_DRAINING = "every node is draining, so none gives its shards up: timers fire, and load balancers, by /readyz, send nothing here"
@@ -154,14 +155,19 @@ def _cost(status: dict[str, Any]) -> str:
     text = "others may take its shards while it is over"
     if lost:
         text = f"others took {many(lost, 'shard')} from it since it was started"
-    return text if stood is None else f"{text}; it stood still for {length(stood['for_ms'])}"
+    if stood is not None:
+        return f"{text}; it stood still for {length(stood['for_ms'])}"
+    held = status.get("held_up")
+    if held is None or held["for_ms"] < HELD_MS:
+        return text
+    return f"{text}; of the last {length(held['within_ms'])} its loop was held up for {length(held['for_ms'])}"
 
 
 def _trip(one: dict[str, Any]) -> str:
     return f"the slowest renewal took the store {one['trip_us'] / 1000:.1f} ms"
 
 
-async def latency(store: Store) -> list[Finding]:
+async def latency(store: MembershipTable) -> list[Finding]:
     """How long the store takes for next to nothing, there and back."""
     loop = asyncio.get_running_loop()
     trips = []
@@ -235,7 +241,7 @@ def _shards(found: Members) -> list[Finding]:
     return findings
 
 
-async def clock(store: Store) -> list[Finding]:
+async def clock(store: MembershipTable) -> list[Finding]:
     """How far this machine's clock is from the database's, by the quickest of several questions."""
     best: tuple[int, int] | None = None
     for _ in range(CLOCK_TRIPS):

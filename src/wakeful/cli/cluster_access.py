@@ -46,12 +46,25 @@ def pass_of(
             exit_code=USAGE,
         )
     tls = Tls(*map(str, given)) if all(given) else None
-    return Pass(_secret(secret_file or os.environ.get(SECRET_FILE)), tls)
+    return Pass(_secret(secret_file), tls)
 
 
-def _secret(file: str | None) -> str | None:
-    if not file:
-        return os.environ.get(SECRET) or None
+def _secret(option: str | None) -> str | None:
+    """Of the option, else of the environment; who sets it there in both ways, and differently, has to choose."""
+    text, file = os.environ.get(SECRET) or None, os.environ.get(SECRET_FILE)
+    if option and option != file:
+        return _read(option)
+    found = _read(file) if file else None
+    if text is not None and found not in (None, text):
+        raise CommandError(
+            f"${SECRET} and ${SECRET_FILE} are both set and not the same; unset one of them",
+            code="secret.both",
+            exit_code=USAGE,
+        )
+    return found or text
+
+
+def _read(file: str) -> str:
     try:
         found = Path(file).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -12,7 +12,7 @@ from wakeful.cli.findings import Finding, put, split
 if TYPE_CHECKING:
     from wakeful.cli.checkups import Statuses
     from wakeful.runtime.registry import Registry
-    from wakeful.store.protocol import Store
+    from wakeful.store.protocol import Views
 
 FUNCTIONS_LOOKED_AT = 1_000
 CHECK_S = 10.0  # for each: counting what millions of rows are takes seconds
@@ -150,7 +150,7 @@ def _program(target: str) -> "Registry":
     return load(target).app.registry
 
 
-async def _classes(store: "Store", known: list[str] | None, said: "Statuses") -> list[Finding]:
+async def _classes(store: "Views", known: list[str] | None, said: "Statuses") -> list[Finding]:
     """Classes in the store that the program does not know; or, without one to compare with, that no node knows."""
     from wakeful.cli.output import many
     from wakeful.views.timer_names import own_classes
@@ -189,7 +189,7 @@ async def _classes(store: "Store", known: list[str] | None, said: "Statuses") ->
     return findings or [Finding("classes", "ok", f"{many(len(found), 'class')} in the store, none unknown")]
 
 
-async def _functions(store: "Store", program: "Registry | None", said: "Statuses") -> list[Finding]:
+async def _functions(store: "Views", program: "Registry | None", said: "Statuses") -> list[Finding]:
     """Functions on the app's clock that the program does not have; without one, those that nodes left where they are."""
     from wakeful.schedules.functions import CLASS
     from wakeful.store.protocol import Query
@@ -212,7 +212,7 @@ async def _functions(store: "Store", program: "Registry | None", said: "Statuses
     ]
 
 
-async def _parked(store: "Store") -> list[Finding]:
+async def _parked(store: "Views") -> list[Finding]:
     from wakeful.cli.output import many
 
     count = await store.count("parked")

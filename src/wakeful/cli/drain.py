@@ -11,7 +11,7 @@ from wakeful.cli import completion_names, options
 from wakeful.cli.exit_codes import UNAVAILABLE, USAGE, CommandError, one_line
 
 if TYPE_CHECKING:
-    from wakeful.store.protocol import Store
+    from wakeful.store.protocol import MembershipTable, Store
 
 LOOK_S = 0.2
 
@@ -117,7 +117,7 @@ async def _wait(store: "Store", node: str, timeout_ms: int | None, *, is_shown: 
             await asyncio.sleep(LOOK_S)
 
 
-async def _owned(store: "Store", node: str) -> int:
+async def _owned(store: "MembershipTable", node: str) -> int:
     """How many shards are in its name."""
     return sum(row.owner == node for row in await store.owners())
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from wakeful.cli.exit_codes import one_line
-from wakeful.store.protocol import Store, TableLock
+from wakeful.store.protocol import Store, TableLock, Views
 from wakeful.values.errors import StoreDown, WakefulError
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ async def in_the_way(store: Store, url: str) -> InTheWay | None:
     The table of migrations, which only an opening needs, is no table that nodes watch: of that only the session is known.
     """
     from wakeful.cli.checkups import sessions
+    from wakeful.runtime.lock_watch import remedy as ending
     from wakeful.runtime.lock_watch import words
 
     lock = await _lock(store)
@@ -37,12 +38,10 @@ async def in_the_way(store: Store, url: str) -> InTheWay | None:
     holders = [one for one in found if (one.pid == lock.pid if lock else one.touches and not one.is_waiting)]
     if not holders and lock is None:
         return None
-    text, remedy = "", "" if lock is None else "end that in the program that began it"
+    text, remedy = "", "" if lock is None else ending(lock)
     if holders:
         finding = sessions(holders[:1], 0)[0]
         text, remedy = f"{finding.text} ({finding.evidence})" if finding.evidence else finding.text, finding.remedy
-    elif lock is not None and lock.pid is not None:
-        remedy += f", or: SELECT pg_terminate_backend({lock.pid})"
     return InTheWay(": ".join(filter(None, [words(lock) if lock else "", text])), remedy)
 
 
@@ -71,7 +70,7 @@ async def _tell(store: Store, url: str) -> None:
     print(one_line(f"waiting: {found.text}; {found.remedy}"), file=sys.stderr, flush=True)
 
 
-async def _lock(store: Store) -> TableLock | None:
+async def _lock(store: Views) -> TableLock | None:
     with suppress(TimeoutError, WakefulError):
         async with asyncio.timeout(LOOK_S):
             return next(iter(await store.locks()), None)

@@ -2,16 +2,22 @@
 
 import asyncio
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from wakeful.cli import options
 from wakeful.cli.exit_codes import OK, UNAVAILABLE, CommandError
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from wakeful.store.protocol import Store
     from wakeful.views.nodes import Members
 
-ASK_S = 5.0  # for each question: nodes and shards are few, so only a lock, or a server in trouble, takes longer
+T = TypeVar("T")
+
+# For each question: nodes and shards are few, so only a lock, or a server in trouble, takes longer. After each of these waits
+# it is looked whether somebody holds one: who waits for that waits in vain.
+ASK_S = (2.5, 2.5)
 DOCTOR = "see what wakeful doctor says of the server"
 
 
@@ -30,14 +36,13 @@ async def _nodes(url: str, as_json: bool) -> int:
     from wakeful.cli.node_access import statuses
     from wakeful.cli.output import put_json
     from wakeful.cli.store_session import reading
+    from wakeful.system import open_store
     from wakeful.views.nodes import plain_member
 
     async with AsyncExitStack() as stack:
-        try:
-            async with asyncio.timeout(options.OPEN_S):
-                store = await stack.enter_async_context(reading(url))
-        except TimeoutError:
-            raise _mute(f"the store can't be opened: no answer within {options.OPEN_S:.0f} s", DOCTOR) from None
+        opening = stack.enter_async_context(reading(url))
+        shut = open_store(url)  # which knows of no locks yet; of sessions the server does
+        store = await _answer(opening, shut, url, "the store can't be opened", (options.OPEN_S,))
         found, mute = await _members(store, url)
         said = await statuses(store, [member.row for member in found.nodes])
         if mute is None:
@@ -61,25 +66,32 @@ async def _members(store: "Store", url: str) -> tuple["Members", CommandError | 
     from wakeful.cli.output import now_ms
     from wakeful.views.nodes import members, stand
 
+    rows = await _answer(store.nodes(), store, url, "the nodes can't be read")
     try:
-        async with asyncio.timeout(ASK_S):
-            return await members(store, now_ms()), None
-    except TimeoutError:
-        mute = await _mute_because(store, url, "who has which shard")
-    try:
-        async with asyncio.timeout(ASK_S):
-            return stand(await store.nodes(), [], now_ms()), mute
-    except TimeoutError:
-        raise await _mute_because(store, url, "the nodes") from None
+        return await _answer(members(store, now_ms()), store, url, "who has which shard can't be read"), None
+    except CommandError as error:
+        return stand(rows, [], now_ms()), error
 
 
-async def _mute_because(store: "Store", url: str, what: str) -> CommandError:
-    """That it was not answered in time, and who is to blame, if that can be known."""
+async def _answer(
+    question: "Coroutine[Any, Any, T]", store: "Store", url: str, what: str, waits_s: tuple[float, ...] = ()
+) -> T:
+    """What is asked; a `CommandError` when no answer comes in time, or before that, when somebody is in the way."""
     from wakeful.cli.lock_holders import in_the_way
 
-    text = f"{what} can't be read: no answer within {ASK_S:.0f} s"
-    found = await in_the_way(store, url)
-    return _mute(text, DOCTOR) if found is None else _mute(f"{text}, because {found.text}", found.remedy)
+    task, waited_s, found = asyncio.ensure_future(question), 0.0, None
+    try:
+        for wait_s in waits_s or ASK_S:
+            if (await asyncio.wait({task}, timeout=wait_s))[0]:
+                return task.result()
+            waited_s += wait_s
+            found = await in_the_way(store, url) if store.shared else None
+            if found is not None:
+                break
+    finally:
+        task.cancel()
+    text = f"{what}: no answer within {waited_s:g} s"
+    raise _mute(text, DOCTOR) if found is None else _mute(f"{text}, because {found.text}", found.remedy)
 
 
 def _mute(what: str, remedy: str) -> CommandError:

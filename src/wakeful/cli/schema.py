@@ -51,7 +51,6 @@ async def _migrate(url: str, as_json: bool) -> None:
     from wakeful.cli.progress import pulse
     from wakeful.store import open_url
 
-    kind_of(url)
     store = open_url(url)
     with pulse("migrate", is_shown=not as_json):  # a database does not say how far a statement is
         applied = await store.migrate(now=now_ms())
@@ -66,14 +65,19 @@ async def _migrate(url: str, as_json: bool) -> None:
 
 
 def kind_of(url: str) -> str:
-    """The package of the store that the URL names."""
+    """The package of the store that the URL names, for one of ours."""
     from wakeful.store import open_url
 
     if url == "memory:":
         raise CommandError(
             "memory: has no tables; name sqlite:PATH or postgresql://…", code="store.memory", exit_code=USAGE
         )
-    return type(open_url(url)).__module__.split(".")[2]
+    module = type(open_url(url)).__module__
+    if not module.startswith("wakeful.store."):
+        raise CommandError(
+            f"{module} brings this store, and its tables; ask there", code="store.foreign", exit_code=USAGE
+        )
+    return module.split(".")[2]
 
 
 def migrations(url: str) -> list[str]:

@@ -25,7 +25,7 @@ from wakeful.http.table import Route, read_query
 from wakeful.policy.shares import Asker, Shares, Verdict
 from wakeful.security.askers import Askers, address_of, asker_of
 from wakeful.security.crowd import Crowding
-from wakeful.security.patience import within
+from wakeful.security.patience import lock_of, unless_locked, within
 from wakeful.security.turnstile import Turnstile
 from wakeful.values.errors import DeadlineExceeded, NotRunning, StoreDown
 from wakeful.values.metrics import LASTING, ROUTE
@@ -95,7 +95,8 @@ class Api:
             return
         except Exception as error:
             is_operator = ask.caller is not None and ask.caller.may("operate")
-            answer = _as_answer(told(error, ask.path, is_operator=is_operator))
+            lock = lock_of(self.app.node) if isinstance(error, StoreDown) and self.app.node is not None else None
+            answer = _as_answer(told(error, ask.path, is_operator=is_operator, lock=lock))
         if answer is not None:
             # The client may have gone meanwhile, which servers say in one of these ways.
             with suppress(OSError, RuntimeError):
@@ -143,7 +144,8 @@ class Api:
         needed: Any = route.scope
         node = self.app.node
         if not is_call(route) or node is None or self.gate.knows(connection):  # a task for each call would cost 80 µs
-            return await self.gate.admit(connection, needed, wide=route.is_wide)
+            asked = self.gate.admit(connection, needed, wide=route.is_wide)
+            return await (unless_locked(node, asked) if route.is_look and node is not None else asked)
         deadline_ms, wait_ms = early_deadline(ask, route), node.limits.store_wait_ms
         asker = self._askers.guess(ask.scope)
         verdict = self._left.verdict(asker)
@@ -167,7 +169,7 @@ class Api:
     async def _looked(self, ask: Ask, route: Route, asker: Asker) -> Answer | None:
         """A few at a time: a long list holds the loop for milliseconds again and again."""
         async with self._looks.passed(asker):
-            return await route.handler(ask)
+            return await unless_locked(ask.node, route.handler(ask))
 
     async def _handled(self, ask: Ask, route: Route, asker: Asker) -> Answer | None:
         places = self._calls if route.scope == "call" else self._acts

@@ -15,7 +15,7 @@ from wakeful.http.problems import Problem
 from wakeful.policy.shares import Asker, Shares, Verdict
 from wakeful.security.crowd import Crowding
 from wakeful.values.codec import decode_outside, encode
-from wakeful.values.errors import BadValue, NotRunning
+from wakeful.values.errors import BadValue, NotRunning, Undecodable
 from wakeful.values.weights import WEIGHT_MAX
 from wakeful.views.plain import plain
 from wakeful.views.view import View
@@ -265,8 +265,8 @@ def read_msgpack(body: bytes, weight_max: int = WEIGHT_MAX) -> Any:
         value = decode_outside(body, weight_max)
     except BadValue as error:
         raise _refused(error) from None
-    except Exception:  # extension types around what does not belong there fail in any way
-        raise Problem(400, "body.msgpack", "the body is not what Wakeful's codec writes") from None
+    except Undecodable as error:
+        raise Problem(400, "body.msgpack", f"the body is not what Wakeful's codec writes: {error.message}") from None
     _check_depth(value)
     return value
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from wakeful.http.arguments import Signature
 from wakeful.http.asks import MSGPACK, Answer, Ask, result_of
 from wakeful.http.problems import Problem, Raised
-from wakeful.http.table import length_ms, read_query
+from wakeful.http.table import deadline_ms, length_ms, read_query
 from wakeful.values.errors import WakefulError
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from wakeful.runtime.registry import ObjectClass
 
 KEY = r"[!-~]{1,255}"
-DEADLINE_MAX_MS = 900_000  # a quarter of an hour, as long as an alarm may run
 
 
 async def call(ask: Ask) -> Answer:
@@ -87,18 +86,13 @@ def request_key(ask: Ask) -> str | None:
 
 
 def deadline_of(ask: Ask) -> int | None:
-    """How long the caller is ready to wait, by header or query; `Problem` for one that is too long."""
+    """How long the caller is ready to wait, by header or query; `Problem` for one that is none, or too long."""
     asked: int | None = ask.query.get("deadline")
     text = ask.header(b"wakeful-deadline")
     if text is not None:
-        asked = length_ms(text)
-        if asked is None:
-            raise Problem(400, "deadline.form", f"Wakeful-Deadline {text[:40]!r}: write it like 30, 30s, 250ms or 5m")
+        asked = deadline_ms(text, "Wakeful-Deadline ")
     if asked is None:
         return max(1, ask.node.limits.call_deadline_ms - ask.waited_ms) if ask.waited_ms else None
-    if asked > DEADLINE_MAX_MS:
-        words = f"a deadline of {asked // 1_000} s: {DEADLINE_MAX_MS // 60_000}m at most; a job may take longer"
-        raise Problem(400, "deadline.long", words)
     return max(1, asked - ask.waited_ms)
 
 

@@ -8,10 +8,16 @@ import logging
 import re
 import traceback
 from http import HTTPStatus
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
+from wakeful.runtime.lock_watch import remedy, words
 from wakeful.values import errors
 from wakeful.values.errors import TooMany, TurnFailed, WakefulError
+
+if TYPE_CHECKING:
+    from wakeful.store.protocol import TableLock
 
 log = logging.getLogger("wakeful.http")
 
@@ -126,8 +132,11 @@ class Told(NamedTuple):
     headers: list[tuple[bytes, bytes]]
 
 
-def told(error: BaseException, instance: str, *, is_operator: bool = False) -> Told:
-    """The problem that stands for the error; tracebacks are for operators only, and where the store is for nobody."""
+def told(error: BaseException, instance: str, *, is_operator: bool = False, lock: "TableLock | None" = None) -> Told:
+    """The problem that stands for the error; tracebacks are for operators only, and where the store is for nobody.
+
+    With the lock that somebody holds on a table: that is why a store does not answer, and operators hear who it is.
+    """
     trace: str | None = None
     extra: dict[str, Any] = {}
     headers: list[tuple[bytes, bytes]] = []
@@ -140,6 +149,9 @@ def told(error: BaseException, instance: str, *, is_operator: bool = False) -> T
     elif isinstance(error, WakefulError):
         status, code, detail = status_of(error), error.code, _unplaced(error)
         extra = {"error": type(error).__name__}
+        if lock is not None and isinstance(error, errors.StoreDown):
+            code = "store.locked"
+            detail = f"{words(lock)}; {remedy(lock)}" if is_operator else "a table of the store is locked; try again"
     elif isinstance(error, Raised):
         raised = error.error
         status, code, detail = FAILED, TurnFailed.default_code, f"{type(raised).__name__}: {error}"
@@ -166,6 +178,22 @@ def told(error: BaseException, instance: str, *, is_operator: bool = False) -> T
     if is_operator and trace:
         body["traceback"] = trace
     return Told(status, body, headers)
+
+
+def bare_answer(status: int, code: str, detail: str) -> bytes:
+    """A whole answer, for somebody who is refused before there is a request; the connection ends with it."""
+    body = bare_body(status, code, detail)
+    lines = [b"HTTP/1.1 %d %s" % (status, HTTPStatus(status).phrase.encode())]
+    lines += [name + b": " + value for name, value in told(Problem(status, code, detail), "").headers]
+    lines += [b"content-type: " + MEDIA, b"content-length: %d" % len(body), b"connection: close", b"", body]
+    return b"\r\n".join(lines)
+
+
+def bare_body(status: int, code: str, detail: str) -> bytes:
+    """What is in it: a problem of no instance, since nothing was asked for yet."""
+    body = told(Problem(status, code, detail), "").body
+    del body["instance"]
+    return msgspec.json.encode(body)
 
 
 def _unplaced(error: WakefulError) -> str:

@@ -9,10 +9,14 @@ library's own takes a third more memory for an idle socket, and wsproto's is one
 """
 
 import asyncio
+from http import HTTPStatus
 from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.datastructures import Headers
+from websockets.http11 import Response
 
+from wakeful.http.problems import MEDIA, bare_answer, bare_body
 from wakeful.http.sockets import ABORT
 
 PONGS_BYTES_MAX = 65_536  # waiting for a client that sends pings and does not read
@@ -22,13 +26,8 @@ PASS_FRAMES = 64  # handled in one pass of the loop before others have a turn; t
 SOON_S = 0.0001
 SLICE = 4_096  # bytes that are parsed at once: frames may have six of them, and each that waits takes hundreds
 
-_PROBLEM = (
-    b'{"type":"urn:wakeful:problem:socket.handshake","title":"Bad Request","status":400,'
-    b'"detail":"the request has a line or a header that is too long, or too many of them","code":"socket.handshake"}'
-)
-_REFUSED = (
-    b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/problem+json\r\ncontent-length: %d\r\n"
-    b"connection: close\r\n\r\n%s" % (len(_PROBLEM), _PROBLEM)
+_REFUSED = bare_answer(
+    400, "socket.handshake", "the request has a line or a header that is too long, or too many of them"
 )
 
 
@@ -53,6 +52,15 @@ class Quota:
         return wait_s if wait_s > SOON_S else 0.0
 
 
+def _rejected(status: Any, text: str) -> Response:
+    """A handshake that can't be one, as everything else that is refused; the first line of the text says why."""
+    found = HTTPStatus(status)
+    code = "http.bug" if found >= 500 else "socket.handshake"
+    body = bare_body(found, code, text.partition("\n")[0])
+    headers = Headers({"Content-Type": MEDIA.decode(), "Content-Length": str(len(body)), "Connection": "close"})
+    return Response(found.value, found.phrase, headers, body)
+
+
 class SocketProtocol(WebSocketsSansIOProtocol):
     """`uvicorn.Config(ws=SocketProtocol)`."""
 
@@ -63,6 +71,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self._frames = 0
         self._fragments: Quota | None = None  # once there were any: most clients send whole messages
         self._bare: Quota | None = None
+        self.conn.reject = _rejected  # type: ignore[method-assign]  # the library's has words in plain text
 
     async def run_asgi(self) -> None:
         scope: dict[str, Any] = self.scope  # type: ignore[assignment]

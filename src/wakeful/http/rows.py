@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from wakeful.http import acts, calls, health, jobs, looks
 from wakeful.http.sights import OBJECT, SIGHTS, STATE, TAG
-from wakeful.http.table import CLASS, KEY, LIMIT, PAGE, PREFIX, TO_15M, Route, RouteTable, length, text
+from wakeful.http.table import CLASS, KEY, LIMIT, PAGE, PREFIX, Route, RouteTable, deadline, length, text
 
 SCHEDULE = f"{OBJECT}/schedules/{{name}}"
 
@@ -18,7 +18,7 @@ ROWS = [
         "call",
         "Call a method of an object; the answer is durable when it comes.",
         calls.call,
-        query=(length("deadline", "How long to wait: 30, 30s, 250ms or 5m; at most 15m.", pattern=TO_15M),),
+        query=(deadline("deadline", "How long to wait: 30, 30s, 250ms or 5m; at most 15m."),),
         headers=("Idempotency-Key", "Wakeful-Deadline", "traceparent"),
         body=object,
         is_body_needed=False,

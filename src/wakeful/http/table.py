@@ -18,8 +18,14 @@ from wakeful.values.weights import WEIGHT_MAX
 LIMIT_MAX = 1_000  # rows of one page
 QUERY_FIELDS_MAX = 20
 LENGTH = r"([1-9][0-9]{0,5})(ms|s|m)?"  # 30, 30s, 250ms, 5m
+LONGER = r"0*[1-9][0-9]*(ms|s|m|h|d|w)?"  # a length all the same, past what may be waited for
+DEADLINE_MAX_MS = 900_000  # a quarter of an hour, as long as an alarm may run
 # The same up to a quarter of an hour.
 TO_15M = r"([1-8][0-9]{5}|900000|[1-9][0-9]{0,4})ms|([1-8][0-9]{2}|900|[1-9][0-9]?)s?|([1-9]|1[0-5])m"
+
+# How the decoder says that there is no such field, and the way to it: `$.jobs[0].retry`.
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `(\$.*)`)?", re.DOTALL)
+_STEP = re.compile(r"[a-z_]+|\[")
 
 Handler = Callable[[Ask], Awaitable[Answer | None]]  # None: it has answered itself
 
@@ -154,7 +160,34 @@ async def read_body(ask: Ask, shape: type, *, is_needed: bool) -> Any:
     try:
         return await ask.beside(lambda: msgspec.convert(value, shape))
     except msgspec.ValidationError as error:
-        raise Problem(422, "body.fields", f"the body does not fit: {error}") from None
+        words = _unknown_field(str(error), shape) or str(error)
+        raise Problem(422, "body.fields", f"the body does not fit: {words}") from None
+
+
+def _unknown_field(said: str, shape: type) -> str | None:
+    """Of a field that there is none of: its name, and those that there are; None when something else is wrong."""
+    found = _UNKNOWN.fullmatch(said)
+    if found is None:
+        return None
+    path = found[2] or "$"
+    known = _fields_at(msgspec.inspect.type_info(shape), _STEP.findall(path))
+    at = "" if path == "$" else f" at {path}"
+    return f"there is no field {found[1][:60]!r}{at}; known: {', '.join(known)}"
+
+
+def _fields_at(kind: msgspec.inspect.Type, steps: list[str]) -> list[str]:
+    """The names that a struct has, that many steps inside of another."""
+    if isinstance(kind, msgspec.inspect.UnionType):
+        return [name for one in kind.types for name in _fields_at(one, steps)]
+    if isinstance(kind, msgspec.inspect.ListType):
+        return _fields_at(kind.item_type, steps[1:])
+    if not isinstance(kind, msgspec.inspect.StructType):
+        return []
+    if not steps:
+        return [field.encode_name for field in kind.fields]
+    return [
+        name for field in kind.fields if field.encode_name == steps[0] for name in _fields_at(field.type, steps[1:])
+    ]
 
 
 # kinds of parameters
@@ -170,7 +203,7 @@ def text(name: str, about: str, *, is_needed: bool = False, longest: int = 512) 
     return Param(name, schema, read, None, is_needed, about)
 
 
-def length(name: str, about: str, *, pattern: str = LENGTH) -> Param:
+def length(name: str, about: str) -> Param:
     """A length of time, in milliseconds."""
 
     def read(given: str) -> int:
@@ -179,7 +212,27 @@ def length(name: str, about: str, *, pattern: str = LENGTH) -> Param:
             raise ValueError("write it like 30, 30s, 250ms or 5m")
         return found
 
-    return Param(name, {"type": "string", "pattern": f"^({pattern})$"}, read, None, False, about)
+    return Param(name, {"type": "string", "pattern": f"^({LENGTH})$"}, read, None, False, about)
+
+
+def deadline(name: str, about: str) -> Param:
+    """A deadline of a call: what is wrong with it has the same code as in the header."""
+
+    def read(given: str) -> int:
+        return deadline_ms(given, f"query parameter {name}=")
+
+    return Param(name, {"type": "string", "pattern": f"^({TO_15M})$"}, read, None, False, about)
+
+
+def deadline_ms(text: str, what: str) -> int:
+    """The milliseconds of a deadline; `Problem` for one that is none, or too long."""
+    found = length_ms(text)
+    if found is None and re.fullmatch(LONGER, text) is None:
+        raise Problem(400, "deadline.form", f"{what}{text[:40]!r}: write it like 30, 30s, 250ms or 5m")
+    if found is None or found > DEADLINE_MAX_MS:
+        words = f"{what}{text[:40]!r}: {DEADLINE_MAX_MS // 60_000}m at most; a job may take longer"
+        raise Problem(400, "deadline.long", words)
+    return found
 
 
 def length_ms(text: str) -> int | None:

@@ -14,9 +14,8 @@ from wakeful.jobs.node_jobs import feature_of
 from wakeful.jobs.queries import JobFilter
 from wakeful.jobs.submission import Scheduling, sent, unsend
 from wakeful.policy.limits import check_count
-from wakeful.runtime.calls import check_loop, resolve
+from wakeful.runtime.calls import check_loop, resolve, within
 from wakeful.runtime.context import Context
-from wakeful.runtime.deadlines import within
 from wakeful.runtime.node import Node
 from wakeful.runtime.turn import CURRENT, Turn, running_turn
 from wakeful.values.errors import (

@@ -17,13 +17,12 @@ from wakeful.jobs.queries import is_duplicate
 from wakeful.jobs.retries import ask
 from wakeful.policy.retry import Retry
 from wakeful.runtime import timer_runs
-from wakeful.runtime.notes import storable, words_of
 from wakeful.runtime.timer_runs import Failed, Park, RowTimers
 from wakeful.runtime.turn import Turn
 from wakeful.values.codec import encode
 from wakeful.values.commits import Slot
 from wakeful.values.errors import BadInput, BadTime, LimitExceeded, Undecodable
-from wakeful.values.runs import Entry, check_answer
+from wakeful.values.runs import Entry, check_answer, storable, words_of
 from wakeful.values.timers import Occurrence, Timer
 from wakeful.values.times import LATEST_MS, duration_ms
 from wakeful.values.trace import LINK, TRACE

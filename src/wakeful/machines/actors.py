@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.policy.retry import platform_delay_ms
 from wakeful.runtime.calls import carried_back
-from wakeful.runtime.notes import text_of
 from wakeful.runtime.turn import Turn
 from wakeful.values.errors import DeadlineExceeded, Unavailable
-from wakeful.values.runs import run_id
+from wakeful.values.runs import run_id, text_of
 from wakeful.values.timers import Timer
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ class Actors:
         method, args = ANSWER, (id, call[2], run_id(timer), began_at, is_good, value)
         while not node.is_dead:
             try:
-                await node.sideline.call(timer.id, method, args)
+                await node.send_beside(timer.id, method, args)
                 return
             except (Unavailable, DeadlineExceeded):
                 tries += 1

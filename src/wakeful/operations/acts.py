@@ -15,7 +15,7 @@ from wakeful.runtime.redrives import NUMBER_MAX, REDRIVE, Find, each_parked, sur
 from wakeful.security.audit import DONE, FAILED, LOG, NOTHING, PARTLY
 from wakeful.security.exposure import check_method_name
 from wakeful.specs.build import BUILD_OPTIONS
-from wakeful.store.protocol import ASIDE, Query, Store
+from wakeful.store.protocol import ASIDE, Query, Store, Views
 from wakeful.transport.control import redriven
 from wakeful.values.errors import BadOption, Conflict, WakefulError
 from wakeful.values.ids import ObjectId
@@ -240,7 +240,7 @@ class Acts:
             log.warning("audit row %d was not completed: %s", number, problem, extra={"code": "audit.open"})
 
 
-def finding(store: Store) -> Find:
+def finding(store: Views) -> Find:
     """How to find what is parked there: beside the loop, where the store is in this process."""
 
     async def find(query: Query) -> list[Parked]:

@@ -13,11 +13,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from wakeful.runtime import tracer
-from wakeful.runtime.calls import Call, carried_back, fingerprint, for_caller, is_small, recalled, remembered, resolve
+from wakeful.runtime.calls import (
+    Call,
+    cancelled,
+    carried_back,
+    fingerprint,
+    for_caller,
+    is_small,
+    recalled,
+    remembered,
+    resolve,
+)
 from wakeful.runtime.committer import Failure
 from wakeful.runtime.context import Context
-from wakeful.runtime.deadlines import cancelled
-from wakeful.runtime.object_wake import wake
 from wakeful.runtime.rows import ObjectRows
 from wakeful.runtime.state import STATE_SLOT, State
 from wakeful.runtime.turn import CURRENT, Turn
@@ -388,7 +396,7 @@ class Activation(Settling):
         if call.trace is not TRACE.get():
             TRACE.set(call.trace)
         try:
-            result, number = await tracer.turn(self, call)
+            result, number = await (self.run_call(call) if self.node.tracer is None else tracer.turn(self, call))
             call.is_finished = True
         except asyncio.CancelledError:
             if call.is_interrupted:
@@ -459,7 +467,7 @@ class Activation(Settling):
                 raise
             self.meter.failed_calls += 1
             if call.is_expired:
-                raise call.too_late(turn) from None
+                raise call.too_late(turn.commits if turn is not None else 0) from None
             raise cancelled(f"{self.id}.{call.method}", "") from None
         except Fenced as fenced:
             self.undo(turn)
@@ -468,7 +476,7 @@ class Activation(Settling):
             self.undo(turn)
             self.meter.failed_calls += 1
             if call.is_expired:
-                raise call.too_late(turn) from None
+                raise call.too_late(turn.commits if turn is not None else 0) from None
             raise
         finally:
             call.absorb()
@@ -553,3 +561,47 @@ class Activation(Settling):
         if is_small(answer):
             return answer
         return carried_back(answer, self.node.limits.arguments_bytes, f"{self.id}.{call.method}")
+
+
+# How does an object wake?
+
+
+async def wake(activation: "Activation", chain: tuple[ObjectId, ...], deadline_at: int) -> None:
+    """Asleep → awake: rows, constructor, on_wake; on a raise it stays asleep as if nobody had called."""
+    if activation.instance is None:
+        await _load(activation, chain, deadline_at)
+    if activation.known.is_plain:
+        activation.instance = activation.known.cls(Context(activation))
+        activation.is_stale = False
+        return
+    turn = Turn(activation, chain, deadline_at)
+    token = CURRENT.set(turn)
+    try:
+        instance = activation.known.cls(Context(activation))
+        if activation.known.wakes:
+            await instance.on_wake()
+        activation.finish(turn)
+        activation.instance = instance
+        activation.is_stale = False
+    except BaseException:
+        activation.undo(turn)
+        raise
+    finally:
+        CURRENT.reset(token)
+
+
+async def _load(activation: "Activation", chain: tuple[ObjectId, ...], deadline_at: int) -> None:
+    """What it needs from disk. Not for an object that is made anew: what undone turns wrote was never among its rows."""
+    if activation.is_unsettled:
+        await activation.settled()  # a failed attempt to wake may have left a retry on its way to disk
+    activation.node.meter.wakes.add()
+    loaded = await activation.node.loader.load(activation.id, activation.rows.take_begun())
+    activation.rows.load(loaded)
+    activation.timers = {ALARM: loaded.alarm}
+    activation.state.load(loaded.rows.get(STATE_SLOT))
+    wakers = activation.node.timer_runs.wakers(activation.known)
+    if wakers:
+        turn = Turn(activation, chain, deadline_at)
+        for owner in wakers:
+            await owner.wake(activation, turn)
+        activation.finish(turn)

@@ -1,12 +1,16 @@
 """Layer 3. What is a call, and what does a caller hold in hand?"""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from hashlib import blake2b
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
+from wakeful.runtime.env import Env
+from wakeful.values.clock import Clock, Handle
 from wakeful.values.codec import decode, encode
 from wakeful.values.commits import Remembered
 from wakeful.values.errors import (
@@ -18,6 +22,7 @@ from wakeful.values.errors import (
     KeyTaken,
     LimitExceeded,
     NotRunning,
+    TurnFailed,
     Unavailable,
     WakefulError,
 )
@@ -25,9 +30,7 @@ from wakeful.values.ids import ObjectId, check_key
 from wakeful.values.times import Duration, duration_ms
 
 if TYPE_CHECKING:
-    from wakeful.runtime.node import Node
     from wakeful.runtime.registry import ObjectClass
-    from wakeful.runtime.turn import Turn
 
 
 class Call:
@@ -103,18 +106,19 @@ class Call:
         self.cancels += 1
         task.cancel()
 
-    def too_late(self, turn: "Turn | None" = None) -> DeadlineExceeded:
+    def too_late(self, commits: int = 0) -> DeadlineExceeded:
+        """Its deadline has passed; its turn, if it began, had come to so many durable points."""
         if self.is_finished:
             return DeadlineExceeded(
                 f"{self.chain[-1]}.{self.method} was not on disk by its deadline; whether it happened is unknown, "
                 "use a request key to ask again"
             )
-        return DeadlineExceeded(f"{self.chain[-1]}.{self.method} did not finish within its deadline; {undone(turn)}")
+        return DeadlineExceeded(f"{self.chain[-1]}.{self.method} did not finish within its deadline; {undone(commits)}")
 
 
-def undone(turn: "Turn | None") -> str:
-    """What became of the writes of a turn that was stopped, in words."""
-    return f"what it wrote {'since ctx.commit() ' if turn is not None and turn.commits else ''}was undone"
+def undone(commits: int) -> str:
+    """What became of the writes of a turn that was stopped, after so many durable points, in words."""
+    return f"what it wrote {'since ctx.commit() ' if commits else ''}was undone"
 
 
 def for_caller(id: ObjectId, failure: Fenced | WakefulError) -> WakefulError:
@@ -263,9 +267,9 @@ def recalled(id: ObjectId, kept: Remembered, print_: bytes) -> Any:
     return decode(kept.answer)
 
 
-def remembered(node: "Node", key: str, print_: bytes, result: Any) -> Remembered:
+def remembered(env: Env, key: str, print_: bytes, result: Any) -> Remembered:
     """The answer as it is kept with the turn, for as long as a repeat may come."""
-    return Remembered(key, print_, encode(result), node.clock.now() + node.limits.request_keep_ms)
+    return Remembered(key, print_, encode(result), env.clock.now() + env.limits.request_keep_ms)
 
 
 # How does a caller get hold of an object?
@@ -282,3 +286,126 @@ def make_stub(node: Any, known: Any, key: str, deadline: Duration | None, reques
             f"deadline {deadline!r} leaves no time at all; leave it out for the default", code="time.deadline"
         )
     return Stub(node, known, key, length, request_key)
+
+
+# Which calls have run out of time?
+#
+# A timer handle for every call costs more than many calls do. Most calls have the same deadline, so
+# they expire in the order in which they came: a dict in that order and one handle for its first.
+
+
+class Deadlines:
+    """Expires calls at their deadlines; one that would break the order of the line gets a handle of its own."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._line: dict[Call, None] = {}  # deadlines never fall along it
+        self._latest = 0
+        self._own: dict[Call, Handle] = {}
+        self._alarm: Handle | None = None
+        self._alarm_at = 0
+
+    def add(self, call: Call) -> None:
+        at = call.deadline_at
+        if at < self._latest and self._line:
+            self._own[call] = self._clock.call_at(at, call.expire)
+            return
+        self._latest = at
+        self._line[call] = None
+        if self._alarm is not None and at < self._alarm_at:
+            # Left by a longer call that has gone: a shorter one after it would wait for that one's deadline.
+            self._alarm.cancel()
+            self._alarm = None
+        if self._alarm is None:
+            self._wake_at(at)
+
+    def remove(self, call: Call) -> None:
+        if call in self._line:
+            del self._line[call]
+        else:
+            handle = self._own.pop(call, None)
+            if handle is not None:
+                handle.cancel()
+
+    def stepped(self, by_ms: int) -> None:
+        """The clock was set: what was asked for before that has as long as it had.
+
+        It is heard of a moment later. Set ahead, what has time left was asked for since; set back, what would have none.
+        """
+        now = self._clock.now()
+        calls = [*self._line, *self._own]
+        for call in calls:
+            left_ms = call.deadline_at - now
+            if left_ms <= 0 if by_ms > 0 else left_ms + by_ms > 0:
+                call.deadline_at += by_ms
+        self.stop()
+        self._line, self._own, self._latest = {}, {}, 0
+        for call in sorted(calls, key=attrgetter("deadline_at")):
+            self.add(call)
+
+    def stop(self) -> None:
+        for handle in (*self._own.values(), *(() if self._alarm is None else (self._alarm,))):
+            handle.cancel()
+        self._alarm = None
+
+    def _expire(self) -> None:
+        self._alarm = None
+        now = self._clock.now()
+        for call in _past(self._line, now):
+            call.expire()
+            self._line.pop(call, None)
+        first = next(iter(self._line), None)
+        if first is not None:
+            self._wake_at(first.deadline_at)
+
+    def _wake_at(self, at: int) -> None:
+        self._alarm_at = at
+        self._alarm = self._clock.call_at(at, self._expire)
+
+
+def cancelled(what: str, trace: str) -> TurnFailed:
+    """Its own code said CancelledError, and nobody had asked for that."""
+    return TurnFailed(
+        f"{what} was cancelled by its own code",
+        remote_type="asyncio.CancelledError",
+        remote_traceback=trace,
+        code="turn.cancelled",
+    )
+
+
+def too_long(what: str, deadline_ms: int, commits: int) -> DeadlineExceeded:
+    """It was stopped at its deadline, after so many durable points."""
+    return DeadlineExceeded(f"{what} ran longer than {deadline_ms} ms; {undone(commits)}")
+
+
+def _past(line: Iterable[Call], now: int) -> list[Call]:
+    """The calls at the head of the line whose time is over."""
+    found = []
+    for call in line:
+        if call.deadline_at > now:
+            break
+        found.append(call)
+    return found
+
+
+@contextmanager
+def within(clock: Clock, until: int, late: Callable[[], Exception]) -> Iterator[None]:
+    """What is awaited in it ends at that time, with that error."""
+    task, is_late = asyncio.current_task(), False
+    assert task is not None
+    before = task.cancelling()  # one that was told to end may still ask for something
+
+    def expire() -> None:
+        nonlocal is_late
+        is_late = True
+        task.cancel()
+
+    handle = clock.call_at(until, expire)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if is_late and task.uncancel() <= before:
+            raise late() from None
+        raise
+    finally:
+        handle.cancel()

@@ -139,7 +139,8 @@ class Contacts:
         node = self._node
         live = self._alive()
         for name in self._cuts.keys() - live.keys():
-            del self._cuts[name]  # gone, or silent: that is said elsewhere
+            if not self._may_come_back(name):
+                del self._cuts[name]
         asked = [row for name, row in live.items() if name in self._cuts]
         if node.membership.asks_back and node.clock.now() >= self._all_at:
             rest = [row for name, row in sorted(live.items()) if name not in self._cuts and row.address]
@@ -151,6 +152,11 @@ class Contacts:
         self._task = None
         if self._cuts or node.membership.asks_back:
             self._later(AGAIN_MS if self._cuts else max(1, self._all_at - node.clock.now()))
+
+    def _may_come_back(self, name: str) -> bool:
+        """It is silent, which is said elsewhere; but that it was cut off is said, and so shall be that it no longer is."""
+        row = self._node.membership.nodes.get(name)
+        return self._cuts[name].is_sure and row is not None and row.is_here is not False
 
     async def _ask(self, row: "NodeRow") -> None:
         began_at = self._node.clock.now()

@@ -13,7 +13,7 @@ from wakeful.values.clock import Clock, Handle
 from wakeful.values.errors import Unavailable
 
 if TYPE_CHECKING:
-    from wakeful.store.protocol import Store
+    from wakeful.store.protocol import MembershipTable, Store
 
 log = logging.getLogger("wakeful.clock")
 
@@ -94,7 +94,7 @@ class FollowedClock:
             for stepped in list(self._watchers):
                 stepped(by_ms)
 
-    async def _measure(self, store: "Store", samples: int) -> tuple[Offset, Offset, int] | None:
+    async def _measure(self, store: "MembershipTable", samples: int) -> tuple[Offset, Offset, int] | None:
         """The measurement before, this one, and the time between; by the own clock as it is at the end of it."""
         found = []
         for _ in range(samples):

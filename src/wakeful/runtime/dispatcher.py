@@ -11,11 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from wakeful.runtime.committer import Failure
-from wakeful.runtime.notes import start_note
 from wakeful.runtime.overload import BACKLOG_MAX
 from wakeful.runtime.queue import PAST_ALL
 from wakeful.values.clock import Wakeup
-from wakeful.values.commits import Commit
+from wakeful.values.commits import Commit, start_note
 from wakeful.values.errors import Unavailable
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.timers import Timer, TimerKey

@@ -8,18 +8,17 @@ this user on this machine, by a small file beside the control sockets.
 import asyncio
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from wakeful.runtime.env import Env, NodeRequest
+from wakeful.store.protocol import NodeRow
 from wakeful.transport.sockets import folder
 from wakeful.values.errors import BadInput, Unavailable, WakefulError
 from wakeful.values.ids import SHARDS
-
-if TYPE_CHECKING:
-    from wakeful.runtime.node import Node
 
 REQUEST = "ended"  # what another node is asked to note
 TELL_MS = 2_000  # for all of them, side by side
@@ -29,25 +28,23 @@ EPOCHS_MAX = 16  # of each shard; fewer than a node remembers of its own
 Epochs = dict[int, list[int]]
 
 
-async def tell(node: "Node", epochs: Mapping[int, int]) -> None:
+async def tell(env: Env, epochs: Mapping[int, int], others: Sequence[NodeRow], ask: NodeRequest) -> None:
     """Tell everybody who can be told that these epochs end here and now, and that nothing died."""
     if not epochs:
         return
-    if node.store.url.startswith("memory:"):
-        _add(node.registry.ended.setdefault(node.store.url, {}), epochs)
+    if env.store.url.startswith("memory:"):
+        _add(env.registry.ended.setdefault(env.store.url, {}), epochs)
     else:
-        _write(node, epochs)
-    if node.routes.has_links:
-        others = [row for name, row in node.membership.nodes.items() if name != node.name and row.address]
-        asked = [node.routes.ask(row, REQUEST, list(epochs.items()), timeout_ms=TELL_MS) for row in others]
-        await asyncio.gather(*(_quietly(one) for one in asked))
+        _write(env, epochs)
+    asked = [ask(row, REQUEST, list(epochs.items()), timeout_ms=TELL_MS) for row in others]
+    await asyncio.gather(*(_quietly(one) for one in asked))
 
 
-def known(node: "Node") -> Epochs:
+def known(env: Env) -> Epochs:
     """Epochs of shards of this store that others on this machine ended so."""
-    if node.store.url.startswith("memory:"):
-        return node.registry.ended.get(node.store.url, {})
-    path = _path(node)
+    if env.store.url.startswith("memory:"):
+        return env.registry.ended.get(env.store.url, {})
+    path = _path(env)
     return {} if path is None else _read(path)
 
 
@@ -72,9 +69,9 @@ def _add(to: Epochs, epochs: Mapping[int, int]) -> None:
         to[shard] = [*to.get(shard, []), epoch][-EPOCHS_MAX:]
 
 
-def _path(node: "Node") -> Path | None:
+def _path(env: Env) -> Path | None:
     """The file of this store; None where there is no folder for it."""
-    name = sha256((node.store.identity or node.store.url).encode()).hexdigest()[:32]
+    name = sha256((env.store.identity or env.store.url).encode()).hexdigest()[:32]
     try:
         return folder() / f"ended-{name}.json"
     except Unavailable:
@@ -90,13 +87,13 @@ def _read(path: Path) -> Epochs:
         return {}
 
 
-def _write(node: "Node", epochs: Mapping[int, int]) -> None:
-    path = _path(node)
+def _write(env: Env, epochs: Mapping[int, int]) -> None:
+    path = _path(env)
     if path is None:
         return
     ended = _read(path)
     _add(ended, epochs)
-    draft = path.with_suffix(f".{os.getpid()}.{node.name}")
+    draft = path.with_suffix(f".{os.getpid()}.{env.name}")
     with suppress(OSError):  # a full disk: then it counts as a death
         draft.touch(mode=0o600)
         draft.write_text(json.dumps(ended))

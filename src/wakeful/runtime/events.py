@@ -9,7 +9,7 @@ memory, and one that is too slow loses the oldest and is told how many.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from wakeful.policy.retry import platform_delay_ms
 from wakeful.values.commits import Commit
@@ -20,8 +20,43 @@ from wakeful.values.timers import Timer
 
 if TYPE_CHECKING:
     from wakeful.runtime.calls import Call
-    from wakeful.runtime.node import Node
-    from wakeful.store.protocol import NodeRow
+    from wakeful.runtime.env import NodeRequest
+    from wakeful.store.protocol import NodeRow, Store
+    from wakeful.values.clock import Clock, Dice
+
+
+class KnownNodes(Protocol):
+    """Who is there, by a store."""
+
+    nodes: "dict[str, NodeRow]"
+    others: set[str]
+    is_draining: bool
+
+
+class NodeWays(Protocol):
+    """To the other nodes."""
+
+    @property
+    def ask(self) -> "NodeRequest": ...
+
+
+class EventHome(Protocol):
+    """A node of this process: one for each store of the program."""
+
+    name: str
+    state: str
+    store: "Store"
+    epochs: dict[int, int]
+    is_clustered: bool
+
+    dice: "Dice"
+
+    @property
+    def membership(self) -> KnownNodes: ...
+
+    @property
+    def routes(self) -> "NodeWays": ...
+
 
 Event = dict[str, Any]
 Sees = Callable[[Event], bool]
@@ -134,9 +169,10 @@ class Listener:
 class Events:
     """The events of a process, and while someone listens here those of the other nodes as well."""
 
-    def __init__(self, node: "Node") -> None:
-        self._node = node
-        self.clock = node.clock
+    def __init__(self, name: str, clock: "Clock", homes: Callable[[], Sequence[EventHome]]) -> None:
+        self._name = name
+        self._homes = homes  # the nodes of this process
+        self.clock = clock
         self.is_heard = False  # what everyone who has something to tell asks first
         self.is_over = False
         self.ring = EventRing(KEPT)  # of the deployment
@@ -219,7 +255,7 @@ class Events:
 
     def tell(self, kind: str, id: ObjectId | None = None, **about: Any) -> None:
         """Something happened."""
-        event: Event = {"kind": kind, "at": self.clock.now(), "node": self._node.name}
+        event: Event = {"kind": kind, "at": self.clock.now(), "node": self._name}
         if id is not None:
             event["object"] = f"{id.cls}/{id.key}"
             event["class"], event["key"] = id
@@ -321,7 +357,7 @@ class Events:
             self._following, self._looking, self._others, self._places = {}, None, None, {}
             self._leave_gap()
 
-    async def _follow(self, home: "Node", row: "NodeRow") -> None:
+    async def _follow(self, home: EventHome, row: "NodeRow") -> None:
         after, tries = self._places.pop(row.node, None), 0
         while True:
             try:
@@ -339,10 +375,10 @@ class Events:
             for event in answer["events"]:
                 self.ring.add(event)
 
-    def _peers(self) -> dict[str, tuple["Node", "NodeRow"]]:
+    def _peers(self) -> dict[str, tuple[EventHome, "NodeRow"]]:
         """The other processes that can be asked, by any store that both are on."""
-        found: dict[str, tuple[Node, NodeRow]] = {}
-        for home in self._node.all_homes:
+        found: dict[str, tuple[EventHome, NodeRow]] = {}
+        for home in self._homes():
             for name, row in home.membership.nodes.items() if home.is_clustered else ():
                 if name != home.name and row.address and row.is_here is not False:
                     found.setdefault(name, (home, row))
@@ -350,7 +386,7 @@ class Events:
 
     def _notice(self) -> None:
         """Tell what has changed with the nodes of this process since the last look."""
-        for home in self._node.all_homes:
+        for home in self._homes():
             now = {"verdict": home.state, "shards": len(home.epochs), "is_draining": home.membership.is_draining}
             before = self._seen.get(home.store.url)
             self._seen[home.store.url] = now
@@ -359,11 +395,11 @@ class Events:
 
     def _notice_others(self) -> None:
         """Which nodes have come and gone, for listeners here alone: every node sees that, and would tell it to all others."""
-        now = set[str]().union(*(home.membership.others for home in self._node.all_homes if home.is_clustered))
+        now = set[str]().union(*(home.membership.others for home in self._homes() if home.is_clustered))
         before, self._others = self._others, now
         for name in sorted(now ^ before) if before is not None else ():
             verdict = "joined" if name in now else "gone"
-            event = {"kind": "node", "at": self.clock.now(), "node": self._node.name, "name": name, "verdict": verdict}
+            event = {"kind": "node", "at": self.clock.now(), "node": self._name, "name": name, "verdict": verdict}
             self.ring.add(event)
 
     def _leave_gap(self) -> None:

@@ -38,7 +38,7 @@ async def leave(node: "Node", *, was_down: bool) -> None:
             node.drop(activation, because)
         node.committer.abandon(because)
     node.outage.shut()
-    await ended_epochs.tell(node, epochs)
+    await ended_epochs.tell(node, epochs, node.membership.reachable(), node.routes.ask)
     tries = 0
     while node.clock.now() < until or not tries:
         try:

@@ -1,22 +1,39 @@
 """Layer 3. Which objects fall asleep, and when?"""
 
-from typing import TYPE_CHECKING
+from collections import OrderedDict
+from typing import Any, Generic, Protocol, TypeVar
 
+from wakeful.runtime.env import Env
 from wakeful.values.clock import Handle
-
-if TYPE_CHECKING:
-    from wakeful.runtime.activation import Activation
-    from wakeful.runtime.node import Node
+from wakeful.values.ids import ObjectId
 
 
-class Hibernation:
+class Sleeper(Protocol):
+    """The live copy of an object, as far as it may fall asleep."""
+
+    id: ObjectId
+    idle_at: int
+    instance: Any
+
+    @property
+    def is_busy(self) -> bool: ...
+
+    @property
+    def is_awake(self) -> bool: ...
+
+
+S = TypeVar("S", bound=Sleeper)
+
+
+class Hibernation(Generic[S]):
     """Idle objects sleep after a while, the least recently used first when there are too many.
 
-    `node.awake` is kept in order of last use, so its first idle member is always the next to go.
+    `awake` is kept in order of last use, so its first idle member is always the next to go.
     """
 
-    def __init__(self, node: "Node", *, idle_ms: int, at_once: bool) -> None:
-        self._node = node
+    def __init__(self, env: Env, awake: OrderedDict[ObjectId, S], *, idle_ms: int, at_once: bool) -> None:
+        self._env = env
+        self._awake = awake
         self._idle_ms = idle_ms
         self._at_once = at_once
         self._alarm: Handle | None = None
@@ -27,34 +44,34 @@ class Hibernation:
             self._alarm.cancel()
             self._alarm = None
 
-    def became_idle(self, activation: "Activation") -> None:
+    def became_idle(self, activation: S) -> None:
         """Nothing is left to do for it: it goes to the end of the line."""
-        awake = self._node.awake
+        awake = self._awake
         if awake.get(activation.id) is not activation:
             return
         if self._at_once or not activation.is_awake:
             self._sleep(activation)
             return
-        activation.idle_at = self._node.clock.now()
+        activation.idle_at = self._env.clock.now()
         awake.move_to_end(activation.id)
-        if len(awake) > self._node.limits.awake_objects:
+        if len(awake) > self._env.limits.awake_objects:
             self.make_room()
         if self._alarm is None:
-            self._alarm = self._node.clock.call_at(activation.idle_at + self._idle_ms, self._sweep)
+            self._alarm = self._env.clock.call_at(activation.idle_at + self._idle_ms, self._sweep)
 
     def make_room(self) -> None:
         """Too many are awake: let the least recently used sleep. Busy ones can't."""
-        for activation in self._idle(len(self._node.awake) - self._node.limits.awake_objects):
+        for activation in self._idle(len(self._awake) - self._env.limits.awake_objects):
             self._sleep(activation)
 
     def sleep_all(self) -> None:
         """Every idle object sleeps now."""
-        for activation in self._idle(len(self._node.awake)):
+        for activation in self._idle(len(self._awake)):
             self._sleep(activation)
 
-    def _idle(self, most: int) -> list["Activation"]:
-        found: list[Activation] = []
-        for activation in self._node.awake.values():
+    def _idle(self, most: int) -> list[S]:
+        found: list[S] = []
+        for activation in self._awake.values():
             if not activation.is_busy and activation.is_awake:
                 found.append(activation)
                 if len(found) == most:
@@ -63,20 +80,20 @@ class Hibernation:
 
     def _sweep(self) -> None:
         self._alarm = None
-        before = self._node.clock.now() - self._idle_ms
+        before = self._env.clock.now() - self._idle_ms
         going = []
-        for activation in self._node.awake.values():
+        for activation in self._awake.values():
             if activation.is_busy or not activation.is_awake:
                 continue
             if activation.idle_at > before:
-                self._alarm = self._node.clock.call_at(activation.idle_at + self._idle_ms, self._sweep)
+                self._alarm = self._env.clock.call_at(activation.idle_at + self._idle_ms, self._sweep)
                 break
             going.append(activation)
         for activation in going:
             self._sleep(activation)
 
-    def _sleep(self, activation: "Activation") -> None:
-        del self._node.awake[activation.id]
+    def _sleep(self, activation: S) -> None:
+        del self._awake[activation.id]
         # Else the two would hold each other, and a sleeping object stay in memory until the next full collection.
         activation.instance = None
         self.slept += 1

@@ -12,8 +12,7 @@ from contextvars import Context
 from typing import Protocol
 
 from wakeful.policy.retry import platform_delay_ms
-from wakeful.runtime.calls import resolve
-from wakeful.runtime.deadlines import within
+from wakeful.runtime.calls import resolve, within
 from wakeful.store.protocol import CANCELLED, NO_GUARDS, Guard, Obstacle, Receipt, Store
 from wakeful.values.clock import Clock, Dice, Handle
 from wakeful.values.errors import (

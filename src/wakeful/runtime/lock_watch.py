@@ -6,14 +6,11 @@ session that is held up; it sees locks that only a write would meet, before one 
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
 
+from wakeful.runtime.env import Env
 from wakeful.store.protocol import TableLock
 from wakeful.values.clock import Handle
 from wakeful.values.errors import Unavailable
-
-if TYPE_CHECKING:
-    from wakeful.runtime.node import Node
 
 log = logging.getLogger("wakeful.store")
 
@@ -26,8 +23,8 @@ Seen = tuple[str, str]  # table and transaction: a session that takes a lock aga
 class LockWatch:
     """Looks now and then, while the store is there and while it is away; what was seen holds until the next look."""
 
-    def __init__(self, node: "Node") -> None:
-        self._node = node
+    def __init__(self, env: Env) -> None:
+        self._env = env
         self._handle: Handle | None = None
         self._task: asyncio.Task[None] | None = None
         self._since: dict[Seen, int] = {}
@@ -37,15 +34,20 @@ class LockWatch:
     @property
     def held_ms(self) -> int:
         """For how long the first of them has been seen; 0 when there is none."""
-        return max((self._node.clock.now() - self._since[one] for one in self._long), default=0)
+        return max((self._env.clock.now() - self._since[one] for one in self._long), default=0)
 
     @property
     def held(self) -> TableLock | None:
         """The lock that has been held for long, the first of them; None when nobody holds one, or that can't be known."""
         return next(iter(self._long.values()), None)
 
+    @property
+    def unreadable(self) -> TableLock | None:
+        """The first of those that keep even readers out."""
+        return next((lock for lock in self._long.values() if not lock.is_readable), None)
+
     def start(self) -> None:
-        if self._node.is_clustered and self._node.store.shows_locks:
+        if self._env.is_clustered and self._env.store.shows_locks:
             self._later()
 
     def stop(self) -> None:
@@ -55,7 +57,7 @@ class LockWatch:
         self._handle = self._task = None
 
     def _later(self) -> None:
-        clock = self._node.clock
+        clock = self._env.clock
         self._handle = clock.call_at(clock.now() + LOOK_MS, self._begin)
 
     def _begin(self) -> None:
@@ -63,7 +65,7 @@ class LockWatch:
 
     async def _look(self) -> None:
         try:
-            self._note(await self._node.store.locks())
+            self._note(await self._env.store.locks())
         except Unavailable:
             self._forget()  # others say that the store does not answer; who keeps it from that is not known
         except Exception:
@@ -75,7 +77,7 @@ class LockWatch:
         self._since, self._long = {}, {}
 
     def _note(self, locks: list[TableLock]) -> None:
-        now = self._node.clock.now()
+        now = self._env.clock.now()
         seen = {(lock.table, lock.transaction): lock for lock in locks}
         self._since = {one: min(now, self._since.get(one, now)) for one in seen}  # min: the clock may be set back
         self._long = {one: seen[one] for one in seen if now - self._since[one] >= LONG_MS}
@@ -95,3 +97,9 @@ def words(lock: TableLock) -> str:
     """Which table, by whom, and what that keeps everybody from."""
     who = "a prepared transaction" if lock.pid is None else f"session {lock.pid} of the database"
     return f"the table {lock.table} is locked by {who}, and can't be {'written' if lock.is_readable else 'read'}"
+
+
+def remedy(lock: TableLock) -> str:
+    """What ends it."""
+    ends = "end that in the program that began it"
+    return ends if lock.pid is None else f"{ends}, or: SELECT pg_terminate_backend({lock.pid})"

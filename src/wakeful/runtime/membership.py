@@ -66,6 +66,7 @@ class Membership:
         self._resting: dict[int, int] = {}  # shards that stayed busy, and when to try them again
         self.rounds = 0
         self.lapses = 0  # how often the lease was not renewed in time
+        self._is_own_fault = False  # the last time it was not the store that was slow
         self._told_dead: set[str] = set()  # of whom the log has heard, and whose shards have not all an owner again
         self._settled: object = None  # what a round saw that left nothing to do
 
@@ -79,9 +80,15 @@ class Membership:
         self.joined_at = node.clock.now()
         company = self._check_company(await node.store.nodes())
         if node.state == "new":  # later on everyone knows this node, and may be gone
-            there = await check_there(node, company, self._look_again if self.asks_back else None)
+            there = await check_there(
+                node,
+                company,
+                self._look_again if self.asks_back else None,
+                lease=self.lease,
+                greet=node.routes.greet,
+            )
             if self.asks_back and node.address:
-                await check_back(node, there)
+                await check_back(node, there, node.routes.ask)
         if not node.is_client:
             await self.renew()
             await node.store.tell([])
@@ -126,6 +133,12 @@ class Membership:
     def is_alone(self) -> bool:
         """Nobody else is there to take a shard."""
         return not any(name != self._node.name for name in self._live(self._node.clock.now()))
+
+    def reachable(self) -> list[NodeRow]:
+        """The other nodes that this one may ask something."""
+        if not self._node.routes.has_links:
+            return []
+        return [row for name, row in self.nodes.items() if name != self._node.name and row.address]
 
     def owner_of(self, shard: int) -> NodeRow | None:
         """The node that owns the shard and is believed to live, as the last round saw it."""
@@ -287,15 +300,20 @@ class Membership:
         if is_alive and node.clock.now() >= self.lease_until and not node.is_doubted:
             node.is_doubted = True
             self.lapses += 1
-            stood = self.standstill.words()
-            log.warning(
-                "%s: what it must prove waits until the store answers",
-                f"the lease was not renewed in time, because {stood}"
-                if stood
-                else "the store did not renew the lease in time",
-                extra={"code": "store.slow"},
-            )
+            self._say_lapsed()
             self.look()
+
+    def _say_lapsed(self) -> None:
+        """Whose fault it was: an answer that came at once, to a loop that could not read it, is no slow store."""
+        waits = "what it must prove waits until the store answers"
+        self._is_own_fault = self.standstill.is_to_blame()
+        if self._is_own_fault:
+            own = self.standstill.words()
+            log.warning("the lease was not renewed in time, because %s; %s", own, waits, extra={"code": "node.slow"})
+            return
+        held = self.standstill.held()
+        more = f" (this process was held up for {held['for_ms'] / 1000:.1f} s of it)" if held is not None else ""
+        log.warning("the store did not renew the lease in time%s: %s", more, waits, extra={"code": "store.slow"})
 
     async def make_sure(self) -> None:
         """Find out what is still ours: for a node that stops, and has no rounds any more that would."""
@@ -309,7 +327,8 @@ class Membership:
         """The lease runs, and after it was renewed the store still said that what we have is ours: answers may go."""
         node = self._node
         node.is_doubted = False
-        log.warning("the lease is renewed, and what is left is ours", extra={"code": "store.slow"})
+        code = "node.slow" if self._is_own_fault else "store.slow"
+        log.warning("the lease is renewed, and what is left is ours", extra={"code": code})
         for activation in list(node.awake.values()):
             activation.release()
         node.outage.end()

@@ -13,10 +13,10 @@ from wakeful.policy.retry import platform_delay_ms
 from wakeful.runtime.activation import Activation
 from wakeful.runtime.alarms import Alarms
 from wakeful.runtime.arrivals import Arrivals
-from wakeful.runtime.calls import Call, carried, check_loop, is_small, make_stub
+from wakeful.runtime.calls import Call, Deadlines, carried, check_loop, is_small, make_stub
 from wakeful.runtime.committer import Committer, Failure
-from wakeful.runtime.deadlines import Deadlines
 from wakeful.runtime.dispatcher import Dispatcher
+from wakeful.runtime.env import Env
 from wakeful.runtime.events import Events
 from wakeful.runtime.farewell import leave
 from wakeful.runtime.forwards import FORWARDED, PREFIX, Forwards, add_apart, routed
@@ -48,16 +48,14 @@ from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.metrics import Meter
 from wakeful.values.timers import Parked, Timer
 from wakeful.values.times import Duration
-from wakeful.values.trace import TRACE, Tracer
 
 T = TypeVar("T")
 log = logging.getLogger("wakeful.node")
 
 
-class Node:
+class Node(Env):
     """Owns shards, keeps the near future of their timers, and runs the turns of their objects."""
 
-    tracer: Tracer | None = None  # set by whoever wants spans
     homes: Homes | None = None  # when the program has several stores
     down_because: Unavailable | None = None
     is_doubted = False  # the lease has lapsed, so the objects here may be another node's
@@ -88,18 +86,20 @@ class Node:
         links: Links | None = None,
         ticks: Callable[[], int] | None = None,
     ) -> None:
-        self.name = name
-        self.meter = Meter(ticks or (lambda: clock.now() * 1_000_000))
-        # Others may own shards of the same store; `is_alone` is for a test that knows better.
-        self.is_clustered = store.shared and not is_alone
-        self.is_client = is_client  # owns nothing and is no member: only calls, schedules and looks
-        self.registry = registry
-        self.store = store
-        self.clock = clock
-        self.dice = dice
-        self.limits = limits
-        self.about, self.address = about, address  # and where others reach this process
-        self.epochs: dict[int, int] = {}
+        super().__init__(
+            name=name,
+            registry=registry,
+            store=store,
+            clock=clock,
+            dice=dice,
+            limits=limits,
+            meter=Meter(ticks or (lambda: clock.now() * 1_000_000)),
+            on_down=lambda error: self.outage.begin(error),
+            about=about,
+            address=address,
+            is_alone=is_alone,
+            is_client=is_client,
+        )
         # Least recently used first. Not a plain dict: taking from its front leaves holes to step over.
         self.awake: OrderedDict[ObjectId, Activation] = OrderedDict()
         self.queue = TimerQueue(limits.near_timers)
@@ -120,21 +120,19 @@ class Node:
         self.operations: dict[str, Callable[..., Awaitable[Any]]] = {REDRIVE: redrive}
         self.quiet_operations: set[str] = {REDRIVE}  # of these, those that do not wake it
         self.features: dict[str, Any] = {}  # each feature's own, by its name
-        self.sideline = Sideline(self)
+        self.sideline = Sideline(clock, self.keep)
         self.farewells, self.returns = list[Callable[[Collection[int]], None]](), list[Callable[[], None]]()
         self.last_words: list[Callable[[], Awaitable[None]]] = []  # to be said before it stops, while it can be asked
         self.dispatcher = Dispatcher(self)
-        self.hibernation = Hibernation(self, idle_ms=idle_ms, at_once=sleep_after_turn)
+        self.hibernation = Hibernation(self, self.awake, idle_ms=idle_ms, at_once=sleep_after_turn)
         self.upkeep = Upkeep(self)
         self.ownership = Ownership(self)
         self.membership = Membership(self, cluster=cluster, lease=lease)
         self.lock_watch, self.routes = LockWatch(self), Routes(self, links)
-        self.events = Events(self)
-        self.arrivals = Arrivals(self)
+        self.events, self.arrivals = Events(name, clock, lambda: self.all_homes), Arrivals(self)
         self.inserter = Inserter(store, clock, dice, arrivals=self.arrivals, on_down=self.store_failed)
         self.committer.meter = self.inserter.meter = self.meter
         self.outage = Outage(self)
-        self.state = "new"  # new → up ⇄ down → stopping → stopped
         self._refused: Counter[ObjectId] = Counter()  # commits in a row that the store refused
         self._kept: set[asyncio.Task[Any]] = set()
         self.clock_steps: Counter[str] = Counter()  # how often the wall clock was set "ahead" or "back"
@@ -336,9 +334,13 @@ class Node:
         span.end()
         return answer
 
-    def trace(self) -> str | None:
-        """The trace that what is scheduled now belongs to."""
-        return TRACE.get() if self.tracer is None else self.tracer.current()
+    async def send_beside(self, target: ObjectId, method: str, args: tuple[Any, ...]) -> Any:
+        """Call an object, also while this node stops and takes no more calls: the last ones are those of its own sideline."""
+        if self.state != "stopping" or shard_of(target) not in self.epochs:
+            return await self.send(target, method, args, {})
+        deadline_at = self.clock.now() + self.limits.call_deadline_ms
+        call = Call(method, args, {}, deadline_at=deadline_at, request_key=None, chain=(target,))
+        return await self.within_deadline(call, self.deliver(target, call))
 
     def home(self, id: ObjectId) -> "Node":
         """The node of this process that stands for the store in which the object lives."""
@@ -474,14 +476,6 @@ class Node:
         self.queue.finished(timer)
         self.dispatcher.poke()
 
-    async def reading(self, read: Coroutine[Any, Any, T]) -> T:
-        """A read for a turn; a store that can't answer takes the node down until it can."""
-        try:
-            return await read
-        except Unavailable as error:
-            self.store_failed(error)
-            raise
-
     def note_failed(self, id: ObjectId, failure: Failure) -> None:
         """A start note was refused: the timer is still on disk, for whoever owns it now or reads it again."""
         if isinstance(failure, Fenced) and self.epochs.get(failure.shard) == failure.epoch:
@@ -512,7 +506,3 @@ class Node:
             del self.awake[activation.id]
         activation.fail(failure)
         self.timer_runs.go_on()
-
-    def store_failed(self, error: Unavailable) -> None:
-        """Nothing can be written: answer Unavailable, forget what memory believes, and keep asking."""
-        self.outage.begin(error)

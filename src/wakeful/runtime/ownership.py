@@ -84,11 +84,17 @@ class Ownership:
         return shard in self._node.epochs and self._taken[shard] < self._node.committer.sent
 
     async def claim_all(self) -> None:
-        """Own everything, whoever had it: for the only node of a store."""
+        """Own everything, whoever had it: for the only node of a store.
+
+        It claims from the epochs that it saw: a claim of which no answer came may still arrive, after the next one
+        was answered, and would take from this node what nobody else is there to take.
+        """
         node = self._node
         node.epochs.clear()
         self._heed_files()
-        self.take(await node.store.claim(node.name, range(SHARDS), now=node.clock.now()))
+        while len(node.epochs) < SHARDS:
+            seen = {row.shard: row.epoch for row in await node.store.owners() if row.shard not in node.epochs}
+            self.take(await node.store.claim(node.name, sorted(seen), now=node.clock.now(), seen=seen))
 
     async def claim(self, shards: Collection[int], seen: Mapping[int, int], *, spared: Iterable[int] = ()) -> int:
         """Take these shards, as far as nobody else did since they were seen; how many came.

@@ -2,20 +2,18 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from wakeful.policy.lease import Lease
+from wakeful.runtime.env import Env, NodeRequest
 from wakeful.store.protocol import NodeRow
 from wakeful.transport.addresses import parse
 from wakeful.values.errors import Unavailable, Unreachable
 
-if TYPE_CHECKING:
-    from wakeful.runtime.node import Node
-
 log = logging.getLogger("wakeful.membership")
 
 Look = Callable[[], Awaitable[Sequence[NodeRow]]]
+Greeting = Callable[[Mapping[str, str]], Awaitable[Mapping[str, Unavailable]]]
 
 REACH = "reach"  # what they ask each other
 LOOK_MS = 500  # between two looks at whether those who don't answer live
@@ -31,26 +29,28 @@ def looks_max(lease: Lease) -> int:
     return -(-lease.known_ms // LOOK_MS)
 
 
-async def check_there(node: "Node", company: Sequence[NodeRow], look: Look | None) -> Sequence[NodeRow]:
+async def check_there(
+    env: Env, company: Sequence[NodeRow], look: Look | None, *, lease: Lease, greet: Greeting
+) -> Sequence[NodeRow]:
     """One of the others answers, or none of them lives; `Unreachable` when those that live can't be called from here.
 
     Which of those that don't answer live, and are not dying or frozen, shows when they renew their leases: `look` reads
     them again. Without it they are only warned of, as are those that live and are slow. Whom one may ask is returned.
     """
     seen: dict[str, int] = {}  # the leases of those that did not answer, as of a look after that
-    for _ in range(1 if look is None else looks_max(node.membership.lease)):
-        silent = await node.routes.greet({row.node: row.address for row in company if row.address})
+    for _ in range(1 if look is None else looks_max(lease)):
+        silent = await greet({row.node: row.address for row in company if row.address})
         if not silent:
             return company
         quiet = [row for row in company if row.node in silent]
         for row in quiet:
-            _check_machine(node, row, silent[row.node])
+            _check_machine(env, row, silent[row.node])
         alive = [row for row in quiet if row.lease_until > seen.get(row.node, row.lease_until)]
         for row in alive:
             _check_late(row, silent[row.node])
         if alive or look is None:
             break
-        await node.clock.sleep(LOOK_MS)
+        await env.clock.sleep(LOOK_MS)
         company = await look()
         for row in company:
             if row.node in silent:
@@ -62,9 +62,9 @@ async def check_there(node: "Node", company: Sequence[NodeRow], look: Look | Non
     return []
 
 
-def _check_machine(node: "Node", row: NodeRow, error: Unavailable) -> None:
-    is_elsewhere = error.code == "link.elsewhere" or _is_of_another_machine(node, row)
-    if is_elsewhere and row.is_here and not node.is_client:
+def _check_machine(env: Env, row: NodeRow, error: Unavailable) -> None:
+    is_elsewhere = error.code == "link.elsewhere" or _is_of_another_machine(env, row)
+    if is_elsewhere and row.is_here and not env.is_client:
         raise Unreachable(
             f"node {row.node} ({row.about}) listens on {row.address} of another machine, where this one can't reach it; "
             "start every node with --listen HOST:PORT, of an address that the others reach"
@@ -80,29 +80,28 @@ def _check_late(row: NodeRow, error: Unavailable) -> None:
         )
 
 
-async def check_back(node: "Node", company: Sequence[NodeRow]) -> None:
+async def check_back(env: Env, company: Sequence[NodeRow], ask: NodeRequest) -> None:
     """Have others dial this node as they will have to; `Unreachable` when none of those who tried gets through, twice.
 
     Those who look up its name may be led elsewhere for a while, so for a name it is tried for longer.
     """
     asked = [row for row in company if row.address][:BACK_ASKED_MAX]
-    until = node.clock.now() + (BACK_NAME_MS if parse(node.address).is_named else BACK_AGAIN_MS)
-    while (failed := await _dialled(node, asked)) is not None:
+    until = env.clock.now() + (BACK_NAME_MS if parse(env.address).is_named else BACK_AGAIN_MS)
+    while (failed := await _dialled(env, asked, ask)) is not None:
         row, why = failed
-        if node.clock.now() < until:
-            await node.clock.sleep(BACK_AGAIN_MS)
+        if env.clock.now() < until:
+            await env.clock.sleep(BACK_AGAIN_MS)
             continue
         raise Unreachable(
-            f"node {row.node} ({row.about}) can't reach this one at {node.address}: {why.removesuffix('; try again')}; "
+            f"node {row.node} ({row.about}) can't reach this one at {env.address}: {why.removesuffix('; try again')}; "
             "give the address that others reach it by with --listen or --advertise HOST:PORT, and let them through"
         )
 
 
-async def _dialled(node: "Node", asked: Sequence[NodeRow]) -> tuple[NodeRow, str] | None:
+async def _dialled(env: Env, asked: Sequence[NodeRow], ask: NodeRequest) -> tuple[NodeRow, str] | None:
     """None as soon as one of them gets through, or when none could be asked; else one of them, and why it does not."""
     asking = {
-        asyncio.ensure_future(node.routes.ask(row, REACH, node.name, node.address, timeout_ms=BACK_ASK_MS)): row
-        for row in asked
+        asyncio.ensure_future(ask(row, REACH, env.name, env.address, timeout_ms=BACK_ASK_MS)): row for row in asked
     }
     failed: tuple[NodeRow, str] | None = None
     try:
@@ -123,7 +122,7 @@ async def _dialled(node: "Node", asked: Sequence[NodeRow]) -> tuple[NodeRow, str
         await asyncio.gather(*asking, return_exceptions=True)
 
 
-def _is_of_another_machine(node: "Node", row: NodeRow) -> bool:
+def _is_of_another_machine(env: Env, row: NodeRow) -> bool:
     """It gives an address that leads nowhere but to its own machine, which by its name is not this one."""
     is_its_own = row.address.startswith("tcp:") and parse(row.address).is_loopback
-    return is_its_own and row.about.partition(" ")[0] != node.about.partition(" ")[0]
+    return is_its_own and row.about.partition(" ")[0] != env.about.partition(" ")[0]

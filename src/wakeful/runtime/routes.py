@@ -16,7 +16,6 @@ from wakeful.runtime.calls import Call
 from wakeful.runtime.contacts import HERE, Contacts
 from wakeful.runtime.links import Links
 from wakeful.runtime.reach import BACK_MS, REACH
-from wakeful.runtime.status import status_of
 from wakeful.store.protocol import NodeRow
 from wakeful.transport.failures import received
 from wakeful.transport.protocol import NotStarted, PeerCall
@@ -54,7 +53,6 @@ class Routes:
         self._change: asyncio.Event | None = None
         # What nodes ask of each other as such, of no object: called with what was sent, the answer may be awaitable.
         self.requests: dict[str, Callable[..., Any]] = {
-            "status": lambda: status_of(node),
             "events": lambda *asked: node.events.answer(*asked),
             REACH: self._reach,
             ended_epochs.REQUEST: lambda pairs: node.ownership.heed(ended_epochs.checked(pairs)),

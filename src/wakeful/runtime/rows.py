@@ -6,16 +6,12 @@ One writer, so what is cached is right. Rows that the disk does not have yet are
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
+from wakeful.runtime.env import Env
 from wakeful.store.protocol import Range, Store
 from wakeful.values.commits import SYSTEM, USER, Loaded, Slot
 from wakeful.values.errors import Unavailable
 from wakeful.values.ids import ObjectId
-
-if TYPE_CHECKING:
-    from wakeful.runtime.node import Node
-
 
 # How is what an object needs to wake read: many in one trip, and while its timer's start note is written?
 
@@ -105,10 +101,10 @@ class News:
 class ObjectRows:
     """The rows of an awake object: a bounded cache over the store, with unsaved writes laid over it."""
 
-    __slots__ = ("_begun", "_cache", "_complete", "_dirty", "_id", "_news", "_node", "_version", "_wiped_by", "bytes")
+    __slots__ = ("_begun", "_cache", "_complete", "_dirty", "_env", "_id", "_news", "_version", "_wiped_by", "bytes")
 
-    def __init__(self, node: "Node", id: ObjectId, begun: Loading | None) -> None:
-        self._node = node
+    def __init__(self, env: Env, id: ObjectId, begun: Loading | None) -> None:
+        self._env = env
         self._id = id
         self._begun = begun  # what is being read for it to wake, since before there was this copy
         self._cache: dict[Slot, bytes | None] = {}
@@ -163,7 +159,7 @@ class ObjectRows:
         """Rows as they are on disk; `unsaved` says what to lay over them. Nothing while a delete_all is on its way."""
         if space == USER and self._wiped_by:
             return ()
-        return await self._node.reading(self._node.store.scan(self._id, space, range))
+        return await self._env.reading(self._env.store.scan(self._id, space, range))
 
     @contextmanager
     def following(self) -> Iterator["News"]:
@@ -221,7 +217,7 @@ class ObjectRows:
             self._complete = (False, False)
 
     async def _ask(self, space: int, keys: Sequence[str]) -> dict[str, bytes]:
-        return await self._node.reading(self._node.store.read(self._id, space, keys))
+        return await self._env.reading(self._env.store.read(self._id, space, keys))
 
     def _keep(self, slot: Slot, value: bytes | None) -> None:
         if slot in self._cache:

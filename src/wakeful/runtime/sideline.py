@@ -7,14 +7,11 @@ that lets the shard go stops the work and hands the timer back, so that nobody c
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from wakeful.runtime.calls import Call
+from wakeful.values.clock import Clock
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.timers import Timer
-
-if TYPE_CHECKING:
-    from wakeful.runtime.node import Node
 
 log = logging.getLogger("wakeful.sideline")
 
@@ -22,8 +19,9 @@ log = logging.getLogger("wakeful.sideline")
 class Sideline:
     """The work of this node that no turn waits for."""
 
-    def __init__(self, node: "Node") -> None:
-        self._node = node
+    def __init__(self, clock: Clock, keep: Callable[[asyncio.Task[Any]], None]) -> None:
+        self._clock = clock
+        self._keep = keep
         self._running: dict[tuple[ObjectId, str], tuple[int, asyncio.Task[None]]] = {}
 
     def __len__(self) -> int:
@@ -47,7 +45,7 @@ class Sideline:
             self.stop(*name, seq)
         task = asyncio.get_running_loop().create_task(make())
         self._running[name] = (timer.seq, task)
-        self._node.keep(task)
+        self._keep(task)
         task.add_done_callback(lambda _: self._ended(name, task))
 
     async def over(self, id: ObjectId, name: str, *, within_ms: int) -> bool:
@@ -55,7 +53,7 @@ class Sideline:
         found = self._running.get((id, name))
         if found is None:
             return True
-        waiter, clock = asyncio.Event(), self._node.clock
+        waiter, clock = asyncio.Event(), self._clock
         handle = clock.call_at(clock.now() + within_ms, waiter.set)
         found[1].add_done_callback(lambda _: waiter.set())
         await waiter.wait()
@@ -71,15 +69,6 @@ class Sideline:
         """Stop what belongs to these shards."""
         for name, (seq, _) in [found for found in self._running.items() if shard_of(found[0][0]) in shards]:
             self.stop(*name, seq)
-
-    async def call(self, target: ObjectId, method: str, args: tuple[Any, ...]) -> Any:
-        """Call an object, also while this node stops and takes no more calls: the last ones are those of its own work."""
-        node = self._node
-        if node.state != "stopping" or shard_of(target) not in node.epochs:
-            return await node.send(target, method, args, {})
-        deadline_at = node.clock.now() + node.limits.call_deadline_ms
-        call = Call(method, args, {}, deadline_at=deadline_at, request_key=None, chain=(target,))
-        return await node.within_deadline(call, node.deliver(target, call))
 
     def _ended(self, name: tuple[ObjectId, str], task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()

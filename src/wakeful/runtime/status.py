@@ -28,6 +28,7 @@ def status_of(node: "Node") -> dict[str, Any]:
         "shards_leaving": len(node.ownership.leaving),
         "shards_lost": node.ownership.losses,
         "stood_still": node.membership.standstill.stood(),
+        "held_up": node.membership.standstill.held(),
         "is_draining": node.membership.is_draining,
         "lease": node.membership.said_of_lease() if node.is_clustered and not node.is_client else None,
         "clock_offset_ms": clock.offset_ms if isinstance(clock, FollowedClock) else 0,

@@ -10,17 +10,15 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from wakeful.policy.retry import CRASHES_MAX, platform_delay_ms
-from wakeful.runtime.calls import Call
+from wakeful.runtime.activation import wake
+from wakeful.runtime.calls import Call, Deadlines, cancelled, too_long
 from wakeful.runtime.committer import Failure
-from wakeful.runtime.deadlines import Deadlines, cancelled, too_long
-from wakeful.runtime.notes import start_note, storable, words_of
-from wakeful.runtime.object_wake import wake
 from wakeful.runtime.tracer import fired
 from wakeful.runtime.turn import CURRENT, DONE, Turn
-from wakeful.values.commits import Slot, Start
+from wakeful.values.commits import Slot, Start, start_note
 from wakeful.values.errors import Fenced, Unavailable
 from wakeful.values.ids import ObjectId, shard_of
-from wakeful.values.runs import Entry, Verdict, run_id
+from wakeful.values.runs import Entry, Verdict, run_id, storable, words_of
 from wakeful.values.timers import Occurrence, Parked, Timer
 from wakeful.values.trace import LINK, TRACE, UNSAMPLED, trace_in
 
@@ -414,7 +412,9 @@ class TimerRuns:
             if activation.is_failed:
                 raise
             if call.is_expired:
-                return too_long(f"{timer.id}.{timer.name}", owner.deadline_ms, turn), turn
+                return too_long(
+                    f"{timer.id}.{timer.name}", owner.deadline_ms, turn.commits if turn is not None else 0
+                ), turn
             if task.cancelling():
                 raise
             if call.is_interrupted:
@@ -429,7 +429,9 @@ class TimerRuns:
             if call.is_interrupted and not call.is_expired and not activation.is_failed:
                 activation.fire(timer)  # how its code says that it was asked to stop
                 return None, turn
-            return too_long(f"{timer.id}.{timer.name}", owner.deadline_ms, turn) if call.is_expired else error, turn
+            return too_long(
+                f"{timer.id}.{timer.name}", owner.deadline_ms, turn.commits if turn is not None else 0
+            ) if call.is_expired else error, turn
         finally:
             call.absorb()
             self.deadlines.remove(call)

@@ -6,6 +6,7 @@ A node without one never comes here. Each of these wraps what would happen anywa
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from wakeful.runtime.env import Env
 from wakeful.runtime.turn import Turn
 from wakeful.values.ids import ObjectId
 from wakeful.values.runs import run_id
@@ -15,7 +16,6 @@ from wakeful.values.trace import TRACE, UNSAMPLED, Span, Tracer, linked
 if TYPE_CHECKING:
     from wakeful.runtime.activation import Activation
     from wakeful.runtime.calls import Call
-    from wakeful.runtime.node import Node
 
 T = TypeVar("T")
 Fired = tuple[BaseException | None, Turn | None]
@@ -88,9 +88,9 @@ def carried(turn: Turn, kind: str) -> str | None:
     return trace
 
 
-def begin(node: "Node", tracer: Tracer, kind: str, id: ObjectId, name: str) -> Span | None:
+def begin(env: Env, tracer: Tracer, kind: str, id: ObjectId, name: str) -> Span | None:
     """A span of what the code that follows does on that node; None when there is nothing to end."""
     span = tracer.enter(kind, id, name, parent=None)
     if span is not None and span.is_seen:
-        span.set("wakeful.node", node.name)
+        span.set("wakeful.node", env.name)
     return span

@@ -1,31 +1,24 @@
 """Layer 3. What has the running turn written so far, and who is running?"""
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from wakeful.values.commits import USER, Commit, Remembered, Slot
+from wakeful.runtime.commit_draft import CommitDraft, Savepoint
+from wakeful.values.commits import Commit, Slot
 from wakeful.values.errors import ReadOnly, TurnOver
 from wakeful.values.ids import ObjectId
 from wakeful.values.rests import Shelf, shelve_with
-from wakeful.values.runs import Entry, Run, run_id
-from wakeful.values.timers import Occurrence, Parked, Timer
+from wakeful.values.runs import Run, run_id
+from wakeful.values.timers import Occurrence, Timer
 from wakeful.values.times import to_datetime
 
 if TYPE_CHECKING:
     from wakeful.runtime.activation import Activation
 
 T = TypeVar("T")
-Saved = tuple[
-    dict[Slot, bytes | None],
-    bool,
-    dict[str, Timer | None],
-    list[Timer],
-    tuple[list[Entry], list[int], list[Remembered], list[Callable[[], None]]],
-    bytes | None,
-]
 Base = tuple[dict[Slot, bytes | None], dict[str, Timer | None], tuple[int, ...]]
-_NO_COUNTS = (0, 0, 0, 0, 0)
+_NO_COUNTS = (0, 0, 0, 0, 0, 0)
 _NONE: list[Any] = []  # never appended to
 BREATH = 25  # schedules or jobs, each of which takes up to half a millisecond
 
@@ -98,8 +91,8 @@ class RefusedWrite(Done[Any]):
         yield  # pragma: no cover  (makes this a generator)
 
 
-class Turn:
-    """The buffered writes of one turn. Nothing of it exists for anyone else until its commit is on disk."""
+class Turn(CommitDraft):
+    """One event of an object, from its start to its end: whose it is, what it is, and what it has written."""
 
     __slots__ = (
         "activation",
@@ -108,29 +101,19 @@ class Turn:
         "commits",
         "consumed",
         "deadline_at",
-        "entries",
         "fired_at",
         "is_over",
         "is_reader",
         "job",
         "note",
         "occurrence",
-        "parks",
-        "records",
         "refused",
-        "remember",
         "run_id",
         "saved",
-        "sends",
         "shelf",
         "state_copy",
         "state_used",
-        "then",
-        "timers",
-        "unparks",
         "was_restored",
-        "wiped",
-        "writes",
     )
 
     def __init__(
@@ -143,6 +126,7 @@ class Turn:
         consumed: Timer | None = None,
         fired_at: int = 0,
     ) -> None:
+        CommitDraft.__init__(self)
         self.activation = activation
         self.chain = chain  # the objects whose turns led to this one, itself last
         self.deadline_at = deadline_at
@@ -153,19 +137,8 @@ class Turn:
         self.was_restored = False  # a savepoint was undone: what the object's code did to memory meanwhile was not
         self.base: Base | None = None  # what its owner had written when the object's code began; None: nothing
         self.commits = 0  # durable points so far
-        self.writes: dict[Slot, bytes | None] = {}
-        self.wiped = False
-        self.timers: dict[str, Timer | None] = {}
-        # Most turns have none of these; a turn is made so often that empty lists would be felt.
-        self.entries: list[Entry] = _NONE
-        self.parks: list[Parked] = _NONE
-        self.unparks: list[int] = _NONE
-        self.sends: list[Timer] = _NONE  # timers of any object, under names that nobody else can have
-        self.remember: Remembered | None = None  # the answer to the call's request key
-        self.records: list[Remembered] = _NONE  # what features remember beside it
-        self.then: list[Callable[[], None]] = _NONE  # to be done once it is on disk, and not if it never is
         self.refused: list[RefusedWrite] = _NONE
-        self.saved: list[Saved] = _NONE
+        self.saved: list[Savepoint] = _NONE
         self.shelf: Shelf | None = None  # of what its code read and its classes do not know all of
         self.state_used = False
         self.state_copy: Any = None
@@ -191,24 +164,20 @@ class Turn:
     @property
     def is_clean(self) -> bool:
         """There is nothing to commit."""
-        rest = self.entries or self.unparks or self.sends or self.remember or self.records
-        return not (self.writes or self.timers or self.wiped or rest)
+        return self.is_empty(self.timers)
 
     def mark(self) -> None:
         """The object's code begins: what was written so far is its owner's, and says nothing of the object's memory."""
         if self.base is None:
-            self.base = (dict(self.writes), dict(self.timers), self._counts())
+            self.base = (dict(self.writes), dict(self.timers), self.counts())
 
     @property
     def has_written(self) -> bool:
         """The object's code has written something since the last durable point, and may have changed its memory with it."""
         own: dict[str, Timer | None] = {} if self.consumed is None else {self.consumed.name: None}
         writes, timers, counts = self.base or ({}, own, _NO_COUNTS)
-        is_same = writes == self.writes and timers == self.timers and counts == self._counts()
+        is_same = writes == self.writes and timers == self.timers and counts == self.counts()
         return self.wiped or self.was_restored or not is_same
-
-    def _counts(self) -> tuple[int, ...]:
-        return (len(self.entries), len(self.unparks), len(self.sends), len(self.records), len(self.then))
 
     @property
     def run(self) -> Run | None:
@@ -232,35 +201,15 @@ class Turn:
             first_at=to_datetime(told.first_at) if told.first_at else None,
         )
 
-    def set_timer(self, timer: Timer) -> None:
-        self.timers[timer.name] = timer
-
-    def clear_timer(self, name: str) -> None:
-        self.timers[name] = None
-
-    def send(self, timers: list[Timer]) -> None:
-        """Insert timers of any object with this turn's commit; their names must be new."""
-        if self.sends is _NONE:
-            self.sends = []
-        self.sends += timers
-
-    def wipe(self) -> None:
-        for slot in [slot for slot in self.writes if slot[0] == USER]:
-            del self.writes[slot]
-        self.wiped = True
-
     # savepoints
 
     def save(self) -> None:
-        state = self.activation.state.snapshot(self)
-        writes, timers, sends = dict(self.writes), dict(self.timers), list(self.sends)
-        logs = (self.entries, self.unparks, self.records, self.then)
-        self.saved = [*self.saved, (writes, self.wiped, timers, sends, logs, state)]
+        self.saved = [*self.saved, self.savepoint(self.activation.state.snapshot(self))]
 
     def restore(self) -> None:
-        self.writes, self.wiped, self.timers, self.sends, logs, state = self.saved.pop()
-        self.entries, self.unparks, self.records, self.then = logs
-        self.activation.state.restore(self, state)
+        savepoint = self.saved.pop()
+        self.go_back(savepoint)
+        self.activation.state.restore(self, savepoint.state)
         self.was_restored = True
 
     # the end
@@ -275,52 +224,14 @@ class Turn:
         if not final and self.consumed is not None:
             name = self.consumed.name
             timers = {key: timer for key, timer in timers.items() if key != name}
-        rest = self.entries or self.parks or self.unparks or self.sends or self.remember or self.records
-        if not (self.writes or self.wiped or timers or rest):
+        if self.is_empty(timers):
             return None
-        # Loops, not comprehensions: each of those is a call, and there is a commit for every turn.
-        puts: dict[Slot, bytes] = {}
-        deletes: list[Slot] = _NONE
-        for slot, value in self.writes.items():
-            if value is not None:
-                puts[slot] = value
-            else:
-                deletes = deletes or []
-                deletes.append(slot)
-        sets: list[Timer] = _NONE
-        clears: list[tuple[str, int]] = _NONE
-        for name, timer in timers.items():
-            if timer is not None:
-                sets = sets or []
-                sets.append(timer)
-            else:
-                clears = clears or []
-                clears.append((name, self._seq_of(name)))
         activation = self.activation
-        commit = Commit(
-            id=activation.id,
-            shard=activation.shard,
-            epoch=activation.epoch,
-            now=activation.node.clock.now(),
-            wipe=self.wiped,
-            puts=puts,
-            deletes=deletes,
-            sets=sets,
-            clears=clears,
-            sends=self.sends and activation.node.routed(activation.id, self.sends),
-            entries=self.entries,
-            parks=self.parks,
-            unparks=self.unparks,
-            remember=self.remember,
-            records=self.records,
-        )
+        node, id = activation.node, activation.id
+        sends = self.sends and node.routed(id, self.sends)
+        commit = self.as_commit(id, activation.shard, activation.epoch, node.clock.now(), timers, self.consumed, sends)
         self.commits += 1
         self.base, self.was_restored = None, False
         activation.adopt(self.writes, self.wiped, timers)
-        self.writes, self.wiped = {}, False
-        self.entries, self.parks, self.unparks, self.sends, self.records = _NONE, _NONE, _NONE, _NONE, _NONE
-        self.timers = {} if timers is self.timers else {k: t for k, t in self.timers.items() if k not in timers}
+        self.begin_anew(timers)
         return commit
-
-    def _seq_of(self, name: str) -> int:
-        return self.consumed.seq if self.consumed is not None and self.consumed.name == name else 0

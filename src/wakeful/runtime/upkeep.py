@@ -3,16 +3,13 @@
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from wakeful.runtime.env import Env
 from wakeful.store.protocol import CANCELLED
 from wakeful.values.clock import Handle
 from wakeful.values.errors import Unavailable
 from wakeful.values.ids import ObjectId
 from wakeful.values.runs import Entry
-
-if TYPE_CHECKING:
-    from wakeful.runtime.node import Node
 
 log = logging.getLogger("wakeful.upkeep")
 
@@ -25,8 +22,8 @@ WATCHED_MAX = 10_000  # ledger names counted at once; more are forgotten and lef
 class Upkeep:
     """The background chores of a node, each a short task started by the clock."""
 
-    def __init__(self, node: "Node") -> None:
-        self._node = node
+    def __init__(self, env: Env) -> None:
+        self._env = env
         self._handles: dict[str, Handle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._written: dict[tuple[ObjectId, str], int] = {}  # ledger rows since the name was last pruned
@@ -43,7 +40,7 @@ class Upkeep:
 
     def wrote(self, entries: Sequence[Entry]) -> None:
         """Count ledger rows, to know which names hold more than they may."""
-        most = max(10, self._node.limits.ledger_keep // 2)
+        most = max(10, self._env.limits.ledger_keep // 2)
         for entry in entries:
             name = (entry.id, entry.name)
             self._written[name] = count = self._written.get(name, 0) + 1
@@ -60,26 +57,26 @@ class Upkeep:
 
         Of several nodes the owner of the first shard does it for all, so that they don't get in each other's way.
         """
-        node = self._node
-        now = node.clock.now()
+        env = self._env
+        now = env.clock.now()
         crowded, self._crowded = self._crowded, {}
-        names = [(id, name, node.limits.ledger_keep) for id, name in crowded]
-        before = now - node.limits.ledger_keep_ms
-        if 0 not in node.epochs:
+        names = [(id, name, env.limits.ledger_keep) for id, name in crowded]
+        before = now - env.limits.ledger_keep_ms
+        if 0 not in env.epochs:
             now = before = 0
         while True:
-            gone = await node.store.prune(now=now, entries_before=before, crowded=names, limit=PRUNE_ROWS_MAX)
-            if gone < PRUNE_ROWS_MAX or node.state != "up":
+            gone = await env.store.prune(now=now, entries_before=before, crowded=names, limit=PRUNE_ROWS_MAX)
+            if gone < PRUNE_ROWS_MAX or env.state != "up":
                 return
             names = []
-            await node.clock.sleep(PRUNE_PAUSE_MS)
+            await env.clock.sleep(PRUNE_PAUSE_MS)
 
     def _later(self, chore: str, length_ms: int) -> None:
-        node = self._node
-        self._handles[chore] = node.clock.call_at(node.clock.now() + length_ms, lambda: self._again(chore, length_ms))
+        env = self._env
+        self._handles[chore] = env.clock.call_at(env.clock.now() + length_ms, lambda: self._again(chore, length_ms))
 
     def _again(self, chore: str, length_ms: int) -> None:
-        if self._node.state == "up":
+        if self._env.state == "up":
             self._run(chore)
         self._later(chore, length_ms)
 
@@ -95,6 +92,6 @@ class Upkeep:
             if error.code == CANCELLED:
                 log.warning("upkeep: %s has to wait: %s", chore, error, extra={"code": "upkeep.prune"})
             else:
-                self._node.store_failed(error)
+                self._env.store_failed(error)
         except Exception:
             log.exception("upkeep: %s failed", chore, extra={"code": f"upkeep.{chore}"})

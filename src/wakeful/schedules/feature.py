@@ -7,10 +7,9 @@ from wakeful.schedules.declarations import Declarations
 from wakeful.schedules.functions import CLASS as FUNCTIONS
 from wakeful.schedules.functions import Functions, start_function
 from wakeful.schedules.node_schedules import FEATURE, NodeSchedules
-from wakeful.schedules.records import LANE, PREFIX
-from wakeful.schedules.runs import ScheduleRuns
 from wakeful.schedules.schedules import operations, upsert
 from wakeful.schedules.tenants import CLAIMS, TENANTS, Claims, Quotas, Tenant
+from wakeful.schedules.timers import LaneTimer, ScheduleTimer
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
@@ -29,8 +28,8 @@ class ScheduleFeature(Feature):
     def equip(self, node: "Node") -> None:
         node.features[FEATURE] = self._shared
         node.operations.update(operations())
-        for prefix in (PREFIX, LANE):
-            node.timer_runs.register(ScheduleRuns(self.declarations, node.limits.alarm_deadline_ms, prefix=prefix))
+        for handler in (ScheduleTimer, LaneTimer):
+            node.timer_runs.register(handler(self.declarations, node.limits.alarm_deadline_ms))
 
     async def started(self, node: "Node") -> None:
         """Functions on the deployment's clock have their schedules."""

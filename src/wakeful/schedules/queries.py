@@ -22,7 +22,7 @@ from wakeful.schedules.records import (
 from wakeful.schedules.schedule import Schedule
 from wakeful.schedules.schedules import next_times
 from wakeful.schedules.words import About
-from wakeful.store.protocol import Query, Range, Store
+from wakeful.store.protocol import Query, Range, Store, Views
 from wakeful.values.codec import decode_loosely
 from wakeful.values.commits import SYSTEM
 from wakeful.values.errors import UnknownSchedule
@@ -71,7 +71,7 @@ async def counters_of_tenant(store: Store, tenant: str) -> Counters:
     return total
 
 
-async def objects_of(store: Store, tenant: str) -> AsyncIterator[ObjectId]:
+async def objects_of(store: Views, tenant: str) -> AsyncIterator[ObjectId]:
     """The tenant's objects, of every class, but for those that Wakeful keeps itself."""
     for query in (Query(key=tenant, limit=PAGE), Query(key_prefix=f"{tenant}/", limit=PAGE)):
         page = await store.find_objects(query)
@@ -109,13 +109,13 @@ async def why(store: Store, id: ObjectId, name: str, *, now: int, limit: int = 2
     return Why(seen(name, record, now), runs[:limit], next_times(record, now, 5), record, runs, parked)
 
 
-async def runs_of(store: Store, id: ObjectId, name: str, *, limit: int) -> list[Run]:
+async def runs_of(store: Views, id: ObjectId, name: str, *, limit: int) -> list[Run]:
     """The latest verdicts, newest first; also of a schedule that is gone."""
     found = await store.find_entries(Query(cls=id.cls, key=id.key, name=timer_name(name), limit=limit))
     return [Run.of(entry) for _, entry in found]
 
 
-async def runs_since(store: Store, id: ObjectId, name: str, since: int) -> list[Run]:
+async def runs_since(store: Views, id: ObjectId, name: str, since: int) -> list[Run]:
     """Every verdict in the ledger about occurrences from that time on, newest first."""
     found: list[Run] = []
     after: tuple[object, ...] | None = None
@@ -136,7 +136,7 @@ def verdicts_at(runs: list[Run], at: int) -> list[Run]:
     return own or [run for run in runs if run.covers > 1 and run.first_at and run.first_at <= when < run.nominal_at]
 
 
-async def parked_of(store: Store, id: ObjectId, name: str) -> dict[str, int]:
+async def parked_of(store: Views, id: ObjectId, name: str) -> dict[str, int]:
     """The numbers of the schedule's parked occurrences, by run id."""
     query = Query(cls=id.cls, key=id.key, name_prefix=lane_name(name, ""), limit=PAGE)
     return {parked.run_id: parked.number for parked in await store.find_parked(query)}

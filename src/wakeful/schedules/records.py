@@ -148,6 +148,24 @@ def lane_name(name: str, lane: str) -> str:
     return f"{LANE}:{name}@{lane}"
 
 
+# What a lane is for is the first letter of its name, the rest tells it from others of its kind.
+_LANE_LETTERS: dict[Kind, str] = {"trigger": "t", "backfill": "b", "redrive": "p", "parallel": "n"}
+
+
+def new_lane(kind: Kind, number: int) -> str:
+    """The name of a lane: of one of the schedule's own occurrences by its nominal time, else by a number of its own.
+
+    >>> new_lane("parallel", 1_767_225_600_000), new_lane("trigger", 255)
+    ('n19b76dcbc00', 'tff')
+    """
+    return f"{_LANE_LETTERS[kind]}{number:x}"
+
+
+def number_of_lane(lane: str, kind: Kind) -> int | None:
+    """What it was made with, if it is of that kind."""
+    return int(lane[1:], 16) if lane[0] == _LANE_LETTERS[kind] else None
+
+
 def schedule_of(timer: str) -> tuple[str, str]:
     """The schedule that a timer belongs to, and the lane ("" for its own timer)."""
     prefix, _, rest = timer.partition(":")

@@ -28,6 +28,7 @@ from wakeful.schedules.records import (
     Options,
     Record,
     decode_record,
+    new_lane,
     schedule_of,
     sliced_times,
     timer_name,
@@ -168,7 +169,7 @@ class Schedules:
         now = self._now()
         ids = []
         for one, record in (await self._chosen(turn, name, tag, living=True)).items():
-            lane = f"t{self._activation.node.next_seq(self._activation.shard):x}"
+            lane = new_lane("trigger", self._activation.node.next_seq(self._activation.shard))
             due = Due(now)
             start_lane(turn, one, record, lane, Lane("trigger", due), now)
             Book(turn).put(one, record)
@@ -235,7 +236,7 @@ class Schedules:
             lanes = min(record.options.policy.parallel, len(times))
             for index in range(lanes):
                 part = times[index::lanes]
-                lane = f"b{self._activation.node.next_seq(self._activation.shard):x}"
+                lane = new_lane("backfill", self._activation.node.next_seq(self._activation.shard))
                 if len(part) > 1:
                     book.put_times(name, lane, part)
                 due = Due(part[0], is_backfill=True)
@@ -332,33 +333,54 @@ async def upsert(
     `is_afresh`: the spec begins now, though it may be the same.
     """
     book = Book(turn)
-    activation = turn.activation
-    now = activation.node.clock.now()
-    record = await book.get(name)
-    before = record.options.depends_on if record is not None else ()
-    if options.depends_on != before:
-        await _depend(book, activation.id, name, options.depends_on, before)
-        if record is not None:
-            record = await book.get(name)
+    record = await _linked(book, turn.activation.id, name, options.depends_on)
     if record is None:
-        meta = await book.meta()
-        if meta.count >= activation.node.limits.schedules_per_object:
-            raise LimitExceeded(
-                f"{activation.id} has {meta.count} schedules, its limit; spread them over several objects with sharded(…)",
-                code="limit.schedules",
-            )
-        feature = feature_of(activation.node)
-        # What a class declares is not the tenant's doing, and must not make its objects unusable: counted, not refused.
-        await (feature.release if is_declared else feature.admit)(turn, meta.count + 1)
-        meta = await book.meta()
-        meta.count += 1
-        book.put_meta(meta)
+        await _admit(turn, book, is_declared=is_declared)
+        now = turn.activation.node.clock.now()
         record = Record(options=options, versions=[], is_declared=is_declared, is_named=is_named, judged_to=now)
     is_same = bool(record.versions) and record.version.asked == asked.text and record.version.until is None
     is_same = is_same and not is_afresh
-    is_moved = not is_same or _bounds(record.options) != _bounds(options)
     if record.options == options and is_same and record.is_declared == is_declared:
         return record
+    await _change(turn, name, record, None if is_same else asked, options, is_declared=is_declared)
+    book.put(name, record)
+    return record
+
+
+async def _linked(book: Book, id: Any, name: str, depends_on: tuple[str, ...]) -> Record | None:
+    """The record as it is, once those that it depends on know of it."""
+    record = await book.get(name)
+    before = record.options.depends_on if record is not None else ()
+    if depends_on == before:
+        return record
+    await _depend(book, id, name, depends_on, before)
+    return record and await book.get(name)
+
+
+async def _admit(turn: Turn, book: Book, *, is_declared: bool) -> None:
+    """One more schedule of the object, if its limits and those of its tenant let it."""
+    activation = turn.activation
+    count = (await book.meta()).count + 1
+    if count > activation.node.limits.schedules_per_object:
+        raise LimitExceeded(
+            f"{activation.id} has {count - 1} schedules, its limit; spread them over several objects with sharded(…)",
+            code="limit.schedules",
+        )
+    feature = feature_of(activation.node)
+    # What a class declares is not the tenant's doing, and must not make its objects unusable: counted, not refused.
+    await (feature.release if is_declared else feature.admit)(turn, count)
+    meta = await book.meta()
+    meta.count += 1
+    book.put_meta(meta)
+
+
+async def _change(
+    turn: Turn, name: str, record: Record, asked: Spec | None, options: Options, *, is_declared: bool
+) -> None:
+    """Give it these options, and this spec (None: the one that it has); aim at what comes next then."""
+    activation = turn.activation
+    now = activation.node.clock.now()
+    is_moved = asked is not None or _bounds(record.options) != _bounds(options)
     was_pending = bool(record.pending)
     is_running = turn.consumed is not None and schedule_of(turn.consumed.name)[0] == name
     if is_moved and record.versions and record.state == "active" and record.extra is None and not is_running:
@@ -367,7 +389,7 @@ async def upsert(
     record.options, record.is_declared = options, is_declared
     if is_moved and record.state == "done":  # it may have more to do now, but owes nothing for the time between
         record.state, record.judged_to = "active", max(record.judged_to, now)
-    if not is_same:
+    if asked is not None:
         if record.extra is not None:  # everything up to it was let go for it, and it is let go for the new spec
             record.judged_to = min(record.judged_to, now)
         _add_version(record, asked, turn, name, now)
@@ -377,9 +399,22 @@ async def upsert(
     if is_freed:
         record.waits_for = None
     if is_freed or (is_moved and not was_pending):
+        aimed_at = record.next_at
         aim(turn, name, record, now)
-    book.put(name, record)
-    return record
+        if aimed_at is not None and aimed_at <= now and aimed_at == record.next_at:
+            await _keep_crashes(turn, timer_name(name))
+
+
+async def _keep_crashes(turn: Turn, timer_name: str) -> None:
+    """The new timer is for an occurrence that is due already: the processes that died of it are counted on.
+
+    Else a program that adds its schedule anew at each start would never be rid of a run that kills it.
+    """
+    node, id = turn.activation.node, turn.activation.id
+    rows = await node.reading(node.store.find_timers(Query(cls=id.cls, key=id.key, name=timer_name, limit=1)))
+    timer = turn.timers[timer_name]
+    if rows and timer is not None:
+        turn.set_timer(replace(timer, crashes=node.timer_runs.crashes_of(rows[0])))
 
 
 def _add_version(record: Record, asked: Spec, turn: Turn, name: str, now: int) -> None:

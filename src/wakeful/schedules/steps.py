@@ -9,7 +9,17 @@ from wakeful.policy.plan import MISSED, Due, Left, overlapped, plan
 from wakeful.runtime.tracer import carried
 from wakeful.runtime.turn import Turn
 from wakeful.schedules.node_schedules import feature_of
-from wakeful.schedules.records import LANE, Book, Lane, Record, Untold, encode_struct, lane_name, timer_name
+from wakeful.schedules.records import (
+    LANE,
+    Book,
+    Lane,
+    Record,
+    Untold,
+    encode_struct,
+    lane_name,
+    number_of_lane,
+    timer_name,
+)
 from wakeful.values.ids import ObjectId
 from wakeful.values.runs import Entry
 from wakeful.values.timers import Occurrence, Timer
@@ -207,14 +217,10 @@ def start_lane(turn: Turn, name: str, record: Record, lane: str, payload: Lane, 
     return timer
 
 
-def parallel_lanes(record: Record) -> list[str]:
-    """The lanes that run occurrences of its own."""
-    return [lane for lane in record.lanes if lane.startswith("n")]
-
-
-def lane_nominal(lane: str) -> int:
-    """The occurrence that such a lane runs."""
-    return int(lane[1:], 16)
+def parallel_lanes(record: Record) -> dict[str, int]:
+    """The lanes that run occurrences of its own, each with the nominal time of its one."""
+    numbers = ((lane, number_of_lane(lane, "parallel")) for lane in record.lanes)
+    return {lane: nominal_at for lane, nominal_at in numbers if nominal_at is not None}
 
 
 def end_lane(record: Record, lane: str) -> None:
@@ -228,7 +234,7 @@ def give_up(turn: Turn, name: str, record: Record, now: int) -> list[Left]:
     pending = record.pending[1:] if running == timer_name(name) else record.pending
     waiting = [due.nominal_at for due in pending]
     # Those that were given to lanes wait there to be tried, or tried again; one may be what runs in this turn.
-    waiting += [lane_nominal(lane) for lane in parallel_lanes(record) if lane_name(name, lane) != running]
+    waiting += [at for lane, at in parallel_lanes(record).items() if lane_name(name, lane) != running]
     left = [Left("skipped", at, at) for at in sorted(waiting)]
     policy = replace(record.policy, catch_up="skip", grace_ms=-1)  # nothing is merely late any more
     since, is_whole = record.judged_to, record.state != "active"  # one that is done owes nothing

@@ -1,15 +1,20 @@
 """Layer 5. How long is something waited for that asks a store, which may not answer at all?"""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from wakeful.values.errors import NotRunning
+from wakeful.runtime.lock_watch import LOOK_MS
+from wakeful.values.clock import Wakeup
+from wakeful.values.errors import NotRunning, StoreDown
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
+    from wakeful.store.protocol import TableLock
 
 T = TypeVar("T")
+
+LOCKED_MS = 3_000  # what takes longer, while a table can't be read, waits for that
 
 
 async def within(node: "Node", work: Coroutine[Any, Any, T], ms: int) -> asyncio.Task[T]:
@@ -27,6 +32,35 @@ async def within(node: "Node", work: Coroutine[Any, Any, T], ms: int) -> asyncio
     if task.cancelled():
         raise NotRunning("the node has stopped meanwhile")
     return task
+
+
+async def unless_locked(node: "Node", work: Awaitable[T]) -> T:
+    """What comes of it; `StoreDown` when it waits, and so does everybody else, for a lock that somebody holds on a table."""
+    loop = asyncio.get_running_loop()
+    limit = asyncio.timeout(None)
+
+    def look() -> None:
+        if lock_of(node) is not None:
+            limit.reschedule(loop.time())
+        else:
+            watch.set(node.clock.now() + LOOK_MS)
+
+    watch = Wakeup(node.clock, look)
+    watch.set(node.clock.now() + LOCKED_MS)
+    try:
+        async with limit:
+            return await work
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise StoreDown("a table is locked, and what was asked for can't be read", code="store.locked") from None
+    finally:
+        watch.set(None)
+
+
+def lock_of(node: "Node") -> "TableLock | None":
+    """One that keeps everybody from reading, on a store of this process."""
+    return next(filter(None, (home.lock_watch.unreadable for home in node.all_homes)), None)
 
 
 def _heard(task: asyncio.Task[Any]) -> None:

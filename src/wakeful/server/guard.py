@@ -13,6 +13,7 @@ from typing import Any, cast
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from wakeful.http.problems import bare_answer
 from wakeful.http.protocol import Quota
 
 REQUEST_S = 30.0  # from the first byte of a request to its last, and from the connection to the first
@@ -29,22 +30,22 @@ PIPELINED_BURST, PIPELINED_PER_S = (
     1_000,
     1_000,
 )  # of one connection, at once and from then on: else it alone fills the loop
+WHY_MAX = 200  # characters of what the parser says is wrong
 LINGER_S, LINGER_BYTES = (
     2.0,
     4 << 20,
 )  # how long, and how much, of a body that is answered already is taken and thrown away
 
-_BUSY = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+_BUSY = bare_answer(
+    503,
+    "server.connections",
+    "as many connections are open as this server takes; try again, and use one for many requests",
+)
+_LARGE = bare_answer(
+    431, "header.long", f"the head of the request has more than {HEAD_BYTES_MAX} bytes; send fewer or shorter headers"
+)
+_SLOW = bare_answer(408, "body.slow", "the body did not come in time")
 _OF_UPGRADES = (b"upgrade", b"http2-settings")
-_PROBLEM = (
-    b'{"type":"urn:wakeful:problem:body.slow","title":"Request Timeout","status":408,'
-    b'"detail":"the body did not come in time","code":"body.slow"}'
-)
-_SLOW = (
-    b"HTTP/1.1 408 Request Timeout\r\ncontent-type: application/problem+json\r\ncontent-length: %d\r\n"
-    b"connection: close\r\n\r\n%s" % (len(_PROBLEM), _PROBLEM)
-)
 
 
 class Joined:
@@ -244,16 +245,25 @@ class Guarded(HttpToolsProtocol):
                     self.handle_websocket_upgrade()
                     return
                 data = self._stay() + data[error.args[0] :]
-            except httptools.HttpParserError:
-                self._refuse()
+            except httptools.HttpParserError as error:
+                within = error.__context__  # what a callback of ours raised
+                known = isinstance(within, ValueError | httptools.HttpParserError)
+                self._refuse(str(within if known else error))
                 return
 
-    def _refuse(self) -> None:
+    def _refuse(self, why: str) -> None:
         if self.transport.is_closing():
             return
-        words = "Invalid HTTP request received."
-        self.logger.warning(words)
-        self.send_400_response(words)
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete and not self._in_body:
+            self._is_last = cycle.keep_alive = True  # the answer that is owed goes out, and the connection ends with it
+            self._rest = b""
+            self._joined.hold(True)
+            return
+        self.logger.warning("Invalid HTTP request received.")
+        words = f"the request can't be read: {why[:WHY_MAX]}; send HTTP/1.1, and percent-encode the path"
+        self.transport.write(bare_answer(400, "request.http", words))
+        self.transport.close()
 
     def _should_upgrade(self) -> bool:
         return super()._should_upgrade() and self.scope["method"] == "GET"  # as it always is for a WebSocket

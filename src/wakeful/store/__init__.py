@@ -1,6 +1,9 @@
 """Layer 2. Which store does a URL mean? (`wakeful.store` is a public door: write your own against `Store`.)"""
 
 import re
+from collections.abc import Callable
+from importlib.metadata import EntryPoint, entry_points
+from typing import cast
 
 from wakeful.store.memory import Disk, MemoryStore
 from wakeful.store.protocol import NodeRow, Query, Range, ShardRow, Store
@@ -9,11 +12,15 @@ from wakeful.values.errors import BadUrl, MissingExtra
 __all__ = ["Disk", "MemoryStore", "NodeRow", "Query", "Range", "ShardRow", "Store", "open_url"]
 
 _WRITE = "write memory:, sqlite:PATH or postgresql://user@host/database"
+# Where packages say which stores they bring: the scheme of the URL, and what makes the store of one.
+ENTRY_POINTS = "wakeful.stores"
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]{0,30})://", re.IGNORECASE)
 
 
 def open_url(url: str) -> Store:
     """The store that the URL names, not opened yet: `memory:`, `sqlite:PATH`, `postgresql://…`.
+
+    Other packages may bring more, by entry points of the group `wakeful.stores` whose name is the scheme of the URL.
 
     >>> from wakeful.store import open_url
     >>> open_url("sqlite:app.db").url
@@ -37,7 +44,22 @@ def open_url(url: str) -> Store:
                 f"{error.name} is not installed; PostgreSQL needs it: pip install 'wakeful[postgres]'"
             ) from None
         return PostgresStore.of_url(url)
-    raise BadUrl(_wrong(url))
+    brought = [entry for entry in entry_points(group=ENTRY_POINTS) if scheme and entry.name == scheme]
+    if not brought:
+        raise BadUrl(_wrong(url))
+    return _made(brought, url)
+
+
+def _made(brought: list[EntryPoint], url: str) -> Store:
+    """The store of the one package that brings its kind."""
+    scheme, packages = brought[0].name, sorted({entry.dist.name if entry.dist else entry.value for entry in brought})
+    if len(packages) > 1:
+        raise BadUrl(f"{' and '.join(packages)} both bring the store '{scheme}:'; uninstall one of them")
+    try:
+        make = cast("Callable[[str], Store]", brought[0].load())
+    except ImportError as error:
+        raise MissingExtra(f"{packages[0]} brings the store '{scheme}:' and can't be imported: {error}") from None
+    return make(url)
 
 
 def _wrong(url: object) -> str:
@@ -47,4 +69,5 @@ def _wrong(url: object) -> str:
         return f"the URL of the store does not begin with its kind; {_WRITE}"
     if scheme[1].lower().startswith(("postgresql+", "postgres+")):
         return f"{scheme[1]!r} names a driver, leave that out; {_WRITE}"
-    return f"'{scheme[1]}:' is not a store; {_WRITE}"
+    others = sorted({entry.name for entry in entry_points(group=ENTRY_POINTS)})
+    return f"'{scheme[1]}:' is not a store; {_WRITE}{''.join(f', or {name}:…' for name in others)}"

@@ -1,6 +1,6 @@
 """Layer 2. The seam: what must a store be able to do?
 
-About a dozen verbs. A store never asks the time (`now` is passed in), never decides policy, and
+Three protocols: `Store` is what a node needs, a dozen verbs, and is a `MembershipTable` and `Views` as well. It never asks the time (`now` is passed in), never decides policy, and
 says what it can do (`shared`, `listens`, `tells`, `shows_locks`, `local`) instead of being guessed at. Whatever stops a
 store from answering is raised as `StoreDown`; a commit whose outcome can't be known as
 `OutcomeUnknown`.
@@ -194,25 +194,11 @@ class Swapping(Protocol):
         ...
 
 
-class Store(Protocol):
-    """Rows of objects, timers, ledger, nodes and shards, in one place that survives.
+class MembershipTable(Protocol):
+    """Who is there and who owns what: nodes with their leases, shards with their epochs, and what nodes tell each other.
 
-    >>> from wakeful.store import Store, open_url
-    >>> store: Store = open_url("memory:")
-    >>> await store.open(now=0)
-    >>> await store.known_classes(), len(await store.owners())
-    ([], 256)
-    >>> await store.close()
+    `time`, `tell` and `watch` are never needed to be right, only to be quick.
     """
-
-    url: str  # as given by the user, without a password
-    shared: bool  # several processes may own shards of it at once
-    local: bool  # reads don't leave the process, so gathering them gains nothing
-
-    @property
-    def identity(self) -> str:
-        """Once open: the same for all who have this very store, and of no copy of it; empty when that can't be told."""
-        ...
 
     @property
     def listens(self) -> bool:
@@ -223,26 +209,6 @@ class Store(Protocol):
     def tells(self) -> bool:
         """`tell` reaches those who listen, whether or not this one does."""
         ...
-
-    @property
-    def shows_locks(self) -> bool:
-        """`locks` can tell."""
-        ...
-
-    async def open(self, *, now: int, readonly: bool = False) -> None:
-        """Connect, and make the schema if the store is empty; `SchemaTooOld`/`SchemaTooNew` if it is another version's.
-
-        `readonly` takes no ownership, so that a second process can look.
-        """
-        ...
-
-    async def close(self) -> None: ...
-
-    async def migrate(self, *, now: int) -> list[str]:
-        """Bring the schema up to date; the names of the migrations that were applied."""
-        ...
-
-    # nodes and shards
 
     async def join(self, row: NodeRow) -> None:
         """Enter the node, or renew its lease; `joined_at` and `is_draining` stay as they first were."""
@@ -275,6 +241,96 @@ class Store(Protocol):
 
     async def owners(self) -> list[ShardRow]:
         """All 256 rows in order; never claimed ones have owner None and epoch 0."""
+        ...
+
+    async def time(self) -> int | None:
+        """The store's own clock, which all nodes follow; None when it has none but the machine's."""
+        ...
+
+    async def tell(self, hints: Sequence[Hint]) -> None:
+        """Let the other processes know: where timers were added, or, with no hints, that nodes or shards changed.
+
+        A store that can't (`tells` is False) does nothing.
+        """
+        ...
+
+    def watch(self, heard: Callable[[Sequence[Hint]], None]) -> None:
+        """Call `heard(hints)` for what other processes `tell`; with no hints when nodes or shards changed, or when telling was cut off for a while and anything may have been missed."""
+        ...
+
+
+class Views(Protocol):
+    """What people look at, by page. None of it wakes anything."""
+
+    @property
+    def shows_locks(self) -> bool:
+        """`locks` can tell."""
+        ...
+
+    async def find_objects(self, query: Query) -> list[Info]:
+        """By class, then key (byte order); cursor (cls, key)."""
+        ...
+
+    async def find_timers(self, query: Query) -> list[Timer]:
+        """In firing order; cursor (due_at, -priority, seq)."""
+        ...
+
+    async def find_entries(self, query: Query) -> list[tuple[int, Entry]]:
+        """Newest first, with their numbers; cursor (number,)."""
+        ...
+
+    async def find_parked(self, query: Query) -> list[Parked]:
+        """Oldest first; cursor (number,)."""
+        ...
+
+    async def find_answers(self, query: Query, *, now: int) -> list[tuple[ObjectId, Remembered]]:
+        """Unexpired remembered answers by class, key, then request key (byte order); `name` and `name_prefix` are of the request key; cursor (cls, key, request key)."""
+        ...
+
+    async def count(
+        self, what: Literal["objects", "timers", "entries", "parked"], *, cls: str | None = None
+    ) -> int: ...
+
+    async def known_classes(self) -> list[str]:
+        """Every class that has an object in the store."""
+        ...
+
+    async def locks(self) -> list[TableLock]:
+        """Who holds tables of ours so that writes, or even reads, have to wait. Waits for none of them itself."""
+        ...
+
+
+class Store(MembershipTable, Views, Protocol):
+    """Rows of objects, timers, ledger, nodes and shards, in one place that survives: what a node needs.
+
+    >>> from wakeful.store import Store, open_url
+    >>> store: Store = open_url("memory:")
+    >>> await store.open(now=0)
+    >>> await store.known_classes(), len(await store.owners())
+    ([], 256)
+    >>> await store.close()
+    """
+
+    url: str  # as given by the user, without a password
+    shared: bool  # several processes may own shards of it at once
+    local: bool  # reads don't leave the process, so gathering them gains nothing
+
+    @property
+    def identity(self) -> str:
+        """Once open: the same for all who have this very store, and of no copy of it; empty when that can't be told."""
+        ...
+
+    async def open(self, *, now: int, readonly: bool = False) -> None:
+        """Connect, and make the schema if the store is empty; `SchemaTooOld`/`SchemaTooNew` if it is another version's.
+
+        `readonly` takes no ownership, so that a second process can look.
+        """
+        ...
+
+    async def close(self) -> None: ...
+
+    async def migrate(self, *, now: int) -> list[str]:
+        """Bring the schema up to date; the names of the migrations that were applied."""
         ...
 
     # the one write
@@ -326,11 +382,7 @@ class Store(Protocol):
         """The remembered answer of an unexpired request key."""
         ...
 
-    async def find_answers(self, query: Query, *, now: int) -> list[tuple[ObjectId, Remembered]]:
-        """Unexpired remembered answers by class, key, then request key (byte order); `name` and `name_prefix` are of the request key; cursor (cls, key, request key)."""
-        ...
-
-    # timers
+    # what is due
 
     async def timers(
         self, shards: Sequence[int], *, after: TimerKey | None, until: int, limit: int
@@ -339,32 +391,6 @@ class Store(Protocol):
 
         When there are more, the list is everything up to its own last row (it may be shorter than `limit`).
         """
-        ...
-
-    # for people; none of these wakes anything
-
-    async def find_objects(self, query: Query) -> list[Info]:
-        """By class, then key (byte order); cursor (cls, key)."""
-        ...
-
-    async def find_timers(self, query: Query) -> list[Timer]:
-        """In firing order; cursor (due_at, -priority, seq)."""
-        ...
-
-    async def find_entries(self, query: Query) -> list[tuple[int, Entry]]:
-        """Newest first, with their numbers; cursor (number,)."""
-        ...
-
-    async def find_parked(self, query: Query) -> list[Parked]:
-        """Oldest first; cursor (number,)."""
-        ...
-
-    async def count(
-        self, what: Literal["objects", "timers", "entries", "parked"], *, cls: str | None = None
-    ) -> int: ...
-
-    async def known_classes(self) -> list[str]:
-        """Every class that has an object in the store."""
         ...
 
     # upkeep
@@ -380,25 +406,4 @@ class Store(Protocol):
         that another occurrence came after; what went before it goes. A store remembers up to where everything old is
         to stay, and looks there again once in `REWALK_MS`.
         """
-        ...
-
-    async def locks(self) -> list[TableLock]:
-        """Who holds tables of ours so that writes, or even reads, have to wait. Waits for none of them itself."""
-        ...
-
-    # between nodes; never needed to be right, only to be quick
-
-    async def time(self) -> int | None:
-        """The store's own clock, which all nodes follow; None when it has none but the machine's."""
-        ...
-
-    async def tell(self, hints: Sequence[Hint]) -> None:
-        """Let the other processes know: where timers were added, or, with no hints, that nodes or shards changed.
-
-        A store that can't (`tells` is False) does nothing.
-        """
-        ...
-
-    def watch(self, heard: Callable[[Sequence[Hint]], None]) -> None:
-        """Call `heard(hints)` for what other processes `tell`; with no hints when nodes or shards changed, or when telling was cut off for a while and anything may have been missed."""
         ...

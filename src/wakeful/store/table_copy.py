@@ -6,7 +6,7 @@ at all. Who is there (`nodes`) and who owns what (`shards.owner`) stays behind; 
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -66,6 +66,20 @@ class Copying(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class Copyable(Protocol):
+    """A store that can be copied whole, into another kind of store too."""
+
+    @property
+    def place(self) -> str:
+        """What two URLs of this store have in common."""
+        ...
+
+    async def open_copying(self, *, now: int, writes: bool) -> Copying:
+        """Take the store, which is not open, for as long as the copy lasts. That no node lives on it is the caller's to see."""
+        ...
 
 
 def shown(text: str | None) -> str | None:

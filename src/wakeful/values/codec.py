@@ -21,6 +21,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 
 from wakeful.values.errors import BadValue, Undecodable
+from wakeful.values.packed_faults import PartFault, fault_words, version_words
 from wakeful.values.packed_keys import check_alike, check_packed_keys
 from wakeful.values.packed_weight import check_packed_weight
 from wakeful.values.rests import RESTS, Rest, keep_rest, rest_of
@@ -113,14 +114,18 @@ def decode_loosely(data: bytes) -> Any:
 
 
 def decode_outside(data: bytes, weight_max: int = WEIGHT_MAX) -> Any:
-    """As `decode_loosely`, for bytes of a stranger: `BadValue` for what would be slow to make."""
+    """As `decode_loosely`, for bytes of a stranger: `BadValue` for what would be slow to make, `Undecodable` says what is
+    wrong with the rest, and at which byte.
+    """
     if data[:1] != VERSION:
-        return decode(data)  # raises with the right words
+        raise Undecodable(version_words(data, VERSION), code="value.version")
     try:
         check_packed_weight(data[1:], weight_max)
         return _decoded_warily(data[1:])
-    except msgspec.DecodeError as error:
-        raise Undecodable(f"value is damaged: {error}", code="value.damaged") from None
+    except BadValue:
+        raise
+    except Exception as error:  # what is made of parts that don't belong there fails in any way
+        raise Undecodable(fault_words(data, error), code="value.damaged") from None
 
 
 def copied(value: Any) -> Any:
@@ -436,9 +441,19 @@ def _decoded_warily(data: bytes) -> Any:
 
 
 def _raise_warily(number: int, data: memoryview) -> Any:
-    """What was not made of JSON's kinds, by somebody else: counted before it becomes a set or a dict."""
+    """What was not made of JSON's kinds, by somebody else; `PartFault` is of the innermost that is wrong."""
+    try:
+        return _made_warily(number, data)
+    except (BadValue, PartFault):
+        raise
+    except Exception as error:
+        raise PartFault(number, bytes(data), error) from None
+
+
+def _made_warily(number: int, data: memoryview) -> Any:
+    """The same, counted before it becomes a set or a dict."""
     if number not in _RAISE:
-        return _raise_ext(number, data)  # raises with the right words
+        raise Undecodable(f"extension type {number} is not known")
     inner = _decoded_warily(bytes(data))
     if number in (_SET, _FROZENSET):
         check_alike(inner, "a set")

@@ -77,6 +77,11 @@ class Commit(Struct, gc=False, kw_only=True):
         )
 
 
+def start_note(timer: Timer, shard: int, epoch: int, crashes: int, now: int) -> Commit:
+    """The note on disk that the timer is about to run, so that a crash can be laid at its door."""
+    return Commit(id=timer.id, shard=shard, epoch=epoch, now=now, starts=(Start(timer.name, timer.seq, crashes),))
+
+
 class Info(Struct, frozen=True, gc=False):
     """What a store keeps about every object; rows and bytes count the USER and SYSTEM rows."""
 

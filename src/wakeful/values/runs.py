@@ -134,3 +134,24 @@ def check_answer(answer: object, kind: Kind, who: str) -> None:
         raise BadHandler(
             f"{who} returned {name}, which {article} {kind} does not know; {instead}", code="handler.answer"
         )
+
+
+# How is a failure said in the ledger?
+
+
+def storable(text: str) -> str:
+    """Text that every store can hold: a handler may raise with anything, and its failure must still be written."""
+    return text.replace("\0", "\\0").encode(errors="backslashreplace").decode()
+
+
+def text_of(error: BaseException) -> str:
+    """What the error says, as every store can hold it; one may fail at saying it."""
+    try:
+        return storable(str(error))
+    except Exception:
+        return "its text can't be made"
+
+
+def words_of(error: BaseException) -> str:
+    """Its kind and what it says."""
+    return f"{storable(type(error).__name__)}: {text_of(error)}"

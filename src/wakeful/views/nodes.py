@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from wakeful.policy.lease import Lease
 from wakeful.runtime.status import status_of
-from wakeful.store.protocol import NodeRow, ShardRow, Store
+from wakeful.store.protocol import MembershipTable, NodeRow, ShardRow, Store
 from wakeful.values.errors import BadOption, ClusterError, Unavailable
 from wakeful.views.plain import iso
 from wakeful.views.view import View
@@ -106,7 +106,7 @@ async def _statuses(view: View, place: int, found: Members) -> dict[str, dict[st
     return {row.node: answer for row, answer in zip(rows, answers, strict=True) if answer is not None}
 
 
-async def members(store: Store, now: int) -> Members:
+async def members(store: MembershipTable, now: int) -> Members:
     """As the store has it now, by its own clock; by `now` where it has none."""
     rows, owners = await store.nodes(), await store.owners()
     time = await store.time()

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from wakeful.policy.ranges import past_prefix
 from wakeful.runtime.state import STATE_SLOT
-from wakeful.store.protocol import Query, Range, Store
+from wakeful.store.protocol import Query, Range, Views
 from wakeful.values.commits import USER, Info
 from wakeful.values.ids import RESERVED, ObjectId
 from wakeful.values.timers import Timer
@@ -66,7 +66,7 @@ async def rows(
     return RowPage(some, found.cursor)
 
 
-async def _own_objects(store: Store, query: Query) -> list[Info]:
+async def _own_objects(store: Views, query: Query) -> list[Info]:
     """Those of the program's own classes, past the others in one step however many they are."""
     found = await store.find_objects(query)
     own = [info for info in found if not info.id.cls.startswith(RESERVED)]

@@ -8,7 +8,7 @@ from wakeful.schedules.nights import local_time, zone_name
 from wakeful.schedules.queries import parked_of, record_of, runs_since, verdicts_at
 from wakeful.schedules.records import backfill_times, decode_lane, lane_name
 from wakeful.schedules.words import About, because, fate
-from wakeful.store.protocol import Query, Store
+from wakeful.store.protocol import Query, Views
 from wakeful.values.ids import ObjectId
 from wakeful.values.runs import Run
 from wakeful.values.times import from_datetime
@@ -77,7 +77,7 @@ class Underway(NamedTuple):
         return len(times) == self.total and times[self.behind] == self.next_at
 
 
-async def backfills(store: Store, id: ObjectId, name: str) -> dict[str, Underway]:
+async def backfills(store: Views, id: ObjectId, name: str) -> dict[str, Underway]:
     """The backfills of the schedule that are under way, by the name of their timer."""
     lanes = Query(cls=id.cls, key=id.key, name_prefix=lane_name(name, ""), limit=LANES_MAX)
     found = {}

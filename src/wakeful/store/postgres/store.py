@@ -55,6 +55,7 @@ from wakeful.store.protocol import (
     Swap,
     TableLock,
 )
+from wakeful.store.table_copy import Copying
 from wakeful.values.commits import Commit, Info, Loaded, Remembered
 from wakeful.values.errors import BadValue, StoreDown
 from wakeful.values.ids import ObjectId, shard_of
@@ -100,6 +101,15 @@ class PostgresStore:
     def of_url(cls, url: str) -> "PostgresStore":
         """The store that a postgresql:// URL names; `BadUrl` if it is not one. Connects to nothing yet."""
         return cls(parse_url(url))
+
+    @property
+    def place(self) -> str:
+        return self.url
+
+    async def open_copying(self, *, now: int, writes: bool) -> Copying:
+        from wakeful.store.postgres.table_copy import PostgresCopying
+
+        return await PostgresCopying.open(self._target)
 
     async def open(self, *, now: int, readonly: bool = False) -> None:
         await self._disconnect()  # a session that lives goes on: others would miss this node

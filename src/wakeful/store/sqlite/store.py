@@ -35,6 +35,7 @@ from wakeful.store.sqlite.reads import FileReader
 from wakeful.store.sqlite.retention import Pruned, prune_ledger
 from wakeful.store.sqlite.statements import SQL
 from wakeful.store.sqlite.writer import SqliteWriter, WriteRefused, down
+from wakeful.store.table_copy import Copying
 from wakeful.values.commits import Commit, Info, Loaded, Remembered
 from wakeful.values.errors import BadUrl, StoreDown, StoreError
 from wakeful.values.ids import ObjectId
@@ -92,6 +93,16 @@ class SqliteStore:
                 raise BadUrl(f"{url!r} has the unknown option {name}={value}; {hint}")
             synchronous = value.upper()
         return cls(path, synchronous=synchronous, url=url)
+
+    @property
+    def place(self) -> str:
+        return self.path
+
+    async def open_copying(self, *, now: int, writes: bool) -> Copying:
+        """`FileOwned` when somebody runs it."""
+        from wakeful.store.sqlite.table_copy import SqliteCopying
+
+        return SqliteCopying(self.path, writes=writes, now=now)
 
     @property
     def identity(self) -> str:
