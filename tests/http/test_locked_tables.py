@@ -53,6 +53,15 @@ async def test_a_list_that_waits_for_a_lock_ends_soon_and_says_so(path: str, mon
         assert "4711" in found["detail"]  # without a token everybody here is an operator
 
 
+async def test_lists_that_wait_behind_one_that_waits_for_a_lock_end_as_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with opened() as stage, locked(stage):
+        hang(monkeypatch, stage)
+        before = stage.world.warp.now()
+        for answer in await asyncio.gather(*(stage.ask("GET", "/v1/objects") for _ in range(5))):
+            problem(answer, 503, "store.locked")
+        assert stage.world.warp.now() - before <= LOCKED_MS + 1_000
+
+
 @pytest.mark.parametrize(("scopes", "is_told"), [(("read",), False), (("read", "operate"), True)])
 async def test_who_holds_it_is_for_operators(
     scopes: tuple[str, ...], is_told: bool, monkeypatch: pytest.MonkeyPatch
@@ -105,7 +114,7 @@ async def test_a_lock_that_is_seen_while_a_list_waits_ends_it_too(monkeypatch: p
 
 
 def test_of_several_locks_one_that_keeps_from_reading_is_meant() -> None:
-    watch = LockWatch(node=None)  # type: ignore[arg-type]
+    watch = LockWatch(env=None)  # type: ignore[arg-type]
     writes = TableLock("ledger", 1, "1", is_readable=True)
     watch._long = {("ledger", "1"): writes}
     assert watch.unreadable is None

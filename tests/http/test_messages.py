@@ -90,7 +90,7 @@ async def test_a_field_that_is_none_is_answered_with_those_that_there_are(
     ("text", "code"),
     [("99d", "deadline.long"), ("1h", "deadline.long"), ("9999999999", "deadline.long"), ("16m", "deadline.long"),
      ("soon", "deadline.form"), ("0", "deadline.form"), ("-1", "deadline.form"), ("1.5", "deadline.form"),
-     ("9" * 5_000, "deadline.long"), ("", "deadline.form")],
+     ("9" * 5_000, "deadline.long"), ("", "deadline.form"), ("030s", "deadline.form")],
 )  # fmt: skip
 async def test_a_deadline_has_the_same_code_by_header_and_by_query(text: str, code: str) -> None:
     async with opened() as stage:

@@ -137,7 +137,9 @@ class Api:
             return await self._streamed(ask, route, asker)
         if route.is_wait:
             return await self._waited(ask, route, asker)
-        return await (self._looked(ask, route, asker) if route.is_look else self._handled(ask, route, asker))
+        if route.is_look:  # those that wait in line wait for the lock as well
+            return await unless_locked(ask.node, self._looked(ask, route, asker))
+        return await self._handled(ask, route, asker)
 
     async def _admitted(self, ask: Ask, route: Route, connection: HTTPConnection) -> "Caller":
         """Who asks. A call's deadline and its wait for the store hold for that as well: it is what is waited for first."""
@@ -169,7 +171,7 @@ class Api:
     async def _looked(self, ask: Ask, route: Route, asker: Asker) -> Answer | None:
         """A few at a time: a long list holds the loop for milliseconds again and again."""
         async with self._looks.passed(asker):
-            return await unless_locked(ask.node, route.handler(ask))
+            return await route.handler(ask)
 
     async def _handled(self, ask: Ask, route: Route, asker: Asker) -> Answer | None:
         places = self._calls if route.scope == "call" else self._acts

@@ -18,7 +18,7 @@ from wakeful.values.weights import WEIGHT_MAX
 LIMIT_MAX = 1_000  # rows of one page
 QUERY_FIELDS_MAX = 20
 LENGTH = r"([1-9][0-9]{0,5})(ms|s|m)?"  # 30, 30s, 250ms, 5m
-LONGER = r"0*[1-9][0-9]*(ms|s|m|h|d|w)?"  # a length all the same, past what may be waited for
+LONGER = r"[1-9][0-9]*(ms|s|m|h|d|w)?"  # a length all the same, past what may be waited for
 DEADLINE_MAX_MS = 900_000  # a quarter of an hour, as long as an alarm may run
 # The same up to a quarter of an hour.
 TO_15M = r"([1-8][0-9]{5}|900000|[1-9][0-9]{0,4})ms|([1-8][0-9]{2}|900|[1-9][0-9]?)s?|([1-9]|1[0-5])m"

@@ -51,6 +51,11 @@ _SLOW = bare_answer(408, "body.slow", "the body did not come in time")
 _OF_UPGRADES = (b"upgrade", b"http2-settings")
 
 
+def _unreadable(why: str) -> bytes:
+    words = f"the request can't be read: {why[:WHY_MAX]}; send HTTP/1.1, and percent-encode the path"
+    return bare_answer(400, "request.http", words)
+
+
 class Joined:
     """A transport that sends the head of an answer together with the body that follows: one system call for both.
 
@@ -134,6 +139,7 @@ class Guarded(HttpToolsProtocol):
         self._in_body = self._is_chunked = False
         self._missing = 0  # bytes of a body whose length is known
         self._is_last = False  # the answer that is being sent has said so
+        self._is_refused = False  # what came behind the request that is being answered: nothing more is read
         self._chunks, self._chunked_slice = 0, CHUNKED_SLICE
         self._is_upgrading = False  # to what nobody here speaks
         self._pipelined: Quota | None = None  # once there were any
@@ -162,6 +168,8 @@ class Guarded(HttpToolsProtocol):
             self._lingers -= len(data)
             if self._lingers < 0:
                 self.transport.abort()
+        elif self._is_refused:
+            return
         elif self._rest:
             self._rest += data  # no more than was on its way when reading was paused
             self._count_held()
@@ -177,7 +185,7 @@ class Guarded(HttpToolsProtocol):
         joined, is_enough = self._joined, False
         while self._rest and not is_enough and len(self.pipeline) < PIPELINED_MAX and self._lingers is None:
             if self.transport.is_closing():
-                self._rest = b""
+                self._drop_rest()
                 return
             size = self._chunked_slice if self._in_body and self._is_chunked else max(SLICE, self._missing)
             data, self._rest = self._rest[:size], self._rest[size:]
@@ -185,7 +193,7 @@ class Guarded(HttpToolsProtocol):
             self._feed(data)
             is_enough = self._chunks > CHUNKS_FEW
             self._chunked_slice = CHUNKED_SLICE if is_enough else min(2 * self._chunked_slice, CHUNKED_SLICE_MAX)
-        joined.hold(bool(self._rest) and self._lingers is None)
+        joined.hold((bool(self._rest) or self._is_refused) and self._lingers is None)
         if self._rest and is_enough and self._later is None:
             self._later = self.loop.call_soon(self._feed_on)
         self._count_held()
@@ -198,6 +206,10 @@ class Guarded(HttpToolsProtocol):
         self._counted = count
         if is_more and Guarded.held_bytes > HELD_BYTES_MAX and not self.transport.is_closing():
             self._end_with(_FULL)
+
+    def _drop_rest(self) -> None:
+        self._rest = b""
+        self._count_held()
 
     def on_response_complete(self) -> None:
         is_last = self._says_last()
@@ -220,7 +232,8 @@ class Guarded(HttpToolsProtocol):
 
     def _linger(self) -> None:
         """Take what still comes of the body unseen: to close at once could take the answer from a client that still sends."""
-        self._lingers, self._rest = LINGER_BYTES, b""
+        self._lingers = LINGER_BYTES
+        self._drop_rest()
         self._joined.hold(False)
         self._stop_timer()
         self._unset_keepalive_if_required()
@@ -234,15 +247,14 @@ class Guarded(HttpToolsProtocol):
             self._head_bytes += len(data)
         self._trailer_bytes += len(data)
         self._parse(data)
-        if self._lingers is not None:
+        if self._lingers is not None or self._is_refused:
             return
         if self._is_whole:
             self._stop_timer()
         elif self._has_long_trailers() and not self.transport.is_closing():
             self.transport.abort()  # it may be answered already
         elif self._in_head and self._head_bytes > self.head_bytes_max and not self.transport.is_closing():
-            self.transport.write(_LARGE)
-            self.transport.close()
+            self._refuse(_LARGE)
         elif self._timer is None:
             self._timer = self.loop.call_later(self.request_s, self._too_slow)
 
@@ -264,22 +276,23 @@ class Guarded(HttpToolsProtocol):
             except httptools.HttpParserError as error:
                 within = error.__context__  # what a callback of ours raised
                 known = isinstance(within, ValueError | httptools.HttpParserError)
-                self._refuse(str(within if known else error))
+                if not self.transport.is_closing():
+                    self._refuse(_unreadable(str(within if known else error)))
                 return
 
-    def _refuse(self, why: str) -> None:
-        if self.transport.is_closing():
-            return
+    def _refuse(self, refusal: bytes) -> None:
+        """Who sent it is told, but in nobody else's place: an answer that is owed goes out, and the connection ends with it."""
         cycle = self.cycle
-        if cycle is not None and not cycle.response_complete and not self._in_body:
-            self._is_last = cycle.keep_alive = True  # the answer that is owed goes out, and the connection ends with it
-            self._rest = b""
+        if cycle is not None and not cycle.response_complete and (self.pipeline or not self._in_body):
+            self._is_refused = self._is_last = cycle.keep_alive = True
+            self._stop_timer()
+            self._drop_rest()
             self._joined.hold(True)
-            return
-        self.logger.warning("Invalid HTTP request received.")
-        words = f"the request can't be read: {why[:WHY_MAX]}; send HTTP/1.1, and percent-encode the path"
-        self.transport.write(bare_answer(400, "request.http", words))
-        self.transport.close()
+        elif self._in_body:
+            self._end_with(refusal)
+        else:
+            self.transport.write(refusal)
+            self.transport.close()
 
     def _should_upgrade(self) -> bool:
         return super()._should_upgrade() and self.scope["method"] == "GET"  # as it always is for a WebSocket
@@ -343,8 +356,7 @@ class Guarded(HttpToolsProtocol):
 
     def handle_websocket_upgrade(self) -> None:
         self._stop_timer()  # from here on another protocol has the connection
-        self._rest = b""
-        self._count_held()
+        self._drop_rest()
         self._joined.hold(False)
         self.transport = self._joined.real
         super().handle_websocket_upgrade()
@@ -361,8 +373,7 @@ class Guarded(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._let_go()
         self._stop_timer()
-        self._rest = b""
-        self._count_held()
+        self._drop_rest()
         if self._later is not None:
             self._later.cancel()
         super().connection_lost(exc)
