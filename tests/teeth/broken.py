@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from wakeful.runtime.activation import Activation
 from wakeful.runtime.calls import Call
+from wakeful.runtime.env import Env
 from wakeful.runtime.node import Node
 from wakeful.runtime.ownership import Ownership
 from wakeful.runtime.queue import TimerQueue
@@ -411,8 +412,8 @@ def stop_keeps_it_to_itself() -> Any:
     """The store is away to the end, and nobody learns that what the stop cut off killed nothing."""
     from wakeful.runtime import ended_epochs
 
-    def make(leave: Any) -> Any:
-        async def broken(node: Node, epochs: dict[int, int]) -> None:
+    def make(tell: Any) -> Any:
+        async def broken(env: Env, epochs: dict[int, int], others: Any, ask: Any) -> None:
             pass
 
         return broken
