@@ -465,3 +465,25 @@ async def test_an_answer_that_says_it_is_the_last_is_the_last(monkeypatch: pytes
         await until(place, lambda one: bool(one.pipeline))
         rest.set()
         assert await asyncio.wait_for(reader.read(), WAIT_S) == b"1\r\na\r\n1\r\nb\r\n0\r\n\r\n"
+
+
+async def test_a_connection_that_ends_does_not_wait_for_a_client_that_does_not_read() -> None:
+    """Though what is left to be sent is less than would make the server wait: it would keep its place for ever."""
+    async with Place().served() as place, connected(place) as (reader, writer):
+        writer.write(HEALTH)
+        await answer(reader)
+        [one] = connections_of(place)
+        one.transport.set_write_buffer_limits(high=1 << 30)
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        one.transport.write(b"x" * (32 << 20))
+        one.transport.close()
+        timer = one._stall_timer
+        assert timer is not None, "nothing ends it"
+        one.resume_writing()  # a little was read, and not the rest
+        assert one._stall_timer is timer
+        one._cut()  # as a minute later
+        for _ in range(1_000):
+            if not connections_of(place):
+                break
+            await asyncio.sleep(0.01)
+        assert (connections_of(place), one._stall_timer) == ([], None)

@@ -63,14 +63,19 @@ class Joined:
     uvicorn and the guard want that.
     """
 
-    __slots__ = ("_head", "_is_held", "_is_paused", "_is_unread", "_loop", "real")
+    __slots__ = ("_head", "_is_held", "_is_paused", "_is_unread", "_loop", "_on_unsent", "real")
 
     def __init__(
-        self, real: asyncio.Transport, loop: asyncio.AbstractEventLoop, is_unread: Callable[[], bool] = bool
+        self,
+        real: asyncio.Transport,
+        loop: asyncio.AbstractEventLoop,
+        is_unread: Callable[[], bool],
+        on_unsent: Callable[[], None],
     ) -> None:
         self.real = real
         self._loop = loop
         self._is_unread = is_unread
+        self._on_unsent = on_unsent  # it is closed, and something is still to be sent
         self._head = b""
         self._is_held = self._is_paused = False
 
@@ -117,6 +122,8 @@ class Joined:
     def close(self) -> None:
         self.flush()
         self.real.close()
+        if self.real.get_write_buffer_size():
+            self._on_unsent()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.real, name)
@@ -155,7 +162,7 @@ class Guarded(HttpToolsProtocol):
         return cast("Joined", self.transport)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        joined = Joined(transport, self.loop, self._says_last)
+        joined = Joined(transport, self.loop, self._says_last, self._begin_stall)
         super().connection_made(cast("asyncio.Transport", joined))
         if len(self.connections) > self.connections_max:
             transport.write(_BUSY)
@@ -363,12 +370,17 @@ class Guarded(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        if self._stall_timer is None:
-            self._stall_timer = self.loop.call_later(self.stall_s, self._cut)
+        self._begin_stall()
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._let_go()
+        if not self.transport.is_closing():  # else all of it has to be read
+            self._let_go()
+
+    def _begin_stall(self) -> None:
+        """Its client does not read, or not all: not for ever."""
+        if self._stall_timer is None:
+            self._stall_timer = self.loop.call_later(self.stall_s, self._cut)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._let_go()
