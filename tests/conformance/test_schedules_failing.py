@@ -178,16 +178,21 @@ async def test_cancel_while_a_retry_waits_gives_the_occurrence_its_last_word(sta
         assert len(rota.began) == 1
 
 
+def killing(world: Any, at: int) -> Any:
+    """A handler whose run of that second kills the process."""
+
+    async def killer(clock: Any, run: Run) -> None:
+        if run.nominal_at == after(at):
+            world.kill()
+            await asyncio.sleep(0)
+
+    return killer
+
+
 async def test_a_run_that_kills_the_process_three_times_is_parked_and_the_schedule_goes_on(stage: Any) -> None:
     rota = Rota(stage)
     async with rota.world() as world:
-
-        async def killer(clock: Any, run: Run) -> None:
-            if run.nominal_at == after(10):
-                world.kill()
-                await asyncio.sleep(0)
-
-        rota.handlers["s"] = killer
+        rota.handlers["s"] = killing(world, 10)
         await rota.on().add("every 10s", "tick", name="s")
         await world.advance(seconds=10)
         for _ in range(3):
@@ -210,13 +215,7 @@ async def test_deaths_of_a_run_are_counted_on_when_its_schedule_is_added_anew(st
     """A program may do so at each start: a run that kills it is parked all the same."""
     rota = Rota(stage)
     async with rota.world() as world:
-
-        async def killer(clock: Any, run: Run) -> None:
-            if run.nominal_at == after(10):
-                world.kill()
-                await asyncio.sleep(0)
-
-        rota.handlers["s"] = killer
+        rota.handlers["s"] = killing(world, 10)
         await rota.on().add("every 10s", "tick", name="s")
         await world.advance(seconds=10)
         for length in (20, 30, 40):

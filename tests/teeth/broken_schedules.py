@@ -51,7 +51,7 @@ def record_not_in_the_runs_commit() -> Any:
 def deaths_forgotten_when_added_anew() -> Any:
     """A schedule that is given another spec has a timer that nobody ever died of."""
 
-    async def forget(turn: Turn, timer_name: str) -> None:
+    async def forget(turn: Turn, timer: str) -> None:
         return None
 
     return swapped(schedules, "_keep_crashes", lambda keep: forget)

@@ -405,16 +405,16 @@ async def _change(
             await _keep_crashes(turn, timer_name(name))
 
 
-async def _keep_crashes(turn: Turn, timer_name: str) -> None:
+async def _keep_crashes(turn: Turn, timer: str) -> None:
     """The new timer is for an occurrence that is due already: the processes that died of it are counted on.
 
     Else a program that adds its schedule anew at each start would never be rid of a run that kills it.
     """
     node, id = turn.activation.node, turn.activation.id
-    rows = await node.reading(node.store.find_timers(Query(cls=id.cls, key=id.key, name=timer_name, limit=1)))
-    timer = turn.timers[timer_name]
-    if rows and timer is not None:
-        turn.set_timer(replace(timer, crashes=node.timer_runs.crashes_of(rows[0])))
+    rows = await node.reading(node.store.find_timers(Query(cls=id.cls, key=id.key, name=timer, limit=1)))
+    aimed = turn.timers[timer]
+    if rows and aimed is not None:
+        turn.set_timer(replace(aimed, crashes=node.timer_runs.crashes_of(rows[0])))
 
 
 def _add_version(record: Record, asked: Spec, turn: Turn, name: str, now: int) -> None:
