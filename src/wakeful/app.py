@@ -22,11 +22,11 @@ from wakeful.runtime.homes import check_places
 from wakeful.runtime.node import Node
 from wakeful.runtime.registry import Registry
 from wakeful.runtime.status import status_of
-from wakeful.schedules.counters import Counters
 from wakeful.schedules.dag import Dag, DagObject
 from wakeful.schedules.feature import ScheduleFeature
 from wakeful.schedules.outside import ObjectSchedules, ShardedSchedules
 from wakeful.schedules.queries import counters_of, counters_of_tenant
+from wakeful.schedules.records import Counters
 from wakeful.schedules.tenants import Quotas, Sharded
 from wakeful.security.reserved import SecurityFeature
 from wakeful.sockets.feature import SocketFeature

@@ -11,6 +11,7 @@ from wakeful.machines.snapshot import Snapshot
 from wakeful.machines.steps import EVENT, begin, note, present, take
 from wakeful.objects import DurableObject
 from wakeful.policy.retry import RetryPolicy
+from wakeful.runtime.context import runtime_of
 from wakeful.runtime.registry import reader
 from wakeful.runtime.turn import Turn, running_turn
 from wakeful.statechart.step import can, start, step
@@ -106,7 +107,7 @@ class Machine(DurableObject):
         return event
 
     def _here(self, what: str) -> tuple[Turn, NodeMachines]:
-        activation = self.ctx._activation
+        activation = runtime_of(self.ctx)
         return running_turn(activation, f"Machine.{what}"), feature_of(activation.node)
 
 

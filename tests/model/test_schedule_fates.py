@@ -13,7 +13,7 @@ from wakeful.policy.limits import Limits
 from wakeful.policy.plan import Policy
 from wakeful.policy.retry import RetryPolicy
 from wakeful.policy.timeline import PausedSpan, Version
-from wakeful.schedules.next import Missed, Next
+from wakeful.schedules.handlers import Missed, Next
 from wakeful.schedules.records import Options, Record
 from wakeful.schedules.steps import PAUSES_MAX, judge, settle, told
 from wakeful.specs.interval import interval

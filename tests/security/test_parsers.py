@@ -14,8 +14,8 @@ import pytest
 from wakeful.compat.workers.config import strip_comments
 from wakeful.compat.workers.web import Request
 from wakeful.policy import timeline
-from wakeful.specs import cron_parse, cron_walls
-from wakeful.specs.cron import cron
+from wakeful.specs import cron_parse
+from wakeful.specs.cron import _kept_days, _kept_times, cron
 from wakeful.specs.rrule_parts import parse_lines
 from wakeful.values import times
 from wakeful.values.errors import BadInput, BadSpec, BadTime
@@ -46,12 +46,12 @@ def test_long_crons_are_read_and_not_kept() -> None:
     dozens = ",".join(map(str, range(60)))
     long = f"{dozens},{dozens} {dozens},{dozens} * * *"
     assert 200 < len(long) <= cron_parse.TEXT_MAX
-    days, clock = cron_walls._kept_days.cache_info().currsize, cron_walls._kept_times.cache_info().currsize
+    days, clock = _kept_days.cache_info().currsize, _kept_times.cache_info().currsize
     assert cron(f"{dozens},{dozens},{dozens} 9 * * *").next_ms(0) == 9 * 3_600_000
     assert cron_parse._kept.cache_info().currsize == before[0]
     assert cron_parse._kept_field.cache_info().currsize <= before[1] + 5  # the short fields beside it
-    assert cron_walls._kept_days.cache_info().currsize <= days + 1
-    assert cron_walls._kept_times.cache_info().currsize == clock
+    assert _kept_days.cache_info().currsize <= days + 1
+    assert _kept_times.cache_info().currsize == clock
 
 
 def test_long_specs_are_kept_by_the_handful() -> None:

@@ -16,7 +16,6 @@ from wakeful.runtime.arrivals import Arrivals
 from wakeful.runtime.deployment_clock import FollowedClock
 from wakeful.runtime.dispatcher import Dispatcher
 from wakeful.runtime.node import Node
-from wakeful.runtime.outage import Outage
 from wakeful.runtime.ownership import Ownership
 from wakeful.runtime.queue import TimerQueue
 from wakeful.runtime.routes import Routes
@@ -261,7 +260,7 @@ def reads_answered_without_a_lease() -> Any:
 
 def stops_that_wake_over_what_is_on_its_way() -> Any:
     """A node that stops wakes any object for the turns that still run, whether or not a commit of it may still arrive."""
-    return swapped(Outage, "lets_wake", lambda lets_wake: lambda self, id_: self._node.state in ("up", "stopping"))
+    return swapped(Node, "lets_wake", lambda lets_wake: lambda self, id_: self.state in ("up", "stopping"))
 
 
 def stops_that_fence_nothing() -> Any:

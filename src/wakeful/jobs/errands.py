@@ -16,7 +16,7 @@ from wakeful.jobs.node_jobs import NodeJobs
 from wakeful.jobs.outcomes import read, watch, write
 from wakeful.jobs.payload import BATCH, HELD_AT, JobPayload, decode_kept, encode_kept
 from wakeful.jobs.queries import asked_timer, standing
-from wakeful.runtime.timer_runs import Errands
+from wakeful.runtime.timer_handler import Errands
 from wakeful.runtime.turn import Turn
 from wakeful.values.codec import decode
 from wakeful.values.commits import SYSTEM
@@ -24,7 +24,7 @@ from wakeful.values.errors import KeyTaken
 from wakeful.values.timers import Timer
 
 if TYPE_CHECKING:
-    from wakeful.runtime.activation import Activation
+    from wakeful.runtime.object_runtime import ObjectRuntime
 
 log = logging.getLogger("wakeful.jobs")
 
@@ -40,7 +40,7 @@ class ErrandRuns(Errands):
         self.deadline_ms = deadline_ms
         self._feature = feature
 
-    async def fire(self, activation: "Activation", turn: Turn, timer: Timer) -> bool:
+    async def fire(self, activation: "ObjectRuntime", turn: Turn, timer: Timer) -> bool:
         if self.prefix == TELL:
             await self._tell(turn, *decode(timer.payload or b""))
         elif self.prefix == TOLD:

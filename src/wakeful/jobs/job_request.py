@@ -22,10 +22,10 @@ from wakeful.values.errors import BadHandler, BadInput, BadOption, BadTime, Limi
 from wakeful.values.ids import ObjectId, why_no_name
 from wakeful.values.timers import Timer
 from wakeful.values.times import LATEST_MS, duration_ms, from_datetime
-from wakeful.values.trace import linked
+from wakeful.values.trace import current_trace, linked
 
 if TYPE_CHECKING:
-    from wakeful.runtime.node import Node
+    from wakeful.runtime.object_runtime import NodeRuntime
 
 TAGS_MAX = 32
 TAG_CHARS_MAX = 200
@@ -45,7 +45,7 @@ class JobRequest(NamedTuple):
 
 
 def ask(
-    node: "Node", order: Order, spec: JobSpec, turn: Turn | None, *, batch: tuple[str, int] | None = None
+    node: "NodeRuntime", order: Order, spec: JobSpec, turn: Turn | None, *, batch: tuple[str, int] | None = None
 ) -> JobRequest:
     """The timer of a job; whatever is wrong with it is said here."""
     spec.check_given()
@@ -70,14 +70,14 @@ def ask(
         retry=None if spec.retry is None else kept_retry(spec.retry, known.cls, what, node.registry),
         waits=_ids(spec.depends_on, what, job_id(target, timer_name(method, token, key))) if spec.depends_on else (),
         batch=batch,
-        trace=node.trace() if turn is None else _trace(turn, target, method),
+        trace=current_trace(node.tracer) if turn is None else _trace(turn, target, method),
     )
     return timed(kept, target, order.next(now), _priority(spec.priority, what), node.limits.arguments_bytes)
 
 
 def _trace(turn: Turn, target: ObjectId, method: str) -> str | None:
     """That of the turn; one that asks for itself again begins a new one each time, or it would have no end."""
-    trace, again = turn.activation.node.trace(), turn.consumed
+    trace, again = current_trace(turn.activation.node.tracer), turn.consumed
     if trace is None or again is None or turn.activation.id != target or not again.name.startswith(f"{PREFIX}:"):
         return trace
     return linked(trace) if decode_kept(again).method == method else trace
@@ -103,21 +103,21 @@ def newest(asked: JobRequest) -> JobRequest:
     return JobRequest(replace(asked.timer, payload=encode_kept(kept)), kept)
 
 
-def errands(node: "Node", order: Order, asked: JobRequest) -> list[Timer]:
+def errands(node: "NodeRuntime", order: Order, asked: JobRequest) -> list[Timer]:
     """What has to be sent along: to each job that it waits for, to tell it when that has ended."""
     return [
         errand(node, order, TELL, parse_id(id)[0], [parse_id(id)[1], asked.id]) for id in asked.kept.waits if "/" in id
     ]
 
 
-def errand(node: "Node", order: Order, prefix: str, target: ObjectId, payload: Any, name: str = "") -> Timer:
+def errand(node: "NodeRuntime", order: Order, prefix: str, target: ObjectId, payload: Any, name: str = "") -> Timer:
     """A timer that does one thing at another object, due now, under a name that nobody else can have."""
     now = node.clock.now()
     full = f"{name or prefix + ':'}{new_token(node.dice)}"
     return Timer(target, full, now, now, order.next(now), payload=encode(payload))
 
 
-def _target(node: "Node", method: object, turn: Turn | None) -> tuple[ObjectId, str, ObjectClass]:
+def _target(node: "NodeRuntime", method: object, turn: Turn | None) -> tuple[ObjectId, str, ObjectClass]:
     if isinstance(method, Method):
         target, name = method.target, method.name
         known = node.registry.named(target.cls)

@@ -15,8 +15,8 @@ from wakeful.jobs.queries import JobFilter
 from wakeful.jobs.submission import Scheduling, sent, unsend
 from wakeful.policy.limits import check_count
 from wakeful.runtime.calls import check_loop, resolve, within
-from wakeful.runtime.context import Context
-from wakeful.runtime.node import Node
+from wakeful.runtime.context import Context, runtime_of
+from wakeful.runtime.object_runtime import NodeRuntime
 from wakeful.runtime.turn import CURRENT, Turn, running_turn
 from wakeful.values.errors import (
     BadOption,
@@ -42,7 +42,7 @@ class Home(Protocol):
     """The program whose jobs these are."""
 
     @property
-    def node(self) -> Node | None: ...
+    def node(self) -> NodeRuntime | None: ...
 
 
 class Jobs:
@@ -56,7 +56,7 @@ class Jobs:
 
     def __init__(self, home: Home | Context) -> None:
         self._home = None if isinstance(home, Context) else home
-        self._activation = home._activation if isinstance(home, Context) else None
+        self._activation = runtime_of(home) if isinstance(home, Context) else None
 
     async def schedule(
         self,
@@ -219,7 +219,7 @@ class Jobs:
         node, turn = self._here(what)
         return Scheduling(node, feature_of(node), turn)
 
-    def _here(self, what: str) -> tuple[Node, Turn | None]:
+    def _here(self, what: str) -> tuple[NodeRuntime, Turn | None]:
         """The node, and the turn whose code is asking."""
         node = self._node(what)
         if self._activation is not None:
@@ -230,7 +230,7 @@ class Jobs:
             return node, None
         return turn.activation.node, turn
 
-    def _node(self, what: str) -> Node:
+    def _node(self, what: str) -> NodeRuntime:
         if self._activation is not None:
             return self._activation.node
         node = None if self._home is None else self._home.node
@@ -239,7 +239,7 @@ class Jobs:
         return node
 
 
-async def _read(node: Node, turn: Turn | None, read: Callable[[], Awaitable[T]]) -> T:
+async def _read(node: NodeRuntime, turn: Turn | None, read: Callable[[], Awaitable[T]]) -> T:
     """Outside a turn, a store that is away is waited for, no longer than a call may take."""
     if turn is not None:
         return await read()
@@ -256,7 +256,7 @@ async def _read(node: Node, turn: Turn | None, read: Callable[[], Awaitable[T]])
                     raise  # it is about this read alone
 
 
-def _given(node: Node, what: str, specs: Iterable[JobSpec]) -> Specs:
+def _given(node: NodeRuntime, what: str, specs: Iterable[JobSpec]) -> Specs:
     if not isinstance(specs, Iterable) or isinstance(specs, str | Mapping):
         raise BadOption(f"{what} takes a list of JobSpec, not {specs!r}", code="job.spec")
     given = list(islice(specs, node.limits.jobs_per_call + 1))
@@ -265,7 +265,7 @@ def _given(node: Node, what: str, specs: Iterable[JobSpec]) -> Specs:
 
 
 def _wanted(
-    node: Node,
+    node: NodeRuntime,
     cls: type | str | None,
     key: str | None,
     name: str | None,

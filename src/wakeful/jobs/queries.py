@@ -30,7 +30,7 @@ from wakeful.values.runs import Entry
 from wakeful.values.timers import Parked, Timer
 
 if TYPE_CHECKING:
-    from wakeful.runtime.node import Node
+    from wakeful.runtime.object_runtime import NodeRuntime
 
 T = TypeVar("T")
 PAGE = 500
@@ -57,13 +57,13 @@ class Standing(NamedTuple):
     ended_at: int = 0  # when, of one that only the ledger knows
 
 
-async def standing(node: "Node", id: ObjectId, name: str) -> Standing | None:
+async def standing(node: "NodeRuntime", id: ObjectId, name: str) -> Standing | None:
     """How the job stands; None when nothing is known of it."""
     # It may move from one place to another between two reads, so what is found nowhere is looked for again.
     return await glance(node, id, name) or await glance(node, id, name)
 
 
-async def glance(node: "Node", id: ObjectId, name: str) -> Standing | None:
+async def glance(node: "NodeRuntime", id: ObjectId, name: str) -> Standing | None:
     """The same, but one that is owed again since, redriven or replaced, may be missed."""
     node = node.home(id)
     store, here = node.store, Query(cls=id.cls, key=id.key, name=name, limit=1)
@@ -95,7 +95,7 @@ def guard_of(name: str) -> Guard:
     return Guard(record_key(name), ask_prefix(name))
 
 
-async def in_the_way(node: "Node", id: ObjectId, name: str, obstacle: Obstacle) -> Standing | None:
+async def in_the_way(node: "NodeRuntime", id: ObjectId, name: str, obstacle: Obstacle) -> Standing | None:
     """The job that has the name, by what there is; None when there is nothing any more."""
     timer, parked, answer = obstacle.timer, obstacle.parked, obstacle.answer
     # A duplicate has not been found out yet, and runs no more: the job is what became of the first.
@@ -112,7 +112,7 @@ async def in_the_way(node: "Node", id: ObjectId, name: str, obstacle: Obstacle) 
     return None
 
 
-async def is_duplicate(node: "Node", timer: Timer, kept: JobPayload) -> bool:
+async def is_duplicate(node: "NodeRuntime", timer: Timer, kept: JobPayload) -> bool:
     """Its key has had its run: two asked for it at once, and the other was over before this one was inserted."""
     if kept.key is None or kept.is_newest or timer.attempt:
         return False
@@ -131,12 +131,12 @@ def asked_timer(errand: Timer) -> Timer:
     return Timer(errand.id, name, due_at, nominal_at, seq, priority=priority, payload=payload)
 
 
-async def get(node: "Node", id: object) -> Job:
+async def get(node: "NodeRuntime", id: object) -> Job:
     """The job, or `UnknownJob`."""
     return (await known(node, *parse_id(id))).job
 
 
-async def known(node: "Node", target: ObjectId, name: str) -> Standing:
+async def known(node: "NodeRuntime", target: ObjectId, name: str) -> Standing:
     """How the job stands, or `UnknownJob`."""
     found = await standing(node, target, name)
     if found is None:
@@ -147,7 +147,7 @@ async def known(node: "Node", target: ObjectId, name: str) -> Standing:
 class Epochs:
     """Which timers run right now: those that were begun by the present owner of their shard."""
 
-    def __init__(self, node: "Node") -> None:
+    def __init__(self, node: "NodeRuntime") -> None:
         self._node = node
         self._all: dict[int, int] | None = None
 
@@ -202,7 +202,7 @@ class JobFilter(NamedTuple):
 
 
 async def listed(
-    node: "Node", wanted: JobFilter, *, limit: int, after: str | None, looks_max: int | None = None
+    node: "NodeRuntime", wanted: JobFilter, *, limit: int, after: str | None, looks_max: int | None = None
 ) -> Page:
     """The jobs that are wanted: owed ones in firing order, then failed ones, then those of which results are kept.
 
@@ -227,12 +227,12 @@ async def listed(
     return Page(found)
 
 
-async def owed(node: "Node", wanted: JobFilter) -> list[str]:
+async def owed(node: "NodeRuntime", wanted: JobFilter) -> list[str]:
     """The ids of all that are owed and wanted."""
     return [id for home in node.all_homes for id in await _owed(home, wanted)]
 
 
-async def _owed(node: "Node", wanted: JobFilter) -> list[str]:
+async def _owed(node: "NodeRuntime", wanted: JobFilter) -> list[str]:
     found: list[str] = []
     after = None
     while True:
@@ -247,7 +247,7 @@ Place = tuple[str, list[Any]]
 
 
 async def _walk(
-    node: "Node", wanted: JobFilter, begin: Place | None, looks_max: int | None
+    node: "NodeRuntime", wanted: JobFilter, begin: Place | None, looks_max: int | None
 ) -> AsyncGenerator[tuple[Place, Job | None], None]:
     """The jobs with their places; None after so many rows."""
     looked = 0
@@ -278,7 +278,7 @@ async def _walk(
 
 
 async def _page(
-    node: "Node", source: str, wanted: JobFilter, after: tuple[object, ...] | None
+    node: "NodeRuntime", source: str, wanted: JobFilter, after: tuple[object, ...] | None
 ) -> list[tuple[list[Any], Job | None]]:
     """The next rows of a source, each with its place; None: not a job of its own."""
     store: Store = node.store
@@ -314,7 +314,7 @@ def _is_last(entry: Entry) -> bool:
     return entry.verdict == "skipped" or (entry.verdict == "run" and (entry.error is None or is_stopped(entry)))
 
 
-async def _has_record(node: "Node", job: Job) -> bool:
+async def _has_record(node: "NodeRuntime", job: Job) -> bool:
     id, name = parse_id(job.id)
     return await node.recall(id, record_key(name)) is not None
 

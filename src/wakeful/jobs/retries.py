@@ -15,7 +15,7 @@ from wakeful.values.errors import BadHandler, BadOption, DeadlineExceeded
 from wakeful.values.times import LATEST_MS, from_datetime
 
 if TYPE_CHECKING:
-    from wakeful.runtime.activation import Activation
+    from wakeful.runtime.object_runtime import ObjectRuntime
     from wakeful.runtime.registry import Registry
 
 DEADLINE_MS = 60_000  # what a policy function is given: its object waits for it
@@ -71,7 +71,7 @@ def _function_name(function: Any, what: str, registry: "Registry") -> str:
     return name
 
 
-async def ask(name: str, activation: "Activation", job: Job, error: BaseException) -> int | None:
+async def ask(name: str, activation: "ObjectRuntime", job: Job, error: BaseException) -> int | None:
     """When the function of that name wants the next attempt; None: never. Raises what it raises."""
     node = activation.node
     function = _find(name, activation)
@@ -100,7 +100,7 @@ async def ask(name: str, activation: "Activation", job: Job, error: BaseExceptio
     return min(max(now, from_datetime(answer)), LATEST_MS)
 
 
-def _find(name: str, activation: "Activation") -> Callable[..., Any]:
+def _find(name: str, activation: "ObjectRuntime") -> Callable[..., Any]:
     """The function of that name: of the object, or of a module that a known class lives in."""
     module, _, path = name.rpartition(":")
     if not module:

@@ -22,7 +22,7 @@ from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Timer
 
 if TYPE_CHECKING:
-    from wakeful.runtime.node import Node
+    from wakeful.runtime.object_runtime import NodeRuntime
 
 T = TypeVar("T")
 TRIES_MAX = 5  # a key that comes and goes between looking and inserting
@@ -33,7 +33,7 @@ BREATH = 200
 class Scheduling:
     """One asking: of a node, from inside a turn or from outside all of them."""
 
-    def __init__(self, node: "Node", feature: NodeJobs, turn: Turn | None) -> None:
+    def __init__(self, node: "NodeRuntime", feature: NodeJobs, turn: Turn | None) -> None:
         self._node = node
         self._feature = feature
         self._turn = turn
@@ -217,7 +217,7 @@ class Scheduling:
 
     async def _bring_all(self, asked: list[JobRequest], twins: dict[int, int]) -> dict[int, Job]:
         """Insert all but the twins, of each store all or none; by their places the jobs that were there already."""
-        by_home: dict[Node, list[int]] = {}
+        by_home: dict[NodeRuntime, list[int]] = {}
         for n, one in enumerate(asked):
             if n not in twins:
                 by_home.setdefault(self._node.home(one.timer.id), []).append(n)

@@ -19,8 +19,7 @@ from wakeful.values.timers import Timer
 
 if TYPE_CHECKING:
     from wakeful.machines.bindings import Bound
-    from wakeful.runtime.activation import Activation
-    from wakeful.runtime.node import Node
+    from wakeful.runtime.object_runtime import NodeRuntime, ObjectRuntime
 
 ANSWER, KEEP = "machine.answer", "machine.keep"
 log = logging.getLogger("wakeful.machine")
@@ -29,10 +28,10 @@ log = logging.getLogger("wakeful.machine")
 class Actors:
     """The invoked methods that run on this node."""
 
-    def __init__(self, node: "Node") -> None:
+    def __init__(self, node: "NodeRuntime") -> None:
         self._node = node
 
-    def begin(self, activation: "Activation", bound: "Bound", timer: Timer, call: list[Any]) -> None:
+    def begin(self, activation: "ObjectRuntime", bound: "Bound", timer: Timer, call: list[Any]) -> None:
         """Run it beside the turns of its object."""
         instance = activation.instance
         self._node.sideline.begin(timer, lambda: self._run(instance, bound, timer, call))

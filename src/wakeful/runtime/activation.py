@@ -27,8 +27,8 @@ from wakeful.runtime.calls import (
 from wakeful.runtime.committer import Failure
 from wakeful.runtime.context import Context
 from wakeful.runtime.rows import ObjectRows
-from wakeful.runtime.state import STATE_SLOT, State
-from wakeful.runtime.turn import CURRENT, Turn
+from wakeful.runtime.state import NO_STATE, STATE_SLOT, State
+from wakeful.runtime.turn import CURRENT, Turn, running_turn
 from wakeful.values.commits import Commit, Remembered, Slot
 from wakeful.values.errors import Fenced, Reentrancy, Unavailable
 from wakeful.values.ids import ObjectId
@@ -139,7 +139,7 @@ class Activation(Settling):
         self.meter = node.meter.classes.of(id.cls)
         self.idle_at = 0  # since when nothing happened; meaningful while not busy
         self.rows = ObjectRows(node, id, node.loader.take(id, epoch))
-        self.state = State(known.state_type)
+        self.state = NO_STATE if known.state_type is None else State(known.state_type)
         self.timers: dict[str, Timer | None] = {}  # what finished turns made of them; absent: as on disk
         self.sockets: Any = None  # those that it has looked at, while it is awake; the feature's own
         self.watched: Any = None  # what happened lately, for those who watch it; a feature's own as well
@@ -292,6 +292,16 @@ class Activation(Settling):
             self._cut = self._running
             self._cut.cancel()
 
+    def hold_awake(self) -> None:
+        """Something beside its turns goes on: it must not sleep under it."""
+        self._readers += 1
+
+    def let_sleep(self) -> None:
+        """That is over."""
+        self._readers -= 1
+        if not self.is_busy:
+            self.node.hibernation.became_idle(self)
+
     def adopt(self, writes: dict[Slot, bytes | None], wiped: bool, timers: dict[str, Timer | None]) -> None:
         """A turn ended well: the next one starts from what it left."""
         self.rows.adopt(writes, wiped=wiped, number=self._submitted + 1)
@@ -303,8 +313,13 @@ class Activation(Settling):
 
     # turns
 
-    async def commit_now(self, turn: Turn) -> None:
-        """A durable point in the middle of a turn."""
+    def collect_state(self) -> None:
+        """Put what the running turn made of its state among the turn's writes."""
+        self.state.collect(running_turn(self, "state"))
+
+    async def commit_now(self) -> None:
+        """A durable point in the middle of the running turn."""
+        turn = running_turn(self, "a commit")
         self.state.collect(turn)
         commit = turn.take_commit(final=False)
         if commit is not None:
@@ -396,7 +411,11 @@ class Activation(Settling):
         if call.trace is not TRACE.get():
             TRACE.set(call.trace)
         try:
-            result, number = await (self.run_call(call) if self.node.tracer is None else tracer.turn(self, call))
+            result, number = await (
+                self.run_call(call)
+                if self.node.tracer is None
+                else tracer.turn(self.node, self.id, call.method, self.run_call(call))
+            )
             call.is_finished = True
         except asyncio.CancelledError:
             if call.is_interrupted:
@@ -498,7 +517,7 @@ class Activation(Settling):
             self._cut = None
 
     async def _call_reader(self, call: Call) -> Any:
-        self._readers += 1
+        self.hold_awake()
         began = self.node.meter.ticks()
         token = CURRENT.set(None)
         call.task, call.answer = asyncio.current_task(), None
@@ -519,9 +538,7 @@ class Activation(Settling):
         finally:
             CURRENT.reset(token)
             self.meter.readers.add((self.node.meter.ticks() - began) // 1_000)
-            self._readers -= 1
-            if not self.is_busy:
-                self.node.hibernation.became_idle(self)
+            self.let_sleep()
 
     def finish(self, turn: Turn) -> int:
         """The turn ended well: its writes become one commit on its way; the number its answer rests on."""
@@ -598,10 +615,11 @@ async def _load(activation: "Activation", chain: tuple[ObjectId, ...], deadline_
     loaded = await activation.node.loader.load(activation.id, activation.rows.take_begun())
     activation.rows.load(loaded)
     activation.timers = {ALARM: loaded.alarm}
-    activation.state.load(loaded.rows.get(STATE_SLOT))
+    if activation.state is not NO_STATE:
+        activation.state.load(loaded.rows.get(STATE_SLOT))
     wakers = activation.node.timer_runs.wakers(activation.known)
     if wakers:
         turn = Turn(activation, chain, deadline_at)
-        for owner in wakers:
-            await owner.wake(activation, turn)
+        for handler in wakers:
+            await handler.wake(activation, turn)
         activation.finish(turn)

@@ -11,8 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from wakeful.runtime.committer import Failure
-from wakeful.runtime.overload import BACKLOG_MAX
 from wakeful.runtime.queue import PAST_ALL
+from wakeful.runtime.slots import BACKLOG_MAX
 from wakeful.values.clock import Wakeup
 from wakeful.values.commits import Commit, start_note
 from wakeful.values.errors import Unavailable
@@ -196,7 +196,7 @@ class Dispatcher:
         if unknown is not None:
             self._leave(timer, *unknown)
             return False
-        if not node.outage.lets_wake(id):
+        if not node.lets_wake(id):
             self._lay_down(timer)
             return False
         shard = shard_of(id)
@@ -246,7 +246,7 @@ class Dispatcher:
                 self._lay_down(timer)  # nobody runs it, so nobody may wait for it
         elif node.queue.running.get((id, timer.name)) is timer:
             # A node that stops runs it all the same: it is begun on disk, and its shard can't go before it has ended.
-            if not node.outage.lets_wake(id):
+            if not node.lets_wake(id):
                 self._lay_down(timer)
             elif node.is_doubted:
                 self._in_doubt.append((timer, shard))
@@ -262,7 +262,7 @@ class Dispatcher:
         node, doubted, self._in_doubt = self._node, self._in_doubt, []
         for timer, shard in doubted:
             if node.queue.running.get((timer.id, timer.name)) is timer:
-                if node.outage.lets_wake(timer.id):
+                if node.lets_wake(timer.id):
                     node.activation(timer.id, shard).fire(timer)
                 else:
                     self._lay_down(timer)
@@ -278,7 +278,7 @@ class Dispatcher:
         if not node.registry.has(timer.id):
             is_class_known = node.registry.knows(timer.id.cls)
             return (str(timer.id), "object") if is_class_known else (timer.id.cls, "class")
-        if node.timer_runs.owner_of(timer.name) is None:
+        if node.timer_runs.handler_of(timer.name) is None:
             return timer.name.partition(":")[0], "timer owner"
         return None
 

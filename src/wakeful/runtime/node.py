@@ -16,9 +16,7 @@ from wakeful.runtime.arrivals import Arrivals
 from wakeful.runtime.calls import Call, Deadlines, carried, check_loop, is_small, make_stub
 from wakeful.runtime.committer import Committer, Failure
 from wakeful.runtime.dispatcher import Dispatcher
-from wakeful.runtime.env import Env
 from wakeful.runtime.events import Events
-from wakeful.runtime.farewell import leave
 from wakeful.runtime.forwards import FORWARDED, PREFIX, Forwards, add_apart, routed
 from wakeful.runtime.hibernation import Hibernation
 from wakeful.runtime.homes import Homes
@@ -26,8 +24,8 @@ from wakeful.runtime.inserter import Inserter
 from wakeful.runtime.links import Links
 from wakeful.runtime.lock_watch import LockWatch
 from wakeful.runtime.membership import Membership
-from wakeful.runtime.outage import Outage
-from wakeful.runtime.overload import Overload
+from wakeful.runtime.object_runtime import NodeRuntime
+from wakeful.runtime.outage import Outage, leave
 from wakeful.runtime.ownership import Ownership
 from wakeful.runtime.queue import TimerQueue
 from wakeful.runtime.redrives import REDRIVE, redrive
@@ -35,14 +33,14 @@ from wakeful.runtime.registry import Registry
 from wakeful.runtime.routes import Routes
 from wakeful.runtime.rows import Loader
 from wakeful.runtime.sideline import Sideline
-from wakeful.runtime.slots import Slots, SlowStart
+from wakeful.runtime.slots import Overload, Slots, SlowStart
 from wakeful.runtime.timer_runs import TimerRuns
 from wakeful.runtime.tracer import begin
 from wakeful.runtime.turn import CURRENT, Turn
 from wakeful.runtime.upkeep import Upkeep
 from wakeful.store.protocol import NO_GUARDS, Guard, Hint, NodeRow, Obstacle, Store
 from wakeful.values.clock import Clock, Dice, Handle
-from wakeful.values.commits import Commit, Remembered
+from wakeful.values.commits import Commit
 from wakeful.values.errors import Fenced, NotRunning, Reentrancy, Unavailable
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.metrics import Meter
@@ -53,16 +51,14 @@ T = TypeVar("T")
 log = logging.getLogger("wakeful.node")
 
 
-class Node(Env):
+class Node(NodeRuntime):
     """Owns shards, keeps the near future of their timers, and runs the turns of their objects."""
 
     homes: "Homes[Node] | None" = None  # when the program has several stores
     down_because: Unavailable | None = None
+    is_shut = False  # nobody wakes here any more
     is_doubted = False  # the lease has lapsed, so the objects here may be another node's
-    loop: asyncio.AbstractEventLoop | None = None  # on which it runs, and all its callers must
-    # Told of shards that go or are in doubt, and when a lapsed lease runs again: others may have thought the node dead.
-    farewells: list[Callable[[Collection[int]], None]]
-    returns: list[Callable[[], None]]
+    outage: Outage
     _has_news = False  # the group that just went to disk changed timers
     _clock_watch: Handle | None = None
 
@@ -102,15 +98,15 @@ class Node(Env):
         )
         # Least recently used first. Not a plain dict: taking from its front leaves holes to step over.
         self.awake: OrderedDict[ObjectId, Activation] = OrderedDict()
+        self.barred: set[ObjectId] = set()  # that wake here no more, until the store is back
+        self.seqs: dict[int, int] = {}  # how many places each shard has given away in this epoch
         self.queue = TimerQueue(limits.near_timers)
         self.slots = Slots(limits)
         self.slow_start = SlowStart(self.slots, limits, clock, on_wider=lambda: self.dispatcher.poke())
         self.overload = self._new_overload()
         self.deadlines = Deadlines(clock)
         self.loader = Loader(store, self.store_failed)
-        self.committer = Committer(
-            store, name, group_max=limits.group_commits, on_down=self.store_failed, on_group=self._group_done
-        )
+        self.committer = self._new_committer()
         self.alarms = Alarms(limits.alarm_deadline_ms)
         self.timer_runs = TimerRuns(self)
         self.timer_runs.register(self.alarms)
@@ -129,13 +125,22 @@ class Node(Env):
         self.ownership = Ownership(self)
         self.membership = Membership(self, cluster=cluster, lease=lease)
         self.lock_watch, self.routes = LockWatch(self), Routes(self, links)
-        self.events, self.arrivals = Events(name, clock, lambda: self.all_homes), Arrivals(self)
+        self.events = Events(name, clock, lambda: self.all_homes)
+        self.arrivals = Arrivals(self, self.queue, self.events, self.ownership, self.dispatcher)
         self.inserter = Inserter(store, clock, dice, arrivals=self.arrivals, on_down=self.store_failed)
-        self.committer.meter = self.inserter.meter = self.meter
+        self.inserter.meter = self.meter
         self.outage = Outage(self)
         self._refused: Counter[ObjectId] = Counter()  # commits in a row that the store refused
         self._kept: set[asyncio.Task[Any]] = set()
         self.clock_steps: Counter[str] = Counter()  # how often the wall clock was set "ahead" or "back"
+
+    def _new_committer(self) -> Committer:
+        group_max = self.limits.group_commits
+        made = Committer(
+            self.store, self.name, group_max=group_max, on_down=self.store_failed, on_group=self._group_done
+        )
+        made.meter = self.meter
+        return made
 
     def _new_overload(self) -> Overload:
         return Overload(
@@ -246,8 +251,13 @@ class Node(Env):
         self.membership.stop()
 
     def _heard(self, hints: Sequence[Hint]) -> None:
-        if self.state == "up":
+        """Another process added timers; or, with no hints, nodes or shards changed."""
+        if self.state != "up":
+            return
+        if hints:
             self.arrivals.hear(hints)
+        else:
+            self.membership.look()
 
     def _clock_stepped(self, by_ms: int) -> None:
         """Ahead is like an outage that long; back fires nothing again, because what fired is gone from disk."""
@@ -412,7 +422,7 @@ class Node(Env):
         found = self.awake.get(id)
         if found is not None:
             return found
-        if not self.outage.lets_wake(id):
+        if not self.lets_wake(id):
             raise self.outage.refusal()
         shard = shard_of(id) if shard is None else shard
         epoch = self.epochs.get(shard)
@@ -423,12 +433,13 @@ class Node(Env):
             self.hibernation.make_room()
         return found
 
+    def lets_wake(self, id: ObjectId) -> bool:
+        """An object that sleeps may be woken here, now."""
+        return self.state in ("up", "stopping") and not self.is_shut and id not in self.barred
+
     async def redrive(self, parked: Parked) -> None:
         """Make a parked timer due again at once, with a fresh count; `Conflict` when its name is taken by another."""
         await self.send(parked.timer.id, REDRIVE, (parked.timer.name, parked.number), {})
-
-    async def recall(self, id: ObjectId, key: str) -> Remembered | None:
-        return await self.reading(self.store.recall(id, key, now=self.clock.now()))
 
     def carried(
         self, target: ObjectId, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -448,8 +459,15 @@ class Node(Env):
     # what activations say
 
     def next_seq(self, shard: int) -> int:
-        """The next place in the order of insertion of that shard."""
-        return self.ownership.next_seq(shard)
+        """The next place in the order of insertion: rises within a shard over all its owners, and differs between shards."""
+        count = self.seqs[shard] = self.seqs.get(shard, 0) + 1
+        return (self.epochs.get(shard, 0) << 39) | (count << 8) | shard
+
+    def crashes_of(self, timer: Timer) -> int:
+        return self.timer_runs.crashes_of(timer)
+
+    def taken_at(self, shard: int) -> int:
+        return self.ownership.taken_at.get(shard, 0)
 
     def timers_changed(self, commit: Commit) -> None:
         """A commit is on disk: bring the near future up to date."""

@@ -47,7 +47,6 @@ class Ownership:
         self._held: dict[int, deque[int]] = {}
         self.taken_at: dict[int, int] = {}  # when the shard came to this node
         self._taken: dict[int, int] = {}  # how many groups the committer had sent when the shard came
-        self._seqs: dict[int, int] = {}
         self.takes = 0  # how often shards came
         self.losses = 0
         self.unsure: dict[int, int] = {}  # ours when the store went; whether others took them shows when it is back
@@ -70,11 +69,6 @@ class Ownership:
 
     def _hold(self, shard: int, epoch: int) -> None:
         self._held.setdefault(shard, deque(maxlen=HELD_MAX)).append(epoch)
-
-    def next_seq(self, shard: int) -> int:
-        """The next place in the order of insertion: rises within a shard over all its owners, and differs between shards."""
-        count = self._seqs[shard] = self._seqs.get(shard, 0) + 1
-        return (self._node.epochs.get(shard, 0) << 39) | (count << 8) | shard
 
     def was_ours_before_this_group(self, shard: int) -> bool:
         """The shard came before the group of commits that just reached the disk was sent, and is ours still.
@@ -123,7 +117,7 @@ class Ownership:
             self._hold(shard, epoch)
             self._taken[shard] = node.committer.sent
             self.taken_at[shard] = now
-            self._seqs.pop(shard, None)
+            node.seqs.pop(shard, None)
         if won:
             node.dispatcher.took(won)
 
@@ -288,7 +282,7 @@ class Ownership:
     async def _fence(self, shards: Collection[int]) -> None:
         """Claim anew where a commit may still arrive: a start note that came after it was taken back would stay."""
         node = self._node
-        seen = {shard: node.epochs[shard] for shard in map(shard_of, node.outage.barred) if shard in node.epochs}
+        seen = {shard: node.epochs[shard] for shard in map(shard_of, node.barred) if shard in node.epochs}
         seen = {shard: epoch for shard, epoch in seen.items() if shard in shards}
         if not seen:
             return

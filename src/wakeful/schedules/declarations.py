@@ -14,7 +14,7 @@ from wakeful.specs.spec import Spec
 from wakeful.values.errors import BadHandler, BadOption
 
 if TYPE_CHECKING:
-    from wakeful.runtime.activation import Activation
+    from wakeful.runtime.object_runtime import ObjectRuntime
     from wakeful.runtime.registry import ObjectClass
 
 Declared = dict[str, tuple[Spec, Options]]
@@ -90,15 +90,15 @@ class Declarations:
     def are_in(self, known: "ObjectClass") -> bool:
         return known.cls in self._by_key or bool(self._of_class(known.cls)[0])
 
-    def is_orphan(self, activation: "Activation", name: str, record: Record) -> bool:
-        """It was declared once, and is no more."""
-        return record.is_declared and name not in self._of(activation)[0] and not self._is_of_another(activation)
+    def is_orphan(self, activation: "ObjectRuntime", name: str) -> bool:
+        """A schedule that was declared once is no more."""
+        return name not in self._of(activation)[0] and not self._is_of_another(activation)
 
-    def _is_of_another(self, activation: "Activation") -> bool:
+    def _is_of_another(self, activation: "ObjectRuntime") -> bool:
         """This program lacks the whole object, and so is older or newer than the one that has it: nothing to judge by."""
         return not activation.node.registry.has(activation.id)
 
-    async def reconcile(self, activation: "Activation", turn: Turn) -> None:
+    async def reconcile(self, activation: "ObjectRuntime", turn: Turn) -> None:
         """Bring the object's declared schedules in line with its class: new ones begin, changed ones get a version,
         those that are gone retire, and all others are left alone."""
         if self._is_of_another(activation):
@@ -131,7 +131,7 @@ class Declarations:
         meta.prints.pop(name, None)
         book.put_meta(meta)
 
-    def _of(self, activation: "Activation") -> tuple[Declared, bytes]:
+    def _of(self, activation: "ObjectRuntime") -> tuple[Declared, bytes]:
         find = self._by_key.get(activation.known.cls)
         if find is not None:
             declared = find(activation.id.key)

@@ -6,7 +6,7 @@ from wakeful.runtime.feature import Feature
 from wakeful.schedules.declarations import Declarations
 from wakeful.schedules.functions import CLASS as FUNCTIONS
 from wakeful.schedules.functions import Functions, start_function
-from wakeful.schedules.node_schedules import FEATURE, NodeSchedules
+from wakeful.schedules.options import FEATURE, NodeSchedules
 from wakeful.schedules.schedules import operations, upsert
 from wakeful.schedules.tenants import CLAIMS, TENANTS, Claims, Quotas, Tenant
 from wakeful.schedules.timers import LaneTimer, ScheduleTimer

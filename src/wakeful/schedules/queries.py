@@ -7,10 +7,10 @@ from datetime import datetime
 
 import msgspec
 
-from wakeful.schedules.counters import Counters
 from wakeful.schedules.records import (
     META,
     PREFIX,
+    Counters,
     Record,
     count_out,
     decode_meta,

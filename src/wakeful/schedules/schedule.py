@@ -5,8 +5,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from wakeful.policy.timeline import spec_of
-from wakeful.schedules.counters import Counters
-from wakeful.schedules.records import Record
+from wakeful.schedules.records import Counters, Record
 from wakeful.specs.spec import Spec
 from wakeful.values.codec import decode
 from wakeful.values.runs import Run

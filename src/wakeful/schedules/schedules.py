@@ -9,14 +9,15 @@ from msgspec.structs import replace
 
 from wakeful.policy.plan import Due
 from wakeful.policy.timeline import PausedSpan, Version, kept_text
+from wakeful.runtime.context import runtime_of
 from wakeful.runtime.storage import scan
 from wakeful.runtime.turn import Turn, breathe, running_turn
 from wakeful.schedules.declarations import check_dependencies
 from wakeful.schedules.handlers import check_arguments, check_missed, handler_name
-from wakeful.schedules.node_schedules import feature_of
 from wakeful.schedules.options import (
     POLICY_FIELDS,
     check_schedule_name,
+    feature_of,
     parse_another_spec,
     parse_options,
     parse_spec_options,
@@ -55,6 +56,7 @@ from wakeful.values.commits import SYSTEM
 from wakeful.values.errors import BadOption, Conflict, LimitExceeded, UnknownSchedule
 from wakeful.values.runs import Run
 from wakeful.values.times import Duration, from_datetime, to_datetime
+from wakeful.values.trace import current_trace
 
 if TYPE_CHECKING:
     from wakeful.runtime.context import Context
@@ -84,7 +86,7 @@ class Schedules:
     __slots__ = ("_activation",)
 
     def __init__(self, ctx: "Context") -> None:
-        self._activation = ctx._activation
+        self._activation = runtime_of(ctx)
 
     @property
     def every(self) -> Every[Awaitable[Schedule]]:
@@ -394,7 +396,7 @@ async def _change(
             record.judged_to = min(record.judged_to, now)
         _add_version(record, asked, turn, name, now)
         record.state, record.extra = "active", None
-        record.trace = None if is_declared else activation.node.trace()
+        record.trace = None if is_declared else current_trace(activation.node.tracer)
     is_freed = record.waits_for is not None and record.waits_for not in options.depends_on
     if is_freed:
         record.waits_for = None
@@ -414,7 +416,7 @@ async def _keep_crashes(turn: Turn, timer: str) -> None:
     rows = await node.reading(node.store.find_timers(Query(cls=id.cls, key=id.key, name=timer, limit=1)))
     aimed = turn.timers[timer]
     if rows and aimed is not None:
-        turn.set_timer(replace(aimed, crashes=node.timer_runs.crashes_of(rows[0])))
+        turn.set_timer(replace(aimed, crashes=node.crashes_of(rows[0])))
 
 
 def _add_version(record: Record, asked: Spec, turn: Turn, name: str, now: int) -> None:

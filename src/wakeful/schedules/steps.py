@@ -6,9 +6,8 @@ from hashlib import blake2b
 from msgspec.structs import replace
 
 from wakeful.policy.plan import MISSED, Due, Left, overlapped, plan
-from wakeful.runtime.tracer import carried
 from wakeful.runtime.turn import Turn
-from wakeful.schedules.node_schedules import feature_of
+from wakeful.schedules.options import feature_of
 from wakeful.schedules.records import (
     LANE,
     Book,
@@ -209,7 +208,7 @@ def start_lane(turn: Turn, name: str, record: Record, lane: str, payload: Lane, 
         payload.due.nominal_at,
         seq,
         priority=record.options.priority,
-        payload=marked(encode_struct(payload), carried(turn, LANE)),
+        payload=marked(encode_struct(payload), turn.trace_for(LANE)),
     )
     turn.set_timer(timer)
     if lane not in record.lanes:

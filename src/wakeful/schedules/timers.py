@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec.structs import replace
 
 from wakeful.policy.plan import Due, Left
-from wakeful.runtime.timer_runs import Failed, Park, RunLater, Stale
+from wakeful.runtime.timer_handler import Failed, Park, RunLater, Stale
 from wakeful.runtime.turn import Turn
 from wakeful.schedules.declarations import Declarations
-from wakeful.schedules.handlers import invoke
-from wakeful.schedules.next import Missed, Next
+from wakeful.schedules.handlers import Missed, Next, invoke
 from wakeful.schedules.records import (
     LANE,
     PREFIX,
@@ -53,7 +52,7 @@ from wakeful.values.times import to_datetime
 from wakeful.values.trace import marked, trace_in
 
 if TYPE_CHECKING:
-    from wakeful.runtime.activation import Activation
+    from wakeful.runtime.object_runtime import ObjectRuntime
     from wakeful.runtime.registry import ObjectClass
 
 
@@ -75,13 +74,13 @@ class ScheduleTimer:
         self.deadline_ms = deadline_ms
         self._declarations = declarations
 
-    async def fire(self, activation: "Activation", turn: Turn, timer: Timer) -> bool:
+    async def fire(self, activation: "ObjectRuntime", turn: Turn, timer: Timer) -> bool:
         name = schedule_of(timer.name)[0]
         book = Book(turn)
         record = await book.get(name)
         if record is None:
             return False
-        if self._declarations.is_orphan(activation, name, record):
+        if record.is_declared and self._declarations.is_orphan(activation, name):
             await self._declarations.retire_orphan(turn, book, name, record)
             return False
         if timer.seq != record.seq:
@@ -112,7 +111,7 @@ class ScheduleTimer:
             await _go_on(turn, book, name, changed, answer=answer)
         return True
 
-    async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> RunLater | Park | None:
+    async def failed(self, activation: "ObjectRuntime", turn: Turn, failure: Failed) -> RunLater | Park | None:
         name = schedule_of(failure.timer.name)[0]
         book = Book(turn)
         decided = failure.note if isinstance(failure.note, Decided) else None
@@ -152,7 +151,7 @@ class ScheduleTimer:
     def wants_wake(self, known: "ObjectClass") -> bool:
         return self._declarations.are_in(known)
 
-    async def wake(self, activation: "Activation", turn: Turn) -> None:
+    async def wake(self, activation: "ObjectRuntime", turn: Turn) -> None:
         await self._declarations.reconcile(activation, turn)
 
 
@@ -165,13 +164,13 @@ class LaneTimer:
         self.deadline_ms = deadline_ms
         self._declarations = declarations
 
-    async def fire(self, activation: "Activation", turn: Turn, timer: Timer) -> bool:
+    async def fire(self, activation: "ObjectRuntime", turn: Turn, timer: Timer) -> bool:
         name, lane = schedule_of(timer.name)
         book = Book(turn)
         record = await book.get(name)
         if record is None:
             raise UnknownSchedule(f"{activation.id} has no schedule {name!r} any more; it was cancelled")
-        if self._declarations.is_orphan(activation, name, record):
+        if record.is_declared and self._declarations.is_orphan(activation, name):
             await self._declarations.retire_orphan(turn, book, name, record)
             raise Conflict(f"schedule {name!r} is no longer declared", code="schedule.retired")
         payload = decode_lane(timer.payload)
@@ -187,7 +186,7 @@ class LaneTimer:
             await _end_in_lane(turn, book, name, lane, changed, payload, answer)
         return True
 
-    async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> RunLater | Park | None:
+    async def failed(self, activation: "ObjectRuntime", turn: Turn, failure: Failed) -> RunLater | Park | None:
         name, lane = schedule_of(failure.timer.name)
         book = Book(turn)
         record = await book.get(name)
@@ -210,7 +209,7 @@ class LaneTimer:
     def wants_wake(self, known: "ObjectClass") -> bool:
         return False
 
-    async def wake(self, activation: "Activation", turn: Turn) -> None:
+    async def wake(self, activation: "ObjectRuntime", turn: Turn) -> None:
         return None
 
 
@@ -355,7 +354,7 @@ def _entries(turn: Turn, name: str, left: list[Left]) -> list[Entry]:
     return entries_of(turn.activation.id, name, left, now=node.clock.now(), node=node.name)
 
 
-async def _call(activation: "Activation", record: Record, turn: Turn) -> Any:
+async def _call(activation: "ObjectRuntime", record: Record, turn: Turn) -> Any:
     options = record.options
     args, kwargs = decode(options.args) if options.args is not None else ((), {})
     turn.mark()

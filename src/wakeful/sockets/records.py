@@ -14,7 +14,7 @@ from wakeful.runtime.turn import Turn
 from wakeful.values.commits import SYSTEM, Slot
 
 if TYPE_CHECKING:
-    from wakeful.runtime.activation import Activation
+    from wakeful.runtime.object_runtime import ObjectRuntime
 
 PREFIX = "socket:"
 _END = "socket;"
@@ -73,7 +73,7 @@ def _seen_slot(id: str) -> Slot:
     return (SYSTEM, "socket#" + id)
 
 
-def table_of(activation: "Activation") -> SocketTable:
+def table_of(activation: "ObjectRuntime") -> SocketTable:
     found: SocketTable | None = activation.sockets
     if found is None:
         found = activation.sockets = SocketTable()

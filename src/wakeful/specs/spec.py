@@ -9,6 +9,7 @@ from wakeful.values.errors import BadSpec
 from wakeful.values.times import from_datetime, to_datetime
 
 CatchUp = Literal["skip", "latest", "all", "coalesce", "backfill"]
+TEXT_MAX = 1_000_000  # characters; ten thousand holidays are a tenth of it
 
 
 class Spec(ABC):
@@ -117,3 +118,9 @@ class Spec(ABC):
 
     def __hash__(self) -> int:
         return hash(self.text)
+
+
+def check_length(text: str) -> None:
+    """`BadSpec` when the text is longer than any spec may be."""
+    if len(text) > TEXT_MAX:
+        raise BadSpec(f"a spec of {len(text)} characters; the most is {TEXT_MAX}", code="spec.text")

@@ -143,7 +143,7 @@ class Storage:
         turn = self._turn()
         assert turn is not None
         if not turn.saved:  # else it is durable when the transaction is
-            await self._activation.commit_now(turn)
+            await self._activation.commit_now()
 
     async def _transaction(self, closure: Callable[["Transaction"], Any]) -> Any:
         turn = self._turn()

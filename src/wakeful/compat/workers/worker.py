@@ -21,6 +21,7 @@ from wakeful.compat.workers.web import Request, Response
 from wakeful.compat.workers.worker_imports import Imports
 from wakeful.policy.limits import Limits
 from wakeful.policy.retry import RetryPolicy
+from wakeful.runtime.context import runtime_of
 from wakeful.specs.cron import cron
 from wakeful.specs.spec import Spec
 from wakeful.values.errors import BadOption
@@ -160,7 +161,7 @@ def load(folder: str | Path, *, environment: str | None = None, app: WorkersApp 
 
 
 async def _apart(ctx: "Context", token: int) -> None:
-    host = ctx._activation.instance
+    host = runtime_of(ctx).instance
     if not isinstance(host, Host):
         raise JsException(f"{ctx.id} is no object of a Worker")
     await host._apart(token)
