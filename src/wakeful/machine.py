@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from wakeful.machines.machine_view import snapshot_of, unstarted_snapshot
 from wakeful.machines.news import NEWS, SEEN
 from wakeful.machines.node_machines import NodeMachines, feature_of
 from wakeful.machines.records import load
-from wakeful.machines.snapshot import Snapshot
+from wakeful.machines.snapshot import Snapshot, snapshot_of, unstarted_snapshot
 from wakeful.machines.steps import EVENT, begin, note, present, take
 from wakeful.objects import DurableObject
 from wakeful.policy.retry import RetryPolicy

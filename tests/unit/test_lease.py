@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from wakeful.policy.lease import BEAT_MS, LEASE_MAX_MS, LEASE_MIN_MS, LEASE_MS, Lease, lease_of
-from wakeful.runtime.renewals import KEPT_MS, PART_MS, Renewals
+from wakeful.runtime.membership import KEPT_MS, PART_MS, Renewals
 from wakeful.transport.pulse import Pace
 from wakeful.values.errors import BadOption, BadTime
 

@@ -7,9 +7,8 @@ nothing is missed while the machine stays awake where it is; if it does not, the
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any
 
-from wakeful.machines.machine_view import snapshot_of, unstarted_snapshot
 from wakeful.machines.node_machines import feature_of
-from wakeful.machines.snapshot import Snapshot
+from wakeful.machines.snapshot import Snapshot, snapshot_of, unstarted_snapshot
 from wakeful.machines.steps import present
 from wakeful.machines.watchers import MachineStep, News, StepLog
 from wakeful.policy.retry import platform_delay_ms

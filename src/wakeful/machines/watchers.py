@@ -9,9 +9,8 @@ from collections.abc import Collection
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from wakeful.machines.machine_view import snapshot_of
 from wakeful.machines.records import ROW, MachineRecord
-from wakeful.machines.snapshot import Snapshot
+from wakeful.machines.snapshot import Snapshot, snapshot_of
 from wakeful.runtime.turn import Turn
 from wakeful.values.codec import encode
 from wakeful.values.errors import BadInput

@@ -107,9 +107,8 @@ class Node(NodeRuntime):
         self.deadlines = Deadlines(clock)
         self.loader = Loader(store, self.store_failed)
         self.committer = self._new_committer()
-        self.alarms = Alarms(limits.alarm_deadline_ms)
         self.timer_runs = TimerRuns(self)
-        self.timer_runs.register(self.alarms)
+        self.timer_runs.register(Alarms(limits.alarm_deadline_ms))
         for prefix in (PREFIX, FORWARDED):
             self.timer_runs.register(Forwards(prefix, limits.call_deadline_ms), quiet=True)
         # What features do to any object, by dotted name ("schedules.pause"): turns like any other call.

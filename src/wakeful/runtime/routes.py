@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from wakeful.policy.retry import platform_delay_ms
 from wakeful.runtime import ended_epochs
 from wakeful.runtime.calls import Call
-from wakeful.runtime.contacts import HERE, Contacts
+from wakeful.runtime.contacts import BACK_MS, HERE, REACH, Contacts
 from wakeful.runtime.links import Links
-from wakeful.runtime.reach import BACK_MS, REACH
 from wakeful.store.protocol import NodeRow
 from wakeful.transport.failures import received
 from wakeful.transport.protocol import NotStarted, PeerCall

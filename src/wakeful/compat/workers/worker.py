@@ -52,8 +52,7 @@ class WorkersApp(App):
 
     def equip(self, node: "Node") -> None:
         super().equip(node)
-        node.alarms = HostedAlarms(node.limits.alarm_deadline_ms)
-        node.timer_runs.register(node.alarms)
+        node.timer_runs.register(HostedAlarms(node.limits.alarm_deadline_ms))
         node.operations[APART] = _apart
         node.farewells.append(self.beside.send_away)
 

@@ -9,9 +9,8 @@ import asyncpg
 import msgspec
 
 from wakeful.store.postgres.arrays import PACKERS
-from wakeful.store.postgres.primary_host import NoneServes, dial
 from wakeful.store.postgres.statements import Statement
-from wakeful.store.postgres.url import Target
+from wakeful.store.postgres.url import NoneServes, Target, dial
 from wakeful.store.protocol import CANCELLED
 from wakeful.values.errors import BadUrl, OutcomeUnknown, StoreDown
 

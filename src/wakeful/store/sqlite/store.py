@@ -29,8 +29,7 @@ from wakeful.store.sqlite.apply import Fences
 from wakeful.store.sqlite.finds import Finder
 from wakeful.store.sqlite.gather import groups
 from wakeful.store.sqlite.insert import insert
-from wakeful.store.sqlite.owner import FileOwnership
-from wakeful.store.sqlite.place import Identity, check_file, identity_of, make_private
+from wakeful.store.sqlite.owner import FileOwnership, Identity, check_file, identity_of, make_private
 from wakeful.store.sqlite.reads import FileReader
 from wakeful.store.sqlite.retention import Pruned, prune_ledger
 from wakeful.store.sqlite.statements import SQL

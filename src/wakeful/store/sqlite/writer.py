@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, TypeVar
 
-from wakeful.store.sqlite.place import Place, check_file
+from wakeful.store.sqlite.owner import Place, check_file
 from wakeful.store.sqlite.statements import SQL
 from wakeful.values.errors import OutcomeUnknown, StoreDown, StoreError
 
