@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, time
@@ -333,13 +334,14 @@ class Weekday:
         return self if chain is None else chain._on_weekday(self.number, self.name)
 
 
-class Weekdays(Chain[R]):
+class Weekdays(Chain[R], ABC):
     """What goes on with the name of a day."""
 
     __slots__ = ()
 
+    @abstractmethod
     def _on_weekday(self, number: int, name: str) -> ChainDays[R]:
-        raise NotImplementedError
+        """The chain behind that day."""
 
     monday = Monday = Weekday(1, "monday")
     tuesday = Tuesday = Weekday(2, "tuesday")
