@@ -17,9 +17,18 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests import keeper
+from tests import keeper, quick
 from wakeful.cli.terminal_log import LogLines
 from wakeful.store import MemoryStore, Store, open_url
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="leave out PostgreSQL, and what takes long (tests/quick.py)")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--quick"):
+        quick.select(config, items)
 
 
 def pytest_configure() -> None:

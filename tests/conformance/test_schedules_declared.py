@@ -40,11 +40,11 @@ class Program:
 
 
 def desk(world: World, key: str = "a") -> Any:
-    return world.app.get(world.app.registry.named("Desk").cls, key)
+    return world.app.get(world.app.registry.by_name("Desk").cls, key)
 
 
 def on(world: World, key: str = "a") -> Any:
-    return world.app.schedules(world.app.registry.named("Desk").cls, key)
+    return world.app.schedules(world.app.registry.by_name("Desk").cls, key)
 
 
 def base(ran: Ran) -> type:
@@ -179,7 +179,7 @@ async def test_an_orphan_that_falls_due_before_its_object_is_called_retires_with
         assert [name for name, _ in program.ran if name == "report"] == []
         assert (await on(world).get("report")).state == "retired"
         # It fell due while it was still declared, as far as anybody knew.
-        assert [row.verdict for row in await world.ledger(world.app.registry.named("Desk").cls, "a", "report")] == [
+        assert [row.verdict for row in await world.ledger(world.app.registry.by_name("Desk").cls, "a", "report")] == [
             "skipped"
         ]
 

@@ -106,7 +106,7 @@ async def test_a_stub_of_a_class_knows_its_methods_and_any_stub_what_is_private(
 
 async def test_a_class_goes_by_the_name_it_is_registered_under() -> None:
     app = make_app()
-    shop_class = app.registry.named("Shop").cls
+    shop_class = app.registry.by_name("Shop").cls
     other = type("Kiosk", (shop_class,), {})
     app.object(name="Stall")(other)
     async with served(app) as shop, client_of(shop) as client:

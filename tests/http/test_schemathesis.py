@@ -36,7 +36,7 @@ def served() -> Iterator[tuple[Bridge, str]]:
             assert node is not None
             await node.send(ALL, "create", (to_builtins(made),), {})
             for cls, key, method in (("Shop", "a", "plan"), ("Shop", "b", "doomed"), ("Lamp", "hall", "start")):
-                await app.get(app.registry.named(cls).cls, key).__getattr__(method)()
+                await app.get(app.registry.by_name(cls).cls, key).__getattr__(method)()
 
         asyncio.run_coroutine_threadsafe(furnish(), bridge._loop).result(30)
         yield bridge, text

@@ -15,7 +15,7 @@ from wakeful.policy.retry import RetryPolicy
 from wakeful.policy.timeline import PausedSpan, Version
 from wakeful.schedules.handlers import Missed, Next
 from wakeful.schedules.records import Options, Record
-from wakeful.schedules.steps import PAUSES_MAX, judge, settle, told
+from wakeful.schedules.steps import PAUSES_MAX, due_of, judge, settle
 from wakeful.specs.interval import interval
 from wakeful.testing.world import World
 from wakeful.values.ids import ObjectId
@@ -352,7 +352,7 @@ def test_what_is_left_of_an_outage_after_a_run_is_no_overlap(monkeypatch: pytest
         timer = Timer(ObjectId("Fates", "a"), "schedule:s", now, 0, 1)
         left += [(one.last_at // second, one.verdict) for one in judge(record, timer, now)]
         if record.pending:
-            runs.append(told(record).nominal_at // second)
+            runs.append(due_of(record).nominal_at // second)
             record.pending = record.pending[1:]
             left += [(one.last_at // second, one.verdict) for one in settle(record, now)]
     assert runs == [10, 50, 60]

@@ -169,7 +169,7 @@ def arrivals_that_ask_nobody() -> Iterator[None]:
         return broken
 
     with (
-        swapped(Arrivals, "added", make_added),
+        swapped(Arrivals, "on_added", make_added),
         swapped(Ownership, "was_ours_before_this_group", lambda ours: lambda self, shard: shard in self._node.epochs),
     ):
         yield
@@ -255,7 +255,7 @@ def inserts_known_by_their_names_alone() -> Any:
 
 def reads_answered_without_a_lease() -> Any:
     """A node whose lease lapsed goes on, and answers from memory as if nothing had happened."""
-    return swapped(membership.Membership, "_lapsed", lambda lapsed: lambda self: None)
+    return swapped(membership.Membership, "_on_lapse", lambda lapsed: lambda self: None)
 
 
 def stops_that_wake_over_what_is_on_its_way() -> Any:

@@ -211,7 +211,7 @@ def older_verdicts_are_not_counted() -> Any:
     def make(left: Any) -> Any:
         return lambda self, verdict, count, last_at: left(self, verdict, 1, last_at)
 
-    return swapped(Counters, "left", make)
+    return swapped(Counters, "add_left", make)
 
 
 def a_timer_is_handed_out_twice() -> Any:

@@ -93,12 +93,26 @@ def test_a_namesake_is_seen() -> None:
 
 # Packages in which a function is a verb, or a noun for a value, and what lives for more than a few lines has a noun for its
 # name. The list only grows.
-CLEAN = ("client", "compat", "diagrams", "importers", "machines", "specs", "statechart", "testing")
+CLEAN = (
+    "client",
+    "compat",
+    "diagrams",
+    "importers",
+    "jobs",
+    "machines",
+    "runtime",
+    "schedules",
+    "sockets",
+    "specs",
+    "statechart",
+    "store",
+    "testing",
+)
 # Names that others give or use: hooks of features and timer handlers, Cloudflare's API, helpers of the store suites, public
 # methods; and words that are nouns here.
 GIVEN = {
     *("started", "failed", "scheduled", "done", "filled", "keyed", "known", "closed"),
-    *("parked", "seed", "feed", "speed", "need", "exceed", "embed"),
+    *("parked", "seed", "feed", "speed", "need", "exceed", "embed", "heed", "sealed", "sharded", "missed"),
 }
 _DONE = re.compile(
     r"[a-z]+ed|told|shown|kept|made|said|seen|heard|given|taken|gone|held|sent|known|left|done|met|written|drawn|chosen"

@@ -100,16 +100,16 @@ def test_an_unknown_class_is_not_told_of_wakefuls_own() -> None:
     registry.add(Sample)
     registry.add(type("Own", (), {}), "wakeful.Own")
     with pytest.raises(UnknownClass, match=r"known: Sample\. Put"):
-        registry.named("X")
+        registry.by_name("X")
 
 
 def test_an_unknown_class_is_named_with_those_that_are_known() -> None:
     registry = Registry()
     with pytest.raises(UnknownClass, match="'X' is not registered here; known: none"):
-        registry.named("X")
+        registry.by_name("X")
     registry.add(Sample)
     with pytest.raises(UnknownClass, match=r"known: Sample\. Put @app.object on it"):
-        registry.named("X")
+        registry.by_name("X")
     with pytest.raises(UnknownClass, match=r"put @app\.object on it"):
         registry.of_class(Base)
     assert registry.knows("Sample")

@@ -37,7 +37,7 @@ def old_postgres(version: int, url: str) -> str:
         try:
             await connection.execute(f'CREATE SCHEMA "{target.schema}"')
             text = (HERE / "data" / f"v{version}_postgres.sql").read_text(encoding="utf-8")
-            await connection.execute(Statements(target.schema).qualified(text))
+            await connection.execute(Statements(target.schema).qualify(text))
         finally:
             await connection.close()
 

@@ -119,7 +119,7 @@ def _method(node: "Node") -> tuple[str, str]:
     """A class and a method to try: one that needs no arguments if there is one, readers first."""
     found = []
     for cls in own_classes(node.registry.names()):
-        known = node.registry.named(cls)
+        known = node.registry.by_name(cls)
         for name in sorted(known.methods):
             needs = _needed(known.cls, name)
             found.append((len(needs), name not in known.readers, cls, " ".join([name, *needs])))

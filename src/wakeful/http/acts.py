@@ -141,7 +141,7 @@ async def put_schedule(ask: Ask) -> Answer:
     asked: Put = await read_body(ask, Put, is_needed=True)
     id, name = object_of(ask), schedule_name(ask)
     await _check_exposed(ask, id, asked.handler, asked.on_missed)
-    known = ask.node.registry.named(id.cls)
+    known = ask.node.registry.by_name(id.cls)
     signature = signature_of(known, asked.handler, has_run=True)
     args, kwargs = await ask.beside(lambda: signature.converted(asked.args, asked.kwargs))
     options = asked.options()

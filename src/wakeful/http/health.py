@@ -22,7 +22,7 @@ async def ready(ask: Ask) -> Answer:
     if why is not None:
         return answered({"status": "not ready", "reason": why}, 503)
     node = ask.app.node
-    cut = 0 if node is None else sum(len(home.routes.contacts.unreached()) for home in node.all_homes)
+    cut = 0 if node is None else sum(len(home.routes.contacts.list_unreached()) for home in node.all_homes)
     # Others don't reach it either, so to be sent nothing would help nobody; but it is said.
     return answered({"status": "ready", "unreached": cut} if cut else {"status": "ready"})
 
@@ -42,8 +42,8 @@ def why_not(ask: Ask) -> str | None:
 def _why_not_here(home: "Node") -> str | None:
     if home.state not in ("up", "down"):
         return f"the node is {home.state}"
-    if home.lock_watch.held is not None:
-        return words(home.lock_watch.held)  # before what may only follow from it
+    if home.lock_watch.held_lock is not None:
+        return words(home.lock_watch.held_lock)  # before what may only follow from it
     if home.state == "down":
         return "the store can't be reached"
     if home.is_doubted or max(home.membership.waits_ms, home.committer.sending_ms) >= MUTE_MS:

@@ -82,7 +82,7 @@ async def schedule(ask: Ask) -> Answer:
         spec = replace(spec, key=once_key(key))
     # Not app.jobs.schedule(…, **kwargs): a method may have an argument that is called like one of its options.
     scheduling = Scheduling(ask.node, feature_of(ask.node), None)
-    job = await scheduling.traced([spec], scheduling.one(spec, is_newest=asked.replace))
+    job = await scheduling.trace([spec], scheduling.one(spec, is_newest=asked.replace))
     return answered(jobs.plain_job(await _shown(ask, job)), 201)
 
 
@@ -162,7 +162,7 @@ async def _known(ask: Ask, asked: Asked) -> ObjectClass:
     id = await ask.gate.exposed(connection_of(ask), ask.who, asked.cls, asked.key, asked.method)
     for other in asked.depends_on:
         await ask.gate.named(connection_of(ask), ask.who, *parse_id(other)[0])
-    return ask.node.registry.named(id.cls)
+    return ask.node.registry.by_name(id.cls)
 
 
 def _made(app: "App", asked: Asked, known: ObjectClass, where: str) -> JobSpec:

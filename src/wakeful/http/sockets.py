@@ -94,20 +94,20 @@ async def _carry(gateway: "Gateway", held: "Held", protocol: str, wire: "_Wire",
             if event["type"] == "websocket.disconnect":
                 code, reason, was_clean = _ended(event)
                 break
-            await gateway.received(held, _message(event))
+            await gateway.receive(held, _message(event))
     except asyncio.CancelledError:
         if wire.task is None or not wire.is_cut:
-            gateway.lost(held)  # the server waits for nobody; the object hears of it beside that
+            gateway.on_lost(held)  # the server waits for nobody; the object hears of it beside that
             raise
         wire.task.uncancel()
     except OSError:
         pass  # how a server says that the client is gone
     except BaseException:
-        gateway.lost(held)
+        gateway.on_lost(held)
         raise
     finally:
         wire.task = None
-    await gateway.disconnected(held, code, reason, was_clean=was_clean)
+    await gateway.on_disconnect(held, code, reason, was_clean=was_clean)
 
 
 class _Wire:

@@ -5,7 +5,7 @@ Whoever reads trusts nobody: what `wakeful export` would not write is in no file
 
 import msgspec
 
-from wakeful.jobs.payload import shown
+from wakeful.jobs.payload import readable_payload
 from wakeful.machines.records import ROW as MACHINE
 from wakeful.values.codec import decode_loosely
 from wakeful.values.commits import SYSTEM, USER
@@ -64,7 +64,7 @@ def bar_of_timer(timer: Timer) -> Bar | None:
             "timer", f"{timer.id} is in the middle of something with another object ({timer.name})", "when that is over"
         )
     if prefix == "job":
-        kept = shown(timer)
+        kept = readable_payload(timer)
         if kept.waits or kept.batch is not None:
             why = f"{timer.id} has a job that waits for others or belongs to a batch"
             return Bar("jobs", why, "when they have run")

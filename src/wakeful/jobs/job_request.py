@@ -58,7 +58,7 @@ def ask(
     token = new_token(node.dice)
     kept = JobPayload(
         method=method,
-        args=_encoded([list(spec.args), _sorted(spec.kwargs)], what) if spec.args or spec.kwargs else None,
+        args=_encode([list(spec.args), _sort(spec.kwargs)], what) if spec.args or spec.kwargs else None,
         token=token,
         key=key,
         created_at=now,
@@ -72,7 +72,7 @@ def ask(
         batch=batch,
         trace=current_trace(node.tracer) if turn is None else _trace(turn, target, method),
     )
-    return timed(kept, target, order.next(now), _priority(spec.priority, what), node.limits.arguments_bytes)
+    return with_timer(kept, target, order.next(now), _priority(spec.priority, what), node.limits.arguments_bytes)
 
 
 def _trace(turn: Turn, target: ObjectId, method: str) -> str | None:
@@ -83,7 +83,7 @@ def _trace(turn: Turn, target: ObjectId, method: str) -> str | None:
     return linked(trace) if decode_kept(again).method == method else trace
 
 
-def timed(kept: JobPayload, target: ObjectId, seq: int, priority: int, bytes_max: int | None = None) -> JobRequest:
+def with_timer(kept: JobPayload, target: ObjectId, seq: int, priority: int, bytes_max: int | None = None) -> JobRequest:
     """What is kept, with the timer that carries it."""
     payload = encode_kept(kept)
     if bytes_max is not None and len(payload) > bytes_max:
@@ -120,7 +120,7 @@ def errand(node: "NodeRuntime", order: Order, prefix: str, target: ObjectId, pay
 def _target(node: "NodeRuntime", method: object, turn: Turn | None) -> tuple[ObjectId, str, ObjectClass]:
     if isinstance(method, Method):
         target, name = method.target, method.name
-        known = node.registry.named(target.cls)
+        known = node.registry.by_name(target.cls)
         if name not in known.methods:
             known.check_method(name)
         return target, name, known
@@ -198,14 +198,14 @@ def _when(at: object, after: Any, now: int, what: str) -> tuple[int | None, int 
     return (ms, None, due_at) if at is not None else (None, ms, due_at)
 
 
-def _encoded(value: Any, what: str) -> bytes:
+def _encode(value: Any, what: str) -> bytes:
     try:
         return encode(value)
     except BadInput as error:
         raise type(error)(f"{what}: {error.message}", code=error.code) from None
 
 
-def _sorted(named: Mapping[str, Any]) -> dict[str, Any]:
+def _sort(named: Mapping[str, Any]) -> dict[str, Any]:
     """In one order, so that the same call twice is the same bytes."""
     return dict(sorted(named.items(), key=itemgetter(0))) if len(named) > 1 else dict(named)
 
@@ -218,17 +218,17 @@ def _metadata(metadata: object, what: str) -> bytes:
             f"{what}: metadata must be a dict of text to text, numbers or booleans, not {metadata!r}",
             code="job.metadata",
         )
-    return _encoded(_sorted(metadata), what)
+    return _encode(_sort(metadata), what)
 
 
 def _tags(tags: object, what: str) -> tuple[str, ...]:
     if isinstance(tags, str) or not isinstance(tags, Iterable):
         raise BadOption(f"{what}: tags must be a list of names, not {tags!r}", code="job.tags")
-    found = tuple(dict.fromkeys(tags))
-    if len(found) > TAGS_MAX:
-        words = f"{len(found)} tags, {TAGS_MAX} at most; what else there is goes into metadata"
+    unique = tuple(dict.fromkeys(tags))
+    if len(unique) > TAGS_MAX:
+        words = f"{len(unique)} tags, {TAGS_MAX} at most; what else there is goes into metadata"
         raise BadOption(f"{what}: {words}", code="job.tags")
-    for tag in found:
+    for tag in unique:
         why = (
             f"{tag!r:.60} is no text"
             if not isinstance(tag, str)
@@ -236,7 +236,7 @@ def _tags(tags: object, what: str) -> tuple[str, ...]:
         )
         if why is not None:
             raise BadOption(f"{what}: tag {why}", code="job.tags")
-    return found
+    return unique
 
 
 def _priority(priority: object, what: str) -> int:
@@ -254,11 +254,11 @@ def _ids(depends_on: object, what: str, own: str) -> tuple[str, ...]:
         raise BadOption(
             f"{what}: depends_on must be a list of jobs or their ids, not {depends_on!r}", code="job.depends"
         )
-    found = tuple(dict.fromkeys(job_id(*parse_id(one)) for one in depends_on))
-    if own in found:
+    ids = tuple(dict.fromkeys(job_id(*parse_id(one)) for one in depends_on))
+    if own in ids:
         raise BadOption(f"{what}: depends on itself, {own}, and so would never run", code="job.depends")
-    if len(found) > DEPENDS_MAX:
+    if len(ids) > DEPENDS_MAX:
         raise LimitExceeded(
-            f"{what}: depends on {len(found)} jobs, {DEPENDS_MAX} at most; use a batch", code="job.depends"
+            f"{what}: depends on {len(ids)} jobs, {DEPENDS_MAX} at most; use a batch", code="job.depends"
         )
-    return found
+    return ids

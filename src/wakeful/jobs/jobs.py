@@ -12,7 +12,7 @@ from wakeful.jobs.ids import job_id, parse_id
 from wakeful.jobs.job import ENDED, Batch, Job, JobSpec, Page
 from wakeful.jobs.node_jobs import feature_of
 from wakeful.jobs.queries import JobFilter
-from wakeful.jobs.submission import Scheduling, sent, unsend
+from wakeful.jobs.submission import Scheduling, sent_by_turn, unsend
 from wakeful.policy.limits import check_count
 from wakeful.runtime.calls import check_loop, resolve, within
 from wakeful.runtime.context import Context, runtime_of
@@ -80,26 +80,26 @@ class Jobs:
         """
         spec = JobSpec(method, args, kwargs, at, after, key, metadata, tags, retry, priority, depends_on)
         scheduling = self._scheduling("schedule")
-        return await scheduling.traced([spec], scheduling.one(spec, is_newest=replace))
+        return await scheduling.trace([spec], scheduling.one(spec, is_newest=replace))
 
     async def schedule_many(self, specs: Sequence[JobSpec]) -> Jobs_:
         """Every one of them or none, in one commit; an error says which is wrong (`jobs[3]: …`)."""
         node, _ = self._here("schedule_many")
-        given = _given(node, "schedule_many", specs)
+        given = _check_specs(node, "schedule_many", specs)
         scheduling = self._scheduling("schedule_many")
-        return await scheduling.traced(given, scheduling.all(given))
+        return await scheduling.trace(given, scheduling.all(given))
 
     async def batch(self, specs: Sequence[JobSpec], *, then: JobSpec) -> Batch:
         """Schedule them all, and one more that runs when all of them have ended, well or not (see `ctx.job.batch`)."""
         node, _ = self._here("batch")
-        given = _given(node, "batch", specs)
+        given = _check_specs(node, "batch", specs)
         scheduling = self._scheduling("batch")
-        return await scheduling.traced([*given, then], scheduling.batch(given, then))
+        return await scheduling.trace([*given, then], scheduling.batch(given, then))
 
     async def get(self, id: str | Job) -> Job:
         """How the job stands on disk, or will when this turn is there; `UnknownJob` when there is none."""
         node, turn = self._here("get")
-        own = None if turn is None else sent(turn, *parse_id(id))
+        own = None if turn is None else sent_by_turn(turn, *parse_id(id))
         return await _read(node, turn, lambda: queries.get(node, id)) if own is None else own.job
 
     async def list(
@@ -119,8 +119,8 @@ class Jobs:
         Owed ones in firing order, then failed ones, then ended ones. `after=page.next` gives the following page.
         """
         node, turn = self._here("list")
-        wanted = _wanted(node, cls, key, name, state, key_prefix, tag)
-        return await _read(node, turn, lambda: queries.listed(node, wanted, limit=limit, after=after))
+        wanted = _filter(node, cls, key, name, state, key_prefix, tag)
+        return await _read(node, turn, lambda: queries.list_jobs(node, wanted, limit=limit, after=after))
 
     async def cancel(self, id: str | Job) -> bool:
         """True: it has not run and never will. False: it is over, or there is none.
@@ -154,8 +154,8 @@ class Jobs:
         node, turn = self._here("cancel_many")
         if all(one is None for one in (cls, key, name, key_prefix, tag)):
             raise BadOption("cancel_many of what? give cls, key, name, key_prefix or tag", code="job.cancel")
-        wanted = _wanted(node, cls, key, name, None, key_prefix, tag)
-        ids = await _read(node, turn, lambda: queries.owed(node, wanted))
+        wanted = _filter(node, cls, key, name, None, key_prefix, tag)
+        ids = await _read(node, turn, lambda: queries.owed_ids(node, wanted))
         if turn is not None:
             return sum([await self.cancel(id) for id in ids])
         count = 0
@@ -181,7 +181,7 @@ class Jobs:
         target, name = parse_id(id)
         if turn is not None and target in turn.chain:
             raise Reentrancy(f"{turn.activation.id} can't wait for {job_id(target, name)}, which waits for this turn")
-        if turn is not None and sent(turn, target, name) is not None:
+        if turn is not None and sent_by_turn(turn, target, name) is not None:
             raise Reentrancy(
                 f"{turn.activation.id} can't wait for {job_id(target, name)}: it is on disk, and runs, only once this "
                 "turn has ended; wait for it in a later one, or outside"
@@ -256,7 +256,7 @@ async def _read(node: NodeRuntime, turn: Turn | None, read: Callable[[], Awaitab
                     raise  # it is about this read alone
 
 
-def _given(node: NodeRuntime, what: str, specs: Iterable[JobSpec]) -> Specs:
+def _check_specs(node: NodeRuntime, what: str, specs: Iterable[JobSpec]) -> Specs:
     if not isinstance(specs, Iterable) or isinstance(specs, str | Mapping):
         raise BadOption(f"{what} takes a list of JobSpec, not {specs!r}", code="job.spec")
     given = list(islice(specs, node.limits.jobs_per_call + 1))
@@ -264,7 +264,7 @@ def _given(node: NodeRuntime, what: str, specs: Iterable[JobSpec]) -> Specs:
     return given
 
 
-def _wanted(
+def _filter(
     node: NodeRuntime,
     cls: type | str | None,
     key: str | None,

@@ -123,7 +123,7 @@ class JobWaiters:
         if left:
             self._futures[id, name] = left
 
-    def ended(self, activation: "ObjectRuntime", name: str) -> None:
+    def on_end(self, activation: "ObjectRuntime", name: str) -> None:
         """It ends in the turn that runs now: wake those who wait once that is on disk."""
         if self._futures and (activation.id, name) in self._futures:
             asyncio.get_running_loop().call_soon(self._follow, activation, name)
@@ -135,7 +135,7 @@ class JobWaiters:
 
     async def _wake(self, activation: "ObjectRuntime", name: str) -> None:
         try:
-            await activation.settled()
+            await activation.settle()
         except Unavailable:
             return  # they look again by themselves
         for future in self._futures.get((activation.id, name), ()):
@@ -215,12 +215,12 @@ class Tenants:
 
 
 async def _pending(node: NodeRuntime, most: int, **where: Any) -> int:
-    found, after = 0, None
-    while found <= most:
+    count, after = 0, None
+    while count <= most:
         query = Query(name_prefix=f"{PREFIX}:", limit=COUNT_PAGE, after=after, **where)
         page = await node.reading(node.store.find_timers(query))
-        found += len(page)
+        count += len(page)
         if len(page) < COUNT_PAGE:
             break
         after = page[-1].sort_key
-    return found
+    return count

@@ -18,8 +18,8 @@ from wakeful.jobs.payload import (
     job_of_parked,
     job_of_record,
     job_of_timer,
+    readable_payload,
     record_key,
-    shown,
 )
 from wakeful.store.protocol import Guard, Obstacle, Query, Store
 from wakeful.values.codec import decode
@@ -99,16 +99,18 @@ async def in_the_way(node: "NodeRuntime", id: ObjectId, name: str, obstacle: Obs
     """The job that has the name, by what there is; None when there is nothing any more."""
     timer, parked, answer = obstacle.timer, obstacle.parked, obstacle.answer
     # A duplicate has not been found out yet, and runs no more: the job is what became of the first.
-    if timer is not None and timer.name == name and not _is_beaten(timer, kept := shown(timer), answer):
+    if timer is not None and timer.name == name and not _is_beaten(timer, kept := readable_payload(timer), answer):
         return Standing(job_of_timer(timer, is_running=await Epochs(node).run(timer)), kept, timer)
     if parked is not None:
-        return Standing(job_of_parked(parked), shown(parked.timer), parked=parked)
+        return Standing(job_of_parked(parked), readable_payload(parked.timer), parked=parked)
     if answer is not None:
         record = decode_record(answer)
         return Standing(job_of_record(id, name, record), record.kept)
     if timer is not None and timer.name != name:
         asked = asked_timer(timer)
-        return Standing(job_of_timer(asked, is_running=False, is_asked=True), shown(asked), asked, is_asked=True)
+        return Standing(
+            job_of_timer(asked, is_running=False, is_asked=True), readable_payload(asked), asked, is_asked=True
+        )
     return None
 
 
@@ -201,7 +203,7 @@ class JobFilter(NamedTuple):
         return Query(cls=self.cls, key=self.key, key_prefix=self.prefix, name_prefix=prefix, limit=most, after=after)
 
 
-async def listed(
+async def list_jobs(
     node: "NodeRuntime", wanted: JobFilter, *, limit: int, after: str | None, looks_max: int | None = None
 ) -> Page:
     """The jobs that are wanted: owed ones in firing order, then failed ones, then those of which results are kept.
@@ -212,34 +214,34 @@ async def listed(
     wanted.check()
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 10_000:
         raise BadOption(f"limit must be a whole number from 1 to 10000, not {limit!r}", code="job.limit")
-    found: list[Job] = []
+    page: list[Job] = []
     last = None
     first, begin = _parse_cursor(after)
     for index, home in enumerate(node.all_homes[first:], first):
         async with aclosing(_walk(home, wanted, begin if index == first else None, looks_max)) as jobs:
             async for place, job in jobs:
-                if len(found) == limit:
-                    return Page(found, last)
+                if len(page) == limit:
+                    return Page(page, last)
                 last = json.dumps([index, *place])
                 if job is None:
-                    return Page(found, last)
-                found.append(job)
-    return Page(found)
+                    return Page(page, last)
+                page.append(job)
+    return Page(page)
 
 
-async def owed(node: "NodeRuntime", wanted: JobFilter) -> list[str]:
+async def owed_ids(node: "NodeRuntime", wanted: JobFilter) -> list[str]:
     """The ids of all that are owed and wanted."""
-    return [id for home in node.all_homes for id in await _owed(home, wanted)]
+    return [id for home in node.all_homes for id in await _owed_ids(home, wanted)]
 
 
-async def _owed(node: "NodeRuntime", wanted: JobFilter) -> list[str]:
-    found: list[str] = []
+async def _owed_ids(node: "NodeRuntime", wanted: JobFilter) -> list[str]:
+    ids: list[str] = []
     after = None
     while True:
         rows = await _page(node, "timers", wanted, after)
-        found += [job.id for _, job in rows if job is not None and wanted.has(job)]
+        ids += [job.id for _, job in rows if job is not None and wanted.has(job)]
         if len(rows) < PAGE:
-            return found
+            return ids
         after = tuple(rows[-1][0])
 
 

@@ -12,7 +12,15 @@ from wakeful.jobs.job import Again, Job, Stop
 from wakeful.jobs.job_request import check_own
 from wakeful.jobs.node_jobs import NodeJobs
 from wakeful.jobs.outcomes import WATCHED, end
-from wakeful.jobs.payload import STOPPED, JobPayload, arguments_of, decode_kept, encode_kept, job_of_timer, shown
+from wakeful.jobs.payload import (
+    STOPPED,
+    JobPayload,
+    arguments_of,
+    decode_kept,
+    encode_kept,
+    job_of_timer,
+    readable_payload,
+)
 from wakeful.jobs.queries import is_duplicate
 from wakeful.jobs.retries import ask
 from wakeful.policy.retry import Retry
@@ -71,7 +79,7 @@ class JobRuns(RowTimers):
             await end(self._feature, turn, timer, kept, "cancelled", error=reason)
             counters.cancelled += 1
             return False
-        result = None if answer is None else self._encoded(activation, timer, answer)
+        result = None if answer is None else self._encode_answer(activation, timer, answer)
         await end(self._feature, turn, timer, kept, "done", result=result)
         counters.run += 1
         return True
@@ -103,7 +111,7 @@ class JobRuns(RowTimers):
 
     def trace_of(self, timer: Timer) -> str | None:
         """The trace of whoever asked for it."""
-        return shown(timer).trace
+        return readable_payload(timer).trace
 
     # running
 
@@ -144,7 +152,7 @@ class JobRuns(RowTimers):
         )
         turn.entries = [*turn.entries, self._entry(turn, timer, now, f"again in {due_at - now} ms")]
 
-    def _encoded(self, activation: "ObjectRuntime", timer: Timer, answer: Any) -> bytes:
+    def _encode_answer(self, activation: "ObjectRuntime", timer: Timer, answer: Any) -> bytes:
         what = f"result of job {job_id(timer.id, timer.name)}"
         try:
             data = encode(answer)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from wakeful.policy.retry import platform_delay_ms
-from wakeful.runtime.calls import carried_back
+from wakeful.runtime.calls import copy_back
 from wakeful.runtime.turn import Turn
 from wakeful.values.errors import DeadlineExceeded, Unavailable
 from wakeful.values.runs import run_id, text_of
@@ -50,7 +50,7 @@ class Actors:
             answer = await bound.method(src, instance, context, event, input)
             is_good, value = (
                 True,
-                carried_back(answer, self._node.limits.arguments_bytes, f"{timer.id}.{src}"),
+                copy_back(answer, self._node.limits.arguments_bytes, f"{timer.id}.{src}"),
             )
         except asyncio.CancelledError as error:
             task = asyncio.current_task()

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 from wakeful.runtime import tracer
 from wakeful.runtime.calls import (
     Call,
-    cancelled,
-    carried_back,
+    cancellation,
+    copy_back,
     fingerprint,
     for_caller,
     is_small,
-    recalled,
-    remembered,
+    recall_answer,
+    remember_answer,
     resolve,
 )
 from wakeful.runtime.committer import Failure
@@ -146,7 +146,7 @@ class Activation:
         try:
             return await call.answer  # type: ignore[misc]
         except asyncio.CancelledError:
-            self._left(call)
+            self._on_caller_gone(call)
             raise
 
     def _line_up(self, call: Call, answer: asyncio.Future[Any]) -> None:
@@ -165,7 +165,7 @@ class Activation:
             )
         call.answer, call.trace = answer, TRACE.get()
         self._post(call)
-        self.node.timer_runs.posted(call)
+        self.node.timer_runs.on_posted(call)
 
     def _has_thinned(self, mailbox: deque[Call | Timer]) -> bool:
         """Calls were taken out for which nobody waits any more."""
@@ -178,7 +178,7 @@ class Activation:
             return len(self._mailbox) < before
         return False
 
-    def _left(self, call: Call) -> None:
+    def _on_caller_gone(self, call: Call) -> None:
         """Its caller has gone: a turn that has begun goes on to its end, one that has not never will."""
         if call.task is not None and self._slot is not None and not self._slot.done():
             call.interrupt()
@@ -274,7 +274,7 @@ class Activation:
         if turn.then:
             self._follow(turn)
         try:
-            await self.settled()
+            await self.settle()
         except Unavailable:
             if isinstance(self._failure, Fenced):
                 raise self._failure from None
@@ -287,7 +287,7 @@ class Activation:
         if self._failure is not None:
             raise for_caller(self.id, self._failure)  # built on something that is not there
         self._submitted = number = self._submitted + 1
-        done: Callable[[Failure | None], None] = partial(self._committed, number, commit)
+        done: Callable[[Failure | None], None] = partial(self._on_committed, number, commit)
         tracer = self.node.tracer
         if tracer is not None and TRACE.get() != UNSAMPLED:
             done = tracer.follow("commit", self.id, done)
@@ -304,7 +304,7 @@ class Activation:
         self._waiters.append((number, future, None, None))
         await future
 
-    async def settled(self) -> None:
+    async def settle(self) -> None:
         """Wait until every finished turn is on disk."""
         await self.durable(self._submitted)
 
@@ -318,12 +318,12 @@ class Activation:
             if by <= number:
                 resolve(future, result, error)
 
-    def _committed(self, number: int, commit: Commit, failure: Failure | None) -> None:
+    def _on_committed(self, number: int, commit: Commit, failure: Failure | None) -> None:
         if failure is not None:
             self.node.commit_failed(self, failure)
             return
         self._durable = number
-        self.rows.saved(number, self.node.limits.cache_bytes_per_object)
+        self.rows.on_saved(number, self.node.limits.cache_bytes_per_object)
         if self._submitted == number and len(self.timers) > (ALARM in self.timers):
             self.timers = {ALARM: self.timers[ALARM]} if ALARM in self.timers else {}
         if self._requests:
@@ -365,7 +365,7 @@ class Activation:
                 else:
                     await self._answer(item)
                 if self.rows.bytes > 2 * self.node.limits.cache_bytes_per_object:
-                    await self.settled()  # unsaved rows can't be dropped from the cache
+                    await self.settle()  # unsaved rows can't be dropped from the cache
         except asyncio.CancelledError:
             if self._failure is None and not self.node.is_dead:
                 raise
@@ -405,7 +405,7 @@ class Activation:
         except asyncio.CancelledError:
             if call.is_interrupted:
                 return
-            resolve(answer, None, cancelled(f"{self.id}.{call.method}", ""))
+            resolve(answer, None, cancellation(f"{self.id}.{call.method}", ""))
             raise
         except BaseException as error:
             # It may rest on turns before it that could still be undone, and then the caller hears of that instead.
@@ -415,7 +415,7 @@ class Activation:
         finally:
             call.task = None
             if answer.done():
-                self.node.ended(call)
+                self.node.on_call_end(call)
         is_there = number <= self._durable and not self.node.is_doubted
         if (is_there and self._failure is None) or call.is_expired:
             resolve(answer, result, raised)
@@ -444,16 +444,16 @@ class Activation:
                 pending = (self._requests or {}).get(key)
                 kept = pending[1] if pending else await self.node.recall(self.id, key)
                 if kept is not None:
-                    return recalled(self.id, kept, print_), self._submitted
+                    return recall_answer(self.id, kept, print_), self._submitted
             # A reader that had to wake the object is in line like everyone else.
             turn = Turn(self, call.chain, call.deadline_at, is_reader=call.method in self.known.readers)
             CURRENT.set(turn)
             call.is_started = True
-            result = self._sent(call, await self._invoke(call))
+            result = self._copy_answer(call, await self._invoke(call))
             if call.cancels:
                 raise asyncio.CancelledError  # its code swallowed the cancellation
             if key is not None:
-                turn.remember = remembered(self.node, key, print_, result)
+                turn.remember = remember_answer(self.node, key, print_, result)
             number = self.finish(turn)
             if key is not None and turn.remember is not None:
                 self._requests = {**(self._requests or {}), key: (number, turn.remember)}
@@ -472,7 +472,7 @@ class Activation:
             self.meter.failed_calls += 1
             if call.is_expired:
                 raise call.too_late(turn.commits if turn is not None else 0) from None
-            raise cancelled(f"{self.id}.{call.method}", "") from None
+            raise cancellation(f"{self.id}.{call.method}", "") from None
         except Fenced as fenced:
             self.undo(turn)
             raise for_caller(self.id, fenced) from None
@@ -511,14 +511,14 @@ class Activation:
             turn = Turn(self, call.chain, call.deadline_at, is_reader=True)
             CURRENT.set(turn)
             try:
-                result = self._sent(call, await self._invoke(call))
+                result = self._copy_answer(call, await self._invoke(call))
             except Exception:
-                await self.settled()  # an error is an answer too
+                await self.settle()  # an error is an answer too
                 raise
             turn.is_over = True
             if turn.refused:
                 raise turn.refused[0].error
-            await self.settled()
+            await self.settle()
             return result
         finally:
             CURRENT.reset(token)
@@ -558,11 +558,11 @@ class Activation:
             if turn.state_used:
                 self.state.forget()
 
-    def _sent(self, call: Call, answer: Any) -> Any:
+    def _copy_answer(self, call: Call, answer: Any) -> Any:
         """The answer as its caller gets it."""
         if is_small(answer):
             return answer
-        return carried_back(answer, self.node.limits.arguments_bytes, f"{self.id}.{call.method}")
+        return copy_back(answer, self.node.limits.arguments_bytes, f"{self.id}.{call.method}")
 
 
 # How does an object wake?
@@ -595,7 +595,7 @@ async def wake(activation: "Activation", chain: tuple[ObjectId, ...], deadline_a
 async def _load(activation: "Activation", chain: tuple[ObjectId, ...], deadline_at: int) -> None:
     """What it needs from disk. Not for an object that is made anew: what undone turns wrote was never among its rows."""
     if activation.is_unsettled:
-        await activation.settled()  # a failed attempt to wake may have left a retry on its way to disk
+        await activation.settle()  # a failed attempt to wake may have left a retry on its way to disk
     activation.node.meter.wakes.add()
     loaded = await activation.node.loader.load(activation.id, activation.rows.take_begun())
     activation.rows.load(loaded)

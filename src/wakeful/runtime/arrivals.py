@@ -57,7 +57,7 @@ class Arrivals:
         self._queue.expected.update((timer.id, timer.name) for timer in self._near(timers))
         return self._ownership.takes
 
-    def added(self, timers: Sequence[Timer], mark: int) -> None:
+    def on_added(self, timers: Sequence[Timer], mark: int) -> None:
         """They are on disk."""
         if self._events.is_heard:
             self._events.timers(timers)
@@ -81,7 +81,7 @@ class Arrivals:
         for timer in timers:
             self._look(timer)
 
-    def sent(self, timers: Sequence[Timer]) -> None:
+    def on_sent(self, timers: Sequence[Timer]) -> None:
         """They came with a commit that just reached the disk."""
         ours = self._ownership.was_ours_before_this_group
         mine = [timer for timer in timers if ours(shard_of(timer.id))]
@@ -139,14 +139,14 @@ class Arrivals:
             while self._hints:
                 hints, self._hints = self._hints, []
                 self.told += len(hints)
-                await self._env.store.tell(_merged(hints))
+                await self._env.store.tell(_merge(hints))
         except Unavailable:
             self._hints = []  # the owner's scan finds them
         finally:
             self._telling = None
 
 
-def _merged(hints: Sequence[Hint]) -> list[Hint]:
+def _merge(hints: Sequence[Hint]) -> list[Hint]:
     """No two the same; when there are many, one range per shard."""
     some = list(dict.fromkeys(hints))
     if len(some) <= HINTS_MAX:

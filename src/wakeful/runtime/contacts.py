@@ -100,7 +100,7 @@ async def check_back(env: Env, company: Sequence[NodeRow], ask: NodeRequest) -> 
     """
     asked = [row for row in company if row.address][:BACK_ASKED_MAX]
     until = env.clock.now() + (BACK_NAME_MS if parse(env.address).is_named else BACK_AGAIN_MS)
-    while (failed := await _dialled(env, asked, ask)) is not None:
+    while (failed := await _dial(env, asked, ask)) is not None:
         row, why = failed
         if env.clock.now() < until:
             await env.clock.sleep(BACK_AGAIN_MS)
@@ -111,7 +111,7 @@ async def check_back(env: Env, company: Sequence[NodeRow], ask: NodeRequest) -> 
         )
 
 
-async def _dialled(env: Env, asked: Sequence[NodeRow], ask: NodeRequest) -> tuple[NodeRow, str] | None:
+async def _dial(env: Env, asked: Sequence[NodeRow], ask: NodeRequest) -> tuple[NodeRow, str] | None:
     """None as soon as one of them gets through, or when none could be asked; else one of them, and why it does not."""
     asking = {
         asyncio.ensure_future(ask(row, REACH, env.name, env.address, timeout_ms=BACK_ASK_MS)): row for row in asked
@@ -121,17 +121,17 @@ async def _dialled(env: Env, asked: Sequence[NodeRow], ask: NodeRequest) -> tupl
         left = set(asking)
         while left:
             done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
-            for one in done:
-                if one.exception() is not None:
+            for answer in done:
+                if answer.exception() is not None:
                     continue  # one that can't be asked, or is older than the question
-                why = one.result()
+                why = answer.result()
                 if why is None:
                     return None
-                failed = failed or (asking[one], str(why))
+                failed = failed or (asking[answer], str(why))
         return failed
     finally:
-        for one in asking:
-            one.cancel()
+        for answer in asking:
+            answer.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
 
 
@@ -210,14 +210,14 @@ class Contacts:
                 self._later(SOON_MS)
         cut.calls += 1
 
-    def reached(self, name: str) -> None:
+    def on_reached(self, name: str) -> None:
         """It answered."""
         cut = self._cuts.pop(name, None)
         if cut is not None and cut.is_sure:
             length_s = (self._env.clock.now() - cut.since) / 1000
             log.warning("node %s is reached again, after %.1f s", name, length_s, extra={"code": "link.back"})
 
-    def expired(self, call: "Call") -> None:
+    def on_expired(self, call: "Call") -> None:
         """A call had no answer by its deadline."""
         env = self._env
         env.meter.expired.add()
@@ -232,7 +232,7 @@ class Contacts:
 
     # what people are told
 
-    def unreached(self) -> list[dict[str, Any]]:
+    def list_unreached(self) -> list[dict[str, Any]]:
         """Nodes that live, by the store, and don't answer this one."""
         now, live = self._env.clock.now(), self._alive()
         return [
@@ -300,12 +300,12 @@ class Contacts:
             await self._ask_node(row, HERE, timeout_ms=ANSWER_MS)
         except WakefulError as error:
             if isinstance(error, LinkLost | ClusterError | DeadlineExceeded):
-                self._missed(row, error, began_at)
+                self._note_missed(row, error, began_at)
                 return
             # Any other error is an answer: an older node does not know the question.
-        self.reached(row.node)
+        self.on_reached(row.node)
 
-    def _missed(self, row: "NodeRow", error: WakefulError, began_at: int) -> None:
+    def _note_missed(self, row: "NodeRow", error: WakefulError, began_at: int) -> None:
         cut = self._cuts.setdefault(row.node, _Cut(began_at, ""))
         cut.why = error.message.removesuffix("; try again")
         if cut.is_sure or row.node not in self._alive():

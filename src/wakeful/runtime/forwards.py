@@ -29,7 +29,7 @@ _decoder = msgspec.msgpack.Decoder(Timer)
 _forwarded = msgspec.msgpack.Decoder(tuple[str, str, str])  # a receipt, and an object of the store that has it
 
 
-def routed(node: NodeRuntime, sender: ObjectId, timers: list[Timer]) -> list[Timer]:
+def route_timers(node: NodeRuntime, sender: ObjectId, timers: list[Timer]) -> list[Timer]:
     """The same timers, but those of other stores as errands of the sender."""
     return [timer if node.home(timer.id) is node else _errand(node, sender, timer) for timer in timers]
 
@@ -45,13 +45,13 @@ async def add_apart(node: NodeRuntime, timers: Sequence[Timer], guards: Mapping[
     by_home: dict[NodeRuntime, list[int]] = {}
     for place, timer in enumerate(timers):
         by_home.setdefault(node.home(timer.id), []).append(place)
-    found: list[Obstacle] = []
+    obstacles: list[Obstacle] = []
     for home, places in by_home.items():
         own = {n: guards[place] for n, place in enumerate(places) if place in guards}
         until = home.clock.now() + node.limits.call_deadline_ms
         met = await home.inserter.add_all([timers[place] for place in places], own, until=until)
-        found += [replace(one, index=places[one.index]) for one in met]
-    return found
+        obstacles += [replace(one, index=places[one.index]) for one in met]
+    return obstacles
 
 
 class Forwards(Errands):

@@ -70,13 +70,13 @@ class Hibernation(Generic[S]):
             self._sleep(activation)
 
     def _idle(self, most: int) -> list[S]:
-        found: list[S] = []
+        idle: list[S] = []
         for activation in self._awake.values():
             if not activation.is_busy and activation.is_awake:
-                found.append(activation)
-                if len(found) == most:
+                idle.append(activation)
+                if len(idle) == most:
                     break
-        return found
+        return idle
 
     def _sweep(self) -> None:
         self._alarm = None

@@ -37,7 +37,7 @@ class LockWatch:
         return max((self._env.clock.now() - self._since[one] for one in self._long), default=0)
 
     @property
-    def held(self) -> TableLock | None:
+    def held_lock(self) -> TableLock | None:
         """The lock that has been held for long, the first of them; None when nobody holds one, or that can't be known."""
         return next(iter(self._long.values()), None)
 

@@ -74,7 +74,7 @@ class Renewals:
             slacks.append(lease_until - now)
         return min(slacks, default=self._lease.ms)
 
-    def said(self, lease_until: int, now: int) -> dict[str, Any]:
+    def summary(self, lease_until: int, now: int) -> dict[str, Any]:
         """For people, of the last hour."""
         trips = [part.trip_us for part in self._within(now, KEPT_MS)]
         return {
@@ -164,7 +164,7 @@ class Membership:
         self.standstill.start()
         self._node.routes.contacts.start()
         if not self._node.is_client:
-            self._lapsed()  # maybe while it found out what is ours
+            self._on_lapse()  # maybe while it found out what is ours
 
     def stop(self) -> None:
         self.standstill.stop()
@@ -265,7 +265,7 @@ class Membership:
         if before[0] != owners or self._settled is None:
             node.ownership.compare(owners)
         if before != (owners, self.nodes.keys()):
-            node.routes.changed()
+            node.routes.on_owners_changed()
         if node.is_client:
             self.others = self._live(now).keys() - {node.name}
             return
@@ -317,7 +317,7 @@ class Membership:
     def _watch_lease(self) -> None:
         if self._lapse is not None:
             self._lapse.cancel()
-        self._lapse = self._node.clock.call_at(self.lease_until, self._lapsed)
+        self._lapse = self._node.clock.call_at(self.lease_until, self._on_lapse)
 
     async def _follow(self) -> int:
         """Measure how far the deployment's clock is; the time by it."""
@@ -329,7 +329,7 @@ class Membership:
 
     def said_of_lease(self) -> dict[str, Any]:
         """How long it is, and how close renewals came to its end."""
-        return self.renewals.said(self.lease_until, self._node.clock.now())
+        return self.renewals.summary(self.lease_until, self._node.clock.now())
 
     async def hold_on(self) -> None:
         """Renew the lease when it is time: for a node that stops, has no rounds any more and runs its last turns."""
@@ -354,7 +354,7 @@ class Membership:
         """The clock is to be measured again with every round."""
         return isinstance(self._node.clock, FollowedClock) and self._node.clock.doubt is not None
 
-    def _lapsed(self) -> None:
+    def _on_lapse(self) -> None:
         """Nobody need wait for us any more: what memory holds may be old, so nobody is answered from it until that is known.
 
         Commits go on: the epoch, not the lease, decides who may write.
@@ -375,7 +375,7 @@ class Membership:
             own = self.standstill.words()
             log.warning("the lease was not renewed in time, because %s; %s", own, waits, extra={"code": "node.slow"})
             return
-        held = self.standstill.held()
+        held = self.standstill.held_lately()
         more = f" (this process was held up for {held['for_ms'] / 1000:.1f} s of it)" if held is not None else ""
         log.warning("the store did not renew the lease in time%s: %s", more, waits, extra={"code": "store.slow"})
 
@@ -423,7 +423,7 @@ class Membership:
         counts = Counter(owner for owner in has.values() if owner is not None)
         free = [shard for shard, owner in plan.items() if owner == node.name and has[shard] is None]
         if free:
-            allowed = self._allowed(node.name, live, now)
+            allowed = self._allowance(node.name, live, now)
             chosen = claimable(node.epochs.keys(), free, allowed, claimed=len(node.epochs))
             seen = {row.shard: row.epoch for row in owners}
             silent = {name for name, row in self.nodes.items() if row.is_here and name not in live}
@@ -469,7 +469,7 @@ class Membership:
                 continue
             if self._resting.get(shard, 0) > now:
                 continue
-            if counts[to] < self._allowed(to, live, now):
+            if counts[to] < self._allowance(to, live, now):
                 counts[to] += 1
                 going.append(shard)
         if going:
@@ -487,7 +487,7 @@ class Membership:
         self._resting |= {shard: again_at for shard in shards if shard in self._node.epochs}
         self.look()
 
-    def _allowed(self, name: str, live: dict[str, NodeRow], now: int) -> int:
+    def _allowance(self, name: str, live: dict[str, NodeRow], now: int) -> int:
         """How many shards that node may have by now; all of them when there is nobody else to have them."""
         age_ms = now - live[name].joined_at
         if len(live) == 1 or age_ms < -self.lease.ms:  # it joined by a clock that was wrong, and may be as old as any

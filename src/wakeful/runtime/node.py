@@ -13,11 +13,11 @@ from wakeful.policy.retry import platform_delay_ms
 from wakeful.runtime.activation import Activation
 from wakeful.runtime.alarms import Alarms
 from wakeful.runtime.arrivals import Arrivals
-from wakeful.runtime.calls import Call, Deadlines, carried, check_loop, is_small, make_stub
+from wakeful.runtime.calls import Call, Deadlines, check_loop, copy_message, is_small, make_stub
 from wakeful.runtime.committer import Committer, Failure
 from wakeful.runtime.dispatcher import Dispatcher
 from wakeful.runtime.events import Events
-from wakeful.runtime.forwards import FORWARDED, PREFIX, Forwards, add_apart, routed
+from wakeful.runtime.forwards import FORWARDED, PREFIX, Forwards, add_apart, route_timers
 from wakeful.runtime.hibernation import Hibernation
 from wakeful.runtime.homes import Homes
 from wakeful.runtime.inserter import Inserter
@@ -164,7 +164,7 @@ class Node(NodeRuntime):
             if self.is_client:
                 await self.store.open(now=self.clock.now(), readonly=True)  # refuses what nobody has set up
             await self.store.open(now=self.clock.now())
-            self.store.watch(self._heard)
+            self.store.watch(self._on_hints)
             if self.is_clustered:
                 await self.membership.start()
             else:
@@ -249,7 +249,7 @@ class Node(NodeRuntime):
         self.upkeep.stop()
         self.membership.stop()
 
-    def _heard(self, hints: Sequence[Hint]) -> None:
+    def _on_hints(self, hints: Sequence[Hint]) -> None:
         """Another process added timers; or, with no hints, nodes or shards changed."""
         if self.state != "up":
             return
@@ -263,8 +263,8 @@ class Node(NodeRuntime):
         way = "ahead" if by_ms > 0 else "back"
         self.clock_steps[way] += 1
         log.warning("the clock was set %s by %d ms", way, abs(by_ms), extra={"code": "clock.step"})
-        self.deadlines.stepped(by_ms)
-        self.timer_runs.deadlines.stepped(by_ms)
+        self.deadlines.on_clock_step(by_ms)
+        self.timer_runs.deadlines.on_clock_step(by_ms)
         if self.state == "up":
             self.dispatcher.clock_was_set()
 
@@ -282,7 +282,7 @@ class Node(NodeRuntime):
         return shard in self.epochs and (nested or shard not in self.ownership.leaving)
 
     def is_reader(self, target: ObjectId, method: str) -> bool:
-        return self.registry.knows(target.cls) and method in self.registry.named(target.cls).readers
+        return self.registry.knows(target.cls) and method in self.registry.by_name(target.cls).readers
 
     # calls
 
@@ -311,7 +311,7 @@ class Node(NodeRuntime):
             return await home.send(
                 target, method, args, kwargs, deadline_ms=deadline_ms, request_key=request_key, is_carried=is_carried
             )
-        known = self.registry.any(target.cls) if method in self.quiet_operations else self.registry.named(target.cls)
+        known = self.registry.any(target.cls) if method in self.quiet_operations else self.registry.by_name(target.cls)
         if method not in known.methods and method not in self.operations:
             known.check_method(method)
         deadline_at = self.clock.now() + (deadline_ms or self.limits.call_deadline_ms)
@@ -327,11 +327,11 @@ class Node(NodeRuntime):
                     f"{' → '.join(map(str, chain))}: {target} is waiting for this very call, which would never end"
                 )
             # What this turn knows may rest on turns before it that could still be undone.
-            await caller.activation.settled()
+            await caller.activation.settle()
         if (self.state != "up" or self.is_doubted) and (self.state != "stopping" or caller is None):
             await self.outage.over(deadline_at)
         if not is_carried:
-            args, kwargs = self.carried(target, method, args, kwargs)
+            args, kwargs = self.copy_call(target, method, args, kwargs)
         call = Call(
             method,
             args,
@@ -380,9 +380,9 @@ class Node(NodeRuntime):
             return await add_apart(self, timers, guards)
         return await self.inserter.add_all(timers, guards, until=self.clock.now() + self.limits.call_deadline_ms)
 
-    def routed(self, sender: ObjectId, timers: list[Timer]) -> list[Timer]:
+    def route_timers(self, sender: ObjectId, timers: list[Timer]) -> list[Timer]:
         """Timers that a turn of the sender adds, as they go into its commit: to other stores they take a detour."""
-        return timers if self.homes is None else routed(self, sender, timers)
+        return timers if self.homes is None else route_timers(self, sender, timers)
 
     def _here(self, caller: Turn) -> int:
         """The deadline of a turn by this node's clock: that of another store may be another's."""
@@ -403,13 +403,13 @@ class Node(NodeRuntime):
             raise call.too_late() from None
         finally:
             if call.task is None or call.answer is None:
-                self.ended(call)  # else its caller has gone, and the turn goes on within its deadline
+                self.on_call_end(call)  # else its caller has gone, and the turn goes on within its deadline
 
-    def ended(self, call: Call) -> None:
+    def on_call_end(self, call: Call) -> None:
         """Nothing of the call is left to be stopped at its deadline."""
         self.deadlines.remove(call)
         if call.is_expired:
-            self.routes.contacts.expired(call)
+            self.routes.contacts.on_expired(call)
 
     def deliver(self, target: ObjectId, call: Call) -> Coroutine[Any, Any, Any]:
         """The answer of an object that lives here."""
@@ -418,19 +418,19 @@ class Node(NodeRuntime):
 
     def activation(self, id: ObjectId, shard: int | None = None) -> Activation:
         """The live copy of the object, made when there is none; who knows its shard saves computing it."""
-        found = self.awake.get(id)
-        if found is not None:
-            return found
+        awake = self.awake.get(id)
+        if awake is not None:
+            return awake
         if not self.lets_wake(id):
             raise self.outage.refusal()
         shard = shard_of(id) if shard is None else shard
         epoch = self.epochs.get(shard)
         if epoch is None:
             raise Unavailable(f"{id}: shard {shard} is owned by another node; try again", code="shard.moved")
-        found = self.awake[id] = Activation(self, id, self.registry.any(id.cls), shard, epoch)
+        awake = self.awake[id] = Activation(self, id, self.registry.any(id.cls), shard, epoch)
         if len(self.awake) > self.limits.awake_objects:
             self.hibernation.make_room()
-        return found
+        return awake
 
     def lets_wake(self, id: ObjectId) -> bool:
         """An object that sleeps may be woken here, now."""
@@ -440,19 +440,19 @@ class Node(NodeRuntime):
         """Make a parked timer due again at once, with a fresh count; `Conflict` when its name is taken by another."""
         await self.send(parked.timer.id, REDRIVE, (parked.timer.name, parked.number), {})
 
-    def carried(
+    def copy_call(
         self, target: ObjectId, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments as the object gets them: copies, and not too large. In any thread."""
         return (
-            self._carried(target, method, args) if args else args,
-            self._carried(target, method, kwargs) if kwargs else kwargs,
+            self._copy(target, method, args) if args else args,
+            self._copy(target, method, kwargs) if kwargs else kwargs,
         )
 
-    def _carried(self, target: ObjectId, method: str, args: Any) -> Any:
+    def _copy(self, target: ObjectId, method: str, args: Any) -> Any:
         for value in args if type(args) is tuple else args.values():
             if not is_small(value):
-                return carried(args, self.limits.arguments_bytes, f"arguments of {target}.{method}")
+                return copy_message(args, self.limits.arguments_bytes, f"arguments of {target}.{method}")
         return args
 
     # what activations say
@@ -480,7 +480,7 @@ class Node(NodeRuntime):
             for timer in commit.sets:
                 queue.set(timer)
         if commit.sends:
-            self.arrivals.sent(commit.sends)
+            self.arrivals.on_sent(commit.sends)
         if commit.clears or commit.sets or commit.sends or self.dispatcher.is_starved:
             self._has_news = True
         if commit.unparks:
@@ -489,7 +489,7 @@ class Node(NodeRuntime):
             self.upkeep.wrote(commit.entries)
             self.meter.wrote(commit)
         if self.events.is_heard:
-            self.events.committed(commit)
+            self.events.on_commit(commit)
 
     def _group_done(self) -> None:
         """A group is on disk and everyone in it was told: what became due through it joins the next one."""
@@ -499,7 +499,7 @@ class Node(NodeRuntime):
 
     def skip_timer(self, timer: Timer) -> None:
         """It was handed out, but a turn before it replaced or cleared it."""
-        self.queue.finished(timer)
+        self.queue.finish(timer)
         self.dispatcher.poke()
 
     def note_failed(self, id: ObjectId, failure: Failure) -> None:

@@ -89,7 +89,7 @@ class NodeRuntime(Env, ABC):
         """Bring them to disk, all or none in each store; what is in the way, [] when it was done."""
 
     @abstractmethod
-    def routed(self, sender: ObjectId, timers: list[Timer]) -> list[Timer]:
+    def route_timers(self, sender: ObjectId, timers: list[Timer]) -> list[Timer]:
         """Timers that a turn of the sender adds, as they go into its commit: to other stores they take a detour."""
 
     @abstractmethod
@@ -145,7 +145,7 @@ class ObjectRuntime(Protocol):
         """Something would be lost or interrupted if it slept now."""
         ...
 
-    def settled(self) -> Awaitable[None]:
+    def settle(self) -> Awaitable[None]:
         """Wait until every finished turn is on disk."""
         ...
 

@@ -74,7 +74,7 @@ class Outage:
     @property
     def _is_locked(self) -> bool:
         """Somebody holds a table: the log has that, once, and not each statement that runs out of time for it."""
-        return self._node.lock_watch.held is not None
+        return self._node.lock_watch.held_lock is not None
 
     def _is_news(self, error: Unavailable) -> bool:
         """A full disk is read and can't be written: the store would be away and back, five times a second."""

@@ -129,20 +129,20 @@ class Ownership:
             if epoch is not None and row.epoch > epoch:
                 self.lose(row.shard, Fenced(row.shard, epoch))
             if node.state == "down" and row.owner != node.name and row.epoch > self.unsure.get(row.shard, row.epoch):
-                self._lost(Fenced(row.shard, self.unsure.pop(row.shard)))
+                self._note_lost(Fenced(row.shard, self.unsure.pop(row.shard)))
 
     def lose(self, shard: int, fenced: Fenced) -> None:
         """It is somebody else's: drop every object of it, to wake where it lives now."""
         node = self._node
         if node.epochs.pop(shard, None) is not None:
-            self._lost(fenced)
+            self._note_lost(fenced)
         for activation in [found for found in node.awake.values() if found.shard == shard]:
             node.drop(activation, fenced)
         node.sideline.cut({shard})
         node.take_leave({shard})
         self._forget_timers({shard})
 
-    def _lost(self, fenced: Fenced) -> None:
+    def _note_lost(self, fenced: Fenced) -> None:
         self.losses += 1
         if not self._unsaid:  # whoever was frozen loses a hundred at once
             asyncio.get_running_loop().call_soon(self._say_lost)
@@ -208,7 +208,7 @@ class Ownership:
         node.sideline.cut(shards)
         await self.hand_back(shards)
         for timer in beside:  # it has ended here, and runs again wherever its shard is then
-            node.queue.finished(timer)
+            node.queue.finish(timer)
         begun = self._busy(beside=False)  # a turn that another waits for may have begun meanwhile: that shard stays
         epochs = {shard: node.epochs.pop(shard) for shard in shards if shard in node.epochs and shard not in begun}
         for activation in [found for found in node.awake.values() if found.shard in epochs]:
@@ -239,7 +239,7 @@ class Ownership:
             if activation.is_busy:
                 activation.fail(NotRunning("the node is stopping; try again", code="node.stopping"))
         await node.clock.sleep(1)  # let the cancelled turns unwind
-        await node.committer.drained()
+        await node.committer.drain()
         node.sideline.cut(range(SHARDS))
         await self.hand_back(range(SHARDS))
         await node.store.release(node.name, node.epochs)

@@ -77,7 +77,7 @@ async def redrive(context: Context, name: str, number: int) -> None:
     activation = runtime_of(context)
     node, id = activation.node, activation.id
     turn = running_turn(activation, "redrive")
-    await activation.settled()
+    await activation.settle()
     if await node.reading(node.store.find_timers(Query(cls=id.cls, key=id.key, name=name, limit=1))):
         raise Conflict(f"{id} has another {name} pending; let it run or delete it, then redrive this one")
     query = Query(cls=id.cls, key=id.key, name=name, limit=1, after=(number - 1,))

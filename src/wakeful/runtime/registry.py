@@ -47,13 +47,13 @@ def _methods(cls: type) -> Iterator[tuple[str, Any]]:
 
 
 def _check_hook(cls: type, name: str, hook: str, given: tuple[str, ...]) -> None:
-    found = inspect.getattr_static(cls, hook, None)
-    if found is None:
+    function = inspect.getattr_static(cls, hook, None)
+    if function is None:
         return
-    if not inspect.iscoroutinefunction(found):
+    if not inspect.iscoroutinefunction(function):
         raise BadInput(f"{name}.{hook} must be `async def`", code="class.hook")
     try:
-        inspect.signature(found).bind(None, *given)
+        inspect.signature(function).bind(None, *given)
     except TypeError:
         raise BadInput(f"{name}.{hook} must take ({', '.join(('self', *given))})", code="class.hook") from None
 
@@ -155,17 +155,17 @@ class ObjectClass:
         """`UnknownMethod` unless callers outside may call it, with the reason."""
         if name in self.methods:
             return
-        found = inspect.getattr_static(self.cls, name, None)
+        member = inspect.getattr_static(self.cls, name, None)
         if name.startswith("_"):
             reason = "is private (leading underscore)"
-        elif found is None:
+        elif member is None:
             close = [method for method in sorted(self.methods) if method[:2] == name[:2]]
             reason = f"does not exist; it has {', '.join(close or sorted(self.methods)) or 'no methods'}"
         elif name in LIFECYCLE:
             reason = "is called by Wakeful, not by callers"
-        elif getattr(found, "__wakeful_internal__", False):
+        elif getattr(member, "__wakeful_internal__", False):
             reason = "is @internal"
-        elif inspect.isasyncgenfunction(found):
+        elif inspect.isasyncgenfunction(member):
             reason = "is an async generator, and a call has one answer; return a list"
         else:
             reason = "is not an `async def` method of the class"
@@ -185,29 +185,29 @@ class Registry:
         """Register a class under its own name or the one given; a name can be taken once."""
         if not isinstance(cls, type):
             raise BadName(f"@app.object goes on a class, not on {cls!r}", code="name.class")
-        found = _inspect(cls, check_class(name or cls.__name__))
-        taken = self._by_name.get(found.name)
+        known = _inspect(cls, check_class(name or cls.__name__))
+        taken = self._by_name.get(known.name)
         if taken and taken.cls is not cls:
             raise BadName(
-                f"two classes are called {found.name}: {taken.cls.__module__}.{taken.cls.__qualname__} and "
+                f"two classes are called {known.name}: {taken.cls.__module__}.{taken.cls.__qualname__} and "
                 f"{cls.__module__}.{cls.__qualname__}; give one name='…'",
                 code="name.taken",
             )
-        check_shape(cls, found.name)
-        self._by_name[found.name] = self._by_class[cls] = found
-        _names[cls] = found.name
+        check_shape(cls, known.name)
+        self._by_name[known.name] = self._by_class[cls] = known
+        _names[cls] = known.name
         look_in(cls.__module__)
-        return found
+        return known
 
-    def named(self, name: str) -> ObjectClass:
-        found = self._by_name.get(name)
-        if found is None:
+    def by_name(self, name: str) -> ObjectClass:
+        cls = self._by_name.get(name)
+        if cls is None:
             known = sorted(one for one in self._by_name if not one.startswith("wakeful."))  # those are nobody's to name
             raise UnknownClass(
                 f"class {name!r} is not registered here; known: {', '.join(known) or 'none'}. "
                 "Put @app.object on it and import its module"
             )
-        return found
+        return cls
 
     def any(self, name: str) -> ObjectClass:
         """The class of that name; for one that is not registered here a bare one, enough to put its timers in order."""
@@ -253,13 +253,13 @@ class _Unknown:
 def _inspect(cls: type, name: str) -> ObjectClass:
     methods, readers = set(), set()
     for attr in dir(cls):
-        found = inspect.getattr_static(cls, attr)
-        if attr.startswith("_") or attr in LIFECYCLE or not inspect.iscoroutinefunction(found):
+        member = inspect.getattr_static(cls, attr)
+        if attr.startswith("_") or attr in LIFECYCLE or not inspect.iscoroutinefunction(member):
             continue
-        if getattr(found, "__wakeful_internal__", False) or getattr(found, "__wakeful_own__", False):
+        if getattr(member, "__wakeful_internal__", False) or getattr(member, "__wakeful_own__", False):
             continue
         methods.add(attr)
-        if getattr(found, "__wakeful_reader__", False):
+        if getattr(member, "__wakeful_reader__", False):
             readers.add(attr)
     readers.update(getattr(cls, "__wakeful_reader_operations__", ()))  # a feature's, which callers can't name
     wakes = _has_hook(cls, name, "on_wake")

@@ -78,7 +78,7 @@ class Slots:
         if self.waiting:
             if tenant in self._ticks:  # it has fewer now, so its place may be further ahead
                 for crowd in self._crowds.values():
-                    crowd.moved(tenant)
+                    crowd.rerank(tenant)
             self._grant()
 
     def widen(self, bound: int) -> None:
@@ -237,19 +237,19 @@ class _Crowd:
     def pop(self, tenant: str) -> _Waiter | None:
         """The first of that tenant who still waits."""
         line = self.lines[tenant]
-        found = None
-        while line and found is None:
+        first = None
+        while line and first is None:
             waiter = line.popleft()
             if not waiter[1].done():
-                found = waiter
+                first = waiter
         if line:
             self._push(line[0][0], tenant)
         else:
             del self.lines[tenant]
             del self._places[tenant]
-        return found
+        return first
 
-    def moved(self, tenant: str) -> None:
+    def rerank(self, tenant: str) -> None:
         """Its rank may have fallen."""
         line = self.lines.get(tenant)
         if line is not None:
@@ -332,7 +332,7 @@ class Overload:
         self._is_working = is_working  # something is handed out or runs
         self._backlog = backlog  # how many commits are on their way to disk
         self._on_over = on_over
-        self._look = Wakeup(clock, self._looked)
+        self._look = Wakeup(clock, self._on_look)
         self._asked_at = 0  # when the next look should come
         self._symptom: str | None = None  # what the last look saw; one alone may be a hiccup, or a clock that was set
         self._has_failed = False  # the program's own question raised
@@ -376,7 +376,7 @@ class Overload:
         self._asked_at = self._clock.now() + LOOK_MS
         self._look.set(self._asked_at)
 
-    def _looked(self) -> None:
+    def _on_look(self) -> None:
         self.lag_ms = max(0, self._clock.now() - self._asked_at)
         before, self._symptom = self._symptom, self._own_symptom()
         self._judge(self._program_says() or (self._symptom if before is not None else None))

@@ -46,7 +46,7 @@ class State:
         if turn.is_reader:
             # A copy: the running turn may be changing the live value and may still fail.
             if turn.state_copy is None:
-                turn.state_copy = self._decoded(activation.id, self._data)[0]
+                turn.state_copy = self._decode(activation.id, self._data)[0]
             return turn.state_copy
         turn.state_used = True
         if self._loan is not None and self._loan is not turn.shelf:
@@ -123,24 +123,24 @@ class State:
             self._become(id, snapshot, shelf)
 
     def _become(self, id: ObjectId, data: bytes | None, shelf: Shelf | None) -> None:
-        self._value, self._rest = self._decoded(id, data)
+        self._value, self._rest = self._decode(id, data)
         self._shelf = shelf
 
-    def _decoded(self, id: ObjectId, data: bytes | None) -> tuple[Any, Rest]:
+    def _decode(self, id: ObjectId, data: bytes | None) -> tuple[Any, Rest]:
         if data is None:
             return self._type(), {}
         try:
-            found, rest = decode_fields(self._type, data)
+            value, rest = decode_fields(self._type, data)
         except Undecodable as error:
             raise type(error)(f"{id}: state: {error.message}", code=error.code) from None
-        if not fits(found) and (wrong := misfit(found)) is not None:
+        if not fits(value) and (wrong := misfit(value)) is not None:
             raise Unfit(
                 f"{id}: state.{wrong.path} is stored as {wrong.stored}, and {self._type.__name__} wants "
                 f"{wrong.wanted}; what is stored was left as it is. Go back to the program that wrote it, or give the "
                 "field a name of its own",
                 **wrong._asdict(),
             )
-        return found, rest
+        return value, rest
 
     def _check_fit(self, turn: Turn) -> None:
         """Refuse what could not be read again, while the turn that made it can still be undone."""

@@ -60,7 +60,7 @@ class Storage:
         """Store a copy of the value with the turn."""
         turn = self._writing_turn()
         try:
-            turn.writes[USER, check_storage_key(key)] = _encoded(key, value)
+            turn.writes[USER, check_storage_key(key)] = _encode(key, value)
         except BadInput as error:
             return RefusedWrite(turn, error)
         return DONE
@@ -70,7 +70,7 @@ class Storage:
         turn = self._writing_turn()
         try:
             check_count("put_many", len(entries), self._activation.node.limits.keys_per_call)
-            encoded = {(USER, check_storage_key(key)): _encoded(key, value) for key, value in entries.items()}
+            encoded = {(USER, check_storage_key(key)): _encode(key, value) for key, value in entries.items()}
         except BadInput as error:
             return RefusedWrite(turn, error)
         turn.writes.update(encoded)
@@ -217,7 +217,7 @@ async def scan(
     is_wiped = turn.wiped and space == USER
     if is_wiped or (last is not None and first >= last):
         return merged((), mine(turn.writes), reverse=reverse, limit=limit)
-    over = mine(rows_of.unsaved() | turn.writes)
+    over = mine(rows_of.unsaved_writes() | turn.writes)
     # Each write over the stored rows can hide at most one of them.
     wanted = None if limit is None else limit + len(over)
     with rows_of.following() as news:
@@ -268,7 +268,7 @@ class _Deletion:
         return bool(there) if self._single else there
 
 
-def _encoded(key: str, value: Any) -> bytes:
+def _encode(key: str, value: Any) -> bytes:
     try:
         data = encode(value)
     except BadInput as error:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wakeful.policy.retry import CRASHES_MAX, platform_delay_ms
 from wakeful.runtime.activation import wake
-from wakeful.runtime.calls import Call, Deadlines, cancelled, too_long
+from wakeful.runtime.calls import Call, Deadlines, cancellation, too_long
 from wakeful.runtime.committer import Failure
 from wakeful.runtime.timer_handler import Failed, RunLater, Stale, TimerHandler
-from wakeful.runtime.tracer import fired
+from wakeful.runtime.tracer import trace_run
 from wakeful.runtime.turn import CURRENT, DONE, Turn
 from wakeful.values.commits import Slot, Start, start_note
 from wakeful.values.errors import Fenced, Unavailable
@@ -78,7 +78,7 @@ class Suspects:
         """How many are in line and still meant to run."""
         return sum(running.get((one.id, one.name)) is one for one in self._line)
 
-    def said(self, running: Mapping[tuple[ObjectId, str], Timer], now: int) -> dict[str, Any] | None:
+    def summary(self, running: Mapping[tuple[ObjectId, str], Timer], now: int) -> dict[str, Any] | None:
         """The line in plain values: how many wait, behind which one, and for how long that has run; None: nobody waits."""
         waiting = self.waiting(running)
         if not waiting:
@@ -140,7 +140,7 @@ class TimerRuns:
     def handler_of(self, name: str) -> TimerHandler | None:
         return self._handlers.get(name) or self._handlers.get(name.partition(":")[0])
 
-    def posted(self, call: Call) -> None:
+    def on_posted(self, call: Call) -> None:
         """A call waits in an object's mailbox: if it is to stop the very timer that runs there, ask that to; it comes again behind it."""
         named = self.interrupting.get(call.method)
         if named is None or call.answer is None:
@@ -190,12 +190,12 @@ class TimerRuns:
         self._is_alone = is_last
         try:
             await self._attempt(activation, timer, crashes)
-            await activation.settled()
+            await activation.settle()
         finally:
             if (timer.id, timer.name) in self._node.sideline:
                 self._node.keep(asyncio.get_running_loop().create_task(self._try_beside(tried)))
             else:
-                self._tried(tried)
+                self._end_try(tried)
 
     async def _try_beside(self, tried: Tried) -> None:
         """Work that no turn waits for is a suspect for a while; one that lasts longer is cleared of all before."""
@@ -205,15 +205,15 @@ class TimerRuns:
             epoch = node.epochs.get(shard)
             if not is_over and epoch is not None and node.state == "up":
                 note = start_note(timer, shard, epoch, 0, node.clock.now())
-                node.committer.submit(note, partial(self._cleared, timer.id))
+                node.committer.submit(note, partial(self._on_cleared, timer.id))
         finally:
-            self._tried(tried)
+            self._end_try(tried)
 
-    def _cleared(self, id: ObjectId, failure: Failure | None) -> None:
+    def _on_cleared(self, id: ObjectId, failure: Failure | None) -> None:
         if failure is not None:
             self._node.note_failed(id, failure)
 
-    def _tried(self, tried: Tried) -> None:
+    def _end_try(self, tried: Tried) -> None:
         self.suspects.tried.remove(tried)
         self._is_alone = False
         self.go_on(TRIED_MAX if tried.is_last else 1)
@@ -306,7 +306,7 @@ class TimerRuns:
             TRACE.set(seen)
         if tracer is None or trace == UNSAMPLED:
             return self._fire(activation, handler, timer, fired_at)
-        return fired(self._node, tracer, timer, fired_at, trace, self._fire(activation, handler, timer, fired_at))
+        return trace_run(self._node, tracer, timer, fired_at, trace, self._fire(activation, handler, timer, fired_at))
 
     async def _fire(
         self, activation: "Activation", handler: TimerHandler, timer: Timer, fired_at: int
@@ -360,7 +360,7 @@ class TimerRuns:
             if call.is_interrupted:
                 activation.fire(timer)
                 return None, turn
-            return cancelled(f"{timer.id}.{timer.name}", traceback.format_exc()), turn
+            return cancellation(f"{timer.id}.{timer.name}", traceback.format_exc()), turn
         except (Fenced, KeyboardInterrupt, SystemExit, GeneratorExit):
             activation.undo(turn)
             raise

@@ -36,7 +36,7 @@ def turn(env: Env, id: ObjectId, method: str, way: Coroutine[Any, Any, T]) -> Co
     return way if span is None else within(span, way)
 
 
-async def fired(
+async def trace_run(
     env: Env,
     tracer: Tracer,
     timer: Timer,

@@ -377,7 +377,7 @@ class Turn(CommitDraft):
             return None
         activation = self.activation
         node, id = activation.node, activation.id
-        sends = self.sends and node.routed(id, self.sends)
+        sends = self.sends and node.route_timers(id, self.sends)
         commit = self.as_commit(id, activation.shard, activation.epoch, node.clock.now(), timers, self.consumed, sends)
         self.commits += 1
         self.base, self.was_restored = None, False

@@ -81,11 +81,11 @@ class Upkeep:
         self._later(chore, length_ms)
 
     def _run(self, chore: str) -> None:
-        task = asyncio.get_running_loop().create_task(self._guarded(chore))
+        task = asyncio.get_running_loop().create_task(self._run_guarded(chore))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _guarded(self, chore: str) -> None:
+    async def _run_guarded(self, chore: str) -> None:
         try:
             await self.prune()
         except Unavailable as error:

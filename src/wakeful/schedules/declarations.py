@@ -23,7 +23,7 @@ MARK = "__wakeful_schedules__"  # what `@every…` leaves on a method
 
 def declared_in(cls: type) -> Declared:
     """The schedules that the methods of a class are decorated with, by name; wrong ones are an error here."""
-    found: Declared = {}
+    declared: Declared = {}
     for attr, method in inspect.getmembers_static(cls):
         if isinstance(method, (staticmethod, classmethod)) and hasattr(method.__func__, MARK):
             raise BadHandler(
@@ -36,7 +36,7 @@ def declared_in(cls: type) -> Declared:
             check_arguments(method, (), {}, what="handler declared with `@every`")
             options = dict(mark.options)
             name = check_schedule_name(options.pop("name", attr))
-            if name in found:
+            if name in declared:
                 raise BadOption(
                     f"{cls.__name__} declares two schedules called {name!r}; give one of them name='…'",
                     code="schedule.twice",
@@ -45,10 +45,10 @@ def declared_in(cls: type) -> Declared:
             parsed = parse_options(spec, attr, (), {}, options)
             if parsed.on_missed is not None:
                 check_missed(cls, parsed.on_missed)
-            found[name] = (spec, parsed)
-    for name, (_, parsed) in found.items():
-        check_dependencies(name, parsed.depends_on, {n: o.depends_on for n, (_, o) in found.items()})
-    return found
+            declared[name] = (spec, parsed)
+    for name, (_, parsed) in declared.items():
+        check_dependencies(name, parsed.depends_on, {n: o.depends_on for n, (_, o) in declared.items()})
+    return declared
 
 
 def check_dependencies(name: str, depends_on: tuple[str, ...], others: Mapping[str, tuple[str, ...]]) -> None:

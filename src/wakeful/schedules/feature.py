@@ -21,7 +21,7 @@ class ScheduleFeature(Feature):
     def __init__(self, *, default_zone: str, quotas: Quotas | None) -> None:
         self.functions = Functions()
         self.declarations = Declarations(upsert)
-        self.declarations.by_key(self.functions.cls, self.functions.declared)
+        self.declarations.by_key(self.functions.cls, self.functions.declared_as)
         self.classes = ((self.functions.cls, FUNCTIONS), (Tenant, TENANTS), (Claims, CLAIMS))
         self._shared = NodeSchedules(default_zone=default_zone, quotas=quotas)
 

@@ -63,7 +63,7 @@ class Functions:
     def has(self, key: str) -> bool:
         return key in self._functions
 
-    def declared(self, key: str) -> Declared:
+    def declared_as(self, key: str) -> Declared:
         return self._declared.get(key, {})
 
     async def call(self, key: str, run: Run) -> Any:

@@ -63,14 +63,14 @@ def method_name(cls: type, id: ObjectId, handler: object, *, what: str = "handle
 @lru_cache(maxsize=4_096)
 def check_handler(cls: type, name: str, *, what: str = "handler") -> None:
     """`BadHandler` unless the class has such an `async def` method."""
-    found = inspect.getattr_static(cls, name, None)
-    if found is None:
+    method = inspect.getattr_static(cls, name, None)
+    if method is None:
         methods = sorted(n for n, m in inspect.getmembers_static(cls, inspect.iscoroutinefunction) if n[0] != "_")
         raise BadHandler(
             f"{cls.__name__} has no method {name!r} to be a {what}; it has {', '.join(methods) or 'none'}",
             code="handler.unknown",
         )
-    if not inspect.iscoroutinefunction(found):
+    if not inspect.iscoroutinefunction(method):
         raise BadHandler(f"{cls.__name__}.{name} must be `async def` to be a {what}", code="handler.type")
 
 
@@ -121,14 +121,14 @@ def _call_of(function: Any, is_method: bool) -> _Call | None:
     parameters = list(inspect.signature(function).parameters.values())[is_method:]
     able = [one for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
     annotated = [one for one in able if _is_run(one.annotation, function)]
-    found = next(iter(annotated or [one for one in able if one.name == "run"]), None)
-    if found is None:
+    parameter = next(iter(annotated or [one for one in able if one.name == "run"]), None)
+    if parameter is None:
         return None
-    keyword = None if found.kind is found.POSITIONAL_ONLY else found.name
-    if found.kind is found.KEYWORD_ONLY:
-        return _Call(found.name, keyword, None, ())
-    place = able.index(found)
-    return _Call(found.name, keyword, place, tuple(one.default for one in able[:place]))
+    keyword = None if parameter.kind is parameter.POSITIONAL_ONLY else parameter.name
+    if parameter.kind is parameter.KEYWORD_ONLY:
+        return _Call(parameter.name, keyword, None, ())
+    place = able.index(parameter)
+    return _Call(parameter.name, keyword, place, tuple(one.default for one in able[:place]))
 
 
 def _is_run(annotation: Any, function: Any) -> bool:

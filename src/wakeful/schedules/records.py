@@ -79,7 +79,7 @@ class Counters(Struct, kw_only=True, array_like=True):
         buckets[bucket] += 1
         self.buckets = buckets
 
-    def left(self, verdict: str, count: int, last_at: int) -> None:
+    def add_left(self, verdict: str, count: int, last_at: int) -> None:
         """So many did not run, with that verdict."""
         setattr(self, verdict, getattr(self, verdict) + count)
         if verdict in MISSED:
@@ -369,13 +369,13 @@ def occurrences(record: Record, first: int, last: int) -> Iterator[int]:
 
 async def sliced_times(name: str, record: Record, first: int, last: int, clock: Clock) -> list[int]:
     """Those occurrences as a list, with room for others between: thousands take longer than their timers should wait."""
-    found: list[int] = []
+    times: list[int] = []
     for at in occurrences(record, first, last):
-        found.append(at)
-        if len(found) % BREATH == 0:
+        times.append(at)
+        if len(times) % BREATH == 0:
             await clock.sleep(0)
-    check_backfill(name, found)
-    return found
+    check_backfill(name, times)
+    return times
 
 
 def check_backfill(name: str, found: list[int]) -> None:

@@ -30,6 +30,7 @@ from wakeful.schedules.steps import (
     aim,
     count,
     drop,
+    due_of,
     end_if_done,
     end_lane,
     entries_of,
@@ -40,7 +41,6 @@ from wakeful.schedules.steps import (
     settle,
     settle_lanes,
     start_lane,
-    told,
 )
 from wakeful.specs.interval import LENGTH_MIN_MS
 from wakeful.values.codec import decode
@@ -97,7 +97,7 @@ class ScheduleTimer:
             if changed is not None:
                 await _keep(turn, book, name, changed)
             return False
-        due = told(record)
+        due = due_of(record)
         turn.note = Decided(turn, encode_struct(record), entries)
         turn.occurrence = occurrence_of(activation.id, name, due)
         await _tell_missed(turn, book, name, record)
@@ -138,7 +138,7 @@ class ScheduleTimer:
         if not record.pending:
             await _go_on(turn, book, name, record)
             return None
-        due, record.pending = told(record), record.pending[1:]
+        due, record.pending = due_of(record), record.pending[1:]
         record.latest_at = max(record.latest_at, due.nominal_at)
         record.counters.failures += 1
         record.used += 1
@@ -258,7 +258,7 @@ async def _fan_out(turn: Turn, book: Book, name: str, record: Record) -> None:
     if most is not None:  # those under way count
         drop(turn, name, record, max(0, most - record.used - len(parallel_lanes(record))), now)
     while record.pending and len(parallel_lanes(record)) < policy.parallel and await _is_met(book, record):
-        due = told(record)
+        due = due_of(record)
         record.pending = record.pending[1:]
         record.lost = record.lost_first_at = 0
         start_lane(turn, name, record, new_lane("parallel", due.nominal_at), Lane("parallel", due), now)
@@ -379,7 +379,7 @@ def _move_by(record: Record, answer: Any, now: int) -> None:
 def _failed_one(record: Record, name: str, timer: Timer) -> Occurrence:
     """Which occurrence failed; it may not have come so far as to say so itself."""
     if record.pending:
-        return occurrence_of(timer.id, name, told(record))
+        return occurrence_of(timer.id, name, due_of(record))
     return Occurrence(f"missed:{name}", run_id(timer), timer.nominal_at)  # none: `on_missed` alone failed
 
 

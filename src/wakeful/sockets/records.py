@@ -147,7 +147,7 @@ def save_summary(turn: Turn, summary: Summary) -> None:
     turn.writes[_ALL] = None if is_empty else _encode(summary)
 
 
-async def seen(turn: Turn, id: str) -> int:
+async def last_seen(turn: Turn, id: str) -> int:
     """The number of the last message of that socket whose turn is kept."""
     data = await turn.activation.rows.read(_seen_slot(id))
     return 0 if data is None else _number.decode(data)

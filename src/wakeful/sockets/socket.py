@@ -257,10 +257,10 @@ def _is_text(text: str) -> bool:
 
 
 def _checked_tags(socket: Socket, tags: Iterable[str]) -> tuple[str, ...]:
-    found = (tags,) if isinstance(tags, str) else tuple(dict.fromkeys(tags))
-    if len(found) > TAGS_MAX:
-        raise LimitExceeded(f"{socket!r}: {len(found)} tags, the limit is {TAGS_MAX}", code="limit.tags")
-    for tag in found:
+    unique = (tags,) if isinstance(tags, str) else tuple(dict.fromkeys(tags))
+    if len(unique) > TAGS_MAX:
+        raise LimitExceeded(f"{socket!r}: {len(unique)} tags, the limit is {TAGS_MAX}", code="limit.tags")
+    for tag in unique:
         if not isinstance(tag, str) or not tag or not _is_text(tag):
             raise BadOption(f"{socket!r}: tag {tag!r} must be text", code="socket.tag")
         if len(tag) > TAG_CHARS_MAX:
@@ -268,4 +268,4 @@ def _checked_tags(socket: Socket, tags: Iterable[str]) -> tuple[str, ...]:
                 f"{socket!r}: tag {tag[:32]!r}… has {len(tag)} characters, the limit is {TAG_CHARS_MAX}",
                 code="limit.tags",
             )
-    return found
+    return unique

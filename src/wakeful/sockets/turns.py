@@ -80,7 +80,7 @@ async def message(ctx: "Context", id: str, number: int, message: Message) -> tup
         return GONE
     if kept.closing is not None:
         return kept.closing
-    if await keeping.seen(turn, id) >= number:
+    if await keeping.last_seen(turn, id) >= number:
         return None
     await activation.instance.on_message(Socket(activation, id), message)
     if turn.state_used:

@@ -38,6 +38,6 @@ def methods_of(view: View, name: str) -> dict[str, Any]:
     registry = None if view.running is None else view.running.registry
     if registry is None or name not in registry.names():
         return {"is_known": None if registry is None else False, "methods": None}
-    known = registry.named(name)
+    known = registry.by_name(name)
     methods = [{"name": one, "is_reader": one in known.readers} for one in sorted(known.methods)]
     return {"is_known": True, "methods": methods}

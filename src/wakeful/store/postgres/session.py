@@ -168,7 +168,7 @@ class NodeSession:
         if self._is_locked:
             self._is_locked = False
             with suppress(Unavailable):
-                await self.run(_UNLOCK, [LOCK_CLASS, _signed(lock_key(self._target.schema, node))])
+                await self.run(_UNLOCK, [LOCK_CLASS, _to_signed(lock_key(self._target.schema, node))])
 
     async def tell(self, hints: Sequence[Hint]) -> None:
         """Send them with whatever else waits to be sent; kept, one a shard, while the connection is away."""
@@ -213,7 +213,7 @@ class NodeSession:
         self._has_news = self._has_news or has_news
         for hint in hints:
             known = self._pending.get(hint.shard)
-            self._pending[hint.shard] = hint if known is None else _merged(known, hint)
+            self._pending[hint.shard] = hint if known is None else _merge(known, hint)
 
     async def run(self, statement: Statement, args: Sequence[object]) -> list[Row]:
         """What the server answers on this connection. Nothing that takes long: who tells others waits behind it."""
@@ -228,7 +228,7 @@ class NodeSession:
             return
         key = lock_key(self._target.schema, self._node)
         try:
-            [(got,)] = await self.run(_LOCK, [LOCK_CLASS, _signed(key)])
+            [(got,)] = await self.run(_LOCK, [LOCK_CLASS, _to_signed(key)])
             if got:
                 [(found,)] = await self.run(_HOLDS, [LOCK_CLASS, key])
                 self.locks = self._is_locked = bool(found)
@@ -297,10 +297,10 @@ class NodeSession:
                 self._flush = asyncio.create_task(self._send())
 
 
-def _merged(one: Hint, other: Hint) -> Hint:
+def _merge(one: Hint, other: Hint) -> Hint:
     return Hint(one.shard, min(one.first_at, other.first_at), max(one.last_at, other.last_at))
 
 
-def _signed(number: int) -> int:
+def _to_signed(number: int) -> int:
     """The same 32 bits as PostgreSQL's integer."""
     return number - 2**32 if number >= 2**31 else number

@@ -114,8 +114,8 @@ def parse_url(url: str) -> Target:
     shown = [(name, value) for name, value in options if name in _SHOWN]
     hosts_of = _hosts(parts, login + at, hosts, theirs)
     return Target(
-        dsn=_joined(parts._replace(netloc=login + at + hosts), theirs),
-        shown=_joined(parts._replace(netloc=shown_login + ("@" if shown_login else "") + hosts), shown),
+        dsn=_join(parts._replace(netloc=login + at + hosts), theirs),
+        shown=_join(parts._replace(netloc=shown_login + ("@" if shown_login else "") + hosts), shown),
         schema=schema,
         statement_cache_size=None if cache is None else int(cache),
         names_itself=any(name == "application_name" for name, _ in theirs),
@@ -139,13 +139,13 @@ def _hosts(parts: SplitResult, login: str, hosts: str, options: list[tuple[str, 
         )
     rest = [(name, value) for name, value in options if name not in ("host", "port", "target_session_attrs")]
     rest.append(("target_session_attrs", given.get("target_session_attrs", WRITES)))
-    found = []
+    servers = []
     for number, host in enumerate(named):
         port = ports[number % len(ports)]
         more = [] if hosts else [("host", host), *([("port", port)] if port else [])]
-        dsn = _joined(parts._replace(netloc=login + (host if hosts else "")), rest + more)
-        found.append(ServerHost(dsn, host if hosts or not port else f"{host}:{port}"))
-    return tuple(found)
+        dsn = _join(parts._replace(netloc=login + (host if hosts else "")), rest + more)
+        servers.append(ServerHost(dsn, host if hosts or not port else f"{host}:{port}"))
+    return tuple(servers)
 
 
 def _switch(name: str, value: str) -> bool:
@@ -166,7 +166,7 @@ def _timeout_ms(text: str | None) -> int:
     return length_ms
 
 
-def _joined(parts: tuple[str, str, str, str, str], options: list[tuple[str, str]]) -> str:
+def _join(parts: tuple[str, str, str, str, str], options: list[tuple[str, str]]) -> str:
     scheme, netloc, path, _, fragment = parts
     # urlunsplit drops the // of an empty host, which the driver insists on.
     rest = urlunsplit(("", "", path, urlencode(options, safe="/", quote_via=quote), fragment))

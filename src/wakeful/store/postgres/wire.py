@@ -250,12 +250,12 @@ class ServerWire:
         """Call `heard(payload)` for what other connections notify on the channel."""
         own = self._connection.get_server_pid()
 
-        def told(_connection: Any, pid: int, _channel: str, payload: str) -> None:
+        def on_notify(_connection: Any, pid: int, _channel: str, payload: str) -> None:
             if pid != own:
                 heard(payload)
 
         try:
-            await self._connection.add_listener(channel, told)
+            await self._connection.add_listener(channel, on_notify)
         except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
             raise self._meaning(error, writes=False) from None
 

@@ -112,7 +112,7 @@ class FileOwnership:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
-            raise _owned(path) from None
+            raise _owned_error(path) from None
         except OSError as error:
             os.close(descriptor)
             raise StoreError(
@@ -158,7 +158,7 @@ def owner_of(path: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _owned(path: str) -> FileOwned:
+def _owned_error(path: str) -> FileOwned:
     about = owner_of(path)
     who = f"process {about['pid']} ({about['program']})" if "pid" in about and "program" in about else "another process"
     if about.get("pid") == os.getpid():
