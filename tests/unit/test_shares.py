@@ -69,7 +69,7 @@ def test_rooms_add_nothing_to_what_their_house_has() -> None:
     assert shares.held("one") == 392
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.integers(1, 64),
     st.lists(st.tuples(st.booleans(), st.integers(0, 3), st.integers(0, 2), st.integers(1, 3)), max_size=200),
