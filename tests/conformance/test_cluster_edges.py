@@ -14,7 +14,7 @@ from tests.conformance.cluster_stage import Cluster, Troupe, key_of
 from tests.yardstick import Yardstick
 from wakeful import App, DurableObject, RetryPolicy
 from wakeful.cli.node_access import connected
-from wakeful.cli.store_session import reading
+from wakeful.cli.session import reading
 from wakeful.runtime.deployment_clock import FollowedClock
 from wakeful.runtime.links import Links
 from wakeful.runtime.node import Node
