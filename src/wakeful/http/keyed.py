@@ -1,7 +1,7 @@
 """Layer 5. Does an annotation make sets or dicts of what a stranger sent, and would one of them be quadratic?
 
 Looked at in the value as it came, before it becomes one: every long list in it as the members of each set that the
-annotation has anywhere, and the names of every long object as the keys of each dict. See `values/packed_keys.py`.
+annotation has anywhere, and the names of every long object as the keys of each dict. See `values/packed.py`.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from wakeful.values.packed_keys import ALIKE_MAX, check_alike
+from wakeful.values.packed import ALIKE_MAX, check_alike
 
 _SAFE = (str, bytes)  # their hashes are another in each process
 

@@ -4,10 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.policy.limits import check_value_size
 from wakeful.runtime.turn import CURRENT, Turn
-from wakeful.values.codec import decode_fields, encode_fields, names_in, unknown_fields
+from wakeful.values.codec import Rest, Shelf, decode_fields, encode_fields, names_in, unknown_fields
 from wakeful.values.commits import SYSTEM, Slot
 from wakeful.values.errors import BadOption, BadValue, TurnOver, Undecodable, Unfit
-from wakeful.values.rests import Rest, Shelf
 from wakeful.values.type_fit import fits, made_up, misfit
 
 if TYPE_CHECKING:

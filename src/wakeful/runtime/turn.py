@@ -5,10 +5,10 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from wakeful.runtime.commit_draft import CommitDraft, Savepoint
+from wakeful.values.codec import Shelf, shelve_with
 from wakeful.values.commits import Commit, Slot
 from wakeful.values.errors import ReadOnly, TurnOver
 from wakeful.values.ids import ObjectId
-from wakeful.values.rests import Shelf, shelve_with
 from wakeful.values.runs import Run, run_id
 from wakeful.values.timers import Occurrence, Timer
 from wakeful.values.times import to_datetime
