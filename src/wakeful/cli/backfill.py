@@ -12,7 +12,7 @@ from wakeful.cli.exit_codes import CommandError, one_line
 if TYPE_CHECKING:
     from wakeful.store.protocol import Store
     from wakeful.values.ids import ObjectId
-    from wakeful.views.verdicts import Stretch
+    from wakeful.views.ledger import Stretch
     from wakeful.views.view import View
 
 LOOK_S = 0.2
@@ -65,7 +65,7 @@ async def _backfill(
     from wakeful.cli.session import hand, reaching, viewing
     from wakeful.values.ids import ObjectId
     from wakeful.values.times import to_datetime
-    from wakeful.views.verdicts import backfills
+    from wakeful.views.ledger import backfills
 
     id = ObjectId(cls, key)
     async with viewing(url) as view:
@@ -106,7 +106,7 @@ async def _backfill(
 async def _follow(store: "Store", id: "ObjectId", name: str, others: set[str], total: int, *, is_shown: bool) -> bool:
     """Watch them until the last is over, well or not; those of `others` were there before."""
     from wakeful.cli.output import bar
-    from wakeful.views.verdicts import backfills
+    from wakeful.views.ledger import backfills
 
     before = total
     with bar("backfill", total, is_shown=is_shown) as step:
@@ -126,7 +126,7 @@ async def _stretch_of(view: "View", id: "ObjectId", name: str, start: str, end: 
     from wakeful.schedules.nights import zone_name
     from wakeful.schedules.queries import record_of
     from wakeful.values.errors import BadOption
-    from wakeful.views.verdicts import stretch
+    from wakeful.views.ledger import stretch
 
     record = await record_of(view.store_of(id), id, name)
     zone = zone_name(spec_of(record.version.spec))
@@ -140,7 +140,7 @@ def _put(id: "ObjectId", name: str, found: "Stretch", now: int, as_json: bool) -
     from wakeful.cli.output import many, put_json, put_line, put_table
     from wakeful.schedules.nights import local_time
     from wakeful.schedules.words import moment
-    from wakeful.views.verdicts import known, plain_known
+    from wakeful.views.ledger import known, plain_known
 
     rows = known(found, now)
     if as_json:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from wakeful.cli.output import iso, length, many, now_ms, own_ms
 from wakeful.policy.retry import CRASHES_MAX
 from wakeful.store.protocol import MembershipTable, Query, Store
-from wakeful.views.line import Line, line_of
+from wakeful.views.due import Line, line_of
 from wakeful.views.nodes import ClusterMember, Members, members, ranges
 from wakeful.views.timer_names import name_words
 

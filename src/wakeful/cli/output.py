@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from wakeful.cli.exit_codes import is_plain, json_text, one_line, one_screen
 from wakeful.values.times import LATEST_MS, to_datetime
 from wakeful.views.plain import iso as iso
-from wakeful.views.words import length as length
-from wakeful.views.words import many as many
-from wakeful.views.words import size as size
+from wakeful.views.plain import length as length
+from wakeful.views.plain import many as many
+from wakeful.views.plain import size as size
 
 if TYPE_CHECKING:
     from rich.console import Console

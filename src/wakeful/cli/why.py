@@ -73,7 +73,7 @@ async def _put_one(
     from wakeful.cli.output import iso, put_json, put_line
     from wakeful.schedules.queries import runs_since, verdicts_at
     from wakeful.schedules.words import About, fate, is_occurrence, moment
-    from wakeful.views.verdicts import plain_run
+    from wakeful.views.ledger import plain_run
 
     times = instants(text, about.zone, what="--at")
     record = about.record
