@@ -23,10 +23,8 @@ from wakeful.http.rows import TABLE
 from wakeful.http.stops import Stops
 from wakeful.http.table import Route, read_query
 from wakeful.policy.shares import Asker, Shares, Verdict
-from wakeful.security.askers import Askers, address_of, asker_of
-from wakeful.security.crowd import Crowding
+from wakeful.security.crowd import Askers, Crowding, Turnstile, address_of, asker_of
 from wakeful.security.patience import lock_of, unless_locked, within
-from wakeful.security.turnstile import Turnstile
 from wakeful.values.errors import DeadlineExceeded, NotRunning, StoreDown
 from wakeful.values.metrics import LASTING, ROUTE
 from wakeful.values.trace import TRACE, received

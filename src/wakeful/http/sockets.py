@@ -17,7 +17,7 @@ from wakeful.http.asks import Receive, Scope, Send, json_bytes
 from wakeful.http.machine_watch import RESTARTING, Telling
 from wakeful.http.problems import MEDIA, Problem, told
 from wakeful.http.stops import Stops
-from wakeful.security.sessions import COOKIE
+from wakeful.security.gate import COOKIE
 from wakeful.sockets.node_sockets import feature_of
 from wakeful.sockets.socket import SocketRequest
 from wakeful.values.errors import NotRunning
