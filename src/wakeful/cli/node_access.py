@@ -15,7 +15,7 @@ from wakeful.cli.exit_codes import UNAVAILABLE, CommandError
 from wakeful.cli.output import length, now_ms
 from wakeful.policy.limits import Limits
 from wakeful.store.protocol import NodeRow, Store
-from wakeful.transport import sockets
+from wakeful.transport import addresses
 from wakeful.transport.control import ControlClient
 from wakeful.transport.messages import raised
 from wakeful.transport.protocol import Link, PeerCall
@@ -160,9 +160,9 @@ def control_addresses(row: NodeRow) -> list[str]:
     """Where the node's control socket may be on this machine."""
     found = []
     with suppress(Unavailable):
-        found = [f"{sockets.SCHEME}{path}" for path in sockets.folder().glob(f"*-{row.node}.sock")]
+        found = [f"{addresses.SCHEME}{path}" for path in addresses.folder().glob(f"*-{row.node}.sock")]
     # Of a store that nodes share it is the address of their links, where a command that speaks otherwise is a stranger.
-    if sockets.is_control(row.address, row.node) and row.address not in found:
+    if addresses.is_control(row.address, row.node) and row.address not in found:
         found.append(row.address)
     return found
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from wakeful.transport.failures import loaded
+from wakeful.transport.messages import loaded
 from wakeful.values import errors
 from wakeful.values.errors import BadInput, CallFailed, LimitExceeded, TooMany, TurnFailed, Unavailable, WakefulError
 

@@ -17,7 +17,7 @@ from wakeful.runtime.contacts import HERE, Contacts
 from wakeful.runtime.links import Links
 from wakeful.runtime.reach import BACK_MS, REACH
 from wakeful.store.protocol import NodeRow
-from wakeful.transport.failures import received
+from wakeful.transport.messages import received
 from wakeful.transport.protocol import NotStarted, PeerCall
 from wakeful.values.codec import decode, encode
 from wakeful.values.errors import (
