@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from wakeful.cli.output import Step
     from wakeful.importers.archive import Carried
     from wakeful.importers.findings import FoundMachine
-    from wakeful.importers.wishes import ImportPlan
+    from wakeful.importers.schedule_import import ImportPlan
     from wakeful.store.protocol import Store
     from wakeful.values.ids import ObjectId
 
@@ -154,7 +154,7 @@ async def _import(
     import msgspec
 
     from wakeful.cli.output import bar
-    from wakeful.importers.machine_files import read
+    from wakeful.importers.machine_import import read
 
     found = [(_id_of(one, cls, key, file), one) for one in read(file, form)]
     _check_twice([id for id, _ in found], file)
@@ -213,7 +213,7 @@ async def _all(
 
 
 def _id_of(found: "FoundMachine", cls: str | None, key: str | None, file: Path) -> "ObjectId":
-    from wakeful.importers.archive_rules import check_own
+    from wakeful.importers.archive import check_own
     from wakeful.values.ids import ObjectId, check_class, check_key
 
     for name, given, option in ((found.cls, cls, "--class"), (found.key, key, "--key")):
@@ -369,7 +369,7 @@ async def settle(
     import msgspec
 
     from wakeful.cli.session import ask
-    from wakeful.importers.archive_rules import check_own
+    from wakeful.importers.archive import check_own
     from wakeful.importers.feature import SETTLE
     from wakeful.values.ids import ObjectId, check_class, check_key
 
