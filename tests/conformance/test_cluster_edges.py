@@ -19,7 +19,7 @@ from wakeful.runtime.deployment_clock import FollowedClock
 from wakeful.runtime.links import Links
 from wakeful.runtime.node import Node
 from wakeful.store.protocol import Query
-from wakeful.testing.node_clock import DriftingClock
+from wakeful.testing.members import DriftingClock
 from wakeful.transport.tcp import Bounds, SocketTransport
 from wakeful.values.errors import DeadlineExceeded, LinkLost, Unreachable, WakefulError
 from wakeful.values.ids import ObjectId, shard_of
