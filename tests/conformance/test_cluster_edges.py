@@ -14,12 +14,12 @@ from tests.conformance.cluster_stage import Cluster, Troupe, key_of
 from tests.yardstick import Yardstick
 from wakeful import App, DurableObject, RetryPolicy
 from wakeful.cli.node_access import connected
-from wakeful.cli.store_session import reading
+from wakeful.cli.session import reading
 from wakeful.runtime.deployment_clock import FollowedClock
 from wakeful.runtime.links import Links
 from wakeful.runtime.node import Node
 from wakeful.store.protocol import Query
-from wakeful.testing.node_clock import DriftingClock
+from wakeful.testing.members import DriftingClock
 from wakeful.transport.tcp import Bounds, SocketTransport
 from wakeful.values.errors import DeadlineExceeded, LinkLost, Unreachable, WakefulError
 from wakeful.values.ids import ObjectId, shard_of

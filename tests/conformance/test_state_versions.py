@@ -18,8 +18,8 @@ from tests.conformance.acts import Expected
 from wakeful import DurableObject, reader
 from wakeful.runtime.registry import Registry
 from wakeful.values import codec
+from wakeful.values.codec import RESTS
 from wakeful.values.errors import BadValue, Undecodable, Unfit
-from wakeful.values.rests import RESTS
 
 HERE = sys.modules[__name__]
 MODULE = __name__

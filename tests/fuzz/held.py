@@ -36,8 +36,7 @@ from wakeful.compat.workers.site import WorkerSite
 from wakeful.http.body_shape import json_weight
 from wakeful.policy.timeline import forget_specs
 from wakeful.values.codec import encode
-from wakeful.values.packed_weight import packed_weight
-from wakeful.values.weights import WEIGHT_MAX
+from wakeful.values.weights import WEIGHT_MAX, packed_weight
 
 MOST_MS = 50.0
 JOB_MS = 0.4  # of the processor, for each job of a batch

@@ -10,9 +10,8 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
 from tests.http.http_stage import BASE, make_app, opened, problem
-from wakeful.http.paths import raw_of, segments_of
 from wakeful.http.problems import Problem
-from wakeful.http.table import LENGTH, length_ms
+from wakeful.http.table import LENGTH, length_ms, raw_of, segments_of
 from wakeful.values.errors import NotRunning
 
 

@@ -17,7 +17,7 @@ from wakeful.http.asks import read_msgpack
 from wakeful.http.problems import Problem
 from wakeful.values.codec import _FROZENSET, _MAP, _SET, VERSION, _encoder, _ext, _lower, encode
 from wakeful.values.errors import BadValue
-from wakeful.values.packed_keys import ALIKE_MAX, check_alike
+from wakeful.values.packed import ALIKE_MAX, check_alike
 
 P = 2**61 - 1
 MANY = 15_000

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.security.stage_security import Door, program
-from wakeful.security.exposure import check_call, check_method_name
+from wakeful.security.scopes import check_call, check_method_name
 from wakeful.security.tokens import check_name, id_of, new_secret, redact
 from wakeful.values.errors import BadName, UnknownClass, UnknownMethod
 

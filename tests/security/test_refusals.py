@@ -12,8 +12,7 @@ from tests.security.stage_security import Door, program
 from wakeful import App, Limits
 from wakeful.operations.acts import Acts, Which
 from wakeful.security.audit import LOG, page
-from wakeful.security.gate import Gate
-from wakeful.security.rates import Buckets, Failures
+from wakeful.security.gate import Buckets, Failures, Gate
 from wakeful.security.refusals import KINDS_MAX
 from wakeful.values.errors import BadOption, Conflict, StoreDown, UnknownMethod, UnknownSchedule
 

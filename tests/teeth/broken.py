@@ -424,7 +424,7 @@ def stop_keeps_it_to_itself() -> Any:
 def a_note_of_the_dead_counts_as_running() -> Any:
     """What waits to be tried again has a start note, and is shown as if it ran."""
     from wakeful.views import due
-    from wakeful.views.line import Line
+    from wakeful.views.due import Line
 
     def make(_: Any) -> Any:
         async def broken(store: Any, timers: Any, now: int, *, is_named: bool = True) -> Line:

@@ -24,7 +24,7 @@ from wakeful.store.memory import MemoryStore
 from wakeful.store.protocol import Hint, NodeRow, ShardRow
 from wakeful.store.sends import is_other
 from wakeful.transport import handshake
-from wakeful.transport.strangers import Strangers
+from wakeful.transport.tcp import Strangers
 from wakeful.values.commits import Commit
 from wakeful.values.errors import ClusterError
 from wakeful.values.ids import ObjectId, shard_of

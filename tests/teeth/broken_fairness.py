@@ -7,7 +7,7 @@ from wakeful.http import health, protocol
 from wakeful.http.pace import Admission
 from wakeful.http.protocol import SocketProtocol
 from wakeful.policy.shares import Asker, Shares
-from wakeful.security.askers import Askers
+from wakeful.security.crowd import Askers
 
 
 def one_may_have_all_places() -> Any:

@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from tests.telemetry.collector import collecting
 from wakeful.cli.exit_codes import CommandError
-from wakeful.cli.telemetry_setup import LOGS, _chosen
+from wakeful.cli.terminal_log import LOGS, _chosen
 
 PROGRAM = """
 from wakeful import App, DurableObject

@@ -24,7 +24,7 @@ ROWS = {
     "`next(name, n)`": "schedules.schedules.NEXT_MAX",
     "`sharded(key, count)`": "schedules.tenants.SHARDS_MAX",
     "tasks of a `Dag`": "schedules.dag.TASKS_MAX",
-    "members of a set": "values.packed_keys.ALIKE_MAX",
+    "members of a set": "values.packed.ALIKE_MAX",
     "what a body over HTTP weighs": "values.weights.WEIGHT_MAX",
     "text of a length": "values.times.TEXT_MAX",
     "cron text": "specs.cron_parse.TEXT_MAX",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from wakeful.cli import object_calls, run
+from wakeful.cli import run, session
 from wakeful.cli.exit_codes import INTERRUPTED
 
 
@@ -19,12 +19,12 @@ def test_who_interrupts_a_call_is_told_that_its_turn_goes_on(
         raise KeyboardInterrupt
 
     @asynccontextmanager
-    async def reaching(*_: Any, **__: Any) -> AsyncIterator[object_calls.Reached]:
+    async def reaching(*_: Any, **__: Any) -> AsyncIterator[session.Reached]:
         if not is_sent:
             raise KeyboardInterrupt
-        yield object_calls.Reached(interrupted, None)  # type: ignore[arg-type]
+        yield session.Reached(interrupted, None)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(object_calls, "reaching", reaching)
+    monkeypatch.setattr(session, "reaching", reaching)
     assert run(["call", *more, "Account", "a b", "add", "1"]) == INTERRUPTED
     out, err = capsys.readouterr()
     assert out == ""

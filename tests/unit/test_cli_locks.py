@@ -10,8 +10,8 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from wakeful.cli import checkups, doctor, lock_holders, nodes, options, run
-from wakeful.cli.findings import Finding
+from wakeful.cli import checkups, doctor, nodes, options, run, session
+from wakeful.cli.checkups import Finding
 from wakeful.store import open_url
 from wakeful.store.postgres.url import parse_url
 from wakeful.store.protocol import NodeRow
@@ -155,7 +155,7 @@ def test_a_command_that_got_no_answer_says_who_is_in_the_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It said `store.down` and nothing else, after half a minute."""
-    monkeypatch.setattr(lock_holders, "SILENT_S", 0.3)
+    monkeypatch.setattr(session, "SILENT_S", 0.3)
     assert run(["migrate", "--store", postgres_schema_url]) == 0
     url = f"{postgres_schema_url}&timeout=1500ms"
     with locked(postgres_schema_url, table) as pid:

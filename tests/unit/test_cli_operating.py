@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.cli_stage import Stage, make_stage
 from tests.yardstick import PATIENCE_S
-from wakeful.cli.object_calls import actor
+from wakeful.cli.session import actor
 
 wakeful = pytest.fixture(make_stage)
 
@@ -148,7 +148,7 @@ def test_a_program_that_runs_for_a_backfill_runs_all_of_it(stage: Stage) -> None
 
 
 def test_a_backfill_is_watched_on_a_terminal(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wakeful.cli.progress.is_watched", lambda: True)
+    monkeypatch.setattr("wakeful.cli.output.is_watched", lambda: True)
     monkeypatch.setenv("TERM", "xterm-256color")
     range = ("Report", "eu", "nightly", "--from", "2024-03-01", "--to", "2024-03-11", "--yes")
     with stage.running():

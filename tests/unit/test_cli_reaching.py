@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from wakeful.cli import node_access
-from wakeful.cli.node_access import control_addresses
-from wakeful.cli.peers import Peers
+from wakeful.cli.node_access import Peers, control_addresses
 from wakeful.store import NodeRow, Store
 
 

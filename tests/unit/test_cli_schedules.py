@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.unit.cli_stage import Answer, Stage, make_stage
-from wakeful.cli.fired_lines import TellingStore
+from wakeful.cli.program import TellingStore
 from wakeful.cli.terminal_log import Say
 from wakeful.values.commits import Commit
 from wakeful.values.ids import ObjectId

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from tests.unit.cli_stage import Stage, make_stage
-from wakeful.cli import _COMMANDS, _THEMES, COMPLETE, completion_names
+from wakeful.cli import _COMMANDS, _THEMES, COMPLETE, known_names
 from wakeful.cli.init import project
-from wakeful.cli.suggestions import meant
+from wakeful.cli.known_names import meant
 from wakeful.values.ids import ObjectId
 
 wakeful = pytest.fixture(make_stage)
@@ -185,13 +185,13 @@ def test_completing_makes_nothing_says_nothing_and_does_not_hang(wakeful: Stage)
     assert completed(wakeful, "wakeful why A b ") == []
     assert completed(wakeful, "") == completed(wakeful, "wakeful ")
     assert sorted(path.name for path in wakeful.path.iterdir()) == ["app.py"]
-    wakeful.monkeypatch.setattr(completion_names, "PATIENCE_S", 0.05)
+    wakeful.monkeypatch.setattr(known_names, "PATIENCE_S", 0.05)
 
     async def frozen(*args: Any) -> list[str]:
         await asyncio.sleep(60)
         return ["never"]
 
-    wakeful.monkeypatch.setattr(completion_names, "_looked", frozen)
+    wakeful.monkeypatch.setattr(known_names, "_looked", frozen)
     began = time.monotonic()
     assert completed(wakeful, "wakeful show R") == []
     assert time.monotonic() - began < 50, "it waited for what is frozen"

@@ -10,7 +10,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from wakeful.cli import exit_codes, output, progress, tables
+from wakeful.cli import exit_codes, output
 from wakeful.cli.terminal_log import Say
 
 ROWS = [
@@ -23,7 +23,7 @@ COLUMNS = ["class", "key", ">rows", ">size", "last active", "…next timer"]
 
 def drawn(columns: list[str], rows: Sequence[Sequence[object]], width: int, *, indent: int = 0) -> list[str]:
     out = io.StringIO()
-    tables.put_table(Console(file=out, width=width, markup=False, emoji=False), columns, rows, indent=indent)
+    output.print_table(Console(file=out, width=width, markup=False, emoji=False), columns, rows, indent=indent)
     return out.getvalue().splitlines()
 
 
@@ -65,11 +65,11 @@ def test_a_column_that_says_nothing_goes_before_the_table_does() -> None:
 
 
 def test_what_may_be_cut_gives_way_first_and_what_reads_badly_in_pieces_last() -> None:
-    widths = tables.fitted(["key", "~why", "…error"], [["k" * 30, "w " * 30, "e" * 60]], 100)
+    widths = output.fitted(["key", "~why", "…error"], [["k" * 30, "w " * 30, "e" * 60]], 100)
     assert widths is not None
     assert widths[0] == 30
     assert widths[1] == 52
-    assert widths[2] == tables.CUT_MIN
+    assert widths[2] == output.CUT_MIN
     cut = drawn(["a", "…b"], [("a", "b" * 50)], 20)
     assert cut[-1] == "a   " + "b" * 15 + "…"
 
@@ -119,7 +119,7 @@ def test_colours_are_for_terminals_and_never_with_no_color(monkeypatch: pytest.M
         output.put_line("green", "green")
         output.put_line("dim", "dim")
         output.put_table(["class", "key"], [("A", "b")])
-        with progress.pulse("migrate"):
+        with output.pulse("migrate"):
             pass
         exit_codes.report(ValueError("no"))
         monkeypatch.undo()
@@ -134,18 +134,18 @@ def test_colours_are_for_terminals_and_never_with_no_color(monkeypatch: pytest.M
 
 
 def test_a_bar_is_for_those_who_watch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    with progress.bar("redrive", 3) as step:
+    with output.bar("redrive", 3) as step:
         step(1)
     assert capsys.readouterr() == ("", "")
-    monkeypatch.setattr(progress, "is_watched", lambda: True)
+    monkeypatch.setattr(output, "is_watched", lambda: True)
     monkeypatch.setenv("TERM", "xterm-256color")
-    with progress.bar("redrive", 3) as step:
+    with output.bar("redrive", 3) as step:
         step(1)
         step(2)
     out, err = capsys.readouterr()
     assert out == ""
     assert "3/3" in err
-    with progress.bar("redrive", 3, is_shown=False) as step:
+    with output.bar("redrive", 3, is_shown=False) as step:
         step(3)
     assert capsys.readouterr() == ("", "")
 
@@ -154,7 +154,7 @@ def test_work_of_unknown_length_pulses_for_those_who_watch(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def said(*, is_shown: bool) -> str:
-        with progress.pulse("migrate", is_shown=is_shown) as note:
+        with output.pulse("migrate", is_shown=is_shown) as note:
             note("migrate: 3 rows")
         return sys.stderr.getvalue() if isinstance(sys.stderr, Terminal) else capsys.readouterr().err
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from wakeful import App, DurableObject
-from wakeful.security.rates import Failures
+from wakeful.security.gate import Failures
 from wakeful.values.errors import DeadlineExceeded
 
 HOUR = timedelta(hours=1)

@@ -14,9 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wakeful.values.codec import copied, decode, decode_loosely, encode, rebuild
+from wakeful.values.codec import RESTS, copied, decode, decode_loosely, encode, rebuild
 from wakeful.values.errors import BadValue, Undecodable
-from wakeful.values.rests import RESTS
 
 
 @dataclasses.dataclass

@@ -21,7 +21,7 @@ import pytest
 from tests.yardstick import PATIENCE_S
 from wakeful import App, DurableObject
 from wakeful.runtime.node import Node
-from wakeful.transport import sockets
+from wakeful.transport import addresses
 from wakeful.transport.control import ControlClient
 from wakeful.transport.frames import FRAME_BYTES_MAX, Cutter, Malformed, read_frame, write_frame
 from wakeful.transport.messages import failed, raised
@@ -198,7 +198,7 @@ async def test_hanging_up_leaves_a_turn_that_has_begun_to_its_end(tmp_path: Path
 )
 async def test_nonsense_ends_the_connection_and_harms_nothing(tmp_path: Path, bytes_: bytes) -> None:
     async with running(tmp_path) as (node, client):
-        reader, writer = await asyncio.open_unix_connection(sockets.path_of(node.address))
+        reader, writer = await asyncio.open_unix_connection(addresses.path_of(node.address))
         writer.write(bytes_)
         writer.write_eof()
         assert await asyncio.wait_for(reader.read(), PATIENCE_S) == b""
@@ -209,7 +209,7 @@ async def test_nonsense_ends_the_connection_and_harms_nothing(tmp_path: Path, by
 
 async def test_arguments_that_are_no_values_are_an_error(tmp_path: Path) -> None:
     async with running(tmp_path) as (node, client):
-        reader, writer = await asyncio.open_unix_connection(sockets.path_of(node.address))
+        reader, writer = await asyncio.open_unix_connection(addresses.path_of(node.address))
         call = {"type": "call", "number": 7, "cls": "Thing", "key": "a", "method": "add", "kwargs": b"\x01\x80"}
         for args in (b"", b"\x09", b"\x01\xc1", b"\x01\x80"):
             await write_frame(writer, call | {"args": args})
@@ -243,7 +243,7 @@ async def test_redrive_reports_each(tmp_path: Path) -> None:
 
 async def test_the_socket_is_for_this_user_alone_and_goes_with_the_node(tmp_path: Path) -> None:
     async with running(tmp_path) as (node, _):
-        path = Path(str(sockets.path_of(node.address)))
+        path = Path(str(addresses.path_of(node.address)))
         own, folder = os.stat(path), os.stat(path.parent)
         assert stat.S_IMODE(own.st_mode) == 0o600
         assert stat.S_IMODE(folder.st_mode) == 0o700
@@ -260,14 +260,14 @@ async def test_the_socket_is_for_this_user_alone_and_goes_with_the_node(tmp_path
 
 async def test_sockets_of_dead_processes_are_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    home = sockets.folder()
+    home = addresses.folder()
     dead = home / "999999999-gone.sock"
     with socket.socket(socket.AF_UNIX) as sock:
         sock.bind(str(dead))
     mine = home / f"{os.getpid()}-mine.sock"
     mine.touch()
     async with make_app().run(f"sqlite:{tmp_path}/s.db") as node:
-        assert str(sockets.path_of(node.address)).startswith(str(home))
+        assert str(addresses.path_of(node.address)).startswith(str(home))
         assert not dead.exists()
         assert mine.exists()
 
@@ -276,7 +276,7 @@ async def test_a_folder_of_somebody_else_is_not_used(tmp_path: Path, monkeypatch
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     (tmp_path / "wakeful").symlink_to(tmp_path)
     with pytest.raises(Unavailable, match="somebody else"):
-        sockets.folder()
+        addresses.folder()
     async with make_app().run(f"sqlite:{tmp_path}/s.db") as node:  # runs all the same, without a socket
         assert node.address == ""
 
@@ -372,5 +372,5 @@ def test_a_full_disk_is_not_called_a_bug(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     monkeypatch.setattr(tempfile, "gettempdir", none)
     with pytest.raises(Unavailable, match=r"No usable temporary.*make room.*XDG_RUNTIME_DIR") as caught:
-        sockets.folder()
+        addresses.folder()
     assert caught.value.code == "control.folder"

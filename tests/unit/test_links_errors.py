@@ -6,8 +6,7 @@ import sys
 import pytest
 
 from tests.unit.links_stage import a_call, linked
-from wakeful.transport.failures import BODY_BYTES_MAX, received, sent
-from wakeful.transport.messages import Failure
+from wakeful.transport.messages import BODY_BYTES_MAX, Failure, received, sent
 from wakeful.values.codec import encode
 from wakeful.values.errors import Fenced, LimitExceeded, LinkLost, TurnFailed, Unavailable
 

@@ -13,8 +13,7 @@ from tests.unit.links_stage import SECRET, Sample, real, until
 from tests.yardstick import PATIENCE_S
 from wakeful.transport import handshake
 from wakeful.transport.handshake import Challenge, Refusal
-from wakeful.transport.strangers import Strangers, place_of
-from wakeful.transport.tcp import Bounds, SocketTransport
+from wakeful.transport.tcp import Bounds, SocketTransport, Strangers, place_of
 from wakeful.values.errors import ClusterError, LinkLost, WrongCluster
 
 

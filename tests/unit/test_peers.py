@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from wakeful.cli import peers
+from wakeful.cli import node_access
 from wakeful.cli.cluster_access import Pass
 from wakeful.store.memory import MemoryStore
 from wakeful.store.protocol import NodeRow
@@ -34,7 +34,7 @@ def store(identity: str) -> MemoryStore:
     ],
 )
 def test_a_node_runs_a_store_when_it_says_so_or_can_t_say(status: dict[str, Any], identity: str, is_it: bool) -> None:
-    assert peers.runs(status, store(identity)) is is_it
+    assert node_access.runs(status, store(identity)) is is_it
 
 
 class Link:
@@ -59,8 +59,8 @@ async def test_a_node_that_can_t_be_asked_has_not_been_called(said: Any, monkeyp
     async def connect(self: Any, address: str, *, expect_node: str) -> Link:
         return link
 
-    monkeypatch.setattr(peers.SocketTransport, "connect", connect)
-    async with peers.Peers(store("mine"), Pass(None, None)) as some:
+    monkeypatch.setattr(node_access.SocketTransport, "connect", connect)
+    async with node_access.Peers(store("mine"), Pass(None, None)) as some:
         with pytest.raises(LinkLost) as lost:
             await some.link(ROW)
     assert not lost.value.was_sent

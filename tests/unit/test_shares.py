@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 
 from wakeful import App
 from wakeful.policy.shares import Asker, Rounds, Shares, Verdict
-from wakeful.security.askers import STRANGERS, Askers, asker_of
-from wakeful.security.crowd import Crowding
+from wakeful.security.crowd import STRANGERS, Askers, Crowding, Turnstile, asker_of
 from wakeful.security.scopes import LOCAL, Caller
-from wakeful.security.turnstile import Turnstile
 from wakeful.values.errors import TooMany
 
 ONE, TWO = Asker("one"), Asker("two")
@@ -127,7 +125,7 @@ def test_a_token_is_known_once_it_was_let_in_and_nobody_is_taken_for_its_owner()
 
 
 def test_how_many_tokens_are_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wakeful.security.askers.KNOWN_MAX", 3)
+    monkeypatch.setattr("wakeful.security.crowd.KNOWN_MAX", 3)
     askers = Askers()
     for number in range(5):
         askers.met(scope(f"Bearer {number}"), Caller("t", frozenset(), None, str(number)))

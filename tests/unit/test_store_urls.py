@@ -8,7 +8,7 @@ import pytest
 
 from wakeful import App, DurableObject
 from wakeful.cli.exit_codes import CommandError
-from wakeful.cli.schema import kind_of
+from wakeful.cli.stores import kind_of
 from wakeful.store import open_url
 from wakeful.store.postgres.url import parse_url
 from wakeful.store_move import move

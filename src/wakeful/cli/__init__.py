@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wakeful.cli.completion_names import COMPLETE
+from wakeful.cli.known_names import COMPLETE
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -43,12 +43,12 @@ _THEMES = {
         "chart": ("pictures", "Draw the chart of a Machine as SVG."),
     },
     "Operate (each leaves an audit row)": {
-        "pause": ("schedule_acts", "Let no occurrence of a schedule run for a while."),
-        "resume": ("schedule_acts", "Let a paused schedule run again."),
-        "fire": ("schedule_acts", "Run a schedule now, beside its own times."),
-        "cancel": ("schedule_acts", "End a schedule: it runs no more."),
+        "pause": ("schedules", "Let no occurrence of a schedule run for a while."),
+        "resume": ("schedules", "Let a paused schedule run again."),
+        "fire": ("schedules", "Run a schedule now, beside its own times."),
+        "cancel": ("schedules", "End a schedule: it runs no more."),
         "backfill": ("backfill", "Run a schedule's occurrences of a stretch of time, or list them."),
-        "redrive": ("redrive", "Set parked timers due again."),
+        "redrive": ("parked", "Set parked timers due again."),
         "drain": ("drain", "Let a node own nothing, so that it can be stopped at leisure."),
     },
     "Data": {
@@ -57,9 +57,9 @@ _THEMES = {
             "imports",
             "Bring in an exported object, machines of XState or actor-kit, or schedules of APScheduler or Celery.",
         ),
-        "move": ("move", "Copy everything from one store into another, empty one."),
-        "schema": ("schema", "The tables of a store, and their version."),
-        "migrate": ("schema", "Bring a store's tables up to date."),
+        "move": ("stores", "Copy everything from one store into another, empty one."),
+        "schema": ("stores", "The tables of a store, and their version."),
+        "migrate": ("stores", "Bring a store's tables up to date."),
     },
     "Security": {
         "tokens": ("tokens", "Make, list and revoke what the server asks for."),
@@ -71,7 +71,7 @@ _THEMES = {
     },
 }
 _COMMANDS = {name: about for theme in _THEMES.values() for name, about in theme.items()}
-_HIDDEN = {"_child": "child"}
+_HIDDEN = {"_child": "dev"}
 _HELP = frozenset({"-h", "--help", "--version"})
 _LOGGING = frozenset({"run", "dev"})
 _BEFORE = frozenset({"init", "completion"})  # what is wrong in the folder is no concern of theirs
@@ -94,7 +94,7 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        from wakeful.cli.suggestions import meant
+        from wakeful.cli.known_names import meant
 
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             raise click.UsageError(f"there is no command {args[0]!r}{meant(args[0], _COMMANDS)}", ctx)

@@ -1,4 +1,4 @@
-"""Layer 5. Which App does `app.py` or `module:app` mean?"""
+"""Layer 5. Which App does `app.py`, `module:app` or a folder with a wrangler file mean?"""
 
 import importlib
 import importlib.util
@@ -7,13 +7,14 @@ import os
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wakeful.cli.exit_codes import FAILED, USAGE, CommandError
+from wakeful.values.errors import BadInput
 
 if TYPE_CHECKING:
     from wakeful.app import App
@@ -140,3 +141,46 @@ def unloadable(where: str, error: Exception) -> LoadError:
     said = "".join(traceback.format_exception_only(error))
     trace = "".join(traceback.format_list(ours)) + said
     return LoadError(f"{where} can't be loaded{at}: {type(error).__name__}: {error}", trace)
+
+
+# Which program is a folder with a wrangler file, and how does its Worker answer while it runs?
+
+HTTP = "WAKEFUL_WORKERS_HTTP"
+
+
+def wrangler_file(folder: str) -> str:
+    """The wrangler file of the folder; the command's own error when there is none."""
+    from wakeful.compat.workers import config
+
+    try:
+        return str(config.read(folder).path)
+    except BadInput as error:
+        raise CommandError(error.message, code=error.code, exit_code=USAGE) from None
+
+
+def load_worker(folder: str) -> Program:
+    """The program of a Worker's folder; a `LoadError` when its code can't be imported."""
+    from wakeful.compat.workers import load
+
+    try:
+        worker = load(folder)
+    except BadInput as error:
+        raise CommandError(error.message, code=error.code, exit_code=USAGE) from None
+    except Exception as error:
+        raise unloadable(Path(wrangler_file(folder)).parent.name, error) from error
+    return Program(worker.module, worker.app, _beside(worker))
+
+
+def _beside(worker: Any) -> Any:
+    from wakeful.compat.workers.site import ADDRESS, serving
+
+    @asynccontextmanager
+    async def beside(say: "Say") -> AsyncIterator[None]:
+        address = os.environ.get(HTTP)
+        async with serving(worker, address or ADDRESS, next_port=address is None) as url:
+            say.event("worker", f"{worker.config.name} at {url}", url=url)
+            for name in worker.config.deleted:
+                say.event("worker", f"the objects of {name} stay in the store; deleted_classes deletes nothing here")
+            yield
+
+    return beside

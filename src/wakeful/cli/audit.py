@@ -23,7 +23,7 @@ def audit(is_acts: bool, actor: str | None, cursor: str | None, limit: int, url:
 
 async def _audit(is_acts: bool, actor: str | None, cursor: str | None, limit: int, url: str, as_json: bool) -> None:
     from wakeful.cli.output import put_json, put_line, put_table
-    from wakeful.cli.store_session import reading
+    from wakeful.cli.session import reading
     from wakeful.security.audit import page
 
     async with reading(url) as store:

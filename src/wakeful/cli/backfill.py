@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wakeful.cli import completion_names, options
+from wakeful.cli import known_names, options
 from wakeful.cli.exit_codes import CommandError, one_line
 
 if TYPE_CHECKING:
     from wakeful.store.protocol import Store
     from wakeful.values.ids import ObjectId
-    from wakeful.views.verdicts import Stretch
+    from wakeful.views.ledger import Stretch
     from wakeful.views.view import View
 
 LOOK_S = 0.2
 
 
 @options.command("backfill")
-@click.argument("cls", metavar="CLASS", shell_complete=completion_names.classes)
-@click.argument("key", shell_complete=completion_names.keys)
-@click.argument("schedule", shell_complete=completion_names.schedules)
+@click.argument("cls", metavar="CLASS", shell_complete=known_names.classes)
+@click.argument("key", shell_complete=known_names.keys)
+@click.argument("schedule", shell_complete=known_names.schedules)
 @click.option("--from", "start", metavar="TIME", required=True, help="The first instant of the range.")
 @click.option("--to", "end", metavar="TIME", required=True, help="The first instant after the range.")
 @click.option("--dry-run", is_flag=True, help="Only list them, with the verdicts that the ledger has; wakes nothing.")
@@ -60,14 +60,12 @@ async def _backfill(
     url: str,
     as_json: bool,
 ) -> None:
-    from wakeful.cli.object_calls import hand, reaching
-    from wakeful.cli.output import many, put_json, put_line
-    from wakeful.cli.progress import is_watched
-    from wakeful.cli.store_session import viewing
-    from wakeful.cli.suggestions import guessed, info_of
+    from wakeful.cli.known_names import guessed, info_of
+    from wakeful.cli.output import is_watched, many, put_json, put_line
+    from wakeful.cli.session import hand, reaching, viewing
     from wakeful.values.ids import ObjectId
     from wakeful.values.times import to_datetime
-    from wakeful.views.verdicts import backfills
+    from wakeful.views.ledger import backfills
 
     id = ObjectId(cls, key)
     async with viewing(url) as view:
@@ -107,8 +105,8 @@ async def _backfill(
 
 async def _follow(store: "Store", id: "ObjectId", name: str, others: set[str], total: int, *, is_shown: bool) -> bool:
     """Watch them until the last is over, well or not; those of `others` were there before."""
-    from wakeful.cli.progress import bar
-    from wakeful.views.verdicts import backfills
+    from wakeful.cli.output import bar
+    from wakeful.views.ledger import backfills
 
     before = total
     with bar("backfill", total, is_shown=is_shown) as step:
@@ -128,7 +126,7 @@ async def _stretch_of(view: "View", id: "ObjectId", name: str, start: str, end: 
     from wakeful.schedules.nights import zone_name
     from wakeful.schedules.queries import record_of
     from wakeful.values.errors import BadOption
-    from wakeful.views.verdicts import stretch
+    from wakeful.views.ledger import stretch
 
     record = await record_of(view.store_of(id), id, name)
     zone = zone_name(spec_of(record.version.spec))
@@ -142,7 +140,7 @@ def _put(id: "ObjectId", name: str, found: "Stretch", now: int, as_json: bool) -
     from wakeful.cli.output import many, put_json, put_line, put_table
     from wakeful.schedules.nights import local_time
     from wakeful.schedules.words import moment
-    from wakeful.views.verdicts import known, plain_known
+    from wakeful.views.ledger import known, plain_known
 
     rows = known(found, now)
     if as_json:

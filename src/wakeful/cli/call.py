@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from wakeful.cli import completion_names, options
+from wakeful.cli import known_names, options
 from wakeful.cli.exit_codes import INTERRUPTED, OK, is_plain, one_line
 
 
 @options.command("call", context_settings={"ignore_unknown_options": True})
-@click.argument("cls", metavar="CLASS", shell_complete=completion_names.classes)
-@click.argument("key", shell_complete=completion_names.keys)
+@click.argument("cls", metavar="CLASS", shell_complete=known_names.classes)
+@click.argument("key", shell_complete=known_names.keys)
 @click.argument("method")
 @click.argument("args", metavar="[JSON]...", nargs=-1)
 @click.option("--request-key", metavar="TEXT", help="Repeat safely: the first answer is remembered and given again.")
@@ -69,8 +69,8 @@ async def _call(
     as_json: bool,
     sent: list[str],
 ) -> None:
-    from wakeful.cli.object_calls import reaching
     from wakeful.cli.output import put_json
+    from wakeful.cli.session import reaching
     from wakeful.values.ids import ObjectId, check_class, check_key
     from wakeful.values.times import duration_ms
     from wakeful.views.plain import plain

@@ -2,18 +2,55 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from wakeful.cli.findings import Finding
 from wakeful.cli.output import iso, length, many, now_ms, own_ms
 from wakeful.policy.retry import CRASHES_MAX
 from wakeful.store.protocol import MembershipTable, Query, Store
-from wakeful.views.line import Line, line_of
+from wakeful.views.due import Line, line_of
 from wakeful.views.nodes import ClusterMember, Members, members, ranges
 from wakeful.views.timer_names import name_words
 
 if TYPE_CHECKING:
     from wakeful.store.postgres.health import LongSession
+
+
+# What the doctor says: one finding, and how it looks.
+
+
+class Finding(NamedTuple):
+    """One thing looked at."""
+
+    check: str
+    status: str  # ok, warn, fail
+    text: str
+    remedy: str = ""
+    evidence: str = ""  # what it was seen by, where there is more to see than the text says
+
+
+def split(message: str) -> tuple[str, str]:
+    """Of an error's message: what, and what to do about it."""
+    what, _, remedy = message.partition("; ")
+    return what, remedy
+
+
+def put(finding: Finding) -> None:
+    """A line for it, what was seen and its remedy under that."""
+    from rich.text import Text
+
+    from wakeful.cli.exit_codes import one_line
+    from wakeful.cli.output import console
+
+    styles = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+    line = Text.assemble(
+        (f"{finding.status:<4}", styles[finding.status]), f"  {finding.check:<8}  {one_line(finding.text)}"
+    )
+    console().print(line, soft_wrap=True)
+    if finding.evidence:
+        console().print(Text(f"{'':16}{one_line(finding.evidence)}", style="dim"), soft_wrap=True)
+    if finding.remedy:
+        console().print(Text(f"{'':16}→ {one_line(finding.remedy)}", style="dim"), soft_wrap=True)
+
 
 # Timers and leases follow the database's clock, so a small difference is harmless; a lease has 2 s at least.
 CLOCK_OFFSET_WARN_MS = 1_000

@@ -12,7 +12,7 @@ import click
 from click.shell_completion import BashComplete, CompletionItem, FishComplete, ZshComplete, split_arg_string
 
 from wakeful.cli import options
-from wakeful.cli.completion_names import COMPLETE
+from wakeful.cli.known_names import COMPLETE
 
 # Bash splits words at colons as well, which keys have: the words are taken from the line itself, and of what is
 # offered bash replaces only the part behind the last colon.

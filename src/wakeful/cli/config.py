@@ -8,9 +8,9 @@ from click.core import ParameterSource
 
 from wakeful.cli import cluster_access, options, settings, settings_file, web
 from wakeful.cli.exit_codes import OK, USAGE
+from wakeful.cli.known_names import meant
 from wakeful.cli.settings import Setting
 from wakeful.cli.settings_file import CONFIG
-from wakeful.cli.suggestions import meant
 from wakeful.system import DEFAULT_STORE
 from wakeful.values.errors import WakefulError
 

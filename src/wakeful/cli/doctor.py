@@ -6,8 +6,8 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from wakeful.cli import options
+from wakeful.cli.checkups import Finding, put, split
 from wakeful.cli.exit_codes import FAILED, OK, CommandError
-from wakeful.cli.findings import Finding, put, split
 
 if TYPE_CHECKING:
     from wakeful.cli.checkups import Statuses
@@ -76,8 +76,8 @@ async def _look(url: str, program: "Registry | None") -> AsyncIterator[Finding]:
     from wakeful.cli import checkups
     from wakeful.cli.node_access import statuses
     from wakeful.cli.output import now_ms
-    from wakeful.cli.schema import migrations
-    from wakeful.cli.store_session import reading
+    from wakeful.cli.session import reading
+    from wakeful.cli.stores import migrations
     from wakeful.views.nodes import Members, members
 
     newest = migrations(url)[-1]

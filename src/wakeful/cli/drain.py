@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wakeful.cli import completion_names, options
+from wakeful.cli import known_names, options
 from wakeful.cli.exit_codes import UNAVAILABLE, USAGE, CommandError, one_line
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ LOOK_S = 0.2
 
 
 @options.command("drain")
-@click.argument("name", metavar="NODE", required=False, shell_complete=completion_names.nodes)
+@click.argument("name", metavar="NODE", required=False, shell_complete=known_names.nodes)
 @click.option("--here", is_flag=True, help="Instead of NODE: the one that runs on this machine, or in this container.")
 @click.option("--undo", is_flag=True, help="Let it own shards again.")
 @click.option("--wait", is_flag=True, help="Until it owns nothing.")
@@ -40,7 +40,7 @@ def drain(name: str | None, here: bool, undo: bool, wait: bool, timeout: str | N
 
 async def _drain(name: str | None, undo: bool, wait: bool, timeout: str | None, url: str, as_json: bool) -> None:
     from wakeful.cli.output import many, now_ms, put_json, put_line
-    from wakeful.cli.store_session import writing
+    from wakeful.cli.session import writing
     from wakeful.values.times import duration_ms
     from wakeful.views.nodes import members
 
@@ -69,9 +69,8 @@ async def _drain(name: str | None, undo: bool, wait: bool, timeout: str | None, 
 
 async def _wish(store: "Store", node: str, *, is_draining: bool) -> None:
     """Write it down, with an audit row. A node that can't be reached must still be drained, so without one if need be."""
-    from wakeful.cli.audit_trail import bare
     from wakeful.cli.node_access import connected
-    from wakeful.cli.object_calls import actor, live
+    from wakeful.cli.session import actor, bare, live
     from wakeful.operations.acts import Acts
     from wakeful.values.errors import Unavailable
 
@@ -91,8 +90,7 @@ async def _wish(store: "Store", node: str, *, is_draining: bool) -> None:
 
 async def _wait(store: "Store", node: str, timeout_ms: int | None, *, is_shown: bool) -> int:
     """Until it owns nothing."""
-    from wakeful.cli.output import now_ms
-    from wakeful.cli.progress import bar
+    from wakeful.cli.output import bar, now_ms
     from wakeful.views.nodes import members
 
     loop = asyncio.get_running_loop()

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wakeful.cli import completion_names, options
+from wakeful.cli import known_names, options
 
 if TYPE_CHECKING:
     from wakeful.views.due import DueRow
 
 
 @options.command("due")
-@click.argument("cls", metavar="[CLASS]", required=False, shell_complete=completion_names.classes)
+@click.argument("cls", metavar="[CLASS]", required=False, shell_complete=known_names.classes)
 @options.limit_option(20)
 @options.store_option
 def due(cls: str | None, limit: int, url: str, as_json: bool) -> None:
@@ -22,9 +22,9 @@ def due(cls: str | None, limit: int, url: str, as_json: bool) -> None:
 
 
 async def _due(cls: str | None, limit: int, url: str, as_json: bool) -> None:
+    from wakeful.cli.known_names import instead
     from wakeful.cli.output import many, put_json, put_line
-    from wakeful.cli.store_session import viewing
-    from wakeful.cli.suggestions import instead
+    from wakeful.cli.session import viewing
     from wakeful.store.protocol import Query
     from wakeful.views.due import plain_row, rows
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import click
 
-from wakeful.cli import completion_names, options
+from wakeful.cli import known_names, options
 from wakeful.cli.exit_codes import USAGE, CommandError, one_line
 
 PRIVATE = 0o600  # values are in it in the clear
 
 
 @options.command("export")
-@click.argument("cls", metavar="CLASS", shell_complete=completion_names.classes)
-@click.argument("key", shell_complete=completion_names.keys)
+@click.argument("cls", metavar="CLASS", shell_complete=known_names.classes)
+@click.argument("key", shell_complete=known_names.keys)
 @click.option(
     "--output", "-o", metavar="FILE", type=click.Path(path_type=Path), help="Where to.  [default: stdout, into a pipe]"
 )
@@ -34,10 +34,9 @@ def export(cls: str, key: str, output: Path | None, url: str, as_json: bool) -> 
 
 
 async def _export(cls: str, key: str, output: Path | None, url: str, as_json: bool) -> None:
-    from wakeful.cli.output import many, put_json, put_line, size
-    from wakeful.cli.progress import pulse
-    from wakeful.cli.store_session import viewing
-    from wakeful.cli.suggestions import info_of
+    from wakeful.cli.known_names import info_of
+    from wakeful.cli.output import many, pulse, put_json, put_line, size
+    from wakeful.cli.session import viewing
     from wakeful.importers import archive
     from wakeful.values.ids import ObjectId
 

@@ -1,6 +1,7 @@
-"""Layer 5. `wakeful import`: an object that was exported, or machines that lived in XState or actor-kit."""
+"""Layer 5. `wakeful import`: an object that was exported, machines of XState or actor-kit, schedules of APScheduler or Celery."""
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from hashlib import sha256
@@ -10,12 +11,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wakeful.cli import options
-from wakeful.cli.exit_codes import FAILED, USAGE, CommandError
+from wakeful.cli.exit_codes import FAILED, UNAVAILABLE, USAGE, CommandError, one_line
+from wakeful.cli.output import many, now_ms, put_json, put_line, put_table
 
 if TYPE_CHECKING:
-    from wakeful.cli.progress import Step
+    from wakeful.cli.output import Step
+    from wakeful.importers.archive import Carried
     from wakeful.importers.findings import FoundMachine
+    from wakeful.importers.schedule_import import ImportPlan
+    from wakeful.store.protocol import Store
     from wakeful.values.ids import ObjectId
+
 
 BAR_FROM = 10  # fewer are done before one has looked
 
@@ -77,8 +83,6 @@ def import_(
     """
     form = form or _form_of(file)
     if form in ("apscheduler", "celery"):
-        from wakeful.cli.import_schedules import settle
-
         _refuse(form, {"--no-delays": no_delays, "--from-version": from_version})
         asyncio.run(
             settle(
@@ -99,8 +103,6 @@ def import_(
     if maps or table:
         raise CommandError("--map and --table are for --as apscheduler and celery", code="usage", exit_code=USAGE)
     if form == "wakeful":
-        from wakeful.cli.import_archive import unpack
-
         given = {"--class": cls, "--key": key, "--replace": replace, "--no-delays": no_delays}
         given |= {"--from-version": str(from_version or ""), "--app": target}
         for option, value in given.items():
@@ -151,8 +153,8 @@ async def _import(
 ) -> None:
     import msgspec
 
-    from wakeful.cli.progress import bar
-    from wakeful.importers.machine_files import read
+    from wakeful.cli.output import bar
+    from wakeful.importers.machine_import import read
 
     found = [(_id_of(one, cls, key, file), one) for one in read(file, form)]
     _check_twice([id for id, _ in found], file)
@@ -211,7 +213,7 @@ async def _all(
 
 
 def _id_of(found: "FoundMachine", cls: str | None, key: str | None, file: Path) -> "ObjectId":
-    from wakeful.importers.archive_rules import check_own
+    from wakeful.importers.archive import check_own
     from wakeful.values.ids import ObjectId, check_class, check_key
 
     for name, given, option in ((found.cls, cls, "--class"), (found.key, key, "--key")):
@@ -241,7 +243,7 @@ async def _asked(url: str, target: str | None, ids: list["ObjectId"]) -> AsyncIt
 
     An import that is cut off is run again: what it had brought is then answered as it was, and not brought anew.
     """
-    from wakeful.cli.object_calls import reaching
+    from wakeful.cli.session import reaching
     from wakeful.importers.feature import IMPORT
     from wakeful.values.codec import encode
 
@@ -281,3 +283,154 @@ def _put(reports: list[dict[str, Any]], there: int, *, is_dry: bool, as_json: bo
 
 def _cells(one: dict[str, str]) -> tuple[str, str, str]:
     return one["what"], one["name"], one["note"]
+
+
+# `wakeful import` of one object that `wakeful export` wrote, into a store that no process runs.
+
+BYTES_MAX = 256 * 1024 * 1024
+
+
+async def unpack(file: Path, url: str, *, is_dry: bool, as_json: bool) -> None:
+    """Put the object into the store, or only say what that would be."""
+    from wakeful.cli.output import pulse
+    from wakeful.cli.session import opened, reading
+    from wakeful.importers import archive
+
+    with pulse("import", is_shown=not as_json):
+        carried = _read_archive(file)
+        async with reading(url) as store:
+            await _check_idle(store)
+            await archive.check_absent(store, carried)
+        if not is_dry:
+            async with opened(url) as store:  # `FileOwned` when a process has come since
+                await archive.unpack(store, carried, name=f"import-{uuid.uuid4().hex[:8]}", now=now_ms())
+    _put_archive(carried, url=store.url, is_dry=is_dry, as_json=as_json)
+
+
+def _read_archive(file: Path) -> "Carried":
+    from wakeful.importers import archive
+    from wakeful.importers.findings import bad
+
+    try:
+        if file.stat().st_size > BYTES_MAX:
+            raise bad(str(file), f"it has more than {BYTES_MAX:,} bytes")
+        return archive.read(file.read_bytes(), str(file))
+    except OSError as error:
+        raise bad(str(file), f"it can't be read: {error.strerror}") from None
+
+
+async def _check_idle(store: "Store") -> None:
+    """Nobody owns shards: an owner would not see what is put beside it."""
+    from wakeful.views.nodes import members
+
+    alive = (await members(store, now_ms())).alive if store.shared else []
+    if alive:
+        raise CommandError(
+            f"node {alive[0].row.node} ({alive[0].row.about}) runs {store.url}; stop all nodes, import, start them again",
+            code="owner.alive",
+            exit_code=UNAVAILABLE,
+        )
+
+
+def _put_archive(carried: "Carried", *, url: str, is_dry: bool, as_json: bool) -> None:
+    counts = carried.counts()
+    if as_json:
+        put_json({"is_dry": is_dry, "objects": [{"class": carried.id.cls, "key": carried.id.key, **counts}]})
+        return
+    put_table(["what", ">rows"], [(name, f"{count:,}") for name, count in counts.items()])
+    said = "would import" if is_dry else "imported"
+    put_line(one_line(f"{said} {carried.id} into {url}"), "green")
+    if not is_dry and carried.timers:
+        put_line(
+            f"it owes {many(len(carried.timers), 'timer')}: don't let the one that it was made from live on", "yellow"
+        )
+
+
+# `wakeful import` of the schedules that APScheduler or Celery beat had.
+
+FORMS = ("apscheduler", "celery")
+
+
+async def settle(
+    file: Path,
+    form: str,
+    cls: str | None,
+    key: str | None,
+    *,
+    maps: tuple[str, ...],
+    table: str | None,
+    target: str | None,
+    url: str,
+    is_dry: bool,
+    replaces: bool,
+    as_json: bool,
+) -> None:
+    """Read the file, have the object take what it can, and say what became of each."""
+    import msgspec
+
+    from wakeful.cli.session import ask
+    from wakeful.importers.archive import check_own
+    from wakeful.importers.feature import SETTLE
+    from wakeful.values.ids import ObjectId, check_class, check_key
+
+    if cls is None or key is None:
+        raise CommandError(
+            f"whose schedules will they be? Give {'--class' if cls is None else '--key'}", code="usage", exit_code=USAGE
+        )
+    id = ObjectId(check_class(cls), check_key(cls, key))
+    check_own(id, "import brings")
+    methods = _methods(maps)
+    plan = _read_plan(file, form, table)
+    wishes = [msgspec.structs.asdict(one) for one in plan.wishes]
+    report: dict[str, Any] = await ask(
+        id,
+        SETTLE,
+        (wishes,),
+        {"methods": methods, "is_dry": is_dry, "replaces": replaces},
+        url=url,
+        target=target,
+        what="import",
+    )
+    report["left"] += [{"what": "", "name": name, "note": why} for name, why in plan.left]
+    report["note"] = plan.note
+    _put_schedules(report, is_dry=is_dry, as_json=as_json)
+
+
+def _read_plan(file: Path, form: str, table: str | None) -> "ImportPlan":
+    if form == "celery":
+        from wakeful.importers.celery import read_beat
+
+        if table is not None:
+            raise CommandError("--table is for --as apscheduler", code="usage", exit_code=USAGE)
+        return read_beat(file)
+    from wakeful.importers.apscheduler import TABLE, read_store
+
+    return read_store(file, table or TABLE)
+
+
+def _methods(maps: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for text in maps:
+        task, equals, method = text.partition("=")
+        if not equals or not task or not method:
+            raise CommandError(f"--map {text!r}: write it as TASK=METHOD", code="usage", exit_code=USAGE)
+        found[task.replace(":", ".")] = method
+    return found
+
+
+def _put_schedules(report: dict[str, Any], *, is_dry: bool, as_json: bool) -> None:
+    if as_json:
+        put_json({"is_dry": is_dry, "objects": [report]})
+        return
+    rows = [(how, one["name"], one["what"], one["note"]) for how in ("taken", "changed", "left") for one in report[how]]
+    put_table(["", "schedule", "was", "~"], rows)
+    count, left = len(report["taken"]) + len(report["changed"]), len(report["left"])
+    said = (
+        f"{'would import' if is_dry else 'imported'} {many(count, 'schedule')} into {report['class']}/{report['key']}"
+    )
+    said += f", {len(report['changed'])} of them changed" if report["changed"] else ""
+    put_line(f"{said}, and left {left} behind" if left else said, "yellow" if left else "green")
+    if count:
+        put_line(f"of all of them: {report['note']}")
+    if count and not is_dry:
+        put_line("stop the other scheduler, or each of them runs twice", "yellow")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wakeful.cli import completion_names, options
+from wakeful.cli import known_names, options
 from wakeful.cli.exit_codes import FAILED, OK, one_line
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ def jobs() -> None:
 
 
 @options.command("list")
-@click.argument("cls", metavar="[CLASS]", required=False, shell_complete=completion_names.classes)
-@click.argument("key", metavar="[KEY]", required=False, shell_complete=completion_names.keys)
+@click.argument("cls", metavar="[CLASS]", required=False, shell_complete=known_names.classes)
+@click.argument("key", metavar="[KEY]", required=False, shell_complete=known_names.keys)
 @click.option("--state", metavar="STATE", help="scheduled, waiting, running, done, failed or cancelled.")
 @click.option("--method", metavar="METHOD", help="Only jobs that call this method.")
 @click.option("--key-prefix", metavar="TEXT", help="Only jobs whose own key begins like that.")
@@ -57,9 +57,9 @@ def listing(
 
 
 async def _list(wanted: tuple[str | None, ...], after: str | None, limit: int, url: str, as_json: bool) -> None:
+    from wakeful.cli.known_names import instead
     from wakeful.cli.output import put_json, put_line
-    from wakeful.cli.store_session import viewing
-    from wakeful.cli.suggestions import instead
+    from wakeful.cli.session import viewing
     from wakeful.jobs.queries import JobFilter
     from wakeful.views.jobs import plain_job, rows
 
@@ -79,7 +79,7 @@ async def _list(wanted: tuple[str | None, ...], after: str | None, limit: int, u
 
 
 @options.command("get")
-@click.argument("id", metavar="ID", shell_complete=completion_names.jobs)
+@click.argument("id", metavar="ID", shell_complete=known_names.jobs)
 @options.store_option
 def getting(id: str, url: str, as_json: bool) -> None:
     """Everything that is known of one job."""
@@ -88,7 +88,7 @@ def getting(id: str, url: str, as_json: bool) -> None:
 
 async def _get(id: str, url: str, as_json: bool) -> None:
     from wakeful.cli.output import put_json, put_line
-    from wakeful.cli.store_session import viewing
+    from wakeful.cli.session import viewing
     from wakeful.views.jobs import show
     from wakeful.views.plain import text
 
@@ -103,7 +103,7 @@ async def _get(id: str, url: str, as_json: bool) -> None:
 
 
 @options.command("cancel")
-@click.argument("ids", metavar="ID...", nargs=-1, required=True, shell_complete=completion_names.jobs)
+@click.argument("ids", metavar="ID...", nargs=-1, required=True, shell_complete=known_names.jobs)
 @options.app_option("When no process runs the store: run this program for the length of the command.")
 @options.store_option
 def cancelling(ids: tuple[str, ...], target: str | None, url: str, as_json: bool) -> int:
@@ -115,8 +115,8 @@ def cancelling(ids: tuple[str, ...], target: str | None, url: str, as_json: bool
 
 
 async def _cancel(ids: tuple[str, ...], target: str | None, url: str, as_json: bool) -> int:
-    from wakeful.cli.object_calls import acting
     from wakeful.cli.output import put_json, put_line
+    from wakeful.cli.session import acting
     from wakeful.jobs.ids import parse_id
 
     parsed = [parse_id(id) for id in ids]  # all of them make sense, or nothing is done

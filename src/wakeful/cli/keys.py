@@ -69,8 +69,8 @@ for _command in (new, check, rotate, mend):
 
 
 async def _work(url: str, as_json: bool, *, is_change: bool) -> int:
-    from wakeful.cli.object_calls import actor
     from wakeful.cli.output import put_json, put_line
+    from wakeful.cli.session import actor
     from wakeful.operations.acts import Acts
     from wakeful.system import key_ring
 
@@ -159,7 +159,7 @@ def url_words(url: str) -> str:
 
 async def _pass(page: Page, *, is_change: bool, is_shown: bool, what: str) -> dict[str, int]:
     """Once through everything; what was found."""
-    from wakeful.cli.progress import pulse
+    from wakeful.cli.output import pulse
 
     totals = {"seen": 0, "stale": 0, "swapped": 0, "shut": 0}
     place: list[Any] | None = None
@@ -176,11 +176,9 @@ async def _pass(page: Page, *, is_change: bool, is_shown: bool, what: str) -> di
 @asynccontextmanager
 async def _reached(url: str) -> AsyncIterator[tuple[Any, Page, Finish]]:
     """Who does it: the process that runs the store, or we on a store that nobody runs."""
-    from wakeful.cli.audit_trail import bare
     from wakeful.cli.node_access import connected
-    from wakeful.cli.object_calls import live
     from wakeful.cli.output import now_ms
-    from wakeful.cli.store_session import reading
+    from wakeful.cli.session import bare, live, reading
     from wakeful.security.reserved import page_words, sealed
     from wakeful.store import key_rotation
     from wakeful.store.sealed_store import CHECK

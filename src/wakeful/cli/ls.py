@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wakeful.cli import completion_names, options
+from wakeful.cli import known_names, options
 
 if TYPE_CHECKING:
     from wakeful.views.objects import ObjectRow
 
 
 @options.command("ls")
-@click.argument("cls", metavar="[CLASS]", required=False, shell_complete=completion_names.classes)
+@click.argument("cls", metavar="[CLASS]", required=False, shell_complete=known_names.classes)
 @click.option("--all", "everything", is_flag=True, help="With the objects that Wakeful keeps itself (wakeful.…).")
 @click.option("--contains", metavar="TEXT", help="Only keys with this text in them (case matters).")
 @options.limit_option(50)
@@ -26,9 +26,9 @@ def ls(cls: str | None, everything: bool, contains: str | None, limit: int, url:
 
 
 async def _ls(cls: str | None, everything: bool, contains: str | None, limit: int, url: str, as_json: bool) -> None:
+    from wakeful.cli.known_names import instead
     from wakeful.cli.output import put_json, put_line
-    from wakeful.cli.store_session import viewing
-    from wakeful.cli.suggestions import instead
+    from wakeful.cli.session import viewing
     from wakeful.views.objects import count, plain_row, rows
 
     async with viewing(url) as view:

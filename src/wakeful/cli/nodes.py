@@ -35,7 +35,7 @@ def nodes(url: str, as_json: bool) -> int:
 async def _nodes(url: str, as_json: bool) -> int:
     from wakeful.cli.node_access import statuses
     from wakeful.cli.output import put_json
-    from wakeful.cli.store_session import reading
+    from wakeful.cli.session import reading
     from wakeful.system import open_store
     from wakeful.views.nodes import plain_member
 
@@ -77,7 +77,7 @@ async def _answer(
     question: "Coroutine[Any, Any, T]", store: "Store", url: str, what: str, waits_s: tuple[float, ...] = ()
 ) -> T:
     """What is asked; a `CommandError` when no answer comes in time, or before that, when somebody is in the way."""
-    from wakeful.cli.lock_holders import in_the_way
+    from wakeful.cli.session import in_the_way
 
     task, waited_s, found = asyncio.ensure_future(question), 0.0, None
     try:

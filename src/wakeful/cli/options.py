@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import click
 
-from wakeful.cli import completion_names, exit_codes
+from wakeful.cli import exit_codes, known_names
 from wakeful.cli.settings import setting
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -76,4 +76,4 @@ def limit_option(default: int) -> Callable[[F], F]:
 
 def app_option(text: str) -> Callable[[F], F]:
     """--app, the program that knows the classes."""
-    return click.option("--app", "target", metavar="APP.PY", help=text, shell_complete=completion_names.files)
+    return click.option("--app", "target", metavar="APP.PY", help=text, shell_complete=known_names.files)

@@ -1,19 +1,27 @@
-"""Layer 5. `wakeful parked`: what failed for good and waits for a person?"""
+"""Layer 5. `wakeful parked` and `wakeful redrive`: what failed for good and waits for a person, and how is it set due again?"""
 
 import asyncio
-from typing import TYPE_CHECKING
+import uuid
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from wakeful.cli import completion_names, options
+from wakeful.cli import known_names, options
+from wakeful.cli.exit_codes import FAILED, OK, USAGE, CommandError, one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from wakeful.cli.node_access import Peers
+    from wakeful.operations.acts import Which
+    from wakeful.store.protocol import Store
+    from wakeful.transport.control import ControlClient
     from wakeful.values.timers import Parked
 
 
 @options.command("parked")
-@click.argument("cls", metavar="[CLASS]", required=False, shell_complete=completion_names.classes)
-@click.argument("key", metavar="[KEY]", required=False, shell_complete=completion_names.keys)
+@click.argument("cls", metavar="[CLASS]", required=False, shell_complete=known_names.classes)
+@click.argument("key", metavar="[KEY]", required=False, shell_complete=known_names.keys)
 @click.option("--full", is_flag=True, help="With the traceback of each.")
 @options.limit_option(50)
 @options.store_option
@@ -23,9 +31,9 @@ def parked(cls: str | None, key: str | None, full: bool, limit: int, url: str, a
 
 
 async def _parked(cls: str | None, key: str | None, full: bool, limit: int, url: str, as_json: bool) -> None:
+    from wakeful.cli.known_names import instead
     from wakeful.cli.output import many, put_json, put_line
-    from wakeful.cli.store_session import viewing
-    from wakeful.cli.suggestions import instead
+    from wakeful.cli.session import viewing
     from wakeful.store.protocol import Query
     from wakeful.views.parked import plain_parked, rows
 
@@ -81,3 +89,145 @@ def put_traces(rows: list["Parked"]) -> None:
         put_line()
         put_line(f"{row.number}  {row.timer.id} {name_words(row.timer.name)}", "bold")
         put_line(one_screen(row.traceback or row.error))
+
+
+# `wakeful redrive`: set parked timers due again, through the owner or in its absence.
+
+BAR_FROM = 50  # fewer are done before one has looked
+
+
+@options.command("redrive")
+@click.argument("numbers", metavar="[NUMBER]...", nargs=-1, type=int, shell_complete=known_names.parked)
+@click.option("--all", "everything", is_flag=True, help="All that is parked.")
+@click.option(
+    "--class", "cls", metavar="CLASS", shell_complete=known_names.classes, help="With --all: only of this class."
+)
+@click.option("--key", metavar="KEY", shell_complete=known_names.keys, help="With --all: only of this object.")
+@options.store_option
+def redrive(
+    numbers: tuple[int, ...], everything: bool, cls: str | None, key: str | None, url: str, as_json: bool
+) -> int:
+    """Set parked timers due again at once, with a fresh count of attempts.
+
+    Give the numbers that `wakeful parked` shows, or --all. The process that runs the store does it;
+    without one the timers are set in the store and fire when it starts.
+    """
+    if bool(numbers) == everything:
+        raise CommandError(
+            "say what to redrive: numbers from `wakeful parked`, or --all", code="usage", exit_code=USAGE
+        )
+    return asyncio.run(_redrive(numbers, everything, cls, key, url, as_json))
+
+
+async def _redrive(
+    numbers: tuple[int, ...], everything: bool, cls: str | None, key: str | None, url: str, as_json: bool
+) -> int:
+    from wakeful.cli.known_names import instead
+    from wakeful.cli.node_access import connected
+    from wakeful.cli.output import put_json, put_line
+    from wakeful.cli.session import viewing
+    from wakeful.operations.acts import Which
+    from wakeful.views.timer_names import name_words
+
+    which = Which(numbers, everything, cls, key)
+    async with viewing(url) as view, connected(view.stores[0]) as client:
+        hint = "" if as_json else await instead(view, cls, key)
+        if client is not None:
+            results = await _through(client, view.stores[0], which, is_shown=not as_json)
+    if client is None:
+        results = await redrive_unowned(url, which, is_shown=not as_json)
+    if as_json:
+        put_json(results)
+    else:
+        for row in results:
+            what = f"{row['class']}/{row['key']} {name_words(row['timer'])}: " if row["class"] else ""
+            line = f"{row['number']}  {what}" + ("due now" if row["ok"] else str(row["problem"]))
+            put_line(one_line(line), "green" if row["ok"] else "red")
+        if not results:
+            put_none(cls, key, hint)
+        elif client is None and any(row["ok"] for row in results):
+            put_line("no process runs this store; they fire when one starts", "dim")
+    return OK if all(row["ok"] for row in results) else FAILED
+
+
+async def _through(
+    client: "ControlClient | Peers", store: "Store", which: "Which", *, is_shown: bool
+) -> list[dict[str, Any]]:
+    """The owners do it, with a bar to watch when there are many."""
+    from wakeful.cli.output import bar
+    from wakeful.cli.session import actor, live
+    from wakeful.operations.acts import Acts, finding
+    from wakeful.runtime.redrives import REDRIVE, survey
+
+    send = live(client)
+    total = (await survey(finding(store), which.query())).total if which.is_all else len(which.numbers)
+    with bar("redrive", total, is_shown=is_shown and total > BAR_FROM) as step:
+
+        async def counted(id: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            answer = await send(id, method, args, kwargs)
+            step(method == REDRIVE)
+            return answer
+
+        return await Acts(counted, actor(), stores=[store]).redrive(which)
+
+
+async def redrive_unowned(url: str, which: "Which", *, is_shown: bool = False) -> list[dict[str, Any]]:
+    """Do it without the program: own the shards for a moment, commit, release. Needs no classes."""
+    from wakeful.cli.output import bar, now_ms
+    from wakeful.cli.session import actor, bare, opened
+    from wakeful.operations.acts import Acts, finding
+    from wakeful.runtime.redrives import NAMED_MAX, each_parked, survey
+    from wakeful.transport.control import redriven
+
+    name = f"redrive-{uuid.uuid4().hex[:8]}"
+    async with opened(url) as store:
+        acts = Acts(bare(store), actor())
+        target = "all parked" if which.is_all else f"parked {', '.join(map(str, sorted(which.numbers)[:20]))}"
+        find, query = finding(store), which.query()
+        found = await survey(find, query, which.numbers)
+        missing = sorted(set(which.numbers) - set(found.numbers))
+        results = [redriven(number, None, "is not parked") for number in missing]
+        if not found.total:
+            return results
+        async with acts.row("redrive", target, {"numbers": found.numbers[:NAMED_MAX]}) as end:
+            shards = sorted(found.shards)
+            # Only what nobody has taken since: a node that starts this very moment must not lose its shards to us.
+            seen = {row.shard: row.epoch for row in await store.owners()}
+            epochs = await store.claim(name, shards, now=now_ms(), seen=seen)
+            try:
+                with bar("redrive", found.total, is_shown=is_shown and found.total > BAR_FROM) as step:
+                    count = 0
+                    async for parked in each_parked(find, query, which.numbers, found.last):
+                        count += 1
+                        problem = await _put_back(store, name, epochs, parked, count)
+                        results.append(redriven(parked.number, parked, problem))
+                        step(1)
+            finally:
+                await store.release(name, epochs)
+            end.tried(results)
+        await store.tell([])
+        return results
+
+
+async def _put_back(store: "Store", name: str, epochs: "Mapping[int, int]", parked: "Parked", count: int) -> str | None:
+    """Set the timer due again; what stood in the way, None when nothing did."""
+    from wakeful.cli.output import now_ms
+    from wakeful.store.protocol import Query
+    from wakeful.values.commits import Commit
+    from wakeful.values.errors import Fenced
+    from wakeful.values.ids import shard_of
+    from wakeful.values.timers import Timer
+
+    old, now = parked.timer, now_ms()
+    shard = shard_of(old.id)
+    if shard not in epochs:
+        return "a process took the store over meanwhile; redrive again, through it"
+    if await store.find_timers(Query(cls=old.id.cls, key=old.id.key, name=old.name, limit=1)):
+        return f"{old.id} has another {old.name} pending; let it run or delete it, then redrive this one"
+    seq = (epochs[shard] << 39) | (count << 8) | shard  # as an owner of this epoch would give them
+    fresh = Timer(old.id, old.name, now, old.nominal_at, seq, priority=old.priority, payload=old.payload)
+    commit = Commit(id=old.id, shard=shard, epoch=epochs[shard], now=now, sets=[fresh], unparks=[parked.number])
+    [outcome] = await store.commit(name, [commit])
+    if isinstance(outcome, Fenced):
+        return "a process took the store over meanwhile; redrive again, through it"
+    return None if outcome is None else str(outcome)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wakeful.cli import completion_names, options
+from wakeful.cli import known_names, options
 from wakeful.cli.exit_codes import UNAVAILABLE, USAGE, CommandError
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @options.command("chart")
-@click.argument("target", metavar="TARGET", shell_complete=completion_names.files)
+@click.argument("target", metavar="TARGET", shell_complete=known_names.files)
 @click.option(
     "--output", "-o", metavar="FILE.svg", type=click.Path(path_type=Path), help="Where to.  [default: stdout]"
 )
@@ -51,7 +51,7 @@ async def show_chart(cls: str, key: str, output: Path | None, target: str | None
     """Draw an object's chart with its active states and pending delays; the object sleeps on."""
     from datetime import datetime
 
-    from wakeful.cli.store_session import viewing
+    from wakeful.cli.session import viewing
     from wakeful.values.ids import ObjectId
     from wakeful.views.machines import picture
 

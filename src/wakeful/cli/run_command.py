@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
-from wakeful.cli import cluster_access, completion_names, options, telemetry_setup
+from wakeful.cli import cluster_access, known_names, options, terminal_log
 from wakeful.cli.settings import setting
 
 
 @options.command("run")
-@click.argument("target", metavar="MODULE:APP", shell_complete=completion_names.files)
+@click.argument("target", metavar="MODULE:APP", shell_complete=known_names.files)
 @setting(
     "--paranoid", env="WAKEFUL_PARANOID", is_flag=True, help="Every object sleeps after each turn.  [$WAKEFUL_PARANOID]"
 )
@@ -43,7 +43,7 @@ from wakeful.cli.settings import setting
 )
 @setting("--http-key", env="WAKEFUL_HTTP_KEY", metavar="FILE", help="The key of that certificate.  [$WAKEFUL_HTTP_KEY]")
 @cluster_access.options
-@telemetry_setup.options
+@terminal_log.options
 @options.store_option
 def run(
     target: str,
@@ -77,7 +77,7 @@ def run(
     from wakeful.views.timer_names import own_classes
 
     sys.argv = [f"wakeful run {target}"]  # what the store tells others about its owner; the URL may hold a password
-    say = telemetry_setup.teller(log_form, as_json=as_json)
+    say = terminal_log.teller(log_form, as_json=as_json)
     joined = cluster_access.joined(
         url, listen, advertise, cluster, cluster_access.pass_of(secret_file, tls_cert, tls_key, tls_ca), lease=lease
     )
@@ -93,6 +93,6 @@ def run(
         where += f", {seen}" if seen is not None else ""
         say.event("ready", f"{classes} on {node.store.url} (node {node.name}, pid {os.getpid()}{where})", **data)
 
-    with telemetry_setup.observed(program.app, say, log_form, telemetry):
+    with terminal_log.observed(program.app, say, log_form, telemetry):
         serve(program, url, say, paranoid=paranoid, ready=ready, joined=joined, http=wish)
     say.event("stopped", "cleanly")

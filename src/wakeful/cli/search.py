@@ -22,7 +22,7 @@ def search(text: str, limit: int, url: str, as_json: bool) -> int:
 
 async def _search(text: str, limit: int, url: str, as_json: bool) -> int:
     from wakeful.cli.output import put_json, put_line, put_table
-    from wakeful.cli.store_session import viewing
+    from wakeful.cli.session import viewing
     from wakeful.views.search import find
 
     async with viewing(url) as view:

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from wakeful.cli.dev import dev
+from wakeful.cli.known_names import meant
 from wakeful.cli.run_command import run
 from wakeful.cli.settings import Setting, holds_secret, origins, refusal
-from wakeful.cli.suggestions import meant
 from wakeful.system import KEYS, KEYS_FILE
 
 FILE, PROJECT, TABLE = "wakeful.toml", "pyproject.toml", "tool.wakeful"

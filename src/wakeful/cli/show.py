@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wakeful.cli import completion_names, options
+from wakeful.cli import known_names, options
 
 if TYPE_CHECKING:
     from wakeful.values.commits import Info
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 @options.command("show")
-@click.argument("cls", metavar="CLASS", shell_complete=completion_names.classes)
-@click.argument("key", shell_complete=completion_names.keys)
+@click.argument("cls", metavar="CLASS", shell_complete=known_names.classes)
+@click.argument("key", shell_complete=known_names.keys)
 @click.option("--chart", "is_chart", is_flag=True, help="Draw the chart of a Machine as SVG, with where it is.")
 @click.option(
     "--output", "-o", metavar="FILE.svg", type=click.Path(path_type=Path), help="Where to draw.  [default: stdout]"
@@ -40,10 +40,10 @@ def show(
 
 
 async def _show(cls: str, key: str, limit: int, url: str, as_json: bool) -> None:
+    from wakeful.cli.known_names import info_of
     from wakeful.cli.output import put_json, put_line
     from wakeful.cli.schedules import put_rows
-    from wakeful.cli.store_session import viewing
-    from wakeful.cli.suggestions import info_of
+    from wakeful.cli.session import viewing
     from wakeful.runtime.state import STATE_SLOT
     from wakeful.store.protocol import Query, Range
     from wakeful.values.commits import USER

@@ -48,14 +48,14 @@ async def _create(
 ) -> None:
     from msgspec import to_builtins
 
-    from wakeful.cli.audit_trail import acting
     from wakeful.cli.output import iso, now_ms, put_json, put_line
+    from wakeful.cli.session import acting_on_reserved
     from wakeful.security.scopes import check_tenant, parse_scopes
     from wakeful.security.tokens import ALL, PREFIX, VEIL, Token, check_name, new_secret
     from wakeful.values.times import duration_ms
 
     text, id, hashed = new_secret(PREFIX, secrets.token_bytes)
-    async with acting(url, makes=True) as acts:
+    async with acting_on_reserved(url, makes=True) as acts:
         now = now_ms()
         token = Token(
             id=id,
@@ -93,7 +93,7 @@ def listing(everything: bool, url: str, as_json: bool) -> None:
 
 async def _list(everything: bool, url: str, as_json: bool) -> None:
     from wakeful.cli.output import clock_time, now_ms, put_json, put_line, put_table, relative
-    from wakeful.cli.store_session import reading
+    from wakeful.cli.session import reading
     from wakeful.security.tokens import tokens_of
 
     async with reading(url) as store:
@@ -139,12 +139,12 @@ class UnknownToken(CommandError):
 
 
 async def _revoke(names: tuple[str, ...], url: str, as_json: bool) -> int:
-    from wakeful.cli.audit_trail import acting
     from wakeful.cli.output import put_json, put_line
+    from wakeful.cli.session import acting_on_reserved
     from wakeful.security.tokens import ALL
 
     ended: dict[str, list[str]] = {}
-    async with acting(url) as acts:
+    async with acting_on_reserved(url) as acts:
         for name in names:
             with suppress(UnknownToken):  # so that the audit row says that nothing was done
                 async with acts.row("token.revoke", name):
@@ -179,11 +179,11 @@ def clear(yes: bool, url: str, as_json: bool) -> None:
 
 
 async def _clear(url: str, as_json: bool) -> None:
-    from wakeful.cli.audit_trail import acting
     from wakeful.cli.output import many, put_json, put_line
+    from wakeful.cli.session import acting_on_reserved
     from wakeful.security.tokens import ALL
 
-    async with acting(url) as acts, acts.row("token.clear", "all tokens"):
+    async with acting_on_reserved(url) as acts, acts.row("token.clear", "all tokens"):
         count = await acts.send(ALL, "clear", (), {})
     if as_json:
         put_json({"cleared": count})

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wakeful.cli import completion_names, options
+from wakeful.cli import known_names, options
 
 if TYPE_CHECKING:
     from wakeful.schedules.records import Record
@@ -20,9 +20,9 @@ UPCOMING = 5
 
 
 @options.command("why")
-@click.argument("cls", metavar="CLASS", shell_complete=completion_names.classes)
-@click.argument("key", shell_complete=completion_names.keys)
-@click.argument("schedule", shell_complete=completion_names.schedules)
+@click.argument("cls", metavar="CLASS", shell_complete=known_names.classes)
+@click.argument("key", shell_complete=known_names.keys)
+@click.argument("schedule", shell_complete=known_names.schedules)
 @click.option(
     "--at", metavar="TIME", help="Only about this occurrence, in the schedule's zone unless it has an offset."
 )
@@ -37,9 +37,9 @@ def why(cls: str, key: str, schedule: str, at: str | None, limit: int, url: str,
 
 
 async def _why(cls: str, key: str, name: str, at: str | None, limit: int, url: str, as_json: bool) -> None:
+    from wakeful.cli.known_names import guessed, info_of
     from wakeful.cli.output import put_json
-    from wakeful.cli.store_session import viewing
-    from wakeful.cli.suggestions import guessed, info_of
+    from wakeful.cli.session import viewing
     from wakeful.values.ids import ObjectId
     from wakeful.views.schedules import about_of, line_words, show
 
@@ -73,7 +73,7 @@ async def _put_one(
     from wakeful.cli.output import iso, put_json, put_line
     from wakeful.schedules.queries import runs_since, verdicts_at
     from wakeful.schedules.words import About, fate, is_occurrence, moment
-    from wakeful.views.verdicts import plain_run
+    from wakeful.views.ledger import plain_run
 
     times = instants(text, about.zone, what="--at")
     record = about.record

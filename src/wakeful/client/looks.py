@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 
-from wakeful.client.error_bodies import error_of
-from wakeful.client.wire import NOTHING, HttpWire, segment
+from wakeful.client.wire import NOTHING, HttpWire, error_of, segment
 from wakeful.machines.snapshot import Snapshot
 from wakeful.runtime.registry import name_of
 from wakeful.values.errors import TooMany, Unavailable

@@ -1,15 +1,62 @@
-"""Layer 5. Which pages has the dashboard, and what does each need of its visitor?"""
+"""Layer 5. Which pages has the dashboard, with the search box on each, and what does each need of its visitor?"""
 
-from typing import TYPE_CHECKING
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
+from wakeful.dashboard.renderer import address, render
+from wakeful.dashboard.visits import Visit
 from wakeful.values.errors import MissingExtra
+from wakeful.views import search
 
 if TYPE_CHECKING:
+    from starlette.responses import Response
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from wakeful.app import App
     from wakeful.security.gate import Gate
+
+
+# The search box: anything by name, one step away.
+
+EACH = 6  # of a kind in the box
+PAGE = 50
+KINDS = {"class": "Classes", "object": "Objects", "schedule": "Schedules", "job": "Jobs"}
+KINDS |= {"parked": "Parked", "node": "Nodes"}
+
+
+async def page(visit: Visit) -> "Response":
+    """What there is of that name: as a page, or for the box as the list alone."""
+    text = (visit.asked("q") or "").strip()
+    is_box = "hx-request" in visit.request.headers
+    hits = await search.find(visit.view, text, EACH if is_box else PAGE, prefix=visit.caller.prefix) if text else []
+    rows = [{"number": number, **shown(visit, hit)} for number, hit in enumerate(hits)]
+    found = [(KINDS[kind], list(some)) for kind, some in groupby(rows, lambda row: row["kind"])]
+    if is_box:
+        return render(visit.request, "found.html", now=visit.now, found=found, q=text)
+    return await visit.render("search.html", "search", lives=False, found=found, q=text)
+
+
+def shown(visit: Visit, hit: dict[str, Any]) -> dict[str, Any]:
+    """A hit with where it leads."""
+    kind = hit["kind"]
+    where = {"class_": hit.get("class"), "key": hit.get("key")}
+    path, query = {
+        "class": ("/objects", {"class_": hit.get("class")}),
+        "object": ("/object", where),
+        "schedule": ("/schedule", {**where, "name": hit.get("schedule")}),
+        "job": ("/job", {"id": hit.get("job")}),
+        "parked": ("/parked/one", {**where, "number": hit.get("number")}),
+        "node": ("/nodes", {}),
+    }[kind]
+    is_own = kind == "node" and hit["node"] == visit.node.name and not visit.node.store.shared
+    return {
+        "kind": kind,
+        "name": hit["title"],
+        "note": "up" if is_own else hit.get("state") or "",  # it renews no lease, and it answers
+        "href": address(visit.request, path, **query),
+    }
+
 
 STATIC_HEADERS = [
     (b"cache-control", b"public, max-age=86400"),
@@ -25,7 +72,7 @@ def routes(app: "App", gate: "Gate") -> list["BaseRoute"]:
         from starlette.routing import Mount, Route
     except ImportError:
         raise MissingExtra("the dashboard needs jinja2 and starlette: pip install 'wakeful[server]'") from None
-    from wakeful.dashboard import due, jobs, live, login, nodes, objects, parked, schedules, search_box
+    from wakeful.dashboard import due, jobs, live, login, nodes, objects, parked, schedules
     from wakeful.dashboard.visits import Desk
 
     desk = Desk(app, gate)
@@ -41,7 +88,7 @@ def routes(app: "App", gate: "Gate") -> list["BaseRoute"]:
         "/job": jobs.one,
         "/parked": parked.listing,
         "/parked/one": parked.one,
-        "/search": search_box.page,
+        "/search": page,
         "/live": live.live,
     }
     operate = {

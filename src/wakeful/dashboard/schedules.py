@@ -11,7 +11,7 @@ from wakeful.specs.zones import instants_of, zone_of
 from wakeful.values.errors import BadInput, BadTime
 from wakeful.values.ids import ObjectId
 from wakeful.values.times import duration_ms, from_datetime, to_datetime, within_years
-from wakeful.views import schedules, verdicts
+from wakeful.views import ledger, schedules
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -69,7 +69,7 @@ async def one(visit: Visit) -> "Response":
         zone = (await schedules.show(visit.view, id, name, limit=1))["zone"]
         start_at = meant(start, zone, visit.now, is_past=True)
         end_at = meant(end, zone, visit.now, is_past=True)
-        times = await verdicts.preview(visit.view, id, name, start_at, end_at)
+        times = await ledger.preview(visit.view, id, name, start_at, end_at)
     except BadInput as error:
         return await _show(visit, id, name, BackfillForm(start, end, is_open=True), problem=str(error))
     return await _show(visit, id, name, BackfillForm(start, end, start_at, end_at, times))

@@ -12,9 +12,7 @@ from markupsafe import Markup
 from wakeful.dashboard.history import History
 from wakeful.dashboard.renderer import Place, address, path_of, render
 from wakeful.operations import Acts
-from wakeful.security.askers import asker_of
-from wakeful.security.crowd import Crowding
-from wakeful.security.turnstile import Turnstile
+from wakeful.security.crowd import Crowding, Turnstile, asker_of
 from wakeful.values import errors
 from wakeful.values.errors import (
     BadOption,

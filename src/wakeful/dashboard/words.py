@@ -8,9 +8,9 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from wakeful.values.times import LATEST_MS, from_datetime, to_datetime
-from wakeful.views.words import length as length
-from wakeful.views.words import many as many
-from wakeful.views.words import size as size
+from wakeful.views.plain import length as length
+from wakeful.views.plain import many as many
+from wakeful.views.plain import size as size
 
 # Each verdict and state: its colour, and a shape for those who don't see the colour.
 MARKS = {

@@ -8,10 +8,9 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from wakeful.diagrams.arrow_pieces import Piece
 from wakeful.diagrams.positions import place
 from wakeful.diagrams.ranks import Item, RankChain, Ranked, RankLink, order, rank
-from wakeful.diagrams.scene import LOOP, Box, Edge, label_size
+from wakeful.diagrams.scene import LOOP, Box, Edge, Piece, label_size
 
 Point = tuple[float, float]
 Path = tuple[Point, ...]

@@ -8,10 +8,9 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from wakeful.diagrams.arrow_pieces import Piece, lift
 from wakeful.diagrams.flow import Flow, Path, Point, flow
 from wakeful.diagrams.positions import PORT_EDGE, PORT_GAP
-from wakeful.diagrams.scene import PAD, Box, Edge, Scene, Size, header_size, leaf_size
+from wakeful.diagrams.scene import PAD, Box, Edge, Piece, Scene, Size, header_size, leaf_size, lift
 
 # How do groups that no arrow connects stand beside each other?
 

@@ -8,8 +8,7 @@ from bisect import bisect_right, insort
 
 from msgspec import Struct
 
-from wakeful.diagrams.arrow_pieces import Piece
-from wakeful.diagrams.scene import Box, Edge
+from wakeful.diagrams.scene import Box, Edge, Piece
 
 GAP = 22.0  # between boxes of a rank
 BEND_GAP = 14.0  # between things of which one is a bend or a port

@@ -20,7 +20,7 @@ from wakeful.specs.spec import Spec
 from wakeful.values.errors import BadOption, BadTime
 from wakeful.values.ids import ObjectId, check_class, check_key
 from wakeful.values.times import LATEST_MS, duration_ms, from_datetime, to_datetime
-from wakeful.views import schedules, verdicts
+from wakeful.views import ledger, schedules
 
 Length = str | float
 
@@ -207,9 +207,9 @@ async def backfill_schedule(ask: Ask) -> Answer:
         raise BadOption("end must be after start", code="schedule.backfill")
     if asked.dry_run:
         await ask.view.info(id)
-        return answered({"dry_run": True, "rows": await verdicts.preview(ask.view, id, name, first, last)})
+        return answered({"dry_run": True, "rows": await ledger.preview(ask.view, id, name, first, last)})
     await acts_of(ask).backfill(id, name, asked.start, asked.end)
-    rows = await verdicts.preview(ask.view, id, name, first, last)
+    rows = await ledger.preview(ask.view, id, name, first, last)
     return answered({"dry_run": False, "rows": rows})
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import HTTPConnection
 from starlette.routing import Mount
 
-from wakeful.http import paths
+from wakeful.http import table
 from wakeful.http.asks import Answer, Ask, Gone, Receive, Room, Scope, Send, json_bytes
 from wakeful.http.calls import early_deadline, is_call
 from wakeful.http.openapi import document
@@ -23,10 +23,8 @@ from wakeful.http.rows import TABLE
 from wakeful.http.stops import Stops
 from wakeful.http.table import Route, read_query
 from wakeful.policy.shares import Asker, Shares, Verdict
-from wakeful.security.askers import Askers, address_of, asker_of
-from wakeful.security.crowd import Crowding
+from wakeful.security.crowd import Askers, Crowding, Turnstile, address_of, asker_of
 from wakeful.security.patience import lock_of, unless_locked, within
-from wakeful.security.turnstile import Turnstile
 from wakeful.values.errors import DeadlineExceeded, NotRunning, StoreDown
 from wakeful.values.metrics import LASTING, ROUTE
 from wakeful.values.trace import TRACE, received
@@ -81,7 +79,7 @@ class Api:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         ask = Ask(self.app, self.gate, scope, receive, send, self._body_max)
-        raw = paths.raw_of(scope)
+        raw = table.raw_of(scope)
         asker = Asker(HEALTH, address_of(scope)) if raw in _HEALTH else self._askers.guess(scope)
         try:
             begun = self._pace.take(asker)
@@ -104,8 +102,8 @@ class Api:
 
     async def _answer(self, ask: Ask, raw: bytes) -> Answer | None:
         scope = ask.scope
-        paths.check_length(scope)
-        segments = paths.segments_of(raw)
+        table.check_length(scope)
+        segments = table.segments_of(raw)
         method = scope["method"]
         scope[ROUTE] = "/openapi.json" if segments == ["openapi.json"] else "other"
         # The document names the program's classes, so it is not for everyone.

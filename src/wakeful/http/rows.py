@@ -2,9 +2,254 @@
 
 from dataclasses import replace
 
-from wakeful.http import acts, calls, health, jobs, looks
-from wakeful.http.sights import OBJECT, SIGHTS, STATE, TAG
-from wakeful.http.table import CLASS, KEY, LIMIT, PAGE, PREFIX, Route, RouteTable, deadline, length, text
+from wakeful.http import acts, calls, health, jobs, looks, machine_watch, stream
+from wakeful.http.table import (
+    CLASS,
+    KEY,
+    LIMIT,
+    PAGE,
+    PREFIX,
+    Param,
+    Route,
+    RouteTable,
+    choice,
+    deadline,
+    flag,
+    instant,
+    length,
+    number,
+    text,
+)
+from wakeful.jobs.job import STATES
+
+# The rows of the table of resources that only look.
+
+OBJECT = "/v1/objects/{class}/{key}"
+STANDING = choice("state", "Only in this state.", "active", "paused", "waiting", "done", "retired")
+STATE = choice("state", "Only in this state.", *STATES)
+TAG = text("tag", "Only with this tag.", longest=200)
+CONTAINS = text("contains", "Only of names that contain this.")
+TIMER = text("timer", "Only of timers of this name.", longest=1_024)
+KINDS = Param(
+    "kinds", {"type": "string"}, stream.read_kinds, None, False, "Only events of these kinds, joined by commas."
+)
+
+SIGHTS = [
+    Route(
+        "GET",
+        "/v1/classes",
+        "listClasses",
+        "read",
+        "Classes of the program and in its stores.",
+        looks.list_classes,
+        answer="ClassPage",
+    ),
+    Route(
+        "GET",
+        "/v1/objects",
+        "listObjects",
+        "read",
+        "Objects by class and key.",
+        looks.list_objects,
+        query=(CLASS, PREFIX, CONTAINS, *PAGE),
+        answer="ObjectPage",
+    ),
+    Route(
+        "GET",
+        OBJECT,
+        "showObject",
+        "read",
+        "One object with everything it has; it sleeps on.",
+        looks.show_object,
+        query=(LIMIT,),
+        answer="Object",
+        problems=(404,),
+    ),
+    Route(
+        "GET",
+        f"{OBJECT}/storage",
+        "showStorage",
+        "read",
+        "What the object's code stored.",
+        looks.show_storage,
+        query=(text("prefix", "Only keys of storage that begin so.", longest=2_048), *PAGE),
+        answer="StoragePage",
+        problems=(404,),
+    ),
+    Route(
+        "GET",
+        f"{OBJECT}/timers",
+        "showTimers",
+        "read",
+        "What the object has ahead of it.",
+        looks.show_timers,
+        query=PAGE,
+        answer="TimerPage",
+    ),
+    Route(
+        "GET",
+        f"{OBJECT}/ledger",
+        "showLedger",
+        "read",
+        "What came of its timers.",
+        looks.show_ledger,
+        query=(TIMER, *PAGE),
+        answer="EntryPage",
+    ),
+    Route(
+        "GET",
+        f"{OBJECT}/schedules",
+        "showSchedules",
+        "read",
+        "Its schedules.",
+        looks.show_schedules,
+        query=(TAG, STANDING, CONTAINS, *PAGE),
+        answer="SchedulePage",
+    ),
+    Route(
+        "GET",
+        f"{OBJECT}/parked",
+        "showParkedOf",
+        "read",
+        "What of it failed for good.",
+        looks.show_parked_of,
+        query=PAGE,
+        answer="ParkedPage",
+    ),
+    Route(
+        "GET",
+        f"{OBJECT}/jobs",
+        "showJobsOf",
+        "read",
+        "Its jobs.",
+        looks.show_jobs_of,
+        query=(STATE, *PAGE),
+        answer="JobPage",
+    ),
+    Route(
+        "GET",
+        f"{OBJECT}/chart.svg",
+        "showChart",
+        "read",
+        "The picture of a machine with where it is.",
+        looks.show_chart,
+        answer="Svg",
+        media="image/svg+xml",
+        problems=(404, 409),
+    ),
+    Route(
+        "GET",
+        f"{OBJECT}/watch",
+        "watch",
+        "call",
+        "A machine's snapshots and emitted events, as far as its class lets the caller see them, as server-sent events.",
+        machine_watch.watch,
+        answer="EventStream",
+        media="text/event-stream",
+        problems=(404, 409, 424, 504),
+    ),
+    Route(
+        "GET",
+        "/v1/schedules",
+        "listSchedules",
+        "read",
+        "Schedules, soonest first.",
+        looks.list_schedules,
+        query=(CLASS, KEY, PREFIX, TAG, STANDING, CONTAINS, *PAGE),
+        answer="SchedulePage",
+    ),
+    Route(
+        "GET",
+        "/v1/due",
+        "listDue",
+        "read",
+        "What fires next.",
+        looks.list_due,
+        query=(CLASS, KEY, PREFIX, TIMER, *PAGE),
+        answer="TimerPage",
+    ),
+    Route(
+        "GET",
+        "/v1/ledger",
+        "listLedger",
+        "read",
+        "What came of timers, newest first.",
+        looks.list_ledger,
+        query=(CLASS, KEY, PREFIX, TIMER, *PAGE),
+        answer="EntryPage",
+    ),
+    Route(
+        "GET",
+        "/v1/parked",
+        "listParked",
+        "read",
+        "What failed for good and waits for a person.",
+        looks.list_parked,
+        query=(CLASS, KEY, PREFIX, *PAGE),
+        answer="ParkedPage",
+    ),
+    Route(
+        "GET",
+        "/v1/parked/{number}",
+        "showParked",
+        "read",
+        "One parked timer; its traceback for operators.",
+        looks.show_parked,
+        answer="Parked",
+        problems=(404,),
+    ),
+    Route(
+        "GET",
+        "/v1/nodes",
+        "listNodes",
+        "read",
+        "The nodes: shards, lease, load.",
+        looks.list_nodes,
+        answer="NodePage",
+        is_wide=True,
+    ),
+    Route(
+        "GET",
+        "/v1/search",
+        "search",
+        "read",
+        "What there is of that name.",
+        looks.find,
+        query=(
+            text("q", "What to look for.", is_needed=True, longest=600),
+            number("limit", "Hits of each kind.", least=1, most=100, default=20),
+        ),
+        answer="HitPage",
+    ),
+    Route(
+        "GET",
+        "/v1/audit",
+        "listAudit",
+        "admin",
+        "Who did what, newest first.",
+        looks.list_audit,
+        query=(
+            text("actor", "Only of this one.", longest=200),
+            flag("refusals", "With those who were refused.", default=True),
+            *PAGE,
+        ),
+        answer="AuditPage",
+        is_wide=True,
+    ),
+    Route(
+        "GET",
+        "/v1/events",
+        "events",
+        "read",
+        "What happens, as server-sent events.",
+        stream.events,
+        query=(KINDS, instant("since", "From then on, as far as it is kept.")),
+        headers=("Last-Event-ID",),
+        answer="EventStream",
+        media="text/event-stream",
+    ),
+]
+
 
 SCHEDULE = f"{OBJECT}/schedules/{{name}}"
 

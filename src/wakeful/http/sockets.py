@@ -12,12 +12,12 @@ from urllib.parse import parse_qsl
 
 from starlette.requests import HTTPConnection
 
-from wakeful.http import paths
+from wakeful.http import table
 from wakeful.http.asks import Receive, Scope, Send, json_bytes
 from wakeful.http.machine_watch import RESTARTING, Telling
 from wakeful.http.problems import MEDIA, Problem, told
 from wakeful.http.stops import Stops
-from wakeful.security.sessions import COOKIE
+from wakeful.security.gate import COOKIE
 from wakeful.sockets.node_sockets import feature_of
 from wakeful.sockets.socket import SocketRequest
 from wakeful.values.errors import NotRunning
@@ -151,8 +151,8 @@ def _ended(event: Mapping[str, Any]) -> tuple[int, str, bool]:
 
 def _object_in(scope: Scope) -> tuple[str, str, str]:
     """Class, key, and what is wanted of the object: `socket`, or `watch` of a machine."""
-    paths.check_length(scope)
-    segments = paths.segments_of(paths.raw_of(scope))
+    table.check_length(scope)
+    segments = table.segments_of(table.raw_of(scope))
     if len(segments) != 5 or segments[:2] != ["v1", "objects"] or segments[4] not in ("socket", "watch"):
         raise Problem(404, "path.unknown", "there is no socket here; /v1/objects/CLASS/KEY/socket has one")
     return segments[2], segments[3], segments[4]
@@ -203,7 +203,7 @@ async def _deny(scope: Scope, send: Send, error: Exception, caller: "Caller | No
         await send({"type": "websocket.close", "code": 1008, "reason": ""})
         return
     is_operator = caller is not None and caller.may("operate")
-    found = told(error, paths.raw_of(scope).decode("latin-1"), is_operator=is_operator)
+    found = told(error, table.raw_of(scope).decode("latin-1"), is_operator=is_operator)
     body = json_bytes(found.body)
     headers = [(b"content-type", MEDIA), (b"content-length", b"%d" % len(body)), *found.headers]
     await send({"type": "websocket.http.response.start", "status": found.status, "headers": headers})

@@ -14,7 +14,7 @@ from typing import Any
 
 from wakeful.importers.findings import bad
 from wakeful.importers.pickles import Thing, read
-from wakeful.importers.wishes import EVER, ImportPlan, NoSchedule, Wish, cron_text, plain
+from wakeful.importers.schedule_import import EVER, ImportPlan, NoSchedule, Wish, cron_text, plain
 from wakeful.specs.interval import interval
 from wakeful.values.errors import WakefulError
 

@@ -1,21 +1,29 @@
-"""Layer 5. How does a machine that lived elsewhere become an object here, in one commit or not at all?"""
+"""Layer 5. Which machines are in a file, and how does one become an object here, in one commit or not at all?"""
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import structs
 
-from wakeful.importers.archive_rules import check_own
-from wakeful.importers.chart_fit import INIT, complete, fit_delays
+from wakeful.importers import actorkit, xstate
+from wakeful.importers.archive import check_own
 from wakeful.importers.feature import IMPORT
-from wakeful.importers.findings import FoundMachine
+from wakeful.importers.findings import FoundMachine, bad, parse_json
+from wakeful.importers.sqlite import MAGIC, Tables
 from wakeful.machines.carrier import Carrier
 from wakeful.machines.node_machines import feature_of
 from wakeful.machines.records import MachineRecord, fit, load, save
 from wakeful.machines.steps import end, note, set_delays
 from wakeful.runtime.context import runtime_of
 from wakeful.runtime.turn import running_turn
-from wakeful.statechart.snapshot import check_snapshot
-from wakeful.values.errors import BadChart, BadOption, BadValue, Conflict
+from wakeful.statechart.chart import Chart
+from wakeful.statechart.effects import Invoke
+from wakeful.statechart.snapshot import check_snapshot, configuration_of, dump, restore
+from wakeful.statechart.structure import ChartState, ChartStep
+from wakeful.values.errors import BadChart, BadOption, BadTime, BadValue, Conflict
+from wakeful.values.times import duration_ms, to_datetime
 
 if TYPE_CHECKING:
     from wakeful.machines.bindings import Bound
@@ -104,3 +112,178 @@ def _check(bound: "Bound", id: str, snapshot: dict[str, Any]) -> None:
 
 def _plain(remark: Any) -> dict[str, Any]:
     return {"what": remark.what, "name": remark.name, "note": remark.note}
+
+
+# How does what was found fit the chart that it is to live under?
+#
+# Its delays keep their deadlines. Of the actors that XState kept, those run again that an active state invokes, as
+# XState does when it restores a snapshot.
+
+_AFTER = "xstate.after."
+INIT = {"type": "xstate.init"}
+
+
+def fit_delays(chart: Chart, found: FoundMachine, now: int) -> list[dict[str, Any]]:
+    """The delays of the file that the chart waits for, under the ids that it knows them by."""
+    if found.snapshot["status"] != "active":
+        for delay in found.pending:
+            found.note_left("delay", delay["id"], f"the machine is {found.snapshot['status']}")
+        return []
+    mask = configuration_of(chart, found.snapshot).mask
+    owners = {id: node for node in chart.nodes for id in node.after}
+    pending: dict[str, dict[str, Any]] = {}
+    for delay in found.pending:
+        id, event, note = delay["id"], delay["event"], _when(delay["due_at"], now)
+        if event["type"].startswith(_AFTER):
+            known = event["type"] if event["type"] in owners else _find_renamed(chart, event["type"])
+            if known is None:
+                raise BadValue(
+                    f"delay {event['type']}: the chart has no such delay; its ids are like "
+                    f"{next(iter(owners), 'none')!r}, so give the chart the `id` that it had",
+                    code="import.delay",
+                )
+            if not mask & owners[known].bit:
+                found.note_left("delay", id, f"its state '#{owners[known].id}' is not active")
+                continue
+            note += f", as {known}" if known != id else ""
+            id, event = known, {"type": known}
+        elif delay["target"] is not None and delay["target"] not in found.children:
+            found.note_left("delay", id, f"it goes to {delay['target']!r}, which is no actor of this machine")
+            continue
+        pending[id] = {**delay, "id": id, "event": event}
+        found.note_taken("delay", id, note)
+    return list(pending.values())
+
+
+def complete(
+    chart: Chart, snapshot: Mapping[str, Any], found: FoundMachine, *, now: int, restarts: bool
+) -> tuple[dict[str, Any], list[Invoke]]:
+    """The snapshot with delays that the file lacks and actors that run again, and the starts of those."""
+    if snapshot["status"] != "active":
+        for id in found.children:
+            found.note_left("actor", id, f"the machine is {snapshot['status']}")
+        return {**snapshot, "children": {}, "pending": [], "seq": 0}, []
+    turn = restore(chart, {**snapshot, "children": {}, "seq": 0}, dict(INIT), now)
+    active = [node for node in chart.nodes if turn.configuration.mask & node.bit]
+    for node in active:
+        _add_delays(turn, node, found, restarts=restarts)
+    starts = _run_again(turn, active, found)
+    made = dump(chart, turn)
+    # What a delayed send goes to must be there when it is due.
+    for one in [one for one in made["pending"] if one["target"] is not None and one["target"] not in turn.children]:
+        made["pending"].remove(one)
+        found.note_left("delay", one["id"], f"it goes to {one['target']!r}, which does not run again")
+    return made, starts
+
+
+def _add_delays(turn: ChartStep, node: ChartState, found: FoundMachine, *, restarts: bool) -> None:
+    """Delays of active states, where the file says of none: without them the machine might never move again."""
+    if found.knows_delays:
+        return  # one that is not in the file has fired, and its state did not care
+    known = {one["id"] for one in turn.pending}
+    for id, set_ in zip(node.after, node.entry[len(node.entry) - len(node.after) :], strict=True):
+        if id in known:
+            continue
+        if not restarts:
+            found.note_left("delay", id, "the file says nothing of delays, and it was not wished anew")
+            continue
+        set_(turn)
+        found.note_taken(
+            "delay",
+            id,
+            f"the file says nothing of delays: counted from now, {_when(turn.pending[-1]['due_at'], turn.now)}",
+        )
+
+
+def _run_again(turn: ChartStep, active: list[ChartState], found: FoundMachine) -> list[Invoke]:
+    starts = []
+    invoked = {
+        id: begin
+        for node in active
+        for id, begin in zip(node.invokes, node.starts[len(node.starts) - len(node.invokes) :], strict=True)
+    }
+    for id, child in found.children.items():
+        if id not in invoked:
+            found.note_left("actor", id, "no active state invokes it: it was spawned, or the chart has changed")
+        elif child["status"] != "active":
+            found.note_left("actor", id, f"it is {child['status']}")
+        else:
+            invoked[id](turn)
+            effect = turn.effects[-1]
+            assert isinstance(effect, Invoke)
+            if child["has_input"]:
+                effect = structs.replace(effect, input=child["input"])
+                turn.children = {**turn.children, id: {**turn.children[id], "input": child["input"]}}
+            starts.append(effect)
+            found.note_taken("actor", id, f"{effect.src} runs again from its start{_loss(child)}")
+    return starts
+
+
+def _loss(child: Mapping[str, Any]) -> str:
+    return "" if child["value"] is None else "; where it was is not taken"
+
+
+def _find_renamed(chart: Chart, type: str) -> str | None:
+    """The same delay of the same state, written in another way: 86400000 as 24h."""
+    for node in chart.nodes:
+        if node.after and type.endswith(f".{node.id}"):
+            wanted = _ms(type[len(_AFTER) : -len(node.id) - 1])
+            same = [
+                id for id in node.after if wanted is not None and _ms(id[len(_AFTER) : -len(node.id) - 1]) == wanted
+            ]
+            if len(same) == 1:
+                return same[0]
+    return None
+
+
+def _ms(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        return float(duration_ms(text))
+    except BadTime:
+        return None
+
+
+def _when(due_at: int, now: int) -> str:
+    said = to_datetime(due_at).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return f"due {said}" if due_at > now else f"was due {said}: fires at once"
+
+
+# Which machines are in a file?
+
+FORMS = ("xstate", "actor-kit")
+BYTES_MAX = 256 * 1024 * 1024
+
+
+def read(path: Path, form: str) -> list[FoundMachine]:
+    """The machines in a file of that form, in the order of the file; errors name the place."""
+    if form not in FORMS:
+        raise BadOption(f"there is no form {form!r}; there are {', '.join(FORMS)}", code="import.form")
+    name = str(path)
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            head = file.read(len(MAGIC))
+        if head == MAGIC:
+            if form == "xstate":
+                raise bad(name, "this is an SQLite file, not a snapshot of XState; is it --as actor-kit?")
+            return actorkit.read_tables(Tables(path), name)
+        if size > BYTES_MAX:
+            raise bad(name, f"it has {size:,} bytes; {BYTES_MAX:,} is the most")
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise bad(name, f"it can't be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise bad(name, "it is neither SQLite nor text in UTF-8") from None
+    return _read_json(parse_json(text, name), name, form)
+
+
+def _read_json(data: Any, name: str, form: str) -> list[FoundMachine]:
+    several = data if isinstance(data, list) else [data]
+    if not several:
+        raise bad(name, "there is nothing in it")
+    one = xstate.read if form == "xstate" else actorkit.read_keys
+    return [one(each, f"{name}[{place}]" if isinstance(data, list) else name) for place, each in enumerate(several)]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from wakeful.jobs.ids import parse_id
 from wakeful.runtime.redrives import NUMBER_MAX, REDRIVE, Find, each_parked, survey
 from wakeful.security.audit import DONE, FAILED, LOG, NOTHING, PARTLY
-from wakeful.security.exposure import check_method_name
+from wakeful.security.scopes import check_method_name
 from wakeful.specs.build import BUILD_OPTIONS
 from wakeful.store.protocol import ASIDE, Query, Store, Views
 from wakeful.transport.control import redriven

@@ -16,7 +16,7 @@ from typing import Any
 
 from wakeful.runtime.env import Env, NodeRequest
 from wakeful.store.protocol import NodeRow
-from wakeful.transport.sockets import folder
+from wakeful.transport.addresses import folder
 from wakeful.values.errors import BadInput, Unavailable, WakefulError
 from wakeful.values.ids import SHARDS
 

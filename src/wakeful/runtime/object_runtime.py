@@ -15,10 +15,10 @@ from wakeful.runtime.registry import ObjectClass
 from wakeful.runtime.rows import ObjectRows
 from wakeful.runtime.sideline import Sideline
 from wakeful.store.protocol import NO_GUARDS, Guard, Obstacle
+from wakeful.values.codec import Shelf
 from wakeful.values.commits import Slot
 from wakeful.values.errors import Unavailable
 from wakeful.values.ids import ObjectId
-from wakeful.values.rests import Shelf
 from wakeful.values.timers import Timer
 from wakeful.values.times import Duration
 

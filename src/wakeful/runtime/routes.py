@@ -16,7 +16,7 @@ from wakeful.runtime.calls import Call
 from wakeful.runtime.contacts import BACK_MS, HERE, REACH, Contacts
 from wakeful.runtime.links import Links
 from wakeful.store.protocol import NodeRow
-from wakeful.transport.failures import received
+from wakeful.transport.messages import received
 from wakeful.transport.protocol import NotStarted, PeerCall
 from wakeful.values.codec import decode, encode
 from wakeful.values.errors import (

@@ -5,11 +5,10 @@ from typing import Any
 from wakeful.policy.limits import check_value_size
 from wakeful.runtime.object_runtime import ObjectRuntime
 from wakeful.runtime.turn import CURRENT, Turn
-from wakeful.values.codec import decode_fields, encode_fields, names_in, unknown_fields
+from wakeful.values.codec import Rest, Shelf, decode_fields, encode_fields, names_in, unknown_fields
 from wakeful.values.commits import SYSTEM, Slot
 from wakeful.values.errors import BadOption, BadValue, TurnOver, Undecodable, Unfit
 from wakeful.values.ids import ObjectId
-from wakeful.values.rests import Rest, Shelf
 from wakeful.values.type_fit import fits, made_up, misfit
 
 STATE_SLOT: Slot = (SYSTEM, "state")

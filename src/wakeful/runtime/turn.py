@@ -5,10 +5,10 @@ from contextvars import ContextVar
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from wakeful.runtime.object_runtime import ObjectRuntime
+from wakeful.values.codec import Shelf, shelve_with
 from wakeful.values.commits import USER, Commit, Remembered, Slot
 from wakeful.values.errors import ReadOnly, TurnOver
 from wakeful.values.ids import ObjectId
-from wakeful.values.rests import Shelf, shelve_with
 from wakeful.values.runs import Entry, Run, run_id
 from wakeful.values.timers import Occurrence, Parked, Timer
 from wakeful.values.times import to_datetime

@@ -1,14 +1,21 @@
-"""Layer 5. What is somebody told who finds no place, and what are operators told of it?"""
+"""Layer 5. With whom does a request share the server, who waits, and what is somebody told who finds no place?"""
 
+import asyncio
+import hashlib
 import logging
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
 
-from wakeful.policy.shares import Asker, Shares, Verdict
+from wakeful.policy.shares import Asker, Rounds, Shares, Verdict
 from wakeful.values.errors import TooMany, Unavailable, WakefulError
+from wakeful.values.ids import tenant_of
 
 if TYPE_CHECKING:
     from wakeful.app import App
+    from wakeful.security.scopes import Caller
+
 
 log = logging.getLogger("wakeful.http")
 
@@ -56,3 +63,107 @@ class Crowding:
         else:
             words = "all %d places for %s are taken; everybody is refused until some are free"
             log.warning(words, shares.places, what, extra={"code": "server.busy"})
+
+
+# With whom does a request share the server? Known before anybody is let in, and better afterwards.
+#
+# Tokens that are bound to a tenant share what the tenant has, a token of no tenant is for itself, and whoever has shown
+# none that is good is one of the strangers, who share by their addresses. Nobody can be taken for another: which house a
+# token is of is remembered once it was let in, under the hash of all of it.
+
+KNOWN_MAX = 4_096  # one that is forgotten is one of the strangers for one request
+STRANGERS = "strangers"
+
+
+class Askers:
+    """Whose requests these are."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[bytes, Asker] = OrderedDict()
+
+    def guess(self, scope: Mapping[str, Any]) -> Asker:
+        """Before it is looked at: whose token it is, if that was good when it was last seen."""
+        mark = _mark(scope)
+        found = None if mark is None else self._known.get(mark)
+        return Asker(STRANGERS, address_of(scope)) if found is None else found
+
+    def met(self, scope: Mapping[str, Any], caller: "Caller") -> None:
+        """It was let in."""
+        mark = None if caller.token_id is None else _mark(scope)
+        if mark is None or mark in self._known:
+            return
+        self._known[mark] = asker_of(caller)
+        if len(self._known) > KNOWN_MAX:
+            self._known.popitem(last=False)
+
+
+def asker_of(caller: "Caller", key: str | None = None) -> Asker:
+    """Somebody who was let in, and asks for the object of that key: one tenant of many must not take what all of them share."""
+    token = caller.token_id or ""
+    house = caller.tenant or (f"token:{token}" if token else caller.name)
+    return Asker(house, token if key is None else f"{token}:{tenant_of(key)}")
+
+
+def address_of(scope: Mapping[str, Any]) -> str:
+    """From where it came."""
+    client = scope.get("client")
+    return client[0] if client else ""
+
+
+def _mark(scope: Mapping[str, Any]) -> bytes | None:
+    """What stands for the secret that came along."""
+    for name, value in scope["headers"]:
+        if name in (b"authorization", b"cookie"):
+            return hashlib.sha256(value).digest()
+    return None
+
+
+# Few may do something at once that holds everybody up: who waits for it, and who is next?
+
+
+class Turnstile:
+    """Lets a few through at a time, asker by asker; no more wait than there are places, and nobody has all of these."""
+
+    def __init__(self, at_once: int, places: int, what: str, crowding: Crowding) -> None:
+        """`what` is what errors call those that wait."""
+        self.shares = Shares(places)
+        self._left = at_once
+        self._rounds: Rounds[asyncio.Future[None]] = Rounds()
+        self._what = what
+        self._crowding = crowding
+
+    @asynccontextmanager
+    async def passed(self, asker: Asker) -> AsyncIterator[None]:
+        """Around what is done; `TooMany` or `Unavailable` when too many wait."""
+        verdict = self.shares.take(asker)
+        if verdict is not Verdict.TAKEN:
+            raise self._crowding.refusal(verdict, self._what, self.shares, asker)
+        try:
+            await self._through(asker)
+            try:
+                yield
+            finally:
+                self._leave()
+        finally:
+            self.shares.give(asker)
+
+    async def _through(self, asker: Asker) -> None:
+        if self._left and not self._rounds:
+            self._left -= 1
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._rounds.add(asker, future)
+        try:
+            await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled():
+                self._leave()  # it was this one's turn already
+            raise
+
+    def _leave(self) -> None:
+        while self._rounds:
+            future = self._rounds.next()
+            if not future.done():
+                future.set_result(None)
+                return
+        self._left += 1

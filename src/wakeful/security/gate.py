@@ -5,23 +5,25 @@ of this machine. Once a token was made every request needs one, in the Authoriza
 pages, as the session that it was exchanged for. Who is refused leaves an audit row.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+import asyncio
+import hashlib
+import hmac
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import Context
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import to_builtins
 
 from wakeful.security.audit import LOG
-from wakeful.security.exposure import check_call, check_object
 from wakeful.security.hosts import SAFE, Headers, headers_of, is_loopback, why_cross_site, why_not_local
 from wakeful.security.known import Known
-from wakeful.security.long_requests import End, Lasting
-from wakeful.security.rates import Buckets, Failures
 from wakeful.security.refusals import Refusals
-from wakeful.security.scopes import LOCAL, SECRET, Caller, Scope
-from wakeful.security.sessions import LENGTH_MS, cookie_of, csrf_of, is_csrf, set_cookie
+from wakeful.security.scopes import LOCAL, SECRET, Caller, Scope, check_call, check_object
 from wakeful.security.tokens import ALL, Session, Token, has_tokens, id_of, new_secret, redact
 from wakeful.security.veil import Veil
 from wakeful.values.errors import (
@@ -42,6 +44,154 @@ if TYPE_CHECKING:
 
     from wakeful.app import App
     from wakeful.runtime.node import Node
+
+
+# What goes on for longer than a request: whose is it, and are they still let in?
+#
+# A stream or a socket was let in once. Its caller is looked at again every few seconds, once for all that they have open,
+# and when their token or session is over, so is whatever they opened with it.
+
+log = logging.getLogger("wakeful.security")
+
+LOOK_MS = 2_000
+
+End = Callable[[], None]
+
+
+class Lasting:
+    """What is open, by whom."""
+
+    def __init__(self, is_still: Callable[["Node", Caller], Awaitable[bool]]) -> None:
+        self._is_still = is_still
+        self._open: dict[Caller, dict[object, End]] = {}
+        self._node: Node | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @contextmanager
+    def open(self, node: "Node", caller: Caller, end: End) -> Iterator[None]:
+        """While the block lasts, `end` is called once the caller would not be let in any more."""
+        mark = object()
+        self._open.setdefault(caller, {})[mark] = end
+        if self._task is None or self._task.done() or node is not self._node:
+            self._node = node
+            # Its own context: it belongs to no request.
+            self._task = asyncio.get_running_loop().create_task(self._look(node), context=Context())
+            node.keep(self._task)
+        try:
+            yield
+        finally:
+            ends = self._open.get(caller, {})
+            ends.pop(mark, None)
+            if not ends:
+                self._open.pop(caller, None)
+
+    async def _look(self, node: "Node") -> None:
+        """Until nothing is open."""
+        while self._open and not node.is_dead and node is self._node:
+            await node.clock.sleep(LOOK_MS)
+            for caller in list(self._open):
+                try:
+                    if await self._is_still(node, caller):
+                        continue
+                except WakefulError:  # a store that can't be read now says nothing about the token
+                    continue
+                ends = self._open.pop(caller, {})
+                if ends:
+                    words = "%s is let in no more; %d of its connections end"
+                    log.info(words, caller.name, len(ends), extra={"code": "token.ended"})
+                for end in ends.values():
+                    end()
+
+
+# How does a browser carry its session, and how does a form prove that our page made it?
+
+COOKIE = "wakeful_session"
+LENGTH_MS = 12 * 3_600_000
+
+
+def cookie_of(header: bytes | None) -> str | None:
+    """The session in a Cookie header; None when there is none, or more than one."""
+    if not header:
+        return None
+    found = []
+    for part in header.decode("latin-1").split(";"):
+        name, _, value = part.strip().partition("=")
+        if name == COOKIE and value:
+            found.append(value)
+    return found[0] if len(found) == 1 else None
+
+
+def set_cookie(value: str, scope: Mapping[str, Any], *, is_secure: bool, age_s: int) -> str:
+    """The Set-Cookie header: not for scripts, not for other sites, not for other paths, and over https only there."""
+    path = str(scope.get("root_path") or "").rstrip("/") or "/"
+    if any(char in path for char in ";, \r\n\t"):
+        path = "/"
+    parts = [f"{COOKIE}={value}", f"Path={path}", f"Max-Age={age_s}", "HttpOnly", "SameSite=Strict"]
+    return "; ".join([*parts, "Secure"] if is_secure else parts)
+
+
+def csrf_of(session: str) -> str:
+    """What a form of this session carries; nobody can tell it who does not have the cookie."""
+    return hmac.new(session.encode(), b"wakeful form", hashlib.sha256).hexdigest()
+
+
+def is_csrf(session: str, given: str | None) -> bool:
+    return given is not None and hmac.compare_digest(csrf_of(session).encode(), given.encode())
+
+
+# Who asks more often than they may, and when may they ask again?
+
+# Addresses and tokens that are remembered; the one not seen for longest is forgotten, and starts afresh.
+KNOWN_MAX = 10_000
+FREE_FAILURES = 5  # wrong tokens at the login page before an address has to wait
+FIRST_WAIT_MS = 1_000
+LONGEST_WAIT_MS = 300_000
+FORGET_MS = 3_600_000  # an address that has not failed for that long has not failed
+
+
+class Buckets:
+    """Token buckets by name: each holds `burst`, fills by `rate` a second, and every request takes one."""
+
+    def __init__(self, rate: float, burst: float) -> None:
+        self.rate = rate
+        self.burst = burst
+        self._left: OrderedDict[str, tuple[float, int]] = OrderedDict()  # how much was left, and when
+
+    def take(self, who: str, now: int, *, rate: float | None = None) -> float:
+        """0 when this request may pass; else how many seconds until the next one may."""
+        rate = self.rate if rate is None else rate
+        burst = self.burst if rate == self.rate else max(1.0, rate)
+        left, since = self._left.get(who, (burst, now))
+        left = min(burst, left + max(0, now - since) * rate / 1000)
+        passes = left >= 1
+        self._left[who] = (left - 1 if passes else left, now)
+        self._left.move_to_end(who)
+        if len(self._left) > KNOWN_MAX:
+            self._left.popitem(last=False)
+        return 0.0 if passes else (1 - left) / rate
+
+
+class Failures:
+    """Failed logins by address: after a few of them each one makes the next wait twice as long."""
+
+    def __init__(self) -> None:
+        self._failed: OrderedDict[str, tuple[int, int]] = OrderedDict()  # how often, and when last
+
+    def wait_s(self, who: str, now: int) -> float:
+        """How long this address has to wait before it may try again; 0: not at all."""
+        count, last = self._failed.get(who, (0, 0))
+        if count < FREE_FAILURES or not 0 <= now - last < FORGET_MS:  # or the clock was set back
+            return 0.0
+        wait = min(LONGEST_WAIT_MS, FIRST_WAIT_MS << min(20, count - FREE_FAILURES))
+        return max(0, last + wait - now) / 1000
+
+    def failed(self, who: str, now: int) -> None:
+        count, last = self._failed.get(who, (0, now))
+        self._failed[who] = (1 if now - last >= FORGET_MS else count + 1, now)
+        self._failed.move_to_end(who)
+        if len(self._failed) > KNOWN_MAX:
+            self._failed.popitem(last=False)
+
 
 BEARER = "bearer "
 

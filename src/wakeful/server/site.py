@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from typing import TYPE_CHECKING, Any
 
-from wakeful.http import paths, sockets
+from wakeful.http import sockets, table
 from wakeful.http.api import Api, respond
 from wakeful.http.asks import Answer, Receive, Scope, Send, json_bytes
 from wakeful.http.problems import MEDIA, Problem, told
@@ -84,8 +84,8 @@ class Site:
             await self._socket(scope, receive, send)
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        first = paths.raw_of(scope)[1:].partition(b"/")[0]
-        if first == b"v1" or first.decode("latin-1") in OWN or paths.is_long(scope):
+        first = table.raw_of(scope)[1:].partition(b"/")[0]
+        if first == b"v1" or first.decode("latin-1") in OWN or table.is_long(scope):
             await self._api(scope, receive, send)  # which has the words for a URL that is too long
         elif first == b"metrics" and self._has_metrics:
             await self._metrics(scope, send)

@@ -4,16 +4,65 @@ One list, from which the Prometheus page, the OpenTelemetry instruments and docs
 are OpenTelemetry's; Prometheus has underscores for dots, the unit behind, and `_total` behind counters.
 """
 
+import contextlib
+import os
+import platform
+import sys
+import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import wakeful
 from wakeful.runtime.deployment_clock import FollowedClock
-from wakeful.telemetry import process
 from wakeful.values.ids import RESERVED
 from wakeful.values.metrics import Counter, Family, Gauge, Histogram
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
+
+
+# How is this process, as its operating system sees it?
+
+_STARTED_S = time.time()  # near enough where the system does not say
+Found = Iterable[tuple[tuple[str, ...], float]]
+
+
+def build(node: "Node") -> Found:
+    return [((wakeful.__version__, platform.python_version()), 1)]
+
+
+def cpu(node: "Node") -> Found:
+    return [((), time.process_time())]
+
+
+def resident(node: "Node") -> Found:
+    """Where the system tells."""
+    with contextlib.suppress(OSError), open("/proc/self/statm", "rb") as file:
+        return [((), int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE"))]
+    if sys.platform != "win32":
+        import resource
+
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return [((), most if sys.platform == "darwin" else most * 1024)]
+    return []
+
+
+def files(node: "Node") -> Found:
+    """Where the system tells."""
+    with contextlib.suppress(OSError):
+        return [((), len(os.listdir("/proc/self/fd")) - 1)]  # one is the listing itself
+    return []
+
+
+def start(node: "Node") -> Found:
+    with contextlib.suppress(OSError, ValueError, IndexError, StopIteration):
+        with open("/proc/self/stat", "rb") as file:
+            ticks = int(file.read().rpartition(b")")[2].split()[19])
+        with open("/proc/stat", "rb") as file:
+            booted = next(int(line.split()[1]) for line in file if line.startswith(b"btime"))
+        return [((), booted + ticks / os.sysconf("SC_CLK_TCK"))]
+    return [((), _STARTED_S)]
+
 
 Kind = Literal["counter", "gauge", "histogram"]
 Number = int | float
@@ -243,11 +292,11 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("wakeful.events.dropped", "counter", "{event}", (), "Events that a slow reader lost.", _one(lambda n: n.events.dropped), 1.0, True),
     Metric("wakeful.traces", "counter", "{trace}", ("outcome",), "Traces that began here, by whether they are recorded.", _traces, 1.0, True),
     # the process
-    Metric("wakeful.build.info", "gauge", "1", ("version", "python"), "Always 1; the labels say what runs.", process.build, 1.0, True),
-    Metric("process.cpu.time", "counter", "s", (), "Processor time of this process.", process.cpu, 1.0, True),
-    Metric("process.memory.resident", "gauge", "By", (), "Memory of this process that is in RAM.", process.resident, 1.0, True),
-    Metric("process.files.open", "gauge", "{file}", (), "Open files and connections.", process.files, 1.0, True),
-    Metric("process.start.time", "gauge", "s", (), "When this process started, in seconds since 1970.", process.start, 1.0, True),
+    Metric("wakeful.build.info", "gauge", "1", ("version", "python"), "Always 1; the labels say what runs.", build, 1.0, True),
+    Metric("process.cpu.time", "counter", "s", (), "Processor time of this process.", cpu, 1.0, True),
+    Metric("process.memory.resident", "gauge", "By", (), "Memory of this process that is in RAM.", resident, 1.0, True),
+    Metric("process.files.open", "gauge", "{file}", (), "Open files and connections.", files, 1.0, True),
+    Metric("process.start.time", "gauge", "s", (), "When this process started, in seconds since 1970.", start, 1.0, True),
 )  # fmt: skip
 
 

@@ -8,12 +8,11 @@ coroutines; whatever runs them (`asyncio.run` will do) must call `close_stores` 
             return MyStore(…)
 """
 
-from wakeful.testing.suites.commits import CommitSuite
+from wakeful.testing.suites.commits import CommitSuite, SendSuite
 from wakeful.testing.suites.fences import FenceSuite, NodeSuite
 from wakeful.testing.suites.finds import FindSuite, PruneSuite
 from wakeful.testing.suites.inserts import InsertSuite
 from wakeful.testing.suites.objects import ObjectSuite
-from wakeful.testing.suites.sends import SendSuite
 from wakeful.testing.suites.timers import TimerSuite
 
 __all__ = ["StoreSuite"]

@@ -20,7 +20,7 @@ from wakeful.runtime.node import Node
 from wakeful.runtime.redrives import NUMBER_MAX, each_parked, survey
 from wakeful.runtime.status import status_of
 from wakeful.store.protocol import Query
-from wakeful.transport import sockets
+from wakeful.transport import addresses
 from wakeful.transport.frames import Malformed, read_frame, write_frame
 from wakeful.transport.messages import (
     CallRequest,
@@ -60,7 +60,7 @@ class ControlServer:
         if not hasattr(socket, "AF_UNIX"):
             return
         try:
-            sock, path = sockets.bind(self._node.name)
+            sock, path = addresses.bind(self._node.name)
         except Unavailable as error:
             log.warning(
                 "no control socket, so `wakeful call` can't reach this node: %s", error, extra={"code": error.code}
@@ -68,7 +68,7 @@ class ControlServer:
             return
         self._path = path
         self._server = await asyncio.start_unix_server(self._serve, sock=sock)
-        self._node.address = f"{sockets.SCHEME}{path}"  # unless other nodes reach it somewhere else
+        self._node.address = f"{addresses.SCHEME}{path}"  # unless other nodes reach it somewhere else
 
     async def close(self) -> None:
         """Stop listening, hang up on everyone, remove the socket."""
@@ -202,7 +202,7 @@ class ControlClient:
         self._last = 0
 
     async def __aenter__(self) -> "ControlClient":
-        path = sockets.path_of(self.address)
+        path = addresses.path_of(self.address)
         if path is None:
             raise Unavailable(f"{self.address or 'an empty address'} is not a control socket", code="control.address")
         try:

@@ -8,9 +8,9 @@ import asyncio
 import logging
 from functools import partial
 
-from wakeful.transport.failures import sent
 from wakeful.transport.frames import Malformed
 from wakeful.transport.link_client import LinkWire
+from wakeful.transport.messages import sent
 from wakeful.transport.protocol import (
     CancelCall,
     Goodbye,

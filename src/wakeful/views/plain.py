@@ -1,4 +1,4 @@
-"""Layer 5. How does a stored value look to someone who doesn't have the program's types?"""
+"""Layer 5. How do stored values, lengths and sizes look to someone who doesn't have the program's types?"""
 
 import base64
 import json
@@ -12,6 +12,38 @@ import msgspec
 from wakeful.values.codec import decode_loosely, fields_of
 from wakeful.values.errors import Undecodable
 from wakeful.values.times import from_datetime, to_datetime
+
+# How do lengths of time, sizes and counts look to people?
+
+_UNITS = (("ms", 1, 1_000), ("s", 1_000, 90_000), ("min", 60_000, 5_400_000), ("h", 3_600_000, 172_800_000))
+
+
+def length(ms: float) -> str:
+    """A length of time in the two digits that matter."""
+    for unit, size, up_to in _UNITS:
+        if ms < up_to:
+            value = ms / size
+            return f"{value:.1f} {unit}" if unit == "s" and value < 10 else f"{value:.0f} {unit}"
+    return f"{ms / 86_400_000:.0f} days"
+
+
+def size(count: int) -> str:
+    """Bytes for people."""
+    if count < 1_000:
+        return f"{count} B"
+    return f"{count / 1_000:.1f} kB" if count < 1_000_000 else f"{count / 1_000_000:.1f} MB"
+
+
+def many(count: int, noun: str, plural: str = "") -> str:
+    """`1 timer`, `2,000 timers`."""
+    return f"{count:,} {noun if count == 1 else plural or _plural(noun)}"
+
+
+def _plural(noun: str) -> str:
+    if noun.endswith("y"):
+        return f"{noun[:-1]}ies"
+    return f"{noun}es" if noun.endswith("s") else f"{noun}s"
+
 
 _INT_MAX = 1 << 63
 INT_BITS = 14_000  # Python writes no whole numbers of more than 4,300 digits in decimal

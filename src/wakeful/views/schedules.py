@@ -15,7 +15,8 @@ from wakeful.values.commits import SYSTEM
 from wakeful.values.errors import BadOption, UnknownSchedule
 from wakeful.values.ids import ObjectId
 from wakeful.values.runs import Run
-from wakeful.views.line import HEAD, line_of
+from wakeful.views.due import HEAD, line_of
+from wakeful.views.ledger import plain_run
 from wakeful.views.pages import (
     LIMIT_MAX,
     OBJECTS,
@@ -30,7 +31,6 @@ from wakeful.views.pages import (
 )
 from wakeful.views.plain import iso, iso_of, plain
 from wakeful.views.timer_names import schedule_named
-from wakeful.views.verdicts import plain_run
 from wakeful.views.view import READS_MAX, View, is_shown
 
 STATES = ("active", "paused", "waiting", "done", "retired")

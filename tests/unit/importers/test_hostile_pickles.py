@@ -93,7 +93,7 @@ def test_none_hangs_the_import(name: str) -> None:
 
 def repr_of(value: Any) -> None:
     """What whoever was given it would do: go through it. The review's went on for ever."""
-    from wakeful.importers.wishes import plain
+    from wakeful.importers.schedule_import import plain
 
     plain(value)
 

@@ -228,7 +228,7 @@ def test_the_operations_refuse_it_too_whoever_asks(wakeful: Stage) -> None:
 
 def test_a_parked_errand_does_not_travel(wakeful: Stage) -> None:
     """Export and import have one rule: what is about another object stays, also when it is parked."""
-    from wakeful.importers.archive_rules import bar_of_timer
+    from wakeful.importers.archive import bar_of_timer
     from wakeful.values.timers import Timer
 
     timer = msgspec.convert({**TIMER, "id": ("Report", "k"), "name": "letter:x"}, Timer)

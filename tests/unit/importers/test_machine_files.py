@@ -10,7 +10,7 @@ import pytest
 from tests.unit.importers import import_stage as stage
 from wakeful.importers import actorkit
 from wakeful.importers.findings import FoundMachine
-from wakeful.importers.machine_files import read
+from wakeful.importers.machine_import import read
 from wakeful.values.errors import BadInput, BadOption
 
 AFTER = "xstate.after.60000.order.paid"

@@ -13,7 +13,7 @@ from tests.unit import cli_stage
 from wakeful.importers import pickles
 from wakeful.importers.apscheduler import read_store
 from wakeful.importers.celery import read_beat
-from wakeful.importers.wishes import ImportPlan
+from wakeful.importers.schedule_import import ImportPlan
 from wakeful.values.errors import BadValue
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "moving"

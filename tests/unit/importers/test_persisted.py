@@ -14,7 +14,7 @@ import pytest
 from tests.xstate.chart_compare import Runner
 from tests.xstate.chart_names import NAMES
 from wakeful.importers import xstate
-from wakeful.importers.chart_fit import complete, fit_delays
+from wakeful.importers.machine_import import complete, fit_delays
 
 with lzma.open(Path(__file__).parent.parent.parent / "vectors" / "xstate_persisted.jsonl.xz", "rt") as file:
     CASES = [json.loads(line) for line in file]

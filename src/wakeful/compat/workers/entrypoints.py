@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from wakeful.compat.workers.failures import Unsupported
-from wakeful.compat.workers.promises import start_task
+from wakeful.compat.workers.values import start_task
 
 if TYPE_CHECKING:
     from asyncio import Task

@@ -13,7 +13,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Optional
 
 from wakeful.compat.workers.failures import JsException
-from wakeful.compat.workers.promises import Promise, Work, start_task
+from wakeful.compat.workers.values import Promise, Work, start_task
 from wakeful.runtime.turn import CURRENT, Turn
 from wakeful.values.ids import ObjectId, shard_of
 

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from wakeful.compat.workers.events import Hosted
 from wakeful.compat.workers.failures import JsException, Reset
 from wakeful.compat.workers.ids import DurableObjectId, id_of_key
-from wakeful.compat.workers.promises import result_of
 from wakeful.compat.workers.sockets import WebSocket
 from wakeful.compat.workers.state import State
-from wakeful.compat.workers.values import Record
+from wakeful.compat.workers.values import Record, result_of
 from wakeful.compat.workers.web import Response, pack, request_of, response_data, unpack
 from wakeful.runtime.alarms import Alarms
 from wakeful.runtime.context import runtime_of

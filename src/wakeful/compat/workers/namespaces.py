@@ -9,8 +9,7 @@ from wakeful.compat.workers.events import Hosted
 from wakeful.compat.workers.failures import JsTypeError, Unsupported
 from wakeful.compat.workers.host import NAME
 from wakeful.compat.workers.ids import CONTENT_BYTES, DurableObjectId, id_of_text, named_id, unique_id
-from wakeful.compat.workers.promises import start_task
-from wakeful.compat.workers.values import option_of, text_of
+from wakeful.compat.workers.values import option_of, start_task, text_of
 from wakeful.compat.workers.web import Request, Response, pack, request_data, response_of, unpack
 from wakeful.values.errors import UnknownMethod
 from wakeful.values.ids import ObjectId

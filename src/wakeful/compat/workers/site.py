@@ -13,7 +13,7 @@ from wakeful.compat.workers.web import ClientEnd, Headers, Request, Response
 from wakeful.http import sockets as wires
 from wakeful.http.stops import Stops
 from wakeful.policy.shares import Asker, Shares, Verdict
-from wakeful.security.askers import address_of
+from wakeful.security.crowd import address_of
 from wakeful.sockets.node_sockets import feature_of
 from wakeful.sockets.socket import SocketRequest as SocketRequest
 from wakeful.values.codec import encode

@@ -1,19 +1,318 @@
-"""Layer 5. `ctx`: what does an object of Cloudflare's know about itself, and what can it ask of its runtime?"""
+"""Layer 5. `ctx` and `ctx.storage`: what does an object of Cloudflare's know, keep, and ask of its runtime?"""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+import math
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from wakeful.compat.workers.events import Hosted, ObjectEvents
-from wakeful.compat.workers.failures import JsTypeError, Reset, reset_error
+from wakeful.compat.workers.failures import (
+    DataCloneError,
+    JsException,
+    JsRangeError,
+    JsTypeError,
+    Reset,
+    Unsupported,
+    reset_error,
+)
 from wakeful.compat.workers.ids import DurableObjectId
-from wakeful.compat.workers.promises import result_of, start_task
 from wakeful.compat.workers.sockets import Sockets, WebSocket, WebSocketRequestResponsePair
-from wakeful.compat.workers.storage import Storage
-from wakeful.compat.workers.values import option_of
+from wakeful.compat.workers.values import Map, Promise, Settled, dress, key_of, option_of, plain, result_of, start_task
+from wakeful.runtime.storage import Storage as Rows
+from wakeful.runtime.turn import CURRENT, RefusedWrite, Turn
+from wakeful.values.errors import BadInput, BadValue, LimitExceeded, NoAlarmHandler
+from wakeful.values.timers import ALARM
 
 if TYPE_CHECKING:
     from wakeful.runtime.object_runtime import ObjectRuntime
+
+
+# `ctx.storage`: Cloudflare's storage and alarm methods on Wakeful's turns.
+#
+# Inside an event everything goes into its turn. A task that outlives the event (`waitUntil`, a timer of its own) has no
+# turn: each of its operations is one by itself.
+
+LATEST_MS = 9_223_372_036_854  # what nanoseconds in 64 bits can hold, which is what the runtime there keeps
+LIMIT_MAX = 2**31 - 1
+
+
+class Storage:
+    """The rows and the alarm of one object, by the names that Cloudflare's have."""
+
+    def __init__(self, state: ObjectEvents) -> None:
+        self._state = state
+        self._activation = state._activation
+        self._rows = Rows(state._activation)
+        self._open: list[Transaction] = []
+
+    # rows
+
+    def get(self, key: Any, options: Any = None, **named: Any) -> Awaitable[Any]:
+        """The value of a key, None when there is none; of several keys a map of those that exist."""
+        return self._reading(lambda: self._get(key, option_of(options, named, "get()")))
+
+    def put(self, key: Any, value: Any = None, options: Any = None, **named: Any) -> Awaitable[None]:
+        """Store a value under a key, or all the entries of a mapping."""
+        if isinstance(key, Mapping):
+            if value is not None and not isinstance(value, Mapping):
+                return Settled(error=JsTypeError("put() takes a key and its value, or one mapping of entries"))
+            return self._writing(lambda: self._put(key, option_of(value, named, "put()")))
+        return self._writing(lambda: self._put({key_of(key, "put()"): value}, option_of(options, named, "put()")))
+
+    def delete(self, key: Any, options: Any = None, **named: Any) -> Awaitable[Any]:
+        """Remove a key: whether it was there; or several: how many were."""
+        return self._writing(lambda: self._delete(key, option_of(options, named, "delete()")))
+
+    def list(self, options: Any = None, **named: Any) -> Awaitable[Map]:
+        """The entries in the order of their keys: `prefix`, `start`, `startAfter`, `end`, `reverse`, `limit`."""
+        return self._reading(lambda: self._list(option_of(options, named, "list()")))
+
+    def deleteAll(self, options: Any = None, **named: Any) -> Awaitable[None]:  # noqa: N802
+        """Remove every key; the alarm too where the compatibility date says so."""
+        return self._writing(lambda: self._delete_all(option_of(options, named, "deleteAll()")))
+
+    def sync(self) -> Awaitable[None]:
+        """Wait until everything written so far is on disk."""
+        return self._reading(self._sync)
+
+    def transaction(self, closure: Callable[["Transaction"], Any]) -> Awaitable[Any]:
+        """Run the closure: if it raises or says `txn.rollback()`, nothing that it wrote has happened."""
+        return self._state.doing(lambda: self._transaction(closure))
+
+    def transactionSync(self, closure: Callable[[], Any]) -> Any:  # noqa: N802
+        """The same for a closure that does not wait for anything."""
+        turn = self._turn()
+        if turn is None:
+            raise JsException("transactionSync() is for code that runs in an event of the object; use transaction()")
+        txn = Transaction(self, turn)
+        try:
+            result = closure()
+        except BaseException:
+            txn.end(keeps=False)
+            raise
+        txn.end(keeps=True)
+        return result
+
+    # the alarm
+
+    def getAlarm(self, options: Any = None, **named: Any) -> Awaitable[int | None]:  # noqa: N802
+        """The time that is set, in milliseconds; None when none is, or while its handler runs."""
+        return self._reading(lambda: self._get_alarm(option_of(options, named, "getAlarm()")))
+
+    def setAlarm(self, time: Any = None, options: Any = None, **named: Any) -> Awaitable[None]:  # noqa: N802
+        """Run `alarm` then, instead of whenever it was set for before."""
+        return self._writing(lambda: self._set_alarm(time, option_of(options, named, "setAlarm()")))
+
+    def deleteAlarm(self, options: Any = None, **named: Any) -> Awaitable[None]:  # noqa: N802
+        """No alarm any more; inside the handler no retry of it either."""
+        return self._writing(lambda: self._delete_alarm(option_of(options, named, "deleteAlarm()")))
+
+    # what is not here
+
+    @property
+    def sql(self) -> Any:
+        raise Unsupported("storage.sql is not here: objects share one database; keep rows with put, get and list")
+
+    @property
+    def kv(self) -> Any:
+        raise Unsupported("storage.kv is not here: rows may be on another machine; use the awaitable put, get and list")
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"storage.{name} is not here; docs/cloudflare.md says what is, and what to use instead")
+
+    # how each is done inside a turn
+
+    async def _get(self, key: Any, options: dict[str, Any]) -> Any:
+        if _is_many(key):
+            found = await self._rows.get_many([key_of(one, "get()") for one in key])
+            return Map({name: dress(value) for name, value in found.items()})
+        return dress(await self._rows.get(key_of(key, "get()")))
+
+    def _put(self, entries: Mapping[Any, Any], options: dict[str, Any]) -> Awaitable[Any]:
+        made = {key_of(key, "put()"): plain(value) for key, value in entries.items()}
+        return self._settle_write(self._rows.put_many(made))
+
+    def _delete(self, key: Any, options: dict[str, Any]) -> Awaitable[Any]:
+        if _is_many(key):
+            return self._settle_write(self._rows.delete_many([key_of(one, "delete()") for one in key]))
+        return self._settle_write(self._rows.delete(key_of(key, "delete()")))
+
+    async def _list(self, options: dict[str, Any]) -> Map:
+        if options.get("start") is not None and options.get("startAfter") is not None:
+            raise JsTypeError("list() takes start or startAfter, not both")
+        bounds = {name: _text_option(options, theirs) for name, theirs in _BOUNDS.items()}
+        prefix, limit = _text_option(options, "prefix") or "", _limit(options)
+        rows = await self._rows.list(prefix=prefix, limit=limit, reverse=bool(options.get("reverse")), **bounds)
+        return Map({name: dress(value) for name, value in rows.items()})
+
+    def _delete_all(self, options: dict[str, Any]) -> Awaitable[Any]:
+        if self._open:
+            raise JsException("deleteAll() can't be part of a transaction")
+        keeps = not self._state.hosted.deletes_alarm
+        if not keeps:
+            self._state.has_cleared_alarm = True
+        return self._settle_write(self._rows.delete_all(keep_alarm=keeps))
+
+    async def _sync(self) -> None:
+        turn = self._turn()
+        assert turn is not None
+        if not turn.saved:  # else it is durable when the transaction is
+            await self._activation.commit_now()
+
+    async def _transaction(self, closure: Callable[["Transaction"], Any]) -> Any:
+        turn = self._turn()
+        assert turn is not None
+        async with self._state.scope(turn).enter() as scope:
+            txn = Transaction(self, turn)
+            try:
+                try:
+                    result = await result_of(closure(txn))
+                finally:
+                    await scope.close()
+            except BaseException:
+                txn.end(keeps=False)
+                raise
+            txn.end(keeps=True)
+            return result
+
+    async def _get_alarm(self, options: dict[str, Any]) -> int | None:
+        turn = self._turn()
+        assert turn is not None
+        timer = turn.timers[ALARM] if ALARM in turn.timers else self._activation.timers.get(ALARM)
+        return None if timer is None else timer.nominal_at
+
+    def _set_alarm(self, time: Any, options: dict[str, Any]) -> Awaitable[Any]:
+        at = alarm_time(time)
+        try:
+            return self._settle_write(self._rows.set_alarm(at))
+        except NoAlarmHandler:
+            raise JsTypeError("setAlarm(): the class has no alarm() to run") from None
+
+    def _delete_alarm(self, options: dict[str, Any]) -> Awaitable[Any]:
+        self._state.has_cleared_alarm = True
+        return self._settle_write(self._rows.delete_alarm())
+
+    # where it is done
+
+    def _turn(self) -> Turn | None:
+        """The turn whose code is asking; None for a task that outlived its event."""
+        turn = CURRENT.get()
+        return None if turn is None or turn.activation is not self._activation or turn.is_over else turn
+
+    def _reading(self, read: Callable[[], Awaitable[Any]]) -> Awaitable[Any]:
+        async def reading() -> Any:
+            try:
+                return await self._state.in_turn(read)
+            except BadInput as error:
+                raise _theirs(error) from None
+
+        return Promise(reading)
+
+    def _writing(self, write: Callable[[], Awaitable[Any]]) -> Awaitable[Any]:
+        """Done at the call, awaited or not; what is wrong with it is raised where it is awaited."""
+        if self._turn() is None:
+            return self._state.apart(write, "storage")
+        try:
+            return write()
+        except JsException as error:
+            return Settled(error=error)
+
+    def _settle_write(self, done: Awaitable[Any]) -> Awaitable[Any]:
+        """A write that Wakeful refused is an error for whoever awaits it, and for nobody else."""
+        if not isinstance(done, RefusedWrite):
+            return done
+        done.turn.refused = [other for other in done.turn.refused if other is not done]
+        return Settled(error=_theirs(done.error))
+
+
+class Transaction(Storage):
+    """What a transaction's closure is given: the same methods, until it ends, and `rollback`."""
+
+    def __init__(self, storage: Storage, turn: Turn) -> None:
+        super().__init__(storage._state)
+        self._storage = storage
+        self._open = storage._open
+        self._saved_in: Turn | None = turn  # None once it is over
+        self._had_cleared_alarm = self._state.has_cleared_alarm
+        self._ended = ""
+        turn.save()
+        self._open.append(self)
+
+    def rollback(self) -> None:
+        """Nothing that it wrote has happened."""
+        if self._ended == "committed":
+            raise JsException("rollback(): the transaction was committed already")
+        if self._saved_in is not None and self._open[-1] is not self:
+            raise JsException("rollback(): a transaction inside this one is still running")
+        self.end(keeps=False)
+
+    def end(self, *, keeps: bool) -> None:
+        turn, self._saved_in = self._saved_in, None
+        if turn is None:
+            return
+        self._open.remove(self)
+        self._ended = "committed" if keeps else "rolled back"
+        if keeps:
+            turn.saved.pop()
+        else:
+            turn.restore()
+            self._state.has_cleared_alarm = self._had_cleared_alarm
+
+    def _turn(self) -> Turn | None:
+        if self._ended:
+            raise JsException(f"the transaction was {self._ended}; what belongs to it must happen inside its closure")
+        return super()._turn()
+
+    def _reading(self, read: Callable[[], Awaitable[Any]]) -> Awaitable[Any]:
+        self._turn()
+        return super()._reading(read)
+
+
+_BOUNDS = {"start": "start", "start_after": "startAfter", "end": "end"}
+
+
+def _is_many(key: Any) -> bool:
+    return isinstance(key, Iterable) and not isinstance(key, str | bytes | bytearray)
+
+
+def alarm_time(time: Any) -> int:
+    """The instant, in whole milliseconds, that an alarm is to be set for."""
+    if isinstance(time, datetime):
+        time = time.timestamp() * 1000
+    if isinstance(time, bool) or not isinstance(time, int | float):
+        raise JsTypeError(f"setAlarm() takes milliseconds or a datetime, not {type(time).__name__}")
+    if not math.isfinite(time):
+        raise JsTypeError(f"setAlarm(): {time} is no time")
+    if time > LATEST_MS:
+        raise JsTypeError(f"setAlarm(): {time} is too far ahead; the latest is {LATEST_MS}")
+    if int(time) <= 0:
+        raise JsTypeError(f"setAlarm(): {time} is not after 1970-01-01")
+    return int(time)
+
+
+def _text_option(options: Mapping[str, Any], name: str) -> str | None:
+    value = options.get(name)
+    return None if value is None else key_of(value, f"list({name})")
+
+
+def _limit(options: Mapping[str, Any]) -> int | None:
+    if "limit" not in options:
+        return None
+    try:
+        limit = int(float(options["limit"]))
+    except (TypeError, ValueError, OverflowError):
+        limit = 0
+    if not 0 < limit <= LIMIT_MAX:
+        raise JsTypeError(f"list(): limit must be a positive number, not {options['limit']!r}")
+    return limit
+
+
+def _theirs(error: Exception) -> JsException:
+    """An error of Wakeful's as one of the kind that is raised there."""
+    kind = DataCloneError if isinstance(error, BadValue) else JsRangeError if isinstance(error, LimitExceeded) else None
+    return (kind or JsTypeError)(error.message if isinstance(error, BadInput) else str(error))
+
 
 BLOCK_S = 30.0  # what blockConcurrencyWhile may take, as there
 
