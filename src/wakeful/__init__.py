@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from wakeful.specs.rrule import rrule
     from wakeful.values.errors import Unavailable, WakefulError
     from wakeful.values.ids import ObjectId
-    from wakeful.values.runs import Run
+    from wakeful.values.timers import Run
 
 __all__ = [
     "Again",
@@ -101,7 +101,7 @@ _HOMES = {
     "ObjectId": "wakeful.values.ids",
     "Quotas": "wakeful.schedules.tenants",
     "RetryPolicy": "wakeful.policy.retry",
-    "Run": "wakeful.values.runs",
+    "Run": "wakeful.values.timers",
     "Schedule": "wakeful.schedules.schedule",
     "Schedules": "wakeful.schedules.schedules",
     "Socket": "wakeful.sockets.socket",

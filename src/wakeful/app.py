@@ -36,7 +36,7 @@ from wakeful.system import Keys, default_store, read_keys
 from wakeful.transport.tls import Tls
 from wakeful.values.errors import BadName, BadOption, MissingExtra, NotRunning
 from wakeful.values.ids import RESERVED, ObjectId, check_key
-from wakeful.values.runs import Run
+from wakeful.values.timers import Run
 from wakeful.values.times import Duration, duration_ms
 from wakeful.values.trace import Tracer
 

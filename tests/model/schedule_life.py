@@ -29,7 +29,7 @@ from wakeful.store.protocol import Query
 from wakeful.testing.world import World
 from wakeful.values.errors import BadOption, Unavailable
 from wakeful.values.ids import ObjectId
-from wakeful.values.runs import Entry, Run
+from wakeful.values.timers import Entry, Run
 from wakeful.values.times import from_datetime, to_datetime
 
 SUM = 1 << 60  # ids are added up instead of kept, so that a year of effects is one small row

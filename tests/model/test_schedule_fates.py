@@ -10,17 +10,15 @@ import pytest
 from wakeful import App, DurableObject
 from wakeful.policy import plan as planning
 from wakeful.policy.limits import Limits
-from wakeful.policy.plan import Policy
+from wakeful.policy.plan import PausedSpan, Policy, Version
 from wakeful.policy.retry import RetryPolicy
-from wakeful.policy.timeline import PausedSpan, Version
 from wakeful.schedules.handlers import Missed, Next
 from wakeful.schedules.records import Options, Record
 from wakeful.schedules.steps import PAUSES_MAX, due_of, judge, settle
 from wakeful.specs.interval import interval
 from wakeful.testing.world import World
 from wakeful.values.ids import ObjectId
-from wakeful.values.runs import Run
-from wakeful.values.timers import Timer
+from wakeful.values.timers import Run, Timer
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 ROOMY = Limits(ledger_keep=10**9, ledger_keep_ms=10**14, call_deadline_ms=10**9)

@@ -9,8 +9,7 @@ import pytest
 
 from tests.model.schedule_life import hold, make_case, run_case
 from tests.unit.schedule_oracle import LOST, Rules, decide, ms, walk
-from wakeful.policy.plan import Policy
-from wakeful.policy.timeline import Version
+from wakeful.policy.plan import Policy, Version
 from wakeful.schedules.records import Options, Record
 from wakeful.schedules.steps import due_of, judge, settle
 from wakeful.values.ids import ObjectId

@@ -13,7 +13,7 @@ import pytest
 
 from wakeful.compat.workers.config import strip_comments
 from wakeful.compat.workers.web import Request
-from wakeful.policy import timeline
+from wakeful.policy import plan
 from wakeful.specs import cron_parse
 from wakeful.specs.cron import _kept_days, _kept_times, cron
 from wakeful.specs.rrule_parts import parse_lines
@@ -55,13 +55,13 @@ def test_long_crons_are_read_and_not_kept() -> None:
 
 
 def test_long_specs_are_kept_by_the_handful() -> None:
-    timeline.forget_specs()
+    plan.forget_specs()
     dates = " ".join(f"2026-{month:02}-{day:02}" for month in range(1, 13) for day in range(1, 28))
     for minute in range(40):
-        timeline.spec_of(f"(cron {minute} 9 * * * in UTC) except (holidays {dates} in UTC)")
-    assert timeline._long_spec.cache_info().currsize <= 16
-    assert timeline._short_spec.cache_info().currsize == 0
-    timeline.forget_specs()
+        plan.spec_of(f"(cron {minute} 9 * * * in UTC) except (holidays {dates} in UTC)")
+    assert plan._long_spec.cache_info().currsize <= 16
+    assert plan._short_spec.cache_info().currsize == 0
+    plan.forget_specs()
 
 
 COMMENTS = [

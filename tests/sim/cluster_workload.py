@@ -18,7 +18,7 @@ from wakeful.objects import DurableObject
 from wakeful.runtime.alarms import AlarmInfo
 from wakeful.runtime.registry import reader
 from wakeful.specs.fluent import every
-from wakeful.values.runs import Run
+from wakeful.values.timers import Run
 from wakeful.values.times import from_datetime, to_datetime
 
 CLASS = "Clerk"

@@ -16,12 +16,14 @@ from wakeful.policy.plan import (
     Due,
     Left,
     OccurrenceTimes,
+    PausedSpan,
     Plan,
     Policy,
+    Timeline,
+    Version,
     overlapped,
     plan,
 )
-from wakeful.policy.timeline import PausedSpan, Timeline, Version
 from wakeful.specs.interval import Interval
 
 MINUTE = 60_000

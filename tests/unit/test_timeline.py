@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wakeful.policy.timeline import PausedSpan, Timeline, Version, spec_of
+from wakeful.policy.plan import PausedSpan, Timeline, Version, spec_of
 from wakeful.specs.cron import cron
 from wakeful.specs.interval import Interval
 from wakeful.values.times import from_datetime, to_datetime

@@ -15,8 +15,7 @@ from wakeful.store.postgres.url import parse_url
 from wakeful.values.commits import SYSTEM, USER, Commit, Info, Remembered
 from wakeful.values.errors import SchemaTooOld
 from wakeful.values.ids import ObjectId, shard_of
-from wakeful.values.runs import Entry
-from wakeful.values.timers import ALARM, Parked, Timer
+from wakeful.values.timers import ALARM, Entry, Parked, Timer
 
 NOW = 1_760_000_000_000
 HERE = Path(__file__).parent

@@ -20,7 +20,7 @@ from wakeful.system import open_store
 from wakeful.telemetry.samples import sampling
 from wakeful.values.commits import Commit
 from wakeful.values.errors import StoreDown
-from wakeful.values.runs import Entry
+from wakeful.values.timers import Entry
 from wakeful.views.timer_names import name_words, schedule_named
 
 if TYPE_CHECKING:

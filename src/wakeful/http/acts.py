@@ -12,8 +12,8 @@ from wakeful.http.calls import signature_of
 from wakeful.http.looks import connection_of, object_of, schedule_name
 from wakeful.http.table import read_body
 from wakeful.operations.acts import Acts, Which
+from wakeful.policy.plan import spec_of
 from wakeful.policy.retry import RetryPolicy, exponential
-from wakeful.policy.timeline import spec_of
 from wakeful.schedules.options import parse_spec_options, plain_spec
 from wakeful.specs.instants import after, at
 from wakeful.specs.spec import Spec

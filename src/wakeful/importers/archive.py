@@ -22,8 +22,7 @@ from wakeful.values.codec import decode_loosely
 from wakeful.values.commits import SYSTEM, USER, Commit, Info, Remembered, Slot
 from wakeful.values.errors import BadInput, BadValue, Conflict, Fenced, Undecodable
 from wakeful.values.ids import RESERVED, ObjectId, check_class, check_key, shard_of
-from wakeful.values.runs import Entry
-from wakeful.values.timers import Parked, Timer
+from wakeful.values.timers import Entry, Parked, Timer
 
 # What of an object may travel in a file: the one rule of those who write it and of those who read it?
 #

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from wakeful.importers.archive import check_own
 from wakeful.importers.feature import SETTLE
-from wakeful.policy.timeline import spec_of
+from wakeful.policy.plan import spec_of
 from wakeful.runtime.context import runtime_of
 from wakeful.runtime.turn import running_turn
 from wakeful.schedules.handlers import check_arguments, handler_name

@@ -10,8 +10,7 @@ from wakeful.runtime.turn import Turn
 from wakeful.store.protocol import Range
 from wakeful.values.codec import decode, encode
 from wakeful.values.commits import SYSTEM, Slot
-from wakeful.values.runs import Entry
-from wakeful.values.timers import Timer
+from wakeful.values.timers import Entry, Timer
 
 if TYPE_CHECKING:
     from wakeful.jobs.node_jobs import NodeJobs

@@ -15,8 +15,7 @@ from wakeful.values.codec import decode
 from wakeful.values.commits import Remembered
 from wakeful.values.errors import Undecodable
 from wakeful.values.ids import ObjectId
-from wakeful.values.runs import Entry
-from wakeful.values.timers import Parked, Timer
+from wakeful.values.timers import Entry, Parked, Timer
 from wakeful.values.times import LATEST_MS, to_datetime
 
 # Past every time that can be asked for: a job that waits for others is due then, and so costs disk only.

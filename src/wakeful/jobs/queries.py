@@ -26,8 +26,7 @@ from wakeful.values.codec import decode
 from wakeful.values.commits import Remembered
 from wakeful.values.errors import BadOption, UnknownJob
 from wakeful.values.ids import ObjectId, shard_of
-from wakeful.values.runs import Entry
-from wakeful.values.timers import Parked, Timer
+from wakeful.values.timers import Entry, Parked, Timer
 
 if TYPE_CHECKING:
     from wakeful.runtime.object_runtime import NodeRuntime

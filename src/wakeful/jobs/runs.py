@@ -29,8 +29,7 @@ from wakeful.runtime.turn import Turn
 from wakeful.values.codec import encode
 from wakeful.values.commits import Slot
 from wakeful.values.errors import BadInput, BadTime, LimitExceeded, Undecodable
-from wakeful.values.runs import Entry, check_answer, storable, words_of
-from wakeful.values.timers import Occurrence, Timer
+from wakeful.values.timers import Entry, Occurrence, Timer, check_answer, storable, words_of
 from wakeful.values.times import LATEST_MS, duration_ms
 from wakeful.values.trace import LINK, TRACE
 

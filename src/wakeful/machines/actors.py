@@ -14,8 +14,7 @@ from wakeful.policy.retry import platform_delay_ms
 from wakeful.runtime.calls import copy_back
 from wakeful.runtime.turn import Turn
 from wakeful.values.errors import DeadlineExceeded, Unavailable
-from wakeful.values.runs import run_id, text_of
-from wakeful.values.timers import Timer
+from wakeful.values.timers import Timer, run_id, text_of
 
 if TYPE_CHECKING:
     from wakeful.machines.bindings import Bound

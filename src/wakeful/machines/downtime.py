@@ -8,9 +8,9 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from wakeful.runtime.context import runtime_of
-from wakeful.values.clock import Handle
 from wakeful.values.errors import DeadlineExceeded, Unavailable
 from wakeful.values.ids import ObjectId
+from wakeful.values.times import Handle
 
 if TYPE_CHECKING:
     from wakeful.runtime.context import Context

@@ -17,8 +17,7 @@ from wakeful.runtime.turn import Turn
 from wakeful.statechart.effects import snapshot_event
 from wakeful.statechart.step import step
 from wakeful.values.codec import decode
-from wakeful.values.runs import run_id
-from wakeful.values.timers import Occurrence, Timer
+from wakeful.values.timers import Occurrence, Timer, run_id
 from wakeful.values.trace import unmarked
 
 if TYPE_CHECKING:

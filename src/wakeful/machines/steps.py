@@ -11,8 +11,7 @@ from wakeful.machines.records import MachineRecord, Parent, fit, load, save
 from wakeful.runtime.turn import Turn
 from wakeful.statechart.effects import Effect, Invoke
 from wakeful.statechart.step import start
-from wakeful.values.runs import Entry, Verdict
-from wakeful.values.timers import Timer
+from wakeful.values.timers import Entry, Timer, Verdict
 from wakeful.values.trace import marked
 
 EVENT = "machine.event"  # what the ledger calls an event that came as a call

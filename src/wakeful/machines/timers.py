@@ -16,8 +16,7 @@ from wakeful.statechart.step import fire, step
 from wakeful.values.codec import decode, encode
 from wakeful.values.commits import Slot
 from wakeful.values.errors import BadHandler, Conflict
-from wakeful.values.runs import run_id
-from wakeful.values.timers import Occurrence, Timer
+from wakeful.values.timers import Occurrence, Timer, run_id
 from wakeful.values.trace import current_trace, marked, trace_in, unmarked
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from wakeful.runtime.object_runtime import ObjectRuntime
 from wakeful.runtime.timer_handler import Failed, Park, RowTimers, RunLater
 from wakeful.runtime.turn import Turn
 from wakeful.values.errors import NoAlarmHandler
-from wakeful.values.runs import check_answer, run_id
-from wakeful.values.timers import ALARM, Timer
+from wakeful.values.timers import ALARM, Timer, check_answer, run_id
 from wakeful.values.times import instant_ms, to_datetime
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
 from wakeful.runtime.env import Env
-from wakeful.values.clock import Clock, Handle
 from wakeful.values.codec import decode, encode
 from wakeful.values.commits import Remembered
 from wakeful.values.errors import (
@@ -27,7 +26,7 @@ from wakeful.values.errors import (
     WakefulError,
 )
 from wakeful.values.ids import ObjectId, check_key
-from wakeful.values.times import Duration, duration_ms
+from wakeful.values.times import Clock, Duration, Handle, duration_ms
 
 if TYPE_CHECKING:
     from wakeful.runtime.registry import ObjectClass

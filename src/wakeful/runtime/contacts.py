@@ -13,9 +13,9 @@ from wakeful.policy.lease import Lease
 from wakeful.runtime.env import Env, NodeRequest
 from wakeful.store.protocol import NodeRow
 from wakeful.transport.addresses import parse
-from wakeful.values.clock import Handle
 from wakeful.values.errors import ClusterError, DeadlineExceeded, LinkLost, Unavailable, Unreachable, WakefulError
 from wakeful.values.ids import shard_of
+from wakeful.values.times import Handle
 
 if TYPE_CHECKING:
     from wakeful.runtime.calls import Call

@@ -10,7 +10,7 @@ from wakeful.runtime.storage import Storage
 from wakeful.runtime.turn import CURRENT
 from wakeful.values.errors import BadOption, TurnOver
 from wakeful.values.ids import ObjectId
-from wakeful.values.runs import Run
+from wakeful.values.timers import Run
 from wakeful.values.times import Duration, to_datetime
 
 T = TypeVar("T")

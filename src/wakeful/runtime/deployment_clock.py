@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from wakeful.policy.offsets import JUMP_MS, Offset, followed, is_jump, measured
-from wakeful.values.clock import Clock, Handle
 from wakeful.values.errors import Unavailable
+from wakeful.values.times import Clock, Handle
 
 if TYPE_CHECKING:
     from wakeful.store.protocol import MembershipTable, Store

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from wakeful.runtime.committer import Failure
 from wakeful.runtime.queue import PAST_ALL
 from wakeful.runtime.slots import BACKLOG_MAX
-from wakeful.values.clock import Wakeup
 from wakeful.values.commits import Commit, start_note
 from wakeful.values.errors import Unavailable
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.timers import Timer, TimerKey
+from wakeful.values.times import Wakeup
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node

@@ -11,11 +11,11 @@ from typing import Any, Protocol, TypeVar
 from wakeful.policy.limits import Limits
 from wakeful.runtime.registry import Registry
 from wakeful.store.protocol import NodeRow, Store
-from wakeful.values.clock import Clock, Dice
 from wakeful.values.commits import Remembered
 from wakeful.values.errors import Unavailable
 from wakeful.values.ids import ObjectId
 from wakeful.values.metrics import Meter
+from wakeful.values.times import Clock, Dice
 from wakeful.values.trace import Tracer
 
 T = TypeVar("T")

@@ -15,14 +15,13 @@ from wakeful.policy.retry import platform_delay_ms
 from wakeful.values.commits import Commit
 from wakeful.values.errors import BadOption, WakefulError
 from wakeful.values.ids import RESERVED, ObjectId
-from wakeful.values.runs import Entry
-from wakeful.values.timers import Timer
+from wakeful.values.timers import Entry, Timer
 
 if TYPE_CHECKING:
     from wakeful.runtime.calls import Call
     from wakeful.runtime.env import NodeRequest
     from wakeful.store.protocol import NodeRow, Store
-    from wakeful.values.clock import Clock, Dice
+    from wakeful.values.times import Clock, Dice
 
 
 class KnownNodes(Protocol):

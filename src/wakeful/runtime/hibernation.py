@@ -4,8 +4,8 @@ from collections import OrderedDict
 from typing import Any, Generic, Protocol, TypeVar
 
 from wakeful.runtime.env import Env
-from wakeful.values.clock import Handle
 from wakeful.values.ids import ObjectId
+from wakeful.values.times import Handle
 
 
 class Sleeper(Protocol):

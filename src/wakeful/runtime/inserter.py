@@ -14,7 +14,6 @@ from typing import Protocol
 from wakeful.policy.retry import platform_delay_ms
 from wakeful.runtime.calls import resolve, within
 from wakeful.store.protocol import CANCELLED, NO_GUARDS, Guard, Obstacle, Receipt, Store
-from wakeful.values.clock import Clock, Dice, Handle
 from wakeful.values.errors import (
     BadInput,
     DeadlineExceeded,
@@ -28,6 +27,7 @@ from wakeful.values.errors import (
 from wakeful.values.ids import ObjectId
 from wakeful.values.metrics import Meter
 from wakeful.values.timers import Timer
+from wakeful.values.times import Clock, Dice, Handle
 
 GROUP_MAX = 2_000  # timers in one insert, so that one stays a few milliseconds
 GROUP_BYTES_MAX = 4 << 20  # of what they carry, or a few thousand large ones would be more than a server takes

@@ -9,8 +9,8 @@ import logging
 
 from wakeful.runtime.env import Env
 from wakeful.store.protocol import TableLock
-from wakeful.values.clock import Handle
 from wakeful.values.errors import Unavailable
+from wakeful.values.times import Handle
 
 log = logging.getLogger("wakeful.store")
 

@@ -18,9 +18,9 @@ from wakeful.runtime.deployment_clock import FollowedClock
 from wakeful.runtime.standstill import Standstill
 from wakeful.store.protocol import NodeRow, ShardRow
 from wakeful.transport.protocol import VERSION, VERSION_OLDEST
-from wakeful.values.clock import Handle
 from wakeful.values.errors import BadOption, StoreDown, Unavailable, WrongCluster, WrongLease, WrongVersion
 from wakeful.values.ids import SHARDS
+from wakeful.values.times import Handle
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node

@@ -39,13 +39,12 @@ from wakeful.runtime.tracer import begin
 from wakeful.runtime.turn import CURRENT, Turn
 from wakeful.runtime.upkeep import Upkeep
 from wakeful.store.protocol import NO_GUARDS, Guard, Hint, NodeRow, Obstacle, Store
-from wakeful.values.clock import Clock, Dice, Handle
 from wakeful.values.commits import Commit
 from wakeful.values.errors import Fenced, NotRunning, Reentrancy, Unavailable
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.metrics import Meter
 from wakeful.values.timers import Parked, Timer
-from wakeful.values.times import Duration
+from wakeful.values.times import Clock, Dice, Duration, Handle
 
 T = TypeVar("T")
 log = logging.getLogger("wakeful.node")

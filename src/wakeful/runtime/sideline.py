@@ -9,9 +9,9 @@ import logging
 from collections.abc import Callable, Collection, Coroutine
 from typing import Any
 
-from wakeful.values.clock import Clock
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.timers import Timer
+from wakeful.values.times import Clock
 
 log = logging.getLogger("wakeful.sideline")
 

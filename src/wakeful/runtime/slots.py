@@ -13,8 +13,8 @@ from heapq import heapify, heappop, heappush
 from typing import Any
 
 from wakeful.policy.limits import Limits, turns_allowed
-from wakeful.values.clock import Clock, Wakeup
 from wakeful.values.ids import ObjectId, tenant_of
+from wakeful.values.times import Clock, Wakeup
 
 Slot = asyncio.Future[None]
 STEPS = 64  # in which a slow start goes up

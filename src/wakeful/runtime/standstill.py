@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections import deque
 
-from wakeful.values.clock import Clock, Handle
+from wakeful.values.times import Clock, Handle
 
 log = logging.getLogger("wakeful.node")
 

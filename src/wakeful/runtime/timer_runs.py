@@ -19,8 +19,7 @@ from wakeful.runtime.turn import CURRENT, DONE, Turn
 from wakeful.values.commits import Slot, Start, start_note
 from wakeful.values.errors import Fenced, Unavailable
 from wakeful.values.ids import ObjectId, shard_of
-from wakeful.values.runs import Entry, Verdict, run_id, storable, words_of
-from wakeful.values.timers import Occurrence, Parked, Timer
+from wakeful.values.timers import Entry, Occurrence, Parked, Timer, Verdict, run_id, storable, words_of
 from wakeful.values.trace import LINK, TRACE, UNSAMPLED, trace_in
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 from wakeful.runtime.env import Env
 from wakeful.runtime.turn import Turn
 from wakeful.values.ids import ObjectId
-from wakeful.values.runs import run_id
-from wakeful.values.timers import Timer
+from wakeful.values.timers import Timer, run_id
 from wakeful.values.trace import TRACE, UNSAMPLED, Span, Tracer
 
 T = TypeVar("T")

@@ -9,8 +9,7 @@ from wakeful.values.codec import Shelf, shelve_with
 from wakeful.values.commits import USER, Commit, Remembered, Slot
 from wakeful.values.errors import ReadOnly, TurnOver
 from wakeful.values.ids import ObjectId
-from wakeful.values.runs import Entry, Run, run_id
-from wakeful.values.timers import Occurrence, Parked, Timer
+from wakeful.values.timers import Entry, Occurrence, Parked, Run, Timer, run_id
 from wakeful.values.times import to_datetime
 from wakeful.values.trace import current_trace, linked
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from wakeful.runtime.env import Env
 from wakeful.store.protocol import CANCELLED
-from wakeful.values.clock import Handle
 from wakeful.values.errors import Unavailable
 from wakeful.values.ids import ObjectId
-from wakeful.values.runs import Entry
+from wakeful.values.timers import Entry
+from wakeful.values.times import Handle
 
 log = logging.getLogger("wakeful.upkeep")
 

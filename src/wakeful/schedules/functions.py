@@ -17,7 +17,7 @@ from wakeful.schedules.options import check_schedule_name, parse_options, parse_
 from wakeful.specs.spec import Spec
 from wakeful.values.errors import BadHandler, BadOption, DeadlineExceeded, Unavailable
 from wakeful.values.ids import ObjectId, check_key
-from wakeful.values.runs import Run
+from wakeful.values.timers import Run
 
 if TYPE_CHECKING:
     from wakeful.runtime.context import Context

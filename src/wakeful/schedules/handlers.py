@@ -12,7 +12,7 @@ from wakeful.runtime.calls import Method
 from wakeful.runtime.turn import Turn
 from wakeful.values.errors import BadHandler, BadOption
 from wakeful.values.ids import ObjectId
-from wakeful.values.runs import HandlerAnswer, Run
+from wakeful.values.timers import HandlerAnswer, Run
 from wakeful.values.times import Duration, duration_ms, from_datetime
 
 if TYPE_CHECKING:

@@ -4,9 +4,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from wakeful.policy.plan import WINDOW_MS, Policy, check_policy
+from wakeful.policy.plan import WINDOW_MS, Policy, Version, check_policy, spec_of
 from wakeful.policy.retry import Retry, RetryPolicy
-from wakeful.policy.timeline import Version, spec_of
 from wakeful.runtime.object_runtime import NodeRuntime
 from wakeful.runtime.turn import Turn
 from wakeful.schedules.records import Options

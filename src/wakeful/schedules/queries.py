@@ -27,7 +27,7 @@ from wakeful.values.codec import decode_loosely
 from wakeful.values.commits import SYSTEM
 from wakeful.values.errors import UnknownSchedule
 from wakeful.values.ids import RESERVED, ObjectId
-from wakeful.values.runs import Run
+from wakeful.values.timers import Run
 from wakeful.values.times import to_datetime
 
 PAGE = 500

@@ -7,13 +7,12 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wakeful.policy.plan import ENDLESS_MS, MISSED, WINDOW_MS, Due, Policy
+from wakeful.policy.plan import ENDLESS_MS, MISSED, WINDOW_MS, Due, PausedSpan, Policy, Timeline, Version, spec_of
 from wakeful.policy.retry import Retry
-from wakeful.policy.timeline import PausedSpan, Timeline, Version, spec_of
 from wakeful.runtime.turn import Turn
-from wakeful.values.clock import Clock
 from wakeful.values.commits import SYSTEM, Slot
 from wakeful.values.errors import LimitExceeded, Undecodable
+from wakeful.values.times import Clock
 from wakeful.values.trace import unmarked
 
 # How has a schedule been doing?

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from msgspec.structs import replace
 
-from wakeful.policy.plan import Due
-from wakeful.policy.timeline import PausedSpan, Version, kept_text
+from wakeful.policy.plan import Due, PausedSpan, Version, kept_text
 from wakeful.runtime.context import runtime_of
 from wakeful.runtime.storage import scan
 from wakeful.runtime.turn import Turn, breathe, running_turn
@@ -54,7 +53,7 @@ from wakeful.specs.spec import Spec
 from wakeful.store.protocol import Query
 from wakeful.values.commits import SYSTEM
 from wakeful.values.errors import BadOption, Conflict, LimitExceeded, UnknownSchedule
-from wakeful.values.runs import Run
+from wakeful.values.timers import Run
 from wakeful.values.times import Duration, from_datetime, to_datetime
 from wakeful.values.trace import current_trace
 

@@ -20,8 +20,7 @@ from wakeful.schedules.records import (
     timer_name,
 )
 from wakeful.values.ids import ObjectId
-from wakeful.values.runs import Entry
-from wakeful.values.timers import Occurrence, Timer
+from wakeful.values.timers import Entry, Occurrence, Timer
 from wakeful.values.trace import linked, marked
 
 # An occurrence that waits for another schedule looks again this often, in case nobody tells it.

@@ -46,8 +46,7 @@ from wakeful.specs.interval import LENGTH_MIN_MS
 from wakeful.values.codec import decode
 from wakeful.values.commits import Slot
 from wakeful.values.errors import Conflict, UnknownSchedule
-from wakeful.values.runs import Entry, check_answer, run_id
-from wakeful.values.timers import Occurrence, Timer
+from wakeful.values.timers import Entry, Occurrence, Timer, check_answer, run_id
 from wakeful.values.times import to_datetime
 from wakeful.values.trace import marked, trace_in
 

@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from wakeful.policy.plan import ENDLESS_MS
-from wakeful.policy.timeline import Timeline, Version, spec_of
+from wakeful.policy.plan import ENDLESS_MS, Timeline, Version, spec_of
 from wakeful.schedules.nights import jumped_over, local_time, missing_words, zone_name
 from wakeful.schedules.records import Record
 from wakeful.specs.words import length_words
-from wakeful.values.runs import Run
+from wakeful.values.timers import Run
 from wakeful.values.times import from_datetime
 
 # A run that began this soon after its time is on time, for people.

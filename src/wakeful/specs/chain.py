@@ -18,7 +18,7 @@ from wakeful.specs.recurrence import Meaning, spec_of
 from wakeful.specs.spec import Spec
 from wakeful.specs.zones import Fold, Gap
 from wakeful.values.errors import BadHandler, BadSpec
-from wakeful.values.runs import Run
+from wakeful.values.timers import Run
 
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Coroutine[Any, Any, Any]])

@@ -27,8 +27,7 @@ from wakeful.store.sends import check_once, is_other, still_out
 from wakeful.values.commits import SYSTEM, USER, Commit, Info, Loaded, Remembered, Slot
 from wakeful.values.errors import Fenced, StoreDown
 from wakeful.values.ids import SHARDS, ObjectId, shard_of
-from wakeful.values.runs import Entry
-from wakeful.values.timers import ALARM, Parked, Timer, TimerKey
+from wakeful.values.timers import ALARM, Entry, Parked, Timer, TimerKey
 
 
 @dataclass

@@ -15,9 +15,8 @@ from wakeful.values.codec import decode, encode
 from wakeful.values.commits import SYSTEM, USER, Commit, Info, Loaded, Remembered, Slot
 from wakeful.values.errors import Fenced, NoKey
 from wakeful.values.ids import ObjectId, shard_of
-from wakeful.values.runs import Entry
 from wakeful.values.seals import OVERHEAD, KeyRing, id_of, is_sealed
-from wakeful.values.timers import Parked, Timer, TimerKey
+from wakeful.values.timers import Entry, Parked, Timer, TimerKey
 
 KEYS = "wakeful.Keys"
 CHECK = ObjectId(KEYS, "all")

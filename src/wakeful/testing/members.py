@@ -13,9 +13,8 @@ from wakeful.store.protocol import Store
 from wakeful.testing.faults import Faults, FaultyStore
 from wakeful.testing.network import Network
 from wakeful.testing.timewarp import ClockWatch, Timewarp
-from wakeful.values.clock import Clock, Handle
 from wakeful.values.errors import Unavailable
-from wakeful.values.times import Duration, duration_ms
+from wakeful.values.times import Clock, Duration, Handle, duration_ms
 
 if TYPE_CHECKING:
     from wakeful.app import App

@@ -20,14 +20,12 @@ from wakeful.testing.network import PACE, Network
 from wakeful.testing.patience import PATIENCE, Patience
 from wakeful.testing.sockets import SocketClient
 from wakeful.testing.timewarp import Timewarp
-from wakeful.values.clock import Clock
 from wakeful.values.codec import decode
 from wakeful.values.commits import USER, Info
 from wakeful.values.errors import BadOption, BadTime, NotRunning, UnknownClass
 from wakeful.values.ids import SHARDS, ObjectId
-from wakeful.values.runs import Run
-from wakeful.values.timers import ALARM, Parked, Timer
-from wakeful.values.times import Duration, duration_ms, from_datetime, to_datetime
+from wakeful.values.timers import ALARM, Parked, Run, Timer
+from wakeful.values.times import Clock, Duration, duration_ms, from_datetime, to_datetime
 
 if TYPE_CHECKING:
     from wakeful.app import App

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from wakeful.policy.timeline import spec_of
+from wakeful.policy.plan import spec_of
 from wakeful.schedules.queries import as_schedule, parked_of, record_of, runs_of
 from wakeful.schedules.records import PREFIX, Record, decode_record, schedule_of, slot_of
 from wakeful.schedules.schedule import Schedule, standing_of
@@ -14,7 +14,7 @@ from wakeful.store.protocol import Query, Range, Store
 from wakeful.values.commits import SYSTEM
 from wakeful.values.errors import BadOption, UnknownSchedule
 from wakeful.values.ids import ObjectId
-from wakeful.values.runs import Run
+from wakeful.values.timers import Run
 from wakeful.views.due import HEAD, line_of
 from wakeful.views.ledger import plain_run
 from wakeful.views.pages import (

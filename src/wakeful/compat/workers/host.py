@@ -25,8 +25,7 @@ from wakeful.sockets.socket import Socket
 from wakeful.values.codec import decode, encode
 from wakeful.values.commits import SYSTEM, Slot
 from wakeful.values.errors import BadName, BadOption
-from wakeful.values.runs import run_id
-from wakeful.values.timers import ALARM, Occurrence, Timer
+from wakeful.values.timers import ALARM, Occurrence, Timer, run_id
 
 if TYPE_CHECKING:
     from wakeful.runtime.context import Context

@@ -31,7 +31,7 @@ from wakeful.specs.cron import cron
 from wakeful.specs.spec import Spec
 from wakeful.values.codec import look_in
 from wakeful.values.errors import BadOption
-from wakeful.values.runs import Run
+from wakeful.values.timers import Run
 from wakeful.values.times import from_datetime
 
 if TYPE_CHECKING:

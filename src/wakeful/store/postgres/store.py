@@ -58,8 +58,7 @@ from wakeful.store.table_copy import Copying
 from wakeful.values.commits import Commit, Info, Loaded, Remembered
 from wakeful.values.errors import BadValue, StoreDown
 from wakeful.values.ids import ObjectId, shard_of
-from wakeful.values.runs import Entry
-from wakeful.values.timers import ALARM, Parked, Timer, TimerKey
+from wakeful.values.timers import ALARM, Entry, Parked, Timer, TimerKey
 
 log = logging.getLogger("wakeful.store")
 

@@ -16,8 +16,7 @@ from wakeful.store.sqlite.reads import FileReader
 from wakeful.store.sqlite.statements import ENTRY, PARKED, SQL, TIMER, Row
 from wakeful.values.commits import Info, Remembered
 from wakeful.values.ids import ObjectId
-from wakeful.values.runs import Entry
-from wakeful.values.timers import Parked, Timer
+from wakeful.values.timers import Entry, Parked, Timer
 
 _TABLES = {"objects": "objects", "timers": "timers", "entries": "ledger", "parked": "parked"}
 # Tables that can be searched by class and key, and by what: parked timers are few.

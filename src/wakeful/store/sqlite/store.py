@@ -38,8 +38,7 @@ from wakeful.store.table_copy import Copying
 from wakeful.values.commits import Commit, Info, Loaded, Remembered
 from wakeful.values.errors import BadUrl, StoreDown, StoreError
 from wakeful.values.ids import ObjectId
-from wakeful.values.runs import Entry
-from wakeful.values.timers import Parked, Timer, TimerKey
+from wakeful.values.timers import Entry, Parked, Timer, TimerKey
 
 T = TypeVar("T")
 
