@@ -103,16 +103,16 @@ async def test_a_process_that_only_connects_follows_the_clock_as_well() -> None:
         clock = DriftingClock(world.warp)
         client = Node(
             name="client",
-            registry=troupe.app.registry,
+            registry=troupe.app.deployment.registry,
             store=world.open_disk(shared=True),
             clock=FollowedClock(clock),
             dice=world.node.dice,
-            limits=troupe.app.limits,
+            limits=troupe.app.deployment.limits,
             idle_ms=10_000,
             is_client=True,
             links=Links(world.network.transport("client")),
         )
-        troupe.app.equip(client)
+        troupe.app.deployment.equip(client)
         await client.start()
         clock.drift(0.99)
         await world.advance(seconds=100)

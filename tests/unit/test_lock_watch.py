@@ -183,5 +183,5 @@ async def test_what_readyz_says_of_it(lock: TableLock, reason: str) -> None:
     async with watching() as stage:
         assert await stage.seen(LONG_MS * 2, lock) == lock
         home: Any = SimpleNamespace(state="down", lock_watch=stage.watch)
-        ask: Any = SimpleNamespace(app=SimpleNamespace(node=SimpleNamespace(all_homes=[home])), is_full=False)
+        ask: Any = SimpleNamespace(deployment=SimpleNamespace(node=SimpleNamespace(all_homes=[home])), is_full=False)
         assert why_not(ask) == reason

@@ -144,7 +144,7 @@ def test_tokens_of_a_tenant_are_of_its_house() -> None:
 
 
 async def test_a_turnstile_lets_through_asker_by_asker_and_loses_no_turn() -> None:
-    turnstile, order = Turnstile(1, 64, "lists", Crowding(App())), list[str]()
+    turnstile, order = Turnstile(1, 64, "lists", Crowding(App().deployment)), list[str]()
 
     async def go(asker: Asker) -> None:
         async with turnstile.passed(asker):
@@ -165,7 +165,7 @@ async def test_a_turnstile_lets_through_asker_by_asker_and_loses_no_turn() -> No
 
 
 async def test_a_turn_that_is_given_up_as_it_comes_goes_to_the_next() -> None:
-    turnstile, go = Turnstile(1, 64, "lists", Crowding(App())), asyncio.Event()
+    turnstile, go = Turnstile(1, 64, "lists", Crowding(App().deployment)), asyncio.Event()
 
     async def one(event: asyncio.Event | None) -> None:
         async with turnstile.passed(ONE):

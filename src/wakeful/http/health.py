@@ -21,7 +21,7 @@ async def ready(ask: Ask) -> Answer:
     why = why_not(ask)
     if why is not None:
         return answered({"status": "not ready", "reason": why}, 503)
-    node = ask.app.node
+    node = ask.deployment.node
     cut = 0 if node is None else sum(len(home.routes.contacts.list_unreached()) for home in node.all_homes)
     # Others don't reach it either, so to be sent nothing would help nobody; but it is said.
     return answered({"status": "ready", "unreached": cut} if cut else {"status": "ready"})
@@ -32,7 +32,7 @@ def why_not(ask: Ask) -> str | None:
 
     Of a lock the table and the session are said: tables are called the same everywhere, and a number opens no door.
     """
-    node = ask.app.node
+    node = ask.deployment.node
     if node is None:
         return "the app is not running"
     why = next(filter(None, map(_why_not_here, node.all_homes)), None)

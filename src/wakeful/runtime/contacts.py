@@ -69,9 +69,7 @@ async def check_there(
     for row in company:
         if row.node in silent and row.is_here:
             why = silent[row.node].message
-            logging.getLogger("wakeful.membership").warning(
-                "node %s can't be reached: %s", row.node, why, extra={"code": "link.greet"}
-            )
+            membership_log.warning("node %s can't be reached: %s", row.node, why, extra={"code": "link.greet"})
     return []
 
 
@@ -142,6 +140,7 @@ def _is_of_another_machine(env: Env, row: NodeRow) -> bool:
 
 
 log = logging.getLogger("wakeful.links")
+membership_log = logging.getLogger("wakeful.membership")
 
 HERE = "here"  # what is asked to see whether one gets through; any answer will do
 SOON_MS = 500  # from the first call that did not get through to the question whether nothing does

@@ -151,7 +151,7 @@ class Member:
         self._links = Links(ground.network.transport(self.name))
         self.node = node = ground.make_node(self.name, self._store, clock, links=self._links)
         node.address = await self._links.serve(node.routes)
-        ground.app.equip(node)
+        ground.app.deployment.equip(node)
         try:
             await node.start()
         except BaseException:
@@ -159,12 +159,12 @@ class Member:
             await self._links.close()
             raise
         ground.choose_door()
-        await ground.app.started(node)
+        await ground.app.deployment.started(node)
 
     async def stop(self) -> None:
         """End it cleanly."""
         if self.node is not None:
-            await self._ground.app.stopping(self.node)
+            await self._ground.app.deployment.stopping(self.node)
         node, self.node = self.node, None
         if node is not None:
             self._ground.choose_door()
