@@ -59,7 +59,7 @@ def place(ms: float) -> float:
     return round(2 + 96 * min(1.0, share), 2)
 
 
-def dots(visit: Visit, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def dots(visit: Visit, rows: Iterable[due.PlainTimer]) -> list[dict[str, Any]]:
     """The timers on the strip; those that would hide each other stand in lanes."""
     found, used = [], dict[int, int]()
     for row in rows:
@@ -82,7 +82,7 @@ def dots(visit: Visit, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def group_of(row: dict[str, Any], now: int) -> str:
+def group_of(row: due.PlainTimer, now: int) -> str:
     """How soon, in words; days as the server's own calendar has them."""
     at = instant(row["due_at"]) or 0
     if row["is_running"]:

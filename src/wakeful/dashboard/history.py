@@ -79,7 +79,7 @@ async def remembered(node: "Node", now: int) -> list[Sample]:
     """What the ledger tells of the minutes before, so that charts don't begin empty; as far back as it tells all."""
     found = await ledger.page(View.of_node(node), limit=LEDGER_ROWS)
     is_shared = any(home.store.shared for home in node.all_homes)  # others write there as well, and this is of one node
-    slots: dict[int, list[dict[str, Any]]] = {}
+    slots: dict[int, list[ledger.PlainEntry]] = {}
     kept = Counter[tuple[str, str, str]]()
     # Of a busy hour the page has only the end, and of a busy timer the ledger.
     slot, whole = KEPT - 1, KEPT
@@ -98,7 +98,7 @@ async def remembered(node: "Node", now: int) -> list[Sample]:
     return [_sample(now - slot * EVERY_MS, slots.get(slot, [])) for slot in range(whole - 1, -1, -1)]
 
 
-def _sample(at: int, rows: list[dict[str, Any]]) -> Sample:
+def _sample(at: int, rows: list[ledger.PlainEntry]) -> Sample:
     late = sorted(max(0, row["lateness_ms"]) for row in rows)
     return {
         "t": at / 1_000,

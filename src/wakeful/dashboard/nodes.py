@@ -19,7 +19,7 @@ async def page(visit: Visit) -> "Response":
     found = await nodes.page(visit.view)
     parts = []
     for place, store in enumerate(visit.view.stores):
-        rows = [row for row in found.rows if row["store"] == store.url]
+        rows: list[dict[str, Any]] = [{**row} for row in found.rows if row["store"] == store.url]
         for number, row in enumerate(rows):
             if not store.shared and row["node"] == visit.node.name:
                 # Nobody could take over from it, so it renews no lease: that it answers is all there is to know.

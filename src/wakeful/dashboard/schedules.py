@@ -27,7 +27,7 @@ class BackfillForm(NamedTuple):
     end: str = ""
     start_at: int = 0
     end_at: int = 0
-    times: list[dict[str, Any]] | None = None
+    times: list[ledger.PlainKnown] | None = None
     is_open: bool = False
 
 

@@ -30,10 +30,10 @@ _INT_MAX = 2**63
 Place = tuple[Any, ...]
 
 
-class ViewPage(NamedTuple):
+class ViewPage(NamedTuple, Generic[R]):
     """Rows in the terms of JSON, and where the next page begins; None: this was the last."""
 
-    rows: list[dict[str, Any]]
+    rows: list[R]
     cursor: str | None
 
 

@@ -1,17 +1,31 @@
 """Layer 5. What failed for good and waits for a person?"""
 
-from typing import Any
-
 from wakeful.store.protocol import Query
 from wakeful.values.errors import BadOption, UnknownParked
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Parked
 from wakeful.views.pages import PARKED, RowPage, ViewPage, find
-from wakeful.views.plain import iso
+from wakeful.views.plain import Instant, OfObject, iso
 from wakeful.views.timer_names import name_words, schedule_named
 from wakeful.views.view import View, is_shown
 
 _NUMBER_MAX = 2**63 - 1
+
+
+class PlainParked(OfObject):
+    """A parked timer in the terms of JSON."""
+
+    number: int
+    timer: str
+    words: str
+    schedule: str | None
+    nominal_at: Instant
+    parked_at: Instant
+    attempts: int
+    reason: str
+    error: str
+    traceback: str | None
+    run_id: str
 
 
 async def page(
@@ -22,7 +36,7 @@ async def page(
     cursor: str | None = None,
     *,
     prefix: str | None = None,
-) -> ViewPage:
+) -> ViewPage[PlainParked]:
     """Parked timers, oldest first, each with the number that redriving takes; `prefix` is of the object's key."""
     found = await rows(view, Query(cls=cls, key=key, key_prefix=prefix), limit, cursor)
     return ViewPage(await view.each(lambda row: plain_parked(row, view.shown(row.number)), found.rows), found.cursor)
@@ -34,7 +48,7 @@ async def rows(view: View, query: Query, limit: int = 50, cursor: str | None = N
     return await find(view, PARKED, query, limit=limit, cursor=cursor, keep=keep)
 
 
-async def show(view: View, number: int, id: ObjectId | None = None, *, prefix: str | None = None) -> dict[str, Any]:
+async def show(view: View, number: int, id: ObjectId | None = None, *, prefix: str | None = None) -> PlainParked:
     """One parked timer with its traceback; `id` says in which store, where several have their own numbers."""
     row = await one(view, number, id, prefix=prefix)
     return plain_parked(row, number)
@@ -60,7 +74,7 @@ async def one(view: View, number: int, id: ObjectId | None = None, *, prefix: st
     return found[0]
 
 
-def plain_parked(row: Parked, number: int | None = None) -> dict[str, Any]:
+def plain_parked(row: Parked, number: int | None = None) -> PlainParked:
     """A parked timer: which, since when, why; the number as whoever looks sees it."""
     return {
         "number": row.number if number is None else number,

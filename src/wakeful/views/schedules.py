@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, cast
 
 from wakeful.policy.timeline import spec_of
 from wakeful.schedules.queries import parked_of, record_of, runs_of, seen
@@ -16,7 +16,7 @@ from wakeful.values.errors import BadOption, UnknownSchedule
 from wakeful.values.ids import ObjectId
 from wakeful.values.runs import Run
 from wakeful.views.due import HEAD, line_of
-from wakeful.views.ledger import plain_run
+from wakeful.views.ledger import PlainRun, plain_run
 from wakeful.views.pages import (
     LIMIT_MAX,
     OBJECTS,
@@ -29,7 +29,7 @@ from wakeful.views.pages import (
     open_cursor,
     write_cursor,
 )
-from wakeful.views.plain import iso, iso_of, plain
+from wakeful.views.plain import Instant, OfObject, iso, iso_of, plain
 from wakeful.views.timer_names import schedule_named
 from wakeful.views.view import READS_MAX, View, is_shown
 
@@ -49,6 +49,44 @@ class ScheduleRow(NamedTuple):
     schedule: Schedule
     record: Record
     last: Run | None
+
+
+class PlainVerdict(TypedDict):
+    """What came of the latest occurrence."""
+
+    nominal_at: Instant
+    verdict: str
+
+
+class PlainSchedule(OfObject):
+    """A schedule in the terms of JSON."""
+
+    schedule: str
+    spec: str
+    words: str
+    state: str
+    note: str
+    paused_until: Instant | None
+    waits_for: str | None
+    handler: str
+    is_declared: bool
+    version: int
+    next_at: Instant | None
+    tags: list[str]
+    metadata: Any
+    catch_up: str
+    depends_on: list[str]
+    last: PlainVerdict | None
+    counters: dict[str, Any]
+
+
+class PlainStanding(OfObject):
+    """How a schedule stands, in the terms of JSON: this at least, and what its record has while it is there."""
+
+    schedule: str
+    state: str
+    zone: str
+    verdicts: list[PlainRun]
 
 
 class SchedulePage(NamedTuple):
@@ -98,7 +136,7 @@ async def page(
     cursor: str | None = None,
     *,
     prefix: str | None = None,
-) -> ViewPage:
+) -> ViewPage[PlainSchedule]:
     """Of one object by name; else those that have a next time, soonest first, then the ended ones by object.
 
     A page of a list that tag or state thin out may be short; it is over when it has no cursor.
@@ -334,7 +372,7 @@ async def about_of(store: Store, id: ObjectId, name: str, *, limit: int) -> Abou
     return About(record, runs, await parked_of(store, id, name))
 
 
-def plain_row(row: ScheduleRow) -> dict[str, Any]:
+def plain_row(row: ScheduleRow) -> PlainSchedule:
     """One schedule of a list."""
     one, last = row.schedule, row.last
     return {
@@ -355,7 +393,7 @@ def plain_row(row: ScheduleRow) -> dict[str, Any]:
         "metadata": plain(one.metadata),
         "catch_up": one.catch_up,
         "depends_on": list(one.depends_on),
-        "last": None if last is None else {"nominal_at": iso_of(last.nominal_at), "verdict": last.verdict},
+        "last": None if last is None else {"nominal_at": iso_of(last.nominal_at), "verdict": cast("str", last.verdict)},
         "counters": plain_counters(row.record),
     }
 

@@ -4,7 +4,7 @@ Names that are given in full or from their beginning are found through indexes. 
 for in a bounded number of schedules and parked timers, and in all keys of objects by the store itself.
 """
 
-from typing import Any
+from typing import Any, TypedDict
 
 from wakeful.jobs.ids import KEYED, job_id, parse_id
 from wakeful.schedules.records import PREFIX, schedule_of
@@ -20,6 +20,13 @@ TEXT_MAX = 600  # a little more than the longest key
 LOOKED_AT = 5_000
 
 Hit = dict[str, Any]
+
+
+class PlainHit(TypedDict):
+    """What every hit has, beside the names that it is shown by."""
+
+    kind: str
+    title: str
 
 
 async def find(view: View, text: str, limit: int = 20, *, prefix: str | None = None) -> list[Hit]:
