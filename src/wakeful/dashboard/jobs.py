@@ -49,4 +49,4 @@ async def cancel(visit: Visit) -> "Response":
 async def _seen(visit: Visit, id: str) -> None:
     """The visitor may know of the object that the job is of."""
     target, _ = parse_id(id)
-    await visit.desk.gate.named(visit.request, visit.caller, target.cls, target.key)
+    await visit.desk.gate.check_named(visit.request, visit.caller, target.cls, target.key)

@@ -36,7 +36,7 @@ async def one(visit: Visit) -> "Response":
         if visit.caller.tenant is not None:
             await visit.desk.gate.refuse(visit.request, visit.caller, error)
         raise
-    await visit.desk.gate.named(visit.request, visit.caller, row["class"], row["key"])
+    await visit.desk.gate.check_named(visit.request, visit.caller, row["class"], row["key"])
     return await visit.render("parked_one.html", "parked", lives=False, one=row)
 
 

@@ -108,7 +108,7 @@ class Visit:
     async def object(self) -> ObjectId:
         """The object that address or form names, if there can be one and the visitor may know of it."""
         cls, key = (self.field("class"), self.field("key")) if self.form else (self.asked("class"), self.asked("key"))
-        return await self.desk.gate.named(self.request, self.caller, cls or "", key or "")
+        return await self.desk.gate.check_named(self.request, self.caller, cls or "", key or "")
 
     async def classes(self) -> list[str]:
         """What the filters offer."""
@@ -250,7 +250,7 @@ class Desk:
 
     async def _in_turn(self, handler: Handler, visit: Visit) -> "Response":
         """Visitor by visitor: one who reloads all the time waits behind nobody but himself."""
-        async with self._turns.passed(asker_of(visit.caller)):
+        async with self._turns.passing(asker_of(visit.caller)):
             return await handler(visit)
 
     def _to_login(self, request: "Request") -> "Response":

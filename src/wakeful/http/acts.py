@@ -126,7 +126,7 @@ async def _check_exposed(ask: Ask, id: ObjectId, *methods: str | UnsetType) -> N
     """Only what callers reach can be put on a schedule from outside; who tries more leaves an audit row."""
     for method in methods:
         if not isinstance(method, UnsetType):
-            await ask.gate.exposed(connection_of(ask), ask.who, id.cls, id.key, method)
+            await ask.gate.check_exposed(connection_of(ask), ask.who, id.cls, id.key, method)
 
 
 def _looked_at(ask: Ask, asked: Reschedule, options: dict[str, Any]) -> Spec:

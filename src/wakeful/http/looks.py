@@ -271,7 +271,7 @@ async def show_parked(ask: Ask) -> Answer:
         if ask.who.tenant is not None:
             await ask.gate.refuse(connection_of(ask), ask.who, error)
         raise
-    await ask.gate.named(connection_of(ask), ask.who, row["class"], row["key"])
+    await ask.gate.check_named(connection_of(ask), ask.who, row["class"], row["key"])
     return answered(_without_trace(ask, row))
 
 

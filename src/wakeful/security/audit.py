@@ -128,13 +128,13 @@ async def page(
 
 
 async def _rows(store: Store, before: int | None, limit: int, kinds: list[str]) -> list[PlainAudit]:
-    found = []
+    rows = []
     for kind in kinds:
         last = kind + "\U0010ffff" if before is None else _key(kind, before)
         for key, data in await store.scan(LOG, USER, Range(kind, last, reverse=True, limit=limit)):
-            found.append(_plain(kind, int(key[len(kind) :]), decode(data)))
-    found.sort(key=lambda row: -row["number"])
-    return found[:limit]
+            rows.append(_plain(kind, int(key[len(kind) :]), decode(data)))
+    rows.sort(key=lambda row: -row["number"])
+    return rows[:limit]
 
 
 def _plain(kind: str, number: int, row: dict[str, Any]) -> PlainAudit:
