@@ -95,7 +95,7 @@ def test_a_namesake_is_seen() -> None:
 # name. The list only grows.
 CLEAN = (
     *("client", "compat", "diagrams", "importers", "machines", "security", "specs", "statechart"),
-    *("telemetry", "testing"),
+    *("telemetry", "testing", "views"),
 )
 # Names that others give or use: hooks of features and timer handlers, Cloudflare's API, helpers of the store suites, public
 # methods; and words that are nouns here.

@@ -52,7 +52,7 @@ async def redrive(visit: Visit) -> "Response":
         id = await _object(visit)
         which = Which([visit.view.meant(one) for one in numbers], cls=id and id.cls, key=id and id.key, prefix=prefix)
     results = await visit.acts.redrive(which)
-    failed = [row | {"number": visit.view.shown(row["number"])} for row in results if not row["ok"]]
+    failed = [row | {"number": visit.view.mask(row["number"])} for row in results if not row["ok"]]
     if not failed:
         return visit.go("/parked", said="redriven")
     visit.place = ("/parked", {})

@@ -229,7 +229,7 @@ async def redrive(ask: Ask) -> Answer:
     view = ask.view
     which = Which([view.meant(one) for one in asked.numbers], asked.all, asked.cls, asked.key, ask.who.prefix)
     rows = await acts_of(ask).redrive(which)
-    return answered({"rows": [row | {"number": view.shown(row["number"])} for row in rows]})
+    return answered({"rows": [row | {"number": view.mask(row["number"])} for row in rows]})
 
 
 async def drain(ask: Ask) -> Answer:

@@ -77,16 +77,16 @@ async def rows(view: View, wanted: JobFilter, limit: int = 50, cursor: str | Non
     """The same before they are plain."""
     check_limit(limit)
     after = None if cursor is None else _read(view, cursor, len(view.stores))
-    found: list[Job] = []
+    jobs: list[Job] = []
     looks_max = None if view.running is None else LOOKS_MAX  # who has a process of their own holds up nobody
     with loosely(), view.beside():
         while True:
-            wants = min(limit - len(found), PAGE_MAX)
+            wants = min(limit - len(jobs), PAGE_MAX)
             some = await listed(view.node, wanted, limit=wants, after=after, looks_max=looks_max)
-            found += [job for job in some if is_shown(job.target.cls, wanted.cls)]
+            jobs += [job for job in some if is_shown(job.target.cls, wanted.cls)]
             after = some.next
-            if after is None or len(found) == limit or (looks_max is not None and len(some) < wants):
-                return JobPage(found, None if after is None else write_cursor(view, _KIND, json.loads(after)))
+            if after is None or len(jobs) == limit or (looks_max is not None and len(some) < wants):
+                return JobPage(jobs, None if after is None else write_cursor(view, _KIND, json.loads(after)))
 
 
 async def show(view: View, job_id: str) -> PlainJob:
@@ -107,14 +107,14 @@ def loosely() -> Iterator[None]:
 
 def _read(view: View, cursor: str, count: int) -> str:
     """The place as jobs know it, once it is sure to be one."""
-    found = open_cursor(view, cursor, _KIND)
-    if len(found) != 3:
+    places = open_cursor(view, cursor, _KIND)
+    if len(places) != 3:
         raise bad_cursor(cursor)
-    index, source, place = found
+    index, source, place = places
     if type(index) is not int or not 0 <= index < count or not isinstance(source, str) or source not in _SHAPES:
         raise bad_cursor(cursor)
     check_place(place, _SHAPES[source], cursor)
-    return json.dumps(found)
+    return json.dumps(places)
 
 
 def plain_job(job: Job) -> PlainJob:

@@ -54,7 +54,7 @@ async def page(
     found = await find(
         view, ENTRIES, query, limit=limit, cursor=cursor, keep=lambda row: is_shown(row[1].id.cls, query.cls)
     )
-    return ViewPage(await view.each(lambda row: plain_entry(row[1], view.shown(row[0])), found.rows), found.cursor)
+    return ViewPage(await view.each(lambda row: plain_entry(row[1], view.mask(row[0])), found.rows), found.cursor)
 
 
 def plain_entry(entry: Entry, number: int) -> PlainEntry:
@@ -160,7 +160,7 @@ class Underway(NamedTuple):
     next_at: int
 
     @property
-    def left(self) -> int:
+    def ahead(self) -> int:
         return self.total - self.behind
 
     def is_of(self, times: list[int]) -> bool:

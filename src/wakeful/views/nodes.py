@@ -40,16 +40,16 @@ class Members(NamedTuple):
     def alive(self) -> list[ClusterMember]:
         return [member for member in self.nodes if member.state in ALIVE]
 
-    def named(self, prefix: str) -> ClusterMember:
+    def with_name(self, prefix: str) -> ClusterMember:
         """The one node whose name begins like that."""
-        found = [member for member in self.nodes if member.row.node == prefix] or [
+        matches = [member for member in self.nodes if member.row.node == prefix] or [
             member for member in self.nodes if prefix and member.row.node.startswith(prefix)
         ]
-        if len(found) == 1:
-            return found[0]
-        names = ", ".join(member.row.node for member in found or self.nodes) or "none"
+        if len(matches) == 1:
+            return matches[0]
+        names = ", ".join(member.row.node for member in matches or self.nodes) or "none"
         what = (
-            f"no node's name begins with {prefix!r}" if not found else f"{prefix!r} begins the names of several nodes"
+            f"no node's name begins with {prefix!r}" if not matches else f"{prefix!r} begins the names of several nodes"
         )
         raise BadOption(f"{what}; there are: {names}", code="node.name")
 

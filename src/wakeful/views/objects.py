@@ -161,7 +161,7 @@ async def show(view: View, id: ObjectId, limit: int = 50) -> PlainObject:
     timers = await due.page(view, id.cls, id.key, limit=limit)
     parks = await parked.page(view, id.cls, id.key, limit=limit)
     entries = await ledger.page(view, id, limit=LEDGER_ROWS)
-    found = await schedules.page(view, id.cls, id.key, limit=limit)
+    own_schedules = await schedules.page(view, id.cls, id.key, limit=limit)
     return {
         "class": id.cls,
         "key": id.key,
@@ -178,8 +178,8 @@ async def show(view: View, id: ObjectId, limit: int = 50) -> PlainObject:
         "storage": {row["key"]: row["value"] for row in stored.rows},
         "storage_is_cut": stored.cursor is not None,
         "machine": None if kept is None else machines.plain_machine(kept),
-        "schedules": found.rows,
-        "schedules_are_cut": found.cursor is not None,
+        "schedules": own_schedules.rows,
+        "schedules_are_cut": own_schedules.cursor is not None,
     }
 
 
@@ -200,15 +200,15 @@ async def storage(
     size, is_more, is_full = 0, True, False
     while is_more and not is_full:
         count = min(limit + 1 - len(some), SCAN_MAX)
-        found = await view.store_of(id).scan(id, USER, Range(first, last, limit=count))
-        is_more = len(found) == count
-        for name, data in found:
+        chunk = await view.store_of(id).scan(id, USER, Range(first, last, limit=count))
+        is_more = len(chunk) == count
+        for name, data in chunk:
             is_full = len(some) == limit or (size + len(data) > PAGE_BYTES and bool(some))
             if is_full:
                 break
             some.append((name, data))
             size += len(data)
-        first = _behind(found[-1][0]) if found else first
+        first = _behind(chunk[-1][0]) if chunk else first
     if size <= THREAD_BYTES:
         rows = _plain_stored(some)
     else:  # a million numbers take longer than timers may wait

@@ -39,7 +39,7 @@ async def page(
 ) -> ViewPage[PlainParked]:
     """Parked timers, oldest first, each with the number that redriving takes; `prefix` is of the object's key."""
     found = await rows(view, Query(cls=cls, key=key, key_prefix=prefix), limit, cursor)
-    return ViewPage(await view.each(lambda row: plain_parked(row, view.shown(row.number)), found.rows), found.cursor)
+    return ViewPage(await view.each(lambda row: plain_parked(row, view.mask(row.number)), found.rows), found.cursor)
 
 
 async def rows(view: View, query: Query, limit: int = 50, cursor: str | None = None) -> RowPage[Parked]:
@@ -56,22 +56,22 @@ async def show(view: View, number: int, id: ObjectId | None = None, *, prefix: s
 
 async def one(view: View, number: int, id: ObjectId | None = None, *, prefix: str | None = None) -> Parked:
     """The parked timer of that number, or `UnknownParked`; `prefix` is of the keys of objects that may be known of."""
-    found = []
+    matches = []
     meant = view.meant(number) if 0 < number <= _NUMBER_MAX else 0
     for store in view.stores if id is None else [view.store_of(id)]:
         if meant:
             rows = await store.find_parked(Query(after=(meant - 1,), limit=1))
-            found += [
+            matches += [
                 row
                 for row in rows
                 if row.number == meant and id in (None, row.timer.id) and row.timer.id.key.startswith(prefix or "")
             ]
-    if not found:
+    if not matches:
         raise UnknownParked(f"nothing is parked under the number {number}; it was redriven, or never there")
-    if len(found) > 1:
-        who = " and ".join(str(row.timer.id) for row in found)
+    if len(matches) > 1:
+        who = " and ".join(str(row.timer.id) for row in matches)
         raise BadOption(f"number {number} stands for timers of {who}; say of which object", code="parked.number")
-    return found[0]
+    return matches[0]
 
 
 def plain_parked(row: Parked, number: int | None = None) -> PlainParked:
