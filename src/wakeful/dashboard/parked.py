@@ -16,7 +16,7 @@ ROWS = 100
 
 async def listing(visit: Visit, outcome: dict[str, Any] | None = None) -> "Response":
     """Parked timers, oldest first."""
-    found = await parked.page(visit.view, limit=ROWS, cursor=visit.asked("cursor"), prefix=visit.caller.prefix)
+    found = await parked.page(visit.view, limit=ROWS, cursor=visit.query("cursor"), prefix=visit.caller.prefix)
     return await visit.render(
         "parked.html",
         "parked",
@@ -29,7 +29,7 @@ async def listing(visit: Visit, outcome: dict[str, Any] | None = None) -> "Respo
 
 async def one(visit: Visit) -> "Response":
     """One of them, with its traceback."""
-    number, id = _number(visit.asked("number")), await _object(visit)
+    number, id = _number(visit.query("number")), await _object(visit)
     try:
         row = await parked.show(visit.view, number, id, prefix=visit.caller.prefix)
     except UnknownParked as error:  # whose it is, if there is one, is not said; that somebody tried is written down
@@ -61,7 +61,7 @@ async def redrive(visit: Visit) -> "Response":
 
 async def _object(visit: Visit) -> ObjectId | None:
     """The object, when it is named: in several stores there may be several of one number."""
-    named = visit.field("class") if visit.form else visit.asked("class")
+    named = visit.field("class") if visit.form else visit.query("class")
     return await visit.object() if named else None
 
 
