@@ -7,9 +7,9 @@ import pytest
 
 from tests.http.http_stage import Stage, opened
 from tests.http.test_looks import LISTS, THINGS, furnish
+from wakeful.http.answers import SCHEMAS
 from wakeful.http.openapi import document
 from wakeful.http.rows import ROWS
-from wakeful.http.schemas import SCHEMAS
 
 
 async def read(stage: Stage) -> dict[str, Any]:

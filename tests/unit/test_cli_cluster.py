@@ -130,11 +130,11 @@ def test_shards_are_counted_where_they_are() -> None:
 
 def test_a_node_is_named_by_how_its_name_begins() -> None:
     found = cluster(row("abc"), row("abd"), row("ab"))
-    assert found.named("abc").row.node == "abc"
-    assert found.named("ab").row.node == "ab"  # whole names win
+    assert found.with_name("abc").row.node == "abc"
+    assert found.with_name("ab").row.node == "ab"  # whole names win
     for prefix, word in (("a", "several nodes"), ("x", "no node's name"), ("", "no node's name")):
         with pytest.raises(BadOption, match=word) as raised:
-            found.named(prefix)
+            found.with_name(prefix)
         assert (raised.value.code, exit_code_of(raised.value)) == ("node.name", 2)
 
 

@@ -8,7 +8,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from tests.unit.dashboard_stage import Stage, csrf_of, staged
 from wakeful.dashboard.live import stream
-from wakeful.dashboard.visits import Desk, Visit, told
+from wakeful.dashboard.visits import Desk, Visit, error_words
 from wakeful.security.scopes import LOCAL, Caller
 from wakeful.values.errors import NotRunning, StoreDown
 
@@ -52,10 +52,10 @@ async def test_the_pages_before_the_login_say_that_the_store_is_away_and_not_whe
 
 def test_where_the_store_is_is_for_those_who_see_all_of_it() -> None:
     error = StoreDown("postgresql://alice@db.inside:5432/post is not open")
-    assert "db.inside" in told(error, LOCAL)
+    assert "db.inside" in error_words(error, LOCAL)
     for caller in (None, Caller("eu", frozenset({"read"}), "eu/")):
-        assert told(error, caller) == "The store can't be reached now; try again in a moment. [store.down]"
-    assert "starting" in told(NotRunning("it is starting"), None)
+        assert error_words(error, caller) == "The store can't be reached now; try again in a moment. [store.down]"
+    assert "starting" in error_words(NotRunning("it is starting"), None)
 
 
 async def test_a_fault_of_ours_is_a_page_and_a_line_in_the_log(

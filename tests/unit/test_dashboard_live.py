@@ -10,7 +10,7 @@ from starlette.requests import Request
 from tests.unit.dashboard_stage import staged
 from wakeful.dashboard import words
 from wakeful.dashboard.due import group_of, place
-from wakeful.dashboard.history import History, Sums, between, remembered, share
+from wakeful.dashboard.history import History, Sums, between, samples_before, share
 from wakeful.dashboard.live import stream
 from wakeful.dashboard.nodes import strip
 from wakeful.dashboard.visits import Desk, Visit
@@ -98,7 +98,7 @@ async def test_what_the_ledger_has_dropped_is_not_drawn_as_silence() -> None:
         await stage.app.get(note, "busy").write("every 4s")
         await stage.app.get(note, "calm").write("every 7m")
         await stage.world.advance(minutes=18)
-        samples = await remembered(stage.world.node, stage.now)
+        samples = await samples_before(stage.world.node, stage.now)
         keep = stage.world.node.limits.ledger_keep
         assert keep * 2 - 2 <= len(samples) <= keep * 2  # every 4 seconds, in samples of two
         rates = [sum(sample["fired"] * 2 for sample in samples[place : place + 10]) for place in range(0, keep, 10)]

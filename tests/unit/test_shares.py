@@ -117,10 +117,10 @@ def test_a_token_is_known_once_it_was_let_in_and_nobody_is_taken_for_its_owner()
     caller = Caller("token:deploy", frozenset({"call"}), None, "abcdefgh")
     good = scope("Bearer wk_abcdefgh_secret")
     assert askers.guess(good) == Asker(STRANGERS, "10.0.0.1")
-    askers.met(good, caller)
+    askers.remember(good, caller)
     assert askers.guess(good) == Asker("token:abcdefgh", "abcdefgh")
     assert askers.guess(scope("Bearer wk_abcdefgh_guess")) == Asker(STRANGERS, "10.0.0.1")
-    askers.met(scope(), LOCAL)
+    askers.remember(scope(), LOCAL)
     assert askers.guess(scope(address="10.0.0.2")) == Asker(STRANGERS, "10.0.0.2")
 
 
@@ -128,7 +128,7 @@ def test_how_many_tokens_are_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("wakeful.security.crowd.KNOWN_MAX", 3)
     askers = Askers()
     for number in range(5):
-        askers.met(scope(f"Bearer {number}"), Caller("t", frozenset(), None, str(number)))
+        askers.remember(scope(f"Bearer {number}"), Caller("t", frozenset(), None, str(number)))
     assert [askers.guess(scope(f"Bearer {number}")).house for number in range(5)] == [
         STRANGERS, STRANGERS, "token:2", "token:3", "token:4",
     ]  # fmt: skip
@@ -147,7 +147,7 @@ async def test_a_turnstile_lets_through_asker_by_asker_and_loses_no_turn() -> No
     turnstile, order = Turnstile(1, 64, "lists", Crowding(App().deployment)), list[str]()
 
     async def go(asker: Asker) -> None:
-        async with turnstile.passed(asker):
+        async with turnstile.passing(asker):
             await asyncio.sleep(0)
             order.append(asker.house)
 
@@ -168,7 +168,7 @@ async def test_a_turn_that_is_given_up_as_it_comes_goes_to_the_next() -> None:
     turnstile, go = Turnstile(1, 64, "lists", Crowding(App().deployment)), asyncio.Event()
 
     async def one(event: asyncio.Event | None) -> None:
-        async with turnstile.passed(ONE):
+        async with turnstile.passing(ONE):
             if event is not None:
                 await event.wait()
 

@@ -2,12 +2,15 @@
 
 import asyncio
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from wakeful.cli import options
 from wakeful.cli.exit_codes import one_line
+
+if TYPE_CHECKING:
+    from wakeful.security.audit import PlainAudit
 
 
 @options.command("audit")
@@ -39,7 +42,7 @@ async def _audit(is_acts: bool, actor: str | None, cursor: str | None, limit: in
         put_line(f"the newest {len(found.rows):,}; -n shows more", "dim")
 
 
-def _shown(row: dict[str, Any]) -> tuple[Any, ...]:
+def _shown(row: "PlainAudit") -> tuple[Any, ...]:
     from wakeful.cli.output import clock_time
     from wakeful.values.times import from_datetime
 

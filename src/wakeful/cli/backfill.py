@@ -86,7 +86,7 @@ async def _backfill(
         # The same range once more, before it is over: whoever asks was cut off, and does not want each to run twice.
         before = next((lane for lane, one in others.items() if one.is_of(found.times)), None)
         if before is not None:
-            runs = others.pop(before).left
+            runs = others.pop(before).ahead
         else:
             runs = len(await hand(reached).backfill(id, name, to_datetime(found.first), to_datetime(found.last)))
         # A program of ours ends with this command, so it has to be waited for; else only for somebody who watches.
@@ -112,7 +112,7 @@ async def _follow(store: "Store", id: "ObjectId", name: str, others: set[str], t
     with bar("backfill", total, is_shown=is_shown) as step:
         while True:
             found = await backfills(store, id, name)
-            left = sum(one.left for lane, one in found.items() if lane not in others)
+            left = sum(one.ahead for lane, one in found.items() if lane not in others)
             step(before - left)
             before = left
             if not left:

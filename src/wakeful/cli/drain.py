@@ -47,7 +47,7 @@ async def _drain(name: str | None, undo: bool, wait: bool, timeout: str | None, 
     timeout_ms = None if timeout is None else duration_ms(timeout, what="--timeout")
     async with writing(url, what="drain") as store:
         found = await members(store, now_ms())
-        member = found.at(platform.node()) if name is None else found.named(name)
+        member = found.at(platform.node()) if name is None else found.with_name(name)
         node = member.row.node
         others = [other.row.node for other in found.alive if other.row.node != node and not other.row.is_draining]
         if not undo and wait and not others and member.shards:

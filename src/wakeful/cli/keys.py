@@ -92,8 +92,8 @@ async def _work(url: str, as_json: bool, *, is_change: bool) -> int:
     if as_json:
         put_json(answer)
     elif not left["stale"]:
-        sealed = f"{done['swapped']:,} values sealed anew; " if is_change else ""
-        put_line(f"{sealed}all of {left['seen']:,} rows are under the newest key", "green")
+        anew = f"{done['swapped']:,} values sealed anew; " if is_change else ""
+        put_line(f"{anew}all of {left['seen']:,} rows are under the newest key", "green")
     else:
         why = f", and {left['shut']:,} of them don't open with these keys" if left["shut"] else ""
         remedy = "is a program with other keys writing?" if is_change else "wakeful keys rotate"
@@ -105,13 +105,13 @@ async def _mend(url: str, as_json: bool) -> int:
     import uuid
 
     from wakeful.cli.output import now_ms, put_json, put_line
-    from wakeful.security.reserved import sealed
+    from wakeful.security.reserved import sealed_of
     from wakeful.store import key_rotation
     from wakeful.store.sealed_store import CHECK
     from wakeful.system import open_store
     from wakeful.values.ids import shard_of
 
-    store = sealed(open_store(url))
+    store = sealed_of(open_store(url))
     store.is_mending = True
     await store.open(now=now_ms())
     try:
@@ -179,7 +179,7 @@ async def _reached(url: str) -> AsyncIterator[tuple[Any, Page, Finish]]:
     from wakeful.cli.node_access import connected
     from wakeful.cli.output import now_ms
     from wakeful.cli.session import bare, live, reading
-    from wakeful.security.reserved import page_words, sealed
+    from wakeful.security.reserved import page_words, sealed_of
     from wakeful.store import key_rotation
     from wakeful.store.sealed_store import CHECK
     from wakeful.system import open_store
@@ -195,7 +195,7 @@ async def _reached(url: str) -> AsyncIterator[tuple[Any, Page, Finish]]:
             )
             return
         await stack.aclose()
-        store = sealed(open_store(url))
+        store = sealed_of(open_store(url))
         await store.open(now=now_ms())
         stack.push_async_callback(store.close)
 

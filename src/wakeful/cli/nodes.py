@@ -1,6 +1,7 @@
 """Layer 5. `wakeful nodes`: who runs this store, and how is each of them?"""
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -48,7 +49,9 @@ async def _nodes(url: str, as_json: bool) -> int:
         if mute is None:
             # Asking may take seconds: nodes join and leave, leases end. Only what is read after it is shown.
             found, mute = await _members(store, url)
-        shown = [plain_member(member, said.get(member.row.node), store) for member in found.nodes]
+        shown: list[Mapping[str, Any]] = [
+            plain_member(member, said.get(member.row.node), store) for member in found.nodes
+        ]
     if mute is not None:
         shown = [{**row, "shards": None} for row in shown]
     if as_json:
@@ -98,7 +101,7 @@ def _mute(what: str, remedy: str) -> CommandError:
     return CommandError(f"{what}; {remedy}", code="store.mute", exit_code=UNAVAILABLE)
 
 
-def _put(shown: list[dict[str, Any]], found: "Members", *, is_shared: bool) -> None:
+def _put(shown: Sequence[Mapping[str, Any]], found: "Members", *, is_shared: bool) -> None:
     from wakeful.cli.output import many, put_line, put_table
     from wakeful.views.nodes import ALIVE, ranges
 
@@ -146,7 +149,7 @@ def put_reach(said: dict[str, dict[str, Any] | None]) -> None:
     put_table(["from … to", *said], [(name, *(word(name, other) for other in said)) for name in said])
 
 
-def _cells(row: dict[str, Any], *, is_shared: bool) -> tuple[object, ...]:
+def _cells(row: Mapping[str, Any], *, is_shared: bool) -> tuple[object, ...]:
     from wakeful.cli.output import length
 
     lease = length(row["lease_ms"]) if row["lease_ms"] > 0 else f"over for {length(-row['lease_ms'])}"

@@ -26,14 +26,14 @@ LANES = 5
 
 async def page(visit: Visit) -> "Response":
     """Timers in firing order, grouped by how soon."""
-    view, cls, prefix = visit.view, visit.asked("class"), visit.caller.prefix
-    found = await due.page(view, cls, limit=ROWS, cursor=visit.asked("cursor"), prefix=prefix)
-    ahead = found.rows
-    if found.cursor is not None and visit.asked("cursor") is None:
-        more = await due.page(view, cls, limit=DOTS - ROWS, cursor=found.cursor, prefix=prefix)
-        ahead = found.rows + more.rows
+    view, cls, prefix = visit.view, visit.query("class"), visit.caller.prefix
+    timers = await due.page(view, cls, limit=ROWS, cursor=visit.query("cursor"), prefix=prefix)
+    ahead = timers.rows
+    if timers.cursor is not None and visit.query("cursor") is None:
+        more = await due.page(view, cls, limit=DOTS - ROWS, cursor=timers.cursor, prefix=prefix)
+        ahead = timers.rows + more.rows
     total = len(ahead)
-    if found.cursor is not None and prefix is None:
+    if timers.cursor is not None and prefix is None:
         total = max(total, await visit.count("timers", cls))
     past = await ledger.page(view, cls=cls, limit=PAST, prefix=prefix)
     return await visit.render(
@@ -41,12 +41,12 @@ async def page(visit: Visit) -> "Response":
         "due",
         cls=cls,
         classes=await visit.classes(),
-        groups=[(name, list(rows)) for name, rows in groupby(found.rows, lambda row: group_of(row, visit.now))],
+        groups=[(name, list(rows)) for name, rows in groupby(timers.rows, lambda row: group_of(row, visit.now))],
         dots=dots(visit, ahead),
         ticks=[(place(ms), name) for ms, name in TICKS],
         total=total,
-        shown=len(found.rows),
-        cursor=found.cursor,
+        shown=len(timers.rows),
+        cursor=timers.cursor,
         ledger=sorted(past.rows, key=lambda row: instant(row["finished_at"]) or 0, reverse=True),
         is_cluster=any(store.shared for store in view.stores),
         own=visit.node.name,
@@ -59,9 +59,9 @@ def place(ms: float) -> float:
     return round(2 + 96 * min(1.0, share), 2)
 
 
-def dots(visit: Visit, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def dots(visit: Visit, rows: Iterable[due.PlainTimer]) -> list[dict[str, Any]]:
     """The timers on the strip; those that would hide each other stand in lanes."""
-    found, used = [], dict[int, int]()
+    marks, used = [], dict[int, int]()
     for row in rows:
         at = instant(row["due_at"]) or 0
         if at > LATEST_MS:
@@ -69,7 +69,7 @@ def dots(visit: Visit, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         where = place(at - visit.now)
         lane = used[int(where)] = used.get(int(where), -1) + 1
         look = " held" if row["held_by"] else " late" if at < visit.now - 1_000 and not row["is_running"] else ""
-        found.append(
+        marks.append(
             {
                 "at": at,
                 "place": where,
@@ -79,10 +79,10 @@ def dots(visit: Visit, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
                 "label": f"{row['class']}/{row['key']} {row['words']}, {relative(at, visit.now)}",
             }
         )
-    return found
+    return marks
 
 
-def group_of(row: dict[str, Any], now: int) -> str:
+def group_of(row: due.PlainTimer, now: int) -> str:
     """How soon, in words; days as the server's own calendar has them."""
     at = instant(row["due_at"]) or 0
     if row["is_running"]:

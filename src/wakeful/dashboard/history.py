@@ -54,7 +54,7 @@ class History:
     async def _sample(self, node: "Node") -> None:
         before = read(node)
         with suppress(WakefulError):  # a store that can't be read now: the charts begin empty
-            self.samples.extend(await remembered(node, before.at))
+            self.samples.extend(await samples_before(node, before.at))
         while not node.is_dead and node is self._node:
             await node.clock.sleep(EVERY_MS)
             now = read(node)
@@ -75,15 +75,15 @@ def read(node: "Node") -> Sums:
     return Sums(node.clock.now(), sum(buckets), turns, failed, buckets)
 
 
-async def remembered(node: "Node", now: int) -> list[Sample]:
+async def samples_before(node: "Node", now: int) -> list[Sample]:
     """What the ledger tells of the minutes before, so that charts don't begin empty; as far back as it tells all."""
-    found = await ledger.page(View.of_node(node), limit=LEDGER_ROWS)
+    entries = await ledger.page(View.of_node(node), limit=LEDGER_ROWS)
     is_shared = any(home.store.shared for home in node.all_homes)  # others write there as well, and this is of one node
-    slots: dict[int, list[dict[str, Any]]] = {}
+    slots: dict[int, list[ledger.PlainEntry]] = {}
     kept = Counter[tuple[str, str, str]]()
     # Of a busy hour the page has only the end, and of a busy timer the ledger.
     slot, whole = KEPT - 1, KEPT
-    for row in found.rows:
+    for row in entries.rows:
         ago_ms = now - (instant(row["fired_at"]) or 0)
         slot = ago_ms // EVERY_MS
         name = (row["class"], row["key"], row["timer"])
@@ -93,12 +93,12 @@ async def remembered(node: "Node", now: int) -> list[Sample]:
         is_ours = row["verdict"] in ("run", "failed") and (not is_shared or row["node"] == node.name)
         if is_ours and ago_ms > 0 and slot < KEPT:
             slots.setdefault(slot, []).append(row)
-    if found.cursor is not None:
+    if entries.cursor is not None:
         whole = min(whole, slot)
     return [_sample(now - slot * EVERY_MS, slots.get(slot, [])) for slot in range(whole - 1, -1, -1)]
 
 
-def _sample(at: int, rows: list[dict[str, Any]]) -> Sample:
+def _sample(at: int, rows: list[ledger.PlainEntry]) -> Sample:
     late = sorted(max(0, row["lateness_ms"]) for row in rows)
     return {
         "t": at / 1_000,

@@ -15,15 +15,15 @@ STATES = ("scheduled", "waiting", "running", "failed", "done", "cancelled")
 
 async def listing(visit: Visit) -> "Response":
     """Owed ones in firing order, then failed, then ended ones."""
-    cls, state = visit.asked("class"), visit.asked("state")
-    found = await jobs.page(
-        visit.view, cls, None, state, limit=ROWS, cursor=visit.asked("cursor"), prefix=visit.caller.prefix
+    cls, state = visit.query("class"), visit.query("state")
+    page = await jobs.page(
+        visit.view, cls, None, state, limit=ROWS, cursor=visit.query("cursor"), prefix=visit.caller.prefix
     )
     return await visit.render(
         "jobs.html",
         "jobs",
-        rows=found.rows,
-        cursor=found.cursor,
+        rows=page.rows,
+        cursor=page.cursor,
         classes=await visit.classes(),
         states=STATES,
         cls=cls,
@@ -33,20 +33,20 @@ async def listing(visit: Visit) -> "Response":
 
 async def one(visit: Visit) -> "Response":
     """Everything that is known of one job."""
-    id = visit.asked("id") or ""
-    await _seen(visit, id)
+    id = visit.query("id") or ""
+    await _check_seen(visit, id)
     return await visit.render("job.html", "jobs", one=await jobs.show(visit.view, id))
 
 
 async def cancel(visit: Visit) -> "Response":
     id = visit.field("id")
-    await _seen(visit, id)
+    await _check_seen(visit, id)
     await jobs.show(visit.view, id)  # asking an object that is not there would make it
     is_cancelled = await visit.acts.cancel_job(id)
     return visit.go("/job", id=id, said="cancelled" if is_cancelled else "over")
 
 
-async def _seen(visit: Visit, id: str) -> None:
+async def _check_seen(visit: Visit, id: str) -> None:
     """The visitor may know of the object that the job is of."""
     target, _ = parse_id(id)
-    await visit.desk.gate.named(visit.request, visit.caller, target.cls, target.key)
+    await visit.desk.gate.check_named(visit.request, visit.caller, target.cls, target.key)

@@ -40,14 +40,14 @@ async def stream(visit: Visit) -> AsyncIterator[bytes]:
     yield f"retry: {RETRY_MS}\n\n".encode()
     async with node.events.listen(sees=sees) as listener:
         while not node.events.is_over:
-            found = await listener.some(limit=SOME_MAX, wait_ms=QUIET_MS)
-            if found:
-                yield _event("fresh", {"count": len(found)})
+            news = await listener.some(limit=SOME_MAX, wait_ms=QUIET_MS)
+            if news:
+                yield _event("fresh", {"count": len(news)})
                 await node.clock.sleep(GATHER_MS)
             for sample in [one for one in history.samples if one["t"] > sampled] if caller.tenant is None else ():
                 sampled = sample["t"]
                 yield _event("sample", sample)
-            if not found:
+            if not news:
                 yield b": still here\n\n"  # a connection that is cut off is noticed by writing to it
             if node.clock.now() - checked_at >= CHECK_MS:
                 try:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from wakeful.dashboard.renderer import address
-from wakeful.dashboard.visits import Desk, Visit, read_form, told
+from wakeful.dashboard.visits import Desk, Visit, error_words, read_form
 from wakeful.security import audit, tokens
 from wakeful.values.errors import BadInput, Denied, TooMany, Unavailable
 
@@ -17,7 +17,7 @@ ROWS = 100
 
 async def audit_page(visit: Visit) -> "Response":
     """Audit rows, newest first."""
-    found = await audit.page(visit.node.store, limit=ROWS, cursor=visit.asked("cursor"))
+    found = await audit.page(visit.node.store, limit=ROWS, cursor=visit.query("cursor"))
     return await visit.render("audit.html", "audit", rows=found.rows, cursor=found.cursor)
 
 
@@ -54,7 +54,7 @@ class Door:
             if self._desk.deployment.node is not None and await self._desk.gate.is_open():
                 return RedirectResponse(address(request, "/"), status_code=303)
         except Unavailable as error:
-            return self._desk.bare(request, "login.html", status=503, next=target, problem=told(error, None))
+            return self._desk.bare(request, "login.html", status=503, next=target, problem=error_words(error, None))
         return self._desk.bare(request, "login.html", next=target)
 
     async def enter(self, request: "Request") -> "Response":
@@ -65,16 +65,16 @@ class Door:
         try:
             form = await read_form(request)
             target = back(form.get("next", [""])[0])
-            found = await self._desk.gate.login(request, form.get("token", [""])[0])
+            login = await self._desk.gate.login(request, form.get("token", [""])[0])
         except (Denied, BadInput, Unavailable) as error:
             status = 429 if isinstance(error, TooMany) else 503 if isinstance(error, Unavailable) else 403
-            problem = _refused(error)
+            problem = _refusal(error)
             again = self._desk.bare(request, "login.html", status=status, next=target, problem=problem)
             if isinstance(error, TooMany):
                 again.headers["retry-after"] = str(max(1, round(error.retry_after_s)))
             return again
         answer = RedirectResponse(address(request, "") + target, status_code=303)
-        answer.headers["set-cookie"] = found.set_cookie
+        answer.headers["set-cookie"] = login.set_cookie
         answer.headers["cache-control"] = "no-store"
         return answer
 
@@ -87,7 +87,7 @@ class Door:
             header = await self._desk.gate.logout(request, csrf=form.get("csrf", [None])[0])
         except (Denied, BadInput, Unavailable) as error:
             status = 503 if isinstance(error, Unavailable) else 403
-            text = told(error, None)
+            text = error_words(error, None)
             return self._desk.bare(request, "problem.html", status=status, heading="Not logged out", text=text)
         answer = RedirectResponse(address(request, "/login"), status_code=303)
         answer.headers["set-cookie"] = header
@@ -103,9 +103,9 @@ def back(text: str | None) -> str:
     return parts.path + (f"?{parts.query}" if parts.query else "")
 
 
-def _refused(error: Denied | BadInput | Unavailable) -> str:
+def _refusal(error: Denied | BadInput | Unavailable) -> str:
     if isinstance(error, Unavailable):
-        return told(error, None)
+        return error_words(error, None)
     if not isinstance(error, Denied) or isinstance(error, TooMany) or error.code == "denied.site":
         return error.message
     return "This token is not known here, or it has expired or was revoked."

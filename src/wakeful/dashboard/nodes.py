@@ -16,10 +16,10 @@ HUES = "abcdef"
 
 async def page(visit: Visit) -> "Response":
     """Every node of every store, with its load as it says itself."""
-    found = await nodes.page(visit.view)
+    deployment = await nodes.page(visit.view)
     parts = []
     for place, store in enumerate(visit.view.stores):
-        rows = [row for row in found.rows if row["store"] == store.url]
+        rows: list[dict[str, Any]] = [{**row} for row in deployment.rows if row["store"] == store.url]
         for number, row in enumerate(rows):
             if not store.shared and row["node"] == visit.node.name:
                 # Nobody could take over from it, so it renews no lease: that it answers is all there is to know.
@@ -31,8 +31,8 @@ async def page(visit: Visit) -> "Response":
                 "is_shared": store.shared,
                 "nodes": rows,
                 "strip": strip(rows),
-                "unowned": [] if place else found.unowned,
-                "lost": {} if place else found.lost,
+                "unowned": [] if place else deployment.unowned,
+                "lost": {} if place else deployment.lost,
             }
         )
     return await visit.render("nodes.html", "nodes", parts=parts, own=visit.node.name)

@@ -29,8 +29,8 @@ JOB_ROWS = 20
 
 async def listing(visit: Visit) -> "Response":
     """Objects by class and key."""
-    cls, contains = visit.asked("class"), visit.asked("contains")
-    found = await objects.page(visit.view, cls, visit.caller.prefix, contains, limit=ROWS, cursor=visit.asked("cursor"))
+    cls, contains = visit.query("class"), visit.query("contains")
+    found = await objects.page(visit.view, cls, visit.caller.prefix, contains, limit=ROWS, cursor=visit.query("cursor"))
     return await visit.render(
         "objects.html",
         "objects",
@@ -45,17 +45,17 @@ async def listing(visit: Visit) -> "Response":
 async def one(visit: Visit) -> "Response":
     """Everything that an object has; it sleeps on."""
     id = await visit.object()
-    view, prefix = visit.view, visit.asked("prefix")
-    found = await objects.show(view, id)
+    view, prefix = visit.view, visit.query("prefix")
+    shown = await objects.show(view, id)
     return await visit.render(
         "object.html",
         "objects",
-        one=found,
-        storage=await objects.storage(view, id, prefix, limit=ROWS, cursor=visit.asked("storage")),
-        ledger=await ledger.page(view, id, limit=LEDGER_ROWS, cursor=visit.asked("cursor")),
+        one=shown,
+        storage=await objects.storage(view, id, prefix, limit=ROWS, cursor=visit.query("storage")),
+        ledger=await ledger.page(view, id, limit=LEDGER_ROWS, cursor=visit.query("cursor")),
         jobs=(await jobs.page(view, id.cls, id.key, limit=JOB_ROWS)).rows,
         prefix=prefix or "",
-        has_chart=found["machine"] is not None and _bound(visit, id) is not None,
+        has_chart=shown["machine"] is not None and _chart_of(visit, id) is not None,
         is_awake=id in visit.node.home(id).awake,
         is_cluster=view.store_of(id).shared,
         sockets=await _sockets(visit, id),
@@ -68,7 +68,7 @@ async def chart(visit: Visit) -> "Response":
     from starlette.responses import Response
 
     id = await visit.object()
-    bound = _bound(visit, id)
+    bound = _chart_of(visit, id)
     kept = await machines.kept_of(visit.view.store_of(id), id)
     if bound is None or kept is None:
         raise UnknownObject(f"there is no machine {id} that has been started")
@@ -78,7 +78,7 @@ async def chart(visit: Visit) -> "Response":
             "its next event migrates it",
             code="chart.version",
         )
-    theme = "dark" if visit.asked("theme") == "dark" else "light"
+    theme = "dark" if visit.query("theme") == "dark" else "light"
     svg = await asyncio.to_thread(draw, bound.chart.config, kept["snapshot"], now=visit.now, theme=theme)
     headers = HEADERS | {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
     return Response(svg, media_type="image/svg+xml", headers=headers)
@@ -87,16 +87,16 @@ async def chart(visit: Visit) -> "Response":
 async def _sockets(visit: Visit, id: ObjectId) -> list[dict[str, Any]]:
     """The sockets that the object has, as they are kept; it need not be awake to have some."""
     rows = await visit.view.store_of(id).scan(id, SYSTEM, Range(PREFIX, past_prefix(PREFIX), limit=ROWS))
-    found = []
+    sockets = []
     for name, data in rows:
         kept = msgspec.msgpack.decode(data, type=SocketRecord)
         attachment = None if kept.attachment is None else plain_of(kept.attachment)
         about = {"tags": kept.tags, "gateway": name_of(kept.gateway), "attachment": attachment}
-        found.append({"id": name.removeprefix(PREFIX), "is_closing": kept.closing is not None, **about})
-    return found
+        sockets.append({"id": name.removeprefix(PREFIX), "is_closing": kept.closing is not None, **about})
+    return sockets
 
 
-def _bound(visit: Visit, id: ObjectId) -> Bound | None:
+def _chart_of(visit: Visit, id: ObjectId) -> Bound | None:
     """The chart of the class, if this program has it."""
     registry = visit.node.registry
     if not registry.knows(id.cls):

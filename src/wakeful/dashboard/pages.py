@@ -27,17 +27,17 @@ KINDS |= {"parked": "Parked", "node": "Nodes"}
 
 async def page(visit: Visit) -> "Response":
     """What there is of that name: as a page, or for the box as the list alone."""
-    text = (visit.asked("q") or "").strip()
+    text = (visit.query("q") or "").strip()
     is_box = "hx-request" in visit.request.headers
     hits = await search.find(visit.view, text, EACH if is_box else PAGE, prefix=visit.caller.prefix) if text else []
-    rows = [{"number": number, **shown(visit, hit)} for number, hit in enumerate(hits)]
+    rows = [{"number": number, **row_of(visit, hit)} for number, hit in enumerate(hits)]
     found = [(KINDS[kind], list(some)) for kind, some in groupby(rows, lambda row: row["kind"])]
     if is_box:
         return render(visit.request, "found.html", now=visit.now, found=found, q=text)
     return await visit.render("search.html", "search", lives=False, found=found, q=text)
 
 
-def shown(visit: Visit, hit: dict[str, Any]) -> dict[str, Any]:
+def row_of(visit: Visit, hit: dict[str, Any]) -> dict[str, Any]:
     """A hit with where it leads."""
     kind = hit["kind"]
     where = {"class_": hit.get("class"), "key": hit.get("key")}
@@ -101,19 +101,24 @@ def routes(deployment: "Deployment", gate: "Gate") -> list["BaseRoute"]:
     }
     wide = {"/node/drain": nodes.drain, "/node/undrain": nodes.undrain}
     admin = {"/audit": login.audit_page, "/tokens": login.tokens_page}
-    found: list[BaseRoute] = [Route(path, desk.page(handler)) for path, handler in read.items()]
-    found += [Route(path, desk.page(handler, "operate"), methods=["POST"]) for path, handler in operate.items()]
-    found += [Route(path, desk.page(handler, "operate", wide=True), methods=["POST"]) for path, handler in wide.items()]
-    found += [Route(path, desk.page(handler, "admin", wide=True)) for path, handler in admin.items()]
-    found += [Route("/nodes", desk.page(nodes.page, wide=True)), Route("/history", desk.page(live.history, wide=True))]
-    found += [
+    routing: list[BaseRoute] = [Route(path, desk.page(handler)) for path, handler in read.items()]
+    routing += [Route(path, desk.page(handler, "operate"), methods=["POST"]) for path, handler in operate.items()]
+    routing += [
+        Route(path, desk.page(handler, "operate", wide=True), methods=["POST"]) for path, handler in wide.items()
+    ]
+    routing += [Route(path, desk.page(handler, "admin", wide=True)) for path, handler in admin.items()]
+    routing += [
+        Route("/nodes", desk.page(nodes.page, wide=True)),
+        Route("/history", desk.page(live.history, wide=True)),
+    ]
+    routing += [
         Route("/login", desk.safe(door.show), methods=["GET"]),
         Route("/login", desk.safe(door.enter), methods=["POST"]),
         Route("/logout", desk.safe(door.leave), methods=["POST"]),
         Mount("/static", static()),
         Route("/{rest:path}", desk.safe(desk.missing)),
     ]
-    return found
+    return routing
 
 
 def static() -> "ASGIApp":
@@ -125,11 +130,11 @@ def static() -> "ASGIApp":
     files = StaticFiles(directory=HERE / "static")
 
     async def answer(scope: "Scope", receive: "Receive", send: "Send") -> None:
-        async def kept(message: "Message") -> None:
+        async def send_cached(message: "Message") -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message.get("headers", ()), *STATIC_HEADERS]
             await send(message)
 
-        await files(scope, receive, kept)
+        await files(scope, receive, send_cached)
 
     return answer

@@ -16,7 +16,7 @@ ROWS = 100
 
 async def listing(visit: Visit, outcome: dict[str, Any] | None = None) -> "Response":
     """Parked timers, oldest first."""
-    found = await parked.page(visit.view, limit=ROWS, cursor=visit.asked("cursor"), prefix=visit.caller.prefix)
+    found = await parked.page(visit.view, limit=ROWS, cursor=visit.query("cursor"), prefix=visit.caller.prefix)
     return await visit.render(
         "parked.html",
         "parked",
@@ -29,14 +29,14 @@ async def listing(visit: Visit, outcome: dict[str, Any] | None = None) -> "Respo
 
 async def one(visit: Visit) -> "Response":
     """One of them, with its traceback."""
-    number, id = _number(visit.asked("number")), await _object(visit)
+    number, id = _number(visit.query("number")), await _object(visit)
     try:
         row = await parked.show(visit.view, number, id, prefix=visit.caller.prefix)
     except UnknownParked as error:  # whose it is, if there is one, is not said; that somebody tried is written down
         if visit.caller.tenant is not None:
             await visit.desk.gate.refuse(visit.request, visit.caller, error)
         raise
-    await visit.desk.gate.named(visit.request, visit.caller, row["class"], row["key"])
+    await visit.desk.gate.check_named(visit.request, visit.caller, row["class"], row["key"])
     return await visit.render("parked_one.html", "parked", lives=False, one=row)
 
 
@@ -52,7 +52,7 @@ async def redrive(visit: Visit) -> "Response":
         id = await _object(visit)
         which = Which([visit.view.meant(one) for one in numbers], cls=id and id.cls, key=id and id.key, prefix=prefix)
     results = await visit.acts.redrive(which)
-    failed = [row | {"number": visit.view.shown(row["number"])} for row in results if not row["ok"]]
+    failed = [row | {"number": visit.view.mask(row["number"])} for row in results if not row["ok"]]
     if not failed:
         return visit.go("/parked", said="redriven")
     visit.place = ("/parked", {})
@@ -61,7 +61,7 @@ async def redrive(visit: Visit) -> "Response":
 
 async def _object(visit: Visit) -> ObjectId | None:
     """The object, when it is named: in several stores there may be several of one number."""
-    named = visit.field("class") if visit.form else visit.asked("class")
+    named = visit.field("class") if visit.form else visit.query("class")
     return await visit.object() if named else None
 
 

@@ -38,15 +38,15 @@ def environment() -> "Environment":
     """The templates; everything that is put into them is escaped, and what can't be seen is shown but for `|exact`."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    found = Environment(
+    templates = Environment(
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=words.shown,
+        finalize=words.visible,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters |= {
+    templates.filters |= {
         "mark": words.mark,
         "length": words.length,
         "size": words.size,
@@ -61,8 +61,8 @@ def environment() -> "Environment":
         "exact": escape,
         "timer_words": name_words,
     }
-    found.globals["version"] = __version__
-    return found
+    templates.globals["version"] = __version__
+    return templates
 
 
 def base_of(request: "Request") -> str:

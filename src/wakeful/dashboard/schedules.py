@@ -27,14 +27,14 @@ class BackfillForm(NamedTuple):
     end: str = ""
     start_at: int = 0
     end_at: int = 0
-    times: list[dict[str, Any]] | None = None
+    times: list[ledger.PlainKnown] | None = None
     is_open: bool = False
 
 
 async def listing(visit: Visit) -> "Response":
     """Those that have a next time, soonest first, then the ended ones."""
-    asked = {name: visit.asked(name) for name in ("class", "key", "tag", "state", "contains")}
-    found = await schedules.page(
+    asked = {name: visit.query(name) for name in ("class", "key", "tag", "state", "contains")}
+    page = await schedules.page(
         visit.view,
         asked["class"],
         asked["key"],
@@ -42,14 +42,14 @@ async def listing(visit: Visit) -> "Response":
         asked["state"],
         asked["contains"],
         limit=ROWS,
-        cursor=visit.asked("cursor"),
+        cursor=visit.query("cursor"),
         prefix=visit.caller.prefix,
     )
     return await visit.render(
         "schedules.html",
         "schedules",
-        rows=found.rows,
-        cursor=found.cursor,
+        rows=page.rows,
+        cursor=page.cursor,
         classes=await visit.classes(),
         states=schedules.STATES,
         cls=asked["class"],
@@ -61,10 +61,10 @@ async def listing(visit: Visit) -> "Response":
 
 async def one(visit: Visit) -> "Response":
     """One schedule; with `from` and `to` also what a backfill of that stretch would run."""
-    id, name = await visit.object(), visit.asked("name") or ""
-    if visit.asked("from") is None or visit.asked("to") is None or not visit.caller.may("operate"):
+    id, name = await visit.object(), visit.query("name") or ""
+    if visit.query("from") is None or visit.query("to") is None or not visit.caller.may("operate"):
         return await _show(visit, id, name, BackfillForm())
-    start, end = visit.asked("from") or "", visit.asked("to") or ""
+    start, end = visit.query("from") or "", visit.query("to") or ""
     try:
         zone = (await schedules.show(visit.view, id, name, limit=1))["zone"]
         start_at = meant(start, zone, visit.now, is_past=True)
@@ -76,18 +76,18 @@ async def one(visit: Visit) -> "Response":
 
 
 async def _show(visit: Visit, id: ObjectId, name: str, backfill: BackfillForm, problem: str = "") -> "Response":
-    found = await schedules.show(visit.view, id, name, limit=TEN)
+    standing = await schedules.show(visit.view, id, name, limit=TEN)
     return await visit.render(
         "schedule.html",
         "schedules",
         status=400 if problem else 200,
         problem=problem,
-        one=found,
+        one=standing,
         cls=id.cls,
         key=id.key,
         name=name,
-        sums=sums(found),
-        next=upcoming(found),
+        sums=sums(standing),
+        next=upcoming(standing),
         backfill=backfill,
     )
 

@@ -97,7 +97,7 @@ class Visit:
         """What they may do, under their name."""
         return Acts.of_node(self.node, self.caller.name)
 
-    def asked(self, name: str) -> str | None:
+    def query(self, name: str) -> str | None:
         """A parameter of the address; None when it is missing or empty."""
         return self.request.query_params.get(name) or None
 
@@ -107,8 +107,8 @@ class Visit:
 
     async def object(self) -> ObjectId:
         """The object that address or form names, if there can be one and the visitor may know of it."""
-        cls, key = (self.field("class"), self.field("key")) if self.form else (self.asked("class"), self.asked("key"))
-        return await self.desk.gate.named(self.request, self.caller, cls or "", key or "")
+        cls, key = (self.field("class"), self.field("key")) if self.form else (self.query("class"), self.query("key"))
+        return await self.desk.gate.check_named(self.request, self.caller, cls or "", key or "")
 
     async def classes(self) -> list[str]:
         """What the filters offer."""
@@ -120,10 +120,10 @@ class Visit:
         if self.caller.tenant is not None:
             return 0
 
-        async def counted() -> int:
+        async def count_all() -> int:
             return sum([await store.count(what, cls=cls) for store in self.view.stores])
 
-        found: int = await self.desk.sparing(f"{what} {cls}", counted)
+        found: int = await self.desk.sparing(f"{what} {cls}", count_all)
         return found
 
     async def render(
@@ -136,11 +136,11 @@ class Visit:
             "pages": self._pages(),
             "stores": [store.url for store in self.view.stores] if self.caller.tenant is None else [],
             "csrf": self.csrf,
-            "said": self.desk.said(self.asked("said")),
+            "said": self.desk.words_of(self.query("said")),
             "problem": problem,
             "lives": lives,
             "parked_count": await self.count("parked"),
-            "request_cursor": self.asked("cursor"),
+            "request_cursor": self.query("cursor"),
         }
         return render(self.request, template, status=status, now=self.now, place=self.place, **frame, **given)
 
@@ -201,7 +201,7 @@ class Desk:
             self._kept[name] = (now + SPARING * (now - began), answer)
         return answer
 
-    def said(self, word: str | None) -> str:
+    def words_of(self, word: str | None) -> str:
         return self.SAID.get(word or "", "")
 
     def page(self, handler: Handler, scope: "Scope" = "read", *, wide: bool = False) -> Any:
@@ -250,7 +250,7 @@ class Desk:
 
     async def _in_turn(self, handler: Handler, visit: Visit) -> "Response":
         """Visitor by visitor: one who reloads all the time waits behind nobody but himself."""
-        async with self._turns.passed(asker_of(visit.caller)):
+        async with self._turns.passing(asker_of(visit.caller)):
             return await handler(visit)
 
     def _to_login(self, request: "Request") -> "Response":
@@ -268,7 +268,7 @@ class Desk:
 
     async def _problem(self, request: "Request", visit: Visit | None, error: WakefulError) -> "Response":
         status, heading = next(STATUS[cls] for cls in type(error).__mro__ if cls in STATUS)
-        said = {"heading": heading, "text": told(error, visit.caller if visit else None)}
+        said = {"heading": heading, "text": error_words(error, visit.caller if visit else None)}
         if status == 503:
             log.warning("%s %s: %s", request.method, request.url.path, error, extra={"code": error.code})
         if visit is None or status == 503:
@@ -295,7 +295,7 @@ class Desk:
         )  # fmt: skip
 
 
-def told(error: WakefulError, caller: "Caller | None") -> str:
+def error_words(error: WakefulError, caller: "Caller | None") -> str:
     """What it says; where the store is is not for tenants, and not for those who are not let in."""
     of_store = (StoreDown, OutcomeUnknown, StoreError)
     is_away = isinstance(error, of_store) and not isinstance(error, errors.Undecodable)

@@ -49,7 +49,7 @@ _UNSEEN = re.compile(
 )
 
 
-def shown(value: Any) -> Any:
+def visible(value: Any) -> Any:
     """What a template is given, with characters that nobody could see written out; markup of ours is left alone."""
     if type(value) is not str or (value.isascii() and value.isprintable()):
         return value
@@ -68,8 +68,8 @@ def relative(at: int, now: int) -> str:
     apart = abs(at - now)
     if apart < 1_000:
         return "now"
-    shown = f"{round(apart / 1_000)} s" if apart < 90_000 else length(apart)
-    return f"in {shown}" if at > now else f"{shown} ago"
+    apart_words = f"{round(apart / 1_000)} s" if apart < 90_000 else length(apart)
+    return f"in {apart_words}" if at > now else f"{apart_words} ago"
 
 
 def when(value: object, now: int) -> Markup:
@@ -108,17 +108,17 @@ def local(text: str) -> str:
 def mark(word: object) -> Markup:
     """A verdict or state: shape, word, colour."""
     text = str(word)
-    return Markup('<span class="mark {}">{}</span>').format(MARKS.get(text, "ring"), WORDS.get(text, shown(text)))
+    return Markup('<span class="mark {}">{}</span>').format(MARKS.get(text, "ring"), WORDS.get(text, visible(text)))
 
 
 def one_line(value: Any) -> str:
     """A value as JSON on one line."""
-    return str(shown(json.dumps(value, ensure_ascii=False)))
+    return str(visible(json.dumps(value, ensure_ascii=False)))
 
 
 def pretty(value: Any) -> str:
     """A value as JSON over several lines."""
-    return str(shown(json.dumps(value, ensure_ascii=False, indent=2)))
+    return str(visible(json.dumps(value, ensure_ascii=False, indent=2)))
 
 
 def value(data: Any, id: str = "") -> Markup:
@@ -128,9 +128,9 @@ def value(data: Any, id: str = "") -> Markup:
         return Markup("<code>{}</code>").format(line)
     return Markup(
         '<details class="value" data-id="{}"><summary><span class="cut">{}</span></summary><pre tabindex="0">{}</pre></details>'
-    ).format(shown(id), f"{line[:400]}…" if len(line) > 400 else line, pretty(data))
+    ).format(visible(id), f"{line[:400]}…" if len(line) > 400 else line, pretty(data))
 
 
 def error_line(text: str | None) -> Markup:
     """The first line of an error."""
-    return escape(shown((text or "").strip().partition("\n")[0]))
+    return escape(visible((text or "").strip().partition("\n")[0]))

@@ -126,7 +126,7 @@ async def _check_exposed(ask: Ask, id: ObjectId, *methods: str | UnsetType) -> N
     """Only what callers reach can be put on a schedule from outside; who tries more leaves an audit row."""
     for method in methods:
         if not isinstance(method, UnsetType):
-            await ask.gate.exposed(connection_of(ask), ask.who, id.cls, id.key, method)
+            await ask.gate.check_exposed(connection_of(ask), ask.who, id.cls, id.key, method)
 
 
 def _looked_at(ask: Ask, asked: Reschedule, options: dict[str, Any]) -> Spec:
@@ -229,7 +229,7 @@ async def redrive(ask: Ask) -> Answer:
     view = ask.view
     which = Which([view.meant(one) for one in asked.numbers], asked.all, asked.cls, asked.key, ask.who.prefix)
     rows = await acts_of(ask).redrive(which)
-    return answered({"rows": [row | {"number": view.shown(row["number"])} for row in rows]})
+    return answered({"rows": [row | {"number": view.mask(row["number"])} for row in rows]})
 
 
 async def drain(ask: Ask) -> Answer:

@@ -127,11 +127,11 @@ class Api:
             return await route.handler(ask)
         connection = HTTPConnection(scope)
         ask.caller = await self._admitted(ask, route, connection)
-        self._askers.met(scope, ask.caller)
+        self._askers.remember(scope, ask.caller)
         asker = asker_of(ask.caller, ask.params.get("key"))
         ask.query = read_query(route, scope["query_string"])
         if route.names_object:
-            await self.gate.named(connection, ask.caller, ask.params["class"], ask.params["key"])
+            await self.gate.check_named(connection, ask.caller, ask.params["class"], ask.params["key"])
         if method in _WRITES:
             check_key(ask, route)
             await ask.take_body(self._room, asker)
@@ -172,7 +172,7 @@ class Api:
 
     async def _looked(self, ask: Ask, route: Route, asker: Asker) -> Answer | None:
         """A few at a time: a long list holds the loop for milliseconds again and again."""
-        async with self._looks.passed(asker):
+        async with self._looks.passing(asker):
             return await route.handler(ask)
 
     async def _handled(self, ask: Ask, route: Route, asker: Asker) -> Answer | None:

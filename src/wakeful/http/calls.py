@@ -28,7 +28,7 @@ async def call(ask: Ask) -> Answer:
     from wakeful.http.machine_watch import shown_to
 
     params, node = ask.params, ask.node
-    id = await ask.gate.exposed(connection_of(ask), ask.who, params["class"], params["key"], params["method"])
+    id = await ask.gate.check_exposed(connection_of(ask), ask.who, params["class"], params["key"], params["method"])
     method = params["method"]
     media, value, is_long = ask.media, ask.value(), ask.is_long
     signature = signature_of(node.registry.by_name(id.cls), method)

@@ -149,7 +149,7 @@ async def _shown(ask: Ask, job: Job) -> Job:
 async def _check(ask: Ask) -> ObjectId:
     """The object whose job it is, which the caller may know of."""
     target, _ = parse_id(ask.params["id"])
-    return await ask.gate.named(connection_of(ask), ask.who, *target)
+    return await ask.gate.check_named(connection_of(ask), ask.who, *target)
 
 
 async def _spec(ask: Ask, asked: Asked, where: str) -> JobSpec:
@@ -159,9 +159,9 @@ async def _spec(ask: Ask, asked: Asked, where: str) -> JobSpec:
 
 async def _known(ask: Ask, asked: Asked) -> ObjectClass:
     """The class whose method it is, if the caller may have it called, and wait for what it depends on."""
-    id = await ask.gate.exposed(connection_of(ask), ask.who, asked.cls, asked.key, asked.method)
+    id = await ask.gate.check_exposed(connection_of(ask), ask.who, asked.cls, asked.key, asked.method)
     for other in asked.depends_on:
-        await ask.gate.named(connection_of(ask), ask.who, *parse_id(other)[0])
+        await ask.gate.check_named(connection_of(ask), ask.who, *parse_id(other)[0])
     return ask.node.registry.by_name(id.cls)
 
 

@@ -1,6 +1,7 @@
 """Layer 5. What is there to see: objects, timers, schedules, jobs, parked timers, nodes? Nothing of it wakes an object."""
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from datetime import UTC
 from typing import Any
 from urllib.parse import quote
@@ -27,7 +28,7 @@ def object_of(ask: Ask) -> ObjectId:
     return ObjectId(ask.params["class"], ask.params["key"])
 
 
-def paged(ask: Ask, rows: list[dict[str, Any]], cursor: str | None) -> Answer:
+def paged(ask: Ask, rows: Sequence[Mapping[str, Any]], cursor: str | None) -> Answer:
     """A page, with a link to the next; of rows about objects only those that the caller may know of."""
     rows = [row for row in rows if "class" not in row or ask.who.sees(ObjectId(row["class"], row["key"]))]
     headers: tuple[tuple[bytes, bytes], ...] = ()
@@ -270,7 +271,7 @@ async def show_parked(ask: Ask) -> Answer:
         if ask.who.tenant is not None:
             await ask.gate.refuse(connection_of(ask), ask.who, error)
         raise
-    await ask.gate.named(connection_of(ask), ask.who, row["class"], row["key"])
+    await ask.gate.check_named(connection_of(ask), ask.who, row["class"], row["key"])
     return answered(_without_trace(ask, row))
 
 
@@ -284,6 +285,6 @@ def schedule_name(ask: Ask) -> str:
     return check_schedule_name(ask.params["name"])
 
 
-def _without_trace(ask: Ask, row: dict[str, Any]) -> dict[str, Any]:
+def _without_trace(ask: Ask, row: parked.PlainParked) -> parked.PlainParked:
     """Tracebacks are for operators."""
-    return row if ask.who.may("operate") else row | {"traceback": None}
+    return row if ask.who.may("operate") else {**row, "traceback": None}

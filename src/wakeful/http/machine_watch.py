@@ -157,7 +157,7 @@ async def _check(node: "Node", gate: "Gate", connection: "HTTPConnection", who: 
     """`Problem` when there is nothing to watch; who may not ask for its snapshot may not watch it either."""
     if id.cls not in feature_of(node).classes:
         raise Problem(404, "machine.class", f"{id.cls} is no Machine, so there is nothing to watch")
-    await gate.exposed(connection, who, id.cls, id.key, "snapshot")
+    await gate.check_exposed(connection, who, id.cls, id.key, "snapshot")
 
 
 def _done(future: "asyncio.Future[None]") -> None:

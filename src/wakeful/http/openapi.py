@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from wakeful.http.answers import SCHEMAS, ref
 from wakeful.http.arguments import Parameter, Signature
 from wakeful.http.calls import signature_of
 from wakeful.http.rows import ROWS
-from wakeful.http.schemas import SCHEMAS, ref
 from wakeful.http.table import TO_15M, Route
 from wakeful.values.ids import KEY_BYTES_MAX, RESERVED
 
@@ -159,7 +159,7 @@ Shapes = dict[tuple[str, str], dict[str, Any]]  # the schema of each argument, b
 
 
 def _add_class(known: "ObjectClass", paths: dict[str, dict[str, Any]], schemas: dict[str, Any]) -> None:
-    base = next(route for route in ROWS if route.name == "call")
+    base = next(route for route in ROWS if route.is_call)
     shapes = _shapes(known, schemas)
     for method in sorted(known.methods):
         signature = signature_of(known, method)

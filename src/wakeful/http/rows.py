@@ -207,6 +207,7 @@ SIGHTS = [
         looks.list_nodes,
         answer="NodePage",
         is_wide=True,
+        asks_nodes=True,
     ),
     Route(
         "GET",
@@ -269,6 +270,7 @@ ROWS = [
         is_body_needed=False,
         answer="Result",
         problems=(404, 409, 424, 504),
+        is_call=True,
     ),
     # schedules
     Route(
@@ -466,6 +468,7 @@ ROWS = [
         query=(length("timeout", "How long to wait: 30, 30s, 250ms or 5m; at most 5m."),),
         answer="Result",
         problems=(404, 409, 424, 504),
+        is_wait=True,
     ),
     # operating
     Route(

@@ -56,7 +56,7 @@ async def _connected(
         cls, key, what = _object_in(scope)
         connection = HTTPConnection(scope)
         caller = await gate.admit(connection, "call")
-        target = await gate.named(connection, caller, cls, key)
+        target = await gate.check_named(connection, caller, cls, key)
         gateway = _gateway(deployment)
         telling: Telling | None = None
         if what == "watch":

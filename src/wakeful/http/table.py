@@ -121,17 +121,15 @@ class Route:
     status: int = 200
     media: str = "application/json"
     is_wide: bool = False  # about the whole deployment: nobody who is bound to a tenant may
+    is_call: bool = False  # of a method of an object, which has a check of its own at the gate
+    is_wait: bool = False  # it does nothing for minutes, so it takes no place of those that do something
+    asks_nodes: bool = False  # it waits for their answers
     problems: tuple[int, ...] = ()  # statuses beyond those that every route has
 
     @cached_property
     def is_look(self) -> bool:
-        """It reads what is there, which may be much; it waits for nothing, as the list of nodes does for them."""
-        return self.scope in ("read", "admin") and self.method == "GET" and self.name != "listNodes"
-
-    @cached_property
-    def is_wait(self) -> bool:
-        """It does nothing for minutes, so it takes no place of those that do something."""
-        return self.name == "waitForJob"
+        """It reads what is there, which may be much; it waits for nobody."""
+        return self.scope in ("read", "admin") and self.method == "GET" and not self.asks_nodes
 
     @cached_property
     def is_stream(self) -> bool:
@@ -139,8 +137,8 @@ class Route:
 
     @cached_property
     def names_object(self) -> bool:
-        """An object that the gate has to look at; a call has a check of its own."""
-        return "{class}/{key}" in self.path and self.name != "call"
+        """An object that the gate has to look at."""
+        return "{class}/{key}" in self.path and not self.is_call
 
 
 class RouteTable:
@@ -148,7 +146,7 @@ class RouteTable:
 
     def __init__(self, routes: list[Route]) -> None:
         self.routes = routes
-        self._call = next(route for route in routes if route.name == "call")
+        self._call = next(route for route in routes if route.is_call)
         self._by_length: dict[int, list[tuple[list[str | None], list[str], Route]]] = {}
         for route in routes:
             parts = route.path.strip("/").split("/")

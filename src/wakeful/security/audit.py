@@ -6,7 +6,7 @@ out, have rows of their own number, so that a flood of them can't push out what 
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from wakeful.security.scopes import AUDIT
 from wakeful.store.protocol import Range, Store
@@ -15,6 +15,7 @@ from wakeful.values.commits import USER
 from wakeful.values.errors import BadOption
 from wakeful.values.ids import ObjectId
 from wakeful.values.times import from_datetime, to_datetime
+from wakeful.views.plain import Instant
 
 if TYPE_CHECKING:
     from wakeful.runtime.context import Context
@@ -29,10 +30,26 @@ TRIM_MAX = 100  # rows dropped with one new one, when fewer are to be kept than 
 BEGUN, DONE, FAILED, NOTHING, PARTLY = "begun", "done", "failed", "nothing", "partly"
 
 
+class PlainAudit(TypedDict):
+    """An audit row in the terms of JSON."""
+
+    number: int
+    at: Instant
+    kind: str
+    actor: str | None
+    act: str | None
+    target: str | None
+    detail: dict[str, Any]
+    outcome: str | None
+    error: str | None
+    count: int
+    ended_at: Instant | None
+
+
 class AuditPage(NamedTuple):
     """Rows, newest first, and where the next page begins; None: there is none."""
 
-    rows: list[dict[str, Any]]
+    rows: list[PlainAudit]
     cursor: str | None
 
 
@@ -96,7 +113,7 @@ async def page(
 ) -> AuditPage:
     """Audit rows, newest first, ready for JSON; wakes nothing. `breathe` lets others go on between many of them."""
     before = _number(cursor)
-    rows: list[dict[str, Any]] = []
+    rows: list[PlainAudit] = []
     step = limit + 1 if actor is None else max(limit + 1, ACTOR_STEP)
     while len(rows) <= limit:
         found = await _rows(store, before, step, [ACT, VISIT, REFUSAL] if has_refusals else [ACT, VISIT])
@@ -110,17 +127,17 @@ async def page(
     return AuditPage(rows[:limit], str(rows[limit - 1]["number"]) if len(rows) > limit else None)
 
 
-async def _rows(store: Store, before: int | None, limit: int, kinds: list[str]) -> list[dict[str, Any]]:
-    found = []
+async def _rows(store: Store, before: int | None, limit: int, kinds: list[str]) -> list[PlainAudit]:
+    rows = []
     for kind in kinds:
         last = kind + "\U0010ffff" if before is None else _key(kind, before)
         for key, data in await store.scan(LOG, USER, Range(kind, last, reverse=True, limit=limit)):
-            found.append(_plain(kind, int(key[len(kind) :]), decode(data)))
-    found.sort(key=lambda row: -row["number"])
-    return found[:limit]
+            rows.append(_plain(kind, int(key[len(kind) :]), decode(data)))
+    rows.sort(key=lambda row: -row["number"])
+    return rows[:limit]
 
 
-def _plain(kind: str, number: int, row: dict[str, Any]) -> dict[str, Any]:
+def _plain(kind: str, number: int, row: dict[str, Any]) -> PlainAudit:
     ended_at = row.get("ended_at")
     return {
         "number": number,

@@ -87,7 +87,7 @@ class Askers:
         found = None if mark is None else self._known.get(mark)
         return Asker(STRANGERS, address_of(scope)) if found is None else found
 
-    def met(self, scope: Mapping[str, Any], caller: "Caller") -> None:
+    def remember(self, scope: Mapping[str, Any], caller: "Caller") -> None:
         """It was let in."""
         mark = None if caller.token_id is None else _mark(scope)
         if mark is None or mark in self._known:
@@ -133,7 +133,7 @@ class Turnstile:
         self._crowding = crowding
 
     @asynccontextmanager
-    async def passed(self, asker: Asker) -> AsyncIterator[None]:
+    async def passing(self, asker: Asker) -> AsyncIterator[None]:
         """Around what is done; `TooMany` or `Unavailable` when too many wait."""
         verdict = self.shares.take(asker)
         if verdict is not Verdict.TAKEN:

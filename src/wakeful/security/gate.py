@@ -301,7 +301,9 @@ class Gate:
             return False
         return self._known.is_fresh(self._node(), id)
 
-    async def exposed(self, connection: "HTTPConnection", caller: Caller, cls: str, key: str, method: str) -> ObjectId:
+    async def check_exposed(
+        self, connection: "HTTPConnection", caller: Caller, cls: str, key: str, method: str
+    ) -> ObjectId:
         """The object whose method this caller may call; names that can't be, and methods that are not for callers, leave an audit row."""
         try:
             id = check_call(self._deployment.registry, cls, key, method)
@@ -311,7 +313,7 @@ class Gate:
             raise
         return id
 
-    async def named(self, connection: "HTTPConnection", caller: Caller, cls: str, key: str) -> ObjectId:
+    async def check_named(self, connection: "HTTPConnection", caller: Caller, cls: str, key: str) -> ObjectId:
         """The object of that name, if it can be one and this caller may know of it; an audit row else."""
         try:
             id = check_object(cls, key)

@@ -25,14 +25,14 @@ Headers = Mapping[bytes, bytes]
 
 def headers_of(scope: Mapping[str, Any]) -> tuple[dict[bytes, bytes], bool]:
     """The headers that matter here, and whether each that must be there at most once is."""
-    found: dict[bytes, bytes] = {}
+    headers: dict[bytes, bytes] = {}
     is_clean = True
     for name, value in scope.get("headers", ()):
         if name in _WANTED:
-            if name in found and name in _ONCE:
+            if name in headers and name in _ONCE:
                 is_clean = False
-            found[name] = found[name] + b"; " + value if name == b"cookie" and name in found else value
-    return found, is_clean
+            headers[name] = headers[name] + b"; " + value if name == b"cookie" and name in headers else value
+    return headers, is_clean
 
 
 @lru_cache(maxsize=1_024)  # asked twice of every request

@@ -22,7 +22,7 @@ async def within(node: "Node", work: Coroutine[Any, Any, T], ms: int) -> asyncio
     loop = asyncio.get_running_loop()
     task, over = loop.create_task(work), asyncio.Event()
     node.keep(task)
-    task.add_done_callback(_heard)
+    task.add_done_callback(_take_outcome)
     handle = node.clock.call_at(node.clock.now() + ms, over.set)
     task.add_done_callback(lambda _: over.set())
     try:
@@ -63,7 +63,7 @@ def lock_of(node: "Node") -> "TableLock | None":
     return next(filter(None, (home.lock_watch.unreadable for home in node.all_homes)), None)
 
 
-def _heard(task: asyncio.Task[Any]) -> None:
+def _take_outcome(task: asyncio.Task[Any]) -> None:
     """What it raised is for whoever still waits, if anybody does."""
     if not task.cancelled():
         task.exception()

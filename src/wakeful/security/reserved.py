@@ -40,7 +40,7 @@ class Keys:
     async def page(self, place: list[Any] | None, is_change: bool) -> dict[str, Any]:
         """One page of the stores of this program, from there on; where the next begins, and what was found."""
         node = runtime_of(self._ctx).node
-        stores = [sealed(home.store) for home in node.all_homes]
+        stores = [sealed_of(home.store) for home in node.all_homes]
         index, *inner = place or [0]
         found = await key_rotation.page(stores[index], inner or None, now=node.clock.now(), is_change=is_change)
         following = None if found.place is None else [index, *found.place]
@@ -51,18 +51,18 @@ class Keys:
     async def finish(self) -> None:
         """Everything is under a key: what is not, from now on, was not written by us."""
         for home in runtime_of(self._ctx).node.all_homes:
-            await key_rotation.finish(sealed(home.store))
+            await key_rotation.finish(sealed_of(home.store))
 
 
-def sealed(store: Any) -> SealedStore:
+def sealed_of(store: Any) -> SealedStore:
     """The store, which must have keys."""
-    found = getattr(store, "sealed", None)
-    if not isinstance(found, SealedStore):
+    inner = getattr(store, "sealed", None)
+    if not isinstance(inner, SealedStore):
         raise BadOption(
             f"{store.url} was opened without keys, so there is nothing to seal with; start the program with $WAKEFUL_KEYS",
             code="keys.none",
         )
-    return found
+    return inner
 
 
 def page_words(found: key_rotation.RotationPage, place: list[Any] | None, store: SealedStore) -> dict[str, Any]:
@@ -136,11 +136,11 @@ class _Ground:
         return to_datetime(self._at)
 
     async def get(self, key: str, default: Any = None) -> Any:
-        found = self.writes if (USER, key) in self.writes else await self._stored(key)
+        found = self.writes if (USER, key) in self.writes else await self._read_stored(key)
         data = found.get((USER, key))
         return default if data is None else decode(data)
 
-    async def _stored(self, key: str) -> dict[Slot, bytes | None]:
+    async def _read_stored(self, key: str) -> dict[Slot, bytes | None]:
         return {(USER, name): data for name, data in (await self._store.read(self._id, USER, [key])).items()}
 
     async def put(self, key: str, value: Any) -> None:

@@ -73,7 +73,7 @@ def parse_scopes(text: str) -> tuple[Scope, ...]:
     return tuple(scope for scope in SCOPES if scope in wanted)
 
 
-def implied(scopes: tuple[str, ...] | list[str]) -> frozenset[str]:
+def with_implied(scopes: tuple[str, ...] | list[str]) -> frozenset[str]:
     """These scopes and all that they imply."""
     return frozenset().union(*(IMPLIED.get(scope, frozenset()) for scope in scopes))
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, convert, to_builtins
 
-from wakeful.security.scopes import TOKENS, Scope, check_tenant, implied
+from wakeful.security.scopes import TOKENS, Scope, check_tenant, with_implied
 from wakeful.store.protocol import Range, Store
 from wakeful.values.codec import decode
 from wakeful.values.commits import USER
@@ -60,7 +60,7 @@ class Token(Struct, frozen=True, kw_only=True):
 
     @property
     def all_scopes(self) -> frozenset[str]:
-        return implied(self.scopes)
+        return with_implied(self.scopes)
 
 
 class Session(Struct, frozen=True, kw_only=True):

@@ -32,7 +32,7 @@ class Veil:
     def hide(self, number: int) -> str:
         left, right = divmod(number, HALF)
         for turn in range(ROUNDS):
-            left, right = right, left ^ self._mixed(turn, right)
+            left, right = right, left ^ self._mix(turn, right)
         return f"{left:08x}{right:08x}"
 
     def show(self, text: str) -> int | None:
@@ -41,28 +41,28 @@ class Veil:
             return None
         left, right = int(text[:8], 16), int(text[8:], 16)
         for turn in reversed(range(ROUNDS)):
-            left, right = right ^ self._mixed(turn, left), left
+            left, right = right ^ self._mix(turn, left), left
         return left * HALF + right
 
     def mask(self, number: int) -> int:
         """Another number, from 1 to 2**52, for one from 1 to 2**52."""
         left, right = divmod((number - 1) % SMALL_HALF**2, SMALL_HALF)
         for turn in range(ROUNDS):
-            left, right = right, left ^ self._mixed(turn, right) % SMALL_HALF
+            left, right = right, left ^ self._mix(turn, right) % SMALL_HALF
         return left * SMALL_HALF + right + 1
 
     def unmask(self, number: int) -> int:
         """The number again. Of what somebody made up it is any number at all."""
         left, right = divmod((number - 1) % SMALL_HALF**2, SMALL_HALF)
         for turn in reversed(range(ROUNDS)):
-            left, right = right ^ self._mixed(turn, left) % SMALL_HALF, left
+            left, right = right ^ self._mix(turn, left) % SMALL_HALF, left
         return left * SMALL_HALF + right + 1
 
     def seal(self, text: str) -> str:
         """The text as letters and digits that say nothing of it, the same each time."""
         data = text.encode()
         tag = self._tag(data)
-        return base64.urlsafe_b64encode(tag + self._crossed(tag, data)).decode().rstrip("=")
+        return base64.urlsafe_b64encode(tag + self._xor(tag, data)).decode().rstrip("=")
 
     def open(self, text: str) -> str | None:
         """The text that was sealed; None for what this veil did not seal."""
@@ -70,13 +70,13 @@ class Veil:
             given = base64.b64decode(f"{text}{'=' * (-len(text) % 4)}", altchars=b"-_", validate=True)
         except ValueError:
             return None
-        tag, data = given[:TAG_BYTES], self._crossed(given[:TAG_BYTES], given[TAG_BYTES:])
+        tag, data = given[:TAG_BYTES], self._xor(given[:TAG_BYTES], given[TAG_BYTES:])
         return data.decode() if compare_digest(tag, self._tag(data)) else None
 
     def _tag(self, data: bytes) -> bytes:
         return blake2b(data, digest_size=TAG_BYTES, key=self._key, person=b"wakeful tag").digest()
 
-    def _crossed(self, tag: bytes, data: bytes) -> bytes:
+    def _xor(self, tag: bytes, data: bytes) -> bytes:
         """With a stream that the tag begins: twice is the data again."""
         size = 64
         stream = b"".join(
@@ -85,6 +85,6 @@ class Veil:
         )
         return bytes(one ^ other for one, other in zip(data, stream, strict=False))
 
-    def _mixed(self, turn: int, half: int) -> int:
+    def _mix(self, turn: int, half: int) -> int:
         digest = blake2b(half.to_bytes(4, "big"), digest_size=4, key=self._key, salt=bytes([turn])).digest()
         return int.from_bytes(digest, "big")

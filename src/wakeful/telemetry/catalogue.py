@@ -302,22 +302,22 @@ CATALOGUE: tuple[Metric, ...] = (
 
 def read(metric: Metric, nodes: "Iterable[Node]") -> dict[Labels, "Number | Histogram"]:
     """The values of a metric over the nodes of this process, one for each set of labels."""
-    found: dict[Labels, Number | Histogram] = {}
+    values: dict[Labels, Number | Histogram] = {}
     for node in nodes:
         for labels, value in metric.read(node):
-            before = found.get(labels)
-            found[labels] = _copied(value) if before is None else _added(before, value)
+            before = values.get(labels)
+            values[labels] = _copy(value) if before is None else _add(before, value)
         if metric.of_process:
             break
-    return found
+    return values
 
 
-def _copied(value: "Number | Histogram") -> "Number | Histogram":
+def _copy(value: "Number | Histogram") -> "Number | Histogram":
     """A histogram that stays as it is while it is written down."""
-    return _added(Histogram(value.bounds), value) if isinstance(value, Histogram) else value
+    return _add(Histogram(value.bounds), value) if isinstance(value, Histogram) else value
 
 
-def _added(before: "Number | Histogram", value: "Number | Histogram") -> "Number | Histogram":
+def _add(before: "Number | Histogram", value: "Number | Histogram") -> "Number | Histogram":
     if isinstance(before, Histogram) and isinstance(value, Histogram):
         before.counts = [one + other for one, other in zip(before.counts, value.counts, strict=True)]
         before.sum += value.sum

@@ -22,27 +22,27 @@ _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "ta
 
 def about(record: logging.LogRecord) -> dict[str, Any]:
     """Where the line belongs: code, object, run, node, trace; and what else it was given as `extra`."""
-    found: dict[str, Any] = {key: value for key, value in vars(record).items() if key not in _PLAIN and key[:1] != "_"}
+    fields: dict[str, Any] = {key: value for key, value in vars(record).items() if key not in _PLAIN and key[:1] != "_"}
     turn = CURRENT.get()
     if turn is not None:
-        found.setdefault("object", str(turn.activation.id))
-        found.setdefault("node", turn.activation.node.name)
+        fields.setdefault("object", str(turn.activation.id))
+        fields.setdefault("node", turn.activation.node.name)
         if turn.consumed is not None:
             told = turn.occurrence
-            found.setdefault("run", run_id(turn.consumed) if told is None else told.run_id)
-            found.setdefault("timer", turn.consumed.name)
+            fields.setdefault("run", run_id(turn.consumed) if told is None else told.run_id)
+            fields.setdefault("timer", turn.consumed.name)
     trace = received(TRACE.get())
     if trace is not None:
-        found.setdefault("trace_id", trace[3:35])
-        found.setdefault("span_id", trace[36:52])
-    return found
+        fields.setdefault("trace_id", trace[3:35])
+        fields.setdefault("span_id", trace[36:52])
+    return fields
 
 
 class JsonLines(logging.Formatter):
     """One JSON document a line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        found: dict[str, Any] = {
+        line: dict[str, Any] = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
@@ -51,12 +51,12 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info and record.exc_info[1] is not None:
             error = record.exc_info[1]
-            found["error"] = {
+            line["error"] = {
                 "type": type(error).__name__,
                 "message": str(error),
                 "traceback": self.formatException(record.exc_info),
             }
-        return json.dumps(found, ensure_ascii=False, default=str)
+        return json.dumps(line, ensure_ascii=False, default=str)
 
 
 class TextLines(logging.Formatter):

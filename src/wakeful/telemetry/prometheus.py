@@ -20,18 +20,18 @@ def page(app: "App") -> str:
     nodes = [] if app.deployment.node is None else app.deployment.node.all_homes
     lines: list[str] = []
     for metric in CATALOGUE:
-        found = read(metric, nodes)
-        if not found:
+        values = read(metric, nodes)
+        if not values:
             continue
         name = metric.prometheus
         lines.append(f"# HELP {name} {metric.help.replace(chr(92), chr(92) * 2).replace(chr(10), chr(92) + 'n')}")
         lines.append(f"# TYPE {name} {metric.kind}")
-        for labels, value in sorted(found.items()):
-            pairs = [f'{label}="{_escaped(text)}"' for label, text in zip(metric.labels, labels, strict=True)]
+        for labels, value in sorted(values.items()):
+            pairs = [f'{label}="{_escape(text)}"' for label, text in zip(metric.labels, labels, strict=True)]
             if isinstance(value, Histogram):
                 lines += _histogram(metric, name, pairs, value)
             else:
-                lines.append(f"{name}{_braced(pairs)} {_number(value * metric.scale)}")
+                lines.append(f"{name}{_braces(pairs)} {_number(value * metric.scale)}")
     return "\n".join([*lines, ""])
 
 
@@ -40,19 +40,19 @@ def _histogram(metric: Metric, name: str, pairs: list[str], value: Histogram) ->
     for bound, count in zip(value.bounds, value.counts, strict=False):
         total += count
         le = 'le="' + _number(bound * metric.scale) + '"'
-        yield f"{name}_bucket{_braced([*pairs, le])} {total}"
+        yield f"{name}_bucket{_braces([*pairs, le])} {total}"
     total += value.counts[-1]
     infinite = 'le="+Inf"'
-    yield f"{name}_bucket{_braced([*pairs, infinite])} {total}"
-    yield f"{name}_sum{_braced(pairs)} {_number(value.sum * metric.scale)}"
-    yield f"{name}_count{_braced(pairs)} {total}"
+    yield f"{name}_bucket{_braces([*pairs, infinite])} {total}"
+    yield f"{name}_sum{_braces(pairs)} {_number(value.sum * metric.scale)}"
+    yield f"{name}_count{_braces(pairs)} {total}"
 
 
-def _braced(pairs: list[str]) -> str:
+def _braces(pairs: list[str]) -> str:
     return "{" + ",".join(pairs) + "}" if pairs else ""
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 

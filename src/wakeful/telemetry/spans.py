@@ -108,7 +108,7 @@ class Tracing:
                 trace = received(trace)  # what was stored may be anything, and must not stop a timer
         if trace is None:
             if not self._begins():
-                return _muted()
+                return _mute()
         elif not self._sampler.goes_on(is_sampled=_is_sampled(trace)):
             if TRACE.get() == trace:
                 return None
@@ -153,11 +153,11 @@ class Tracing:
         context = None if otel.get_current_span().get_span_context().is_valid else _after(trace)
         span = self._tracer.start_span(kind, context=context, kind=_KINDS[kind], attributes=attributes)
 
-        def ended(failure: Any) -> None:
+        def end(failure: Any) -> None:
             _finish(span, failure)
             done(failure)
 
-        return ended
+        return end
 
 
 class _Unseen:
@@ -215,7 +215,7 @@ class _Live:
         _finish(self._span, error)
 
 
-def _muted() -> _Muted:
+def _mute() -> _Muted:
     return _Muted(TRACE.set(UNSAMPLED))
 
 

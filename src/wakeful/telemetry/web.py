@@ -53,7 +53,7 @@ class Measured:
             return
         meter, began, status, is_stream = node.meter, time.perf_counter_ns(), 0, False
 
-        async def noted(message: Message) -> None:
+        async def send_on(message: Message) -> None:
             nonlocal status, is_stream
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -62,7 +62,7 @@ class Measured:
 
         meter.http_open.add()
         try:
-            await self._inner(scope, receive, noted)
+            await self._inner(scope, receive, send_on)
         finally:
             meter.http_open.add(-1)
             route, method = route_of(scope), scope["method"]

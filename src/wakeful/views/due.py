@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from wakeful.jobs.ids import PREFIX as JOB
 from wakeful.jobs.ids import job_id
@@ -15,7 +15,7 @@ from wakeful.values.timers import Timer, run_id
 from wakeful.values.times import LATEST_MS
 from wakeful.views.nodes import state_of
 from wakeful.views.pages import TIMERS, RowPage, ViewPage, find
-from wakeful.views.plain import iso
+from wakeful.views.plain import Instant, OfObject, iso
 from wakeful.views.timer_names import kind_of, schedule_named, timer_words
 from wakeful.views.view import View, is_shown
 
@@ -104,6 +104,23 @@ class DueRow(NamedTuple):
     is_running: bool
 
 
+class PlainTimer(OfObject):
+    """A timer in the terms of JSON."""
+
+    timer: str
+    words: str
+    schedule: str | None
+    kind: str | None
+    job: str | None
+    due_at: Instant
+    nominal_at: Instant
+    attempt: int
+    crashes: int
+    is_running: bool
+    run_id: str
+    held_by: str | None
+
+
 async def page(
     view: View,
     cls: str | None = None,
@@ -114,7 +131,7 @@ async def page(
     prefix: str | None = None,
     name: str | None = None,
     name_prefix: str | None = None,
-) -> ViewPage:
+) -> ViewPage[PlainTimer]:
     """Timers in firing order, overdue ones first; `prefix` is of the object's key, `name` of the timer."""
     query = Query(cls=cls, key=key, key_prefix=prefix, name=name, name_prefix=name_prefix)
     found = await rows(view, query, limit, cursor)
@@ -162,7 +179,7 @@ async def held_by(view: View, timers: Iterable[Timer]) -> dict[Timer, str]:
     return held
 
 
-def plain_row(row: DueRow) -> dict[str, Any]:
+def plain_row(row: DueRow) -> PlainTimer:
     """One timer of a list."""
     timer = row.timer
     return {

@@ -1,7 +1,7 @@
 """Layer 5. What came of the timers, and of the occurrences of schedules: run, failed, left out, and why?"""
 
 import asyncio
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict, cast
 
 from wakeful.jobs.ids import KEYED, method_in
 from wakeful.policy.plan import spec_of
@@ -14,9 +14,28 @@ from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Entry, Run
 from wakeful.values.times import from_datetime
 from wakeful.views.pages import ENTRIES, ViewPage, find
-from wakeful.views.plain import iso, iso_of
+from wakeful.views.plain import Instant, OfObject, iso, iso_of
 from wakeful.views.timer_names import kind_of, name_words, schedule_named
 from wakeful.views.view import View, is_shown
+
+
+class PlainEntry(OfObject):
+    """A row of the ledger in the terms of JSON."""
+
+    number: int
+    timer: str
+    words: str
+    schedule: str | None
+    verdict: str
+    covers: int
+    nominal_at: Instant
+    fired_at: Instant
+    finished_at: Instant
+    lateness_ms: int
+    attempt: int
+    error: str | None
+    run_id: str
+    node: str
 
 
 async def page(
@@ -28,17 +47,17 @@ async def page(
     *,
     cls: str | None = None,
     prefix: str | None = None,
-) -> ViewPage:
+) -> ViewPage[PlainEntry]:
     """Rows of the ledger, newest first: all, or of an object, a class, keys that begin so, a timer of that name."""
     cls, key = (cls, None) if id is None else id
     query = Query(cls=cls, key=key, key_prefix=prefix, name=name)
     found = await find(
         view, ENTRIES, query, limit=limit, cursor=cursor, keep=lambda row: is_shown(row[1].id.cls, query.cls)
     )
-    return ViewPage(await view.each(lambda row: plain_entry(row[1], view.shown(row[0])), found.rows), found.cursor)
+    return ViewPage(await view.each(lambda row: plain_entry(row[1], view.mask(row[0])), found.rows), found.cursor)
 
 
-def plain_entry(entry: Entry, number: int) -> dict[str, Any]:
+def plain_entry(entry: Entry, number: int) -> PlainEntry:
     """What came of one attempt, or of several occurrences that did not run."""
     return {
         "number": number,
@@ -72,7 +91,26 @@ def _words(entry: Entry) -> str:
 LANES_MAX = 1_000  # timers of one schedule that are looked through; it has as many at once as it may run in parallel
 
 
-def plain_run(run: Run, about: About) -> dict[str, Any]:
+class PlainRun(TypedDict):
+    """A verdict in the terms of JSON."""
+
+    nominal_at: Instant
+    local: str
+    fired_at: Instant
+    finished_at: Instant | None
+    lateness_ms: int
+    attempt: int
+    verdict: str
+    why: str
+    covers: int
+    first_at: Instant | None
+    missed: int
+    is_backfill: bool
+    error: str | None
+    run_id: str
+
+
+def plain_run(run: Run, about: About) -> PlainRun:
     """One verdict, and why."""
     at = from_datetime(run.nominal_at)
     return {
@@ -82,7 +120,7 @@ def plain_run(run: Run, about: About) -> dict[str, Any]:
         "finished_at": iso_of(run.finished_at),
         "lateness_ms": from_datetime(run.fired_at) - at,
         "attempt": run.attempt,
-        "verdict": run.verdict,
+        "verdict": cast("str", run.verdict),  # what is in the ledger has one
         "why": because(run, about),
         "covers": run.covers,
         "first_at": iso_of(run.first_at),
@@ -122,7 +160,7 @@ class Underway(NamedTuple):
     next_at: int
 
     @property
-    def left(self) -> int:
+    def ahead(self) -> int:
         return self.total - self.behind
 
     def is_of(self, times: list[int]) -> bool:
@@ -141,7 +179,16 @@ async def backfills(store: Views, id: ObjectId, name: str) -> dict[str, Underway
     return found
 
 
-async def preview(view: View, id: ObjectId, name: str, first: int, last: int) -> list[dict[str, Any]]:
+class PlainKnown(TypedDict):
+    """An occurrence that a backfill would run, in the terms of JSON."""
+
+    nominal_at: Instant
+    local: str
+    verdict: str | None
+    why: str
+
+
+async def preview(view: View, id: ObjectId, name: str, first: int, last: int) -> list[PlainKnown]:
     """What a backfill would run, each occurrence with the verdict that it has already, if any; wakes nothing."""
     found = await stretch(view, id, name, first, last)
     now = view.now()
@@ -150,7 +197,7 @@ async def preview(view: View, id: ObjectId, name: str, first: int, last: int) ->
     )
 
 
-def plain_known(at: int, run: Run | None, said: str, zone: str) -> dict[str, Any]:
+def plain_known(at: int, run: Run | None, said: str, zone: str) -> PlainKnown:
     """One occurrence that a backfill would run."""
     return {
         "nominal_at": iso(at),

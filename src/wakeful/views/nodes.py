@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from wakeful.policy.lease import Lease
 from wakeful.runtime.status import status_of
 from wakeful.store.protocol import MembershipTable, NodeRow, ShardRow, Store
 from wakeful.values.errors import BadOption, ClusterError, Unavailable
-from wakeful.views.plain import iso
+from wakeful.views.plain import Instant, iso
 from wakeful.views.view import View
 
 # States: `up`; `draining`, an operator wants it to own nothing; `silent`, its lease is over and it may be frozen or
@@ -40,16 +40,16 @@ class Members(NamedTuple):
     def alive(self) -> list[ClusterMember]:
         return [member for member in self.nodes if member.state in ALIVE]
 
-    def named(self, prefix: str) -> ClusterMember:
+    def with_name(self, prefix: str) -> ClusterMember:
         """The one node whose name begins like that."""
-        found = [member for member in self.nodes if member.row.node == prefix] or [
+        matches = [member for member in self.nodes if member.row.node == prefix] or [
             member for member in self.nodes if prefix and member.row.node.startswith(prefix)
         ]
-        if len(found) == 1:
-            return found[0]
-        names = ", ".join(member.row.node for member in found or self.nodes) or "none"
+        if len(matches) == 1:
+            return matches[0]
+        names = ", ".join(member.row.node for member in matches or self.nodes) or "none"
         what = (
-            f"no node's name begins with {prefix!r}" if not found else f"{prefix!r} begins the names of several nodes"
+            f"no node's name begins with {prefix!r}" if not matches else f"{prefix!r} begins the names of several nodes"
         )
         raise BadOption(f"{what}; there are: {names}", code="node.name")
 
@@ -63,10 +63,30 @@ class Members(NamedTuple):
         raise BadOption(what, code="node.name")
 
 
+class PlainNode(TypedDict):
+    """A node in the terms of JSON."""
+
+    node: str
+    state: str
+    store: str
+    address: str
+    cluster: str
+    version: int
+    about: str
+    joined_at: Instant
+    lease_until: Instant
+    lease_ms: int
+    lease_length_ms: int
+    is_draining: bool
+    is_here: bool | None
+    shards: list[int]
+    status: dict[str, Any] | None
+
+
 class Nodes(NamedTuple):
     """The rows of a page, and what belongs to no node."""
 
-    rows: list[dict[str, Any]]
+    rows: list[PlainNode]
     unowned: list[int]  # shards of the main store without an owner
     lost: dict[str, list[int]]  # shards in the names of nodes that have left
     cursor: str | None = None
@@ -74,7 +94,7 @@ class Nodes(NamedTuple):
 
 async def page(view: View) -> Nodes:
     """Every node of every store, with what those say of themselves that can be asked."""
-    rows: list[dict[str, Any]] = []
+    rows: list[PlainNode] = []
     unowned: list[int] = []
     lost: dict[str, list[int]] = {}
     for place, store in enumerate(view.stores):
@@ -146,7 +166,7 @@ def ranges(shards: Iterable[int]) -> str:
     return ", ".join(f"{a}-{b}" if a != b else str(a) for a, b in zip(starts, ends, strict=True))
 
 
-def plain_member(member: ClusterMember, status: dict[str, Any] | None, store: Store) -> dict[str, Any]:
+def plain_member(member: ClusterMember, status: dict[str, Any] | None, store: Store) -> PlainNode:
     """One node, with what it says of itself if it could be asked."""
     row = member.row
     return {

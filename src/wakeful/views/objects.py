@@ -2,7 +2,7 @@
 
 import asyncio
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from msgspec.structs import replace
 
@@ -14,7 +14,7 @@ from wakeful.values.ids import RESERVED, ObjectId
 from wakeful.values.timers import Timer
 from wakeful.views import due, ledger, machines, parked, schedules
 from wakeful.views.pages import OBJECTS, RowPage, ViewPage, check_limit, find, read_cursor, write_cursor
-from wakeful.views.plain import iso, plain_of
+from wakeful.views.plain import Instant, OfObject, iso, plain_of
 from wakeful.views.view import View
 
 LEDGER_ROWS = 10
@@ -32,6 +32,51 @@ class ObjectRow(NamedTuple):
     timer: Timer | None
 
 
+class PlainNext(TypedDict):
+    """What an object does next."""
+
+    timer: str
+    due_at: Instant
+
+
+class PlainObjectRow(OfObject):
+    """An object of a list in the terms of JSON."""
+
+    rows: int
+    bytes: int
+    created_at: Instant
+    active_at: Instant
+    next: PlainNext | None
+
+
+class PlainStored(TypedDict):
+    """A stored value in the terms of JSON."""
+
+    key: str
+    value: Any
+    bytes: int
+
+
+class PlainObject(OfObject):
+    """An object with everything that it has, in the terms of JSON."""
+
+    created_at: Instant
+    active_at: Instant
+    rows: int
+    bytes: int
+    timers: list[due.PlainTimer]
+    timers_are_cut: bool
+    parked: list[parked.PlainParked]
+    ledger: list[ledger.PlainEntry]
+    ledger_is_cut: bool
+    state: Any
+    storage: dict[str, Any]
+    storage_is_cut: bool
+    machine: dict[str, Any] | None
+    schedules: list[schedules.PlainSchedule]
+    schedules_are_cut: bool
+
+
 async def page(
     view: View,
     cls: str | None = None,
@@ -41,7 +86,7 @@ async def page(
     cursor: str | None = None,
     *,
     reserved: bool = False,
-) -> ViewPage:
+) -> ViewPage[PlainObjectRow]:
     """Objects by class and key; `prefix` and `contains` are of the key, `reserved` adds those that Wakeful keeps."""
     found = await rows(view, cls, prefix, contains, limit, cursor, reserved=reserved)
     return ViewPage(await view.each(plain_row, found.rows), found.cursor)
@@ -92,7 +137,7 @@ async def count(view: View, cls: str | None = None, *, reserved: bool = False) -
     return total
 
 
-def plain_row(row: ObjectRow) -> dict[str, Any]:
+def plain_row(row: ObjectRow) -> PlainObjectRow:
     """One object of a list."""
     info, timer = row
     return {
@@ -106,7 +151,7 @@ def plain_row(row: ObjectRow) -> dict[str, Any]:
     }
 
 
-async def show(view: View, id: ObjectId, limit: int = 50) -> dict[str, Any]:
+async def show(view: View, id: ObjectId, limit: int = 50) -> PlainObject:
     """One object with everything that it has, at most `limit` of each; `UnknownObject` when there is none."""
     check_limit(limit)
     info, store = await view.info(id), view.store_of(id)
@@ -116,7 +161,7 @@ async def show(view: View, id: ObjectId, limit: int = 50) -> dict[str, Any]:
     timers = await due.page(view, id.cls, id.key, limit=limit)
     parks = await parked.page(view, id.cls, id.key, limit=limit)
     entries = await ledger.page(view, id, limit=LEDGER_ROWS)
-    found = await schedules.page(view, id.cls, id.key, limit=limit)
+    own_schedules = await schedules.page(view, id.cls, id.key, limit=limit)
     return {
         "class": id.cls,
         "key": id.key,
@@ -133,14 +178,14 @@ async def show(view: View, id: ObjectId, limit: int = 50) -> dict[str, Any]:
         "storage": {row["key"]: row["value"] for row in stored.rows},
         "storage_is_cut": stored.cursor is not None,
         "machine": None if kept is None else machines.plain_machine(kept),
-        "schedules": found.rows,
-        "schedules_are_cut": found.cursor is not None,
+        "schedules": own_schedules.rows,
+        "schedules_are_cut": own_schedules.cursor is not None,
     }
 
 
 async def storage(
     view: View, id: ObjectId, prefix: str | None = None, limit: int = 50, cursor: str | None = None
-) -> ViewPage:
+) -> ViewPage[PlainStored]:
     """What the object's own code stored, in the order of its keys: key, value, and how many bytes that is on disk.
 
     A page has no more than about a mebibyte of values, or one value.
@@ -155,15 +200,15 @@ async def storage(
     size, is_more, is_full = 0, True, False
     while is_more and not is_full:
         count = min(limit + 1 - len(some), SCAN_MAX)
-        found = await view.store_of(id).scan(id, USER, Range(first, last, limit=count))
-        is_more = len(found) == count
-        for name, data in found:
+        chunk = await view.store_of(id).scan(id, USER, Range(first, last, limit=count))
+        is_more = len(chunk) == count
+        for name, data in chunk:
             is_full = len(some) == limit or (size + len(data) > PAGE_BYTES and bool(some))
             if is_full:
                 break
             some.append((name, data))
             size += len(data)
-        first = _behind(found[-1][0]) if found else first
+        first = _behind(chunk[-1][0]) if chunk else first
     if size <= THREAD_BYTES:
         rows = _plain_stored(some)
     else:  # a million numbers take longer than timers may wait
@@ -176,5 +221,5 @@ def _behind(name: str) -> str:
     return f"{name}\0"
 
 
-def _plain_stored(rows: list[tuple[str, bytes]]) -> list[dict[str, Any]]:
+def _plain_stored(rows: list[tuple[str, bytes]]) -> list[PlainStored]:
     return [{"key": name, "value": plain_of(data), "bytes": len(data)} for name, data in rows]

@@ -29,10 +29,10 @@ _INT_MAX = 2**63
 Place = tuple[Any, ...]
 
 
-class ViewPage(NamedTuple):
+class ViewPage(NamedTuple, Generic[R]):
     """Rows in the terms of JSON, and where the next page begins; None: this was the last."""
 
-    rows: list[dict[str, Any]]
+    rows: list[R]
     cursor: str | None
 
 
@@ -194,14 +194,14 @@ def open_cursor(view: View, cursor: object, kind: str) -> list[Any]:
         if not isinstance(cursor, str) or len(cursor) > CURSOR_CHARS_MAX:
             raise ValueError
         if view.veil is not None:
-            found = json.loads(view.veil.open(cursor) or "")
+            parts = json.loads(view.veil.open(cursor) or "")
         else:
-            found = json.loads(base64.b64decode(f"{cursor}{'=' * (-len(cursor) % 4)}", altchars=b"-_", validate=True))
-        if not isinstance(found, list) or len(found) != 2 or found[0] != kind or not isinstance(found[1], list):
+            parts = json.loads(base64.b64decode(f"{cursor}{'=' * (-len(cursor) % 4)}", altchars=b"-_", validate=True))
+        if not isinstance(parts, list) or len(parts) != 2 or parts[0] != kind or not isinstance(parts[1], list):
             raise ValueError
     except (ValueError, RecursionError):
         raise bad_cursor(cursor) from None
-    places: list[Any] = found[1]
+    places: list[Any] = parts[1]
     return places
 
 

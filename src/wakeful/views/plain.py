@@ -5,13 +5,16 @@ import json
 import math
 from datetime import date, datetime, time, timedelta
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any, TypedDict, overload
 
 import msgspec
 
 from wakeful.values.codec import decode_loosely, fields_of
 from wakeful.values.errors import Undecodable
 from wakeful.values.times import from_datetime, to_datetime
+
+Instant = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]  # ISO 8601, UTC
+OfObject = TypedDict("OfObject", {"class": str, "key": str})  # what rows begin with; Python keeps `class` for itself
 
 # How do lengths of time, sizes and counts look to people?
 
@@ -76,11 +79,23 @@ def plain(value: Any) -> Any:
     return str(value) if fields is None else {"$type": type(value).__qualname__, **plain(fields)}
 
 
+@overload
+def iso(ms: int) -> str: ...
+@overload
+def iso(ms: None) -> None: ...
+@overload
+def iso(ms: int | None) -> str | None: ...
 def iso(ms: int | None) -> str | None:
     """An instant: ISO 8601, UTC."""
     return None if ms is None else to_datetime(ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+@overload
+def iso_of(when: datetime) -> str: ...
+@overload
+def iso_of(when: None) -> None: ...
+@overload
+def iso_of(when: datetime | None) -> str | None: ...
 def iso_of(when: datetime | None) -> str | None:
     """The same of a datetime."""
     return None if when is None else iso(from_datetime(when))

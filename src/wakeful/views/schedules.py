@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, cast
 
 from wakeful.policy.plan import spec_of
 from wakeful.schedules.queries import as_schedule, parked_of, record_of, runs_of
@@ -16,7 +16,7 @@ from wakeful.values.errors import BadOption, UnknownSchedule
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Run
 from wakeful.views.due import HEAD, line_of
-from wakeful.views.ledger import plain_run
+from wakeful.views.ledger import PlainRun, plain_run
 from wakeful.views.pages import (
     LIMIT_MAX,
     OBJECTS,
@@ -29,7 +29,7 @@ from wakeful.views.pages import (
     open_cursor,
     write_cursor,
 )
-from wakeful.views.plain import iso, iso_of, plain
+from wakeful.views.plain import Instant, OfObject, iso, iso_of, plain
 from wakeful.views.timer_names import schedule_named
 from wakeful.views.view import READS_MAX, View, is_shown
 
@@ -49,6 +49,44 @@ class ScheduleRow(NamedTuple):
     schedule: Schedule
     record: Record
     last: Run | None
+
+
+class PlainVerdict(TypedDict):
+    """What came of the latest occurrence."""
+
+    nominal_at: Instant
+    verdict: str
+
+
+class PlainSchedule(OfObject):
+    """A schedule in the terms of JSON."""
+
+    schedule: str
+    spec: str
+    words: str
+    state: str
+    note: str
+    paused_until: Instant | None
+    waits_for: str | None
+    handler: str
+    is_declared: bool
+    version: int
+    next_at: Instant | None
+    tags: list[str]
+    metadata: Any
+    catch_up: str
+    depends_on: list[str]
+    last: PlainVerdict | None
+    counters: dict[str, Any]
+
+
+class PlainStanding(OfObject):
+    """How a schedule stands, in the terms of JSON: this at least, and what its record has while it is there."""
+
+    schedule: str
+    state: str
+    zone: str
+    verdicts: list[PlainRun]
 
 
 class SchedulePage(NamedTuple):
@@ -98,7 +136,7 @@ async def page(
     cursor: str | None = None,
     *,
     prefix: str | None = None,
-) -> ViewPage:
+) -> ViewPage[PlainSchedule]:
     """Of one object by name; else those that have a next time, soonest first, then the ended ones by object.
 
     A page of a list that tag or state thin out may be short; it is over when it has no cursor.
@@ -111,23 +149,23 @@ async def rows(view: View, wanted: ScheduleFilter, limit: int = 50, cursor: str 
     """The same before they are plain."""
     check_limit(limit)
     wanted.check()
-    phase, inner = ("", None) if cursor is None else _opened(view, cursor)
+    phase, inner = ("", None) if cursor is None else _phase_of(view, cursor)
     if wanted.cls is not None and wanted.key is not None:
         if not wanted.key.startswith(wanted.prefix or ""):
             return SchedulePage([], None)  # not even a cursor, which would name a schedule of another tenant
-        found, inner = await _of_object(view, ObjectId(wanted.cls, wanted.key), wanted, limit, inner)
-        return await _lasted(view, found, "object", inner)
-    found = []
+        schedules, inner = await _of_object(view, ObjectId(wanted.cls, wanted.key), wanted, limit, inner)
+        return await _with_verdicts(view, schedules, "object", inner)
+    schedules = []
     if phase in ("", "timed"):
-        found, inner = await _timed(view, wanted, limit, inner) if wanted.state in _TIMED else ([], None)
+        schedules, inner = await _with_times(view, wanted, limit, inner) if wanted.state in _TIMED else ([], None)
         if inner is not None:
-            return await _lasted(view, found, "timed", inner)
+            return await _with_verdicts(view, schedules, "timed", inner)
         if wanted.state not in _ENDED:
-            return await _lasted(view, found, "timed", None)
-        if len(found) == limit:
-            return await _lasted(view, found, "ended", "")
-    some, inner = await _ended(view, wanted, limit - len(found), inner or None)
-    return await _lasted(view, found + some, "ended", inner)
+            return await _with_verdicts(view, schedules, "timed", None)
+        if len(schedules) == limit:
+            return await _with_verdicts(view, schedules, "ended", "")
+    some, inner = await _without_times(view, wanted, limit - len(schedules), inner or None)
+    return await _with_verdicts(view, schedules + some, "ended", inner)
 
 
 _TIMED = (None, "active", "paused", "waiting")
@@ -136,7 +174,7 @@ _ENDED = (None, "done", "retired", "paused", "waiting")  # some that wait have n
 _Seen = tuple[ObjectId, str, Record]
 
 
-def _opened(view: View, cursor: str) -> tuple[str, str | None]:
+def _phase_of(view: View, cursor: str) -> tuple[str, str | None]:
     places = open_cursor(view, cursor, _KIND)
     if len(places) != 2 or places[0] not in ("object", "timed", "ended") or not isinstance(places[1], str):
         raise bad_cursor(cursor)
@@ -145,10 +183,10 @@ def _opened(view: View, cursor: str) -> tuple[str, str | None]:
 
 def is_among_ended(view: View, cursor: str) -> bool:
     """Whether the page that begins there has those without a next time, for which object after object is looked at."""
-    return _opened(view, cursor)[0] == "ended"
+    return _phase_of(view, cursor)[0] == "ended"
 
 
-async def _lasted(view: View, found: list[_Seen], phase: str, inner: str | None) -> SchedulePage:
+async def _with_verdicts(view: View, found: list[_Seen], phase: str, inner: str | None) -> SchedulePage:
     """The schedules with the latest verdict of each."""
     now = view.now()
     lasts = await view.together(runs_of(view.store_of(id), id, name, limit=1) for id, name, _ in found)
@@ -166,18 +204,18 @@ async def _of_object(
     store, now = view.store_of(id), view.now()
     if after is not None:
         check_place([after], (str,), after)
-    found: list[_Seen] = []
+    schedules: list[_Seen] = []
     first = f"{PREFIX}:" if after is None else f"{PREFIX}:{after}\0"
     while True:
         rows = await store.scan(id, SYSTEM, Range(first, f"{PREFIX};", limit=CHUNK))
         for slot, data in rows:
             name = slot.partition(":")[2]
             if wanted.names(id, name) and wanted.has(record := decode_record(data, f"{id} {slot}"), now):
-                if len(found) == limit:
-                    return found, found[-1][1]
-                found.append((id, name, record))
+                if len(schedules) == limit:
+                    return schedules, schedules[-1][1]
+                schedules.append((id, name, record))
         if len(rows) < CHUNK:
-            return found, None
+            return schedules, None
         first = f"{rows[-1][0]}\0"
         await view.breathe()
 
@@ -188,15 +226,17 @@ async def count_of(view: View, id: ObjectId, wanted: ScheduleFilter) -> int:
     return len(found)
 
 
-async def _timed(view: View, wanted: ScheduleFilter, limit: int, cursor: str | None) -> tuple[list[_Seen], str | None]:
+async def _with_times(
+    view: View, wanted: ScheduleFilter, limit: int, cursor: str | None
+) -> tuple[list[_Seen], str | None]:
     """Those with a timer, in firing order."""
     query = Query(cls=wanted.cls, key_prefix=wanted.prefix, name_prefix=f"{PREFIX}:")
-    found: list[_Seen] = []
+    timed: list[_Seen] = []
     now, looks_left = view.now(), LOOKS_MAX
     is_thinned = wanted.tag is not None or wanted.state is not None
     while True:
         # Where most are left out many are read at once; if more fit than the page has room for, those are read again.
-        chunk = CHUNK_THINNED if is_thinned else min(limit - len(found), CHUNK)
+        chunk = CHUNK_THINNED if is_thinned else min(limit - len(timed), CHUNK)
         timers = await find(
             view,
             TIMERS,
@@ -207,15 +247,15 @@ async def _timed(view: View, wanted: ScheduleFilter, limit: int, cursor: str | N
         )
         records = await _records(view, [(timer.id, schedule_of(timer.name)[0]) for timer in timers.rows])
         fitting = [one for one in records if one[2].next_at is not None and wanted.has(one[2], now)]
-        if len(found) + len(fitting) > limit:
+        if len(timed) + len(fitting) > limit:
             is_thinned = False
             continue
-        found += fitting
+        timed += fitting
         cursor = timers.cursor
         looks_left -= len(timers.rows)
         # Fewer than asked for, and more to come: names left out as many as a page looks at.
-        if cursor is None or len(found) == limit or looks_left <= 0 or len(timers.rows) < chunk:
-            return found, cursor
+        if cursor is None or len(timed) == limit or looks_left <= 0 or len(timers.rows) < chunk:
+            return timed, cursor
 
 
 async def _records(view: View, names: Iterable[tuple[ObjectId, str]]) -> list[_Seen]:
@@ -233,10 +273,12 @@ async def _records(view: View, names: Iterable[tuple[ObjectId, str]]) -> list[_S
     ]
 
 
-async def _ended(view: View, wanted: ScheduleFilter, limit: int, cursor: str | None) -> tuple[list[_Seen], str | None]:
+async def _without_times(
+    view: View, wanted: ScheduleFilter, limit: int, cursor: str | None
+) -> tuple[list[_Seen], str | None]:
     """Those without a timer, by object and name; a page looks through a bounded number of objects."""
     query = Query(cls=wanted.cls, key_prefix=wanted.prefix)
-    found: list[_Seen] = []
+    ended: list[_Seen] = []
     now, looks_left = view.now(), OBJECTS_MAX
     begin, after = (None, None) if cursor is None else _place(cursor)
     while True:
@@ -253,13 +295,13 @@ async def _ended(view: View, wanted: ScheduleFilter, limit: int, cursor: str | N
                     continue
                 record = decode_record(data, f"{id} {slot}")
                 if record.next_at is None and wanted.has(record, now):
-                    if len(found) == limit:
-                        return found, json.dumps([begin, *found[-1][0], found[-1][1]])
-                    found.append((id, name, record))
+                    if len(ended) == limit:
+                        return ended, json.dumps([begin, *ended[-1][0], ended[-1][1]])
+                    ended.append((id, name, record))
         begin, after = objects.cursor, None
         looks_left -= len(objects.rows)
-        if begin is None or len(found) == limit or looks_left <= 0:
-            return found, None if begin is None else json.dumps([begin])
+        if begin is None or len(ended) == limit or looks_left <= 0:
+            return ended, None if begin is None else json.dumps([begin])
 
 
 def _order(id: ObjectId, *names: str) -> tuple[bytes, ...]:
@@ -336,28 +378,28 @@ async def about_of(store: Store, id: ObjectId, name: str, *, limit: int) -> Abou
     return About(record, runs, await parked_of(store, id, name))
 
 
-def plain_row(row: ScheduleRow) -> dict[str, Any]:
+def plain_row(row: ScheduleRow) -> PlainSchedule:
     """One schedule of a list."""
-    one, last = row.schedule, row.last
+    schedule, last = row.schedule, row.last
     return {
         "class": row.id.cls,
         "key": row.id.key,
-        "schedule": one.name,
-        "spec": one.text,
-        "words": one.spec.describe(),
-        "state": one.state,
-        "note": one.note,
-        "paused_until": iso_of(one.paused_until),
-        "waits_for": one.waits_for,
-        "handler": one.handler,
-        "is_declared": one.is_declared,
-        "version": one.version,
-        "next_at": iso_of(one.next_at),
-        "tags": list(one.tags),
-        "metadata": plain(one.metadata),
-        "catch_up": one.catch_up,
-        "depends_on": list(one.depends_on),
-        "last": None if last is None else {"nominal_at": iso_of(last.nominal_at), "verdict": last.verdict},
+        "schedule": schedule.name,
+        "spec": schedule.text,
+        "words": schedule.spec.describe(),
+        "state": schedule.state,
+        "note": schedule.note,
+        "paused_until": iso_of(schedule.paused_until),
+        "waits_for": schedule.waits_for,
+        "handler": schedule.handler,
+        "is_declared": schedule.is_declared,
+        "version": schedule.version,
+        "next_at": iso_of(schedule.next_at),
+        "tags": list(schedule.tags),
+        "metadata": plain(schedule.metadata),
+        "catch_up": schedule.catch_up,
+        "depends_on": list(schedule.depends_on),
+        "last": None if last is None else {"nominal_at": iso_of(last.nominal_at), "verdict": cast("str", last.verdict)},
         "counters": plain_counters(row.record),
     }
 

@@ -4,7 +4,7 @@ Names that are given in full or from their beginning are found through indexes. 
 for in a bounded number of schedules and parked timers, and in all keys of objects by the store itself.
 """
 
-from typing import Any
+from typing import Any, TypedDict
 
 from wakeful.jobs.ids import KEYED, job_id, parse_id
 from wakeful.schedules.records import PREFIX, schedule_of
@@ -22,6 +22,13 @@ LOOKED_AT = 5_000
 Hit = dict[str, Any]
 
 
+class PlainHit(TypedDict):
+    """What every hit has, beside the names that it is shown by."""
+
+    kind: str
+    title: str
+
+
 async def find(view: View, text: str, limit: int = 20, *, prefix: str | None = None) -> list[Hit]:
     """What the text names, at most `limit` of each kind; `prefix` is what the keys of objects must begin with.
 
@@ -34,16 +41,16 @@ async def find(view: View, text: str, limit: int = 20, *, prefix: str | None = N
     if not text:
         return []
     known = await classes.names(view)
-    found: list[Hit] = []
+    hits: list[Hit] = []
     if prefix is None:
-        found += [_hit("class", name, cls=name) for name in known if text.casefold() in name.casefold()][:limit]
-    found += await _objects(view, text, known, prefix, limit)
-    found += await _schedules(view, text, prefix, limit)
-    found += await _jobs(view, text, prefix, limit)
-    found += await _parked(view, text, prefix, limit)
+        hits += [_hit("class", name, cls=name) for name in known if text.casefold() in name.casefold()][:limit]
+    hits += await _objects(view, text, known, prefix, limit)
+    hits += await _schedules(view, text, prefix, limit)
+    hits += await _jobs(view, text, prefix, limit)
+    hits += await _parked(view, text, prefix, limit)
     if prefix is None:
-        found += await _nodes(view, text, limit)
-    return found
+        hits += await _nodes(view, text, limit)
+    return hits
 
 
 def _hit(kind: str, title: str, id: ObjectId | None = None, *, cls: str | None = None, **names: Any) -> Hit:
@@ -63,9 +70,9 @@ async def _objects(view: View, text: str, known: list[str], prefix: str | None, 
     if slash and cls in known:
         queries += [Query(cls=cls, key=rest, key_prefix=prefix)] * bool(rest) + _begin(rest, prefix, cls)
     queries += [Query(key=text, key_prefix=prefix), *_begin(text, prefix), Query(key_contains=text, key_prefix=prefix)]
-    found: dict[ObjectId, Hit] = {}
+    hits: dict[ObjectId, Hit] = {}
     for query in queries:
-        if len(found) >= limit:
+        if len(hits) >= limit:
             break
         page = await pages.find(
             view,
@@ -76,8 +83,8 @@ async def _objects(view: View, text: str, known: list[str], prefix: str | None, 
             keep=lambda info: is_shown(info.id.cls) and _is_within(info.id, prefix),
         )
         for info in page.rows:
-            found.setdefault(info.id, _hit("object", str(info.id), info.id))
-    return list(found.values())[:limit]
+            hits.setdefault(info.id, _hit("object", str(info.id), info.id))
+    return list(hits.values())[:limit]
 
 
 def _begin(text: str, prefix: str | None, cls: str | None = None) -> list[Query]:
@@ -89,7 +96,7 @@ def _begin(text: str, prefix: str | None, cls: str | None = None) -> list[Query]
 async def _schedules(view: View, text: str, prefix: str | None, limit: int) -> list[Hit]:
     """By the schedule's own name, soonest first."""
     wanted = text.rpartition(" ")[2].casefold()  # people copy `Class/key name`
-    found: dict[tuple[ObjectId, str], Hit] = {}
+    hits: dict[tuple[ObjectId, str], Hit] = {}
 
     def keep(timer: Timer) -> bool:
         return is_shown(timer.id.cls) and _is_within(timer.id, prefix)
@@ -99,13 +106,13 @@ async def _schedules(view: View, text: str, prefix: str | None, limit: int) -> l
         page = await pages.find(view, pages.TIMERS, query, limit=at_most, cursor=None, keep=keep)
         for timer in page.rows:
             name = schedule_of(timer.name)[0]
-            if wanted in name.casefold() and len(found) < limit:
-                found.setdefault((timer.id, name), _hit("schedule", f"{timer.id} {name}", timer.id, schedule=name))
+            if wanted in name.casefold() and len(hits) < limit:
+                hits.setdefault((timer.id, name), _hit("schedule", f"{timer.id} {name}", timer.id, schedule=name))
 
     await look(f"{PREFIX}:{text}", limit)
-    if len(found) < limit:
+    if len(hits) < limit:
         await look(f"{PREFIX}:", LOOKED_AT)
-    return list(found.values())
+    return list(hits.values())
 
 
 async def _jobs(view: View, text: str, prefix: str | None, limit: int) -> list[Hit]:
@@ -128,11 +135,11 @@ async def _jobs(view: View, text: str, prefix: str | None, limit: int) -> list[H
 async def _parked(view: View, text: str, prefix: str | None, limit: int) -> list[Hit]:
     """By number, or by what they are and failed with."""
     number = text.removeprefix("#")
-    found: dict[tuple[ObjectId, int], Parked] = {}
+    matches: dict[tuple[ObjectId, int], Parked] = {}
     if number.isascii() and number.isdigit() and len(number) < 19:
         try:
             row = await parked.one(view, int(number), prefix=prefix)
-            found[row.timer.id, row.number] = row
+            matches[row.timer.id, row.number] = row
         except BadInput:
             pass
     wanted = text.casefold()
@@ -142,20 +149,20 @@ async def _parked(view: View, text: str, prefix: str | None, limit: int) -> list
         return is_shown(row.timer.id.cls) and wanted in said.casefold()
 
     page = await pages.find(view, pages.PARKED, Query(key_prefix=prefix), limit=limit, cursor=None, keep=keep)
-    found |= {(row.timer.id, row.number): row for row in page.rows}
+    matches |= {(row.timer.id, row.number): row for row in page.rows}
     return [
         _hit("parked", f"#{number} {row.timer.id} {name_words(row.timer.name)}", row.timer.id, number=number)
-        for row in list(found.values())[:limit]
-        for number in [view.shown(row.number)]
+        for row in list(matches.values())[:limit]
+        for number in [view.mask(row.number)]
     ]
 
 
 async def _nodes(view: View, text: str, limit: int) -> list[Hit]:
     """By name, address, or what they say they are."""
-    found: dict[str, Hit] = {}
+    hits: dict[str, Hit] = {}
     for store in view.stores:
         for member in (await nodes.members(store, view.now())).nodes:
             row = member.row
             if text.casefold() in f"{row.node} {row.address} {row.about}".casefold():
-                found.setdefault(row.node, _hit("node", row.node, node=row.node, state=member.state))
-    return list(found.values())[:limit]
+                hits.setdefault(row.node, _hit("node", row.node, node=row.node, state=member.state))
+    return list(hits.values())[:limit]

@@ -59,7 +59,7 @@ class View:
         now: int = self.node.clock.now()
         return now
 
-    def shown(self, number: int) -> int:
+    def mask(self, number: int) -> int:
         """A number of the deployment, as whoever looks sees it."""
         return number if self.veil is None else self.veil.mask(number)
 
@@ -90,13 +90,13 @@ class View:
 
         Give them as a generator, so that none is made that is not awaited.
         """
-        left, found = iter(reads), list[T]()
+        left, answers = iter(reads), list[T]()
         is_local = all(store.local for store in self.stores)
         while some := list(islice(left, 1 if is_local else READS_MAX)):
-            if not len(found) % READS_MAX:
+            if not len(answers) % READS_MAX:
                 await self.breathe()
-            found += [await some[0]] if is_local else await asyncio.gather(*some)
-        return found
+            answers += [await some[0]] if is_local else await asyncio.gather(*some)
+        return answers
 
     async def each(self, make: Callable[[R], T], rows: Iterable[R]) -> list[T]:
         """What is made of each row, where others go on in between: a thousand rows of a page take tens of milliseconds."""
