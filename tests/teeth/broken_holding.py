@@ -58,3 +58,26 @@ def trailers_are_not_counted() -> Any:
 def a_body_is_read_to_its_end_though_it_is_answered() -> Any:
     """So that the connection can be used again."""
     return swapped(Guarded, "_linger", lambda linger: lambda self: None)
+
+
+def a_refusal_does_not_wait_for_its_turn() -> Any:
+    """As if nobody before it were owed an answer, or were getting one."""
+    return swapped(Guarded, "_refuse", lambda refuse: lambda self, refusal: self._say(refusal))
+
+
+def who_is_refused_is_hung_up_on() -> Any:
+    """Though it still sends, and has not looked at what it was told."""
+
+    def make(say: Any) -> Any:
+        def broken(self: Guarded, refusal: bytes) -> None:
+            self.transport.write(refusal)
+            self.transport.close()
+
+        return broken
+
+    return swapped(Guarded, "_say", make)
+
+
+def the_call_under_way_is_cut_for_who_is_slow_behind_it() -> Any:
+    """As it was once."""
+    return swapped(Guarded, "_too_slow", lambda too_slow: lambda self: self._cut())
