@@ -8,6 +8,7 @@ import pytest
 
 from tests.http.served_stage import WAIT_S, Place
 from tests.http.test_odd_connections import CHUNKED, ECHO, HEALTH, HOST, SOCKET, answer, check_problem, connected, until
+from wakeful.http import protocol
 from wakeful.server import guard
 from wakeful.server.site import Site
 
@@ -89,7 +90,7 @@ REFUSED: dict[str, tuple[bytes, bytes, int, str]] = {
 async def test_who_still_sends_hears_the_refusal(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """To close at once could take it away from a client that does not read before it has sent all."""
     head, part, status, code = REFUSED[name]
-    monkeypatch.setattr(guard, "HELD_BYTES_MAX", 0)
+    monkeypatch.setattr(protocol, "HELD_BYTES_MAX", 0)
     monkeypatch.setattr(guard, "LINGER_S", WAIT_S)
     async with Place().served() as place, connected(place) as (reader, writer):
         writer.transport.pause_reading()  # type: ignore[attr-defined]

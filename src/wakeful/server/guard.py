@@ -14,7 +14,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from wakeful.http.problems import bare_answer
-from wakeful.http.protocol import Quota
+from wakeful.http.protocol import Held, Quota
 
 REQUEST_S = 30.0  # from the first byte of a request to its last, and from the connection to the first
 HEAD_BYTES_MAX = 32_768
@@ -25,8 +25,6 @@ SLICE = 512  # bytes that are read at once between bodies: a few requests
 # Bytes of a chunked body that are read at once: chunks may have six of them. More where they turn out to be few.
 CHUNKED_SLICE, CHUNKED_SLICE_MAX = 1_024, 4_096  # of what follows the body some hundred requests may be in one
 CHUNKS_FEW = 16  # in one slice; after more others have a turn
-HELD_FEW = 16_384  # bytes that have come and are not read yet, which every connection may have
-HELD_BYTES_MAX = 64 << 20  # of all connections that have more: each may have a quarter of a mebibyte
 PIPELINED_MAX = 4  # requests that wait behind the one that is being answered
 PIPELINED_BURST, PIPELINED_PER_S = (
     1_000,
@@ -142,7 +140,6 @@ class Guarded(HttpToolsProtocol):
     head_bytes_max = HEAD_BYTES_MAX
     stall_s = STALL_S
     connections_max = CONNECTIONS_MAX
-    held_bytes = 0  # of all connections of this process that have more than a few
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -158,7 +155,7 @@ class Guarded(HttpToolsProtocol):
         self._pipelined: Quota | None = None  # once there were any
         self._lingers: int | None = None  # bytes that are still thrown away before the connection ends
         self._rest = b""  # what has come and is not read yet
-        self._counted = 0  # of it, among those of all connections
+        self._held = Held()
         self._later: asyncio.Handle | None = None  # when it will be
         self._timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
@@ -213,11 +210,7 @@ class Guarded(HttpToolsProtocol):
 
     def _count_held(self) -> None:
         """Among what all hold back together; one that has more than a few of it ends when that is too much."""
-        count = len(self._rest) if len(self._rest) > HELD_FEW else 0
-        is_more = count > self._counted
-        Guarded.held_bytes += count - self._counted
-        self._counted = count
-        if is_more and Guarded.held_bytes > HELD_BYTES_MAX:
+        if self._held.is_too_much(len(self._rest)):
             self._refuse(_FULL)
 
     def _drop_rest(self) -> None:
