@@ -1,7 +1,9 @@
 """What is refused behind a request is told so in its own turn, takes no answer from anybody, and is heard by who still sends."""
 
 import asyncio
-from contextlib import suppress
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from tests.http.served_stage import WAIT_S, Place
 from tests.http.test_odd_connections import CHUNKED, ECHO, HEALTH, HOST, SOCKET, answer, check_problem, connected, until
 from wakeful.http import protocol
 from wakeful.server import guard
+from wakeful.server.guard import Guarded, Refusal, RefusalLog
 from wakeful.server.site import Site
 
 SLOW = b"POST /v1/objects/Deaf/a/wait HTTP/1.1\r\n" + HOST + b"content-length: 2\r\n\r\n[]"
@@ -145,3 +148,41 @@ async def test_a_body_that_is_none_puts_nothing_into_the_answer_that_is_being_se
         await asyncio.wait_for(reader.readuntil(b"1\r\na\r\n"), WAIT_S)
         writer.write(b"zz\r\n")
         assert await asyncio.wait_for(reader.read(), WAIT_S) == b""
+
+
+@contextmanager
+def logged() -> Iterator[list[logging.LogRecord]]:
+    lines: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = lines.append  # type: ignore[method-assign]
+    guard.log.addHandler(handler)
+    try:
+        yield lines
+    finally:
+        guard.log.removeHandler(handler)
+
+
+def test_of_much_that_is_refused_operators_are_told_once_a_minute() -> None:
+    """Nothing was said of it at all; and a stranger must not be able to fill the disk."""
+    refused, refusal = RefusalLog(), Refusal(400, "request.http", "it is none")
+    with logged() as lines:
+        for number in range(1_000):
+            refused.add(number * guard.LOG_EVERY_S / 1_000, ("192.0.2.7", 5), refusal)
+        assert len(lines) == 1
+        refused.add(guard.LOG_EVERY_S, None, refusal)
+    words = "a connection from %s was refused (request.http): it is none; %d others since the last such line"
+    assert [line.getMessage() for line in lines] == [words % ("192.0.2.7", 0), words % ("an unknown address", 999)]
+    assert {(line.levelname, line.code) for line in lines} == {("WARNING", "request.refused")}  # type: ignore[attr-defined]
+
+
+async def test_who_is_refused_is_in_the_log_and_among_the_requests_that_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Guarded, "refused", RefusalLog())
+    with logged() as lines:
+        async with Place().served(proxy_headers=False) as place, connected(place) as (reader, writer):
+            writer.write(b"garbage\r\n\r\n")
+            check_problem(*await answer(reader), 400, "request.http", "")
+            assert place.app.node is not None
+            assert place.app.node.meter.http.of("other", "other", "400").value == 1
+    assert "from 127.0.0.1 was refused (request.http)" in lines[0].getMessage()

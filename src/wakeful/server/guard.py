@@ -7,14 +7,16 @@ little at a time, and nothing more is read meanwhile; what still comes of a body
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from wakeful.http.problems import bare_answer
 from wakeful.http.protocol import Held, Quota
+from wakeful.server.site import Site
 
 REQUEST_S = 30.0  # from the first byte of a request to its last, and from the connection to the first
 HEAD_BYTES_MAX = 32_768
@@ -30,24 +32,40 @@ PIPELINED_BURST, PIPELINED_PER_S = (
     1_000,
     1_000,
 )  # of one connection, at once and from then on: else it alone fills the loop
+LOG_EVERY_S = 60.0
 WHY_MAX = 200  # characters of what the parser says is wrong
 LINGER_S, LINGER_BYTES = (
     2.0,
     4 << 20,
 )  # how long, and how much, of a body that is answered already is taken and thrown away
 
-_BUSY = bare_answer(
+log = logging.getLogger("wakeful.http")
+
+
+class Refusal(NamedTuple):
+    """What is said to somebody whose request is none, or does not come to its end."""
+
+    status: int
+    code: str
+    words: str
+
+    @property
+    def answer(self) -> bytes:
+        return bare_answer(*self)
+
+
+_BUSY = Refusal(
     503,
     "server.connections",
     "as many connections are open as this server takes; try again, and use one for many requests",
 )
-_LARGE = bare_answer(
+_LARGE = Refusal(
     431, "header.long", f"the head of the request has more than {HEAD_BYTES_MAX} bytes; send fewer or shorter headers"
 )
-_FULL = bare_answer(503, "server.bodies", "too much is being sent to this server at once; try again, in larger chunks")
-_SLOW = bare_answer(408, "body.slow", "the body did not come in time")
-_SLOW_HEAD = bare_answer(408, "header.slow", f"the head of the request did not come within {REQUEST_S:.0f} s")
-_TRAILING = bare_answer(
+_FULL = Refusal(503, "server.bodies", "too much is being sent to this server at once; try again, in larger chunks")
+_SLOW = Refusal(408, "body.slow", "the body did not come in time")
+_SLOW_HEAD = Refusal(408, "header.slow", f"the head of the request did not come within {REQUEST_S:.0f} s")
+_TRAILING = Refusal(
     431,
     "trailer.long",
     f"the trailers, or what a chunk says of itself, have more than {TRAILER_BYTES_MAX} bytes; send none",
@@ -55,9 +73,26 @@ _TRAILING = bare_answer(
 _OF_UPGRADES = (b"upgrade", b"http2-settings")
 
 
-def _unreadable(why: str) -> bytes:
+def _unreadable(why: str) -> Refusal:
     words = f"the request can't be read: {why[:WHY_MAX]}; send HTTP/1.1, and percent-encode the path"
-    return bare_answer(400, "request.http", words)
+    return Refusal(400, "request.http", words)
+
+
+class RefusalLog:
+    """One line a minute for operators: that somebody is refused, who, why, and how many there were. A stranger fills no disk."""
+
+    def __init__(self) -> None:
+        self._told_s: float | None = None
+        self._untold = 0
+
+    def add(self, now_s: float, client: tuple[str, int] | None, refusal: Refusal) -> None:
+        if self._told_s is not None and 0 <= now_s - self._told_s < LOG_EVERY_S:
+            self._untold += 1
+            return
+        words = "a connection from %s was refused (%s): %s; %d others since the last such line"
+        who = "an unknown address" if client is None else client[0]
+        log.warning(words, who, refusal.code, refusal.words, self._untold, extra={"code": "request.refused"})
+        self._told_s, self._untold = now_s, 0
 
 
 class Joined:
@@ -140,6 +175,7 @@ class Guarded(HttpToolsProtocol):
     head_bytes_max = HEAD_BYTES_MAX
     stall_s = STALL_S
     connections_max = CONNECTIONS_MAX
+    refused = RefusalLog()
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -149,7 +185,9 @@ class Guarded(HttpToolsProtocol):
         self._in_body = self._is_chunked = False
         self._missing = 0  # bytes of a body whose length is known
         self._is_last = False  # the answer that is being sent has said so
-        self._refusal = b""  # of what came behind requests that are being answered: nothing more is read
+        self._refusal: Refusal | None = (
+            None  # of what came behind requests that are being answered: nothing more is read
+        )
         self._chunks, self._chunked_slice = 0, CHUNKED_SLICE
         self._is_upgrading = False  # to what nobody here speaks
         self._pipelined: Quota | None = None  # once there were any
@@ -168,7 +206,8 @@ class Guarded(HttpToolsProtocol):
         joined = Joined(transport, self.loop, self._says_last, self._begin_stall)
         super().connection_made(cast("asyncio.Transport", joined))
         if len(self.connections) > self.connections_max:
-            transport.write(_BUSY)
+            self._note(_BUSY)
+            transport.write(_BUSY.answer)
             transport.close()
             return
         self._timer = self.loop.call_later(self.request_s, self._too_slow)
@@ -289,10 +328,11 @@ class Guarded(HttpToolsProtocol):
                 self._refuse(_unreadable(str(within if known else error)))
                 return
 
-    def _refuse(self, refusal: bytes) -> None:
+    def _refuse(self, refusal: Refusal) -> None:
         """Who sent it is told, in its own turn: behind the answers to what came before it. Nothing more is read."""
         if self.transport.is_closing():
             return
+        self._note(refusal)
         self._stop_timer()
         self._drop_rest()
         is_begun, self._in_body = self._in_body, False
@@ -306,7 +346,7 @@ class Guarded(HttpToolsProtocol):
         else:
             self._say(refusal)
 
-    def _break_off(self, refusal: bytes) -> None:
+    def _break_off(self, refusal: Refusal) -> None:
         """The request whose body is refused: unless its answer is being sent, in which there is no place for other words."""
         if self.cycle.response_started:
             self._cut()
@@ -315,9 +355,15 @@ class Guarded(HttpToolsProtocol):
         self.cycle.message_event.set()
         self._say(refusal)
 
-    def _say(self, refusal: bytes) -> None:
-        self.transport.write(refusal)
+    def _say(self, refusal: Refusal) -> None:
+        self.transport.write(refusal.answer)
         self._linger()
+
+    def _note(self, refusal: Refusal) -> None:
+        """For operators: no request was made of it, so nobody else counts it."""
+        Guarded.refused.add(self.loop.time(), self.client, refusal)
+        if isinstance(self.app, Site):
+            self.app.refused(refusal.status)
 
     def _should_upgrade(self) -> bool:
         return super()._should_upgrade() and self.scope["method"] == "GET"  # as it always is for a WebSocket
