@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.http.http_stage import Stage, opened, problem
+from tests.http.http_stage import Stage, make_app, opened, problem
 from wakeful.runtime.lock_watch import LONG_MS, LockWatch
 from wakeful.security.patience import LOCKED_MS
 from wakeful.store.protocol import TableLock
@@ -101,6 +101,29 @@ async def test_a_lock_in_whose_way_nobody_is_ends_no_list(monkeypatch: pytest.Mo
         async with locked(stage, TableLock("objects", 4711, "3/17", is_readable=True)):
             assert (await stage.ask("GET", "/v1/parked")).status_code == 200
         assert (await stage.ask("GET", "/v1/parked")).status_code == 200
+
+
+async def test_a_lock_on_another_store_than_that_of_the_request_ends_no_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It took every list of a program with it, and who was told of a store that is away was told of the wrong one."""
+    read = objects.storage
+
+    async def slow(*args: Any, **kwargs: Any) -> Any:
+        await asyncio.sleep(4 * LOCKED_MS / 1000)
+        return await read(*args, **kwargs)
+
+    async def down(*args: Any, **kwargs: Any) -> Any:
+        raise StoreDown("gone")
+
+    async with opened(make_app(stores={"us/": "memory:"})) as stage:
+        await stage.call("us/a", "add")
+        await stage.call("eu/a", "add")
+        async with locked(stage):  # that of the main store
+            monkeypatch.setattr(objects, "storage", slow)
+            assert (await stage.ask("GET", "/v1/objects/Shop/us%2Fa/storage")).status_code == 200
+            problem(await stage.ask("GET", "/v1/objects/Shop/eu%2Fa/storage"), 503, "store.locked")
+            monkeypatch.setattr(objects, "storage", down)
+            problem(await stage.ask("GET", "/v1/objects/Shop/us%2Fa/storage"), 503, "store.down")
+            problem(await stage.ask("GET", "/v1/objects/Shop/eu%2Fa/storage"), 503, "store.locked")
 
 
 async def test_a_lock_that_is_seen_while_a_list_waits_ends_it_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,12 @@ async def test_what_is_percent_encoded_is_a_key_like_any_other() -> None:
         ("application/json; charset=utf-16le; x=y", False),
         ("application/json; charset=iso-8859-1", False),
         ('application/json; charset="UTF-32"', False),
-        ("application/json; charset=", False),
+        ("application/json; charset='utf-8'", True),
+        ("application/json; charset=' UTF-8 '", True),
+        ("application/json; charset=", True),
+        ('application/json; charset=""', True),
+        ("application/json; charset=; x=y", True),
+        ("application/json; charset='utf-16'", False),
     ],
 )
 async def test_json_is_utf_8_and_what_is_said_to_be_something_else_is_refused(said: str, is_taken: bool) -> None:

@@ -32,7 +32,15 @@ async def test_a_body_that_does_not_come_is_told(begun: bytes, monkeypatch: pyte
         assert b"connection: close" in found
 
 
-async def test_a_head_that_does_not_come_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_head_that_does_not_come_to_its_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Guarded, "request_s", 0.3)
     async with Place().served() as place:
-        assert await said(place.port, HEAD[:40]) == b""
+        found = await said(place.port, HEAD[:40])
+        assert found.startswith(b"HTTP/1.1 408 ")
+        assert b'"code":"header.slow"' in found
+
+
+async def test_who_says_nothing_at_all_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Guarded, "request_s", 0.3)
+    async with Place().served() as place:
+        assert await said(place.port, b"") == b""

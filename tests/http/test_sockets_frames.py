@@ -10,7 +10,18 @@ import uvicorn
 
 from tests.http.served_stage import BINARY, CLOSE, PING, PONG, TEXT, Place, connect, frame
 from wakeful import App
-from wakeful.http.protocol import BARE_MAX, FRAGMENTS_MAX, FRAGMENTS_PER_S, PASS_FRAMES, SLICE, Quota, SocketProtocol
+from wakeful.http import protocol
+from wakeful.http.protocol import (
+    BARE_MAX,
+    FRAGMENTS_MAX,
+    FRAGMENTS_PER_S,
+    PASS_FRAMES,
+    SLICE,
+    TRY_AGAIN_LATER,
+    Held,
+    Quota,
+    SocketProtocol,
+)
 
 CONT = 0
 REQUEST = (
@@ -87,7 +98,8 @@ class End:
 
     def __init__(self) -> None:
         self.heard: list[Any] = []
-        self.is_hearing = asyncio.Event()
+        self.takes = asyncio.Event()  # what is sent
+        self.takes.set()
         self.line = Line()
         self.protocol = Counted(self._answer)
 
@@ -95,6 +107,7 @@ class End:
         await receive()
         await send({"type": "websocket.accept"})
         while True:
+            await self.takes.wait()
             event = await receive()
             self.heard.append(event)
             if event["type"] == "websocket.disconnect":
@@ -118,17 +131,22 @@ class End:
 
 @asynccontextmanager
 async def opened() -> AsyncIterator[tuple[End, Any]]:
-    async with App().world() as world:
-        end = End()
-        end.protocol.connection_made(end.line)
-        end.protocol.data_received(REQUEST)
-        await world.settle()
-        assert end.line.sent.startswith(b"HTTP/1.1 101")
-        end.line.sent = b""
+    async with App().world() as world, another(world) as end:
         yield end, world
-        if not end.protocol.disconnected:
-            end.protocol.connection_lost(None)
-        await world.settle()
+
+
+@asynccontextmanager
+async def another(world: Any) -> AsyncIterator[End]:
+    end = End()
+    end.protocol.connection_made(end.line)
+    end.protocol.data_received(REQUEST)
+    await world.settle()
+    assert end.line.sent.startswith(b"HTTP/1.1 101")
+    end.line.sent = b""
+    yield end
+    if not end.protocol.disconnected:
+        end.protocol.connection_lost(None)
+    await world.settle()
 
 
 @pytest.mark.parametrize(
@@ -192,6 +210,25 @@ async def test_what_comes_behind_the_end_is_taken_at_a_pace_as_well() -> None:
         await world.advance(seconds=30)
         assert end.line.is_over
         assert end.protocol.taken <= 12 * FRAGMENTS_PER_S + FRAGMENTS_MAX
+
+
+async def test_what_is_held_back_of_all_sockets_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each may have a quarter of a mebibyte that is not parsed, because its object takes nothing; all together had gibibytes."""
+    monkeypatch.setattr(protocol, "HELD_BYTES_MAX", 50_000)
+    async with opened() as (first, world), another(world) as second:
+        for end in (first, second):
+            end.takes.clear()
+            end.say(frame(TEXT, b"x" * 50) * 700)
+            await world.settle()
+        assert not first.line.is_over
+        assert second.line.is_over
+        assert 0 < Held.total <= 50_000
+        first.takes.set()
+        second.takes.set()
+        await world.advance(seconds=1)
+        assert second.heard[-1]["code"] == TRY_AGAIN_LATER
+        assert [event["type"] for event in first.heard] == ["websocket.receive"] * 700
+        assert Held.total == 0
 
 
 async def test_on_a_real_server_the_object_is_told_and_others_are_served() -> None:

@@ -6,7 +6,8 @@ from typing import Any
 from tests.teeth.broken import swapped
 from wakeful.http import arguments, asks, body_shape
 from wakeful.http.asks import Ask
-from wakeful.server.guard import Guarded
+from wakeful.http.protocol import SocketProtocol
+from wakeful.server.guard import Guarded, RefusalLog, RefusedRequest
 
 
 def arguments_are_made_on_the_loop() -> Any:
@@ -58,3 +59,51 @@ def trailers_are_not_counted() -> Any:
 def a_body_is_read_to_its_end_though_it_is_answered() -> Any:
     """So that the connection can be used again."""
     return swapped(Guarded, "_linger", lambda linger: lambda self: None)
+
+
+def a_refusal_does_not_wait_for_its_turn() -> Any:
+    """As if nobody before it were owed an answer, or were getting one."""
+    return swapped(Guarded, "_refuse", lambda refuse: lambda self, refusal: self._say(refusal))
+
+
+def who_is_refused_is_hung_up_on() -> Any:
+    """Though it still sends, and has not looked at what it was told."""
+
+    def make(say: Any) -> Any:
+        def broken(self: Guarded, refusal: RefusedRequest) -> None:
+            self.transport.write(refusal.answer)
+            self.transport.close()
+
+        return broken
+
+    return swapped(Guarded, "_say", make)
+
+
+def the_call_under_way_is_cut_for_who_is_slow_behind_it() -> Any:
+    """As it was once."""
+    return swapped(Guarded, "_too_slow", lambda too_slow: lambda self: self._cut())
+
+
+def every_refusal_is_logged() -> Any:
+    """As often as strangers like."""
+
+    def make(add: Any) -> Any:
+        def broken(self: RefusalLog, now_s: float, client: Any, refusal: RefusedRequest) -> None:
+            self._told_s = None
+            add(self, now_s, client, refusal)
+
+        return broken
+
+    return swapped(RefusalLog, "add", make)
+
+
+def what_sockets_hold_back_is_not_counted() -> Any:
+    """As if each were alone."""
+
+    def make(keep: Any) -> Any:
+        def broken(self: SocketProtocol, rest: bytes) -> None:
+            self._rest = rest
+
+        return broken
+
+    return swapped(SocketProtocol, "_keep", make)

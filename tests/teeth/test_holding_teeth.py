@@ -5,6 +5,8 @@ import asyncio
 import pytest
 
 from tests.http import test_odd_connections as connections
+from tests.http import test_refusals_in_turn as refusals
+from tests.http import test_sockets_frames as frames
 from tests.http import test_too_much as too_much
 from tests.security import test_held as held
 from tests.teeth import broken_holding
@@ -42,6 +44,39 @@ def early_answers() -> None:
         asyncio.run(connections.test_what_still_comes_of_a_body_that_is_answered_is_not_parsed_and_bounded(patch))
 
 
+def refused_behind() -> None:
+    """tests/http: garbage behind a request that is being answered."""
+    asyncio.run(refusals.test_what_is_refused_behind_a_request_takes_its_answer_from_nobody("no request"))
+
+
+def refused_within() -> None:
+    """tests/http: a bad chunk of a request whose answer is being sent."""
+    with pytest.MonkeyPatch.context() as patch:
+        asyncio.run(refusals.test_a_body_that_is_none_puts_nothing_into_the_answer_that_is_being_sent(patch))
+
+
+def refused_while_sending() -> None:
+    """tests/http: a refusal that is read after all was sent."""
+    with pytest.MonkeyPatch.context() as patch:
+        asyncio.run(refusals.test_who_still_sends_hears_the_refusal("tiny chunks", patch))
+
+
+def half_a_head() -> None:
+    """tests/http: half a head behind a long call."""
+    asyncio.run(refusals.test_half_a_head_behind_a_long_call_cuts_nothing(0))
+
+
+def much_garbage() -> None:
+    """tests/http: one line in the log for much that is refused."""
+    refusals.test_of_much_that_is_refused_operators_are_told_once_a_minute()
+
+
+def held_by_sockets() -> None:
+    """tests/http: what sockets have sent and nobody has taken."""
+    with pytest.MonkeyPatch.context() as patch:
+        asyncio.run(frames.test_what_is_held_back_of_all_sockets_is_bounded(patch))
+
+
 BROKEN: dict[str, tuple[Catcher, ...]] = {
     "arguments_are_made_on_the_loop": (models,),
     "lists_are_not_counted": (lists,),
@@ -49,6 +84,11 @@ BROKEN: dict[str, tuple[Catcher, ...]] = {
     "trailers_are_kept": (some_trailers,),
     "trailers_are_not_counted": (trailers,),
     "a_body_is_read_to_its_end_though_it_is_answered": (early_answers,),
+    "a_refusal_does_not_wait_for_its_turn": (refused_behind, refused_within),
+    "who_is_refused_is_hung_up_on": (refused_while_sending,),
+    "the_call_under_way_is_cut_for_who_is_slow_behind_it": (half_a_head,),
+    "every_refusal_is_logged": (much_garbage,),
+    "what_sockets_hold_back_is_not_counted": (held_by_sockets,),
 }
 TEETH = Teeth(broken_holding, BROKEN)
 

@@ -6,12 +6,15 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import asyncpg
 import pytest
 
 from wakeful.cli import checkups, doctor, nodes, options, run, session
 from wakeful.cli.checkups import Finding
+from wakeful.cli.session import InTheWay
 from wakeful.store import open_url
 from wakeful.store.postgres.url import parse_url
 from wakeful.store.protocol import NodeRow
@@ -112,8 +115,8 @@ def test_who_can_t_be_asked_for_nodes_is_said_with_who_is_in_the_way(
 ) -> None:
     assert run(["migrate", "--store", postgres_schema_url]) == 0
     asyncio.run(join(postgres_schema_url))
-    monkeypatch.setattr(nodes, "ASK_S", (1.0, 60.0))  # of which it waits for the first only
-    monkeypatch.setattr(options, "OPEN_S", 4.0)
+    monkeypatch.setattr(nodes, "ASK_S", (2.0, 60.0))  # of which it waits for the first only
+    monkeypatch.setattr(options, "OPEN_S", 60.0)
     capsys.readouterr()
     with locked(postgres_schema_url, table) as pid:
         threading.Event().wait(1.5)  # a younger one is nobody's trouble
@@ -123,7 +126,7 @@ def test_who_can_t_be_asked_for_nodes_is_said_with_who_is_in_the_way(
         told = json.loads(capsys.readouterr().out)
     assert "[store.mute]" in err
     if table == "migrations":
-        assert "the store can't be opened: no answer within 4 s" in err
+        assert "the store can't be opened: no answer within 2 s" in err
         assert f"session {pid} " in err
         assert f"pg_terminate_backend({pid})" in err
         return
@@ -131,12 +134,51 @@ def test_who_can_t_be_asked_for_nodes_is_said_with_who_is_in_the_way(
     assert f"pg_terminate_backend({pid})" in err
     assert told["error"]["code"] == "store.mute"
     if table == "nodes":
-        assert "the nodes can't be read: no answer within 1 s" in err
+        assert "the nodes can't be read: no answer within 2 s" in err
         assert not out
     else:
-        assert "who has which shard can't be read: no answer within 1 s" in err
+        assert "who has which shard can't be read: no answer within 2 s" in err
         assert "somebody" in out
         assert [(row["node"], row["shards"]) for row in told["nodes"]] == [("somebody", None)]
+
+
+@pytest.mark.parametrize("found", [None, InTheWay("somebody is", "end it", True)])
+async def test_an_answer_that_comes_while_it_is_looked_who_is_in_the_way_is_taken(
+    found: InTheWay | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was dropped, and the command failed."""
+    has_come = asyncio.Event()
+
+    async def look(*_: object) -> InTheWay | None:
+        has_come.set()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return found
+
+    async def question() -> int:
+        await has_come.wait()
+        return 7
+
+    monkeypatch.setattr(session, "in_the_way", look)
+    store: Any = SimpleNamespace(shared=True)
+    assert await nodes._answer(question(), store, "", "it can't be read", (0.001,)) == 7
+
+
+async def test_who_only_reads_our_tables_is_not_taken_for_who_is_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dump that has gone on for long, and a server that is slow to open a connection."""
+    has_looked = asyncio.Event()
+
+    async def look(*_: object) -> InTheWay | None:
+        asyncio.get_running_loop().call_later(0.01, has_looked.set)
+        return InTheWay("somebody reads", "end it", False)
+
+    async def question() -> int:
+        await has_looked.wait()
+        return 7
+
+    monkeypatch.setattr(session, "in_the_way", look)
+    store: Any = SimpleNamespace(shared=True)
+    assert await nodes._answer(question(), store, "", "it can't be read", (0.001, 60.0)) == 7
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,8 @@ async def _nodes(url: str, as_json: bool) -> int:
     async with AsyncExitStack() as stack:
         shut = open_store(url)  # which knows of no locks yet; of sessions the server does
         opening = stack.enter_async_context(reading(url))
-        store = await _answer(opening, shut, url, "the store can't be opened", (options.OPEN_S,))
+        waits_s = (ASK_S[0], options.OPEN_S - ASK_S[0])
+        store = await _answer(opening, shut, url, "the store can't be opened", waits_s)
         found, mute = await _members(store, url)
         said = await statuses(store, [member.row for member in found.nodes])
         if mute is None:
@@ -89,7 +90,9 @@ async def _answer(
                 return task.result()
             waited_s += wait_s
             found = await in_the_way(store, url) if store.shared else None
-            if found is not None:
+            if task.done():
+                return task.result()  # it came while that was looked at
+            if found is not None and found.is_awaited:
                 break
     finally:
         task.cancel()

@@ -95,6 +95,7 @@ class InTheWay(NamedTuple):
 
     text: str
     remedy: str
+    is_awaited: bool  # somebody waits for it now: it is not only there
 
 
 async def in_the_way(store: Store, url: str) -> InTheWay | None:
@@ -111,11 +112,12 @@ async def in_the_way(store: Store, url: str) -> InTheWay | None:
     holders = [one for one in found if (one.pid == lock.pid if lock else one.touches and not one.is_waiting)]
     if not holders and lock is None:
         return None
+    is_awaited = lock is not None or any(holders[0].pid in one.blockers for one in found)
     text, remedy = "", "" if lock is None else ending(lock)
     if holders:
         finding = sessions(holders[:1], 0)[0]
         text, remedy = f"{finding.text} ({finding.evidence})" if finding.evidence else finding.text, finding.remedy
-    return InTheWay(": ".join(filter(None, [words(lock) if lock else "", text])), remedy)
+    return InTheWay(": ".join(filter(None, [words(lock) if lock else "", text])), remedy, is_awaited)
 
 
 @asynccontextmanager

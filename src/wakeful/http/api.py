@@ -93,11 +93,7 @@ class Api:
             return
         except Exception as error:
             is_operator = ask.caller is not None and ask.caller.may("operate")
-            lock = (
-                lock_of(self.deployment.node)
-                if isinstance(error, StoreDown) and self.deployment.node is not None
-                else None
-            )
+            lock = lock_of(ask.homes) if isinstance(error, StoreDown) and self.deployment.node is not None else None
             answer = _as_answer(told(error, ask.path, is_operator=is_operator, lock=lock))
         if answer is not None:
             # The client may have gone meanwhile, which servers say in one of these ways.
@@ -140,7 +136,7 @@ class Api:
         if route.is_wait:
             return await self._waited(ask, route, asker)
         if route.is_look:  # those that wait in line wait for the lock as well
-            return await unless_locked(ask.node, self._looked(ask, route, asker))
+            return await unless_locked(ask.node, self._looked(ask, route, asker), lambda: ask.homes)
         return await self._handled(ask, route, asker)
 
     async def _admitted(self, ask: Ask, route: Route, connection: HTTPConnection) -> "Caller":
@@ -149,7 +145,8 @@ class Api:
         node = self.deployment.node
         if not is_call(route) or node is None or self.gate.knows(connection):  # a task for each call would cost 80 µs
             asked = self.gate.admit(connection, needed, wide=route.is_wide)
-            return await (unless_locked(node, asked) if route.is_look and node is not None else asked)
+            is_watched = route.is_look and node is not None
+            return await (unless_locked(ask.node, asked, lambda: ask.homes) if is_watched else asked)
         deadline_ms, wait_ms = early_deadline(ask, route), node.limits.store_wait_ms
         asker = self._askers.guess(ask.scope)
         verdict = self._left.verdict(asker)

@@ -14,8 +14,10 @@ from wakeful.http.body_shape import check_body, weighs_more
 from wakeful.http.problems import Problem
 from wakeful.policy.shares import Asker, Shares, Verdict
 from wakeful.security.crowd import Crowding
+from wakeful.security.tokens import ALL as TOKENS
 from wakeful.values.codec import decode_outside, encode
 from wakeful.values.errors import BadValue, NotRunning, Undecodable
+from wakeful.values.ids import ObjectId
 from wakeful.values.weights import WEIGHT_MAX
 from wakeful.views.plain import plain
 from wakeful.views.view import View
@@ -105,6 +107,16 @@ class Ask:
         if node is None:
             raise NotRunning("the app is not running")
         return node
+
+    @property
+    def homes(self) -> "list[Node]":
+        """Those in whose stores is what is waited for: who asks, then the object that is named, or what all of them have."""
+        node = self.node
+        if self.caller is None:
+            return [node.home(TOKENS)]
+        if "class" in self.params and "key" in self.params:
+            return [node.home(ObjectId(self.params["class"], self.params["key"]))]
+        return node.all_homes
 
     @property
     def view(self) -> View:
@@ -223,7 +235,7 @@ class Ask:
     def _check_charset(self) -> None:
         said = self.header(b"content-type")
         found = None if said is None or said == "application/json" else _CHARSET.search(said)
-        if found is not None and found[1].lower() not in _CHARSETS:
+        if found is not None and found[1] and found[1].lower() not in _CHARSETS:
             raise Problem(415, "body.charset", f"send JSON in UTF-8, not in {found[1][:40]!r}; leave charset out")
 
     def _decoded(self) -> Any:
@@ -236,8 +248,9 @@ class Ask:
         return read_json(body, self.weight_max) if body.strip() else None
 
 
-# What is said of the encoding beside a media type, and what may be: of JSON there is only one, and ASCII is a part of it.
-_CHARSET = re.compile(r';\s*charset\s*=\s*"?([^";\s]*)', re.IGNORECASE)
+# What is said of the encoding beside a media type, also in quotes that are none there, and what may be: of JSON there is only
+# one, and ASCII is a part of it.
+_CHARSET = re.compile(r""";\s*charset\s*=\s*["']?\s*([^"';\s]*)""", re.IGNORECASE)
 _CHARSETS = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})
 # The first half of a character, behind no backslash of its own and without a second escape behind it.
 _HALF = re.compile(rb"(?<!\\)(?:\\\\)*\\u([dD][89abAB][0-9a-fA-F]{2})(?!\\u)")

@@ -25,6 +25,9 @@ FRAGMENTS_MAX, FRAGMENTS_PER_S = 2_000, 2_000  # pieces of messages, the same: a
 PASS_FRAMES = 64  # handled in one pass of the loop before others have a turn; those of one slice are parsed together
 SOON_S = 0.0001
 SLICE = 4_096  # bytes that are parsed at once: frames may have six of them, and each that waits takes hundreds
+HELD_FEW = 16_384  # bytes that have come and are not read yet, which every connection may have
+HELD_BYTES_MAX = 64 << 20  # of all connections that have more: each may have a quarter of a mebibyte
+TRY_AGAIN_LATER = 1013
 
 _REFUSED = bare_answer(
     400, "socket.handshake", "the request has a line or a header that is too long, or too many of them"
@@ -52,6 +55,24 @@ class Quota:
         return wait_s if wait_s > SOON_S else 0.0
 
 
+class HeldBytes:
+    """Bytes that one connection has sent and nobody has read yet, among those of all connections of this process."""
+
+    __slots__ = ("_count",)
+    total = 0
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def is_too_much(self, size: int) -> bool:
+        """It has so many now; are those more than it had, and more than there is room for?"""
+        count = size if size > HELD_FEW else 0
+        is_more = count > self._count
+        HeldBytes.total += count - self._count
+        self._count = count
+        return is_more and HeldBytes.total > HELD_BYTES_MAX
+
+
 def _rejected(status: Any, text: str) -> Response:
     """A handshake that can't be one, as everything else that is refused; the first line of the text says why."""
     found = HTTPStatus(status)
@@ -67,6 +88,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._rest = b""  # what has come and is not parsed, because what came before it is not taken yet
+        self._held = HeldBytes()
         self._later: asyncio.Handle | None = None  # when it will be
         self._frames = 0
         self._fragments: Quota | None = None  # once there were any: most clients send whole messages
@@ -83,9 +105,11 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         if is_free and len(data) <= SLICE and not self._wait_s():
             self._feed(data)
             return
-        self._rest += data
         if self._later is None:
+            self._rest += data
             self._feed_on()
+        else:
+            self._keep(self._rest + data)
 
     def _feed_on(self) -> None:
         """Parse what is left, until there is a message to be taken, or others should have a turn."""
@@ -99,7 +123,18 @@ class SocketProtocol(WebSocketsSansIOProtocol):
                 break
             self._feed(self._rest[at : at + SLICE])
             at += SLICE
-        self._rest = self._rest[at:]
+        self._keep(b"" if self.transport.is_closing() else self._rest[at:])
+
+    def _keep(self, rest: bytes) -> None:
+        """What is not parsed yet; a client whose share of that is too much, with that of all others, is hung up on."""
+        self._rest = rest
+        if not self._held.is_too_much(len(rest)):
+            return
+        if self.handshake_complete and not self.close_sent:
+            self._hang_up(TRY_AGAIN_LATER, "too much is being sent to this server at once; try again")
+        else:
+            self.transport.abort()
+        self._keep(b"")
 
     def _go_on(self) -> None:
         self._later = None
@@ -129,9 +164,12 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             words = (
                 f"more than {BARE_PER_S} frames a second that carry nothing (pings, pongs, empty pieces); send fewer"
             )
-            self.conn.fail(1008, words)
-            self.handle_parser_exception()
-            self.loop.call_later(self.close_timeout, self.transport.abort)
+            self._hang_up(1008, words)
+
+    def _hang_up(self, code: int, words: str) -> None:
+        self.conn.fail(code, words)
+        self.handle_parser_exception()
+        self.loop.call_later(self.close_timeout, self.transport.abort)
 
     def _feed(self, data: bytes) -> None:
         super().data_received(data)
@@ -211,3 +249,4 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         if self.handshake_complete and not self.close_sent:
             self.queue.put_nowait({"type": "websocket.disconnect", "code": 1006, "reason": ""})
         super().connection_lost(exc)
+        self._keep(b"")

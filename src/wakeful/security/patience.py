@@ -1,7 +1,7 @@
 """Layer 5. How long is something waited for that asks a store, which may not answer at all?"""
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wakeful.runtime.lock_watch import LOOK_MS
@@ -34,13 +34,16 @@ async def within(node: "Node", work: Coroutine[Any, Any, T], ms: int) -> asyncio
     return task
 
 
-async def unless_locked(node: "Node", work: Awaitable[T]) -> T:
-    """What comes of it; `StoreDown` when it waits, and so does everybody else, for a lock that somebody holds on a table."""
+async def unless_locked(node: "Node", work: Awaitable[T], homes: "Callable[[], Iterable[Node]]") -> T:
+    """What comes of it; `StoreDown` when it waits, and so does everybody else, for a lock that somebody holds on a table.
+
+    `homes` says in whose stores is what it waits for.
+    """
     loop = asyncio.get_running_loop()
     limit = asyncio.timeout(None)
 
     def look() -> None:
-        if lock_of(node) is not None:
+        if lock_of(homes()) is not None:
             limit.reschedule(loop.time())
         else:
             watch.set(node.clock.now() + LOOK_MS)
@@ -58,9 +61,9 @@ async def unless_locked(node: "Node", work: Awaitable[T]) -> T:
         watch.set(None)
 
 
-def lock_of(node: "Node") -> "TableLock | None":
-    """One that keeps everybody from reading, on a store of this process."""
-    return next(filter(None, (home.lock_watch.unreadable for home in node.all_homes)), None)
+def lock_of(homes: "Iterable[Node]") -> "TableLock | None":
+    """One that keeps everybody from reading, in the store of one of them."""
+    return next(filter(None, (home.lock_watch.unreadable for home in homes)), None)
 
 
 def _take_outcome(task: asyncio.Task[Any]) -> None:

@@ -7,14 +7,16 @@ little at a time, and nothing more is read meanwhile; what still comes of a body
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from wakeful.http.problems import bare_answer
-from wakeful.http.protocol import Quota
+from wakeful.http.protocol import HeldBytes, Quota
+from wakeful.server.site import Site
 
 REQUEST_S = 30.0  # from the first byte of a request to its last, and from the connection to the first
 HEAD_BYTES_MAX = 32_768
@@ -25,35 +27,74 @@ SLICE = 512  # bytes that are read at once between bodies: a few requests
 # Bytes of a chunked body that are read at once: chunks may have six of them. More where they turn out to be few.
 CHUNKED_SLICE, CHUNKED_SLICE_MAX = 1_024, 4_096  # of what follows the body some hundred requests may be in one
 CHUNKS_FEW = 16  # in one slice; after more others have a turn
-HELD_FEW = 16_384  # bytes that have come and are not read yet, which every connection may have
-HELD_BYTES_MAX = 64 << 20  # of all connections that have more: each may have a quarter of a mebibyte
 PIPELINED_MAX = 4  # requests that wait behind the one that is being answered
 PIPELINED_BURST, PIPELINED_PER_S = (
     1_000,
     1_000,
 )  # of one connection, at once and from then on: else it alone fills the loop
+LOG_EVERY_S = 60.0
 WHY_MAX = 200  # characters of what the parser says is wrong
 LINGER_S, LINGER_BYTES = (
     2.0,
     4 << 20,
 )  # how long, and how much, of a body that is answered already is taken and thrown away
 
-_BUSY = bare_answer(
+log = logging.getLogger("wakeful.http")
+
+
+class RefusedRequest(NamedTuple):
+    """What is said to somebody whose request is none, or does not come to its end."""
+
+    status: int
+    code: str
+    words: str
+
+    @property
+    def answer(self) -> bytes:
+        return bare_answer(*self)
+
+
+_BUSY = RefusedRequest(
     503,
     "server.connections",
     "as many connections are open as this server takes; try again, and use one for many requests",
 )
-_LARGE = bare_answer(
+_LARGE = RefusedRequest(
     431, "header.long", f"the head of the request has more than {HEAD_BYTES_MAX} bytes; send fewer or shorter headers"
 )
-_FULL = bare_answer(503, "server.bodies", "too much is being sent to this server at once; try again, in larger chunks")
-_SLOW = bare_answer(408, "body.slow", "the body did not come in time")
+_FULL = RefusedRequest(
+    503, "server.bodies", "too much is being sent to this server at once; try again, in larger chunks"
+)
+_SLOW = RefusedRequest(408, "body.slow", "the body did not come in time")
+_SLOW_HEAD = RefusedRequest(408, "header.slow", f"the head of the request did not come within {REQUEST_S:.0f} s")
+_TRAILING = RefusedRequest(
+    431,
+    "trailer.long",
+    f"the trailers, or what a chunk says of itself, have more than {TRAILER_BYTES_MAX} bytes; send none",
+)
 _OF_UPGRADES = (b"upgrade", b"http2-settings")
 
 
-def _unreadable(why: str) -> bytes:
+def _unreadable(why: str) -> RefusedRequest:
     words = f"the request can't be read: {why[:WHY_MAX]}; send HTTP/1.1, and percent-encode the path"
-    return bare_answer(400, "request.http", words)
+    return RefusedRequest(400, "request.http", words)
+
+
+class RefusalLog:
+    """One line a minute for operators: that somebody is refused, who, why, and how many there were. A stranger fills no disk."""
+
+    def __init__(self) -> None:
+        self._told_s: float | None = None
+        self._untold = 0
+
+    def add(self, now_s: float, client: tuple[str, int] | None, refusal: RefusedRequest) -> None:
+        if self._told_s is not None and 0 <= now_s - self._told_s < LOG_EVERY_S:
+            self._untold += 1
+            return
+        words = "a connection from %s was refused (%s): %s; %d others since the last such line"
+        who = "an unknown address" if client is None else client[0]
+        log.warning(words, who, refusal.code, refusal.words, self._untold, extra={"code": "request.refused"})
+        self._told_s, self._untold = now_s, 0
 
 
 class Joined:
@@ -136,7 +177,7 @@ class Guarded(HttpToolsProtocol):
     head_bytes_max = HEAD_BYTES_MAX
     stall_s = STALL_S
     connections_max = CONNECTIONS_MAX
-    held_bytes = 0  # of all connections of this process that have more than a few
+    refused = RefusalLog()
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -146,13 +187,15 @@ class Guarded(HttpToolsProtocol):
         self._in_body = self._is_chunked = False
         self._missing = 0  # bytes of a body whose length is known
         self._is_last = False  # the answer that is being sent has said so
-        self._is_refused = False  # what came behind the request that is being answered: nothing more is read
+        self._refusal: RefusedRequest | None = (
+            None  # of what came behind requests that are being answered: nothing more is read
+        )
         self._chunks, self._chunked_slice = 0, CHUNKED_SLICE
         self._is_upgrading = False  # to what nobody here speaks
         self._pipelined: Quota | None = None  # once there were any
         self._lingers: int | None = None  # bytes that are still thrown away before the connection ends
         self._rest = b""  # what has come and is not read yet
-        self._counted = 0  # of it, among those of all connections
+        self._held = HeldBytes()
         self._later: asyncio.Handle | None = None  # when it will be
         self._timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
@@ -165,7 +208,8 @@ class Guarded(HttpToolsProtocol):
         joined = Joined(transport, self.loop, self._says_last, self._begin_stall)
         super().connection_made(cast("asyncio.Transport", joined))
         if len(self.connections) > self.connections_max:
-            transport.write(_BUSY)
+            self._note(_BUSY)
+            transport.write(_BUSY.answer)
             transport.close()
             return
         self._timer = self.loop.call_later(self.request_s, self._too_slow)
@@ -174,8 +218,8 @@ class Guarded(HttpToolsProtocol):
         if self._lingers is not None:
             self._lingers -= len(data)
             if self._lingers < 0:
-                self.transport.abort()
-        elif self._is_refused:
+                self._end()
+        elif self._refusal:
             return
         elif self._rest:
             self._rest += data  # no more than was on its way when reading was paused
@@ -200,19 +244,15 @@ class Guarded(HttpToolsProtocol):
             self._feed(data)
             is_enough = self._chunks > CHUNKS_FEW
             self._chunked_slice = CHUNKED_SLICE if is_enough else min(2 * self._chunked_slice, CHUNKED_SLICE_MAX)
-        joined.hold((bool(self._rest) or self._is_refused) and self._lingers is None)
+        joined.hold(bool(self._rest or self._refusal) and self._lingers is None)
         if self._rest and is_enough and self._later is None:
             self._later = self.loop.call_soon(self._feed_on)
         self._count_held()
 
     def _count_held(self) -> None:
         """Among what all hold back together; one that has more than a few of it ends when that is too much."""
-        count = len(self._rest) if len(self._rest) > HELD_FEW else 0
-        is_more = count > self._counted
-        Guarded.held_bytes += count - self._counted
-        self._counted = count
-        if is_more and Guarded.held_bytes > HELD_BYTES_MAX and not self.transport.is_closing():
-            self._end_with(_FULL)
+        if self._held.is_too_much(len(self._rest)):
+            self._refuse(_FULL)
 
     def _drop_rest(self) -> None:
         self._rest = b""
@@ -222,11 +262,14 @@ class Guarded(HttpToolsProtocol):
         is_last = self._says_last()
         if is_last:
             self.pipeline.clear()
+        is_owed = bool(self.pipeline)
         super().on_response_complete()
         if self.transport.is_closing():
             return
         if is_last:
             self._linger()
+        elif self._refusal and not is_owed:
+            self._say(self._refusal)
         elif self._rest and self._later is None:
             wait_s = 0.0 if self._pipelined is None else self._pipelined.wait_s(self.loop.time())
             self._later = self.loop.call_later(wait_s, self._feed_on)
@@ -242,9 +285,10 @@ class Guarded(HttpToolsProtocol):
         self._lingers = LINGER_BYTES
         self._drop_rest()
         self._joined.hold(False)
+        self.flow.resume_reading()
         self._stop_timer()
         self._unset_keepalive_if_required()
-        self._timer = self.loop.call_later(LINGER_S, self._cut)
+        self._timer = self.loop.call_later(LINGER_S, self._end)
         self._joined.flush()
         if self._joined.can_write_eof():
             self._joined.write_eof()  # the client has its answer, and sees that nothing more comes
@@ -254,13 +298,13 @@ class Guarded(HttpToolsProtocol):
             self._head_bytes += len(data)
         self._trailer_bytes += len(data)
         self._parse(data)
-        if self._lingers is not None or self._is_refused:
+        if self._lingers is not None or self._refusal:
             return
         if self._is_whole:
             self._stop_timer()
-        elif self._has_long_trailers() and not self.transport.is_closing():
-            self.transport.abort()  # it may be answered already
-        elif self._in_head and self._head_bytes > self.head_bytes_max and not self.transport.is_closing():
+        elif self._has_long_trailers():
+            self._refuse(_TRAILING)
+        elif self._in_head and self._head_bytes > self.head_bytes_max:
             self._refuse(_LARGE)
         elif self._timer is None:
             self._timer = self.loop.call_later(self.request_s, self._too_slow)
@@ -277,29 +321,51 @@ class Guarded(HttpToolsProtocol):
                 return
             except httptools.HttpParserUpgrade as error:
                 if not self._is_upgrading:
-                    self.handle_websocket_upgrade()
+                    self._upgrade()
                     return
                 data = self._stay() + data[error.args[0] :]
             except httptools.HttpParserError as error:
                 within = error.__context__  # what a callback of ours raised
                 known = isinstance(within, ValueError | httptools.HttpParserError)
-                if not self.transport.is_closing():
-                    self._refuse(_unreadable(str(within if known else error)))
+                self._refuse(_unreadable(str(within if known else error)))
                 return
 
-    def _refuse(self, refusal: bytes) -> None:
-        """Who sent it is told, but in nobody else's place: an answer that is owed goes out, and the connection ends with it."""
-        cycle = self.cycle
-        if cycle is not None and not cycle.response_complete and (self.pipeline or not self._in_body):
-            self._is_refused = self._is_last = cycle.keep_alive = True
-            self._stop_timer()
-            self._drop_rest()
+    def _refuse(self, refusal: RefusedRequest) -> None:
+        """Who sent it is told, in its own turn: behind the answers to what came before it. Nothing more is read."""
+        if self.transport.is_closing():
+            return
+        self._note(refusal)
+        self._stop_timer()
+        self._drop_rest()
+        is_begun, self._in_body = self._in_body, False
+        if is_begun and not self.pipeline:
+            self._break_off(refusal)
+        elif self._is_answering():
+            if is_begun:
+                self.pipeline.popleft()  # itself, which nobody has begun to answer
+            self._refusal = refusal
             self._joined.hold(True)
-        elif self._in_body:
-            self._end_with(refusal)
         else:
-            self.transport.write(refusal)
-            self.transport.close()
+            self._say(refusal)
+
+    def _break_off(self, refusal: RefusedRequest) -> None:
+        """The request whose body is refused: unless its answer is being sent, in which there is no place for other words."""
+        if self.cycle.response_started:
+            self._cut()
+            return
+        self.cycle.disconnected = True  # whoever reads the body hears of it, and says nothing more
+        self.cycle.message_event.set()
+        self._say(refusal)
+
+    def _say(self, refusal: RefusedRequest) -> None:
+        self.transport.write(refusal.answer)
+        self._linger()
+
+    def _note(self, refusal: RefusedRequest) -> None:
+        """For operators: no request was made of it, so nobody else counts it."""
+        Guarded.refused.add(self.loop.time(), self.client, refusal)
+        if isinstance(self.app, Site):
+            self.app.refused(refusal.status)
 
     def _should_upgrade(self) -> bool:
         return super()._should_upgrade() and self.scope["method"] == "GET"  # as it always is for a WebSocket
@@ -338,13 +404,16 @@ class Guarded(HttpToolsProtocol):
             self.scope["http_version"] = self.parser.get_http_version()
             self._is_upgrading = True
             return
+        is_pipelined = self._is_answering()
+        super().on_headers_complete()  # which raises for a path that is none
+        if self.parser.should_upgrade():
+            return
         self._in_head, self._head_bytes, self._in_body, self._trailer_bytes = False, 0, True, 0
         self._is_chunked = any(name == b"transfer-encoding" for name, _ in self.headers)
         self._missing = next((int(value) for name, value in self.headers if name == b"content-length"), 0)
-        if self.cycle is not None and not self.cycle.response_complete:
+        if is_pipelined:
             self._pipelined = self._pipelined or Quota(PIPELINED_BURST, PIPELINED_PER_S)
             self._pipelined.take(self.loop.time())
-        super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         self._chunks += 1
@@ -360,6 +429,15 @@ class Guarded(HttpToolsProtocol):
         self._missing = 0
         self._stop_timer()  # the next has its own time
         super().on_message_complete()
+
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _upgrade(self) -> None:
+        if self._is_answering():
+            self._refuse(_unreadable("a WebSocket can't begin behind a request that is not answered yet"))
+        else:
+            self.handle_websocket_upgrade()
 
     def handle_websocket_upgrade(self) -> None:
         self._stop_timer()  # from here on another protocol has the connection
@@ -405,19 +483,20 @@ class Guarded(HttpToolsProtocol):
         if not self._joined.is_reading() and not self.transport.is_closing():
             self._timer = self.loop.call_later(self.request_s, self._too_slow)
             return
-        self._end_with(_SLOW)
+        if self.scope is None:
+            self._cut()  # it has said nothing yet
+        else:
+            self._refuse(_SLOW_HEAD if self._in_head else _SLOW)
 
-    def _end_with(self, refusal: bytes) -> None:
-        """Whose body is refused is told; behind an answer that is being sent there is no place for it."""
-        cycle = self.cycle
-        self._stop_timer()
-        if not self._in_body or self.pipeline or cycle is None or cycle.response_started:
-            self._let_go()
+    def _end(self) -> None:
+        """It had its time to take what it was told; what is not sent yet is given that of an answer."""
+        self._timer = None
+        if self._joined.get_write_buffer_size():
+            self._joined.close()
+        else:
             self._cut()
-            return
-        self.transport.write(refusal)
-        self.transport.close()
 
     def _cut(self) -> None:
-        self._timer = self._stall_timer = None
+        self._stop_timer()
+        self._let_go()
         self.transport.abort()

@@ -152,6 +152,10 @@ class Site:
             self.hang_up()
         await send({"type": "lifespan.shutdown.complete"})
 
+    def refused(self, status: int) -> None:
+        """The server has answered what was no request."""
+        self._measured.add_refused(status)
+
     def hang_up(self) -> None:
         """The server stops: streams and sockets, which never end by themselves, end."""
         self.stops.begin()

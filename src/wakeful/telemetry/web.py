@@ -46,6 +46,11 @@ class Measured:
             if token is not None:
                 TRACE.reset(token)
 
+    def add_refused(self, status: int) -> None:
+        """One that the server answered itself: it was no request, or not all of it came."""
+        if self._deployment.node is not None:
+            self._deployment.node.meter.http.of("other", "other", str(status)).add()
+
     async def _count(self, scope: Scope, receive: Receive, send: Send) -> None:
         node = self._deployment.node
         if node is None:
