@@ -183,6 +183,6 @@ async def test_who_is_refused_is_in_the_log_and_among_the_requests_that_are_coun
         async with Place().served(proxy_headers=False) as place, connected(place) as (reader, writer):
             writer.write(b"garbage\r\n\r\n")
             check_problem(*await answer(reader), 400, "request.http", "")
-            assert place.app.node is not None
-            assert place.app.node.meter.http.of("other", "other", "400").value == 1
+            assert place.app.deployment.node is not None
+            assert place.app.deployment.node.meter.http.of("other", "other", "400").value == 1
     assert "from 127.0.0.1 was refused (request.http)" in lines[0].getMessage()
