@@ -17,7 +17,7 @@ export DO_NOT_TRACK = 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test suite lint types sim sim-cluster year live live-cluster browser chromium fuzz xstate workerd bench bench-full docs clean
+.PHONY: help demo test quick suite lint types sim sim-cluster year live live-cluster browser chromium fuzz xstate workerd bench bench-full docs clean
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -45,6 +45,12 @@ demo: $(STAMP) ## Run the town of examples/demo.py, with half an hour behind it,
 
 test: $(STAMP) ## Everything that must hold before a merge (ten minutes on two cores)
 	@$(MAKE) --no-print-directory -j3 lint types suite
+
+quick: $(STAMP) ## What to run again and again while you change something: under two minutes, without PostgreSQL and what takes long
+	@$(MAKE) --no-print-directory -j3 lint types quick-suite
+
+quick-suite: $(STAMP)
+	$(BIN)/python -m pytest --quick -n 2 tests/unit tests/tidy tests/conformance
 
 suite: $(STAMP) ## All tests, without lint and types
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup tests

@@ -82,9 +82,11 @@ async def _fire(url: str, sizes: Sizes, mode: str) -> tuple[Measure, str]:
     def prepare(app: App) -> None:
         tracers = TracerProvider(shutdown_on_exit=False)
         tracers.add_span_processor(BatchSpanProcessor(spans))
-        reader = PeriodicExportingMetricReader(HistogramExporter(app, metrics), export_interval_millis=EXPORT_MS)
+        reader = PeriodicExportingMetricReader(
+            HistogramExporter(app.deployment, metrics), export_interval_millis=EXPORT_MS
+        )
         meters = MeterProvider([reader], shutdown_on_exit=False)
-        instrument(app, meters, with_buckets=False)
+        instrument(app.deployment, meters, with_buckets=False)
         setup(app, tracer_provider=tracers, metrics=False, ratio=1.0 if mode == "all" else None)
         made.extend([tracers, meters])
 

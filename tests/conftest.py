@@ -16,10 +16,24 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from hypothesis import HealthCheck, settings
 
-from tests import keeper
+from tests import keeper, quick
 from wakeful.cli.terminal_log import LogLines
 from wakeful.store import MemoryStore, Store, open_url
+
+# A slow machine is no failure: nothing is judged by how long an example took.
+settings.register_profile("wakeful", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("wakeful")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="leave out PostgreSQL, and what takes long (tests/quick.py)")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--quick"):
+        quick.select(config, items)
 
 
 def pytest_configure() -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from wakeful.runtime.registry import internal, reader
     from wakeful.runtime.storage import Storage
     from wakeful.schedules.dag import Dag
-    from wakeful.schedules.next import Next
+    from wakeful.schedules.handlers import Next
     from wakeful.schedules.schedule import Schedule
     from wakeful.schedules.schedules import Schedules
     from wakeful.schedules.tenants import Quotas, sharded
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from wakeful.specs.rrule import rrule
     from wakeful.values.errors import Unavailable, WakefulError
     from wakeful.values.ids import ObjectId
-    from wakeful.values.runs import Run
+    from wakeful.values.timers import Run
 
 __all__ = [
     "Again",
@@ -97,11 +97,11 @@ _HOMES = {
     "JobSpec": "wakeful.jobs.job",
     "Limits": "wakeful.policy.limits",
     "Machine": "wakeful.machine",
-    "Next": "wakeful.schedules.next",
+    "Next": "wakeful.schedules.handlers",
     "ObjectId": "wakeful.values.ids",
     "Quotas": "wakeful.schedules.tenants",
     "RetryPolicy": "wakeful.policy.retry",
-    "Run": "wakeful.values.runs",
+    "Run": "wakeful.values.timers",
     "Schedule": "wakeful.schedules.schedule",
     "Schedules": "wakeful.schedules.schedules",
     "Socket": "wakeful.sockets.socket",

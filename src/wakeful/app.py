@@ -1,11 +1,11 @@
 """Layer 5. The program's classes, and a node to run them: where everything is put together."""
 
 import inspect
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
+from wakeful.deployment import Deployment
 from wakeful.importers.feature import ImportFeature
 from wakeful.jobs.feature import JobFeature
 from wakeful.jobs.jobs import Jobs
@@ -17,16 +17,13 @@ from wakeful.machines.snapshot import Snapshot
 from wakeful.policy.lease import lease_of
 from wakeful.policy.limits import Limits
 from wakeful.runtime.calls import make_stub
-from wakeful.runtime.feature import Feature
 from wakeful.runtime.homes import check_places
 from wakeful.runtime.node import Node
-from wakeful.runtime.registry import Registry
-from wakeful.runtime.status import status_of
-from wakeful.schedules.counters import Counters
 from wakeful.schedules.dag import Dag, DagObject
 from wakeful.schedules.feature import ScheduleFeature
 from wakeful.schedules.outside import ObjectSchedules, ShardedSchedules
 from wakeful.schedules.queries import counters_of, counters_of_tenant
+from wakeful.schedules.records import Counters
 from wakeful.schedules.tenants import Quotas, Sharded
 from wakeful.security.reserved import SecurityFeature
 from wakeful.sockets.feature import SocketFeature
@@ -36,9 +33,8 @@ from wakeful.system import Keys, default_store, read_keys
 from wakeful.transport.tls import Tls
 from wakeful.values.errors import BadName, BadOption, MissingExtra, NotRunning
 from wakeful.values.ids import RESERVED, ObjectId, check_key
-from wakeful.values.runs import Run
+from wakeful.values.timers import Run
 from wakeful.values.times import Duration, duration_ms
-from wakeful.values.trace import Tracer
 
 if TYPE_CHECKING:
     from wakeful.testing.world import World
@@ -85,31 +81,27 @@ class App:
         for what, given, kind in (("limits", limits, Limits), ("quotas", quotas, Quotas)):
             if given is not None and not isinstance(given, kind):
                 raise BadOption(f"{what} must be {kind.__name__}(…), not {given!r}", code=f"app.{what}")
-        self._overloaded = overloaded
         if keys is not None:
             read_keys(keys)  # what is wrong with them is said here
-        self.keys = keys
-        self.places = dict(stores or {})  # which objects live in which other store
-        check_places(self.places)
-        self.registry = Registry()
-        self.limits = limits or Limits()
-        self.idle_ms = duration_ms(idle, what="idle")
-        self.node: Node | None = None
-        self.latest: Node | None = None  # the node that runs, or ran last: what it counted is still to be sent
-        self.tracer: Tracer | None = None  # see `wakeful.telemetry.setup`
+        check_places(stores or {})
+        limits = limits or Limits()
         self._machines = MachineFeature()
         self._schedules = ScheduleFeature(default_zone=default_zone, quotas=quotas)
-        self.features: tuple[Feature, ...] = (
-            self._machines,
-            ImportFeature(),
-            SocketFeature(),
-            JobFeature(None if quotas is None else quotas.of_jobs),
-            self._schedules,
-            SecurityFeature(self.limits.audit_rows),
+        self.deployment = Deployment(
+            limits=limits,
+            idle_ms=duration_ms(idle, what="idle"),
+            features=(
+                self._machines,
+                ImportFeature(),
+                SocketFeature(),
+                JobFeature(None if quotas is None else quotas.of_jobs),
+                self._schedules,
+                SecurityFeature(limits.audit_rows),
+            ),
+            places=stores or {},
+            keys=keys,
+            overloaded=overloaded,
         )
-        for feature in self.features:
-            for cls, name in feature.classes:
-                self.registry.add(cls, name)
 
     @overload
     def object(self, cls: type[T], /) -> type[T]: ...
@@ -129,7 +121,7 @@ class App:
                 self._schedules.declarations.check(found)
                 if issubclass(found, Machine):
                     self._machines.bind(name or found.__name__, found)
-            self.registry.add(found, name)
+            self.deployment.registry.add(found, name)
             return found
 
         return register if cls is None else register(cls)
@@ -139,7 +131,7 @@ class App:
 
         `request_key` makes a call repeatable: the first answer is remembered and given again.
         """
-        return cast("T", make_stub(self, self.registry.of_class(cls), key, deadline, request_key))
+        return cast("T", make_stub(self.deployment, self.deployment.registry.of_class(cls), key, deadline, request_key))
 
     @overload
     def dag(self, dag: Dag, /) -> type[DagObject]: ...
@@ -153,7 +145,7 @@ class App:
         With a spec a run starts at each of its times, under that time as its key.
         """
         cls = dag.object_class()
-        self.registry.add(cls, dag.name)
+        self.deployment.registry.add(cls, dag.name)
         if spec is not None:
 
             async def start(run: Run) -> None:
@@ -164,10 +156,10 @@ class App:
 
     def watch(self, cls: type[Machine], key: str, *, caller: Any = None) -> AsyncIterator[Snapshot | dict[str, Any]]:
         """`async for`: snapshots of a machine and events that it emits, as far as its class lets this caller see them."""
-        known = self.registry.of_class(cls)
+        known = self.deployment.registry.of_class(cls)
         if not issubclass(cls, Machine):
             raise BadOption(f"{known.name} is no Machine, so there is nothing to watch", code="machine.watch")
-        return watch(self, ObjectId(known.name, check_key(known.name, key)), caller)
+        return watch(self.deployment, ObjectId(known.name, check_key(known.name, key)), caller)
 
     @property
     def every(self) -> Every[Any]:
@@ -182,24 +174,25 @@ class App:
 
     def schedules(self, cls: type, key: str | Sharded) -> ObjectSchedules | ShardedSchedules:
         """The schedules of an object, or of a tenant's shards, from outside: the same operations, each a turn there."""
-        name = self.registry.of_class(cls).name
+        name = self.deployment.registry.of_class(cls).name
         if isinstance(key, Sharded):
-            return ShardedSchedules(self, cls, name, key)
-        return ObjectSchedules(self, cls, ObjectId(name, check_key(name, key)))
+            return ShardedSchedules(self.deployment, cls, name, key)
+        return ObjectSchedules(self.deployment, cls, ObjectId(name, check_key(name, key)))
 
     async def counters(self, cls: type | None = None, key: str | None = None, *, tenant: str | None = None) -> Counters:
         """How the schedules of an object, or of all objects of a tenant, have been doing; wakes nothing."""
-        if self.node is None:
+        node = self.deployment.node
+        if node is None:
             raise NotRunning("the app is not running; ask inside `async with app.run(…)`")
         if tenant is not None and cls is None and key is None:
             total = Counters()
-            for home in self.node.all_homes:
+            for home in node.all_homes:
                 total.add(await counters_of_tenant(home.store, tenant))
             return total
         if tenant is not None or cls is None or key is None:
             raise BadOption("counters of what? give a class and a key, or tenant='…'", code="counters.what")
-        id = ObjectId(self.registry.of_class(cls).name, key)
-        return await counters_of(self.node.home(id).store, id)
+        id = ObjectId(self.deployment.registry.of_class(cls).name, key)
+        return await counters_of(node.home(id).store, id)
 
     @asynccontextmanager
     async def run(
@@ -224,7 +217,7 @@ class App:
         `paranoid` makes every object sleep after each turn, so that one which relies on memory fails early.
         """
         joining = Joining(listen, advertise, cluster, secret, tls, lease_of(lease))
-        async with running(self, url, self.places, joining, paranoid=paranoid) as node:
+        async with running(self.deployment, url, joining, paranoid=paranoid) as node:
             yield node
 
     @asynccontextmanager
@@ -233,7 +226,7 @@ class App:
     ) -> AsyncIterator[Node]:
         """A way to the nodes on that store for a process that owns nothing itself: calls, jobs, schedules, looking."""
         joining = Joining(cluster=cluster, secret=secret, tls=tls)
-        async with running(self, url, self.places, joining, is_client=True) as node:
+        async with running(self.deployment, url, joining, is_client=True) as node:
             yield node
 
     def asgi(self, store: str | Store | None = None, **options: Any) -> Any:
@@ -270,58 +263,13 @@ class App:
     @property
     def jobs(self) -> Jobs:
         """`await app.jobs.schedule(stub.method, …)`: one call, once, at a time, on disk when this returns."""
-        return Jobs(self)
+        return self.deployment.jobs
 
     def world(self, **options: Any) -> "World":
         """A virtual world for tests: see `wakeful.testing.World`."""
         from wakeful.testing.world import World
 
         return World(self, **options)
-
-    def equip(self, node: Node) -> None:
-        """Give a node the features, before it starts."""
-        node.overload.ask, node.tracer = self._overloaded, self.tracer
-        node.routes.requests["status"] = partial(status_of, node)
-        for feature in self.features:
-            feature.equip(node)
-
-    async def started(self, node: Node) -> None:
-        """The node runs, and is no client."""
-        for feature in self.features:
-            await feature.started(node)
-
-    async def stopping(self, node: Node) -> None:
-        """What is to be done while the node can still be asked."""
-        for say in list(node.last_words):
-            await say()
-        if not node.is_client:
-            for feature in self.features:
-                await feature.stopping(node)
-
-    def attach(self, node: Node) -> None:
-        """Calls go to this node from here on."""
-        if self.node is not None:
-            raise NotRunning("this app is running already; one node per App in a process")
-        self.node = self.latest = node
-
-    def detach(self, node: Node) -> None:
-        if self.node is node:
-            self.node = None
-
-    def send(
-        self,
-        target: ObjectId,
-        method: str,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        *,
-        deadline_ms: int | None,
-        request_key: str | None,
-    ) -> Coroutine[Any, Any, Any]:
-        """Router of the app's own stubs: to the node that runs now."""
-        if self.node is None:
-            raise NotRunning(f"{target}.{method}: the app is not running; call it inside `async with app.run(…)`")
-        return self.node.send(target, method, args, kwargs, deadline_ms=deadline_ms, request_key=request_key)
 
 
 def _server() -> Any:

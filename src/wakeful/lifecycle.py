@@ -10,15 +10,14 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
+from wakeful.deployment import Deployment
 from wakeful.policy.lease import Lease
-from wakeful.policy.limits import Limits
 from wakeful.runtime.deployment_clock import FollowedClock
 from wakeful.runtime.homes import Homes
 from wakeful.runtime.links import Links
 from wakeful.runtime.node import Node
-from wakeful.runtime.registry import Registry
 from wakeful.security.refusals import TurnedAway
 from wakeful.store.protocol import Store
 from wakeful.system import Keys, SteadyClock, SystemClock, SystemDice, open_store
@@ -51,43 +50,18 @@ class Joining(NamedTuple):
     lease: Lease = Lease()
 
 
-class Runnable(Protocol):
-    """What a process runs: an `App`, as far as this is about it."""
-
-    keys: Keys | None
-    registry: Registry
-    limits: Limits
-    idle_ms: int
-
-    def equip(self, node: Node) -> None:
-        """Give a node what the program's objects can do, before it starts."""
-
-    async def started(self, node: Node) -> None:
-        """It runs."""
-
-    async def stopping(self, node: Node) -> None:
-        """It is about to stop."""
-
-    def attach(self, node: Node) -> None:
-        """Calls go to it from here on."""
-
-    def detach(self, node: Node) -> None:
-        """And no longer."""
-
-
 @asynccontextmanager
 async def running(
-    app: Runnable,
+    program: Deployment,
     url: str | Store,
-    places: Mapping[str, str | Store],
     joining: Joining,
     *,
     paranoid: bool = False,
     is_client: bool = False,
 ) -> AsyncIterator[Node]:
     """The node of the main store, with those of the others beside it; stopped in an order that loses nothing."""
-    main = open_store(url, app.keys)
-    others = _open_all(places, main, app.keys)
+    main = open_store(url, program.keys)
+    others = _open_all(program.places, main, program.keys)
     stores = [main, *others.values()]
     _check(stores, joining, is_client=is_client)
     name = uuid.uuid4().hex[:12]
@@ -98,7 +72,7 @@ async def running(
             stack.push_async_callback(links.close)
             stack.callback(links.leave, "the process is stopping")
         nodes = {
-            id(store): _node(app, name, store, joining, links, paranoid=paranoid, is_client=is_client)
+            id(store): _node(program, name, store, joining, links, paranoid=paranoid, is_client=is_client)
             for store in stores
         }
         node = nodes[id(main)]
@@ -115,15 +89,15 @@ async def running(
                 one.homes, one.events = homes, node.events
             one.address = address or node.address
             one.membership.asks_back = not is_client
-            app.equip(one)
+            program.equip(one)
             with _said_when_slow():
                 await one.start()
             stack.push_async_callback(one.stop)
-        app.attach(node)
-        stack.callback(app.detach, node)
+        program.attach(node)
+        stack.callback(program.detach, node)
         if not is_client:
-            await app.started(node)
-        stack.push_async_callback(app.stopping, node)
+            await program.started(node)
+        stack.push_async_callback(program.stopping, node)
         yield node
 
 
@@ -195,16 +169,23 @@ def _links(name: str, joining: Joining, turned_away: TurnedAway) -> Links:
 
 
 def _node(
-    app: Runnable, name: str, store: Store, joining: Joining, links: Links | None, *, paranoid: bool, is_client: bool
+    program: Deployment,
+    name: str,
+    store: Store,
+    joining: Joining,
+    links: Links | None,
+    *,
+    paranoid: bool,
+    is_client: bool,
 ) -> Node:
     return Node(
         name=name,
-        registry=app.registry,
+        registry=program.registry,
         store=store,
         clock=FollowedClock(SteadyClock()) if store.shared else SystemClock(),
         dice=SystemDice(),
-        limits=app.limits,
-        idle_ms=app.idle_ms,
+        limits=program.limits,
+        idle_ms=program.idle_ms,
         # No arguments: they may hold a password.
         about=f"{platform.node()} pid {os.getpid()} {os.path.basename(sys.argv[0])}",
         sleep_after_turn=paranoid,

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from wakeful.machines.machine_view import snapshot_of, unstarted_snapshot
 from wakeful.machines.news import NEWS, SEEN
 from wakeful.machines.node_machines import NodeMachines, feature_of
 from wakeful.machines.records import load
-from wakeful.machines.snapshot import Snapshot
+from wakeful.machines.snapshot import Snapshot, snapshot_of, unstarted_snapshot
 from wakeful.machines.steps import EVENT, begin, note, present, take
 from wakeful.objects import DurableObject
 from wakeful.policy.retry import RetryPolicy
+from wakeful.runtime.context import runtime_of
 from wakeful.runtime.registry import reader
 from wakeful.runtime.turn import Turn, running_turn
 from wakeful.statechart.step import can, start, step
@@ -106,7 +106,7 @@ class Machine(DurableObject):
         return event
 
     def _here(self, what: str) -> tuple[Turn, NodeMachines]:
-        activation = self.ctx._activation
+        activation = runtime_of(self.ctx)
         return running_turn(activation, f"Machine.{what}"), feature_of(activation.node)
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from wakeful.store import open_url
 from wakeful.store.protocol import Store
 from wakeful.store.sealed_store import with_keys
-from wakeful.values.clock import Handle
 from wakeful.values.errors import BadOption
 from wakeful.values.seals import KeyRing, parse_keys
+from wakeful.values.times import Handle
 
 KEYS, KEYS_FILE = "WAKEFUL_KEYS", "WAKEFUL_KEYS_FILE"
 DEFAULT_STORE = "sqlite:wakeful.db"  # in this folder

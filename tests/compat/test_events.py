@@ -220,7 +220,7 @@ async def test_a_renamed_class_keeps_its_objects(tmp_path: Path) -> None:
     async with played(new, store=store) as (worker, world):
         assert str(worker.env.SAMPLE.idFromName("x")) == id
         assert await worker.env.SAMPLE.getByName("x").stored() == {"kept": 1}
-        assert world.app.registry.knows("Sample")
+        assert world.app.deployment.registry.knows("Sample")
 
 
 async def test_a_task_of_its_own_can_reset_the_object(tmp_path: Path) -> None:

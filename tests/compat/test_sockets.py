@@ -270,6 +270,6 @@ async def test_sockets_are_served_with_the_limits_of_all_others(folder: Path) ->
         assert socket.compress == 0, "a window of 32 KiB for each idle socket"
         await socket.send_bytes(b"x" * 900_000)
         assert len(await socket.receive_bytes(timeout=30)) == 900_000
-        await socket.send_bytes(b"x" * (worker.app.limits.socket_message_bytes + 1))
+        await socket.send_bytes(b"x" * (worker.app.deployment.limits.socket_message_bytes + 1))
         assert (await socket.receive(timeout=30)).data == 1009
     worker.unload()

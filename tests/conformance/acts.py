@@ -4,7 +4,7 @@ import asyncio
 from datetime import datetime, timedelta
 from typing import Any
 
-from wakeful.runtime.timer_runs import Failed, Park, RunLater
+from wakeful.runtime.timer_handler import Failed, Park, RunLater
 from wakeful.runtime.turn import CURRENT
 from wakeful.values.timers import Timer
 from wakeful.values.times import from_datetime

@@ -75,7 +75,7 @@ class Hall:
         """Run the body as a turn of the room, called through that node."""
         name = f"act-{next(self._names)}"
         self.acts[name] = body
-        node = self.app.node if at is None else at.node
+        node = self.app.deployment.node if at is None else at.node
         assert node is not None
         return await node.send(ObjectId("Room", key), "do", (name,), {})
 

@@ -103,16 +103,16 @@ async def test_a_process_that_only_connects_follows_the_clock_as_well() -> None:
         clock = DriftingClock(world.warp)
         client = Node(
             name="client",
-            registry=troupe.app.registry,
+            registry=troupe.app.deployment.registry,
             store=world.open_disk(shared=True),
             clock=FollowedClock(clock),
             dice=world.node.dice,
-            limits=troupe.app.limits,
+            limits=troupe.app.deployment.limits,
             idle_ms=10_000,
             is_client=True,
             links=Links(world.network.transport("client")),
         )
-        troupe.app.equip(client)
+        troupe.app.deployment.equip(client)
         await client.start()
         clock.drift(0.99)
         await world.advance(seconds=100)
@@ -283,14 +283,14 @@ async def test_a_node_that_lives_and_can_not_be_called_keeps_others_from_joining
             async with second.run(postgres_schema_url, listen="127.0.0.1:0"):
                 assert len(await node.store.nodes()) == 3
         # One that does not renew its lease may be frozen: nobody waits for it longer than its lease lasts.
-        monkeypatch.setattr("wakeful.runtime.reach.looks_max", lambda lease: 2)
+        monkeypatch.setattr("wakeful.runtime.contacts.looks_max", lambda lease: 2)
         node.address = lonely
         await node.membership.renew()
 
         async def frozen() -> None: ...
 
         monkeypatch.setattr(node.membership, "renew", frozen)
-        monkeypatch.setattr("wakeful.runtime.reach.LOOK_MS", 1)
+        monkeypatch.setattr("wakeful.runtime.contacts.LOOK_MS", 1)
         async with second.run(postgres_schema_url, listen="127.0.0.1:0"):
             assert len(await node.store.nodes()) == 2
         node.address = good
@@ -339,7 +339,7 @@ async def test_a_node_that_lives_and_is_slow_keeps_nobody_from_joining(
     """It needs help: its loop took too long for a greeting, and its lease was renewed."""
     app, _ = the_app()
     second, _ = the_app()
-    monkeypatch.setattr("wakeful.runtime.reach.LOOK_MS", 50)
+    monkeypatch.setattr("wakeful.runtime.contacts.LOOK_MS", 50)
     async with app.run(postgres_schema_url, listen="127.0.0.1:0") as node:
         impatient = Bounds(greeting_ms=400)
         monkeypatch.setattr("wakeful.lifecycle.SocketTransport", partial(SocketTransport, bounds=impatient))
@@ -357,8 +357,8 @@ async def test_who_dies_after_it_was_seen_is_not_taken_for_one_that_lives(
     """Its lease is newer than the first look by what it did before it died."""
     app, _ = the_app()
     second, _ = the_app()
-    monkeypatch.setattr("wakeful.runtime.reach.LOOK_MS", 1)
-    monkeypatch.setattr("wakeful.runtime.reach.looks_max", lambda lease: 4)
+    monkeypatch.setattr("wakeful.runtime.contacts.LOOK_MS", 1)
+    monkeypatch.setattr("wakeful.runtime.contacts.looks_max", lambda lease: 4)
     async with app.run(postgres_schema_url, listen="127.0.0.1:0") as node:
         node.address = "tcp:127.0.0.1:1"
         renew = node.membership.renew

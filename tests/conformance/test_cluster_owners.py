@@ -134,7 +134,7 @@ async def test_a_turn_that_never_ends_is_cut_off_at_the_stop_deadline(cluster: C
         await world.advance(milliseconds=50)
         began = world.warp.now()
         await owner.stop()
-        limit = world.app.limits.stop_deadline_ms
+        limit = world.app.deployment.limits.stop_deadline_ms
         assert limit <= world.warp.now() - began <= limit + 1_000
         with pytest.raises(Unavailable):
             await call

@@ -10,8 +10,7 @@ from tests.conformance.acts import SECOND, Expected
 from wakeful import AlarmInfo, Limits
 from wakeful.values.commits import Commit
 from wakeful.values.ids import ObjectId, shard_of
-from wakeful.values.runs import Entry, run_id
-from wakeful.values.timers import Timer
+from wakeful.values.timers import Entry, Timer, run_id
 from wakeful.values.times import from_datetime
 
 

@@ -199,7 +199,7 @@ async def test_only_machines_can_be_watched() -> None:
 async def test_callers_cannot_ask_for_news_under_another_name() -> None:
     app, cls = app_with()
     async with app.world() as world:
-        known = app.registry.of_class(cls)
+        known = app.deployment.registry.of_class(cls)
         assert "machine.news" in known.readers
         assert "machine.news" not in known.methods
         with pytest.raises(errors.UnknownMethod):

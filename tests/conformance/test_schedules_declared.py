@@ -40,11 +40,11 @@ class Program:
 
 
 def desk(world: World, key: str = "a") -> Any:
-    return world.app.get(world.app.registry.named("Desk").cls, key)
+    return world.app.get(world.app.deployment.registry.by_name("Desk").cls, key)
 
 
 def on(world: World, key: str = "a") -> Any:
-    return world.app.schedules(world.app.registry.named("Desk").cls, key)
+    return world.app.schedules(world.app.deployment.registry.by_name("Desk").cls, key)
 
 
 def base(ran: Ran) -> type:
@@ -179,9 +179,9 @@ async def test_an_orphan_that_falls_due_before_its_object_is_called_retires_with
         assert [name for name, _ in program.ran if name == "report"] == []
         assert (await on(world).get("report")).state == "retired"
         # It fell due while it was still declared, as far as anybody knew.
-        assert [row.verdict for row in await world.ledger(world.app.registry.named("Desk").cls, "a", "report")] == [
-            "skipped"
-        ]
+        assert [
+            row.verdict for row in await world.ledger(world.app.deployment.registry.by_name("Desk").cls, "a", "report")
+        ] == ["skipped"]
 
 
 async def test_what_was_added_at_run_time_is_not_the_declarations_business(stage: Any) -> None:
@@ -407,10 +407,10 @@ def test_what_is_wrong_with_a_declaration_is_said_when_the_class_is_registered()
         (option, BadOption, "unknown option 'catchup'"),
     ):
         app = App()
-        before = set(app.registry.names())
+        before = set(app.deployment.registry.names())
         with pytest.raises(error, match=text):
             app.object(define())
-        assert set(app.registry.names()) == before
+        assert set(app.deployment.registry.names()) == before
     with pytest.raises(BadSpec):
         every("500ms")(test_what_is_wrong_with_a_declaration_is_said_when_the_class_is_registered)
 

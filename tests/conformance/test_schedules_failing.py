@@ -341,7 +341,7 @@ async def test_a_wake_that_fails_with_nothing_to_run_is_no_verdict(stage: Any) -
 
 async def test_a_run_past_its_deadline_is_a_failed_attempt(stage: Any) -> None:
     rota = Rota(stage)
-    limits = rota.app.limits.__class__(alarm_deadline_ms=5_000)
+    limits = rota.app.deployment.limits.__class__(alarm_deadline_ms=5_000)
     async with rota.world(limits=limits) as world:
 
         async def slow_once(clock: Any, run: Run) -> None:

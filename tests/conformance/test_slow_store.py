@@ -64,7 +64,7 @@ async def test_a_node_says_that_it_is_not_ready_before_its_store_is_given_up(clu
         member = world.members[1]
         node = member.node
         assert node is not None
-        ask: Any = SimpleNamespace(app=SimpleNamespace(node=node), is_full=False)
+        ask: Any = SimpleNamespace(deployment=SimpleNamespace(node=node), is_full=False)
         assert why_not(ask) is None
         for each in world.members:
             each.stall()

@@ -242,7 +242,7 @@ async def test_state_survives_a_class_whose_fields_changed(stage: Any) -> None:
     async with stage.world() as world:
         await world.get(Shop, "s").add("tea")
         await world.crash()
-        stage.app.registry = Registry()
+        stage.app.deployment.registry = Registry()
         stage.app.object(NewShop, name="Shop")
         await world.restart()
         shop = world.get(NewShop, "s")

@@ -166,7 +166,7 @@ class Roll:
         await self._world.crash()
         for name in ("Line", "Place", "Order"):
             self._patch.setattr(HERE, name, getattr(types, name), raising=False)
-        self._stage.app.registry = Registry()
+        self._stage.app.deployment.registry = Registry()
         cls = program(types)
         self._stage.app.object(cls)
         await self._world.restart()
@@ -345,7 +345,7 @@ def holding(kind: Any, default: Any, how: str) -> Any:
 
 async def _deployed(stage: Any, world: Any, cls: Any) -> Any:
     await world.crash()
-    stage.app.registry = Registry()
+    stage.app.deployment.registry = Registry()
     stage.app.object(cls)
     await world.restart()
     return world.get(cls, "h")

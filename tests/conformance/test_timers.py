@@ -22,7 +22,7 @@ async def test_timers_of_an_unknown_class_stay_and_are_reported_and_run_once_a_n
         await stage.set_alarm(at)
         await stage.set_alarm(at, "b")
         await world.crash()
-        known, stage.app.registry = stage.app.registry, Registry()
+        known, stage.app.deployment.registry = stage.app.deployment.registry, Registry()
         with caplog.at_level(logging.WARNING, "wakeful"):
             await world.restart(after="1m")
             await world.advance(minutes=11)
@@ -36,7 +36,7 @@ async def test_timers_of_an_unknown_class_stay_and_are_reported_and_run_once_a_n
         with pytest.raises(UnknownClass):
             world.get(stage.Bell, "a")
         await world.crash()
-        stage.app.registry = known
+        stage.app.deployment.registry = known
         await world.restart()
         await world.advance(seconds=1)
         assert sorted(key for key, _, _ in stage.fired) == ["a", "b"]

@@ -19,8 +19,7 @@ from wakeful.store.sqlite import finds
 from wakeful.values.commits import SYSTEM, USER, Commit, Remembered, Start
 from wakeful.values.errors import BadInput, Fenced
 from wakeful.values.ids import SHARDS, ObjectId, shard_of
-from wakeful.values.runs import Entry
-from wakeful.values.timers import Parked, Timer
+from wakeful.values.timers import Entry, Parked, Timer
 
 STEPS_MIN, STEPS_MAX = 250, 5000
 EVERY = 1000  # larger than anything a sequence makes: a page is the whole

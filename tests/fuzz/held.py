@@ -34,7 +34,7 @@ from wakeful import App, DurableObject, Machine, Socket
 from wakeful.compat.workers import load
 from wakeful.compat.workers.site import WorkerSite
 from wakeful.http.body_shape import json_weight
-from wakeful.policy.timeline import forget_specs
+from wakeful.policy.plan import forget_specs
 from wakeful.values.codec import encode
 from wakeful.values.weights import WEIGHT_MAX, packed_weight
 

@@ -95,7 +95,7 @@ class Shop:
 
     @property
     def cls(self) -> Any:
-        return self.app.registry.named("Shop").cls
+        return self.app.deployment.registry.by_name("Shop").cls
 
 
 @asynccontextmanager

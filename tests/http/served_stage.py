@@ -78,7 +78,7 @@ class Place:
 
     @property
     def held(self) -> int:
-        return len(feature_of(self.app.node).gateway.sockets)
+        return len(feature_of(self.app.deployment.node).gateway.sockets)
 
     @asynccontextmanager
     async def served(self, *, ws: Any = SocketProtocol, **options: Any) -> AsyncIterator["Place"]:
@@ -89,7 +89,7 @@ class Place:
             log_config=None,
             ws=ws,
             ws_per_message_deflate=False,
-            ws_max_size=self.app.limits.socket_message_bytes,
+            ws_max_size=self.app.deployment.limits.socket_message_bytes,
             lifespan="off",
             timeout_graceful_shutdown=5,
             **options,
@@ -108,7 +108,7 @@ class Place:
 
     async def token(self, name: str) -> str:
         """A new token with which objects may be called."""
-        node = self.app.node
+        node = self.app.deployment.node
         assert node is not None
         text, id, hashed = new_secret(PREFIX, os.urandom)
         now = node.clock.now()

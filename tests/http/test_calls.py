@@ -37,7 +37,7 @@ async def test_optional_enum_length_uuid_bytes_and_struct_by_name() -> None:
         problem(
             await stage.call("a", "order", {"line": {"name": "x"}, "at": later()}), 422, "arguments.unknown"
         )  # only by place
-        known = stage.app.registry.named("Shop")
+        known = stage.app.deployment.registry.by_name("Shop")
         from wakeful.http.calls import signature_of
 
         args, kwargs = signature_of(known, "order").converted(

@@ -106,7 +106,7 @@ async def test_a_stub_of_a_class_knows_its_methods_and_any_stub_what_is_private(
 
 async def test_a_class_goes_by_the_name_it_is_registered_under() -> None:
     app = make_app()
-    shop_class = app.registry.named("Shop").cls
+    shop_class = app.deployment.registry.by_name("Shop").cls
     other = type("Kiosk", (shop_class,), {})
     app.object(name="Stall")(other)
     async with served(app) as shop, client_of(shop) as client:
@@ -278,7 +278,7 @@ async def test_events_as_they_happen() -> None:
     async with served() as shop, client_of(shop) as client:
         events = client.events("run")
         first = asyncio.ensure_future(anext(events))
-        await _until(lambda: _is(bool(shop.app.node.events.is_heard)))
+        await _until(lambda: _is(bool(shop.app.deployment.node.events.is_heard)))
         await client.get("Shop", "a").alarm_soon(0.0)
         event = await asyncio.wait_for(first, 20)
         assert (event["kind"], event["class"], event["key"]) == ("run", "Shop", "a")
@@ -334,7 +334,7 @@ async def _until(ask: Any) -> None:
 
 async def _token(shop: Any, *scopes: str) -> str:
     text, id, hashed = new_secret(PREFIX, lambda count: b"x" * count)
-    node = shop.app.node
+    node = shop.app.deployment.node
     made = Token(id=id, name="t", hash=hashed, scopes=scopes, created_at=node.clock.now(), created_by="test")
     from msgspec import to_builtins
 

@@ -85,7 +85,7 @@ async def test_closing_ends_what_is_under_way() -> None:
     async with served() as shop:
         client = Client.sync(shop.url)
         task = asyncio.ensure_future(in_thread(lambda: client.get("Shop", "a").slow(60.0)))
-        while not shop.app.node.awake:  # noqa: ASYNC110
+        while not shop.app.deployment.node.awake:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         await in_thread(client.close)
         with pytest.raises(errors.NotRunning) as caught:

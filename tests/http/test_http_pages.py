@@ -163,7 +163,7 @@ async def test_the_list_of_nodes_waits_for_them_and_nobody_else_does(monkeypatch
 async def test_those_who_wait_for_jobs_take_no_place_of_those_who_call() -> None:
     app = program()
     async with app.world() as world:
-        api = Api(app, Gate(app), requests_max=2, streams_max=5)
+        api = Api(app.deployment, Gate(app.deployment), requests_max=2, streams_max=5)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url=BASE) as client:
             body = {"class": "Shop", "key": "a", "method": "add", "after": 60}
             job = (await client.post("/v1/jobs", json=body)).json()["id"]

@@ -21,7 +21,7 @@ LISTS = ["objects", "parked", "classes", "due", "ledger", "schedules", "jobs", "
 @asynccontextmanager
 async def locked(stage: Stage, lock: TableLock = LOCK) -> AsyncIterator[None]:
     """The watch of the node has seen this for long."""
-    node = stage.app.node
+    node = stage.app.deployment.node
     assert node is not None
     watch = node.lock_watch
     watch._since, watch._long = {("objects", "3/17"): node.clock.now() - LONG_MS}, {("objects", "3/17"): lock}
@@ -33,7 +33,7 @@ async def locked(stage: Stage, lock: TableLock = LOCK) -> AsyncIterator[None]:
 
 def hang(monkeypatch: pytest.MonkeyPatch, stage: Stage) -> None:
     """Every question to the store waits for the lock."""
-    node = stage.app.node
+    node = stage.app.deployment.node
     assert node is not None
 
     async def never(*args: Any, **kwargs: Any) -> Any:

@@ -34,7 +34,7 @@ async def test_one_line_makes_it_part_of_a_starlette_application(tmp_path: Path)
         dashboard = await client.get("/wake/")
         assert dashboard.status_code == 200
         assert "text/html" in dashboard.headers["content-type"]
-    assert app.node is None
+    assert app.deployment.node is None
 
 
 async def test_the_next_page_is_under_the_prefix_too() -> None:
@@ -57,9 +57,9 @@ async def test_without_a_store_the_lifespan_takes_that_of_the_environment(
     app = make_app()
     outer = Starlette(lifespan=app.lifespan)
     async with outer.router.lifespan_context(outer):
-        assert app.node is not None
-        assert app.node.store.url == f"sqlite:{tmp_path}/env.db"
-    assert app.node is None
+        assert app.deployment.node is not None
+        assert app.deployment.node.store.url == f"sqlite:{tmp_path}/env.db"
+    assert app.deployment.node is None
 
 
 async def test_served_by_itself_it_runs_the_program(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ async def test_served_by_itself_it_runs_the_program(tmp_path: Path) -> None:
     async def receive() -> Any:
         if incoming:
             return incoming.pop()
-        assert app.node is not None
+        assert app.deployment.node is not None
         assert said == ["lifespan.startup.complete"]
         return {"type": "lifespan.shutdown"}
 
@@ -80,7 +80,7 @@ async def test_served_by_itself_it_runs_the_program(tmp_path: Path) -> None:
 
     await site({"type": "lifespan"}, receive, send)
     assert said == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
-    assert app.node is None
+    assert app.deployment.node is None
 
 
 async def test_a_store_that_can_t_be_opened_is_said_at_startup() -> None:
@@ -156,4 +156,4 @@ def test_an_app_that_does_not_run_says_so() -> None:
     app = make_app()
     assert app.asgi(dashboard=False)
     with pytest.raises(NotRunning):
-        app.send(None, "x", (), {}, deadline_ms=None, request_key=None)  # type: ignore[arg-type]
+        app.deployment.send(None, "x", (), {}, deadline_ms=None, request_key=None)  # type: ignore[arg-type]

@@ -86,7 +86,7 @@ async def test_arguments_have_the_schemas_of_their_annotations() -> None:
 async def test_null_is_a_body_where_no_argument_is_needed(method: str, status: int) -> None:
     async with opened() as stage:
         path = "/v1/objects/Shop/{key}/" + method
-        body = document(stage.app.registry)["paths"][path]["post"]["requestBody"]
+        body = document(stage.app.deployment.registry)["paths"][path]["post"]["requestBody"]
         ways = body["content"]["application/json"]["schema"].get("anyOf", [])
         assert ({"type": "null"} in ways) == (status == 200)
         answer = await stage.ask("POST", path.format(key="a"), content=b"null")
@@ -113,7 +113,7 @@ async def test_problems_are_as_it_says() -> None:
 
 async def test_it_knows_classes_that_are_registered_later() -> None:
     async with opened() as stage:
-        before = document(stage.app.registry)["paths"].keys()
+        before = document(stage.app.deployment.registry)["paths"].keys()
 
         @stage.app.object
         class Later:

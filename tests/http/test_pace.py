@@ -17,7 +17,7 @@ ONE = Asker("one")
 
 
 def paced(starts_max: int, **options: int) -> Admission:
-    return Admission(Crowding(App()), starts_max, **options)
+    return Admission(Crowding(App().deployment), starts_max, **options)
 
 
 async def begun(pace: Admission, asker: Asker = ONE) -> Begun:
@@ -218,7 +218,7 @@ async def test_a_quiet_server_does_nothing() -> None:
 
 
 def test_bodies_that_come_in_part_share_a_bound() -> None:
-    room, two = Room(Shares(100, few=60), Crowding(App())), Asker("two")
+    room, two = Room(Shares(100, few=60), Crowding(App().deployment)), Asker("two")
     room.take(ONE, 60)
     with pytest.raises(TooMany, match="bytes of bodies"):
         room.take(ONE, 30)

@@ -32,11 +32,11 @@ def served() -> Iterator[tuple[Bridge, str]]:
         made = Token(id=id, name="all", hash=hashed, scopes=("admin",), created_at=1, created_by="test")
 
         async def furnish() -> None:
-            node = app.node
+            node = app.deployment.node
             assert node is not None
             await node.send(ALL, "create", (to_builtins(made),), {})
             for cls, key, method in (("Shop", "a", "plan"), ("Shop", "b", "doomed"), ("Lamp", "hall", "start")):
-                await app.get(app.registry.named(cls).cls, key).__getattr__(method)()
+                await app.get(app.deployment.registry.by_name(cls).cls, key).__getattr__(method)()
 
         asyncio.run_coroutine_threadsafe(furnish(), bridge._loop).result(30)
         yield bridge, text
@@ -53,7 +53,7 @@ def api(served: tuple[Bridge, str]) -> Any:
 
 def _load(app: App) -> None:
     """Have the tool load all its modules while there is one thread: Python 3.11 can't parse in two at once (gh-106905)."""
-    made = schemathesis.openapi.from_dict(document(app.registry))
+    made = schemathesis.openapi.from_dict(document(app.deployment.registry))
     for mode in GenerationMode:
         made.find_operation_by_label("POST /v1/jobs").as_strategy(generation_mode=mode).validate()
 

@@ -187,7 +187,7 @@ async def test_a_reader_that_was_slow_gets_all_it_missed_in_parts() -> None:
 
 
 async def _go(stage: Stage, count: int) -> None:
-    door = stage.app.get(stage.app.registry.named("Door").cls, "front")
+    door = stage.app.get(stage.app.deployment.registry.by_name("Door").cls, "front")
     for _ in range(count):
         await door.send("GO")
     await stage.world.settle()

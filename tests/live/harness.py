@@ -19,8 +19,7 @@ from wakeful.store import Store, open_url
 from wakeful.store.protocol import Query, Range
 from wakeful.values.codec import decode
 from wakeful.values.commits import SYSTEM, USER, Info
-from wakeful.values.runs import Entry
-from wakeful.values.timers import Parked, Timer
+from wakeful.values.timers import Entry, Parked, Timer
 
 # `make live` asks for the long form; `make test` runs the short one.
 IS_LONG = os.environ.get("WAKEFUL_LIVE", "") not in ("", "0")

@@ -38,7 +38,7 @@ class Stage:
         """Wait until it is so."""
         until = time.monotonic() + timeout_s
         while not is_so():
-            state = self.app.node.state if self.app.node else "no node"
+            state = self.app.deployment.node.state if self.app.deployment.node else "no node"
             assert time.monotonic() < until, (
                 f"{what}: node {state}, refused {self.book.refused}, wrong {self.book.wrong[:3]}"
             )

@@ -21,7 +21,7 @@ from tests.live.harness import IS_LONG, PROGRAMS, looking
 from tests.live.postgres import server
 from tests.yardstick import PATIENCE_S
 from wakeful.store.protocol import Query
-from wakeful.values.runs import Entry
+from wakeful.values.timers import Entry
 
 HOUR = 3_600_000
 OBJECTS = 3

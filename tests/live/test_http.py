@@ -112,7 +112,7 @@ async def test_the_order_of_the_end() -> None:
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", server.port)
         assert node.state == "up"  # the node goes after its server
-        assert await app.get(app.registry.named("Shop").cls, "a").total() == 0
+        assert await app.get(app.deployment.registry.by_name("Shop").cls, "a").total() == 0
 
 
 async def test_signals_stay_the_program_s() -> None:
@@ -220,7 +220,7 @@ def test_addresses() -> None:
 async def test_a_flood_is_answered_or_refused_and_timers_go_on() -> None:
     app = make_app()
     async with app.run("memory:") as node, serving(app, node, "127.0.0.1:0", requests_max=20) as server:
-        shop = app.registry.named("Shop").cls
+        shop = app.deployment.registry.by_name("Shop").cls
         statuses: list[int] = []
 
         async def client() -> None:

@@ -23,13 +23,13 @@ from wakeful import App, DurableObject
 from wakeful.policy import retry
 from wakeful.policy.limits import Limits
 from wakeful.policy.retry import RetryPolicy
-from wakeful.runtime import overload
+from wakeful.runtime import slots
 from wakeful.schedules.queries import record_of
 from wakeful.store.protocol import Query
 from wakeful.testing.world import World
 from wakeful.values.errors import BadOption, Unavailable
 from wakeful.values.ids import ObjectId
-from wakeful.values.runs import Entry, Run
+from wakeful.values.timers import Entry, Run
 from wakeful.values.times import from_datetime, to_datetime
 
 SUM = 1 << 60  # ids are added up instead of kept, so that a year of effects is one small row
@@ -316,13 +316,13 @@ def plain() -> Iterator[None]:
     """Retries come to the millisecond, the node's warnings, expected by the thousand, are not printed, and its looks at
     its own load while something runs, which are nine tenths of all that happens in such a life, come once a minute."""
     logger = logging.getLogger("wakeful")
-    level, jitter, look_ms = logger.level, retry.JITTER, overload.LOOK_MS
+    level, jitter, look_ms = logger.level, retry.JITTER, slots.LOOK_MS
     logger.setLevel(logging.CRITICAL + 1)
-    retry.JITTER, overload.LOOK_MS = 0.0, 60_000
+    retry.JITTER, slots.LOOK_MS = 0.0, 60_000
     try:
         yield
     finally:
-        retry.JITTER, overload.LOOK_MS = jitter, look_ms
+        retry.JITTER, slots.LOOK_MS = jitter, look_ms
         logger.setLevel(level)
 
 

@@ -10,17 +10,15 @@ import pytest
 from wakeful import App, DurableObject
 from wakeful.policy import plan as planning
 from wakeful.policy.limits import Limits
-from wakeful.policy.plan import Policy
+from wakeful.policy.plan import PausedSpan, Policy, Version
 from wakeful.policy.retry import RetryPolicy
-from wakeful.policy.timeline import PausedSpan, Version
-from wakeful.schedules.next import Missed, Next
+from wakeful.schedules.handlers import Missed, Next
 from wakeful.schedules.records import Options, Record
-from wakeful.schedules.steps import PAUSES_MAX, judge, settle, told
+from wakeful.schedules.steps import PAUSES_MAX, due_of, judge, settle
 from wakeful.specs.interval import interval
 from wakeful.testing.world import World
 from wakeful.values.ids import ObjectId
-from wakeful.values.runs import Run
-from wakeful.values.timers import Timer
+from wakeful.values.timers import Run, Timer
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 ROOMY = Limits(ledger_keep=10**9, ledger_keep_ms=10**14, call_deadline_ms=10**9)
@@ -352,7 +350,7 @@ def test_what_is_left_of_an_outage_after_a_run_is_no_overlap(monkeypatch: pytest
         timer = Timer(ObjectId("Fates", "a"), "schedule:s", now, 0, 1)
         left += [(one.last_at // second, one.verdict) for one in judge(record, timer, now)]
         if record.pending:
-            runs.append(told(record).nominal_at // second)
+            runs.append(due_of(record).nominal_at // second)
             record.pending = record.pending[1:]
             left += [(one.last_at // second, one.verdict) for one in settle(record, now)]
     assert runs == [10, 50, 60]

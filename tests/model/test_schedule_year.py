@@ -9,10 +9,9 @@ import pytest
 
 from tests.model.schedule_life import hold, make_case, run_case
 from tests.unit.schedule_oracle import LOST, Rules, decide, ms, walk
-from wakeful.policy.plan import Policy
-from wakeful.policy.timeline import Version
+from wakeful.policy.plan import Policy, Version
 from wakeful.schedules.records import Options, Record
-from wakeful.schedules.steps import judge, settle, told
+from wakeful.schedules.steps import due_of, judge, settle
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Timer
 
@@ -137,7 +136,7 @@ def driven(
         for left in judge(record, timer, now):
             total[left.verdict] += left.count
         if record.pending:
-            due = told(record)
+            due = due_of(record)
             answered += due.missed
             record.pending = record.pending[1:]
             record.counters.ran(now, now, now - due.nominal_at)

@@ -172,7 +172,7 @@ class Door:
     ) -> str:
         """A new token with these scopes."""
         text, id, hashed = new_secret(PREFIX, _bytes)
-        now = self.app.node.clock.now()  # type: ignore[union-attr]
+        now = self.app.deployment.node.clock.now()  # type: ignore[union-attr]
         token = Token(
             id=id,
             name=name or f"t{id}",
@@ -184,12 +184,12 @@ class Door:
             expires_at=None if expires_ms is None else now + expires_ms,
             **more,
         )
-        await self.app.node.send(ALL, "create", (to_builtins(token),), {})  # type: ignore[union-attr]
+        await self.app.deployment.node.send(ALL, "create", (to_builtins(token),), {})  # type: ignore[union-attr]
         self.gate._known.forget()
         return text
 
     async def revoke(self, text: str) -> None:
-        await self.app.node.send(ALL, "revoke", (text[3:11],), {})  # type: ignore[union-attr]
+        await self.app.deployment.node.send(ALL, "revoke", (text[3:11],), {})  # type: ignore[union-attr]
 
     async def audit(self, **options: Any) -> list[dict[str, Any]]:
         return (await page(self.world.store, limit=1_000, **options)).rows

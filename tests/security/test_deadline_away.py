@@ -101,7 +101,7 @@ async def test_who_calls_is_waited_for_as_long_as_the_store_is(headers: dict[str
         token = await door.token("call")
         world.faults.gate = gate = asyncio.Event()
         task = asyncio.ensure_future(door.ask("POST", CALL, token=token, headers=headers, body=b'["x"]'))
-        await world.advance(milliseconds=app.limits.store_wait_ms - 100)
+        await world.advance(milliseconds=app.deployment.limits.store_wait_ms - 100)
         assert not task.done()
         await world.advance(milliseconds=200)
         is_told = task.done()
@@ -131,7 +131,7 @@ async def test_a_call_waits_for_the_store_once_and_not_again_behind_the_question
 
         monkeypatch.setattr(door.gate, "admit", slow)
         task = asyncio.ensure_future(door.ask("POST", CALL, token=token, body=b'["x"]'))
-        await world.advance(milliseconds=app.limits.store_wait_ms - 100)
+        await world.advance(milliseconds=app.deployment.limits.store_wait_ms - 100)
         assert not task.done()
         await world.advance(milliseconds=200)
         is_told = task.done()

@@ -196,7 +196,7 @@ async def test_a_server_without_tokens_does_not_listen_beyond_this_machine() -> 
     app = program()
     async with app.world() as world:
         door = Door(app, world)
-        gate = Gate(app)
+        gate = Gate(app.deployment)
         for host in ("127.0.0.1", "::1", "[::1]", "localhost"):
             await gate.check_bind(host)
         for host in ("0.0.0.0", "::", "", "10.0.0.1", "example.com"):

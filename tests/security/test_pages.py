@@ -19,7 +19,7 @@ WIDE = {"/node/drain", "/node/undrain", "/audit", "/tokens", "/nodes", "/history
 
 def _routes() -> list[tuple[str, str]]:
     app = program()
-    found = [route for route in routes(app, Gate(app)) if isinstance(route, Route)]
+    found = [route for route in routes(app.deployment, Gate(app.deployment)) if isinstance(route, Route)]
     return sorted((method, route.path) for route in found for method in (route.methods or ()) if method != "HEAD")
 
 

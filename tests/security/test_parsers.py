@@ -13,9 +13,9 @@ import pytest
 
 from wakeful.compat.workers.config import strip_comments
 from wakeful.compat.workers.web import Request
-from wakeful.policy import timeline
-from wakeful.specs import cron_parse, cron_walls
-from wakeful.specs.cron import cron
+from wakeful.policy import plan
+from wakeful.specs import cron_parse
+from wakeful.specs.cron import _kept_days, _kept_times, cron
 from wakeful.specs.rrule_parts import parse_lines
 from wakeful.values import times
 from wakeful.values.errors import BadInput, BadSpec, BadTime
@@ -46,22 +46,22 @@ def test_long_crons_are_read_and_not_kept() -> None:
     dozens = ",".join(map(str, range(60)))
     long = f"{dozens},{dozens} {dozens},{dozens} * * *"
     assert 200 < len(long) <= cron_parse.TEXT_MAX
-    days, clock = cron_walls._kept_days.cache_info().currsize, cron_walls._kept_times.cache_info().currsize
+    days, clock = _kept_days.cache_info().currsize, _kept_times.cache_info().currsize
     assert cron(f"{dozens},{dozens},{dozens} 9 * * *").next_ms(0) == 9 * 3_600_000
     assert cron_parse._kept.cache_info().currsize == before[0]
     assert cron_parse._kept_field.cache_info().currsize <= before[1] + 5  # the short fields beside it
-    assert cron_walls._kept_days.cache_info().currsize <= days + 1
-    assert cron_walls._kept_times.cache_info().currsize == clock
+    assert _kept_days.cache_info().currsize <= days + 1
+    assert _kept_times.cache_info().currsize == clock
 
 
 def test_long_specs_are_kept_by_the_handful() -> None:
-    timeline.forget_specs()
+    plan.forget_specs()
     dates = " ".join(f"2026-{month:02}-{day:02}" for month in range(1, 13) for day in range(1, 28))
     for minute in range(40):
-        timeline.spec_of(f"(cron {minute} 9 * * * in UTC) except (holidays {dates} in UTC)")
-    assert timeline._long_spec.cache_info().currsize <= 16
-    assert timeline._short_spec.cache_info().currsize == 0
-    timeline.forget_specs()
+        plan.spec_of(f"(cron {minute} 9 * * * in UTC) except (holidays {dates} in UTC)")
+    assert plan._long_spec.cache_info().currsize <= 16
+    assert plan._short_spec.cache_info().currsize == 0
+    plan.forget_specs()
 
 
 COMMENTS = [

@@ -218,7 +218,7 @@ async def test_a_token_that_asks_too_often_is_told_when_to_come_back() -> None:
 async def test_an_address_that_asks_too_often_waits_and_others_do_not() -> None:
     app = program()
     async with app.world() as world:
-        door = Door(app, world, gate=Gate(app, address_rate=3))
+        door = Door(app, world, gate=Gate(app.deployment, address_rate=3))
         codes = [(await door.ask("GET", "/v1/objects")).status for _ in range(5)]
         assert codes == [200, 200, 200, 429, 429]
         assert (await door.ask("GET", "/v1/objects", client=("127.0.0.2", 1))).status == 200

@@ -19,7 +19,6 @@ from wakeful.values.codec import decode, encode
 from wakeful.values.commits import SYSTEM, USER, Commit, Remembered
 from wakeful.values.errors import BadOption, NoKey, Undecodable
 from wakeful.values.ids import SHARDS, ObjectId, shard_of
-from wakeful.values.runs import Entry
 from wakeful.values.seals import (
     MAGIC,
     OVERHEAD,
@@ -31,7 +30,7 @@ from wakeful.values.seals import (
     seal_text,
     spelled_key,
 )
-from wakeful.values.timers import Parked, Timer
+from wakeful.values.timers import Entry, Parked, Timer
 
 OLD, NEW = bytes(range(32)), bytes(range(32, 64))
 A, B = ObjectId("Box", "a"), ObjectId("Box", "b")

@@ -90,7 +90,7 @@ TIMES = st.integers(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(CRONS | st.sampled_from([interval("30s"), interval("1500ms")]), OUT, TIMES)
 def test_jumping_finds_what_walking_finds(spec: Spec, out: Spec, at: int) -> None:
     found = ExceptFor(spec, (out,))

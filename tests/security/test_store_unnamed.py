@@ -5,7 +5,7 @@ import pytest
 from tests.security.stage_security import Door, program
 from wakeful.http.problems import Raised, told
 from wakeful.runtime.calls import Call
-from wakeful.runtime.routes import _unrouted
+from wakeful.runtime.routes import _unrouted_error
 from wakeful.values.errors import (
     BadOption,
     BadUrl,
@@ -76,8 +76,8 @@ def test_what_the_object_says_stays_as_it_is() -> None:
 
 async def test_a_call_that_could_not_begin_does_not_say_where_the_store_is() -> None:
     call = Call("put", (), {}, deadline_at=0, request_key=None, chain=(ObjectId("Box", "a"),))
-    assert "ada" not in _unrouted(call, StoreDown(SECRET)).message
-    assert "on the move" in _unrouted(call, Unavailable("it is on the move")).message
+    assert "ada" not in _unrouted_error(call, StoreDown(SECRET)).message
+    assert "on the move" in _unrouted_error(call, Unavailable("it is on the move")).message
 
 
 async def test_who_is_bound_to_a_tenant_reads_only_that_the_store_is_away() -> None:

@@ -18,7 +18,7 @@ from wakeful.objects import DurableObject
 from wakeful.runtime.alarms import AlarmInfo
 from wakeful.runtime.registry import reader
 from wakeful.specs.fluent import every
-from wakeful.values.runs import Run
+from wakeful.values.timers import Run
 from wakeful.values.times import from_datetime, to_datetime
 
 CLASS = "Clerk"
@@ -185,7 +185,7 @@ def make_cluster_app(witness: Witness) -> tuple[App, type[Clerk]]:
         """May run more than once when its node dies; what it tells an object under the run's id may not."""
         at = from_datetime(run.nominal_at)
         witness.ticks[at] += 1
-        if app.node is None:
+        if app.deployment.node is None:
             raise Bang("nobody is there")
         await app.get(clerk, TICKER, request_key=run.id).book(f"tick{at}")
 

@@ -15,8 +15,7 @@ from wakeful.store.protocol import Query, Range, Store
 from wakeful.values.codec import decode, rebuild
 from wakeful.values.commits import SYSTEM, USER
 from wakeful.values.ids import ObjectId, shard_of
-from wakeful.values.runs import Entry
-from wakeful.values.timers import ALARM, Parked, Timer
+from wakeful.values.timers import ALARM, Entry, Parked, Timer
 
 CLASS = "Account"
 EVERYTHING = 1_000_000

@@ -15,7 +15,7 @@ from wakeful.app import App
 from wakeful.policy.retry import CRASHES_MAX, RetryPolicy
 from wakeful.specs.fluent import every
 from wakeful.values.errors import Conflict, DeadlineExceeded, Unavailable, UnknownSchedule
-from wakeful.values.runs import Run
+from wakeful.values.timers import Run
 from wakeful.values.times import from_datetime, to_datetime
 
 DECLARED = "rounds"

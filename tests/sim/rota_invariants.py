@@ -17,8 +17,7 @@ from wakeful.store.protocol import Query, Range, Store
 from wakeful.values.codec import decode
 from wakeful.values.commits import USER
 from wakeful.values.ids import ObjectId
-from wakeful.values.runs import Entry
-from wakeful.values.timers import Parked, Timer
+from wakeful.values.timers import Entry, Parked, Timer
 
 LEFT = ("skipped", "too_late", "coalesced", "overlap", "paused", "gap")
 

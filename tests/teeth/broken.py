@@ -222,7 +222,7 @@ def fenced_commit_ignored() -> Any:
 
         return broken
 
-    return swapped(Activation, "_committed", make)
+    return swapped(Activation, "_on_committed", make)
 
 
 def page_overwrites_newer_change() -> Any:
@@ -301,7 +301,7 @@ def wake_beside_a_commit_on_its_way() -> Any:
 
         return broken
 
-    return swapped(Activation, "settled", make)
+    return swapped(Activation, "settle", make)
 
 
 def stop_hands_back_what_was_replaced() -> Any:
@@ -380,12 +380,12 @@ def turn_ends_with_its_caller() -> Any:
 
         return broken
 
-    return swapped(Activation, "_left", make)
+    return swapped(Activation, "_on_caller_gone", make)
 
 
 def call_runs_without_its_caller() -> Any:
     """One that waits for a slot begins, though nobody waits for it any more."""
-    return swapped(Activation, "_left", lambda left: lambda self, call: None)
+    return swapped(Activation, "_on_caller_gone", lambda left: lambda self, call: None)
 
 
 def deadline_goes_with_the_caller() -> Any:

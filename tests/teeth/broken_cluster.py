@@ -16,7 +16,6 @@ from wakeful.runtime.arrivals import Arrivals
 from wakeful.runtime.deployment_clock import FollowedClock
 from wakeful.runtime.dispatcher import Dispatcher
 from wakeful.runtime.node import Node
-from wakeful.runtime.outage import Outage
 from wakeful.runtime.ownership import Ownership
 from wakeful.runtime.queue import TimerQueue
 from wakeful.runtime.routes import Routes
@@ -170,7 +169,7 @@ def arrivals_that_ask_nobody() -> Iterator[None]:
         return broken
 
     with (
-        swapped(Arrivals, "added", make_added),
+        swapped(Arrivals, "on_added", make_added),
         swapped(Ownership, "was_ours_before_this_group", lambda ours: lambda self, shard: shard in self._node.epochs),
     ):
         yield
@@ -256,12 +255,12 @@ def inserts_known_by_their_names_alone() -> Any:
 
 def reads_answered_without_a_lease() -> Any:
     """A node whose lease lapsed goes on, and answers from memory as if nothing had happened."""
-    return swapped(membership.Membership, "_lapsed", lambda lapsed: lambda self: None)
+    return swapped(membership.Membership, "_on_lapse", lambda lapsed: lambda self: None)
 
 
 def stops_that_wake_over_what_is_on_its_way() -> Any:
     """A node that stops wakes any object for the turns that still run, whether or not a commit of it may still arrive."""
-    return swapped(Outage, "lets_wake", lambda lets_wake: lambda self, id_: self._node.state in ("up", "stopping"))
+    return swapped(Node, "lets_wake", lambda lets_wake: lambda self, id_: self.state in ("up", "stopping"))
 
 
 def stops_that_fence_nothing() -> Any:

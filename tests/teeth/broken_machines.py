@@ -191,7 +191,7 @@ def those_beside_a_killer_are_blamed() -> Any:
 
     def make(_: Any) -> Any:
         async def broken(self: TimerRuns, tried: Any) -> None:
-            self._tried(tried)
+            self._end_try(tried)
 
         return broken
 

@@ -23,7 +23,7 @@ def ready_though_a_table_is_locked() -> Any:
     def make(_held: Any) -> Any:
         return property(lambda self: None)
 
-    return swapped(LockWatch, "held", make)
+    return swapped(LockWatch, "held_lock", make)
 
 
 def a_lock_is_known_by_its_table() -> Any:

@@ -10,12 +10,11 @@ from tests.teeth.broken import swapped
 from wakeful.policy import plan as planning
 from wakeful.runtime.activation import Activation
 from wakeful.runtime.queue import TimerQueue
-from wakeful.runtime.timer_runs import RunLater
+from wakeful.runtime.timer_handler import RunLater
 from wakeful.runtime.turn import Turn
 from wakeful.schedules import schedules, steps, timers
-from wakeful.schedules.counters import Counters
 from wakeful.schedules.declarations import Declarations
-from wakeful.schedules.records import Book, Record, timer_name
+from wakeful.schedules.records import Book, Counters, Record, timer_name
 from wakeful.schedules.schedules import Schedules
 from wakeful.schedules.timers import ScheduleTimer
 from wakeful.specs import combine
@@ -212,7 +211,7 @@ def older_verdicts_are_not_counted() -> Any:
     def make(left: Any) -> Any:
         return lambda self, verdict, count, last_at: left(self, verdict, 1, last_at)
 
-    return swapped(Counters, "left", make)
+    return swapped(Counters, "add_left", make)
 
 
 def a_timer_is_handed_out_twice() -> Any:

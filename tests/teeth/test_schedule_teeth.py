@@ -12,7 +12,7 @@ from tests.teeth import broken_schedules
 from tests.teeth.catching import Catcher, Teeth
 from tests.unit import test_plan, test_queue
 from tests.unit.specs import test_spread
-from wakeful.policy.timeline import forget_specs
+from wakeful.policy.plan import forget_specs
 
 LIVES = (3, 10, 21, 38, 199)  # drift, retries, windows, and retries that outlast the interval
 

@@ -129,7 +129,7 @@ def deploys() -> None:
 
             async def deploy(cls: type[DurableObject]) -> Any:
                 await world.crash()
-                app.registry = Registry()
+                app.deployment.registry = Registry()
                 app.object(cls)
                 await world.restart()
                 return world.get(cls, "s")

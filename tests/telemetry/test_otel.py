@@ -76,10 +76,10 @@ def closing() -> Iterator[list[Any]]:
 async def test_counters_gauges_and_histograms_are_sent_as_what_they_are(closing: list[Any]) -> None:
     app, cls = program()
     kept = Kept()
-    reader = PeriodicExportingMetricReader(HistogramExporter(app, kept), export_interval_millis=3_600_000)
+    reader = PeriodicExportingMetricReader(HistogramExporter(app.deployment, kept), export_interval_millis=3_600_000)
     provider = MeterProvider([reader], shutdown_on_exit=False)
     closing.append(provider)
-    instrument(app, provider, with_buckets=False)
+    instrument(app.deployment, provider, with_buckets=False)
     async with app.world() as world:
         for _ in range(3):
             await world.get(cls, "a").work()
@@ -105,10 +105,10 @@ async def test_only_differences_are_sent_to_those_who_want_them(closing: list[An
 
     app, cls = program()
     kept = Kept(preferred_temporality={Histogram: AggregationTemporality.DELTA})
-    reader = PeriodicExportingMetricReader(HistogramExporter(app, kept), export_interval_millis=3_600_000)
+    reader = PeriodicExportingMetricReader(HistogramExporter(app.deployment, kept), export_interval_millis=3_600_000)
     provider = MeterProvider([reader], shutdown_on_exit=False)
     closing.append(provider)
-    instrument(app, provider, with_buckets=False)
+    instrument(app.deployment, provider, with_buckets=False)
     counts = []
     async with app.world() as world:
         for number in (1, 2, 3):
@@ -147,9 +147,11 @@ async def test_what_the_exporter_sends_can_be_read_by_a_collector(closing: list[
     with collecting() as (url, got):
         app, cls = program()
         exporter = OTLPMetricExporter(endpoint=f"{url}/v1/metrics")
-        reader = PeriodicExportingMetricReader(HistogramExporter(app, exporter), export_interval_millis=3_600_000)
+        reader = PeriodicExportingMetricReader(
+            HistogramExporter(app.deployment, exporter), export_interval_millis=3_600_000
+        )
         provider = MeterProvider([reader], shutdown_on_exit=False)
-        instrument(app, provider, with_buckets=False)
+        instrument(app.deployment, provider, with_buckets=False)
         async with app.world() as world:
             await world.get(cls, "a").work()
         provider.shutdown()  # the program is over: what it counted is still sent
@@ -222,7 +224,7 @@ def test_telemetry_that_is_switched_off_does_nothing(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
     app, _ = program()
     otel.setup(app).close()
-    assert app.tracer is None
+    assert app.deployment.tracer is None
 
 
 # what is not installed

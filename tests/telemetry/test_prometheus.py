@@ -39,7 +39,7 @@ async def test_a_page_has_everything_that_has_a_value_under_the_name_of_the_cata
     async with app.world() as world:
         await world.get(cls, "a").arm(1_000)
         await world.advance(seconds=5)
-        await count_rows(app.node)  # type: ignore[arg-type]
+        await count_rows(app.deployment.node)  # type: ignore[arg-type]
         found = parse(page(app))
     known = {metric.prometheus: metric for metric in CATALOGUE}
     assert set(found) <= set(known)
@@ -61,7 +61,7 @@ async def test_what_a_page_says_is_what_happened() -> None:
         with pytest.raises(ValueError, match="on purpose"):
             await world.get(cls, "a").fail()
         await world.advance(days=2)  # until the bad one is parked
-        await count_rows(app.node)  # type: ignore[arg-type]
+        await count_rows(app.deployment.node)  # type: ignore[arg-type]
         text = page(app)
     assert value(text, "wakeful_runs_total", kind="alarm", verdict="run") == 2
     failed = value(text, "wakeful_runs_total", kind="alarm", verdict="failed")
@@ -107,10 +107,10 @@ async def test_a_node_without_its_store_is_down() -> None:
     app, cls = program()
     async with app.world() as world:
         await world.get(cls, "a").arm(1)
-        assert app.node is not None
+        assert app.deployment.node is not None
         from wakeful.values.errors import StoreDown
 
-        app.node.store_failed(StoreDown("on purpose"))
+        app.deployment.node.store_failed(StoreDown("on purpose"))
         text = page(app)
         assert value(text, "wakeful_node_down") == 1
         assert value(text, "wakeful_store_outages_total") == 1
@@ -122,8 +122,8 @@ async def test_names_that_need_it_are_escaped() -> None:
     app, cls = program()
     async with app.world() as world:
         await world.get(cls, "a").arm(1)
-        assert app.node is not None
-        app.node.meter.denied.of('a"b\\c\nd').add(3)
+        assert app.deployment.node is not None
+        app.deployment.node.meter.denied.of('a"b\\c\nd').add(3)
         text = page(app)
     assert 'code="a\\"b\\\\c\\nd"' in text
     assert value(text, "wakeful_denied_total", code='a"b\\c\nd') == 3

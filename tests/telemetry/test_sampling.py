@@ -27,7 +27,7 @@ def test_a_parent_s_decision_is_kept(is_sampled: bool) -> None:
 async def test_rows_and_lag_are_measured_while_the_block_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LAG_S", 0.001)
     app = App()
-    async with app.run("memory:") as node, sampling(app), sampling(app):
+    async with app.run("memory:") as node, sampling(app.deployment), sampling(app.deployment):
         while node.meter.lag.count < 3:  # noqa: ASYNC110 - a counter has no event
             await asyncio.sleep(0.001)
         assert {labels for labels, _ in node.meter.stored.items()} == {("parked",), ("timers",), ("objects",)}
@@ -47,7 +47,7 @@ async def test_a_store_that_is_away_leaves_the_numbers_as_they_were(monkeypatch:
             raise StoreDown("on purpose")
 
         monkeypatch.setattr(node.store, "count", count)
-        async with sampling(app):
+        async with sampling(app.deployment):
             for _ in range(5):
                 await asyncio.sleep(0)
         assert node.meter.stored.of("parked").value == 7

@@ -155,7 +155,7 @@ def logged(path: Path, text: str) -> list[tuple[str, str | None]]:
     for node in ast.walk(ast.parse(text)):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in LEVELS):
             continue
-        if not (isinstance(node.func.value, ast.Name) and node.func.value.id in ("log", "logger")):
+        if not (isinstance(node.func.value, ast.Name) and node.func.value.id.endswith(("log", "logger"))):
             continue
         code = None
         for keyword in node.keywords:

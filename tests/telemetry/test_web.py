@@ -46,7 +46,7 @@ async def test_requests_are_counted_and_traced() -> None:
         await send({"type": "http.response.body", "body": b""})
 
     async with app.world() as world:
-        client = httpx.AsyncClient(transport=httpx.ASGITransport(Measured(inner, app)), base_url="http://x")
+        client = httpx.AsyncClient(transport=httpx.ASGITransport(Measured(inner, app.deployment)), base_url="http://x")
         async with client:
             await client.post("/v1/objects/Cell/a/work", headers={"traceparent": PARENT})
             await client.post("/v1/objects/Cell/a/work")

@@ -17,7 +17,7 @@ _NAME = re.compile(r"(?P<name>[A-Z]\w+(?:\.\w+)?)")
 
 def names_in(text: str) -> Iterator[str]:
     """What a module has: functions, classes, and methods as `Class.method`."""
-    for node in ast.parse(text).body:
+    for node in source.parsed(text).body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name
         if isinstance(node, ast.ClassDef):

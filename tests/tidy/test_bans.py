@@ -44,7 +44,7 @@ EDGES += ("wakeful.client", "wakeful.dashboard", "wakeful.telemetry", "wakeful.c
 
 def banned(text: str) -> list[tuple[int, str, str]]:
     """Each banned use: line, what, instead of it."""
-    tree = ast.parse(text)
+    tree = source.parsed(text)
     names: dict[str, str] = {}
     found = []
     for node in ast.walk(tree):

@@ -23,7 +23,7 @@ def problems(text: str, helpers: Iterable[str]) -> Iterator[str]:
 
 
 def _bare_imports(text: str) -> Iterator[str]:
-    for node in ast.walk(ast.parse(text)):
+    for node in source.nodes(text):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and not node.level and node.module:

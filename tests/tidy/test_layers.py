@@ -23,6 +23,7 @@ LAYERS = {
     "machine": 5,
     "store_move": 5,
     "lifecycle": 5,
+    "deployment": 5,
     "chart": 5,
     "diagrams": 5,
     "importers": 5,

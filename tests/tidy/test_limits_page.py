@@ -30,7 +30,7 @@ ROWS = {
     "cron text": "specs.cron_parse.TEXT_MAX",
     "phrase": "specs.phrases.PHRASE_MAX",
     "crons that one phrase stands for": "specs.recurrence._CRONS_MAX",
-    "text of a whole spec": "specs.text.TEXT_MAX",
+    "text of a whole spec": "specs.spec.TEXT_MAX",
     "combinations within combinations": "specs.combine.DEPTH_MAX",
     "candidates that `within`": "specs.combine.STEPS_MAX",
     "candidates refused in a row when a spec is made": "specs.combine.FIRST_STEPS_MAX",

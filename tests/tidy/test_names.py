@@ -47,7 +47,7 @@ def class_homes(files: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     """Where each public class stands, from (place, source)."""
     homes = defaultdict(list)
     for place, text in files:
-        for node in ast.parse(text).body:
+        for node in source.parsed(text).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes[node.name].append(place)
     return dict(homes)
@@ -66,7 +66,7 @@ def test_a_second_class_of_a_name_is_seen() -> None:
 def namesakes(init: str, modules: Iterable[str]) -> set[str]:
     """Modules of a package that are called as something its `__init__` has: who imports one gets it in place of the other."""
     names: set[str] = set()
-    for node in ast.parse(init).body:
+    for node in source.parsed(init).body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             names.add(node.name)
         elif isinstance(node, ast.Import | ast.ImportFrom):
@@ -94,14 +94,26 @@ def test_a_namesake_is_seen() -> None:
 # Packages in which a function is a verb, or a noun for a value, and what lives for more than a few lines has a noun for its
 # name. The list only grows.
 CLEAN = (
-    *("cli", "client", "compat", "dashboard", "diagrams", "importers", "machines", "security", "specs", "statechart"),
-    *("telemetry", "testing", "views"),
+    *(
+        "cli",
+        "client",
+        "compat",
+        "dashboard",
+        "diagrams",
+        "importers",
+        "jobs",
+        "machines",
+        "runtime",
+        "schedules",
+        "security",
+    ),
+    *("sockets", "specs", "statechart", "store", "telemetry", "testing", "views"),
 )
 # Names that others give or use: hooks of features and timer handlers, Cloudflare's API, helpers of the store suites, public
 # methods; and words that are nouns here.
 GIVEN = {
     *("started", "failed", "scheduled", "done", "filled", "keyed", "known", "closed"),
-    *("parked", "seed", "feed", "speed", "need", "exceed", "embed"),
+    *("parked", "seed", "feed", "speed", "need", "exceed", "embed", "heed", "sealed", "sharded", "missed"),
 }
 _DONE = re.compile(
     r"[a-z]+ed|told|shown|kept|made|said|seen|heard|given|taken|gone|held|sent|known|left|done|met|written|drawn|chosen"
@@ -113,16 +125,14 @@ _LINES_MAX = 5
 
 def participles(text: str) -> list[str]:
     """Functions that are called by what was done: nobody knows whether they do it, or say whether it was."""
-    names = [
-        node.name for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
+    names = [node.name for node in source.nodes(text) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     return [name for name in names if _DONE.fullmatch(name.strip("_")) and name.strip("_") not in GIVEN]
 
 
 def vague_names(text: str) -> list[str]:
     """`function: name` of each `found`, `one` or `it` that lives for longer than it can be kept in mind."""
     vague = set()
-    for function in ast.walk(ast.parse(text)):
+    for function in source.nodes(text):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             names = list(_own_names(function))
             for name in {name.id for name in names if isinstance(name.ctx, ast.Store)} & _VAGUE:

@@ -25,14 +25,14 @@ def too_long(path: str, text: str) -> list[str]:
 def long_functions(path: str, text: str) -> list[str]:
     return [
         f"{path}:{node.lineno} {node.name} has {length} lines; a function fits a screen ({FUNCTION_LINES_MAX})"
-        for node in ast.walk(ast.parse(text))
+        for node in source.nodes(text)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (length := (node.end_lineno or node.lineno) - node.lineno + 1) > FUNCTION_LINES_MAX
     ]
 
 
 def no_layer(path: str, text: str) -> list[str]:
-    first = (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0]
+    first = (ast.get_docstring(source.parsed(text)) or "").partition("\n")[0]
     if _FIRST.match(first):
         return []
     return [f'{path} begins with {first!r}; begin with """Layer N. and the question it answers"""']
@@ -62,7 +62,7 @@ def test_the_layer_a_module_says_is_the_one_it_is_in() -> None:
     found = []
     for name, text in source.modules():
         part = name.split(".")[1] if "." in name else ""
-        said = (ast.get_docstring(ast.parse(text)) or "")[6:7]
+        said = (ast.get_docstring(source.parsed(text)) or "")[6:7]
         if part in claims and said != str(claims[part]):
             found.append(f"{name} says layer {said} and is in layer {claims[part]}")
     assert not found, "\n" + "\n".join(found)

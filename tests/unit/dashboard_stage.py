@@ -90,7 +90,7 @@ class Stage(NamedTuple):
 async def staged(*, is_seeded: bool = True, prefix: str = "", nodes: int = 1) -> AsyncIterator[Stage]:
     """The town an hour after it was founded."""
     app, note, lamp, door = town()
-    gate = Gate(app)
+    gate = Gate(app.deployment)
     site = app.asgi(gate=gate)
     web = Starlette(routes=[Mount(prefix, app=site)]) if prefix else site
     async with app.world(start=START, nodes=nodes) as world:

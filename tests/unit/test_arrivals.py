@@ -4,7 +4,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from wakeful.runtime.arrivals import HINTS_MAX, Arrivals
+from wakeful.runtime.node import Node
 from wakeful.runtime.queue import PAST_ALL, TimerQueue
 from wakeful.store.protocol import Hint
 from wakeful.values.ids import ObjectId, shard_of
@@ -62,14 +65,15 @@ class Told:
 
 
 def arrivals(node: Told) -> Arrivals:
-    return Arrivals(node)  # type: ignore[arg-type]
+    anything: Any = node
+    return Arrivals(anything, node.queue, anything, anything, anything)
 
 
 async def test_what_is_added_here_goes_into_memory_and_the_rest_is_told() -> None:
     node = Told(["mine"])
     here = arrivals(node)
     timers = [timer("mine"), timer("yours")]
-    here.added(timers, here.expect(timers))
+    here.on_added(timers, here.expect(timers))
     await asyncio.sleep(0)
     assert node.queue.objects() == {ObjectId("Cell", "mine")}
     assert node.told == [[Hint(shard_of(ObjectId("Cell", "yours")), NOW, NOW)]]
@@ -84,19 +88,19 @@ async def test_a_page_that_sees_an_expected_one_first_leaves_it_to_us() -> None:
     node.queue.begin_page()
     node.queue.end_page([mine], None)
     assert len(node.queue) == 0
-    here.added([mine], mark)
+    here.on_added([mine], mark)
     assert len(node.queue) == 1
 
 
 async def test_what_a_turn_cleared_or_changed_before_we_heard_of_it_is_asked_of_the_disk() -> None:
     """Else a job that was cancelled, or replaced, between its insert and the answer to that would run from memory."""
     node = Told(["a", "b", "c"])
-    arrivals = Arrivals(node)  # type: ignore[arg-type]
+    here = arrivals(node)
     ones = [timer("a"), timer("b"), timer("c")]
-    mark = arrivals.expect(ones)
+    mark = here.expect(ones)
     node.queue.clear(ones[0].id, ones[0].name, 1)
     node.queue.set(timer("b", NOW + 5, seq=2))
-    arrivals.added(ones, mark)
+    here.on_added(ones, mark)
     handed_out = {one.id.key: one.seq for one in node.queue.due(NOW + 10, share=10)}
     assert handed_out == {"b": 2, "c": 1}
     assert [shard for shard, *_ in node.looks] == [shard_of(ones[0].id), shard_of(ones[1].id)]
@@ -110,7 +114,7 @@ async def test_when_a_shard_came_meanwhile_the_disk_is_asked() -> None:
     mine = timer("mine")
     mark = here.expect([mine])
     node.takes += 1
-    here.added([mine], mark)
+    here.on_added([mine], mark)
     assert len(node.queue) == 0
     assert node.looks == [(shard_of(mine.id), NOW, NOW)]
     assert not node.queue.expected
@@ -130,20 +134,20 @@ async def test_an_insert_of_unknown_outcome_is_looked_for() -> None:
 async def test_what_comes_with_a_commit_is_treated_alike() -> None:
     node = Told(["mine"])
     here = arrivals(node)
-    here.sent([timer("mine"), timer("yours")])
+    here.on_sent([timer("mine"), timer("yours")])
     await asyncio.sleep(0)
     assert node.queue.objects() == {ObjectId("Cell", "mine")}
     assert len(node.told) == 1
     node.takes = 1
-    here.sent([timer("mine", NOW + 5, seq=2)])
+    here.on_sent([timer("mine", NOW + 5, seq=2)])
     assert node.looks == [(shard_of(ObjectId("Cell", "mine")), NOW + 5, NOW + 5)]
 
 
 async def test_what_is_far_away_is_not_told_nor_is_anything_where_nobody_listens() -> None:
     node = Told([])
-    arrivals(node).added([timer("yours", NOW + HORIZON_MS + 1)], 0)
+    arrivals(node).on_added([timer("yours", NOW + HORIZON_MS + 1)], 0)
     deaf = Told([], listens=False)
-    arrivals(deaf).added([timer("yours")], 0)
+    arrivals(deaf).on_added([timer("yours")], 0)
     await asyncio.sleep(0)
     assert node.told == deaf.told == []
 
@@ -152,7 +156,7 @@ async def test_many_hints_are_told_as_one_range_per_shard() -> None:
     node = Told([])
     timers = [timer("a", NOW + number, number) for number in range(HINTS_MAX + 1)] + [timer("b", NOW + 7, 9)]
     here = arrivals(node)
-    here.added(timers, 0)
+    here.on_added(timers, 0)
     await asyncio.sleep(0)
     (told,) = node.told
     first, second = shard_of(ObjectId("Cell", "a")), shard_of(ObjectId("Cell", "b"))
@@ -165,7 +169,7 @@ async def test_many_hints_are_told_as_one_range_per_shard() -> None:
 
 async def test_the_same_hint_is_told_once() -> None:
     node = Told([])
-    arrivals(node).added([timer("a", seq=1), timer("a", seq=2)], 0)
+    arrivals(node).on_added([timer("a", seq=1), timer("a", seq=2)], 0)
     await asyncio.sleep(0)
     assert [len(hints) for hints in node.told] == [1]
 
@@ -177,6 +181,12 @@ async def test_a_hint_is_a_place_to_look_when_its_shard_is_ours() -> None:
     here.hear([Hint(mine, 5, 9), Hint(yours, 5, 9)])
     assert node.looks == [(mine, 5, 9)]
     assert len(node.queue) == 0
-    assert node.rounds == 0
-    here.hear([])
-    assert node.rounds == 1
+
+
+@pytest.mark.parametrize(("state", "rounds", "looks"), [("up", 1, 1), ("down", 0, 0)])
+def test_a_node_that_is_up_heeds_hints_and_without_any_looks_who_is_there(state: str, rounds: int, looks: int) -> None:
+    told: Any = Told(["mine"])
+    told.state, told.arrivals = state, arrivals(told)
+    Node._on_hints(told, [])
+    Node._on_hints(told, [Hint(shard_of(ObjectId("Cell", "mine")), 5, 9)])
+    assert (told.rounds, len(told.looks)) == (rounds, looks)

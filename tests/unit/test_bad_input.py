@@ -229,7 +229,7 @@ async def test_a_wrong_url_stops_the_app_before_anything_starts() -> None:
     with pytest.raises(BadUrl):
         async with app.run("mysql://x"):
             raise AssertionError("never here")
-    assert app.node is None
+    assert app.deployment.node is None
 
 
 def test_a_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -386,7 +386,9 @@ def test_a_program_that_is_not_there(wakeful: Command, target: str) -> None:
 def test_the_same_app_under_two_names_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "twice.py").write_text("from wakeful import App\napp = application = App()\n")
-    assert not [name for name in load(str(tmp_path / "twice.py")).app.registry.names() if name[:8] != "wakeful."]
+    assert not [
+        name for name in load(str(tmp_path / "twice.py")).app.deployment.registry.names() if name[:8] != "wakeful."
+    ]
 
 
 def test_an_unknown_command_is_wrong_usage(wakeful: Command) -> None:

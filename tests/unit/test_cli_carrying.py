@@ -76,9 +76,9 @@ def test_it_lives_on_where_it_was_brought(wakeful: Stage) -> None:
     async def on() -> list[str]:
         app = load(str(wakeful.path / "app.py")).app
         async with app.world(start="2026-03-29T12:10:00+00:00", store=other) as world:
-            before = len(await world.ledger(app.registry.named("Report").cls, "eu", "ticking"))
+            before = len(await world.ledger(app.deployment.registry.by_name("Report").cls, "eu", "ticking"))
             await world.advance(hours=6)
-            runs = await world.ledger(app.registry.named("Report").cls, "eu", "ticking")
+            runs = await world.ledger(app.deployment.registry.by_name("Report").cls, "eu", "ticking")
             assert await world.node.send(EU, "cancel", ("nothing",), {}, request_key="once") is False
             return [run.verdict or "" for run in runs[before:]]
 

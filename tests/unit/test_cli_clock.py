@@ -11,8 +11,7 @@ from wakeful.cli import checkups, output, run
 from wakeful.store import open_url
 from wakeful.values.commits import Commit
 from wakeful.values.ids import ObjectId, shard_of
-from wakeful.values.runs import Entry
-from wakeful.values.timers import Timer
+from wakeful.values.timers import Entry, Timer
 
 HOUR = 3_600_000
 

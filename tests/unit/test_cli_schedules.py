@@ -13,8 +13,7 @@ from wakeful.cli.program import TellingStore
 from wakeful.cli.terminal_log import Say
 from wakeful.values.commits import Commit
 from wakeful.values.ids import ObjectId
-from wakeful.values.runs import Entry
-from wakeful.values.timers import Timer
+from wakeful.values.timers import Entry, Timer
 
 wakeful = pytest.fixture(make_stage)
 

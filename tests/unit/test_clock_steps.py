@@ -80,7 +80,7 @@ async def test_so_has_an_alarm_that_runs(by: timedelta) -> None:
         await stage.app.get(stage.Slow, "a").set_alarm()
         await world.advance(seconds=2)
         await world.step_clock(by)
-        length = stage.app.limits.alarm_deadline_ms
+        length = stage.app.deployment.limits.alarm_deadline_ms
         await world.advance(milliseconds=length - 2_000)
         assert stage.ended == []
         await world.advance(seconds=2)

@@ -7,8 +7,7 @@ from tests.sim.invariants import Violation
 from wakeful.schedules.functions import CLASS
 from wakeful.store import Disk
 from wakeful.values.ids import ObjectId
-from wakeful.values.runs import Entry, Verdict
-from wakeful.values.timers import Timer
+from wakeful.values.timers import Entry, Timer, Verdict
 
 TICK = ObjectId(CLASS, "tick")
 

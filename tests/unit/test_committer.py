@@ -82,7 +82,7 @@ async def test_commits_of_one_pass_share_groups_in_order() -> None:
     for n in range(5):
         stage.submit(b"%d" % n)
     assert stage.committer.backlog == 5
-    await stage.committer.drained()
+    await stage.committer.drain()
     assert stage.store.groups == [3, 2]
     assert stage.heard == [(b"0", None), (b"1", None), (b"2", None), "group", (b"3", None), (b"4", None), "group"]
     assert (stage.committer.backlog, stage.committer.groups, stage.committer.commits) == (0, 2, 5)
@@ -93,7 +93,7 @@ async def test_a_group_carries_no_more_bytes_than_one_trip_should(monkeypatch: p
     stage = await Stage().open()
     for size in (10, 60, 60, 200, 10):
         stage.submit(b"x" * size)
-    await stage.committer.drained()
+    await stage.committer.drain()
     assert stage.store.groups == [2, 1, 1, 1]
 
 
@@ -111,14 +111,14 @@ async def test_of_each_start_note_for_a_server_it_is_told_once_before_it_goes(mo
     for name in "pqrstuv":
         stage.note(name)
     stage.store.is_away = True
-    await stage.committer.drained()
+    await stage.committer.drain()
     failed = [(name, "away [store.down]") for name in "pqrstuv"]
     assert stage.heard == [["p", "q", "r", "s"], "down", *failed]
     stage.heard, stage.store.is_away = [], False
     for name in "pqrstuv":
         stage.note(name)
     stage.submit(b"0")
-    await stage.committer.drained()
+    await stage.committer.drain()
     told = [heard for heard in stage.heard if isinstance(heard, list)]
     assert told == [["p", "q"], ["r", "s", "t"], ["u", "v"]]
     assert [heard[0] for heard in stage.heard if isinstance(heard, tuple)] == ["p", b"0", *"qrstuv"]
@@ -127,7 +127,7 @@ async def test_of_each_start_note_for_a_server_it_is_told_once_before_it_goes(mo
     stage.heard, listens = [], False
     for name in "pqrst":
         stage.note(name)
-    await stage.committer.drained()
+    await stage.committer.drain()
     assert [heard for heard in stage.heard if isinstance(heard, list)] == [["p", "q", "r", "s"], ["s", "t"]]
 
 
@@ -138,7 +138,7 @@ async def test_start_notes_go_before_what_waits_in_a_group_of_their_own_and_let_
     for name in ("p", "q", "r", "s"):
         stage.note(name)
     assert stage.committer.backlog == 8
-    await stage.committer.drained()
+    await stage.committer.drain()
     notes = [[(name, None) for name in names] for names in ("pqr", "s")]
     first, second = [(b"0", None), (b"1", None), (b"2", None)], [(b"3", None)]
     assert stage.heard == [*notes[0], "group", *first, "group", *notes[1], "group", *second, "group"]
@@ -157,7 +157,7 @@ async def test_where_a_commit_is_a_round_trip_start_notes_share_it_with_the_rest
     stage.submit(b"11")
     for name in "rstuv":
         stage.note(name)
-    await stage.committer.drained()
+    await stage.committer.drain()
     trips = ["p", b"00", "group", "q", b"11", "group", "r", "s", "t", "group", "u", "v", "group"]
     assert stage.heard == [what if what == "group" else (what, None) for what in trips]
 
@@ -167,7 +167,7 @@ async def test_start_notes_hear_of_a_store_that_is_away_and_are_dropped_without_
     stage.store.is_away = True
     stage.submit(b"0")
     stage.note("p")
-    await stage.committer.drained()
+    await stage.committer.drain()
     assert stage.heard == ["down", ("p", "away [store.down]"), (b"0", "away [store.down]")]
     stage.store.is_away = False
     stage.note("q")
@@ -183,7 +183,7 @@ async def test_what_the_end_of_a_group_submits_needs_no_further_pass() -> None:
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert stage.heard == [(b"0", None), "group", "more", "group"]
-    await stage.committer.drained()
+    await stage.committer.drain()
 
 
 async def test_after_a_rest_and_after_going_home_it_writes_again() -> None:
@@ -195,8 +195,8 @@ async def test_after_a_rest_and_after_going_home_it_writes_again() -> None:
         await asyncio.sleep(0)
         assert stage.committer.commits == before + 1
         if drains:
-            await stage.committer.drained()
-    await stage.committer.drained()
+            await stage.committer.drain()
+    await stage.committer.drain()
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
@@ -208,7 +208,7 @@ async def test_the_context_of_the_first_caller_is_not_everyones() -> None:
     await asyncio.sleep(0)
     CALLER.set("second")
     stage.submit(b"1")
-    await stage.committer.drained()
+    await stage.committer.drain()
     assert stage.store.callers == ["nobody", "nobody"]
 
 
@@ -217,12 +217,12 @@ async def test_a_store_that_is_away_fails_the_group_and_what_waits_behind_it() -
     stage.store.is_away = True
     for n in range(4):
         stage.submit(b"%d" % n)
-    await stage.committer.drained()
+    await stage.committer.drain()
     assert stage.heard == ["down", *((b"%d" % n, "away [store.down]") for n in range(4))]
     assert stage.store.groups == [3]
     stage.store.is_away = False
     stage.submit(b"again")
-    await stage.committer.drained()
+    await stage.committer.drain()
     assert stage.heard[-2:] == [(b"again", None), "group"]
 
 
@@ -251,7 +251,7 @@ async def test_what_was_built_on_a_refused_commit_fails_with_it_in_the_next_grou
         stage.submit(b"%d" % n)
     apart = Commit(id=other, shard=shard_of(other), epoch=1, now=1, puts={(USER, "k"): b"apart"})
     stage.committer.submit(apart, lambda failure: stage.heard.append(("apart", failure)))
-    await stage.committer.drained()
+    await stage.committer.drain()
     told = "no [store]"
     assert stage.heard == [
         (b"0", None), (b"1", told), (b"2", told), (b"3", told), (b"4", told), "group", ("apart", None), "group",
@@ -277,5 +277,5 @@ async def test_how_long_a_group_is_on_its_way_can_be_asked(monkeypatch: pytest.M
     now[0] += 3_500_000_000
     assert stage.committer.sending_ms == 3_500
     gate.set()
-    await stage.committer.drained()
+    await stage.committer.drain()
     assert (stage.committer.sending_ms, stage.heard) == (0, [(b"1", None), "group"])

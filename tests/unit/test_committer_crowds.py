@@ -127,7 +127,7 @@ async def test_nobody_waits_for_more_turns_than_the_store_takes() -> None:
     crowd.submit([put()])
     await passes(26)
     assert (len(crowd.told), crowd.store.groups) == (MANY, [MANY, 1])  # the next is on its way already
-    await crowd.committer.drained()
+    await crowd.committer.drain()
 
 
 async def test_the_second_half_is_on_its_way_until_it_is_told_and_is_told_in_order() -> None:
@@ -135,7 +135,7 @@ async def test_the_second_half_is_on_its_way_until_it_is_told_and_is_told_in_ord
     crowd.submit([put()] * MANY)
     await passes(31)
     assert (len(crowd.told), crowd.committer.backlog, crowd.ends) == (20, 20, 0)
-    await crowd.committer.drained()
+    await crowd.committer.drain()
     assert (crowd.told, crowd.committer.backlog, crowd.ends) == (list(range(MANY)), 0, 1)
 
 
@@ -155,4 +155,4 @@ async def test_start_notes_and_refusals_are_told_with_all_the_others_of_their_gr
         crowd.submit([put()] * 30 + [odd] + [put()] * 9)
         await passes(31)
         assert crowd.told == list(range(MANY))
-        await crowd.committer.drained()
+        await crowd.committer.drain()

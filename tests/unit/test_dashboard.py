@@ -229,7 +229,7 @@ async def test_the_chart_is_drawn_by_day_and_by_night() -> None:
 
 async def test_pages_follow_their_cursor() -> None:
     async with staged(is_seeded=False) as stage:
-        known = stage.app.registry.named("Note").cls
+        known = stage.app.deployment.registry.by_name("Note").cls
         for number in range(120):
             await stage.app.get(known, f"n-{number:03}").write("after 3d")
         seen: list[str] = []
@@ -250,7 +250,7 @@ async def test_a_page_that_has_not_looked_through_all_does_not_say_that_there_is
     monkeypatch.setattr("wakeful.views.schedules.LOOKS_MAX", 10)
     monkeypatch.setattr("wakeful.views.schedules.CHUNK_THINNED", 5)
     async with staged(is_seeded=False) as stage:
-        note = stage.app.registry.named("Note").cls
+        note = stage.app.deployment.registry.by_name("Note").cls
         for number in range(20):
             await stage.app.get(note, f"n-{number:03}").write("after 3d")
         await stage.app.schedules(note, "n-019").pause("read")
@@ -266,7 +266,7 @@ async def test_a_page_that_has_not_looked_through_all_does_not_say_that_there_is
 async def test_characters_that_nobody_sees_are_written_out_and_still_sent_back_as_they_are() -> None:
     odd = "invoice\u202efdp.exe\x9b\u200b"
     async with staged(is_seeded=False) as stage:
-        note = stage.app.registry.named("Note").cls
+        note = stage.app.deployment.registry.by_name("Note").cls
         await stage.app.get(note, odd).write("after 3d")
         where = urlencode({"class": "Note", "key": odd})
         for path in (

@@ -42,7 +42,7 @@ async def acts(stage: Stage) -> list[tuple[str, str, str]]:
 
 
 async def schedule(stage: Stage) -> Any:
-    return await stage.app.schedules(stage.app.registry.named("Note").cls, "ann").get("read")
+    return await stage.app.schedules(stage.app.deployment.registry.by_name("Note").cls, "ann").get("read")
 
 
 async def test_a_schedule_is_paused_with_a_note_and_an_end_and_resumed() -> None:
@@ -85,7 +85,7 @@ async def test_a_schedule_without_next_times_says_why() -> None:
         text = await stage.text(PAGE)
         assert (none in text, paused in text) == (False, True)
         await stage.post("/schedule/resume", **ANN)
-        note = stage.app.registry.named("Note").cls
+        note = stage.app.deployment.registry.by_name("Note").cls
         await stage.app.get(note, "zoe").write("after 1s")
         await stage.world.advance(seconds=5)
         assert none in await stage.text(PAGE.replace("ann", "zoe"))
@@ -109,18 +109,18 @@ async def test_an_end_that_no_calendar_has_is_said_on_the_page(until: str, words
 
 async def test_running_now_runs_once() -> None:
     async with staged() as stage:
-        before = (await stage.world.ledger(stage.app.registry.named("Note").cls, "ann"))[:]
+        before = (await stage.world.ledger(stage.app.deployment.registry.by_name("Note").cls, "ann"))[:]
         answer = await stage.post("/schedule/trigger", **ANN)
         await stage.world.advance(seconds=1)
         await stage.text(answer.headers["location"])  # loading the page again does nothing again
         await stage.world.advance(seconds=1)
-        after = await stage.world.ledger(stage.app.registry.named("Note").cls, "ann")
+        after = await stage.world.ledger(stage.app.deployment.registry.by_name("Note").cls, "ann")
         assert len(after) == len(before) + 1
 
 
 async def test_a_backfill_is_previewed_and_then_run() -> None:
     async with staged() as stage:
-        known = stage.app.registry.named("Note").cls
+        known = stage.app.deployment.registry.by_name("Note").cls
         text = await stage.text(f"{PAGE}&from=35m&to=5m")
         assert "Backfill would run 3 occurrences" in text
         before = len(await stage.world.ledger(known, "ann"))

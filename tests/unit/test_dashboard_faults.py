@@ -98,7 +98,7 @@ async def test_a_page_that_is_open_outlives_an_outage_of_the_store() -> None:
     async with staged() as stage:
         scope = {"type": "http", "method": "GET", "path": "/live", "headers": [(b"host", b"127.0.0.1")]}
         scope |= {"client": ("127.0.0.1", 1)}
-        visit = Visit(Desk(stage.app, stage.gate), Request(scope), LOCAL, stage.world.node, {})
+        visit = Visit(Desk(stage.app.deployment, stage.gate), Request(scope), LOCAL, stage.world.node, {})
         said: list[str] = []
 
         async def listen() -> None:

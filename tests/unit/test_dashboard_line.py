@@ -36,7 +36,7 @@ async def twice_dead() -> AsyncIterator[tuple[World, httpx.AsyncClient]]:
     """Three schedules that two processes died of; one of them is being tried."""
     app = App()
     mill = app.object(type("Mill", (Mill,), {}))
-    site = app.asgi(gate=Gate(app))
+    site = app.asgi(gate=Gate(app.deployment))
     async with app.world(start="2026-01-01T00:00:00+00:00") as world:
         for number, key in enumerate(("a", "b", "c")):
             await world.get(mill, key).open(f"{number + 1}s")

@@ -40,7 +40,7 @@ def visitor(stage: Any, caller: Caller = LOCAL) -> Visit:
         "headers": [(b"host", b"127.0.0.1")],
         "client": ("127.0.0.1", 1),
     }
-    return Visit(Desk(stage.app, stage.gate), Request(scope), caller, stage.world.node, {})
+    return Visit(Desk(stage.app.deployment, stage.gate), Request(scope), caller, stage.world.node, {})
 
 
 async def test_a_page_hears_that_something_happened() -> None:
@@ -60,7 +60,7 @@ async def test_a_tenant_hears_only_of_its_own() -> None:
         await stage.world.advance(seconds=10)
         assert not foreign.done()
         assert not own.done()
-        await stage.app.get(stage.app.registry.named("Note").cls, "eu/bob").write("every 7m")
+        await stage.app.get(stage.app.deployment.registry.by_name("Note").cls, "eu/bob").write("every 7m")
         await stage.world.advance(seconds=1)
         assert own.done()
         assert not foreign.done()
@@ -94,7 +94,7 @@ async def test_charts_begin_with_what_the_ledger_remembers_and_go_on() -> None:
 
 async def test_what_the_ledger_has_dropped_is_not_drawn_as_silence() -> None:
     async with staged(is_seeded=False) as stage:
-        note = stage.app.registry.named("Note").cls
+        note = stage.app.deployment.registry.by_name("Note").cls
         await stage.app.get(note, "busy").write("every 4s")
         await stage.app.get(note, "calm").write("every 7m")
         await stage.world.advance(minutes=18)

@@ -84,8 +84,8 @@ async def test_a_folder_that_can_not_be_written_is_no_reason_to_fail(monkeypatch
 )
 def test_what_no_node_says_is_refused(pairs: Any) -> None:
     with pytest.raises(BadInput, match="pairs of a shard and an epoch"):
-        ended_epochs.checked(pairs)
+        ended_epochs.check_epochs(pairs)
 
 
 def test_what_a_node_says_is_taken() -> None:
-    assert ended_epochs.checked([(0, 1), [255, 1 << 40]]) == {0: 1, 255: 1 << 40}
+    assert ended_epochs.check_epochs([(0, 1), [255, 1 << 40]]) == {0: 1, 255: 1 << 40}

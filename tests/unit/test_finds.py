@@ -14,8 +14,7 @@ from wakeful.store.postgres.statements import Statement
 from wakeful.store.sqlite import SqliteStore, finds
 from wakeful.values.commits import Commit
 from wakeful.values.ids import SHARDS, ObjectId, shard_of
-from wakeful.values.runs import Entry
-from wakeful.values.timers import Timer
+from wakeful.values.timers import Entry, Timer
 
 NOW = 1_760_000_000_000
 FEW, MANY = "few/", "many/"

@@ -80,7 +80,7 @@ class Arrivals:
         self.expected |= {timer.name for timer in timers}
         return 7
 
-    def added(self, timers: Sequence[Timer], mark: int) -> None:
+    def on_added(self, timers: Sequence[Timer], mark: int) -> None:
         assert mark == 7
         self.unsure(timers)
         self.here += [timer.name for timer in timers]
@@ -411,5 +411,5 @@ async def test_one_that_slipped_in_and_has_run_since_is_in() -> None:
     inserter._obstacles = obstacles  # type: ignore[method-assign]
     rows: Any = [{"place": 0, "slipped": True, "first": True}]
     wanted = PendingInsert([timer("a"), timer("b", 2)], 1, Receipt("r", 1, 9), {0: GUARD}, False)
-    [met] = await inserter._met(nothing, wanted, rows)
+    [met] = await inserter._obstacles_met(nothing, wanted, rows)
     assert (met.is_in, met.answer) == (True, own_record.answer)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from wakeful.policy.lease import BEAT_MS, LEASE_MAX_MS, LEASE_MIN_MS, LEASE_MS, Lease, lease_of
-from wakeful.runtime.renewals import KEPT_MS, PART_MS, Renewals
+from wakeful.runtime.membership import KEPT_MS, PART_MS, Renewals
 from wakeful.transport.pulse import Pace
 from wakeful.values.errors import BadOption, BadTime
 
@@ -59,17 +59,17 @@ def test_the_worst_of_an_hour_is_kept_and_not_longer() -> None:
     kept = Renewals(Lease(10_000))
     now = 1_000_000
     kept.add(0, now, trip_us=9_000_000)  # entered: there was nothing to renew
-    assert kept.said(now + 10_000, now)["slack_ms"] == 10_000
+    assert kept.summary(now + 10_000, now)["slack_ms"] == 10_000
     kept.add(now + 1_500, now, trip_us=400)
     for _ in range(3_600 // 3):
         now += 3_000
         kept.add(now + 7_000, now, trip_us=500)
-    said = kept.said(now + 10_000, now)
+    said = kept.summary(now + 10_000, now)
     assert (said["slack_ms"], said["trip_us"], said["lease_ms"]) == (1_500, 9_000_000, 10_000)
     assert kept.slack_ms(now + 10_000, now, 300_000) == 7_000
     now += 2 * PART_MS
     kept.add(now + 6_000, now, trip_us=500)
-    said = kept.said(now + 10_000, now)
+    said = kept.summary(now + 10_000, now)
     assert (said["slack_ms"], said["trip_us"]) == (6_000, 500)
     assert len(kept._parts) <= KEPT_MS // PART_MS + 1
 
@@ -94,5 +94,5 @@ def test_a_renewal_that_failed_says_how_long_the_store_took() -> None:
     renewals.add(0, 1_000, trip_us=300)
     renewals.failed(31_000, trip_us=30_000_000)
     renewals.add(6_000, 79_000, trip_us=400)
-    said = renewals.said(84_000, 79_000)
+    said = renewals.summary(84_000, 79_000)
     assert (said["trip_us"], said["slack_ms"], said["renewals"]) == (30_000_000, -73_000, 2)

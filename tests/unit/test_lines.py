@@ -64,7 +64,7 @@ class Backlog:
     st.integers(4, 60),
     st.integers(1, 12),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_all_run_once_in_order_within_their_tenant_whatever_the_bounds(
     seed: int, prefixes: list[str], bound: int, room: int
 ) -> None:

@@ -46,7 +46,7 @@ class Stage:
         """What it tells after these were held for so long."""
         self.store.now = list(locks)
         await self.warp.sleep(length_ms)
-        return self.watch.held
+        return self.watch.held_lock
 
 
 @asynccontextmanager
@@ -91,7 +91,7 @@ async def test_nothing_is_told_of_locks_while_the_store_does_not_answer() -> Non
         assert await stage.seen(LONG_MS * 2, LOCK) == LOCK
         stage.store.now = StoreDown("away")
         await stage.warp.sleep(LOOK_MS)
-        assert stage.watch.held is None
+        assert stage.watch.held_lock is None
         assert await stage.seen(LONG_MS * 2, LOCK) == LOCK
 
 
@@ -129,7 +129,7 @@ async def test_an_outage_that_a_lock_makes_is_not_said_beside_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     held: list[TableLock] = [LOCK]
-    monkeypatch.setattr(LockWatch, "held", property(lambda self: next(iter(held), None)))
+    monkeypatch.setattr(LockWatch, "held_lock", property(lambda self: next(iter(held), None)))
     async with App().world() as world:
         outage = world.node.outage
         for expected in (set[str](), {"store.down", "store.up"}):
@@ -183,5 +183,5 @@ async def test_what_readyz_says_of_it(lock: TableLock, reason: str) -> None:
     async with watching() as stage:
         assert await stage.seen(LONG_MS * 2, lock) == lock
         home: Any = SimpleNamespace(state="down", lock_watch=stage.watch)
-        ask: Any = SimpleNamespace(app=SimpleNamespace(node=SimpleNamespace(all_homes=[home])), is_full=False)
+        ask: Any = SimpleNamespace(deployment=SimpleNamespace(node=SimpleNamespace(all_homes=[home])), is_full=False)
         assert why_not(ask) == reason

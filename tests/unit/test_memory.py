@@ -6,7 +6,7 @@ from wakeful.store import Disk, MemoryStore
 from wakeful.store.protocol import Hint, NodeRow, Query
 from wakeful.values.commits import Commit
 from wakeful.values.ids import ObjectId, shard_of
-from wakeful.values.runs import Entry
+from wakeful.values.timers import Entry
 
 ONE = ObjectId("C", "one")
 

@@ -5,8 +5,7 @@ import pytest
 from wakeful.values.commits import Commit
 from wakeful.values.ids import ObjectId
 from wakeful.values.metrics import LATENESS_MS, OTHER, Counter, Family, Gauge, Histogram, Meter, counters
-from wakeful.values.runs import Entry, Verdict
-from wakeful.values.timers import Parked, Timer
+from wakeful.values.timers import Entry, Parked, Timer, Verdict
 
 ID = ObjectId("A", "k")
 

@@ -318,9 +318,9 @@ def test_the_digest_sees_what_differs_and_not_the_order() -> None:
 def test_pages_shrink_for_large_rows() -> None:
     pages = Pages("storage")
     for _ in range(4):
-        pages.seen([("k", b"x" * 100)] * pages.rows)
+        pages.on_page([("k", b"x" * 100)] * pages.rows)
     assert pages.rows == 128
-    pages.seen([("k", bytes(2_000_000))] * 4)
+    pages.on_page([("k", bytes(2_000_000))] * 4)
     assert pages.rows == 8
 
 

@@ -26,7 +26,7 @@ def program() -> App:
 
 
 def stub(app: App, key: str = "a") -> Any:
-    return app.get(app.registry.named("Desk").cls, key)
+    return app.get(app.deployment.registry.by_name("Desk").cls, key)
 
 
 @pytest.fixture(params=["memory", "sqlite"])

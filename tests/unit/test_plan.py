@@ -16,12 +16,14 @@ from wakeful.policy.plan import (
     Due,
     Left,
     OccurrenceTimes,
+    PausedSpan,
     Plan,
     Policy,
+    Timeline,
+    Version,
     overlapped,
     plan,
 )
-from wakeful.policy.timeline import PausedSpan, Timeline, Version
 from wakeful.specs.interval import Interval
 
 MINUTE = 60_000
@@ -372,7 +374,7 @@ def check_fates(found: Plan, times: Listed, since: int, to: int) -> None:
     assert [left.last_at for left in found.left] == sorted(left.last_at for left in found.left)
 
 
-@settings(max_examples=400, deadline=None, report_multiple_bugs=False)
+@settings(max_examples=400, report_multiple_bugs=False)
 @given(_times, _pauses(), _gaps, _policies, st.integers(0, _LENGTH), st.integers(0, _LENGTH + 500))
 def test_plan_does_what_the_words_say(
     times: list[int], pauses: list[PausedSpan], gaps: list[int], policy: Policy, since: int, now: int
@@ -396,7 +398,7 @@ def test_plan_does_what_the_words_say(
     assert found.missed == sum(verdict in LOST for _, verdict in verdicts)
 
 
-@settings(max_examples=200, deadline=None, report_multiple_bugs=False)
+@settings(max_examples=200, report_multiple_bugs=False)
 @given(_times, _pauses(), _gaps, _policies, st.integers(0, _LENGTH), st.integers(0, _LENGTH + 500))
 def test_overlapped_does_what_the_words_say(
     times: list[int], pauses: list[PausedSpan], gaps: list[int], policy: Policy, since: int, end: int
@@ -411,7 +413,7 @@ def test_overlapped_does_what_the_words_say(
     assert [one for one in expand(found, every) if one[1] != "gap"] == verdicts
 
 
-@settings(max_examples=150, deadline=None, report_multiple_bugs=False)
+@settings(max_examples=150, report_multiple_bugs=False)
 @given(_times, _pauses(), _gaps, _policies, st.integers(1, 40), st.integers(0, _LENGTH + 500))
 @example(
     [1, 2, 3], [], [], Policy(window_ms=1_000, grace_ms=500), 1, 502

@@ -25,8 +25,7 @@ from wakeful.values.errors import (
     Unavailable,
 )
 from wakeful.values.ids import ObjectId, shard_of
-from wakeful.values.runs import Entry
-from wakeful.values.timers import Parked, Timer
+from wakeful.values.timers import Entry, Parked, Timer
 
 NOW = 1_700_000_000_000
 ONE = ObjectId("Customer", "one")

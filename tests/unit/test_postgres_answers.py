@@ -10,7 +10,7 @@ from wakeful.store.postgres.writer import PostgresWriter
 from wakeful.values.commits import Commit
 from wakeful.values.errors import Fenced, OutcomeUnknown
 from wakeful.values.ids import shard_of
-from wakeful.values.runs import Entry
+from wakeful.values.timers import Entry
 
 
 def lose_answers(monkeypatch: pytest.MonkeyPatch, times: int) -> list[int]:

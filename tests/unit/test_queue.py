@@ -70,7 +70,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.integers(min_value=1, max_value=6), STEPS)
 def test_memory_holds_exactly_what_the_disk_has_up_to_the_edge(bound: int, steps: list[tuple]) -> None:  # type: ignore[type-arg]
     disk = Disk(bound)
@@ -105,7 +105,7 @@ def test_memory_holds_exactly_what_the_disk_has_up_to_the_edge(bound: int, steps
         assert len(queue) <= 2 * bound + 8
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.integers(min_value=1, max_value=8),
     st.integers(min_value=1, max_value=8),

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from wakeful.runtime.reach import check_back
+from wakeful.runtime.contacts import check_back
 from wakeful.store.protocol import NodeRow
 from wakeful.testing.timewarp import Timewarp
 from wakeful.values.errors import Unreachable

@@ -14,7 +14,7 @@ async def test_a_node_whose_timers_can_t_be_read_is_not_ready(monkeypatch: pytes
     async with App().world(nodes=2) as world:
         node = world.members[0].node
         assert node is not None
-        ask: Any = SimpleNamespace(app=SimpleNamespace(node=node), is_full=False)
+        ask: Any = SimpleNamespace(deployment=SimpleNamespace(node=node), is_full=False)
         read, held = node.store.timers, asyncio.Event()
 
         async def timers(*args: Any, **options: Any) -> Any:

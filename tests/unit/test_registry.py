@@ -100,16 +100,16 @@ def test_an_unknown_class_is_not_told_of_wakefuls_own() -> None:
     registry.add(Sample)
     registry.add(type("Own", (), {}), "wakeful.Own")
     with pytest.raises(UnknownClass, match=r"known: Sample\. Put"):
-        registry.named("X")
+        registry.by_name("X")
 
 
 def test_an_unknown_class_is_named_with_those_that_are_known() -> None:
     registry = Registry()
     with pytest.raises(UnknownClass, match="'X' is not registered here; known: none"):
-        registry.named("X")
+        registry.by_name("X")
     registry.add(Sample)
     with pytest.raises(UnknownClass, match=r"known: Sample\. Put @app.object on it"):
-        registry.named("X")
+        registry.by_name("X")
     with pytest.raises(UnknownClass, match=r"put @app\.object on it"):
         registry.of_class(Base)
     assert registry.knows("Sample")
@@ -124,7 +124,7 @@ def test_a_name_can_be_taken_once() -> None:
     with pytest.raises(BadName, match=r"two classes are called Sample: .*Sample and .*Base; give one name="):
         app.object(name="Sample")(Base)
     assert app.object(name="Other")(Base) is Base
-    assert app.registry.of_class(Base).name == "Other"
+    assert app.deployment.registry.of_class(Base).name == "Other"
 
 
 @pytest.mark.parametrize("name", ["1x", "a b", "", "x" * 65, "a/b", "é"])
@@ -135,7 +135,7 @@ def test_a_class_name_must_be_safe_everywhere(name: str) -> None:
             app.object(name=name)(Base)
     else:
         assert app.object(name=name)(Base) is Base  # an empty name is no name given
-        assert app.registry.of_class(Base).name == "Base"
+        assert app.deployment.registry.of_class(Base).name == "Base"
 
 
 @pytest.mark.parametrize("thing", [Sample.public, 5, "Sample"])

@@ -20,7 +20,7 @@ def test_an_object_with_a_job_from_outside_goes_into_a_file_and_out_of_it(wakefu
         from wakeful.jobs.submission import Scheduling
         from wakeful.runtime.calls import make_stub
 
-        stub = make_stub(world.node, world.node.registry.named("Report"), "eu", None, None)
+        stub = make_stub(world.node, world.node.registry.by_name("Report"), "eu", None, None)
         for method in (stub.heal, stub.tick):
             await Scheduling(world.node, feature_of(world.node), None).one(JobSpec(method, after="5h"), is_newest=False)
         await world.advance(hours=1)

@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from wakeful import App, DurableObject, Next, RetryPolicy, Run, cron, every, exponential, fixed, holidays, rrule
-from wakeful.policy.plan import ENDLESS_MS
-from wakeful.policy.timeline import Version
+from wakeful.policy.plan import ENDLESS_MS, Version
 from wakeful.schedules.options import parse_options, parse_spec_options
 from wakeful.schedules.records import Record, decode_record, encode_struct
 from wakeful.specs.build import to_spec
@@ -467,7 +466,7 @@ async def test_a_datetime_is_not_printed_and_read_back_in_the_same_turn(monkeypa
 
         async def set(self, when: datetime) -> None:
             with monkeypatch.context() as patch:
-                patch.setattr("wakeful.policy.timeline.parse_spec", _refuse)
+                patch.setattr("wakeful.policy.plan.parse_spec", _refuse)
                 await self.schedules.add(when, self.ring, name="once")
 
         async def ring(self) -> None:

@@ -67,7 +67,7 @@ def test_rooms_add_nothing_to_what_their_house_has() -> None:
     assert shares.held("one") == 392
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.integers(1, 64),
     st.lists(st.tuples(st.booleans(), st.integers(0, 3), st.integers(0, 2), st.integers(1, 3)), max_size=200),
@@ -144,7 +144,7 @@ def test_tokens_of_a_tenant_are_of_its_house() -> None:
 
 
 async def test_a_turnstile_lets_through_asker_by_asker_and_loses_no_turn() -> None:
-    turnstile, order = Turnstile(1, 64, "lists", Crowding(App())), list[str]()
+    turnstile, order = Turnstile(1, 64, "lists", Crowding(App().deployment)), list[str]()
 
     async def go(asker: Asker) -> None:
         async with turnstile.passing(asker):
@@ -165,7 +165,7 @@ async def test_a_turnstile_lets_through_asker_by_asker_and_loses_no_turn() -> No
 
 
 async def test_a_turn_that_is_given_up_as_it_comes_goes_to_the_next() -> None:
-    turnstile, go = Turnstile(1, 64, "lists", Crowding(App())), asyncio.Event()
+    turnstile, go = Turnstile(1, 64, "lists", Crowding(App().deployment)), asyncio.Event()
 
     async def one(event: asyncio.Event | None) -> None:
         async with turnstile.passing(ONE):

@@ -220,7 +220,7 @@ def assert_empty(slots: Slots) -> None:
     st.sampled_from([None, 1, 3]),
     st.sampled_from([{}, {"Mailer": 1}, {"Mailer": 2, "Job": 3}]),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_bounds_hold_slots_are_never_idle_while_one_may_run_and_all_get_theirs(
     seed: int, bound: int, tenant_turns: int | None, class_turns: int | None, turns_of: dict[str, int]
 ) -> None:

@@ -202,7 +202,7 @@ async def test_what_is_for_sockets_that_have_gone_is_dropped() -> None:
     async with app.world() as world:
         gateway, wire = feature_of(world.node).gateway, Wire()
         one = await opened(gateway, wire)
-        await gateway.disconnected(one, 1000, "", was_clean=True)
+        await gateway.on_disconnect(one, 1000, "", was_clean=True)
         gateway.apply(effect(1, "a", one.id))
         gateway.apply(effect(1, "", one.id, CLOSE))
         await world.settle()

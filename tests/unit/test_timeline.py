@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wakeful.policy.timeline import PausedSpan, Timeline, Version, spec_of
+from wakeful.policy.plan import PausedSpan, Timeline, Version, spec_of
 from wakeful.specs.cron import cron
 from wakeful.specs.interval import Interval
 from wakeful.values.times import from_datetime, to_datetime
@@ -227,7 +227,7 @@ def _timelines(draw: Callable[..., Any]) -> tuple[Timeline, list[int], list[int]
     return Timeline(versions, start_at=start, end_at=end, extra=extra), times, sorted(gaps)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(_timelines(), st.lists(st.integers(T0 - HOUR, T0 + _SPAN), min_size=1, max_size=8))
 def test_next_and_previous_are_those_of_the_whole_list(
     drawn: tuple[Timeline, list[int], list[int]], moments: list[int]
@@ -249,7 +249,7 @@ def test_next_and_previous_are_those_of_the_whole_list(
             assert timeline.next_event(moment) == event
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(_timelines(), st.integers(T0, T0 + _SPAN), st.integers(T0, T0 + _SPAN))
 def test_gaps_are_those_of_the_whole_list(drawn: tuple[Timeline, list[int], list[int]], one: int, two: int) -> None:
     timeline, _, gaps = drawn

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from wakeful.values.clock import Wakeup
+from wakeful.values.times import Wakeup
 
 
 class Clock:

@@ -174,7 +174,7 @@ async def test_a_world_may_end_while_it_is_crashed_or_its_store_is_away() -> Non
         world.faults.is_down = True
         with pytest.raises(StoreDown):
             await world.get(Careful, "a").add()
-    assert app.node is None
+    assert app.deployment.node is None
 
 
 async def test_forced_sleep_after_every_turn_catches_a_class_that_relies_on_memory() -> None:
@@ -272,7 +272,7 @@ def test_uvloop_is_refused_with_a_clear_error() -> None:
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(body())
-    assert app.node is None
+    assert app.deployment.node is None
 
 
 async def test_one_world_at_a_time_on_a_loop() -> None:

@@ -26,7 +26,7 @@ async def test_work_in_a_thread_takes_no_virtual_time() -> None:
     async with app.world() as world:
         before = world.now()
         asyncio.get_running_loop().call_later(3_600, lambda: None)  # there would be something to jump to
-        stub = app.get(app.registry.named("Slow").cls, "a")
+        stub = app.get(app.deployment.registry.by_name("Slow").cls, "a")
         assert await stub.work() == "done"
         assert world.now() == before
         await world.advance(hours=2)

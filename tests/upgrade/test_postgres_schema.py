@@ -34,7 +34,7 @@ async def test_the_schema_that_people_read_is_the_schema_that_migrations_make(po
     connection = await asyncpg.connect(target.dsn)
     try:
         await connection.execute(f'CREATE SCHEMA "{written.schema}"')
-        await connection.execute(written.qualified(text))
+        await connection.execute(written.qualify(text))
         for query in (_COLUMNS, _INDEXES, _CONSTRAINTS, _OPTIONS):
             made = [tuple(row) for row in await connection.fetch(query, target.schema)]
             read = [tuple(row) for row in await connection.fetch(query, written.schema)]

@@ -15,8 +15,7 @@ from wakeful.store.postgres.url import parse_url
 from wakeful.values.commits import SYSTEM, USER, Commit, Info, Remembered
 from wakeful.values.errors import SchemaTooOld
 from wakeful.values.ids import ObjectId, shard_of
-from wakeful.values.runs import Entry
-from wakeful.values.timers import ALARM, Parked, Timer
+from wakeful.values.timers import ALARM, Entry, Parked, Timer
 
 NOW = 1_760_000_000_000
 HERE = Path(__file__).parent
@@ -37,7 +36,7 @@ def old_postgres(version: int, url: str) -> str:
         try:
             await connection.execute(f'CREATE SCHEMA "{target.schema}"')
             text = (HERE / "data" / f"v{version}_postgres.sql").read_text(encoding="utf-8")
-            await connection.execute(Statements(target.schema).qualified(text))
+            await connection.execute(Statements(target.schema).qualify(text))
         finally:
             await connection.close()
 

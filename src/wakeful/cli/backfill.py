@@ -122,7 +122,7 @@ async def _follow(store: "Store", id: "ObjectId", name: str, others: set[str], t
 
 async def _stretch_of(view: "View", id: "ObjectId", name: str, start: str, end: str) -> "Stretch":
     from wakeful.cli.instants import instant
-    from wakeful.policy.timeline import spec_of
+    from wakeful.policy.plan import spec_of
     from wakeful.schedules.nights import zone_name
     from wakeful.schedules.queries import record_of
     from wakeful.values.errors import BadOption

@@ -350,7 +350,7 @@ def _method(node: "Node") -> tuple[str, str]:
 
     methods = []
     for cls in own_classes(node.registry.names()):
-        known = node.registry.named(cls)
+        known = node.registry.by_name(cls)
         for name in sorted(known.methods):
             needs = _sample_arguments(known.cls, name)
             methods.append((len(needs), name not in known.readers, cls, " ".join([name, *needs])))

@@ -147,7 +147,7 @@ async def _server(url: str) -> tuple[list[Finding], list[Finding]]:
 def _program(target: str) -> "Registry":
     from wakeful.cli.app_loader import load
 
-    return load(target).app.registry
+    return load(target).app.deployment.registry
 
 
 async def _classes(store: "Views", known: list[str] | None, said: "Statuses") -> list[Finding]:

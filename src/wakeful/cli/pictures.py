@@ -73,7 +73,7 @@ async def _chart_of(store: "Store", id: "ObjectId", target: str | None) -> tuple
     from wakeful.values.codec import decode_loosely
 
     if target is not None:
-        known = load(target).app.registry.named(id.cls)
+        known = load(target).app.deployment.registry.by_name(id.cls)
         if getattr(known.cls, "chart", None) is None:
             raise CommandError(f"{id.cls} is no Machine, so it has no chart", code="machine.class", exit_code=USAGE)
         bound = Bound(id.cls, known.cls, lambda src: True)

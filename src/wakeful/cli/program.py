@@ -20,7 +20,7 @@ from wakeful.system import open_store
 from wakeful.telemetry.samples import sampling
 from wakeful.values.commits import Commit
 from wakeful.values.errors import StoreDown
-from wakeful.values.runs import Entry
+from wakeful.values.timers import Entry
 from wakeful.views.timer_names import name_words, schedule_named
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def serve(
     async def main() -> None:
         stop.listen(lifeline)
         check(http)
-        store = open_store(url, program.app.keys)
+        store = open_store(url, program.app.deployment.keys)
         if is_dev:
             store = cast("Store", TellingStore(store, say))
         async with contextlib.AsyncExitStack() as stack:
@@ -138,11 +138,13 @@ def serve(
                     stack,
                     lambda: program.app.run(store, paranoid=paranoid, **joined),
                     say,
-                    wait_ms=program.app.limits.store_wait_ms if store.shared else 0,  # a file is there or not
+                    wait_ms=program.app.deployment.limits.store_wait_ms
+                    if store.shared
+                    else 0,  # a file is there or not
                 )
             if stop.is_asked:
                 return
-            await stack.enter_async_context(sampling(program.app))
+            await stack.enter_async_context(sampling(program.app.deployment))
             await stack.enter_async_context(_beside(program, say))
             seen = await stack.enter_async_context(web(program.app, node, http, say))
             await _on_start(program, say, stop, is_dev=is_dev)

@@ -107,7 +107,7 @@ async def _rows(
 
 def spec_shown(record: "Record") -> str:
     """The spec, short: an interval without the instant that it is counted from."""
-    from wakeful.policy.timeline import spec_of
+    from wakeful.policy.plan import spec_of
     from wakeful.specs.interval import Interval
 
     version = record.version
@@ -360,7 +360,7 @@ def _end(until: str, records: dict[str, "Record"]) -> int:
 
 def _zone(records: dict[str, "Record"]) -> str | None:
     """The one zone that all of them are in."""
-    from wakeful.policy.timeline import spec_of
+    from wakeful.policy.plan import spec_of
     from wakeful.schedules.nights import zone_name
 
     zones = {zone_name(spec_of(record.version.spec)) for record in records.values()}

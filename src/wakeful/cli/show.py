@@ -10,8 +10,7 @@ from wakeful.cli import known_names, options
 
 if TYPE_CHECKING:
     from wakeful.values.commits import Info
-    from wakeful.values.runs import Entry
-    from wakeful.values.timers import Parked
+    from wakeful.values.timers import Entry, Parked
     from wakeful.views.due import DueRow
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from wakeful.schedules.words import About
     from wakeful.store.protocol import Store
     from wakeful.values.ids import ObjectId
-    from wakeful.values.runs import Run
+    from wakeful.values.timers import Run
 
 
 UPCOMING = 5
@@ -119,7 +119,7 @@ def _meant(at: int, record: "Record | None", runs: Sequence["Run"]) -> int:
 def _put_head(id: "ObjectId", name: str, record: "Record | None", now: int, waits: str | None) -> None:
     from wakeful.cli.exit_codes import one_line
     from wakeful.cli.output import put_line
-    from wakeful.policy.timeline import spec_of
+    from wakeful.policy.plan import spec_of
     from wakeful.schedules.words import standing
 
     put_line(one_line(f"{id} {name}"), "bold")
@@ -222,7 +222,7 @@ def _weekday(at: int, zone: str) -> str:
 
 
 def _note(record: "Record", at: int) -> str:
-    from wakeful.policy.timeline import spec_of
+    from wakeful.policy.plan import spec_of
     from wakeful.schedules.nights import night_note
 
     return night_note(spec_of(record.version.spec), at)

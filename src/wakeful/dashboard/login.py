@@ -51,7 +51,7 @@ class Door:
 
         target = back(request.query_params.get("next"))
         try:
-            if self._desk.app.node is not None and await self._desk.gate.is_open():
+            if self._desk.deployment.node is not None and await self._desk.gate.is_open():
                 return RedirectResponse(address(request, "/"), status_code=303)
         except Unavailable as error:
             return self._desk.bare(request, "login.html", status=503, next=target, problem=error_words(error, None))

@@ -101,5 +101,5 @@ def _chart_of(visit: Visit, id: ObjectId) -> Bound | None:
     registry = visit.node.registry
     if not registry.knows(id.cls):
         return None
-    cls = registry.named(id.cls).cls
+    cls = registry.by_name(id.cls).cls
     return None if getattr(cls, "chart", None) is None else Bound(id.cls, cls, lambda src: True)

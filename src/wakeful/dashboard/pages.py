@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from wakeful.app import App
+    from wakeful.deployment import Deployment
     from wakeful.security.gate import Gate
 
 
@@ -65,7 +65,7 @@ STATIC_HEADERS = [
 ]
 
 
-def routes(app: "App", gate: "Gate") -> list["BaseRoute"]:
+def routes(deployment: "Deployment", gate: "Gate") -> list["BaseRoute"]:
     """The dashboard, for a Starlette application under any prefix."""
     try:
         import jinja2  # noqa: F401
@@ -75,7 +75,7 @@ def routes(app: "App", gate: "Gate") -> list["BaseRoute"]:
     from wakeful.dashboard import due, jobs, live, login, nodes, objects, parked, schedules
     from wakeful.dashboard.visits import Desk
 
-    desk = Desk(app, gate)
+    desk = Desk(deployment, gate)
     door = login.Door(desk)
     read = {
         "/": due.page,

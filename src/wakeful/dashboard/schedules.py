@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wakeful.dashboard.visits import Visit
 from wakeful.dashboard.words import instant, length
-from wakeful.policy.timeline import spec_of
+from wakeful.policy.plan import spec_of
 from wakeful.schedules.nights import local_time, night_note
 from wakeful.specs.zones import instants_of, zone_of
 from wakeful.values.errors import BadInput, BadTime

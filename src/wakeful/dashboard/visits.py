@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from wakeful.app import App
+    from wakeful.deployment import Deployment
     from wakeful.runtime.node import Node
     from wakeful.security.gate import Gate
     from wakeful.security.scopes import Caller, Scope
@@ -182,12 +182,12 @@ class Desk:
         "undrained": "It may own shards again.",
     }
 
-    def __init__(self, app: "App", gate: "Gate") -> None:
-        self.app = app
+    def __init__(self, deployment: "Deployment", gate: "Gate") -> None:
+        self.deployment = deployment
         self.gate = gate
         self.history = History()
         self._kept: dict[str, tuple[float, Any]] = {}  # until when, and what
-        self._turns = Turnstile(PAGES_AT_ONCE, WAITING_MAX, "pages", Crowding(app))
+        self._turns = Turnstile(PAGES_AT_ONCE, WAITING_MAX, "pages", Crowding(deployment))
 
     async def sparing(self, name: str, ask: Callable[[], Awaitable[Any]]) -> Any:
         """The answer, or the one of a moment ago: what takes long in a big store is asked so seldom that it is a fiftieth of all time."""
@@ -231,7 +231,7 @@ class Desk:
     async def _answer(self, handler: Handler, scope: "Scope", wide: bool, request: "Request") -> "Response":
         visit: Visit | None = None
         try:
-            node = self.app.node
+            node = self.deployment.node
             if node is None:
                 raise NotRunning("the program is not running; it is starting or stopping")
             self.history.follow(node)
@@ -287,7 +287,7 @@ class Desk:
 
     def bare(self, request: "Request", template: str, *, status: int = 200, **given: Any) -> "Response":
         """A page for someone who is not let in, or not yet."""
-        node = self.app.node
+        node = self.deployment.node
         now = node.clock.now() if node is not None else 0
         return render(
             request, template, status=status, now=now, caller=None, said="", lives=False, parked_count=0,

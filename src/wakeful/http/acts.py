@@ -12,8 +12,8 @@ from wakeful.http.calls import signature_of
 from wakeful.http.looks import connection_of, object_of, schedule_name
 from wakeful.http.table import read_body
 from wakeful.operations.acts import Acts, Which
+from wakeful.policy.plan import spec_of
 from wakeful.policy.retry import RetryPolicy, exponential
-from wakeful.policy.timeline import spec_of
 from wakeful.schedules.options import parse_spec_options, plain_spec
 from wakeful.specs.instants import after, at
 from wakeful.specs.spec import Spec
@@ -141,7 +141,7 @@ async def put_schedule(ask: Ask) -> Answer:
     asked: Put = await read_body(ask, Put, is_needed=True)
     id, name = object_of(ask), schedule_name(ask)
     await _check_exposed(ask, id, asked.handler, asked.on_missed)
-    known = ask.node.registry.named(id.cls)
+    known = ask.node.registry.by_name(id.cls)
     signature = signature_of(known, asked.handler, has_run=True)
     args, kwargs = await ask.beside(lambda: signature.converted(asked.args, asked.kwargs))
     options = asked.options()

@@ -30,7 +30,7 @@ from wakeful.values.metrics import LASTING, ROUTE
 from wakeful.values.trace import TRACE, received
 
 if TYPE_CHECKING:
-    from wakeful.app import App
+    from wakeful.deployment import Deployment
     from wakeful.security.gate import Gate
     from wakeful.security.scopes import Caller
 
@@ -52,7 +52,7 @@ class Api:
 
     def __init__(
         self,
-        app: "App",
+        deployment: "Deployment",
         gate: "Gate",
         *,
         body_bytes_max: int = BODY_BYTES_MAX,
@@ -61,11 +61,11 @@ class Api:
         streams_max: int = STREAMS_MAX,
         stops: Stops | None = None,
     ) -> None:
-        self.app = app
+        self.deployment = deployment
         self.gate = gate
         self._body_max = body_bytes_max
         self._askers = Askers()
-        self._crowding = Crowding(app)
+        self._crowding = Crowding(deployment)
         self._calls = Shares(requests_max)
         self._acts = Shares(ACTS_MAX)
         self._waits = Shares(streams_max)  # for jobs
@@ -78,7 +78,7 @@ class Api:
         self._document: tuple[list[str], bytes] | None = None  # for which classes it was made
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        ask = Ask(self.app, self.gate, scope, receive, send, self._body_max)
+        ask = Ask(self.deployment, self.gate, scope, receive, send, self._body_max)
         raw = table.raw_of(scope)
         asker = Asker(HEALTH, address_of(scope)) if raw in _HEALTH else self._askers.guess(scope)
         try:
@@ -93,7 +93,11 @@ class Api:
             return
         except Exception as error:
             is_operator = ask.caller is not None and ask.caller.may("operate")
-            lock = lock_of(self.app.node) if isinstance(error, StoreDown) and self.app.node is not None else None
+            lock = (
+                lock_of(self.deployment.node)
+                if isinstance(error, StoreDown) and self.deployment.node is not None
+                else None
+            )
             answer = _as_answer(told(error, ask.path, is_operator=is_operator, lock=lock))
         if answer is not None:
             # The client may have gone meanwhile, which servers say in one of these ways.
@@ -142,7 +146,7 @@ class Api:
     async def _admitted(self, ask: Ask, route: Route, connection: HTTPConnection) -> "Caller":
         """Who asks. A call's deadline and its wait for the store hold for that as well: it is what is waited for first."""
         needed: Any = route.scope
-        node = self.app.node
+        node = self.deployment.node
         if not is_call(route) or node is None or self.gate.knows(connection):  # a task for each call would cost 80 µs
             asked = self.gate.admit(connection, needed, wide=route.is_wide)
             return await (unless_locked(node, asked) if route.is_look and node is not None else asked)
@@ -239,15 +243,15 @@ class Api:
     def _openapi(self, method: str) -> Answer:
         if method not in ("GET", "HEAD"):
             raise Problem(405, "method.not_allowed", f"{method[:20]} is not for this", allow=DOCUMENT_METHODS)
-        names = self.app.registry.names()
+        names = self.deployment.registry.names()
         if self._document is None or self._document[0] != names:
-            self._document = names, json_bytes(document(self.app.registry))
+            self._document = names, json_bytes(document(self.deployment.registry))
         return Answer(self._document[1])
 
 
-def routes(app: "App", gate: "Gate", **options: Any) -> list[Mount]:
+def routes(deployment: "Deployment", gate: "Gate", **options: Any) -> list[Mount]:
     """The API for a Starlette application of your own."""
-    return [Mount("", app=Api(app, gate, **options))]
+    return [Mount("", app=Api(deployment, gate, **options))]
 
 
 def check_key(ask: Ask, route: Route) -> None:

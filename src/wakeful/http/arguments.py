@@ -19,7 +19,7 @@ from wakeful.http.problems import words_of
 from wakeful.values.codec import encode
 from wakeful.values.errors import BadTime, BadValue
 from wakeful.values.packed import ALIKE_MAX, check_alike
-from wakeful.values.runs import Run
+from wakeful.values.timers import Run
 from wakeful.values.times import duration_ms
 from wakeful.values.weights import WEIGHT_MAX, too_heavy
 

@@ -21,7 +21,7 @@ from wakeful.views.plain import plain
 from wakeful.views.view import View
 
 if TYPE_CHECKING:
-    from wakeful.app import App
+    from wakeful.deployment import Deployment
     from wakeful.runtime.node import Node
     from wakeful.security.gate import Gate
     from wakeful.security.scopes import Caller
@@ -73,10 +73,12 @@ class Room:
 class Ask:
     """One request, on its way through."""
 
-    __slots__ = ("_headers", "_read", "app", "body", "body_max", "caller", "gate", "is_full", "params", "query", "receive", "scope", "send", "waited_ms", "weight_max")  # fmt: skip
+    __slots__ = ("_headers", "_read", "body", "body_max", "caller", "deployment", "gate", "is_full", "params", "query", "receive", "scope", "send", "waited_ms", "weight_max")  # fmt: skip
 
-    def __init__(self, app: "App", gate: "Gate", scope: Scope, receive: Receive, send: Send, body_max: int) -> None:
-        self.app = app
+    def __init__(
+        self, deployment: "Deployment", gate: "Gate", scope: Scope, receive: Receive, send: Send, body_max: int
+    ) -> None:
+        self.deployment = deployment
         self.gate = gate
         self.scope = scope
         self.receive = receive
@@ -99,7 +101,7 @@ class Ask:
 
     @property
     def node(self) -> "Node":
-        node = self.app.node
+        node = self.deployment.node
         if node is None:
             raise NotRunning("the app is not running")
         return node

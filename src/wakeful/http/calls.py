@@ -31,11 +31,11 @@ async def call(ask: Ask) -> Answer:
     id = await ask.gate.check_exposed(connection_of(ask), ask.who, params["class"], params["key"], params["method"])
     method = params["method"]
     media, value, is_long = ask.media, ask.value(), ask.is_long
-    signature = signature_of(node.registry.named(id.cls), method)
+    signature = signature_of(node.registry.by_name(id.cls), method)
 
     def arguments() -> tuple[tuple[Any, ...], dict[str, Any]]:
         args, kwargs = arguments_of(signature, value, media)
-        return node.carried(id, method, args, kwargs) if is_long else (args, kwargs)
+        return node.copy_call(id, method, args, kwargs) if is_long else (args, kwargs)
 
     args, kwargs = await ask.beside(arguments)
     key = request_key(ask)

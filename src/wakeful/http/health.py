@@ -21,8 +21,8 @@ async def ready(ask: Ask) -> Answer:
     why = why_not(ask)
     if why is not None:
         return answered({"status": "not ready", "reason": why}, 503)
-    node = ask.app.node
-    cut = 0 if node is None else sum(len(home.routes.contacts.unreached()) for home in node.all_homes)
+    node = ask.deployment.node
+    cut = 0 if node is None else sum(len(home.routes.contacts.list_unreached()) for home in node.all_homes)
     # Others don't reach it either, so to be sent nothing would help nobody; but it is said.
     return answered({"status": "ready", "unreached": cut} if cut else {"status": "ready"})
 
@@ -32,7 +32,7 @@ def why_not(ask: Ask) -> str | None:
 
     Of a lock the table and the session are said: tables are called the same everywhere, and a number opens no door.
     """
-    node = ask.app.node
+    node = ask.deployment.node
     if node is None:
         return "the app is not running"
     why = next(filter(None, map(_why_not_here, node.all_homes)), None)
@@ -42,8 +42,8 @@ def why_not(ask: Ask) -> str | None:
 def _why_not_here(home: "Node") -> str | None:
     if home.state not in ("up", "down"):
         return f"the node is {home.state}"
-    if home.lock_watch.held is not None:
-        return words(home.lock_watch.held)  # before what may only follow from it
+    if home.lock_watch.held_lock is not None:
+        return words(home.lock_watch.held_lock)  # before what may only follow from it
     if home.state == "down":
         return "the store can't be reached"
     if home.is_doubted or max(home.membership.waits_ms, home.committer.sending_ms) >= MUTE_MS:

@@ -30,7 +30,7 @@ from wakeful.views import jobs
 from wakeful.views.view import READS_MAX
 
 if TYPE_CHECKING:
-    from wakeful.app import App
+    from wakeful.deployment import Deployment
 
 WAIT_MS = 30_000
 WAIT_MAX_MS = 300_000
@@ -82,7 +82,7 @@ async def schedule(ask: Ask) -> Answer:
         spec = replace(spec, key=once_key(key))
     # Not app.jobs.schedule(…, **kwargs): a method may have an argument that is called like one of its options.
     scheduling = Scheduling(ask.node, feature_of(ask.node), None)
-    job = await scheduling.traced([spec], scheduling.one(spec, is_newest=asked.replace))
+    job = await scheduling.trace([spec], scheduling.one(spec, is_newest=asked.replace))
     return answered(jobs.plain_job(await _shown(ask, job)), 201)
 
 
@@ -102,12 +102,12 @@ async def schedule_many(ask: Ask) -> Answer:
             await view.breathe()
         known.append(await _known(ask, one))
     places = [f"jobs[{place}]: " for place in range(len(known))]
-    specs = await ask.beside(lambda: list(map(_made, repeat(ask.app), asked.jobs, known, places)))
+    specs = await ask.beside(lambda: list(map(_made, repeat(ask.deployment), asked.jobs, known, places)))
     if asked.then is None:
-        jobs_made = await ask.app.jobs.schedule_many(specs)
+        jobs_made = await ask.deployment.jobs.schedule_many(specs)
         made = await view.together(_shown(ask, job) for job in jobs_made)
         return answered({"rows": await view.each(jobs.plain_job, made), "then": None}, 201)
-    batch = await ask.app.jobs.batch(specs, then=await _spec(ask, asked.then, "then: "))
+    batch = await ask.deployment.jobs.batch(specs, then=await _spec(ask, asked.then, "then: "))
     rows = await view.each(jobs.plain_job, batch.jobs)
     return answered({"rows": rows, "then": jobs.plain_job(batch.then)}, 201)
 
@@ -115,7 +115,7 @@ async def schedule_many(ask: Ask) -> Answer:
 async def show(ask: Ask) -> Answer:
     await _check(ask)
     if ask.wants_types:
-        return await result_of(await ask.app.jobs.get(ask.params["id"]), MSGPACK)
+        return await result_of(await ask.deployment.jobs.get(ask.params["id"]), MSGPACK)
     return answered(await jobs.show(ask.view, ask.params["id"]))
 
 
@@ -124,7 +124,7 @@ async def cancel(ask: Ask) -> Answer:
     await _check(ask)
     id = ask.params["id"]
     # Only an operator's is an act with an audit row: callers could push out all others with theirs.
-    done = await (acts_of(ask).cancel_job(id) if ask.who.may("operate") else ask.app.jobs.cancel(id))
+    done = await (acts_of(ask).cancel_job(id) if ask.who.may("operate") else ask.deployment.jobs.cancel(id))
     return answered({"id": id, "cancelled": done})
 
 
@@ -133,7 +133,7 @@ async def wait(ask: Ask) -> Answer:
     target = await _check(ask)
     ms = min(ask.query["timeout"] or WAIT_MS, WAIT_MAX_MS)
     until = ask.node.clock.now() + ms
-    value = await ask.app.jobs.wait(ask.params["id"], timeout=ms / 1000)
+    value = await ask.deployment.jobs.wait(ask.params["id"], timeout=ms / 1000)
     shown = await shown_to(ask.node, target, value, ask.who, deadline_at=until)
     return await result_of(shown, MSGPACK if ask.wants_types else b"")
 
@@ -154,7 +154,7 @@ async def _check(ask: Ask) -> ObjectId:
 
 async def _spec(ask: Ask, asked: Asked, where: str) -> JobSpec:
     known = await _known(ask, asked)
-    return await ask.beside(lambda: _made(ask.app, asked, known, where))
+    return await ask.beside(lambda: _made(ask.deployment, asked, known, where))
 
 
 async def _known(ask: Ask, asked: Asked) -> ObjectClass:
@@ -162,10 +162,10 @@ async def _known(ask: Ask, asked: Asked) -> ObjectClass:
     id = await ask.gate.check_exposed(connection_of(ask), ask.who, asked.cls, asked.key, asked.method)
     for other in asked.depends_on:
         await ask.gate.check_named(connection_of(ask), ask.who, *parse_id(other)[0])
-    return ask.node.registry.named(id.cls)
+    return ask.node.registry.by_name(id.cls)
 
 
-def _made(app: "App", asked: Asked, known: ObjectClass, where: str) -> JobSpec:
+def _made(deployment: "Deployment", asked: Asked, known: ObjectClass, where: str) -> JobSpec:
     try:
         if weighs_more([asked.args, asked.kwargs], WEIGHT_MAX):
             raise too_heavy(WEIGHT_MAX)
@@ -173,7 +173,7 @@ def _made(app: "App", asked: Asked, known: ObjectClass, where: str) -> JobSpec:
     except BadValue as error:
         raise BadValue(f"{where}{error.message}", code=error.code) from None
     return JobSpec(
-        getattr(make_stub(app, known, asked.key, None, None), asked.method),
+        getattr(make_stub(deployment, known, asked.key, None, None), asked.method),
         args,
         kwargs,
         asked.at,

@@ -10,7 +10,7 @@ from wakeful.http.asks import MSGPACK, Answer, Ask, answered, result
 from wakeful.http.problems import Problem
 from wakeful.machines.node_machines import feature_of
 from wakeful.schedules.options import check_schedule_name
-from wakeful.schedules.queries import record_of, seen
+from wakeful.schedules.queries import as_schedule, record_of
 from wakeful.schedules.schedules import next_times
 from wakeful.security import audit
 from wakeful.values.errors import BadOption, UnknownParked
@@ -228,7 +228,7 @@ async def show_schedule(ask: Ask) -> Answer:
     if ask.wants_types:
         id, name, view = object_of(ask), schedule_name(ask), ask.view
         await view.info(id)
-        return result(seen(name, await record_of(view.store_of(id), id, name), view.now()), MSGPACK)
+        return result(as_schedule(name, await record_of(view.store_of(id), id, name), view.now()), MSGPACK)
     return answered(await schedules.show(ask.view, object_of(ask), schedule_name(ask)))
 
 

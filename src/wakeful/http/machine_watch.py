@@ -24,7 +24,7 @@ from wakeful.views.plain import plain
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
 
-    from wakeful.app import App
+    from wakeful.deployment import Deployment
     from wakeful.http.asks import Receive, Send
     from wakeful.http.stops import Stops
     from wakeful.runtime.node import Node
@@ -70,7 +70,7 @@ async def watch(ask: Ask) -> Answer | None:
     if ask.scope["method"] == "HEAD":
         await only_head(ask)
         return None
-    watching = _Watch(ask.app, id, ask.who.name)
+    watching = _Watch(ask.deployment, id, ask.who.name)
     found = await watching.look()  # what keeps it from being watched is an answer with a status
 
     async def tell(ends: Ends) -> None:
@@ -95,20 +95,20 @@ async def watch(ask: Ask) -> Answer | None:
 class Telling:
     """The same over a WebSocket, each a text of JSON: `{"kind": "snapshot", …}` or `{"kind": "emitted", …}`."""
 
-    def __init__(self, app: "App", id: ObjectId, caller: "Caller") -> None:
-        self._watch = _Watch(app, id, caller.name)
+    def __init__(self, deployment: "Deployment", id: ObjectId, caller: "Caller") -> None:
+        self._watch = _Watch(deployment, id, caller.name)
         self._caller = caller
         self._news: list[News] = []  # yet to be told
 
     @classmethod
     async def begin(
-        cls, app: "App", gate: "Gate", connection: "HTTPConnection", caller: "Caller", id: ObjectId
+        cls, deployment: "Deployment", gate: "Gate", connection: "HTTPConnection", caller: "Caller", id: ObjectId
     ) -> "Telling":
         """Before the connection is accepted: what keeps the machine from being watched is an answer with a status."""
-        if app.node is None:
+        if deployment.node is None:
             raise NotRunning("the app is not running; try again")
-        await _check(app.node, gate, connection, caller, id)
-        made = cls(app, id, caller)
+        await _check(deployment.node, gate, connection, caller, id)
+        made = cls(deployment, id, caller)
         made._news = await made._watch.look()
         return made
 

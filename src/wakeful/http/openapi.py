@@ -64,7 +64,7 @@ def document(registry: "Registry") -> dict[str, Any]:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas)
     for name in registry.names():
         if not name.startswith(RESERVED):
-            _add_class(registry.named(name), paths, schemas)
+            _add_class(registry.by_name(name), paths, schemas)
     return {
         "openapi": "3.1.0",
         "info": {

@@ -24,7 +24,7 @@ from wakeful.values.errors import NotRunning
 from wakeful.values.trace import TRACE, linked
 
 if TYPE_CHECKING:
-    from wakeful.app import App
+    from wakeful.deployment import Deployment
     from wakeful.security.gate import Gate
     from wakeful.security.scopes import Caller
     from wakeful.sockets.gateway import Gateway
@@ -37,15 +37,17 @@ PROTOCOL = "wakeful"  # to be offered beside it: a browser wants one of those th
 ABORT = "wakeful.abort"  # in the scope: how to hang up at once, from a server that can
 
 
-async def answer(app: "App", gate: "Gate", stops: Stops, scope: Scope, receive: Receive, send: Send) -> None:
+async def answer(
+    deployment: "Deployment", gate: "Gate", stops: Stops, scope: Scope, receive: Receive, send: Send
+) -> None:
     """The whole life of one socket, from the request on."""
     if (await receive())["type"] == "websocket.connect":
         with ExitStack() as room:
-            await _connected(app, gate, stops, scope, receive, send, room)
+            await _connected(deployment, gate, stops, scope, receive, send, room)
 
 
 async def _connected(
-    app: "App", gate: "Gate", stops: Stops, scope: Scope, receive: Receive, send: Send, room: ExitStack
+    deployment: "Deployment", gate: "Gate", stops: Stops, scope: Scope, receive: Receive, send: Send, room: ExitStack
 ) -> None:
     caller: Caller | None = None
     wire = _Wire(scope, send)
@@ -55,11 +57,11 @@ async def _connected(
         connection = HTTPConnection(scope)
         caller = await gate.admit(connection, "call")
         target = await gate.check_named(connection, caller, cls, key)
-        gateway = _gateway(app)
+        gateway = _gateway(deployment)
         telling: Telling | None = None
         if what == "watch":
             room.enter_context(gateway.watching())
-            telling = await Telling.begin(app, gate, connection, caller, target)
+            telling = await Telling.begin(deployment, gate, connection, caller, target)
         else:
             held, chosen = await gateway.connect(target, _request(scope, caller), wire)
     except Exception as error:
@@ -94,20 +96,20 @@ async def _carry(gateway: "Gateway", held: "Held", protocol: str, wire: "_Wire",
             if event["type"] == "websocket.disconnect":
                 code, reason, was_clean = _ended(event)
                 break
-            await gateway.received(held, _message(event))
+            await gateway.receive(held, _message(event))
     except asyncio.CancelledError:
         if wire.task is None or not wire.is_cut:
-            gateway.lost(held)  # the server waits for nobody; the object hears of it beside that
+            gateway.on_lost(held)  # the server waits for nobody; the object hears of it beside that
             raise
         wire.task.uncancel()
     except OSError:
         pass  # how a server says that the client is gone
     except BaseException:
-        gateway.lost(held)
+        gateway.on_lost(held)
         raise
     finally:
         wire.task = None
-    await gateway.disconnected(held, code, reason, was_clean=was_clean)
+    await gateway.on_disconnect(held, code, reason, was_clean=was_clean)
 
 
 class _Wire:
@@ -191,10 +193,10 @@ def _request(scope: Scope, caller: "Caller") -> SocketRequest:
     return SocketRequest(query, headers, protocols, client[0] if client else "", caller.name)
 
 
-def _gateway(app: "App") -> "Gateway":
-    if app.node is None:
+def _gateway(deployment: "Deployment") -> "Gateway":
+    if deployment.node is None:
         raise NotRunning("the app is not running; try again")
-    return feature_of(app.node).gateway
+    return feature_of(deployment.node).gateway
 
 
 async def _deny(scope: Scope, send: Send, error: Exception, caller: "Caller | None") -> None:

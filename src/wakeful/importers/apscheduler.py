@@ -12,7 +12,7 @@ from wakeful.importers.findings import bad
 from wakeful.importers.pickles import Thing, read
 from wakeful.importers.schedule_import import EVER, ImportPlan, NoSchedule, Wish, cron_text, plain, zone_name
 from wakeful.importers.sqlite import Tables
-from wakeful.policy.timeline import spec_of
+from wakeful.policy.plan import spec_of
 from wakeful.specs.build import any_of
 from wakeful.specs.instants import at
 from wakeful.specs.interval import interval

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from wakeful.importers.findings import bad, short
-from wakeful.jobs.payload import shown
+from wakeful.jobs.payload import readable_payload
 from wakeful.machines.records import ROW as MACHINE
 from wakeful.policy.limits import check_storage_key, check_value_size
 from wakeful.policy.order import INSERTED
@@ -22,8 +22,7 @@ from wakeful.values.codec import decode_loosely
 from wakeful.values.commits import SYSTEM, USER, Commit, Info, Remembered, Slot
 from wakeful.values.errors import BadInput, BadValue, Conflict, Fenced, Undecodable
 from wakeful.values.ids import RESERVED, ObjectId, check_class, check_key, shard_of
-from wakeful.values.runs import Entry
-from wakeful.values.timers import Parked, Timer
+from wakeful.values.timers import Entry, Parked, Timer
 
 # What of an object may travel in a file: the one rule of those who write it and of those who read it?
 #
@@ -80,7 +79,7 @@ def bar_of_timer(timer: Timer) -> Bar | None:
             "timer", f"{timer.id} is in the middle of something with another object ({timer.name})", "when that is over"
         )
     if prefix == "job":
-        kept = shown(timer)
+        kept = readable_payload(timer)
         if kept.waits or kept.batch is not None:
             why = f"{timer.id} has a job that waits for others or belongs to a batch"
             return Bar("jobs", why, "when they have run")

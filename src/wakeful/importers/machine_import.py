@@ -16,6 +16,7 @@ from wakeful.machines.carrier import Carrier
 from wakeful.machines.node_machines import feature_of
 from wakeful.machines.records import MachineRecord, fit, load, save
 from wakeful.machines.steps import end, note, set_delays
+from wakeful.runtime.context import runtime_of
 from wakeful.runtime.turn import running_turn
 from wakeful.statechart.chart import Chart
 from wakeful.statechart.effects import Invoke
@@ -39,7 +40,7 @@ async def arrive(
     from_version: int | None = None,
 ) -> dict[str, Any]:
     """The operation: make this object the machine that was found; what was taken of it and what was not."""
-    activation = ctx._activation
+    activation = runtime_of(ctx)
     turn, node, id = running_turn(activation, IMPORT), activation.node, activation.id
     check_own(id, "import brings")
     machine = msgspec.convert(data, FoundMachine)
@@ -89,7 +90,7 @@ async def arrive(
 
 async def chart_of(ctx: "Context") -> dict[str, Any]:
     """The operation: the chart of the object's class, without waking the object."""
-    node, cls = ctx._activation.node, ctx._activation.id.cls
+    node, cls = runtime_of(ctx).node, runtime_of(ctx).id.cls
     bound = _bound_class(feature_of(node).classes, cls)
     return {"config": dict(bound.chart.config), "version": bound.version}
 

@@ -9,7 +9,8 @@ from msgspec import Struct, field
 
 from wakeful.importers.archive import check_own
 from wakeful.importers.feature import SETTLE
-from wakeful.policy.timeline import spec_of
+from wakeful.policy.plan import spec_of
+from wakeful.runtime.context import runtime_of
 from wakeful.runtime.turn import running_turn
 from wakeful.schedules.handlers import check_arguments, handler_name
 from wakeful.schedules.options import check_schedule_name, parse_options, parse_spec_options
@@ -104,7 +105,7 @@ async def settle(
 
     `methods` says which method does what a task did; without it, the one that is called like the task.
     """
-    activation = ctx._activation
+    activation = runtime_of(ctx)
     running_turn(activation, SETTLE)
     check_own(activation.id, "import brings")
     schedules = Schedules(ctx)
@@ -136,7 +137,7 @@ async def settle(
 
 def _check(ctx: "Context", wish: Wish, methods: dict[str, str]) -> str:
     """The method that will do it; `BadInput` says why this can't be a schedule of the object."""
-    activation = ctx._activation
+    activation = runtime_of(ctx)
     check_schedule_name(wish.name)
     method = handler_name(activation, methods.get(wish.task) or wish.task.rpartition(".")[2])
     check_arguments(inspect.getattr_static(activation.known.cls, method), tuple(wish.args), wish.kwargs)

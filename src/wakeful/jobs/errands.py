@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from wakeful.jobs.ids import ASK, TELL, TOLD, job_id, parse_id
-from wakeful.jobs.job_owner import cancel_timer, owned, place
+from wakeful.jobs.job_owner import cancel_timer, place, standing_in_turn
 from wakeful.jobs.job_request import JobRequest, errand
 from wakeful.jobs.node_jobs import NodeJobs
 from wakeful.jobs.outcomes import read, watch, write
 from wakeful.jobs.payload import BATCH, HELD_AT, JobPayload, decode_kept, encode_kept
 from wakeful.jobs.queries import asked_timer, standing
-from wakeful.runtime.timer_runs import Errands
+from wakeful.runtime.timer_handler import Errands
 from wakeful.runtime.turn import Turn
 from wakeful.values.codec import decode
 from wakeful.values.commits import SYSTEM
@@ -24,7 +24,7 @@ from wakeful.values.errors import KeyTaken
 from wakeful.values.timers import Timer
 
 if TYPE_CHECKING:
-    from wakeful.runtime.activation import Activation
+    from wakeful.runtime.object_runtime import ObjectRuntime
 
 log = logging.getLogger("wakeful.jobs")
 
@@ -40,11 +40,11 @@ class ErrandRuns(Errands):
         self.deadline_ms = deadline_ms
         self._feature = feature
 
-    async def fire(self, activation: "Activation", turn: Turn, timer: Timer) -> bool:
+    async def fire(self, activation: "ObjectRuntime", turn: Turn, timer: Timer) -> bool:
         if self.prefix == TELL:
             await self._tell(turn, *decode(timer.payload or b""))
         elif self.prefix == TOLD:
-            await self._told(turn, *decode(timer.payload or b""))
+            await self._on_told(turn, *decode(timer.payload or b""))
         else:
             await self._ask(turn, timer)
         return False
@@ -52,7 +52,7 @@ class ErrandRuns(Errands):
     async def _tell(self, turn: Turn, name: str, watcher: str) -> None:
         """A job waits for one of this object: note it, or, when that is over, say so at once."""
         node, id = turn.activation.node, turn.activation.id
-        await turn.activation.settled()
+        await turn.activation.settle()
         there = await standing(node, id, name)
         state = "unknown" if there is None else there.job.state
         if state in ("scheduled", "waiting", "running", "failed"):
@@ -61,7 +61,7 @@ class ErrandRuns(Errands):
         target, waiting = parse_id(watcher)
         turn.send([errand(node, self._feature.order, TOLD, target, [waiting, job_id(id, name), state, 0])])
 
-    async def _told(self, turn: Turn, name: str, other: str, outcome: str, total: int) -> None:
+    async def _on_told(self, turn: Turn, name: str, other: str, outcome: str, total: int) -> None:
         """Another job has ended, for which one of this object waits."""
         if total:
             await self._count(turn, name, outcome, total)
@@ -81,13 +81,13 @@ class ErrandRuns(Errands):
     async def _count(self, turn: Turn, name: str, outcome: str, total: int) -> None:
         """One more of a batch has ended; its completion job goes when all have."""
         slot = (SYSTEM, f"jobs.batch:{name}")
-        found = await read(turn, slot)
-        counts = list(found) if isinstance(found, list) else [0, 0, 0]
+        record = await read(turn, slot)
+        counts = list(record) if isinstance(record, list) else [0, 0, 0]
         counts[OUTCOMES.index(outcome)] += 1
         if sum(counts) < total:
             write(turn, slot, counts)
             return
-        if found is not None:
+        if record is not None:
             write(turn, slot, None)
         timer = await self._waiting(turn, name)
         if timer is not None:
@@ -96,7 +96,7 @@ class ErrandRuns(Errands):
             self._release(turn, timer, replace(kept, waits=waits, ended=(counts[0], counts[1], counts[2])))
 
     async def _waiting(self, turn: Turn, name: str) -> Timer | None:
-        there = await owned(turn, name)
+        there = await standing_in_turn(turn, name)
         return there.timer if there is not None and there.timer is not None else None
 
     def _release(self, turn: Turn, timer: Timer, kept: JobPayload) -> None:

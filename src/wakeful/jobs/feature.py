@@ -10,7 +10,7 @@ from wakeful.jobs.job_request import JobRequest
 from wakeful.jobs.node_jobs import FEATURE, NodeJobs, Quota, feature_of
 from wakeful.jobs.payload import decode_kept, job_of_timer
 from wakeful.jobs.runs import JobRuns
-from wakeful.runtime.context import Context
+from wakeful.runtime.context import Context, runtime_of
 from wakeful.runtime.feature import Feature
 from wakeful.runtime.turn import running_turn
 from wakeful.values.timers import Timer
@@ -37,27 +37,27 @@ class JobFeature(Feature):
 
 
 async def _cancel(ctx: Context, name: str) -> bool:
-    turn = running_turn(ctx._activation, "jobs.cancel")
-    return await job_owner.cancel(feature_of(ctx._activation.node), turn, name)
+    turn = running_turn(runtime_of(ctx), "jobs.cancel")
+    return await job_owner.cancel(feature_of(runtime_of(ctx).node), turn, name)
 
 
 async def _redrive(ctx: Context, name: str) -> Job:
-    turn = running_turn(ctx._activation, "jobs.redrive")
-    return (await job_owner.redrive(feature_of(ctx._activation.node), turn, name)).job
+    turn = running_turn(runtime_of(ctx), "jobs.redrive")
+    return (await job_owner.redrive(feature_of(runtime_of(ctx).node), turn, name)).job
 
 
 async def _replace(
     ctx: Context, name: str, due_at: int, nominal_at: int, seq: int, priority: int, payload: bytes
 ) -> Job:
-    turn = running_turn(ctx._activation, "jobs.replace")
+    turn = running_turn(runtime_of(ctx), "jobs.replace")
     timer = Timer(ctx.id, name, due_at, nominal_at, seq, priority=priority, payload=payload)
     asked = JobRequest(timer, decode_kept(timer))
-    await job_owner.place(feature_of(ctx._activation.node), turn, asked, is_newest=True)
+    await job_owner.place(feature_of(runtime_of(ctx).node), turn, asked, is_newest=True)
     return job_of_timer(timer, is_running=False)
 
 
 async def _withdraw(ctx: Context, name: str, token: str) -> None:
-    await job_owner.withdraw(running_turn(ctx._activation, "jobs.withdraw"), name, token)
+    await job_owner.withdraw(running_turn(runtime_of(ctx), "jobs.withdraw"), name, token)
 
 
 _OPERATIONS: dict[str, Callable[..., Awaitable[Any]]] = {

@@ -7,10 +7,10 @@ import re
 from hashlib import blake2b
 from urllib.parse import quote, unquote
 
-from wakeful.values.clock import Dice
 from wakeful.values.errors import BadName, UnknownJob
 from wakeful.values.ids import ObjectId, check_class, check_key
 from wakeful.values.timers import Timer
+from wakeful.values.times import Dice
 
 PREFIX = "job"
 TELL = "job-tell"  # ask the object of another job to tell this one when that has ended

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from wakeful.jobs.ids import target_of
 from wakeful.values.errors import BadOption
 from wakeful.values.ids import ObjectId
-from wakeful.values.runs import HandlerAnswer
+from wakeful.values.timers import HandlerAnswer
 from wakeful.values.times import Duration, duration_ms
 
 State = Literal["scheduled", "waiting", "running", "done", "failed", "cancelled"]

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from wakeful.jobs.ids import ask_prefix, job_id, key_of
 from wakeful.jobs.job_request import JobRequest, errands
-from wakeful.jobs.outcomes import end, left
-from wakeful.jobs.payload import decode_record, is_same, job_of_record, job_of_timer, record_key, shown
+from wakeful.jobs.outcomes import end, note_unrun
+from wakeful.jobs.payload import decode_record, is_same, job_of_record, job_of_timer, readable_payload, record_key
 from wakeful.jobs.queries import PAGE, PARKED_MAX, Standing, asked_timer, standing
 from wakeful.runtime.turn import Turn
 from wakeful.store.protocol import Query
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from wakeful.jobs.node_jobs import NodeJobs
 
 
-async def owned(turn: Turn, name: str) -> Standing | None:
+async def standing_in_turn(turn: Turn, name: str) -> Standing | None:
     """How a job of this object stands for this turn, what it did itself included."""
     if name in turn.timers:
         timer = turn.timers[name]
         if timer is not None:
-            return Standing(job_of_timer(timer, is_running=False), shown(timer), timer)
+            return Standing(job_of_timer(timer, is_running=False), readable_payload(timer), timer)
         mine = turn.consumed
         if mine is not None and mine.name == name:
-            return Standing(job_of_timer(mine, is_running=True), shown(mine), mine)
+            return Standing(job_of_timer(mine, is_running=True), readable_payload(mine), mine)
         ended = next((one for one in reversed(turn.records) if one.key == record_key(name)), None)
         if ended is None:
             return None
         record = decode_record(ended)
         return Standing(job_of_record(turn.activation.id, name, record), record.kept)
-    await turn.activation.settled()  # turns before this one may have changed it and not be on disk yet
+    await turn.activation.settle()  # turns before this one may have changed it and not be on disk yet
     found = await standing(turn.activation.node, turn.activation.id, name)
     return None if found is not None and found.is_asked else found
 
@@ -44,7 +44,7 @@ async def place(feature: "NodeJobs", turn: Turn, asked: JobRequest, *, is_newest
     """Set the job's timer, unless its key is in use: then the job that has it, or `KeyTaken` when that is another."""
     turn.check_writable()
     if asked.kept.key is not None:
-        there = await owned(turn, asked.timer.name)
+        there = await standing_in_turn(turn, asked.timer.name)
         # One that only the ledger knows of has no key any more: its record has expired.
         existing = None if is_newest or there is None or there.kept is None else same(asked, there)
         if existing is not None:
@@ -79,7 +79,7 @@ async def cancel(feature: "NodeJobs", turn: Turn, name: str, reason: str = "canc
     """True: it has not ended and never will run (again). False: it is over, or unknown, or is this very turn."""
     turn.check_writable()
     is_cancelled = await _cancel_asked(turn, name)
-    there = await owned(turn, name)
+    there = await standing_in_turn(turn, name)
     if there is None or there.timer is None or (there.job.state == "running" and there.timer is turn.consumed):
         return is_cancelled
     await cancel_timer(feature, turn, there.timer, reason)
@@ -89,18 +89,18 @@ async def cancel(feature: "NodeJobs", turn: Turn, name: str, reason: str = "canc
 async def withdraw(turn: Turn, name: str, token: str) -> None:
     """Clear that very version of a key, which came too late; one put in its place since stays."""
     node, id = turn.activation.node, turn.activation.id
-    await turn.activation.settled()
+    await turn.activation.settle()
     found = await node.reading(node.store.find_timers(Query(cls=id.cls, key=id.key, name=name, limit=1)))
-    if found and shown(found[0]).token == token:
+    if found and readable_payload(found[0]).token == token:
         turn.clear_timer(name)
 
 
 async def cancel_timer(feature: "NodeJobs", turn: Turn, timer: Timer, reason: str) -> None:
     """Clear a job that is owed, and tell those who wait for it."""
     turn.clear_timer(timer.name)
-    left(turn, timer, reason)
+    note_unrun(turn, timer, reason)
     feature.counts.cancelled += 1
-    await end(feature, turn, timer, shown(timer), "cancelled", error=reason, has_run=False)
+    await end(feature, turn, timer, readable_payload(timer), "cancelled", error=reason, has_run=False)
 
 
 async def _cancel_asked(turn: Turn, name: str) -> bool:
@@ -109,17 +109,17 @@ async def _cancel_asked(turn: Turn, name: str) -> bool:
         return False
     id, prefix = turn.activation.id, ask_prefix(name)
     query = Query(cls=id.cls, key=id.key, name_prefix=prefix, limit=PAGE)
-    await turn.activation.settled()
+    await turn.activation.settle()
     found = await turn.activation.node.reading(turn.activation.node.store.find_timers(query))
     for one in found:
         turn.clear_timer(one.name)
-        left(turn, asked_timer(one), "cancelled")
+        note_unrun(turn, asked_timer(one), "cancelled")
     return bool(found)
 
 
 async def redrive(feature: "NodeJobs", turn: Turn, name: str) -> Standing:
     """A failed job is owed again, at once and with a fresh count; `Conflict` when it is not parked."""
-    there = await owned(turn, name)
+    there = await standing_in_turn(turn, name)
     if there is None or there.parked is None:
         how = "unknown" if there is None else there.job.state
         raise Conflict(f"job {job_id(turn.activation.id, name)} is {how}, not failed, so it can't be redriven")

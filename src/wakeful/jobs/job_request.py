@@ -22,10 +22,10 @@ from wakeful.values.errors import BadHandler, BadInput, BadOption, BadTime, Limi
 from wakeful.values.ids import ObjectId, why_no_name
 from wakeful.values.timers import Timer
 from wakeful.values.times import LATEST_MS, duration_ms, from_datetime
-from wakeful.values.trace import linked
+from wakeful.values.trace import current_trace, linked
 
 if TYPE_CHECKING:
-    from wakeful.runtime.node import Node
+    from wakeful.runtime.object_runtime import NodeRuntime
 
 TAGS_MAX = 32
 TAG_CHARS_MAX = 200
@@ -45,7 +45,7 @@ class JobRequest(NamedTuple):
 
 
 def ask(
-    node: "Node", order: Order, spec: JobSpec, turn: Turn | None, *, batch: tuple[str, int] | None = None
+    node: "NodeRuntime", order: Order, spec: JobSpec, turn: Turn | None, *, batch: tuple[str, int] | None = None
 ) -> JobRequest:
     """The timer of a job; whatever is wrong with it is said here."""
     spec.check_given()
@@ -58,7 +58,7 @@ def ask(
     token = new_token(node.dice)
     kept = JobPayload(
         method=method,
-        args=_encoded([list(spec.args), _sorted(spec.kwargs)], what) if spec.args or spec.kwargs else None,
+        args=_encode([list(spec.args), _sort(spec.kwargs)], what) if spec.args or spec.kwargs else None,
         token=token,
         key=key,
         created_at=now,
@@ -70,20 +70,20 @@ def ask(
         retry=None if spec.retry is None else kept_retry(spec.retry, known.cls, what, node.registry),
         waits=_ids(spec.depends_on, what, job_id(target, timer_name(method, token, key))) if spec.depends_on else (),
         batch=batch,
-        trace=node.trace() if turn is None else _trace(turn, target, method),
+        trace=current_trace(node.tracer) if turn is None else _trace(turn, target, method),
     )
-    return timed(kept, target, order.next(now), _priority(spec.priority, what), node.limits.arguments_bytes)
+    return with_timer(kept, target, order.next(now), _priority(spec.priority, what), node.limits.arguments_bytes)
 
 
 def _trace(turn: Turn, target: ObjectId, method: str) -> str | None:
     """That of the turn; one that asks for itself again begins a new one each time, or it would have no end."""
-    trace, again = turn.activation.node.trace(), turn.consumed
+    trace, again = current_trace(turn.activation.node.tracer), turn.consumed
     if trace is None or again is None or turn.activation.id != target or not again.name.startswith(f"{PREFIX}:"):
         return trace
     return linked(trace) if decode_kept(again).method == method else trace
 
 
-def timed(kept: JobPayload, target: ObjectId, seq: int, priority: int, bytes_max: int | None = None) -> JobRequest:
+def with_timer(kept: JobPayload, target: ObjectId, seq: int, priority: int, bytes_max: int | None = None) -> JobRequest:
     """What is kept, with the timer that carries it."""
     payload = encode_kept(kept)
     if bytes_max is not None and len(payload) > bytes_max:
@@ -103,24 +103,24 @@ def newest(asked: JobRequest) -> JobRequest:
     return JobRequest(replace(asked.timer, payload=encode_kept(kept)), kept)
 
 
-def errands(node: "Node", order: Order, asked: JobRequest) -> list[Timer]:
+def errands(node: "NodeRuntime", order: Order, asked: JobRequest) -> list[Timer]:
     """What has to be sent along: to each job that it waits for, to tell it when that has ended."""
     return [
         errand(node, order, TELL, parse_id(id)[0], [parse_id(id)[1], asked.id]) for id in asked.kept.waits if "/" in id
     ]
 
 
-def errand(node: "Node", order: Order, prefix: str, target: ObjectId, payload: Any, name: str = "") -> Timer:
+def errand(node: "NodeRuntime", order: Order, prefix: str, target: ObjectId, payload: Any, name: str = "") -> Timer:
     """A timer that does one thing at another object, due now, under a name that nobody else can have."""
     now = node.clock.now()
     full = f"{name or prefix + ':'}{new_token(node.dice)}"
     return Timer(target, full, now, now, order.next(now), payload=encode(payload))
 
 
-def _target(node: "Node", method: object, turn: Turn | None) -> tuple[ObjectId, str, ObjectClass]:
+def _target(node: "NodeRuntime", method: object, turn: Turn | None) -> tuple[ObjectId, str, ObjectClass]:
     if isinstance(method, Method):
         target, name = method.target, method.name
-        known = node.registry.named(target.cls)
+        known = node.registry.by_name(target.cls)
         if name not in known.methods:
             known.check_method(name)
         return target, name, known
@@ -198,14 +198,14 @@ def _when(at: object, after: Any, now: int, what: str) -> tuple[int | None, int 
     return (ms, None, due_at) if at is not None else (None, ms, due_at)
 
 
-def _encoded(value: Any, what: str) -> bytes:
+def _encode(value: Any, what: str) -> bytes:
     try:
         return encode(value)
     except BadInput as error:
         raise type(error)(f"{what}: {error.message}", code=error.code) from None
 
 
-def _sorted(named: Mapping[str, Any]) -> dict[str, Any]:
+def _sort(named: Mapping[str, Any]) -> dict[str, Any]:
     """In one order, so that the same call twice is the same bytes."""
     return dict(sorted(named.items(), key=itemgetter(0))) if len(named) > 1 else dict(named)
 
@@ -218,17 +218,17 @@ def _metadata(metadata: object, what: str) -> bytes:
             f"{what}: metadata must be a dict of text to text, numbers or booleans, not {metadata!r}",
             code="job.metadata",
         )
-    return _encoded(_sorted(metadata), what)
+    return _encode(_sort(metadata), what)
 
 
 def _tags(tags: object, what: str) -> tuple[str, ...]:
     if isinstance(tags, str) or not isinstance(tags, Iterable):
         raise BadOption(f"{what}: tags must be a list of names, not {tags!r}", code="job.tags")
-    found = tuple(dict.fromkeys(tags))
-    if len(found) > TAGS_MAX:
-        words = f"{len(found)} tags, {TAGS_MAX} at most; what else there is goes into metadata"
+    unique = tuple(dict.fromkeys(tags))
+    if len(unique) > TAGS_MAX:
+        words = f"{len(unique)} tags, {TAGS_MAX} at most; what else there is goes into metadata"
         raise BadOption(f"{what}: {words}", code="job.tags")
-    for tag in found:
+    for tag in unique:
         why = (
             f"{tag!r:.60} is no text"
             if not isinstance(tag, str)
@@ -236,7 +236,7 @@ def _tags(tags: object, what: str) -> tuple[str, ...]:
         )
         if why is not None:
             raise BadOption(f"{what}: tag {why}", code="job.tags")
-    return found
+    return unique
 
 
 def _priority(priority: object, what: str) -> int:
@@ -254,11 +254,11 @@ def _ids(depends_on: object, what: str, own: str) -> tuple[str, ...]:
         raise BadOption(
             f"{what}: depends_on must be a list of jobs or their ids, not {depends_on!r}", code="job.depends"
         )
-    found = tuple(dict.fromkeys(job_id(*parse_id(one)) for one in depends_on))
-    if own in found:
+    ids = tuple(dict.fromkeys(job_id(*parse_id(one)) for one in depends_on))
+    if own in ids:
         raise BadOption(f"{what}: depends on itself, {own}, and so would never run", code="job.depends")
-    if len(found) > DEPENDS_MAX:
+    if len(ids) > DEPENDS_MAX:
         raise LimitExceeded(
-            f"{what}: depends on {len(found)} jobs, {DEPENDS_MAX} at most; use a batch", code="job.depends"
+            f"{what}: depends on {len(ids)} jobs, {DEPENDS_MAX} at most; use a batch", code="job.depends"
         )
-    return found
+    return ids

@@ -12,11 +12,11 @@ from wakeful.jobs.ids import job_id, parse_id
 from wakeful.jobs.job import ENDED, Batch, Job, JobSpec, Page
 from wakeful.jobs.node_jobs import feature_of
 from wakeful.jobs.queries import JobFilter
-from wakeful.jobs.submission import Scheduling, sent, unsend
+from wakeful.jobs.submission import Scheduling, sent_by_turn, unsend
 from wakeful.policy.limits import check_count
 from wakeful.runtime.calls import check_loop, resolve, within
-from wakeful.runtime.context import Context
-from wakeful.runtime.node import Node
+from wakeful.runtime.context import Context, runtime_of
+from wakeful.runtime.object_runtime import NodeRuntime
 from wakeful.runtime.turn import CURRENT, Turn, running_turn
 from wakeful.values.errors import (
     BadOption,
@@ -42,7 +42,7 @@ class Home(Protocol):
     """The program whose jobs these are."""
 
     @property
-    def node(self) -> Node | None: ...
+    def node(self) -> NodeRuntime | None: ...
 
 
 class Jobs:
@@ -56,7 +56,7 @@ class Jobs:
 
     def __init__(self, home: Home | Context) -> None:
         self._home = None if isinstance(home, Context) else home
-        self._activation = home._activation if isinstance(home, Context) else None
+        self._activation = runtime_of(home) if isinstance(home, Context) else None
 
     async def schedule(
         self,
@@ -80,26 +80,26 @@ class Jobs:
         """
         spec = JobSpec(method, args, kwargs, at, after, key, metadata, tags, retry, priority, depends_on)
         scheduling = self._scheduling("schedule")
-        return await scheduling.traced([spec], scheduling.one(spec, is_newest=replace))
+        return await scheduling.trace([spec], scheduling.one(spec, is_newest=replace))
 
     async def schedule_many(self, specs: Sequence[JobSpec]) -> Jobs_:
         """Every one of them or none, in one commit; an error says which is wrong (`jobs[3]: …`)."""
         node, _ = self._here("schedule_many")
-        given = _given(node, "schedule_many", specs)
+        given = _check_specs(node, "schedule_many", specs)
         scheduling = self._scheduling("schedule_many")
-        return await scheduling.traced(given, scheduling.all(given))
+        return await scheduling.trace(given, scheduling.all(given))
 
     async def batch(self, specs: Sequence[JobSpec], *, then: JobSpec) -> Batch:
         """Schedule them all, and one more that runs when all of them have ended, well or not (see `ctx.job.batch`)."""
         node, _ = self._here("batch")
-        given = _given(node, "batch", specs)
+        given = _check_specs(node, "batch", specs)
         scheduling = self._scheduling("batch")
-        return await scheduling.traced([*given, then], scheduling.batch(given, then))
+        return await scheduling.trace([*given, then], scheduling.batch(given, then))
 
     async def get(self, id: str | Job) -> Job:
         """How the job stands on disk, or will when this turn is there; `UnknownJob` when there is none."""
         node, turn = self._here("get")
-        own = None if turn is None else sent(turn, *parse_id(id))
+        own = None if turn is None else sent_by_turn(turn, *parse_id(id))
         return await _read(node, turn, lambda: queries.get(node, id)) if own is None else own.job
 
     async def list(
@@ -119,8 +119,8 @@ class Jobs:
         Owed ones in firing order, then failed ones, then ended ones. `after=page.next` gives the following page.
         """
         node, turn = self._here("list")
-        wanted = _wanted(node, cls, key, name, state, key_prefix, tag)
-        return await _read(node, turn, lambda: queries.listed(node, wanted, limit=limit, after=after))
+        wanted = _filter(node, cls, key, name, state, key_prefix, tag)
+        return await _read(node, turn, lambda: queries.list_jobs(node, wanted, limit=limit, after=after))
 
     async def cancel(self, id: str | Job) -> bool:
         """True: it has not run and never will. False: it is over, or there is none.
@@ -154,8 +154,8 @@ class Jobs:
         node, turn = self._here("cancel_many")
         if all(one is None for one in (cls, key, name, key_prefix, tag)):
             raise BadOption("cancel_many of what? give cls, key, name, key_prefix or tag", code="job.cancel")
-        wanted = _wanted(node, cls, key, name, None, key_prefix, tag)
-        ids = await _read(node, turn, lambda: queries.owed(node, wanted))
+        wanted = _filter(node, cls, key, name, None, key_prefix, tag)
+        ids = await _read(node, turn, lambda: queries.owed_ids(node, wanted))
         if turn is not None:
             return sum([await self.cancel(id) for id in ids])
         count = 0
@@ -181,7 +181,7 @@ class Jobs:
         target, name = parse_id(id)
         if turn is not None and target in turn.chain:
             raise Reentrancy(f"{turn.activation.id} can't wait for {job_id(target, name)}, which waits for this turn")
-        if turn is not None and sent(turn, target, name) is not None:
+        if turn is not None and sent_by_turn(turn, target, name) is not None:
             raise Reentrancy(
                 f"{turn.activation.id} can't wait for {job_id(target, name)}: it is on disk, and runs, only once this "
                 "turn has ended; wait for it in a later one, or outside"
@@ -219,7 +219,7 @@ class Jobs:
         node, turn = self._here(what)
         return Scheduling(node, feature_of(node), turn)
 
-    def _here(self, what: str) -> tuple[Node, Turn | None]:
+    def _here(self, what: str) -> tuple[NodeRuntime, Turn | None]:
         """The node, and the turn whose code is asking."""
         node = self._node(what)
         if self._activation is not None:
@@ -230,7 +230,7 @@ class Jobs:
             return node, None
         return turn.activation.node, turn
 
-    def _node(self, what: str) -> Node:
+    def _node(self, what: str) -> NodeRuntime:
         if self._activation is not None:
             return self._activation.node
         node = None if self._home is None else self._home.node
@@ -239,7 +239,7 @@ class Jobs:
         return node
 
 
-async def _read(node: Node, turn: Turn | None, read: Callable[[], Awaitable[T]]) -> T:
+async def _read(node: NodeRuntime, turn: Turn | None, read: Callable[[], Awaitable[T]]) -> T:
     """Outside a turn, a store that is away is waited for, no longer than a call may take."""
     if turn is not None:
         return await read()
@@ -256,7 +256,7 @@ async def _read(node: Node, turn: Turn | None, read: Callable[[], Awaitable[T]])
                     raise  # it is about this read alone
 
 
-def _given(node: Node, what: str, specs: Iterable[JobSpec]) -> Specs:
+def _check_specs(node: NodeRuntime, what: str, specs: Iterable[JobSpec]) -> Specs:
     if not isinstance(specs, Iterable) or isinstance(specs, str | Mapping):
         raise BadOption(f"{what} takes a list of JobSpec, not {specs!r}", code="job.spec")
     given = list(islice(specs, node.limits.jobs_per_call + 1))
@@ -264,8 +264,8 @@ def _given(node: Node, what: str, specs: Iterable[JobSpec]) -> Specs:
     return given
 
 
-def _wanted(
-    node: Node,
+def _filter(
+    node: NodeRuntime,
     cls: type | str | None,
     key: str | None,
     name: str | None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from wakeful.jobs.ids import PREFIX
 from wakeful.policy.order import Order
 from wakeful.runtime.calls import resolve
-from wakeful.runtime.node import Node
+from wakeful.runtime.object_runtime import NodeRuntime
 from wakeful.store.protocol import Query
 from wakeful.values.errors import NotRunning, QuotaExceeded, Unavailable
 from wakeful.values.ids import ObjectId
@@ -15,7 +15,7 @@ from wakeful.values.metrics import Histogram
 from wakeful.values.timers import Timer
 
 if TYPE_CHECKING:
-    from wakeful.runtime.activation import Activation
+    from wakeful.runtime.object_runtime import ObjectRuntime
 
 
 # How have the jobs of this node been doing?
@@ -82,7 +82,7 @@ Quota = Callable[[str], tuple[int | None, int | None]]
 class NodeJobs:
     """What the jobs of one node share."""
 
-    def __init__(self, node: Node, quota: Quota | None) -> None:
+    def __init__(self, node: NodeRuntime, quota: Quota | None) -> None:
         self.order = Order(node.name)
         self.counts = JobCounters()
         self.waits = JobWaiters()
@@ -98,7 +98,7 @@ class NodeJobs:
             await self.tenants.admit(timers)
 
 
-def feature_of(node: Node) -> NodeJobs:
+def feature_of(node: NodeRuntime) -> NodeJobs:
     """The jobs of this node."""
     found = node.features.get(FEATURE)
     if not isinstance(found, NodeJobs):
@@ -123,19 +123,19 @@ class JobWaiters:
         if left:
             self._futures[id, name] = left
 
-    def ended(self, activation: "Activation", name: str) -> None:
+    def on_end(self, activation: "ObjectRuntime", name: str) -> None:
         """It ends in the turn that runs now: wake those who wait once that is on disk."""
         if self._futures and (activation.id, name) in self._futures:
             asyncio.get_running_loop().call_soon(self._follow, activation, name)
 
-    def _follow(self, activation: "Activation", name: str) -> None:
+    def _follow(self, activation: "ObjectRuntime", name: str) -> None:
         task = asyncio.get_running_loop().create_task(self._wake(activation, name))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _wake(self, activation: "Activation", name: str) -> None:
+    async def _wake(self, activation: "ObjectRuntime", name: str) -> None:
         try:
-            await activation.settled()
+            await activation.settle()
         except Unavailable:
             return  # they look again by themselves
         for future in self._futures.get((activation.id, name), ()):
@@ -148,7 +148,7 @@ class Tenants:
     So a tenant can pass its quota by what other nodes schedule within a second, and no more.
     """
 
-    def __init__(self, node: Node, quota: Quota) -> None:
+    def __init__(self, node: NodeRuntime, quota: Quota) -> None:
         self._node = node
         self._quota = quota
         self._counts: dict[str, tuple[int, int]] = {}  # when counted, how many
@@ -214,13 +214,13 @@ class Tenants:
                 self._counts[tenant] = (self._node.clock.now(), found)
 
 
-async def _pending(node: Node, most: int, **where: Any) -> int:
-    found, after = 0, None
-    while found <= most:
+async def _pending(node: NodeRuntime, most: int, **where: Any) -> int:
+    count, after = 0, None
+    while count <= most:
         query = Query(name_prefix=f"{PREFIX}:", limit=COUNT_PAGE, after=after, **where)
         page = await node.reading(node.store.find_timers(query))
-        found += len(page)
+        count += len(page)
         if len(page) < COUNT_PAGE:
             break
         after = page[-1].sort_key
-    return found
+    return count

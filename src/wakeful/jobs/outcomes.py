@@ -4,14 +4,13 @@ from typing import TYPE_CHECKING, Literal
 
 from wakeful.jobs.ids import TOLD, attempt_id, job_id, parse_id, short
 from wakeful.jobs.job_request import errand
-from wakeful.jobs.payload import EndedJob, JobPayload, remembered, shown
+from wakeful.jobs.payload import EndedJob, JobPayload, readable_payload, remembered_row
 from wakeful.policy.order import Order
 from wakeful.runtime.turn import Turn
 from wakeful.store.protocol import Range
 from wakeful.values.codec import decode, encode
 from wakeful.values.commits import SYSTEM, Slot
-from wakeful.values.runs import Entry
-from wakeful.values.timers import Timer
+from wakeful.values.timers import Entry, Timer
 
 if TYPE_CHECKING:
     from wakeful.jobs.node_jobs import NodeJobs
@@ -57,24 +56,24 @@ async def end(
         run_id = attempt_id(timer, kept.method) if has_run else None
         attempts = timer.attempt + has_run
         record = EndedJob(outcome, kept, timer.priority, attempts, run_id, result, error, now)
-        turn.records = [*turn.records, remembered(timer.name, record, now + node.limits.job_keep_ms)]
+        turn.records = [*turn.records, remembered_row(timer.name, record, now + node.limits.job_keep_ms)]
     if outcome != "failed":
         await _tell_watchers(feature.order, turn, timer, outcome)
     if kept.batch is not None:
         completion, total = kept.batch
         target, name = parse_id(completion)
         turn.send([errand(node, feature.order, TOLD, target, [name, job_id(timer.id, timer.name), outcome, total])])
-    feature.waits.ended(turn.activation, timer.name)
+    feature.waits.on_end(turn.activation, timer.name)
 
 
-def left(turn: Turn, timer: Timer, reason: str) -> None:
+def note_unrun(turn: Turn, timer: Timer, reason: str) -> None:
     """A ledger row for a job that never ran and never will."""
     node = turn.activation.node
     now = node.clock.now()
     entry = Entry(
         id=timer.id,
         name=timer.name,
-        run_id=attempt_id(timer, shown(timer).method),
+        run_id=attempt_id(timer, readable_payload(timer).method),
         nominal_at=timer.nominal_at,
         fired_at=now,
         finished_at=now,
@@ -102,7 +101,7 @@ async def _tell_watchers(order: Order, turn: Turn, timer: Timer, outcome: Outcom
     if not count:
         return
     activation = turn.activation
-    await activation.settled()
+    await activation.settle()
     prefix = _prefix(timer.name)
     rows = await activation.rows.scan(SYSTEM, Range(first=prefix, last=prefix[:-1] + chr(ord(prefix[-1]) + 1)))
     me = job_id(timer.id, timer.name)

@@ -15,8 +15,7 @@ from wakeful.values.codec import decode
 from wakeful.values.commits import Remembered
 from wakeful.values.errors import Undecodable
 from wakeful.values.ids import ObjectId
-from wakeful.values.runs import Entry
-from wakeful.values.timers import Parked, Timer
+from wakeful.values.timers import Entry, Parked, Timer
 from wakeful.values.times import LATEST_MS, to_datetime
 
 # Past every time that can be asked for: a job that waits for others is due then, and so costs disk only.
@@ -90,10 +89,10 @@ def arguments_of(kept: JobPayload) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 def is_same(mine: JobPayload, other: JobPayload) -> bool:
     """The same call was asked for at the same time: what a key used twice must be."""
-    return _asked(mine) == _asked(other)
+    return _request_of(mine) == _request_of(other)
 
 
-def _asked(kept: JobPayload) -> tuple[object, ...]:
+def _request_of(kept: JobPayload) -> tuple[object, ...]:
     return kept.method, kept.args, kept.metadata, kept.at, kept.after
 
 
@@ -102,7 +101,7 @@ def record_key(name: str) -> str:
     return f"{RECORD}{name}"
 
 
-def remembered(name: str, record: EndedJob, expires_at: int) -> Remembered:
+def remembered_row(name: str, record: EndedJob, expires_at: int) -> Remembered:
     return Remembered(record_key(name), record.kept.token.encode(), _encoder.encode(record), expires_at)
 
 
@@ -113,7 +112,7 @@ def decode_record(kept: Remembered) -> EndedJob:
 # as people see it
 
 
-def shown(timer: Timer) -> JobPayload:
+def readable_payload(timer: Timer) -> JobPayload:
     """What is kept, or, of one that this version can't read, that: it must not hide the others."""
     try:
         return decode_kept(timer)
@@ -125,14 +124,14 @@ def shown(timer: Timer) -> JobPayload:
 
 def job_of_timer(timer: Timer, kept: JobPayload | None = None, *, is_running: bool, is_asked: bool = False) -> Job:
     """A job that is owed; `kept` spares reading what its timer carries once more."""
-    kept = kept or shown(timer)
+    kept = kept or readable_payload(timer)
     state: State = "running" if is_running else "waiting" if kept.waits else "scheduled"
     attempts = 0 if is_asked else timer.attempt + is_running
     return _job(timer.id, timer.name, kept, timer.priority, state, attempts, timer=timer, error=kept.error)
 
 
 def job_of_parked(parked: Parked) -> Job:
-    timer, kept = parked.timer, shown(parked.timer)
+    timer, kept = parked.timer, readable_payload(parked.timer)
     return _job(
         timer.id, timer.name, kept, timer.priority, "failed", parked.attempts, run_id=parked.run_id, error=parked.error
     )

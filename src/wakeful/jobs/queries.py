@@ -18,19 +18,18 @@ from wakeful.jobs.payload import (
     job_of_parked,
     job_of_record,
     job_of_timer,
+    readable_payload,
     record_key,
-    shown,
 )
 from wakeful.store.protocol import Guard, Obstacle, Query, Store
 from wakeful.values.codec import decode
 from wakeful.values.commits import Remembered
 from wakeful.values.errors import BadOption, UnknownJob
 from wakeful.values.ids import ObjectId, shard_of
-from wakeful.values.runs import Entry
-from wakeful.values.timers import Parked, Timer
+from wakeful.values.timers import Entry, Parked, Timer
 
 if TYPE_CHECKING:
-    from wakeful.runtime.node import Node
+    from wakeful.runtime.object_runtime import NodeRuntime
 
 T = TypeVar("T")
 PAGE = 500
@@ -57,13 +56,13 @@ class Standing(NamedTuple):
     ended_at: int = 0  # when, of one that only the ledger knows
 
 
-async def standing(node: "Node", id: ObjectId, name: str) -> Standing | None:
+async def standing(node: "NodeRuntime", id: ObjectId, name: str) -> Standing | None:
     """How the job stands; None when nothing is known of it."""
     # It may move from one place to another between two reads, so what is found nowhere is looked for again.
     return await glance(node, id, name) or await glance(node, id, name)
 
 
-async def glance(node: "Node", id: ObjectId, name: str) -> Standing | None:
+async def glance(node: "NodeRuntime", id: ObjectId, name: str) -> Standing | None:
     """The same, but one that is owed again since, redriven or replaced, may be missed."""
     node = node.home(id)
     store, here = node.store, Query(cls=id.cls, key=id.key, name=name, limit=1)
@@ -95,24 +94,26 @@ def guard_of(name: str) -> Guard:
     return Guard(record_key(name), ask_prefix(name))
 
 
-async def in_the_way(node: "Node", id: ObjectId, name: str, obstacle: Obstacle) -> Standing | None:
+async def in_the_way(node: "NodeRuntime", id: ObjectId, name: str, obstacle: Obstacle) -> Standing | None:
     """The job that has the name, by what there is; None when there is nothing any more."""
     timer, parked, answer = obstacle.timer, obstacle.parked, obstacle.answer
     # A duplicate has not been found out yet, and runs no more: the job is what became of the first.
-    if timer is not None and timer.name == name and not _is_beaten(timer, kept := shown(timer), answer):
+    if timer is not None and timer.name == name and not _is_beaten(timer, kept := readable_payload(timer), answer):
         return Standing(job_of_timer(timer, is_running=await Epochs(node).run(timer)), kept, timer)
     if parked is not None:
-        return Standing(job_of_parked(parked), shown(parked.timer), parked=parked)
+        return Standing(job_of_parked(parked), readable_payload(parked.timer), parked=parked)
     if answer is not None:
         record = decode_record(answer)
         return Standing(job_of_record(id, name, record), record.kept)
     if timer is not None and timer.name != name:
         asked = asked_timer(timer)
-        return Standing(job_of_timer(asked, is_running=False, is_asked=True), shown(asked), asked, is_asked=True)
+        return Standing(
+            job_of_timer(asked, is_running=False, is_asked=True), readable_payload(asked), asked, is_asked=True
+        )
     return None
 
 
-async def is_duplicate(node: "Node", timer: Timer, kept: JobPayload) -> bool:
+async def is_duplicate(node: "NodeRuntime", timer: Timer, kept: JobPayload) -> bool:
     """Its key has had its run: two asked for it at once, and the other was over before this one was inserted."""
     if kept.key is None or kept.is_newest or timer.attempt:
         return False
@@ -131,12 +132,12 @@ def asked_timer(errand: Timer) -> Timer:
     return Timer(errand.id, name, due_at, nominal_at, seq, priority=priority, payload=payload)
 
 
-async def get(node: "Node", id: object) -> Job:
+async def get(node: "NodeRuntime", id: object) -> Job:
     """The job, or `UnknownJob`."""
     return (await known(node, *parse_id(id))).job
 
 
-async def known(node: "Node", target: ObjectId, name: str) -> Standing:
+async def known(node: "NodeRuntime", target: ObjectId, name: str) -> Standing:
     """How the job stands, or `UnknownJob`."""
     found = await standing(node, target, name)
     if found is None:
@@ -147,7 +148,7 @@ async def known(node: "Node", target: ObjectId, name: str) -> Standing:
 class Epochs:
     """Which timers run right now: those that were begun by the present owner of their shard."""
 
-    def __init__(self, node: "Node") -> None:
+    def __init__(self, node: "NodeRuntime") -> None:
         self._node = node
         self._all: dict[int, int] | None = None
 
@@ -201,8 +202,8 @@ class JobFilter(NamedTuple):
         return Query(cls=self.cls, key=self.key, key_prefix=self.prefix, name_prefix=prefix, limit=most, after=after)
 
 
-async def listed(
-    node: "Node", wanted: JobFilter, *, limit: int, after: str | None, looks_max: int | None = None
+async def list_jobs(
+    node: "NodeRuntime", wanted: JobFilter, *, limit: int, after: str | None, looks_max: int | None = None
 ) -> Page:
     """The jobs that are wanted: owed ones in firing order, then failed ones, then those of which results are kept.
 
@@ -212,34 +213,34 @@ async def listed(
     wanted.check()
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 10_000:
         raise BadOption(f"limit must be a whole number from 1 to 10000, not {limit!r}", code="job.limit")
-    found: list[Job] = []
+    page: list[Job] = []
     last = None
     first, begin = _parse_cursor(after)
     for index, home in enumerate(node.all_homes[first:], first):
         async with aclosing(_walk(home, wanted, begin if index == first else None, looks_max)) as jobs:
             async for place, job in jobs:
-                if len(found) == limit:
-                    return Page(found, last)
+                if len(page) == limit:
+                    return Page(page, last)
                 last = json.dumps([index, *place])
                 if job is None:
-                    return Page(found, last)
-                found.append(job)
-    return Page(found)
+                    return Page(page, last)
+                page.append(job)
+    return Page(page)
 
 
-async def owed(node: "Node", wanted: JobFilter) -> list[str]:
+async def owed_ids(node: "NodeRuntime", wanted: JobFilter) -> list[str]:
     """The ids of all that are owed and wanted."""
-    return [id for home in node.all_homes for id in await _owed(home, wanted)]
+    return [id for home in node.all_homes for id in await _owed_ids(home, wanted)]
 
 
-async def _owed(node: "Node", wanted: JobFilter) -> list[str]:
-    found: list[str] = []
+async def _owed_ids(node: "NodeRuntime", wanted: JobFilter) -> list[str]:
+    ids: list[str] = []
     after = None
     while True:
         rows = await _page(node, "timers", wanted, after)
-        found += [job.id for _, job in rows if job is not None and wanted.has(job)]
+        ids += [job.id for _, job in rows if job is not None and wanted.has(job)]
         if len(rows) < PAGE:
-            return found
+            return ids
         after = tuple(rows[-1][0])
 
 
@@ -247,7 +248,7 @@ Place = tuple[str, list[Any]]
 
 
 async def _walk(
-    node: "Node", wanted: JobFilter, begin: Place | None, looks_max: int | None
+    node: "NodeRuntime", wanted: JobFilter, begin: Place | None, looks_max: int | None
 ) -> AsyncGenerator[tuple[Place, Job | None], None]:
     """The jobs with their places; None after so many rows."""
     looked = 0
@@ -278,7 +279,7 @@ async def _walk(
 
 
 async def _page(
-    node: "Node", source: str, wanted: JobFilter, after: tuple[object, ...] | None
+    node: "NodeRuntime", source: str, wanted: JobFilter, after: tuple[object, ...] | None
 ) -> list[tuple[list[Any], Job | None]]:
     """The next rows of a source, each with its place; None: not a job of its own."""
     store: Store = node.store
@@ -314,7 +315,7 @@ def _is_last(entry: Entry) -> bool:
     return entry.verdict == "skipped" or (entry.verdict == "run" and (entry.error is None or is_stopped(entry)))
 
 
-async def _has_record(node: "Node", job: Job) -> bool:
+async def _has_record(node: "NodeRuntime", job: Job) -> bool:
     id, name = parse_id(job.id)
     return await node.recall(id, record_key(name)) is not None
 

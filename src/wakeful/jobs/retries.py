@@ -15,7 +15,7 @@ from wakeful.values.errors import BadHandler, BadOption, DeadlineExceeded
 from wakeful.values.times import LATEST_MS, from_datetime
 
 if TYPE_CHECKING:
-    from wakeful.runtime.activation import Activation
+    from wakeful.runtime.object_runtime import ObjectRuntime
     from wakeful.runtime.registry import Registry
 
 DEADLINE_MS = 60_000  # what a policy function is given: its object waits for it
@@ -71,7 +71,7 @@ def _function_name(function: Any, what: str, registry: "Registry") -> str:
     return name
 
 
-async def ask(name: str, activation: "Activation", job: Job, error: BaseException) -> int | None:
+async def ask(name: str, activation: "ObjectRuntime", job: Job, error: BaseException) -> int | None:
     """When the function of that name wants the next attempt; None: never. Raises what it raises."""
     node = activation.node
     function = _find(name, activation)
@@ -100,24 +100,24 @@ async def ask(name: str, activation: "Activation", job: Job, error: BaseExceptio
     return min(max(now, from_datetime(answer)), LATEST_MS)
 
 
-def _find(name: str, activation: "Activation") -> Callable[..., Any]:
+def _find(name: str, activation: "ObjectRuntime") -> Callable[..., Any]:
     """The function of that name: of the object, or of a module that a known class lives in."""
     module, _, path = name.rpartition(":")
     if not module:
-        found = getattr(activation.instance, name, None)
+        function = getattr(activation.instance, name, None)
     else:
-        found = _in_module(module, path, activation.node.registry)
-    if not callable(found):
+        function = _in_module(module, path, activation.node.registry)
+    if not callable(function):
         raise BadHandler(
             f"the retry policy {name} can't be found here; import it where the class is, then redrive the job",
             code="job.retry",
         )
-    return found  # type: ignore[no-any-return]
+    return function  # type: ignore[no-any-return]
 
 
 def _in_module(module: str, path: str, registry: "Registry") -> Any:
     """Never imports: a stored name must not be able to load code."""
-    homes = {registry.named(known).cls.__module__ for known in registry.names()}
+    homes = {registry.by_name(known).cls.__module__ for known in registry.names()}
     # A program that is started as a script calls its own module __main__, and the same file imported does not.
     for home in [module] if module in homes else sorted(homes & {"__main__"}) + sorted(homes):
         found: Any = sys.modules.get(home)
@@ -125,16 +125,16 @@ def _in_module(module: str, path: str, registry: "Registry") -> Any:
             found = getattr(found, part, None)
         if inspect.isfunction(found) and (home == module or "__main__" in (home, module)):
             return found
-    return _imported(module, path, [vars(sys.modules[home]) for home in homes if home in sys.modules])
+    return _find_imported(module, path, [vars(sys.modules[home]) for home in homes if home in sys.modules])
 
 
-def _imported(module: str, path: str, spaces: list[dict[str, Any]]) -> Any:
+def _find_imported(module: str, path: str, spaces: list[dict[str, Any]]) -> Any:
     """A function of another module, if the module of a known class has imported that, or the function from it."""
-    there = found = sys.modules.get(module)
+    there = function = sys.modules.get(module)
     for part in path.split("."):
-        found = getattr(found, part, None)
-    if there is None or not inspect.isfunction(found):
+        function = getattr(function, part, None)
+    if there is None or not inspect.isfunction(function):
         return None
     # `import shop.policies` leaves only `shop` in sight.
-    sights = {id(found), id(there), id(sys.modules.get(module.partition(".")[0]))}
-    return found if any(id(one) in sights for space in spaces for one in space.values()) else None
+    sights = {id(function), id(there), id(sys.modules.get(module.partition(".")[0]))}
+    return function if any(id(one) in sights for space in spaces for one in space.values()) else None

@@ -12,23 +12,29 @@ from wakeful.jobs.job import Again, Job, Stop
 from wakeful.jobs.job_request import check_own
 from wakeful.jobs.node_jobs import NodeJobs
 from wakeful.jobs.outcomes import WATCHED, end
-from wakeful.jobs.payload import STOPPED, JobPayload, arguments_of, decode_kept, encode_kept, job_of_timer, shown
+from wakeful.jobs.payload import (
+    STOPPED,
+    JobPayload,
+    arguments_of,
+    decode_kept,
+    encode_kept,
+    job_of_timer,
+    readable_payload,
+)
 from wakeful.jobs.queries import is_duplicate
 from wakeful.jobs.retries import ask
 from wakeful.policy.retry import Retry
-from wakeful.runtime import timer_runs
-from wakeful.runtime.timer_runs import Failed, Park, RowTimers
+from wakeful.runtime.timer_handler import Failed, Park, RowTimers, RunLater
 from wakeful.runtime.turn import Turn
 from wakeful.values.codec import encode
 from wakeful.values.commits import Slot
 from wakeful.values.errors import BadInput, BadTime, LimitExceeded, Undecodable
-from wakeful.values.runs import Entry, check_answer, storable, words_of
-from wakeful.values.timers import Occurrence, Timer
+from wakeful.values.timers import Entry, Occurrence, Timer, check_answer, storable, words_of
 from wakeful.values.times import LATEST_MS, duration_ms
 from wakeful.values.trace import LINK, TRACE
 
 if TYPE_CHECKING:
-    from wakeful.runtime.activation import Activation
+    from wakeful.runtime.object_runtime import ObjectRuntime
 
 log = logging.getLogger("wakeful.jobs")
 
@@ -48,7 +54,7 @@ class JobRuns(RowTimers):
 
     # what the node asks of a timer's owner
 
-    async def fire(self, activation: "Activation", turn: Turn, timer: Timer) -> bool:
+    async def fire(self, activation: "ObjectRuntime", turn: Turn, timer: Timer) -> bool:
         kept = decode_kept(timer)
         if kept.key is not None and await self._is_duplicate(activation, timer, kept):
             return False
@@ -72,12 +78,12 @@ class JobRuns(RowTimers):
             await end(self._feature, turn, timer, kept, "cancelled", error=reason)
             counters.cancelled += 1
             return False
-        result = None if answer is None else self._encoded(activation, timer, answer)
+        result = None if answer is None else self._encode_answer(activation, timer, answer)
         await end(self._feature, turn, timer, kept, "done", result=result)
         counters.run += 1
         return True
 
-    async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> "timer_runs.RunLater | Park":
+    async def failed(self, activation: "ObjectRuntime", turn: Turn, failure: Failed) -> RunLater | Park:
         timer, error = failure.timer, failure.error
         try:
             kept = decode_kept(timer)
@@ -93,7 +99,7 @@ class JobRuns(RowTimers):
             if due_at is not None:
                 self._feature.counts.retried += 1
                 later = timer.moved(due_at=due_at, attempt=timer.attempt + 1)
-                return timer_runs.RunLater(replace(later, payload=encode_kept(replace(kept, error=text))))
+                return RunLater(replace(later, payload=encode_kept(replace(kept, error=text))))
         self._feature.counts.parked += 1
         await end(self._feature, turn, timer, kept, "failed", error=text)
         # Its batch has been told: redriven, it is not counted there a second time.
@@ -104,18 +110,18 @@ class JobRuns(RowTimers):
 
     def trace_of(self, timer: Timer) -> str | None:
         """The trace of whoever asked for it."""
-        return shown(timer).trace
+        return readable_payload(timer).trace
 
     # running
 
-    async def _is_duplicate(self, activation: "Activation", timer: Timer, kept: JobPayload) -> bool:
+    async def _is_duplicate(self, activation: "ObjectRuntime", timer: Timer, kept: JobPayload) -> bool:
         if not await is_duplicate(activation.node, timer, kept):
             return False
         self._feature.counts.duplicates += 1
         log.info("%s %s came twice at once; it ran once", timer.id, timer.name, extra={"code": "job.duplicate"})
         return True
 
-    def _call(self, activation: "Activation", kept: JobPayload) -> Awaitable[Any]:
+    def _call(self, activation: "ObjectRuntime", kept: JobPayload) -> Awaitable[Any]:
         instance = activation.instance
         check_own(instance.__class__, kept.method)  # it was there when the job was made, but programs change
         args, kwargs = arguments_of(kept)
@@ -145,7 +151,7 @@ class JobRuns(RowTimers):
         )
         turn.entries = [*turn.entries, self._entry(turn, timer, now, f"again in {due_at - now} ms")]
 
-    def _encoded(self, activation: "Activation", timer: Timer, answer: Any) -> bytes:
+    def _encode_answer(self, activation: "ObjectRuntime", timer: Timer, answer: Any) -> bytes:
         what = f"result of job {job_id(timer.id, timer.name)}"
         try:
             data = encode(answer)
@@ -177,7 +183,7 @@ class JobRuns(RowTimers):
     # failing
 
     async def _retry_at(
-        self, activation: "Activation", timer: Timer, kept: JobPayload, failure: Failed, text: str
+        self, activation: "ObjectRuntime", timer: Timer, kept: JobPayload, failure: Failed, text: str
     ) -> tuple[int | None, str]:
         """When it is tried again, None: never; and what went wrong in asking."""
         error, failures = failure.error, timer.attempt + 1

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from wakeful.jobs.ids import ASK, TOLD, ask_prefix, job_id, parse_id
 from wakeful.jobs.job import Batch, Job, JobSpec
 from wakeful.jobs.job_owner import place, same
-from wakeful.jobs.job_request import JobRequest, ask, errand, errands, newest, timed
+from wakeful.jobs.job_request import JobRequest, ask, errand, errands, newest, with_timer
 from wakeful.jobs.node_jobs import NodeJobs
 from wakeful.jobs.payload import BATCH, decode_kept, job_of_timer
 from wakeful.jobs.queries import READS_MAX, Standing, asked_timer, guard_of, in_the_way, standing
@@ -22,7 +22,7 @@ from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Timer
 
 if TYPE_CHECKING:
-    from wakeful.runtime.node import Node
+    from wakeful.runtime.object_runtime import NodeRuntime
 
 T = TypeVar("T")
 TRIES_MAX = 5  # a key that comes and goes between looking and inserting
@@ -33,7 +33,7 @@ BREATH = 200
 class Scheduling:
     """One asking: of a node, from inside a turn or from outside all of them."""
 
-    def __init__(self, node: "Node", feature: NodeJobs, turn: Turn | None) -> None:
+    def __init__(self, node: "NodeRuntime", feature: NodeJobs, turn: Turn | None) -> None:
         self._node = node
         self._feature = feature
         self._turn = turn
@@ -42,7 +42,7 @@ class Scheduling:
         elif node.state not in ("up", "down"):  # whether it is still down, the store itself says
             raise node.outage.refusal()  # before it is up it knows no time but its machine's
 
-    def traced(self, specs: Sequence[JobSpec], way: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+    def trace(self, specs: Sequence[JobSpec], way: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         """The same, as a span of its own; inside a turn it is part of that one."""
         tracer, method = self._node.tracer, getattr(specs[0], "method", None) if specs else None
         if tracer is None or self._turn is not None or not isinstance(method, Method):
@@ -58,7 +58,7 @@ class Scheduling:
             raise BadOption(
                 "replace=True is for a job with a key; there is nothing else to be replaced", code="job.replace"
             )
-        asked = await self._settled(ask(self._node, self._feature.order, spec, self._turn))
+        asked = await self._settle_links(ask(self._node, self._feature.order, spec, self._turn))
         await self._admit(asked, is_newest=is_newest)
         job = await self._bring(newest(asked) if is_newest else asked, is_newest=is_newest)
         self._feature.counts.scheduled += 1
@@ -88,7 +88,7 @@ class Scheduling:
 
     async def many(self, specs: Sequence[JobSpec], *, batch: tuple[str, int] | None = None) -> list[JobRequest]:
         """All of them checked; the first that is wrong is named by its place."""
-        found = []
+        requests = []
         for index, spec in enumerate(specs):
             if index % BREATH == BREATH - 1:
                 await self._node.clock.sleep(0)
@@ -101,10 +101,10 @@ class Scheduling:
                         code="job.batch",
                     )
                 asked = ask(self._node, self._feature.order, spec, self._turn, batch=batch)
-                found.append(await self._settled(asked) if asked.kept.waits else asked)
+                requests.append(await self._settle_links(asked) if asked.kept.waits else asked)
             except WakefulError as error:
                 raise _at(index, error) from None
-        return found
+        return requests
 
     async def all(self, specs: Sequence[JobSpec]) -> list[Job]:
         """Every one of them or none."""
@@ -118,10 +118,10 @@ class Scheduling:
         """Jobs and the one that runs when all of them have ended, all or none."""
         if not isinstance(then, JobSpec) or then.key is not None:
             raise BadOption("then must be a JobSpec without a key", code="job.batch")
-        last = await self._settled(ask(self._node, self._feature.order, then, self._turn))
+        last = await self._settle_links(ask(self._node, self._feature.order, then, self._turn))
         kept = last.kept
         kept = replace(kept, waits=(BATCH, *kept.waits)) if specs else replace(kept, ended=(0, 0, 0))
-        last = timed(kept, last.timer.id, last.timer.seq, last.timer.priority)
+        last = with_timer(kept, last.timer.id, last.timer.seq, last.timer.priority)
         members = await self.many(specs, batch=(last.id, len(specs)))
         everyone = [last, *members]
         await self._feature.admit([one.timer for one in everyone])
@@ -160,7 +160,7 @@ class Scheduling:
             turn.send(self._with_errands(asked))
             return _new(asked)
         # Whether the key is free, its owner says when this turn is on disk; what can be said before is said here.
-        there = sent(turn, timer.id, timer.name) or await standing(self._node, timer.id, timer.name)
+        there = sent_by_turn(turn, timer.id, timer.name) or await standing(self._node, timer.id, timer.name)
         existing = None if is_newest or there is None or there.kept is None else same(asked, there)
         if existing is not None:
             return existing.job
@@ -217,7 +217,7 @@ class Scheduling:
 
     async def _bring_all(self, asked: list[JobRequest], twins: dict[int, int]) -> dict[int, Job]:
         """Insert all but the twins, of each store all or none; by their places the jobs that were there already."""
-        by_home: dict[Node, list[int]] = {}
+        by_home: dict[NodeRuntime, list[int]] = {}
         for n, one in enumerate(asked):
             if n not in twins:
                 by_home.setdefault(self._node.home(one.timer.id), []).append(n)
@@ -245,7 +245,7 @@ class Scheduling:
 
     def _twins(self, asked: list[JobRequest]) -> dict[int, int]:
         """Where one has the key of another before it, which must ask for the same: the place of that."""
-        found: dict[int, int] = {}
+        twins: dict[int, int] = {}
         first: dict[str, int] = {}
         for index, one in enumerate(asked):
             if one.kept.key is None or (twin := first.setdefault(one.id, index)) == index:
@@ -254,36 +254,36 @@ class Scheduling:
                 same(one, Standing(_new(asked[twin]), asked[twin].kept))
             except KeyTaken as error:
                 raise _at(index, error) from None
-            found[index] = twin
-        return found
+            twins[index] = twin
+        return twins
 
     async def _meet(
         self, asked: list[JobRequest], fresh: list[int], known: dict[int, Job], place: int, obstacle: Obstacle
     ) -> None:
         """Note the job that is there already; when it is another's, none of the fresh ones stays."""
-        one = asked[place]
-        there = await in_the_way(self._node.home(one.timer.id), one.timer.id, one.timer.name, obstacle)
+        request = asked[place]
+        there = await in_the_way(self._node.home(request.timer.id), request.timer.id, request.timer.name, obstacle)
         if there is None or there.kept is None:
             return
         try:
-            known[place] = same(one, there).job
+            known[place] = same(request, there).job
         except KeyTaken as error:
             for other in fresh if obstacle.is_in else ():
                 await self._withdraw(asked[other])
             raise _at(place, error) from None
         if obstacle.is_in:
-            await self._withdraw(one)
+            await self._withdraw(request)
 
     # both
 
-    async def _settled(self, asked: JobRequest) -> JobRequest:
+    async def _settle_links(self, asked: JobRequest) -> JobRequest:
         """Those it waits for must be known; the ones that are done already are left out."""
         if not asked.kept.waits:
             return asked
         waits = []
         for id in asked.kept.waits:
             target, name = parse_id(id)
-            there = None if self._turn is None else sent(self._turn, target, name)
+            there = None if self._turn is None else sent_by_turn(self._turn, target, name)
             there = there or await standing(self._node, target, name)
             if there is None:
                 raise UnknownJob(f"job {asked.timer.id}.{asked.kept.method} depends on {id}, which is not known")
@@ -292,7 +292,7 @@ class Scheduling:
         if len(waits) == len(asked.kept.waits):
             return asked
         kept = replace(asked.kept, waits=tuple(waits))
-        return timed(kept, asked.timer.id, asked.timer.seq, asked.timer.priority)
+        return with_timer(kept, asked.timer.id, asked.timer.seq, asked.timer.priority)
 
     async def _new_ones(self, asked: Sequence[JobRequest]) -> list[Job]:
         jobs = []
@@ -312,7 +312,7 @@ def _new(asked: JobRequest) -> Job:
     return job_of_timer(asked.timer, asked.kept, is_running=False)
 
 
-def sent(turn: Turn, target: ObjectId, name: str) -> Standing | None:
+def sent_by_turn(turn: Turn, target: ObjectId, name: str) -> Standing | None:
     """A job that this very turn scheduled."""
     prefix = ask_prefix(name)
     for timer in reversed(turn.sends):

@@ -11,16 +11,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from wakeful.policy.retry import platform_delay_ms
-from wakeful.runtime.calls import carried_back
+from wakeful.runtime.calls import copy_back
 from wakeful.runtime.turn import Turn
 from wakeful.values.errors import DeadlineExceeded, Unavailable
-from wakeful.values.runs import run_id, text_of
-from wakeful.values.timers import Timer
+from wakeful.values.timers import Timer, run_id, text_of
 
 if TYPE_CHECKING:
     from wakeful.machines.bindings import Bound
-    from wakeful.runtime.activation import Activation
-    from wakeful.runtime.node import Node
+    from wakeful.runtime.object_runtime import NodeRuntime, ObjectRuntime
 
 ANSWER, KEEP = "machine.answer", "machine.keep"
 log = logging.getLogger("wakeful.machine")
@@ -29,10 +27,10 @@ log = logging.getLogger("wakeful.machine")
 class Actors:
     """The invoked methods that run on this node."""
 
-    def __init__(self, node: "Node") -> None:
+    def __init__(self, node: "NodeRuntime") -> None:
         self._node = node
 
-    def begin(self, activation: "Activation", bound: "Bound", timer: Timer, call: list[Any]) -> None:
+    def begin(self, activation: "ObjectRuntime", bound: "Bound", timer: Timer, call: list[Any]) -> None:
         """Run it beside the turns of its object."""
         instance = activation.instance
         self._node.sideline.begin(timer, lambda: self._run(instance, bound, timer, call))
@@ -51,7 +49,7 @@ class Actors:
             answer = await bound.method(src, instance, context, event, input)
             is_good, value = (
                 True,
-                carried_back(answer, self._node.limits.arguments_bytes, f"{timer.id}.{src}"),
+                copy_back(answer, self._node.limits.arguments_bytes, f"{timer.id}.{src}"),
             )
         except asyncio.CancelledError as error:
             task = asyncio.current_task()

@@ -11,7 +11,6 @@ from typing import Any
 from wakeful.machines.bindings import Bound
 from wakeful.machines.node_machines import DELAY, DO, RUN, NodeMachines
 from wakeful.machines.records import MachineRecord, Parent
-from wakeful.runtime.tracer import carried
 from wakeful.runtime.turn import Turn
 from wakeful.statechart.effects import PARENT, Act, Cancel, Delay, Effect, Emit, Invoke, Log, Send, Stop
 from wakeful.values.codec import encode
@@ -124,7 +123,7 @@ class Carrier:
                 code="limit.machine_id",
             )
         seq = self._node.next_seq(self._turn.activation.shard)
-        trace = carried(self._turn, name.partition(":")[0])
+        trace = self._turn.trace_for(name.partition(":")[0])
         self._turn.set_timer(Timer(self._id, name, due_at, due_at, seq, payload=marked(payload, trace)))
 
 

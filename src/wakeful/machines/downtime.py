@@ -7,13 +7,14 @@ longer than a missed beat or two is counted there. Known to a beat, five seconds
 import asyncio
 from typing import TYPE_CHECKING
 
-from wakeful.values.clock import Handle
+from wakeful.runtime.context import runtime_of
 from wakeful.values.errors import DeadlineExceeded, Unavailable
 from wakeful.values.ids import ObjectId
+from wakeful.values.times import Handle
 
 if TYPE_CHECKING:
     from wakeful.runtime.context import Context
-    from wakeful.runtime.node import Node
+    from wakeful.runtime.object_runtime import NodeRuntime
 
 PULSE = "wakeful.Pulse"
 BEAT_MS = 5_000
@@ -30,7 +31,7 @@ class Pulse:
     async def beat(self) -> int:
         """Somebody is there now; how long in all nobody was."""
         storage = self._ctx.storage
-        now = self._ctx._activation.node.clock.now()
+        now = runtime_of(self._ctx).node.clock.now()
         last, total = await storage.get("beat", (now, 0))
         if now - last > GAP_MS:
             total += now - last
@@ -41,7 +42,7 @@ class Pulse:
 class Downtime:
     """What this node knows of it, while some machine needs to know."""
 
-    def __init__(self, node: "Node", *, is_needed: bool) -> None:
+    def __init__(self, node: "NodeRuntime", *, is_needed: bool) -> None:
         self._node = node
         self._is_needed = is_needed
         self._total: int | None = None

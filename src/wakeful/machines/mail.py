@@ -12,18 +12,17 @@ from wakeful.machines.records import MachineRecord, Parent, forget, load, read_g
 from wakeful.machines.steps import begin, end, present, take
 from wakeful.machines.timers import Owner, end_actor
 from wakeful.policy.retry import platform_delay_ms
-from wakeful.runtime.timer_runs import Failed, Park, RunLater
+from wakeful.runtime.timer_handler import Failed, Park, RunLater
 from wakeful.runtime.turn import Turn
 from wakeful.statechart.effects import snapshot_event
 from wakeful.statechart.step import step
 from wakeful.values.codec import decode
-from wakeful.values.runs import run_id
-from wakeful.values.timers import Occurrence, Timer
+from wakeful.values.timers import Occurrence, Timer, run_id
 from wakeful.values.trace import unmarked
 
 if TYPE_CHECKING:
     from wakeful.machines.bindings import Bound
-    from wakeful.runtime.activation import Activation
+    from wakeful.runtime.object_runtime import ObjectRuntime
 
 _DIED = {"name": "Crashed", "message": "the process died too often while it started"}
 
@@ -52,7 +51,7 @@ class Mail(Owner):
             return await self._take_snapshot(turn, bound, id, number, value)
         return await end_actor(self._feature, turn, id, number, is_good=kind == "done", value=value)
 
-    async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> RunLater | Park | None:
+    async def failed(self, activation: "ObjectRuntime", turn: Turn, failure: Failed) -> RunLater | Park | None:
         """A child that can't be started is an error for its parent; other letters are parked like any timer."""
         timer = failure.timer
         turn.occurrence = self.occurrence(timer)

@@ -7,12 +7,12 @@ nothing is missed while the machine stays awake where it is; if it does not, the
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any
 
-from wakeful.machines.machine_view import snapshot_of, unstarted_snapshot
 from wakeful.machines.node_machines import feature_of
-from wakeful.machines.snapshot import Snapshot
+from wakeful.machines.snapshot import Snapshot, snapshot_of, unstarted_snapshot
 from wakeful.machines.steps import present
 from wakeful.machines.watchers import MachineStep, News, StepLog
 from wakeful.policy.retry import platform_delay_ms
+from wakeful.runtime.context import runtime_of
 from wakeful.runtime.turn import running_turn
 from wakeful.values.codec import encode
 from wakeful.values.errors import DeadlineExceeded, NotRunning, Unavailable
@@ -27,7 +27,7 @@ WAIT_MS = 20_000  # how long a watcher waits at the owner before it asks again
 
 async def news(ctx: "Context", since: tuple[int, int] | None, caller: Any, wait_ms: int) -> tuple[int, int, list[News]]:
     """What this caller may see of what happened since: the operation behind `watch`."""
-    activation = ctx._activation
+    activation = runtime_of(ctx)
     turn, node, machine = running_turn(activation, NEWS), activation.node, activation.instance
     feature = feature_of(node)
     log: StepLog | None = activation.watched
@@ -127,6 +127,6 @@ async def watch(app: Any, target: ObjectId, caller: Any) -> AsyncIterator[News]:
 
 async def show(ctx: "Context", snapshot: Snapshot, caller: Any) -> Snapshot | None:
     """What this caller may see of a snapshot that a call has answered: the operation behind calls from outside."""
-    running_turn(ctx._activation, SEEN)
-    found: Snapshot | None = ctx._activation.instance.visible(caller, snapshot)
+    running_turn(runtime_of(ctx), SEEN)
+    found: Snapshot | None = runtime_of(ctx).instance.visible(caller, snapshot)
     return found

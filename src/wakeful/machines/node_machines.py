@@ -8,7 +8,6 @@ from wakeful.machines.bindings import Bound
 from wakeful.machines.downtime import Downtime
 from wakeful.machines.watchers import Watchers
 from wakeful.policy.order import Order
-from wakeful.runtime.tracer import carried
 from wakeful.runtime.turn import Turn
 from wakeful.statechart.effects import Log
 from wakeful.values.codec import encode
@@ -18,7 +17,7 @@ from wakeful.values.timers import Timer
 from wakeful.values.trace import marked
 
 if TYPE_CHECKING:
-    from wakeful.runtime.node import Node
+    from wakeful.runtime.object_runtime import NodeRuntime
 
 FEATURE = "machines"
 # The timers of machines: delays, actions that wait to be done, actors that run, and what one sends another.
@@ -29,7 +28,7 @@ log = logging.getLogger("wakeful.machine")
 class NodeMachines:
     """What the machines of one node share."""
 
-    def __init__(self, node: "Node", classes: dict[str, Bound]) -> None:
+    def __init__(self, node: "NodeRuntime", classes: dict[str, Bound]) -> None:
         self._node = node
         self.classes = classes
         self.order = Order(node.name)
@@ -44,7 +43,7 @@ class NodeMachines:
         """Have another machine get this, with the commit of this turn."""
         dice, now = self._node.dice, self._node.clock.now()
         token = f"{int(dice.random() * (1 << 53)):014x}{int(dice.random() * (1 << 24)):06x}"
-        payload = marked(encode(letter), carried(turn, MAIL))
+        payload = marked(encode(letter), turn.trace_for(MAIL))
         turn.send([Timer(target, f"{MAIL}:{token}", now, now, self.order.next(now), payload=payload)])
 
     def log(self, id: ObjectId, effect: Log) -> None:

@@ -8,12 +8,10 @@ from wakeful.machines.bindings import Bound
 from wakeful.machines.carrier import Carrier
 from wakeful.machines.node_machines import DELAY, NodeMachines
 from wakeful.machines.records import MachineRecord, Parent, fit, load, save
-from wakeful.runtime.tracer import carried
 from wakeful.runtime.turn import Turn
 from wakeful.statechart.effects import Effect, Invoke
 from wakeful.statechart.step import start
-from wakeful.values.runs import Entry, Verdict
-from wakeful.values.timers import Timer
+from wakeful.values.timers import Entry, Timer, Verdict
 from wakeful.values.trace import marked
 
 EVENT = "machine.event"  # what the ledger calls an event that came as a call
@@ -145,7 +143,7 @@ async def resume(feature: NodeMachines, turn: Turn, bound: Bound, kept: MachineR
         if kept.epoch == activation.epoch:
             return
         # Not from now: nobody may have looked at it since it came, and its old timers are due before the new ones.
-        since = activation.node.ownership.taken_at.get(activation.shard, 0)
+        since = activation.node.taken_at(activation.shard)
         moved = [{**one, "due_at": max(one["due_at"], since + int(one.get("delay_ms") or 0))} for one in pending]
         kept.epoch = activation.epoch
     else:
@@ -165,5 +163,5 @@ def set_delays(turn: Turn, kept: MachineRecord) -> None:
     activation = turn.activation
     for one in kept.snapshot.get("pending") or ():
         seq = activation.node.next_seq(activation.shard)
-        payload = marked(None, carried(turn, DELAY))
+        payload = marked(None, turn.trace_for(DELAY))
         turn.set_timer(Timer(activation.id, f"{DELAY}:{one['id']}", one["due_at"], one["due_at"], seq, payload=payload))

@@ -8,21 +8,21 @@ from msgspec.structs import replace
 from wakeful.machines.node_machines import DELAY, DO, RUN, NodeMachines, feature_of
 from wakeful.machines.records import NEWER, ROW, MachineRecord, load, save
 from wakeful.machines.steps import note, present, take
-from wakeful.runtime.timer_runs import Failed, Park, RowTimers, RunLater
+from wakeful.runtime.context import runtime_of
+from wakeful.runtime.timer_handler import Failed, Park, RowTimers, RunLater
 from wakeful.runtime.turn import Turn, running_turn
 from wakeful.statechart.effects import done_event, error_event
 from wakeful.statechart.step import fire, step
 from wakeful.values.codec import decode, encode
 from wakeful.values.commits import Slot
 from wakeful.values.errors import BadHandler, Conflict
-from wakeful.values.runs import run_id
-from wakeful.values.timers import Occurrence, Timer
-from wakeful.values.trace import marked, trace_in, unmarked
+from wakeful.values.timers import Occurrence, Timer, run_id
+from wakeful.values.trace import current_trace, marked, trace_in, unmarked
 
 if TYPE_CHECKING:
     from wakeful.machines.bindings import Bound
-    from wakeful.runtime.activation import Activation
     from wakeful.runtime.context import Context
+    from wakeful.runtime.object_runtime import ObjectRuntime
 
 
 # An actor has come to its end: how does the chart hear of it, once?
@@ -46,20 +46,20 @@ async def take_answer(
     ctx: "Context", id: str, number: int, run_id: str, began_at: int, is_good: bool, value: Any
 ) -> None:
     """An invoked method has come to its end: the operation by which its answer reaches the machine."""
-    turn = running_turn(ctx._activation, "machine.answer")
-    if await end_actor(feature_of(ctx._activation.node), turn, id, number, is_good=is_good, value=value):
+    turn = running_turn(runtime_of(ctx), "machine.answer")
+    if await end_actor(feature_of(runtime_of(ctx).node), turn, id, number, is_good=is_good, value=value):
         error = None if is_good else f"{value['name']}: {value['message']}"
         note(turn, f"{RUN}:{id}", began_at, run_id=run_id, error=error)
 
 
 async def keep(ctx: "Context", id: str, call: list[Any], is_good: bool, value: Any) -> None:
     """The chart could not take the answer: keep it with the timer of the run, which applies it without running again."""
-    activation = ctx._activation
+    activation = runtime_of(ctx)
     turn, node = running_turn(activation, "machine.keep"), activation.node
     kept = await load(turn)
     if kept is not None and kept.running.get(id) == call[2]:
         now, seq = node.clock.now(), node.next_seq(activation.shard)
-        payload = marked(encode([*call, [is_good, value]]), node.trace())
+        payload = marked(encode([*call, [is_good, value]]), current_trace(node.tracer))
         turn.set_timer(Timer(activation.id, f"{RUN}:{id}", now, now, seq, payload=payload))
 
 
@@ -76,14 +76,14 @@ class Owner(RowTimers, ABC):
         self._feature = feature
         self.deadline_ms = deadline_ms
 
-    async def fire(self, activation: "Activation", turn: Turn, timer: Timer) -> bool:
+    async def fire(self, activation: "ObjectRuntime", turn: Turn, timer: Timer) -> bool:
         return await self.run(turn, self._feature.bound_of(activation.id.cls), timer)
 
     @abstractmethod
     async def run(self, turn: Turn, bound: "Bound", timer: Timer) -> bool:
         """Do what the timer is for; False: there was nothing to do."""
 
-    async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> RunLater | Park | None:
+    async def failed(self, activation: "ObjectRuntime", turn: Turn, failure: Failed) -> RunLater | Park | None:
         timer = failure.timer
         turn.occurrence = self.occurrence(timer)
         again = self._again(failure)
@@ -184,7 +184,7 @@ class Runs(Owner):
         self._feature.actors.begin(turn.activation, bound, timer, call)
         return False
 
-    async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> RunLater | Park | None:
+    async def failed(self, activation: "ObjectRuntime", turn: Turn, failure: Failed) -> RunLater | Park | None:
         """Three processes died while it ran: an error for the chart, which is not to wait for ever."""
         timer = failure.timer
         call, answer = _read(timer)
@@ -200,7 +200,7 @@ class Runs(Owner):
             return False
         kept.begun = {**kept.begun, id: number}
         save(turn, kept)
-        await turn.activation.commit_now(turn)
+        await turn.activation.commit_now()
         return True
 
 

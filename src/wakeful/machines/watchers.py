@@ -9,16 +9,15 @@ from collections.abc import Collection
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from wakeful.machines.machine_view import snapshot_of
 from wakeful.machines.records import ROW, MachineRecord
-from wakeful.machines.snapshot import Snapshot
+from wakeful.machines.snapshot import Snapshot, snapshot_of
 from wakeful.runtime.turn import Turn
 from wakeful.values.codec import encode
 from wakeful.values.errors import BadInput
 
 if TYPE_CHECKING:
     from wakeful.machines.bindings import Bound
-    from wakeful.runtime.node import Node
+    from wakeful.runtime.object_runtime import NodeRuntime
 
 KEPT_MAX = 1_000  # of the steps of one machine; who is further behind gets a fresh snapshot
 KEPT_BYTES_MAX = 4 * 1_048_576  # and of their bytes, which would else be gigabytes: two of the largest snapshots
@@ -76,7 +75,7 @@ class StepLog:
 class Watchers:
     """Those who watch machines of this node; told once what they see is on disk."""
 
-    def __init__(self, node: "Node") -> None:
+    def __init__(self, node: "NodeRuntime") -> None:
         self._node = node
         self._waiting: dict[int, set[asyncio.Event]] = {}  # by shard
         node.farewells.append(self._send_away)

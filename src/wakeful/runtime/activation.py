@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Any
 from wakeful.runtime import tracer
 from wakeful.runtime.calls import (
     Call,
-    cancelled,
-    carried_back,
+    cancellation,
+    copy_back,
     fingerprint,
     for_caller,
     is_small,
-    recalled,
-    remembered,
+    recall_answer,
+    remember_answer,
     resolve,
 )
 from wakeful.runtime.committer import Failure
 from wakeful.runtime.context import Context
 from wakeful.runtime.rows import ObjectRows
-from wakeful.runtime.state import STATE_SLOT, State
-from wakeful.runtime.turn import CURRENT, Turn
+from wakeful.runtime.state import NO_STATE, STATE_SLOT, State
+from wakeful.runtime.turn import CURRENT, Turn, running_turn
 from wakeful.values.commits import Commit, Remembered, Slot
 from wakeful.values.errors import Fenced, Reentrancy, Unavailable
 from wakeful.values.ids import ObjectId
@@ -40,72 +40,14 @@ if TYPE_CHECKING:
     from wakeful.runtime.registry import ObjectClass
 
 
-# Which commits of one object are on disk, and who waits for them?
-#
-# Commits of one activation are numbered; an answer waits for the number it rests on.
-
-
-class Settling:
-    """The part of an activation that sends commits on their way and lets answers go."""
-
-    __slots__ = ("_durable", "_failure", "_submitted", "_waiters")
-
-    id: ObjectId
-    node: "Node"
-
-    def __init__(self) -> None:
-        self._submitted = self._durable = 0  # the last commit that was sent on its way, and that is on disk
-        # In order of their numbers: what is to be said to whom when that commit is on disk.
-        self._waiters: list[tuple[int, asyncio.Future[Any], Any, BaseException | None]] = []
-        self._failure: Failure | None = None
-
-    def submit(self, commit: Commit) -> int:
-        """Send a commit on its way; its number."""
-        if self._failure is not None:
-            raise for_caller(self.id, self._failure)  # built on something that is not there
-        self._submitted = number = self._submitted + 1
-        done: Callable[[Failure | None], None] = partial(self._committed, number, commit)
-        tracer = self.node.tracer
-        if tracer is not None and TRACE.get() != UNSAMPLED:
-            done = tracer.follow("commit", self.id, done)
-        self.node.committer.submit(commit, done)
-        return number
-
-    async def durable(self, number: int) -> None:
-        """Wait until that commit, and so all before it, is on disk, and until it is sure that this copy is the one."""
-        if self._failure is not None:  # also of what is on disk: a reader may have looked since this copy is no more
-            raise for_caller(self.id, self._failure)
-        if number <= self._durable and not self.node.is_doubted:
-            return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append((number, future, None, None))
-        await future
-
-    async def settled(self) -> None:
-        """Wait until every finished turn is on disk."""
-        await self.durable(self._submitted)
-
-    def _committed(self, number: int, commit: Commit, failure: Failure | None) -> None:
-        """What became of that commit."""
-        raise NotImplementedError
-
-    def release(self, number: int | None = None) -> None:
-        """That much is on disk, or all that was: let the answers go that rest on no more. Its owner is sure of it."""
-        number = self._durable if number is None else number
-        waiters = self._waiters
-        all_ready = number == self._submitted
-        self._waiters = [] if all_ready else [waiter for waiter in waiters if waiter[0] > number]
-        for by, future, result, error in waiters:
-            if by <= number:
-                resolve(future, result, error)
-
-
-class Activation(Settling):
+class Activation:
     """An object that is awake, or about to be."""
 
     __slots__ = (
         "_coming",
         "_cut",
+        "_durable",
+        "_failure",
         "_gone",
         "_is_hurried",
         "_mailbox",
@@ -113,6 +55,8 @@ class Activation(Settling):
         "_requests",
         "_running",
         "_slot",
+        "_submitted",
+        "_waiters",
         "epoch",
         "id",
         "idle_at",
@@ -130,7 +74,10 @@ class Activation(Settling):
     )
 
     def __init__(self, node: "Node", id: ObjectId, known: "ObjectClass", shard: int, epoch: int) -> None:
-        Settling.__init__(self)
+        self._submitted = self._durable = 0  # the last commit that was sent on its way, and that is on disk
+        # In order of their numbers: what is to be said to whom when that commit is on disk.
+        self._waiters: list[tuple[int, asyncio.Future[Any], Any, BaseException | None]] = []
+        self._failure: Failure | None = None
         self.node = node
         self.id = id
         self.known = known
@@ -139,7 +86,7 @@ class Activation(Settling):
         self.meter = node.meter.classes.of(id.cls)
         self.idle_at = 0  # since when nothing happened; meaningful while not busy
         self.rows = ObjectRows(node, id, node.loader.take(id, epoch))
-        self.state = State(known.state_type)
+        self.state = NO_STATE if known.state_type is None else State(known.state_type)
         self.timers: dict[str, Timer | None] = {}  # what finished turns made of them; absent: as on disk
         self.sockets: Any = None  # those that it has looked at, while it is awake; the feature's own
         self.watched: Any = None  # what happened lately, for those who watch it; a feature's own as well
@@ -199,7 +146,7 @@ class Activation(Settling):
         try:
             return await call.answer  # type: ignore[misc]
         except asyncio.CancelledError:
-            self._left(call)
+            self._on_caller_gone(call)
             raise
 
     def _line_up(self, call: Call, answer: asyncio.Future[Any]) -> None:
@@ -218,7 +165,7 @@ class Activation(Settling):
             )
         call.answer, call.trace = answer, TRACE.get()
         self._post(call)
-        self.node.timer_runs.posted(call)
+        self.node.timer_runs.on_posted(call)
 
     def _has_thinned(self, mailbox: deque[Call | Timer]) -> bool:
         """Calls were taken out for which nobody waits any more."""
@@ -231,7 +178,7 @@ class Activation(Settling):
             return len(self._mailbox) < before
         return False
 
-    def _left(self, call: Call) -> None:
+    def _on_caller_gone(self, call: Call) -> None:
         """Its caller has gone: a turn that has begun goes on to its end, one that has not never will."""
         if call.task is not None and self._slot is not None and not self._slot.done():
             call.interrupt()
@@ -292,6 +239,16 @@ class Activation(Settling):
             self._cut = self._running
             self._cut.cancel()
 
+    def hold_awake(self) -> None:
+        """Something beside its turns goes on: it must not sleep under it."""
+        self._readers += 1
+
+    def let_sleep(self) -> None:
+        """That is over."""
+        self._readers -= 1
+        if not self.is_busy:
+            self.node.hibernation.became_idle(self)
+
     def adopt(self, writes: dict[Slot, bytes | None], wiped: bool, timers: dict[str, Timer | None]) -> None:
         """A turn ended well: the next one starts from what it left."""
         self.rows.adopt(writes, wiped=wiped, number=self._submitted + 1)
@@ -303,8 +260,13 @@ class Activation(Settling):
 
     # turns
 
-    async def commit_now(self, turn: Turn) -> None:
-        """A durable point in the middle of a turn."""
+    def collect_state(self) -> None:
+        """Put what the running turn made of its state among the turn's writes."""
+        self.state.collect(running_turn(self, "state"))
+
+    async def commit_now(self) -> None:
+        """A durable point in the middle of the running turn."""
+        turn = running_turn(self, "a commit")
         self.state.collect(turn)
         commit = turn.take_commit(final=False)
         if commit is not None:
@@ -312,18 +274,56 @@ class Activation(Settling):
         if turn.then:
             self._follow(turn)
         try:
-            await self.settled()
+            await self.settle()
         except Unavailable:
             if isinstance(self._failure, Fenced):
                 raise self._failure from None
             raise
 
-    def _committed(self, number: int, commit: Commit, failure: Failure | None) -> None:
+    # Commits of one activation are numbered; an answer waits for the number that it rests on.
+
+    def submit(self, commit: Commit) -> int:
+        """Send a commit on its way; its number."""
+        if self._failure is not None:
+            raise for_caller(self.id, self._failure)  # built on something that is not there
+        self._submitted = number = self._submitted + 1
+        done: Callable[[Failure | None], None] = partial(self._on_committed, number, commit)
+        tracer = self.node.tracer
+        if tracer is not None and TRACE.get() != UNSAMPLED:
+            done = tracer.follow("commit", self.id, done)
+        self.node.committer.submit(commit, done)
+        return number
+
+    async def durable(self, number: int) -> None:
+        """Wait until that commit, and so all before it, is on disk, and until it is sure that this copy is the one."""
+        if self._failure is not None:  # also of what is on disk: a reader may have looked since this copy is no more
+            raise for_caller(self.id, self._failure)
+        if number <= self._durable and not self.node.is_doubted:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append((number, future, None, None))
+        await future
+
+    async def settle(self) -> None:
+        """Wait until every finished turn is on disk."""
+        await self.durable(self._submitted)
+
+    def release(self, number: int | None = None) -> None:
+        """That much is on disk, or all that was: let the answers go that rest on no more. Its owner is sure of it."""
+        number = self._durable if number is None else number
+        waiters = self._waiters
+        all_ready = number == self._submitted
+        self._waiters = [] if all_ready else [waiter for waiter in waiters if waiter[0] > number]
+        for by, future, result, error in waiters:
+            if by <= number:
+                resolve(future, result, error)
+
+    def _on_committed(self, number: int, commit: Commit, failure: Failure | None) -> None:
         if failure is not None:
             self.node.commit_failed(self, failure)
             return
         self._durable = number
-        self.rows.saved(number, self.node.limits.cache_bytes_per_object)
+        self.rows.on_saved(number, self.node.limits.cache_bytes_per_object)
         if self._submitted == number and len(self.timers) > (ALARM in self.timers):
             self.timers = {ALARM: self.timers[ALARM]} if ALARM in self.timers else {}
         if self._requests:
@@ -365,7 +365,7 @@ class Activation(Settling):
                 else:
                     await self._answer(item)
                 if self.rows.bytes > 2 * self.node.limits.cache_bytes_per_object:
-                    await self.settled()  # unsaved rows can't be dropped from the cache
+                    await self.settle()  # unsaved rows can't be dropped from the cache
         except asyncio.CancelledError:
             if self._failure is None and not self.node.is_dead:
                 raise
@@ -396,12 +396,16 @@ class Activation(Settling):
         if call.trace is not TRACE.get():
             TRACE.set(call.trace)
         try:
-            result, number = await (self.run_call(call) if self.node.tracer is None else tracer.turn(self, call))
+            result, number = await (
+                self.run_call(call)
+                if self.node.tracer is None
+                else tracer.turn(self.node, self.id, call.method, self.run_call(call))
+            )
             call.is_finished = True
         except asyncio.CancelledError:
             if call.is_interrupted:
                 return
-            resolve(answer, None, cancelled(f"{self.id}.{call.method}", ""))
+            resolve(answer, None, cancellation(f"{self.id}.{call.method}", ""))
             raise
         except BaseException as error:
             # It may rest on turns before it that could still be undone, and then the caller hears of that instead.
@@ -411,7 +415,7 @@ class Activation(Settling):
         finally:
             call.task = None
             if answer.done():
-                self.node.ended(call)
+                self.node.on_call_end(call)
         is_there = number <= self._durable and not self.node.is_doubted
         if (is_there and self._failure is None) or call.is_expired:
             resolve(answer, result, raised)
@@ -440,16 +444,16 @@ class Activation(Settling):
                 pending = (self._requests or {}).get(key)
                 kept = pending[1] if pending else await self.node.recall(self.id, key)
                 if kept is not None:
-                    return recalled(self.id, kept, print_), self._submitted
+                    return recall_answer(self.id, kept, print_), self._submitted
             # A reader that had to wake the object is in line like everyone else.
             turn = Turn(self, call.chain, call.deadline_at, is_reader=call.method in self.known.readers)
             CURRENT.set(turn)
             call.is_started = True
-            result = self._sent(call, await self._invoke(call))
+            result = self._copy_answer(call, await self._invoke(call))
             if call.cancels:
                 raise asyncio.CancelledError  # its code swallowed the cancellation
             if key is not None:
-                turn.remember = remembered(self.node, key, print_, result)
+                turn.remember = remember_answer(self.node, key, print_, result)
             number = self.finish(turn)
             if key is not None and turn.remember is not None:
                 self._requests = {**(self._requests or {}), key: (number, turn.remember)}
@@ -468,7 +472,7 @@ class Activation(Settling):
             self.meter.failed_calls += 1
             if call.is_expired:
                 raise call.too_late(turn.commits if turn is not None else 0) from None
-            raise cancelled(f"{self.id}.{call.method}", "") from None
+            raise cancellation(f"{self.id}.{call.method}", "") from None
         except Fenced as fenced:
             self.undo(turn)
             raise for_caller(self.id, fenced) from None
@@ -498,7 +502,7 @@ class Activation(Settling):
             self._cut = None
 
     async def _call_reader(self, call: Call) -> Any:
-        self._readers += 1
+        self.hold_awake()
         began = self.node.meter.ticks()
         token = CURRENT.set(None)
         call.task, call.answer = asyncio.current_task(), None
@@ -507,21 +511,19 @@ class Activation(Settling):
             turn = Turn(self, call.chain, call.deadline_at, is_reader=True)
             CURRENT.set(turn)
             try:
-                result = self._sent(call, await self._invoke(call))
+                result = self._copy_answer(call, await self._invoke(call))
             except Exception:
-                await self.settled()  # an error is an answer too
+                await self.settle()  # an error is an answer too
                 raise
             turn.is_over = True
             if turn.refused:
                 raise turn.refused[0].error
-            await self.settled()
+            await self.settle()
             return result
         finally:
             CURRENT.reset(token)
             self.meter.readers.add((self.node.meter.ticks() - began) // 1_000)
-            self._readers -= 1
-            if not self.is_busy:
-                self.node.hibernation.became_idle(self)
+            self.let_sleep()
 
     def finish(self, turn: Turn) -> int:
         """The turn ended well: its writes become one commit on its way; the number its answer rests on."""
@@ -556,11 +558,11 @@ class Activation(Settling):
             if turn.state_used:
                 self.state.forget()
 
-    def _sent(self, call: Call, answer: Any) -> Any:
+    def _copy_answer(self, call: Call, answer: Any) -> Any:
         """The answer as its caller gets it."""
         if is_small(answer):
             return answer
-        return carried_back(answer, self.node.limits.arguments_bytes, f"{self.id}.{call.method}")
+        return copy_back(answer, self.node.limits.arguments_bytes, f"{self.id}.{call.method}")
 
 
 # How does an object wake?
@@ -593,15 +595,16 @@ async def wake(activation: "Activation", chain: tuple[ObjectId, ...], deadline_a
 async def _load(activation: "Activation", chain: tuple[ObjectId, ...], deadline_at: int) -> None:
     """What it needs from disk. Not for an object that is made anew: what undone turns wrote was never among its rows."""
     if activation.is_unsettled:
-        await activation.settled()  # a failed attempt to wake may have left a retry on its way to disk
+        await activation.settle()  # a failed attempt to wake may have left a retry on its way to disk
     activation.node.meter.wakes.add()
     loaded = await activation.node.loader.load(activation.id, activation.rows.take_begun())
     activation.rows.load(loaded)
     activation.timers = {ALARM: loaded.alarm}
-    activation.state.load(loaded.rows.get(STATE_SLOT))
+    if activation.state is not NO_STATE:
+        activation.state.load(loaded.rows.get(STATE_SLOT))
     wakers = activation.node.timer_runs.wakers(activation.known)
     if wakers:
         turn = Turn(activation, chain, deadline_at)
-        for owner in wakers:
-            await owner.wake(activation, turn)
+        for handler in wakers:
+            await handler.wake(activation, turn)
         activation.finish(turn)

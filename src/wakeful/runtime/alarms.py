@@ -1,23 +1,17 @@
-"""Layer 3. The one alarm of an object: setting it, and running its handler."""
+"""Layer 3. The one alarm of an object: what its handler is told, and what becomes of a run that fails."""
 
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 from wakeful.policy.retry import alarm_delay_ms
-from wakeful.runtime.timer_runs import Failed, Park, RowTimers, RunLater
-from wakeful.runtime.tracer import carried
+from wakeful.runtime.context import Context, runtime_of
+from wakeful.runtime.object_runtime import ObjectRuntime
+from wakeful.runtime.timer_handler import Failed, Park, RowTimers, RunLater
 from wakeful.runtime.turn import Turn
 from wakeful.values.errors import NoAlarmHandler
-from wakeful.values.runs import check_answer, run_id
-from wakeful.values.timers import ALARM, Timer
+from wakeful.values.timers import ALARM, Timer, check_answer, run_id
 from wakeful.values.times import instant_ms, to_datetime
-from wakeful.values.trace import marked
-
-if TYPE_CHECKING:
-    from wakeful.runtime.activation import Activation
-    from wakeful.runtime.context import Context
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +64,7 @@ class AlarmSlot:
 
     __slots__ = ("_ctx",)
 
-    def __init__(self, ctx: "Context") -> None:
+    def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
 
     def set(self, when: int | float | datetime | timedelta) -> Awaitable[None]:
@@ -82,7 +76,7 @@ class AlarmSlot:
 
         For many events that share the alarm: each says when it must ring at the latest.
         """
-        at = to_datetime(instant_ms(when, self._ctx._activation.node.clock.now()))
+        at = to_datetime(instant_ms(when, runtime_of(self._ctx).node.clock.now()))
         current = await self.get()
         if current is not None and current <= at:
             return current
@@ -99,31 +93,14 @@ class AlarmSlot:
 
 
 class Alarms(RowTimers):
-    """The owner of the timers named `alarm`."""
+    """The handler of the timers named `alarm`."""
 
     prefix = ALARM
 
     def __init__(self, deadline_ms: int) -> None:
         self.deadline_ms = deadline_ms
 
-    def set(self, activation: "Activation", turn: Turn, when: object) -> None:
-        if activation.known.takes_info is None:
-            raise NoAlarmHandler(f"{activation.id.cls} has no `async def alarm(self, info)`; add it before set_alarm")
-        at = instant_ms(when, activation.node.clock.now())
-        seq = activation.node.next_seq(activation.shard)
-        turn.set_timer(Timer(activation.id, ALARM, at, at, seq, payload=marked(None, carried(turn, ALARM))))
-
-    def get(self, activation: "Activation", turn: Turn) -> datetime | None:
-        timer = turn.timers[ALARM] if ALARM in turn.timers else activation.timers.get(ALARM)
-        return None if timer is None else to_datetime(timer.nominal_at)
-
-    def delete(self, activation: "Activation", turn: Turn) -> None:
-        if turn.timers.get(ALARM) is not None or activation.timers.get(ALARM) is not None:
-            turn.clear_timer(ALARM)
-
-    # what the node asks of a timer's owner
-
-    async def fire(self, activation: "Activation", turn: Turn, timer: Timer) -> bool:
+    async def fire(self, activation: ObjectRuntime, turn: Turn, timer: Timer) -> bool:
         takes_info = activation.known.takes_info
         if takes_info is None:  # it was set by a program that had one
             raise NoAlarmHandler(
@@ -138,7 +115,7 @@ class Alarms(RowTimers):
         check_answer(answer, "alarm", f"{activation.id}.alarm")
         return True
 
-    async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> RunLater | Park:
+    async def failed(self, activation: ObjectRuntime, turn: Turn, failure: Failed) -> RunLater | Park:
         timer = failure.timer
         delay = None if failure.error is None else alarm_delay_ms(timer.attempt + 1, failure.roll)
         if delay is None:

@@ -5,26 +5,48 @@ where to look and is never believed itself. A hint that is lost costs time, not 
 """
 
 import asyncio
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Sequence
+from typing import Protocol
 
+from wakeful.runtime.env import Env
+from wakeful.runtime.events import Events
+from wakeful.runtime.queue import TimerQueue
 from wakeful.store.protocol import Hint
 from wakeful.values.errors import Unavailable
 from wakeful.values.ids import shard_of
 from wakeful.values.timers import Timer
 
-if TYPE_CHECKING:
-    from wakeful.runtime.node import Node
-
 FAR_MS = 600_000  # memory never reaches this far past its horizon, however long an insert takes
 HINTS_MAX = 100  # told one by one; more are told as one range of time per shard
+
+
+class ShardHistory(Protocol):
+    """Whose the shards are and were (see ownership.py)."""
+
+    takes: int  # how often some came
+
+    def was_ours_before_this_group(self, shard: int) -> bool: ...
+
+
+class DiskReader(Protocol):
+    """Hands out due timers, and can be told where to look for them on disk (see dispatcher.py)."""
+
+    def poke(self) -> None: ...
+
+    def look_at(self, shards: Collection[int], first_at: int, last_at: int) -> None: ...
 
 
 class Arrivals:
     """Brings added timers into memory here, and hints of them to others."""
 
-    def __init__(self, node: "Node") -> None:
-        self._node = node
+    def __init__(
+        self, env: Env, queue: TimerQueue, events: Events, ownership: ShardHistory, dispatcher: DiskReader
+    ) -> None:
+        self._env = env
+        self._queue = queue
+        self._events = events
+        self._ownership = ownership
+        self._dispatcher = dispatcher
         self._hints: list[Hint] = []
         self._telling: asyncio.Task[None] | None = None
         self.told = 0
@@ -32,18 +54,18 @@ class Arrivals:
 
     def expect(self, timers: Sequence[Timer]) -> int:
         """They are about to be added: a page that sees them before we hear of it leaves them to us. A mark for `added`."""
-        self._node.queue.expected.update((timer.id, timer.name) for timer in self._near(timers))
-        return self._node.ownership.takes
+        self._queue.expected.update((timer.id, timer.name) for timer in self._near(timers))
+        return self._ownership.takes
 
-    def added(self, timers: Sequence[Timer], mark: int) -> None:
+    def on_added(self, timers: Sequence[Timer], mark: int) -> None:
         """They are on disk."""
-        if self._node.events.is_heard:
-            self._node.events.timers(timers)
+        if self._events.is_heard:
+            self._events.timers(timers)
         timers = self._near(timers)
-        expected = self._node.queue.expected
+        expected = self._queue.expected
         # A turn may have seen one on disk before we heard of it, and cleared or changed it; and when a shard came
         # meanwhile, its owner before us may have run one already: then the disk is asked.
-        is_same = mark == self._node.ownership.takes
+        is_same = mark == self._ownership.takes
         sure = [timer for timer in timers if is_same and (timer.id, timer.name) in expected]
         self._no_longer_expected(timers)
         if sure:
@@ -59,61 +81,55 @@ class Arrivals:
         for timer in timers:
             self._look(timer)
 
-    def sent(self, timers: Sequence[Timer]) -> None:
+    def on_sent(self, timers: Sequence[Timer]) -> None:
         """They came with a commit that just reached the disk."""
-        ours = self._node.ownership.was_ours_before_this_group
+        ours = self._ownership.was_ours_before_this_group
         mine = [timer for timer in timers if ours(shard_of(timer.id))]
         for timer in mine:
-            self._node.queue.set(timer)
+            self._queue.set(timer)
         if len(mine) < len(timers):
             known = {id(timer) for timer in mine}
             self._tell([timer for timer in timers if id(timer) not in known and not self._look(timer)])
 
     def hear(self, hints: Sequence[Hint]) -> None:
-        """Another process added timers; or, with no hints, nodes or shards changed."""
-        node = self._node
-        if not hints:
-            node.membership.look()
-            return
+        """Another process added timers."""
         self.heard += len(hints)
         for hint in hints:
-            if hint.shard in node.epochs:
-                node.dispatcher.look_at([hint.shard], hint.first_at, hint.last_at)
+            if hint.shard in self._env.epochs:
+                self._dispatcher.look_at([hint.shard], hint.first_at, hint.last_at)
 
     def _near(self, timers: Sequence[Timer]) -> list[Timer]:
         """Those that memory may hold before the next page is read: a hundred thousand for next year are nobody's concern."""
-        node = self._node
-        until = node.clock.now() + node.limits.near_horizon_ms + FAR_MS
+        until = self._env.clock.now() + self._env.limits.near_horizon_ms + FAR_MS
         return [timer for timer in timers if timer.due_at <= until]
 
     def _place(self, timers: Sequence[Timer]) -> None:
-        node = self._node
         others = []
         for timer in timers:
-            if shard_of(timer.id) in node.epochs:
-                node.queue.set(timer)
+            if shard_of(timer.id) in self._env.epochs:
+                self._queue.set(timer)
             else:
                 others.append(timer)
         if len(others) < len(timers):
-            node.dispatcher.poke()
+            self._dispatcher.poke()
         self._tell(others)
 
     def _look(self, timer: Timer) -> bool:
         """Have the disk asked, when the shard is ours."""
         shard = shard_of(timer.id)
-        if shard not in self._node.epochs:
+        if shard not in self._env.epochs:
             return False
-        self._node.dispatcher.look_at([shard], timer.due_at, timer.due_at)
+        self._dispatcher.look_at([shard], timer.due_at, timer.due_at)
         return True
 
     def _no_longer_expected(self, timers: Sequence[Timer]) -> None:
-        self._node.queue.expected.difference_update((timer.id, timer.name) for timer in timers)
+        self._queue.expected.difference_update((timer.id, timer.name) for timer in timers)
 
     def _tell(self, timers: Sequence[Timer]) -> None:
-        node = self._node
-        if not timers or not node.is_clustered or not node.store.tells:
+        env = self._env
+        if not timers or not env.is_clustered or not env.store.tells:
             return
-        soon = node.clock.now() + node.limits.near_horizon_ms  # what is further away is read when its time comes
+        soon = env.clock.now() + env.limits.near_horizon_ms  # what is further away is read when its time comes
         self._hints += [Hint(shard_of(t.id), t.due_at, t.due_at) for t in timers if t.due_at <= soon]
         if self._hints and self._telling is None:
             self._telling = asyncio.get_running_loop().create_task(self._flush())
@@ -123,14 +139,14 @@ class Arrivals:
             while self._hints:
                 hints, self._hints = self._hints, []
                 self.told += len(hints)
-                await self._node.store.tell(_merged(hints))
+                await self._env.store.tell(_merge(hints))
         except Unavailable:
             self._hints = []  # the owner's scan finds them
         finally:
             self._telling = None
 
 
-def _merged(hints: Sequence[Hint]) -> list[Hint]:
+def _merge(hints: Sequence[Hint]) -> list[Hint]:
     """No two the same; when there are many, one range per shard."""
     some = list(dict.fromkeys(hints))
     if len(some) <= HINTS_MAX:

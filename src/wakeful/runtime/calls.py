@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
 from wakeful.runtime.env import Env
-from wakeful.values.clock import Clock, Handle
 from wakeful.values.codec import decode, encode
 from wakeful.values.commits import Remembered
 from wakeful.values.errors import (
@@ -27,7 +26,7 @@ from wakeful.values.errors import (
     WakefulError,
 )
 from wakeful.values.ids import ObjectId, check_key
-from wakeful.values.times import Duration, duration_ms
+from wakeful.values.times import Clock, Duration, Handle, duration_ms
 
 if TYPE_CHECKING:
     from wakeful.runtime.registry import ObjectClass
@@ -73,7 +72,7 @@ class Call:
         self.answer: asyncio.Future[Any] | None = None  # for which its caller waits; None of a reader's
         self.task: asyncio.Task[Any] | None = None  # set while it runs
         self.before: int  # of a reader that runs: how often its caller's task had been told to end
-        self.cancels = 0  # how often this call had its task cancelled, to be taken back by whoever runs it
+        self.cancels = 0  # how often this call had its task cancellation, to be taken back by whoever runs it
         self.is_expired = False
         self.is_interrupted = False
         self.is_started = False  # the object's code has seen it
@@ -151,7 +150,7 @@ def is_small(value: Any) -> bool:
     return kind in _SMALL or (kind is str and len(value) < 1_000 and value.isascii())
 
 
-def carried(value: Any, bytes_max: int, what: str, *, code: str = "limit.arguments") -> Any:
+def copy_message(value: Any, bytes_max: int, what: str, *, code: str = "limit.arguments") -> Any:
     """What arrives at the other end: a copy, as it would be over a wire, and not too large for one message."""
     try:
         data = encode(value)
@@ -165,9 +164,9 @@ def carried(value: Any, bytes_max: int, what: str, *, code: str = "limit.argumen
     return decode(data)
 
 
-def carried_back(answer: Any, bytes_max: int, whose: str) -> Any:
+def copy_back(answer: Any, bytes_max: int, whose: str) -> Any:
     """The same for an answer, of which no argument is to blame."""
-    return carried(answer, bytes_max, f"answer of {whose}", code="limit.answer")
+    return copy_message(answer, bytes_max, f"answer of {whose}", code="limit.answer")
 
 
 def check_loop(loop: asyncio.AbstractEventLoop | None) -> None:
@@ -260,14 +259,14 @@ def fingerprint(call: Call) -> bytes:
     return blake2b(encode([call.method, list(call.args), dict(sorted(call.kwargs.items()))]), digest_size=16).digest()
 
 
-def recalled(id: ObjectId, kept: Remembered, print_: bytes) -> Any:
+def recall_answer(id: ObjectId, kept: Remembered, print_: bytes) -> Any:
     """The remembered answer, `KeyTaken` when the key belongs to another call."""
     if kept.fingerprint != print_:
         raise KeyTaken(f"{id}: request key {kept.key!r} was used for another method or other arguments; use a new key")
     return decode(kept.answer)
 
 
-def remembered(env: Env, key: str, print_: bytes, result: Any) -> Remembered:
+def remember_answer(env: Env, key: str, print_: bytes, result: Any) -> Remembered:
     """The answer as it is kept with the turn, for as long as a repeat may come."""
     return Remembered(key, print_, encode(result), env.clock.now() + env.limits.request_keep_ms)
 
@@ -327,7 +326,7 @@ class Deadlines:
             if handle is not None:
                 handle.cancel()
 
-    def stepped(self, by_ms: int) -> None:
+    def on_clock_step(self, by_ms: int) -> None:
         """The clock was set: what was asked for before that has as long as it had.
 
         It is heard of a moment later. Set ahead, what has time left was asked for since; set back, what would have none.
@@ -363,7 +362,7 @@ class Deadlines:
         self._alarm = self._clock.call_at(at, self._expire)
 
 
-def cancelled(what: str, trace: str) -> TurnFailed:
+def cancellation(what: str, trace: str) -> TurnFailed:
     """Its own code said CancelledError, and nobody had asked for that."""
     return TurnFailed(
         f"{what} was cancelled by its own code",

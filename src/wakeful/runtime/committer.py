@@ -106,7 +106,7 @@ class Committer:
             self._worker.cancel()
             self._worker = self._rest = None  # cancelled before its first step it would never say so itself
 
-    async def drained(self) -> None:
+    async def drain(self) -> None:
         """Wait until nothing is waiting or under way; the worker goes home."""
         while self._worker is not None:
             self._is_ending = True

@@ -3,17 +3,15 @@
 import logging
 from collections.abc import Awaitable, Iterable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from wakeful.runtime.object_runtime import ObjectRuntime
 from wakeful.runtime.storage import Storage
 from wakeful.runtime.turn import CURRENT
 from wakeful.values.errors import BadOption, TurnOver
 from wakeful.values.ids import ObjectId
-from wakeful.values.runs import Run
+from wakeful.values.timers import Run
 from wakeful.values.times import Duration, to_datetime
-
-if TYPE_CHECKING:
-    from wakeful.runtime.activation import Activation
 
 T = TypeVar("T")
 
@@ -36,7 +34,7 @@ class Context:
 
     __slots__ = ("_activation",)
 
-    def __init__(self, activation: "Activation") -> None:
+    def __init__(self, activation: ObjectRuntime) -> None:
         self._activation = activation
 
     @property
@@ -105,7 +103,7 @@ class Context:
             raise BadOption(
                 f"{self.id}: ctx.commit() inside storage.transaction(); commit after it", code="turn.nested"
             )
-        await self._activation.commit_now(turn)
+        await self._activation.commit_now()
 
     async def sockets(self, tag: str | None = None) -> list[Any]:
         """The clients that are connected to this object (`wakeful.Socket`), or those with the tag, oldest first."""
@@ -131,3 +129,8 @@ class Context:
 
     def delete_alarm(self) -> Awaitable[None]:
         return self.storage.delete_alarm()
+
+
+def runtime_of(ctx: Context) -> ObjectRuntime:
+    """What a feature works with that was given an object's context."""
+    return ctx._activation

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from wakeful.policy.offsets import JUMP_MS, Offset, followed, is_jump, measured
-from wakeful.values.clock import Clock, Handle
 from wakeful.values.errors import Unavailable
+from wakeful.values.times import Clock, Handle
 
 if TYPE_CHECKING:
     from wakeful.store.protocol import MembershipTable, Store
@@ -63,13 +63,13 @@ class FollowedClock:
         looked = await self._measure(store, SAMPLES_AT_START)
         if looked is None:
             return
-        _, found, _ = looked
-        self.offset_ms, self.error_ms, self.doubt = found.ms, found.error_ms, None
-        if abs(found.ms) > TELL_MS:
+        _, offset, _ = looked
+        self.offset_ms, self.error_ms, self.doubt = offset.ms, offset.error_ms, None
+        if abs(offset.ms) > TELL_MS:
             log.warning(
                 "this machine's clock is %d ms %s the database's, which all nodes follow; set it right (NTP)",
-                abs(found.ms),
-                "behind" if found.ms > 0 else "ahead of",
+                abs(offset.ms),
+                "behind" if offset.ms > 0 else "ahead of",
                 extra={"code": "clock.offset"},
             )
 
@@ -82,13 +82,13 @@ class FollowedClock:
             raise
         if looked is None:
             return
-        before, found, elapsed_ms = looked
-        self.error_ms = found.error_ms
-        if is_jump(before, found, elapsed_ms):
-            self._doubt(f"it moved by {found.ms - before.ms} ms against the database's since it was last measured")
+        before, offset, elapsed_ms = looked
+        self.error_ms = offset.error_ms
+        if is_jump(before, offset, elapsed_ms):
+            self._doubt(f"it moved by {offset.ms - before.ms} ms against the database's since it was last measured")
             return
-        by_ms, was_doubted = found.ms - self.offset_ms, self.doubt is not None
-        self.offset_ms = found.ms if was_doubted else followed(self.offset_ms, found)
+        by_ms, was_doubted = offset.ms - self.offset_ms, self.doubt is not None
+        self.offset_ms = offset.ms if was_doubted else followed(self.offset_ms, offset)
         self._trust()
         if was_doubted and abs(by_ms) > JUMP_MS:
             for stepped in list(self._watchers):
@@ -96,15 +96,15 @@ class FollowedClock:
 
     async def _measure(self, store: "MembershipTable", samples: int) -> tuple[Offset, Offset, int] | None:
         """The measurement before, this one, and the time between; by the own clock as it is at the end of it."""
-        found = []
+        readings = []
         for _ in range(samples):
             before = self._unset()
             there = await store.time()
             if there is None:
                 return None
-            found.append((before, there, self._unset()))
+            readings.append((before, there, self._unset()))
         last, last_at = self._last, self._last_at
-        best = measured(found)
+        best = measured(readings)
         self._last, self._last_at = Offset(best.ms - self._stepped_ms, best.error_ms), self._own.now()
         self._gap_ms = self._last_at - last_at if last_at else 0
         return last, self._last, self._last_at - last_at

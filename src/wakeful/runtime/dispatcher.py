@@ -11,13 +11,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from wakeful.runtime.committer import Failure
-from wakeful.runtime.overload import BACKLOG_MAX
 from wakeful.runtime.queue import PAST_ALL
-from wakeful.values.clock import Wakeup
+from wakeful.runtime.slots import BACKLOG_MAX
 from wakeful.values.commits import Commit, start_note
 from wakeful.values.errors import Unavailable
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.timers import Timer, TimerKey
+from wakeful.values.times import Wakeup
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
@@ -124,7 +124,7 @@ class Dispatcher:
         """Something changed: look again once this pass of the event loop is over."""
         if self._is_running and not self._is_poked:
             self._is_poked = True
-            asyncio.get_running_loop().call_soon(self._poked)
+            asyncio.get_running_loop().call_soon(self._on_poke)
 
     def look(self) -> None:
         """Hand out what is due and has room, read what memory lacks, sleep until there is more."""
@@ -147,7 +147,7 @@ class Dispatcher:
         self._has_more = True
         self.poke()
 
-    def _poked(self) -> None:
+    def _on_poke(self) -> None:
         self._is_poked = False
         self.look()
 
@@ -196,13 +196,13 @@ class Dispatcher:
         if unknown is not None:
             self._leave(timer, *unknown)
             return False
-        if not node.outage.lets_wake(id):
+        if not node.lets_wake(id):
             self._lay_down(timer)
             return False
         shard = shard_of(id)
         epoch = node.epochs.get(shard)
         if epoch is None or shard in node.ownership.leaving:
-            node.queue.finished(timer)  # the shard is another's now, or is about to be
+            node.queue.finish(timer)  # the shard is another's now, or is about to be
             return False
         self.fired += 1
         activation = node.awake.get(id)
@@ -217,7 +217,7 @@ class Dispatcher:
             self._noting[id] = noting + 1
             noted = node.queue.note(timer, epoch)
             note = start_note(noted, shard, epoch, timer.crashes, node.clock.now())
-            node.committer.note(note, partial(self._noted, noted, shard))
+            node.committer.note(note, partial(self._on_noted, noted, shard))
         return True
 
     def _noting_now(self, notes: list[Commit]) -> bool:
@@ -234,7 +234,7 @@ class Dispatcher:
                 begin(note.id, note.epoch)
         return True
 
-    def _noted(self, timer: Timer, shard: int, failure: Failure | None) -> None:
+    def _on_noted(self, timer: Timer, shard: int, failure: Failure | None) -> None:
         """The start note is written: the timer may run, unless it was replaced or cleared meanwhile."""
         node, id = self._node, timer.id
         left = self._noting.pop(id) - 1
@@ -246,7 +246,7 @@ class Dispatcher:
                 self._lay_down(timer)  # nobody runs it, so nobody may wait for it
         elif node.queue.running.get((id, timer.name)) is timer:
             # A node that stops runs it all the same: it is begun on disk, and its shard can't go before it has ended.
-            if not node.outage.lets_wake(id):
+            if not node.lets_wake(id):
                 self._lay_down(timer)
             elif node.is_doubted:
                 self._in_doubt.append((timer, shard))
@@ -262,7 +262,7 @@ class Dispatcher:
         node, doubted, self._in_doubt = self._node, self._in_doubt, []
         for timer, shard in doubted:
             if node.queue.running.get((timer.id, timer.name)) is timer:
-                if node.outage.lets_wake(timer.id):
+                if node.lets_wake(timer.id):
                     node.activation(timer.id, shard).fire(timer)
                 else:
                     self._lay_down(timer)
@@ -270,7 +270,7 @@ class Dispatcher:
     def _lay_down(self, timer: Timer) -> None:
         """Its object wakes here no more: it is handed back when the node leaves."""
         self._node.outage.keep([timer])
-        self._node.queue.finished(timer)
+        self._node.queue.finish(timer)
 
     def _unknown(self, timer: Timer) -> tuple[str, str] | None:
         """What about it this program does not know, and what that is."""
@@ -278,7 +278,7 @@ class Dispatcher:
         if not node.registry.has(timer.id):
             is_class_known = node.registry.knows(timer.id.cls)
             return (str(timer.id), "object") if is_class_known else (timer.id.cls, "class")
-        if node.timer_runs.owner_of(timer.name) is None:
+        if node.timer_runs.handler_of(timer.name) is None:
             return timer.name.partition(":")[0], "timer owner"
         return None
 
@@ -288,7 +288,7 @@ class Dispatcher:
         return [timer for timer in page if timer.due_at > now or self._unknown(timer) is None]
 
     def _leave(self, timer: Timer, unknown: str, what: str) -> None:
-        self._node.queue.finished(timer)
+        self._node.queue.finish(timer)
         if unknown not in self.unknown:
             self.unknown.add(unknown)
             log.warning(
@@ -375,19 +375,19 @@ class Dispatcher:
         node = self._node
         looks, self._looks = self._looks, []
         edge = node.queue.begin_page()
-        found: list[Timer] = []
+        page: list[Timer] = []
         try:
-            for shards, first_at, last_at in _joined(looks):
+            for shards, first_at, last_at in _join_looks(looks):
                 mine = [shard for shard in shards if shard in node.epochs]
                 if mine and first_at <= edge[0]:
                     after = (first_at - 1, PAST_ALL, 0)
                     timers, _ = await self._pages(mine, after, min(last_at, edge[0]), is_whole=True)
-                    found += timers
+                    page += timers
         except Unavailable:
             return  # the node is down already and will start us again
         finally:
             self._reading = None
-        node.queue.end_page(found, None)
+        node.queue.end_page(page, None)
         self.look()
 
     async def _pages(
@@ -428,7 +428,7 @@ class Dispatcher:
         return [timer for timer in timers if shard_of(timer.id) not in gone]
 
 
-def _joined(looks: list[Look]) -> list[Look]:
+def _join_looks(looks: list[Look]) -> list[Look]:
     """The same places in few reads: shards of one range together; when there are many ranges, one around them all."""
     together: dict[tuple[int, int], frozenset[int]] = {}
     for shards, first_at, last_at in looks:

@@ -48,7 +48,7 @@ def known(env: Env) -> Epochs:
     return {} if path is None else _read(path)
 
 
-def checked(pairs: Any) -> dict[int, int]:
+def check_epochs(pairs: Any) -> dict[int, int]:
     """What another node says, as shards and epochs; `BadInput` when it is no such thing."""
     try:
         found = {shard: epoch for shard, epoch in pairs if type(shard) is int and type(epoch) is int}

@@ -4,16 +4,19 @@ A part that is given an `Env`, and callbacks for the rest, can be read and teste
 there is one. Only the few that are one thing with the node hold the node itself.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 from wakeful.policy.limits import Limits
 from wakeful.runtime.registry import Registry
 from wakeful.store.protocol import NodeRow, Store
-from wakeful.values.clock import Clock, Dice
+from wakeful.values.commits import Remembered
 from wakeful.values.errors import Unavailable
+from wakeful.values.ids import ObjectId
 from wakeful.values.metrics import Meter
-from wakeful.values.trace import TRACE, Tracer
+from wakeful.values.times import Clock, Dice
+from wakeful.values.trace import Tracer
 
 T = TypeVar("T")
 
@@ -22,6 +25,7 @@ class Env:
     """Name, clock, dice, limits, store, classes, measures, and which shards are its own."""
 
     tracer: Tracer | None = None  # set by whoever wants spans
+    loop: asyncio.AbstractEventLoop | None = None  # on which it runs, and all its callers must
     state = "new"  # new → up ⇄ down → stopping → stopped
 
     def __init__(
@@ -62,9 +66,9 @@ class Env:
             self.store_failed(error)
             raise
 
-    def trace(self) -> str | None:
-        """The trace that what is scheduled now belongs to."""
-        return TRACE.get() if self.tracer is None else self.tracer.current()
+    async def recall(self, id: ObjectId, key: str) -> Remembered | None:
+        """The answer that was given to that request key, as far as it is remembered."""
+        return await self.reading(self.store.recall(id, key, now=self.clock.now()))
 
 
 class NodeRequest(Protocol):

@@ -15,14 +15,13 @@ from wakeful.policy.retry import platform_delay_ms
 from wakeful.values.commits import Commit
 from wakeful.values.errors import BadOption, WakefulError
 from wakeful.values.ids import RESERVED, ObjectId
-from wakeful.values.runs import Entry
-from wakeful.values.timers import Timer
+from wakeful.values.timers import Entry, Timer
 
 if TYPE_CHECKING:
     from wakeful.runtime.calls import Call
     from wakeful.runtime.env import NodeRequest
     from wakeful.store.protocol import NodeRow, Store
-    from wakeful.values.clock import Clock, Dice
+    from wakeful.values.times import Clock, Dice
 
 
 class KnownNodes(Protocol):
@@ -140,15 +139,15 @@ class Listener:
         events, ring = self._events, self._events.ring
         until = None if wait_ms is None else events.clock.now() + wait_ms
         while not events.is_over:
-            start, found = ring.after(self.number, limit)
-            lost, self.number = start - self.number - 1, start + len(found) - 1
-            chosen = [(start + index, event) for index, event in enumerate(found) if self._wants(event)]
+            start, fresh = ring.after(self.number, limit)
+            lost, self.number = start - self.number - 1, start + len(fresh) - 1
+            chosen = [(start + index, event) for index, event in enumerate(fresh) if self._wants(event)]
             if lost:
                 events.dropped += lost
                 chosen.insert(0, (start - 1, {"kind": "lost", "at": events.clock.now(), "count": lost}))
             if chosen:
                 return chosen
-            if not found:
+            if not fresh:
                 if until is not None and events.clock.now() >= until:
                     return []
                 await ring.news(self.number, partial(events.wait_until, until))
@@ -264,7 +263,7 @@ class Events:
         if self._asked_until:
             self._own.add(event)
 
-    def committed(self, commit: Commit) -> None:
+    def on_commit(self, commit: Commit) -> None:
         """A commit is on disk: what it says of runs, timers and rows."""
         for entry in commit.entries:
             self.tell("run", entry.id, **_about_run(entry))
@@ -328,14 +327,14 @@ class Events:
         if (
             not ring.begin - 1 <= after < ring.next
         ):  # a place in what was kept before nobody asked, or of a process before
-            start, found = ring.after(0, max(1, min(limit, POLL_MAX)))
-            return {"events": found, "next": start + len(found) - 1, "lost": None}
+            start, events = ring.after(0, max(1, min(limit, POLL_MAX)))
+            return {"events": events, "next": start + len(events) - 1, "lost": None}
         if ring.next <= after + 1:
             await ring.news(after, partial(self.wait_until, now + max(0, min(wait_ms, POLL_MS))))
             if ring.next > after + 1 and not self.is_over:
                 await self.clock.sleep(GATHER_MS)
-        start, found = ring.after(after, max(1, min(limit, POLL_MAX)))
-        return {"events": found, "next": start + len(found) - 1, "lost": start - after - 1}
+        start, events = ring.after(after, max(1, min(limit, POLL_MAX)))
+        return {"events": events, "next": start + len(events) - 1, "lost": start - after - 1}
 
     async def _look(self) -> None:
         """While someone listens: see who is there, and follow each of them."""

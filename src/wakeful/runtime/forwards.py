@@ -7,21 +7,17 @@ try, and is over when that is there.
 
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
-from wakeful.runtime.timer_runs import Errands
+from wakeful.runtime.object_runtime import NodeRuntime, ObjectRuntime
+from wakeful.runtime.timer_handler import Errands
 from wakeful.runtime.turn import Turn
 from wakeful.store.protocol import Guard, Obstacle, Receipt
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Timer
 from wakeful.values.times import LATEST_MS
-
-if TYPE_CHECKING:
-    from wakeful.runtime.activation import Activation
-    from wakeful.runtime.node import Node
 
 PREFIX = "forward"
 FORWARDED = "forwarded"
@@ -33,33 +29,33 @@ _decoder = msgspec.msgpack.Decoder(Timer)
 _forwarded = msgspec.msgpack.Decoder(tuple[str, str, str])  # a receipt, and an object of the store that has it
 
 
-def routed(node: "Node", sender: ObjectId, timers: list[Timer]) -> list[Timer]:
+def route_timers(node: NodeRuntime, sender: ObjectId, timers: list[Timer]) -> list[Timer]:
     """The same timers, but those of other stores as errands of the sender."""
     return [timer if node.home(timer.id) is node else _errand(node, sender, timer) for timer in timers]
 
 
-def _errand(node: "Node", sender: ObjectId, timer: Timer) -> Timer:
+def _errand(node: NodeRuntime, sender: ObjectId, timer: Timer) -> Timer:
     now = node.clock.now()
     name = f"{PREFIX}:{timer.id.cls}/{timer.id.key}/{timer.name}"
     return Timer(sender, name, now, now, timer.seq, payload=_encoder.encode(timer))
 
 
-async def add_apart(node: "Node", timers: Sequence[Timer], guards: Mapping[int, Guard]) -> list[Obstacle]:
+async def add_apart(node: NodeRuntime, timers: Sequence[Timer], guards: Mapping[int, Guard]) -> list[Obstacle]:
     """Bring timers to the stores that they belong to, all or none in each; what is in the way there comes back."""
-    by_home: dict[Node, list[int]] = {}
+    by_home: dict[NodeRuntime, list[int]] = {}
     for place, timer in enumerate(timers):
         by_home.setdefault(node.home(timer.id), []).append(place)
-    found: list[Obstacle] = []
+    obstacles: list[Obstacle] = []
     for home, places in by_home.items():
         own = {n: guards[place] for n, place in enumerate(places) if place in guards}
         until = home.clock.now() + node.limits.call_deadline_ms
         met = await home.inserter.add_all([timers[place] for place in places], own, until=until)
-        found += [replace(one, index=places[one.index]) for one in met]
-    return found
+        obstacles += [replace(one, index=places[one.index]) for one in met]
+    return obstacles
 
 
 class Forwards(Errands):
-    """The owner of these errands: they need no awake object, and are tried until they succeed.
+    """The handler of these errands: they need no awake object, and are tried until they succeed.
 
     What has arrived may have run and be gone when an errand that does not know that comes again, however late. So the
     other store keeps a receipt of it, until a second errand, which commits with the end of the first, has it forgotten.
@@ -69,7 +65,7 @@ class Forwards(Errands):
         self.prefix = prefix
         self.deadline_ms = deadline_ms
 
-    async def fire(self, activation: "Activation", turn: Turn, timer: Timer) -> bool:
+    async def fire(self, activation: ObjectRuntime, turn: Turn, timer: Timer) -> bool:
         node = activation.node
         if self.prefix == FORWARDED:
             receipt, cls, key = _forwarded.decode(timer.payload or b"")

@@ -4,8 +4,8 @@ from collections import OrderedDict
 from typing import Any, Generic, Protocol, TypeVar
 
 from wakeful.runtime.env import Env
-from wakeful.values.clock import Handle
 from wakeful.values.ids import ObjectId
+from wakeful.values.times import Handle
 
 
 class Sleeper(Protocol):
@@ -70,13 +70,13 @@ class Hibernation(Generic[S]):
             self._sleep(activation)
 
     def _idle(self, most: int) -> list[S]:
-        found: list[S] = []
+        idle: list[S] = []
         for activation in self._awake.values():
             if not activation.is_busy and activation.is_awake:
-                found.append(activation)
-                if len(found) == most:
+                idle.append(activation)
+                if len(idle) == most:
                     break
-        return found
+        return idle
 
     def _sweep(self) -> None:
         self._alarm = None

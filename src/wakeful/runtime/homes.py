@@ -7,7 +7,7 @@ has a node for each store, and calls go from one to the other; what one commit m
 from collections.abc import Mapping
 from typing import Generic, Protocol, TypeVar
 
-from wakeful.runtime.reach import REACH
+from wakeful.runtime.contacts import REACH
 from wakeful.transport.protocol import PeerCall
 from wakeful.values.errors import BadOption
 from wakeful.values.ids import RESERVED, ObjectId, check_class, check_key

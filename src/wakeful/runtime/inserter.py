@@ -14,7 +14,6 @@ from typing import Protocol
 from wakeful.policy.retry import platform_delay_ms
 from wakeful.runtime.calls import resolve, within
 from wakeful.store.protocol import CANCELLED, NO_GUARDS, Guard, Obstacle, Receipt, Store
-from wakeful.values.clock import Clock, Dice, Handle
 from wakeful.values.errors import (
     BadInput,
     DeadlineExceeded,
@@ -28,6 +27,7 @@ from wakeful.values.errors import (
 from wakeful.values.ids import ObjectId
 from wakeful.values.metrics import Meter
 from wakeful.values.timers import Timer
+from wakeful.values.times import Clock, Dice, Handle
 
 GROUP_MAX = 2_000  # timers in one insert, so that one stays a few milliseconds
 GROUP_BYTES_MAX = 4 << 20  # of what they carry, or a few thousand large ones would be more than a server takes
@@ -42,7 +42,7 @@ class ArrivalSink(Protocol):
 
     def expect(self, timers: Sequence[Timer]) -> int: ...
 
-    def added(self, timers: Sequence[Timer], mark: int) -> None: ...
+    def on_added(self, timers: Sequence[Timer], mark: int) -> None: ...
 
     def unsure(self, timers: Sequence[Timer]) -> None: ...
 
@@ -255,7 +255,7 @@ class Inserter:
             until=lambda: max((one.until for one in _with_twins(group) if not one.done.done()), default=0),
         )
         if obstacles and not guards:  # then none of them is in
-            raise _taken(group[obstacles[0].index].timer)
+            raise _taken_error(group[obstacles[0].index].timer)
         return obstacles
 
     def _answer(self, group: list[InsertRequest], obstacles: list[Obstacle]) -> None:
@@ -263,7 +263,7 @@ class Inserter:
         for n, asked in enumerate(group):
             obstacle = met.get(n)
             if obstacle is not None and asked.guard is None:
-                resolve(asked.done, None, _taken(asked.timer))
+                resolve(asked.done, None, _taken_error(asked.timer))
                 continue
             resolve(asked.done, obstacle)
             for twin in asked.twins or ():
@@ -302,7 +302,7 @@ class Inserter:
                 continue
             is_in = each or all(one.is_in for one in obstacles)
             if is_in and sending.is_first:
-                self._arrived(timers, obstacles, mark)
+                self._tell_arrivals(timers, obstacles, mark)
             else:
                 self._arrivals.unsure(timers)  # nothing was added, or nobody knows since when it is there
             if is_in:
@@ -311,13 +311,13 @@ class Inserter:
                 self.timers += len(timers) - len(obstacles)
             return obstacles
 
-    def _arrived(self, timers: Sequence[Timer], obstacles: list[Obstacle], mark: int) -> None:
+    def _tell_arrivals(self, timers: Sequence[Timer], obstacles: list[Obstacle], mark: int) -> None:
         """Those who wait for timers hear of them, but for those that are not in."""
         out = {one.index for one in obstacles if not one.is_in}
         if out:
             self._arrivals.unsure([timers[n] for n in out])
             timers = [timer for n, timer in enumerate(timers) if n not in out]
-        self._arrivals.added(timers, mark)
+        self._arrivals.on_added(timers, mark)
 
     def _failed(self, error: BaseException, before: Unavailable | None) -> Unavailable:
         """Why it has to be tried again; what would not help is raised. Once the outcome is unknown, it stays so."""
@@ -360,7 +360,7 @@ def _with_twins(asked: Sequence[InsertRequest]) -> Iterator[InsertRequest]:
             yield from one.twins
 
 
-def _taken(timer: Timer) -> StoreError:
+def _taken_error(timer: Timer) -> StoreError:
     return StoreError(f"a timer name was taken that nobody else can have: {timer.name}", code="timer.name")
 
 

@@ -9,8 +9,8 @@ import logging
 
 from wakeful.runtime.env import Env
 from wakeful.store.protocol import TableLock
-from wakeful.values.clock import Handle
 from wakeful.values.errors import Unavailable
+from wakeful.values.times import Handle
 
 log = logging.getLogger("wakeful.store")
 
@@ -37,7 +37,7 @@ class LockWatch:
         return max((self._env.clock.now() - self._since[one] for one in self._long), default=0)
 
     @property
-    def held(self) -> TableLock | None:
+    def held_lock(self) -> TableLock | None:
         """The lock that has been held for long, the first of them; None when nobody holds one, or that can't be known."""
         return next(iter(self._long.values()), None)
 

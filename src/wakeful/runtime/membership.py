@@ -6,25 +6,89 @@ node, and hands over what falls to others. Clocks and sessions only decide who t
 
 import asyncio
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wakeful.policy.lease import Lease
 from wakeful.policy.limits import claimable, shards_allowed
 from wakeful.policy.placement import place
+from wakeful.runtime.contacts import check_back, check_there
 from wakeful.runtime.deployment_clock import FollowedClock
-from wakeful.runtime.reach import check_back, check_there
-from wakeful.runtime.renewals import Renewals
 from wakeful.runtime.standstill import Standstill
 from wakeful.store.protocol import NodeRow, ShardRow
 from wakeful.transport.protocol import VERSION, VERSION_OLDEST
-from wakeful.values.clock import Handle
 from wakeful.values.errors import BadOption, StoreDown, Unavailable, WrongCluster, WrongLease, WrongVersion
 from wakeful.values.ids import SHARDS
+from wakeful.values.times import Handle
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
+
+
+# How close do renewals come to the end of the lease, and how long does the store take for one?
+#
+# A lease that is nearly over at every other renewal is too short for its store or its machine, and nobody sees that
+# before it lapses. So the worst of each minute is kept, for an hour.
+
+KEPT_MS = 3_600_000
+PART_MS = 60_000  # of which the worst is kept: an hour is sixty-one small rows
+
+
+class _Part(NamedTuple):
+    """The worst of a minute."""
+
+    began_at: int
+    slack_ms: int | None  # None: nothing was renewed in it, only entered
+    trip_us: int
+
+
+class Renewals:
+    """What was left of the lease each time it was renewed; below zero: for how long it had been over."""
+
+    def __init__(self, lease: Lease) -> None:
+        self._lease = lease
+        self._parts: deque[_Part] = deque(maxlen=KEPT_MS // PART_MS + 1)
+        self.count = 0
+
+    def add(self, lease_until: int, now: int, *, trip_us: int) -> None:
+        """It was renewed by now, which took the store so long; `lease_until` is when it would have been over, 0 at first."""
+        slack_ms = lease_until - now if lease_until else None
+        self.count += 1
+        last = self._parts[-1] if self._parts else None
+        if last is not None and 0 <= now - last.began_at < PART_MS:
+            slacks = [one for one in (last.slack_ms, slack_ms) if one is not None]
+            self._parts[-1] = _Part(last.began_at, min(slacks, default=None), max(last.trip_us, trip_us))
+        else:
+            self._parts.append(_Part(now, slack_ms, trip_us))
+
+    def failed(self, now: int, *, trip_us: int) -> None:
+        """It was tried for so long, in vain: the store was slow, and not this process."""
+        self.add(0, now, trip_us=trip_us)
+        self.count -= 1
+
+    def slack_ms(self, lease_until: int, now: int, within_ms: int = KEPT_MS) -> int:
+        """The least that was left of it within that time; one that is waited for now counts, once it is late."""
+        slacks = [part.slack_ms for part in self._within(now, within_ms) if part.slack_ms is not None]
+        if lease_until and lease_until - now < self._lease.ms - self._lease.renew_ms:
+            slacks.append(lease_until - now)
+        return min(slacks, default=self._lease.ms)
+
+    def summary(self, lease_until: int, now: int) -> dict[str, Any]:
+        """For people, of the last hour."""
+        trips = [part.trip_us for part in self._within(now, KEPT_MS)]
+        return {
+            "lease_ms": self._lease.ms,
+            "slack_ms": self.slack_ms(lease_until, now),
+            "near_ms": self._lease.near_ms,
+            "trip_us": max(trips, default=0),
+            "renewals": self.count,
+        }
+
+    def _within(self, now: int, within_ms: int) -> list[_Part]:
+        # A minute that began before may reach into it. A clock that was set back leaves minutes of the future.
+        return [part for part in self._parts if now - part.began_at < within_ms + PART_MS]
+
 
 log = logging.getLogger("wakeful.membership")
 
@@ -100,7 +164,7 @@ class Membership:
         self.standstill.start()
         self._node.routes.contacts.start()
         if not self._node.is_client:
-            self._lapsed()  # maybe while it found out what is ours
+            self._on_lapse()  # maybe while it found out what is ours
 
     def stop(self) -> None:
         self.standstill.stop()
@@ -201,7 +265,7 @@ class Membership:
         if before[0] != owners or self._settled is None:
             node.ownership.compare(owners)
         if before != (owners, self.nodes.keys()):
-            node.routes.changed()
+            node.routes.on_owners_changed()
         if node.is_client:
             self.others = self._live(now).keys() - {node.name}
             return
@@ -253,7 +317,7 @@ class Membership:
     def _watch_lease(self) -> None:
         if self._lapse is not None:
             self._lapse.cancel()
-        self._lapse = self._node.clock.call_at(self.lease_until, self._lapsed)
+        self._lapse = self._node.clock.call_at(self.lease_until, self._on_lapse)
 
     async def _follow(self) -> int:
         """Measure how far the deployment's clock is; the time by it."""
@@ -265,7 +329,7 @@ class Membership:
 
     def said_of_lease(self) -> dict[str, Any]:
         """How long it is, and how close renewals came to its end."""
-        return self.renewals.said(self.lease_until, self._node.clock.now())
+        return self.renewals.summary(self.lease_until, self._node.clock.now())
 
     async def hold_on(self) -> None:
         """Renew the lease when it is time: for a node that stops, has no rounds any more and runs its last turns."""
@@ -290,7 +354,7 @@ class Membership:
         """The clock is to be measured again with every round."""
         return isinstance(self._node.clock, FollowedClock) and self._node.clock.doubt is not None
 
-    def _lapsed(self) -> None:
+    def _on_lapse(self) -> None:
         """Nobody need wait for us any more: what memory holds may be old, so nobody is answered from it until that is known.
 
         Commits go on: the epoch, not the lease, decides who may write.
@@ -311,7 +375,7 @@ class Membership:
             own = self.standstill.words()
             log.warning("the lease was not renewed in time, because %s; %s", own, waits, extra={"code": "node.slow"})
             return
-        held = self.standstill.held()
+        held = self.standstill.held_lately()
         more = f" (this process was held up for {held['for_ms'] / 1000:.1f} s of it)" if held is not None else ""
         log.warning("the store did not renew the lease in time%s: %s", more, waits, extra={"code": "store.slow"})
 
@@ -359,7 +423,7 @@ class Membership:
         counts = Counter(owner for owner in has.values() if owner is not None)
         free = [shard for shard, owner in plan.items() if owner == node.name and has[shard] is None]
         if free:
-            allowed = self._allowed(node.name, live, now)
+            allowed = self._allowance(node.name, live, now)
             chosen = claimable(node.epochs.keys(), free, allowed, claimed=len(node.epochs))
             seen = {row.shard: row.epoch for row in owners}
             silent = {name for name, row in self.nodes.items() if row.is_here and name not in live}
@@ -405,7 +469,7 @@ class Membership:
                 continue
             if self._resting.get(shard, 0) > now:
                 continue
-            if counts[to] < self._allowed(to, live, now):
+            if counts[to] < self._allowance(to, live, now):
                 counts[to] += 1
                 going.append(shard)
         if going:
@@ -423,7 +487,7 @@ class Membership:
         self._resting |= {shard: again_at for shard in shards if shard in self._node.epochs}
         self.look()
 
-    def _allowed(self, name: str, live: dict[str, NodeRow], now: int) -> int:
+    def _allowance(self, name: str, live: dict[str, NodeRow], now: int) -> int:
         """How many shards that node may have by now; all of them when there is nobody else to have them."""
         age_ms = now - live[name].joined_at
         if len(live) == 1 or age_ms < -self.lease.ms:  # it joined by a clock that was wrong, and may be as old as any

@@ -13,21 +13,19 @@ from wakeful.policy.retry import platform_delay_ms
 from wakeful.runtime.activation import Activation
 from wakeful.runtime.alarms import Alarms
 from wakeful.runtime.arrivals import Arrivals
-from wakeful.runtime.calls import Call, Deadlines, carried, check_loop, is_small, make_stub
+from wakeful.runtime.calls import Call, Deadlines, check_loop, copy_message, is_small, make_stub
 from wakeful.runtime.committer import Committer, Failure
 from wakeful.runtime.dispatcher import Dispatcher
-from wakeful.runtime.env import Env
 from wakeful.runtime.events import Events
-from wakeful.runtime.farewell import leave
-from wakeful.runtime.forwards import FORWARDED, PREFIX, Forwards, add_apart, routed
+from wakeful.runtime.forwards import FORWARDED, PREFIX, Forwards, add_apart, route_timers
 from wakeful.runtime.hibernation import Hibernation
 from wakeful.runtime.homes import Homes
 from wakeful.runtime.inserter import Inserter
 from wakeful.runtime.links import Links
 from wakeful.runtime.lock_watch import LockWatch
 from wakeful.runtime.membership import Membership
-from wakeful.runtime.outage import Outage
-from wakeful.runtime.overload import Overload
+from wakeful.runtime.object_runtime import NodeRuntime
+from wakeful.runtime.outage import Outage, leave
 from wakeful.runtime.ownership import Ownership
 from wakeful.runtime.queue import TimerQueue
 from wakeful.runtime.redrives import REDRIVE, redrive
@@ -35,34 +33,31 @@ from wakeful.runtime.registry import Registry
 from wakeful.runtime.routes import Routes
 from wakeful.runtime.rows import Loader
 from wakeful.runtime.sideline import Sideline
-from wakeful.runtime.slots import Slots, SlowStart
+from wakeful.runtime.slots import Overload, Slots, SlowStart
 from wakeful.runtime.timer_runs import TimerRuns
 from wakeful.runtime.tracer import begin
 from wakeful.runtime.turn import CURRENT, Turn
 from wakeful.runtime.upkeep import Upkeep
 from wakeful.store.protocol import NO_GUARDS, Guard, Hint, NodeRow, Obstacle, Store
-from wakeful.values.clock import Clock, Dice, Handle
-from wakeful.values.commits import Commit, Remembered
+from wakeful.values.commits import Commit
 from wakeful.values.errors import Fenced, NotRunning, Reentrancy, Unavailable
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.metrics import Meter
 from wakeful.values.timers import Parked, Timer
-from wakeful.values.times import Duration
+from wakeful.values.times import Clock, Dice, Duration, Handle
 
 T = TypeVar("T")
 log = logging.getLogger("wakeful.node")
 
 
-class Node(Env):
+class Node(NodeRuntime):
     """Owns shards, keeps the near future of their timers, and runs the turns of their objects."""
 
     homes: "Homes[Node] | None" = None  # when the program has several stores
     down_because: Unavailable | None = None
+    is_shut = False  # nobody wakes here any more
     is_doubted = False  # the lease has lapsed, so the objects here may be another node's
-    loop: asyncio.AbstractEventLoop | None = None  # on which it runs, and all its callers must
-    # Told of shards that go or are in doubt, and when a lapsed lease runs again: others may have thought the node dead.
-    farewells: list[Callable[[Collection[int]], None]]
-    returns: list[Callable[[], None]]
+    outage: Outage
     _has_news = False  # the group that just went to disk changed timers
     _clock_watch: Handle | None = None
 
@@ -102,18 +97,17 @@ class Node(Env):
         )
         # Least recently used first. Not a plain dict: taking from its front leaves holes to step over.
         self.awake: OrderedDict[ObjectId, Activation] = OrderedDict()
+        self.barred: set[ObjectId] = set()  # that wake here no more, until the store is back
+        self.seqs: dict[int, int] = {}  # how many places each shard has given away in this epoch
         self.queue = TimerQueue(limits.near_timers)
         self.slots = Slots(limits)
         self.slow_start = SlowStart(self.slots, limits, clock, on_wider=lambda: self.dispatcher.poke())
         self.overload = self._new_overload()
         self.deadlines = Deadlines(clock)
         self.loader = Loader(store, self.store_failed)
-        self.committer = Committer(
-            store, name, group_max=limits.group_commits, on_down=self.store_failed, on_group=self._group_done
-        )
-        self.alarms = Alarms(limits.alarm_deadline_ms)
+        self.committer = self._new_committer()
         self.timer_runs = TimerRuns(self)
-        self.timer_runs.register(self.alarms)
+        self.timer_runs.register(Alarms(limits.alarm_deadline_ms))
         for prefix in (PREFIX, FORWARDED):
             self.timer_runs.register(Forwards(prefix, limits.call_deadline_ms), quiet=True)
         # What features do to any object, by dotted name ("schedules.pause"): turns like any other call.
@@ -129,13 +123,22 @@ class Node(Env):
         self.ownership = Ownership(self)
         self.membership = Membership(self, cluster=cluster, lease=lease)
         self.lock_watch, self.routes = LockWatch(self), Routes(self, links)
-        self.events, self.arrivals = Events(name, clock, lambda: self.all_homes), Arrivals(self)
+        self.events = Events(name, clock, lambda: self.all_homes)
+        self.arrivals = Arrivals(self, self.queue, self.events, self.ownership, self.dispatcher)
         self.inserter = Inserter(store, clock, dice, arrivals=self.arrivals, on_down=self.store_failed)
-        self.committer.meter = self.inserter.meter = self.meter
+        self.inserter.meter = self.meter
         self.outage = Outage(self)
         self._refused: Counter[ObjectId] = Counter()  # commits in a row that the store refused
         self._kept: set[asyncio.Task[Any]] = set()
         self.clock_steps: Counter[str] = Counter()  # how often the wall clock was set "ahead" or "back"
+
+    def _new_committer(self) -> Committer:
+        group_max = self.limits.group_commits
+        made = Committer(
+            self.store, self.name, group_max=group_max, on_down=self.store_failed, on_group=self._group_done
+        )
+        made.meter = self.meter
+        return made
 
     def _new_overload(self) -> Overload:
         return Overload(
@@ -160,7 +163,7 @@ class Node(Env):
             if self.is_client:
                 await self.store.open(now=self.clock.now(), readonly=True)  # refuses what nobody has set up
             await self.store.open(now=self.clock.now())
-            self.store.watch(self._heard)
+            self.store.watch(self._on_hints)
             if self.is_clustered:
                 await self.membership.start()
             else:
@@ -245,17 +248,22 @@ class Node(Env):
         self.upkeep.stop()
         self.membership.stop()
 
-    def _heard(self, hints: Sequence[Hint]) -> None:
-        if self.state == "up":
+    def _on_hints(self, hints: Sequence[Hint]) -> None:
+        """Another process added timers; or, with no hints, nodes or shards changed."""
+        if self.state != "up":
+            return
+        if hints:
             self.arrivals.hear(hints)
+        else:
+            self.membership.look()
 
     def _clock_stepped(self, by_ms: int) -> None:
         """Ahead is like an outage that long; back fires nothing again, because what fired is gone from disk."""
         way = "ahead" if by_ms > 0 else "back"
         self.clock_steps[way] += 1
         log.warning("the clock was set %s by %d ms", way, abs(by_ms), extra={"code": "clock.step"})
-        self.deadlines.stepped(by_ms)
-        self.timer_runs.deadlines.stepped(by_ms)
+        self.deadlines.on_clock_step(by_ms)
+        self.timer_runs.deadlines.on_clock_step(by_ms)
         if self.state == "up":
             self.dispatcher.clock_was_set()
 
@@ -273,7 +281,7 @@ class Node(Env):
         return shard in self.epochs and (nested or shard not in self.ownership.leaving)
 
     def is_reader(self, target: ObjectId, method: str) -> bool:
-        return self.registry.knows(target.cls) and method in self.registry.named(target.cls).readers
+        return self.registry.knows(target.cls) and method in self.registry.by_name(target.cls).readers
 
     # calls
 
@@ -302,7 +310,7 @@ class Node(Env):
             return await home.send(
                 target, method, args, kwargs, deadline_ms=deadline_ms, request_key=request_key, is_carried=is_carried
             )
-        known = self.registry.any(target.cls) if method in self.quiet_operations else self.registry.named(target.cls)
+        known = self.registry.any(target.cls) if method in self.quiet_operations else self.registry.by_name(target.cls)
         if method not in known.methods and method not in self.operations:
             known.check_method(method)
         deadline_at = self.clock.now() + (deadline_ms or self.limits.call_deadline_ms)
@@ -318,11 +326,11 @@ class Node(Env):
                     f"{' → '.join(map(str, chain))}: {target} is waiting for this very call, which would never end"
                 )
             # What this turn knows may rest on turns before it that could still be undone.
-            await caller.activation.settled()
+            await caller.activation.settle()
         if (self.state != "up" or self.is_doubted) and (self.state != "stopping" or caller is None):
             await self.outage.over(deadline_at)
         if not is_carried:
-            args, kwargs = self.carried(target, method, args, kwargs)
+            args, kwargs = self.copy_call(target, method, args, kwargs)
         call = Call(
             method,
             args,
@@ -371,9 +379,9 @@ class Node(Env):
             return await add_apart(self, timers, guards)
         return await self.inserter.add_all(timers, guards, until=self.clock.now() + self.limits.call_deadline_ms)
 
-    def routed(self, sender: ObjectId, timers: list[Timer]) -> list[Timer]:
+    def route_timers(self, sender: ObjectId, timers: list[Timer]) -> list[Timer]:
         """Timers that a turn of the sender adds, as they go into its commit: to other stores they take a detour."""
-        return timers if self.homes is None else routed(self, sender, timers)
+        return timers if self.homes is None else route_timers(self, sender, timers)
 
     def _here(self, caller: Turn) -> int:
         """The deadline of a turn by this node's clock: that of another store may be another's."""
@@ -394,13 +402,13 @@ class Node(Env):
             raise call.too_late() from None
         finally:
             if call.task is None or call.answer is None:
-                self.ended(call)  # else its caller has gone, and the turn goes on within its deadline
+                self.on_call_end(call)  # else its caller has gone, and the turn goes on within its deadline
 
-    def ended(self, call: Call) -> None:
+    def on_call_end(self, call: Call) -> None:
         """Nothing of the call is left to be stopped at its deadline."""
         self.deadlines.remove(call)
         if call.is_expired:
-            self.routes.contacts.expired(call)
+            self.routes.contacts.on_expired(call)
 
     def deliver(self, target: ObjectId, call: Call) -> Coroutine[Any, Any, Any]:
         """The answer of an object that lives here."""
@@ -409,47 +417,55 @@ class Node(Env):
 
     def activation(self, id: ObjectId, shard: int | None = None) -> Activation:
         """The live copy of the object, made when there is none; who knows its shard saves computing it."""
-        found = self.awake.get(id)
-        if found is not None:
-            return found
-        if not self.outage.lets_wake(id):
+        awake = self.awake.get(id)
+        if awake is not None:
+            return awake
+        if not self.lets_wake(id):
             raise self.outage.refusal()
         shard = shard_of(id) if shard is None else shard
         epoch = self.epochs.get(shard)
         if epoch is None:
             raise Unavailable(f"{id}: shard {shard} is owned by another node; try again", code="shard.moved")
-        found = self.awake[id] = Activation(self, id, self.registry.any(id.cls), shard, epoch)
+        awake = self.awake[id] = Activation(self, id, self.registry.any(id.cls), shard, epoch)
         if len(self.awake) > self.limits.awake_objects:
             self.hibernation.make_room()
-        return found
+        return awake
+
+    def lets_wake(self, id: ObjectId) -> bool:
+        """An object that sleeps may be woken here, now."""
+        return self.state in ("up", "stopping") and not self.is_shut and id not in self.barred
 
     async def redrive(self, parked: Parked) -> None:
         """Make a parked timer due again at once, with a fresh count; `Conflict` when its name is taken by another."""
         await self.send(parked.timer.id, REDRIVE, (parked.timer.name, parked.number), {})
 
-    async def recall(self, id: ObjectId, key: str) -> Remembered | None:
-        return await self.reading(self.store.recall(id, key, now=self.clock.now()))
-
-    def carried(
+    def copy_call(
         self, target: ObjectId, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments as the object gets them: copies, and not too large. In any thread."""
         return (
-            self._carried(target, method, args) if args else args,
-            self._carried(target, method, kwargs) if kwargs else kwargs,
+            self._copy(target, method, args) if args else args,
+            self._copy(target, method, kwargs) if kwargs else kwargs,
         )
 
-    def _carried(self, target: ObjectId, method: str, args: Any) -> Any:
+    def _copy(self, target: ObjectId, method: str, args: Any) -> Any:
         for value in args if type(args) is tuple else args.values():
             if not is_small(value):
-                return carried(args, self.limits.arguments_bytes, f"arguments of {target}.{method}")
+                return copy_message(args, self.limits.arguments_bytes, f"arguments of {target}.{method}")
         return args
 
     # what activations say
 
     def next_seq(self, shard: int) -> int:
-        """The next place in the order of insertion of that shard."""
-        return self.ownership.next_seq(shard)
+        """The next place in the order of insertion: rises within a shard over all its owners, and differs between shards."""
+        count = self.seqs[shard] = self.seqs.get(shard, 0) + 1
+        return (self.epochs.get(shard, 0) << 39) | (count << 8) | shard
+
+    def crashes_of(self, timer: Timer) -> int:
+        return self.timer_runs.crashes_of(timer)
+
+    def taken_at(self, shard: int) -> int:
+        return self.ownership.taken_at.get(shard, 0)
 
     def timers_changed(self, commit: Commit) -> None:
         """A commit is on disk: bring the near future up to date."""
@@ -463,7 +479,7 @@ class Node(Env):
             for timer in commit.sets:
                 queue.set(timer)
         if commit.sends:
-            self.arrivals.sent(commit.sends)
+            self.arrivals.on_sent(commit.sends)
         if commit.clears or commit.sets or commit.sends or self.dispatcher.is_starved:
             self._has_news = True
         if commit.unparks:
@@ -472,7 +488,7 @@ class Node(Env):
             self.upkeep.wrote(commit.entries)
             self.meter.wrote(commit)
         if self.events.is_heard:
-            self.events.committed(commit)
+            self.events.on_commit(commit)
 
     def _group_done(self) -> None:
         """A group is on disk and everyone in it was told: what became due through it joins the next one."""
@@ -482,7 +498,7 @@ class Node(Env):
 
     def skip_timer(self, timer: Timer) -> None:
         """It was handed out, but a turn before it replaced or cleared it."""
-        self.queue.finished(timer)
+        self.queue.finish(timer)
         self.dispatcher.poke()
 
     def note_failed(self, id: ObjectId, failure: Failure) -> None:

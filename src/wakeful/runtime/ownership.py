@@ -47,7 +47,6 @@ class Ownership:
         self._held: dict[int, deque[int]] = {}
         self.taken_at: dict[int, int] = {}  # when the shard came to this node
         self._taken: dict[int, int] = {}  # how many groups the committer had sent when the shard came
-        self._seqs: dict[int, int] = {}
         self.takes = 0  # how often shards came
         self.losses = 0
         self.unsure: dict[int, int] = {}  # ours when the store went; whether others took them shows when it is back
@@ -70,11 +69,6 @@ class Ownership:
 
     def _hold(self, shard: int, epoch: int) -> None:
         self._held.setdefault(shard, deque(maxlen=HELD_MAX)).append(epoch)
-
-    def next_seq(self, shard: int) -> int:
-        """The next place in the order of insertion: rises within a shard over all its owners, and differs between shards."""
-        count = self._seqs[shard] = self._seqs.get(shard, 0) + 1
-        return (self._node.epochs.get(shard, 0) << 39) | (count << 8) | shard
 
     def was_ours_before_this_group(self, shard: int) -> bool:
         """The shard came before the group of commits that just reached the disk was sent, and is ours still.
@@ -123,7 +117,7 @@ class Ownership:
             self._hold(shard, epoch)
             self._taken[shard] = node.committer.sent
             self.taken_at[shard] = now
-            self._seqs.pop(shard, None)
+            node.seqs.pop(shard, None)
         if won:
             node.dispatcher.took(won)
 
@@ -135,20 +129,20 @@ class Ownership:
             if epoch is not None and row.epoch > epoch:
                 self.lose(row.shard, Fenced(row.shard, epoch))
             if node.state == "down" and row.owner != node.name and row.epoch > self.unsure.get(row.shard, row.epoch):
-                self._lost(Fenced(row.shard, self.unsure.pop(row.shard)))
+                self._note_lost(Fenced(row.shard, self.unsure.pop(row.shard)))
 
     def lose(self, shard: int, fenced: Fenced) -> None:
         """It is somebody else's: drop every object of it, to wake where it lives now."""
         node = self._node
         if node.epochs.pop(shard, None) is not None:
-            self._lost(fenced)
+            self._note_lost(fenced)
         for activation in [found for found in node.awake.values() if found.shard == shard]:
             node.drop(activation, fenced)
         node.sideline.cut({shard})
         node.take_leave({shard})
         self._forget_timers({shard})
 
-    def _lost(self, fenced: Fenced) -> None:
+    def _note_lost(self, fenced: Fenced) -> None:
         self.losses += 1
         if not self._unsaid:  # whoever was frozen loses a hundred at once
             asyncio.get_running_loop().call_soon(self._say_lost)
@@ -214,7 +208,7 @@ class Ownership:
         node.sideline.cut(shards)
         await self.hand_back(shards)
         for timer in beside:  # it has ended here, and runs again wherever its shard is then
-            node.queue.finished(timer)
+            node.queue.finish(timer)
         begun = self._busy(beside=False)  # a turn that another waits for may have begun meanwhile: that shard stays
         epochs = {shard: node.epochs.pop(shard) for shard in shards if shard in node.epochs and shard not in begun}
         for activation in [found for found in node.awake.values() if found.shard in epochs]:
@@ -245,7 +239,7 @@ class Ownership:
             if activation.is_busy:
                 activation.fail(NotRunning("the node is stopping; try again", code="node.stopping"))
         await node.clock.sleep(1)  # let the cancelled turns unwind
-        await node.committer.drained()
+        await node.committer.drain()
         node.sideline.cut(range(SHARDS))
         await self.hand_back(range(SHARDS))
         await node.store.release(node.name, node.epochs)
@@ -288,7 +282,7 @@ class Ownership:
     async def _fence(self, shards: Collection[int]) -> None:
         """Claim anew where a commit may still arrive: a start note that came after it was taken back would stay."""
         node = self._node
-        seen = {shard: node.epochs[shard] for shard in map(shard_of, node.outage.barred) if shard in node.epochs}
+        seen = {shard: node.epochs[shard] for shard in map(shard_of, node.barred) if shard in node.epochs}
         seen = {shard: epoch for shard, epoch in seen.items() if shard in shards}
         if not seen:
             return

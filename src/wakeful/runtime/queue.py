@@ -98,16 +98,16 @@ class TenantLines:
         line = self._lines[tenant]
         self._tick += 1
         self._ticks[tenant] = self._tick
-        found = None
-        while line and found is None:
+        first = None
+        while line and first is None:
             timer = heappop(line)[2]
             if self._held.get((timer.id, timer.name)) is timer:
                 del self._held[timer.id, timer.name]
-                found = timer
+                first = timer
         if not line:
             del self._lines[tenant]
             del self._ticks[tenant]
-        return found
+        return first
 
     def clear(self, name: Name, seq: int) -> None:
         """It is gone from disk, or is another now (seq 0: whatever setting it was)."""
@@ -320,7 +320,7 @@ class TimerQueue:
         noted = self.running[timer.id, timer.name] = timer.begun(epoch)
         return noted
 
-    def finished(self, timer: Timer) -> None:
+    def finish(self, timer: Timer) -> None:
         """It was handed out and will not run: a turn before it replaced or cleared it."""
         if self.running.get((timer.id, timer.name)) is timer:
             del self.running[timer.id, timer.name]

@@ -2,18 +2,16 @@
 
 from bisect import bisect_right
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from wakeful.runtime.context import Context, runtime_of
 from wakeful.runtime.turn import running_turn
 from wakeful.store.protocol import Query
 from wakeful.values.errors import Conflict
 from wakeful.values.ids import shard_of
 from wakeful.values.timers import Parked, Timer
-
-if TYPE_CHECKING:
-    from wakeful.runtime.context import Context
 
 REDRIVE = "timers.redrive"
 PARKED_PAGE = 100  # rows in memory at once: each may carry arguments of a mebibyte
@@ -74,12 +72,12 @@ async def each_parked(
             place = wanted[at] - 1
 
 
-async def redrive(context: "Context", name: str, number: int) -> None:
+async def redrive(context: Context, name: str, number: int) -> None:
     """Make the timer that is parked under this number due again at once, with a fresh count; does not wake the object."""
-    activation = context._activation
+    activation = runtime_of(context)
     node, id = activation.node, activation.id
     turn = running_turn(activation, "redrive")
-    await activation.settled()
+    await activation.settle()
     if await node.reading(node.store.find_timers(Query(cls=id.cls, key=id.key, name=name, limit=1))):
         raise Conflict(f"{id} has another {name} pending; let it run or delete it, then redrive this one")
     query = Query(cls=id.cls, key=id.key, name=name, limit=1, after=(number - 1,))

@@ -2,16 +2,96 @@
 
 import dataclasses
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, get_type_hints
 from weakref import WeakKeyDictionary
 
 import msgspec
 
-from wakeful.runtime.shape import check_shape
 from wakeful.values.codec import look_in
-from wakeful.values.errors import BadInput, BadName, UnknownClass, UnknownMethod
+from wakeful.values.errors import BadHandler, BadInput, BadName, UnknownClass, UnknownMethod
 from wakeful.values.ids import ObjectId, check_class
+
+# What is wrong with a class, before any object of it lives?
+#
+# Each of these would otherwise be found by the first caller, far from the line that is to blame.
+
+# What Wakeful calls, and with what besides self.
+HOOKS = {
+    "on_wake": (),
+    "on_connect": ("socket", "request"),
+    "on_message": ("socket", "message"),
+    "on_close": ("socket", "code", "reason", "was_clean"),
+}
+OWN = "__wakeful_names__"  # of a base class of ours: what its objects have under these names
+PLAIN = "__wakeful_plain__"  # and what they may give it that is not awaited
+DECLARED = "__wakeful_schedules__"  # what `@every…` leaves on a method
+
+
+def check_shape(cls: type, name: str) -> None:
+    """`BadInput` or `BadHandler` for what could never work."""
+    for hook, given in HOOKS.items():
+        _check_hook(cls, name, hook, given)
+    for attr, found in _methods(cls):
+        if getattr(found, "__wakeful_reader__", False) and not inspect.iscoroutinefunction(found):
+            raise BadInput(f"{name}.{attr} is a @reader and must be `async def`, and return", code="class.reader")
+    _check_names(cls, name)
+    _check_declared(cls, name)
+
+
+def _methods(cls: type) -> Iterator[tuple[str, Any]]:
+    for attr in dir(cls):
+        found = inspect.getattr_static(cls, attr)
+        if inspect.isfunction(found):
+            yield attr, found
+
+
+def _check_hook(cls: type, name: str, hook: str, given: tuple[str, ...]) -> None:
+    function = inspect.getattr_static(cls, hook, None)
+    if function is None:
+        return
+    if not inspect.iscoroutinefunction(function):
+        raise BadInput(f"{name}.{hook} must be `async def`", code="class.hook")
+    try:
+        inspect.signature(function).bind(None, *given)
+    except TypeError:
+        raise BadInput(f"{name}.{hook} must take ({', '.join(('self', *given))})", code="class.hook") from None
+
+
+def _check_names(cls: type, name: str) -> None:
+    """A method may not hide what our base class has under its name; one that hands on to it hides nothing."""
+    below: list[type] = []
+    for base in cls.__mro__:
+        for own in base.__dict__.get(OWN, ()):
+            hiding = [one.__dict__[own] for one in below if inspect.isroutine(one.__dict__.get(own))]
+            if not all(_hands_on(one, base) for one in hiding):
+                raise BadInput(
+                    f"{name}.{own} hides the {own!r} of {base.__name__}, which its objects need; call it something else",
+                    code="class.name",
+                )
+        for plain in base.__dict__.get(PLAIN, ()):
+            if inspect.iscoroutinefunction(inspect.getattr_static(cls, plain)):
+                raise BadInput(f"{name}.{plain} must be `def`: its answer is not awaited", code="class.plain")
+        below.append(base)
+
+
+def _hands_on(method: Any, base: type) -> bool:
+    """It calls what it hides, with super() or by the name of the class; whatever decorators are around it."""
+    code = getattr(inspect.unwrap(method), "__code__", None)
+    names = () if code is None else (*code.co_freevars, *code.co_names)
+    return inspect.iscoroutinefunction(method) and ("__class__" in names or base.__name__ in names)
+
+
+def _check_declared(cls: type, name: str) -> None:
+    for attr, found in _methods(cls):
+        above = [base for base in cls.__mro__ if hasattr(base.__dict__.get(attr), DECLARED)]
+        if above and not hasattr(found, DECLARED):
+            raise BadHandler(
+                f"{name}.{attr} replaces one that {above[0].__name__} declares with @every, and has no schedule itself; "
+                f"put the decorator on it too, or write `{attr} = None` and call yours something else",
+                code="handler.declared",
+            )
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -75,17 +155,17 @@ class ObjectClass:
         """`UnknownMethod` unless callers outside may call it, with the reason."""
         if name in self.methods:
             return
-        found = inspect.getattr_static(self.cls, name, None)
+        member = inspect.getattr_static(self.cls, name, None)
         if name.startswith("_"):
             reason = "is private (leading underscore)"
-        elif found is None:
+        elif member is None:
             close = [method for method in sorted(self.methods) if method[:2] == name[:2]]
             reason = f"does not exist; it has {', '.join(close or sorted(self.methods)) or 'no methods'}"
         elif name in LIFECYCLE:
             reason = "is called by Wakeful, not by callers"
-        elif getattr(found, "__wakeful_internal__", False):
+        elif getattr(member, "__wakeful_internal__", False):
             reason = "is @internal"
-        elif inspect.isasyncgenfunction(found):
+        elif inspect.isasyncgenfunction(member):
             reason = "is an async generator, and a call has one answer; return a list"
         else:
             reason = "is not an `async def` method of the class"
@@ -105,29 +185,29 @@ class Registry:
         """Register a class under its own name or the one given; a name can be taken once."""
         if not isinstance(cls, type):
             raise BadName(f"@app.object goes on a class, not on {cls!r}", code="name.class")
-        found = _inspect(cls, check_class(name or cls.__name__))
-        taken = self._by_name.get(found.name)
+        known = _inspect(cls, check_class(name or cls.__name__))
+        taken = self._by_name.get(known.name)
         if taken and taken.cls is not cls:
             raise BadName(
-                f"two classes are called {found.name}: {taken.cls.__module__}.{taken.cls.__qualname__} and "
+                f"two classes are called {known.name}: {taken.cls.__module__}.{taken.cls.__qualname__} and "
                 f"{cls.__module__}.{cls.__qualname__}; give one name='…'",
                 code="name.taken",
             )
-        check_shape(cls, found.name)
-        self._by_name[found.name] = self._by_class[cls] = found
-        _names[cls] = found.name
+        check_shape(cls, known.name)
+        self._by_name[known.name] = self._by_class[cls] = known
+        _names[cls] = known.name
         look_in(cls.__module__)
-        return found
+        return known
 
-    def named(self, name: str) -> ObjectClass:
-        found = self._by_name.get(name)
-        if found is None:
+    def by_name(self, name: str) -> ObjectClass:
+        cls = self._by_name.get(name)
+        if cls is None:
             known = sorted(one for one in self._by_name if not one.startswith("wakeful."))  # those are nobody's to name
             raise UnknownClass(
                 f"class {name!r} is not registered here; known: {', '.join(known) or 'none'}. "
                 "Put @app.object on it and import its module"
             )
-        return found
+        return cls
 
     def any(self, name: str) -> ObjectClass:
         """The class of that name; for one that is not registered here a bare one, enough to put its timers in order."""
@@ -173,13 +253,13 @@ class _Unknown:
 def _inspect(cls: type, name: str) -> ObjectClass:
     methods, readers = set(), set()
     for attr in dir(cls):
-        found = inspect.getattr_static(cls, attr)
-        if attr.startswith("_") or attr in LIFECYCLE or not inspect.iscoroutinefunction(found):
+        member = inspect.getattr_static(cls, attr)
+        if attr.startswith("_") or attr in LIFECYCLE or not inspect.iscoroutinefunction(member):
             continue
-        if getattr(found, "__wakeful_internal__", False) or getattr(found, "__wakeful_own__", False):
+        if getattr(member, "__wakeful_internal__", False) or getattr(member, "__wakeful_own__", False):
             continue
         methods.add(attr)
-        if getattr(found, "__wakeful_reader__", False):
+        if getattr(member, "__wakeful_reader__", False):
             readers.add(attr)
     readers.update(getattr(cls, "__wakeful_reader_operations__", ()))  # a feature's, which callers can't name
     wakes = _has_hook(cls, name, "on_wake")

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from wakeful.policy.retry import platform_delay_ms
 from wakeful.runtime import ended_epochs
 from wakeful.runtime.calls import Call
-from wakeful.runtime.contacts import HERE, Contacts
+from wakeful.runtime.contacts import BACK_MS, HERE, REACH, Contacts
 from wakeful.runtime.links import Links
-from wakeful.runtime.reach import BACK_MS, REACH
 from wakeful.store.protocol import NodeRow
 from wakeful.transport.messages import received
 from wakeful.transport.protocol import NotStarted, PeerCall
@@ -55,7 +54,7 @@ class Routes:
         self.requests: dict[str, Callable[..., Any]] = {
             "events": lambda *asked: node.events.answer(*asked),
             REACH: self._reach,
-            ended_epochs.REQUEST: lambda pairs: node.ownership.heed(ended_epochs.checked(pairs)),
+            ended_epochs.REQUEST: lambda pairs: node.ownership.heed(ended_epochs.check_epochs(pairs)),
             HERE: lambda: True,
         }
         # Calls that may be repeated and wait for another node: its name, their shard, and whether that moved.
@@ -82,7 +81,7 @@ class Routes:
         """How many other nodes this process has a connection to."""
         return 0 if self._links is None else self._links.open
 
-    def changed(self) -> None:
+    def on_owners_changed(self) -> None:
         """The map of owners is new."""
         if self._change is not None:
             self._change.set()
@@ -184,7 +183,7 @@ class Routes:
         left_ms = call.deadline_at - node.clock.now()
         if left_ms <= 0 or call.is_expired:
             call.is_expired = True  # to be counted
-            raise _unrouted(call, because)
+            raise _unrouted_error(call, because)
         if node.state not in ("up", "stopping"):
             raise because
         if self._change is None:
@@ -200,7 +199,7 @@ class Routes:
                 self._change = None
         if node.clock.now() >= call.deadline_at:
             call.is_expired = True
-            raise _unrouted(call, because)  # with the reason; to go on would only find that it is too late
+            raise _unrouted_error(call, because)  # with the reason; to go on would only find that it is too late
 
     async def ask(self, row: NodeRow, request: str, *args: Any, timeout_ms: int) -> Any:
         """What that node, not one of its objects, answers; see `requests`."""
@@ -245,7 +244,7 @@ class Routes:
             node.membership.look()
             raise NotStarted(Unavailable(f"{target} is not owned by node {node.name}", code="shard.moved"))
         try:
-            known = node.registry.named(target.cls) if call.method not in node.quiet_operations else None
+            known = node.registry.by_name(target.cls) if call.method not in node.quiet_operations else None
             if known is not None and call.method not in node.operations:
                 if call.method not in known.methods:
                     known.check_method(call.method)
@@ -297,7 +296,7 @@ def _as_peer_call(caller: str, target: ObjectId, call: Call, left_ms: int) -> Pe
     )
 
 
-def _unrouted(call: Call, because: Unavailable) -> DeadlineExceeded:
+def _unrouted_error(call: Call, because: Unavailable) -> DeadlineExceeded:
     # Where the store is is not for every caller; that it is away says the log, with the reason.
     why = "the store is away" if isinstance(because, StoreDown | OutcomeUnknown) else because.message
     return DeadlineExceeded(

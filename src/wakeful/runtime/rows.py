@@ -171,7 +171,7 @@ class ObjectRows:
         finally:
             self._news = [other for other in self._news or () if other is not news] or None
 
-    def unsaved(self) -> dict[Slot, bytes | None]:
+    def unsaved_writes(self) -> dict[Slot, bytes | None]:
         """Writes of finished turns that the disk may not have yet (None: deleted)."""
         return {slot: self._cache.get(slot) for slot in self._dirty}
 
@@ -194,7 +194,7 @@ class ObjectRows:
             self._dirty.pop(slot, None)  # so that it comes last
             self._dirty[slot] = number
 
-    def saved(self, number: int, bound: int) -> None:
+    def on_saved(self, number: int, bound: int) -> None:
         """The disk has everything up to that commit number; drop the oldest rows when the cache is past its bound."""
         if self._wiped_by <= number:
             self._wiped_by = 0

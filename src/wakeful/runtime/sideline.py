@@ -9,9 +9,9 @@ import logging
 from collections.abc import Callable, Collection, Coroutine
 from typing import Any
 
-from wakeful.values.clock import Clock
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.timers import Timer
+from wakeful.values.times import Clock
 
 log = logging.getLogger("wakeful.sideline")
 
@@ -46,19 +46,19 @@ class Sideline:
         task = asyncio.get_running_loop().create_task(make())
         self._running[name] = (timer.seq, task)
         self._keep(task)
-        task.add_done_callback(lambda _: self._ended(name, task))
+        task.add_done_callback(lambda _: self._on_end(name, task))
 
     async def over(self, id: ObjectId, name: str, *, within_ms: int) -> bool:
         """Wait for it to end, no longer than that; whether it has."""
-        found = self._running.get((id, name))
-        if found is None:
+        work = self._running.get((id, name))
+        if work is None:
             return True
         waiter, clock = asyncio.Event(), self._clock
         handle = clock.call_at(clock.now() + within_ms, waiter.set)
-        found[1].add_done_callback(lambda _: waiter.set())
+        work[1].add_done_callback(lambda _: waiter.set())
         await waiter.wait()
         handle.cancel()
-        return found[1].done()
+        return work[1].done()
 
     def stop(self, id: ObjectId, name: str, seq: int) -> None:
         """Nobody wants it any more."""
@@ -70,7 +70,7 @@ class Sideline:
         for name, (seq, _) in [found for found in self._running.items() if shard_of(found[0][0]) in shards]:
             self.stop(*name, seq)
 
-    def _ended(self, name: tuple[ObjectId, str], task: asyncio.Task[None]) -> None:
+    def _on_end(self, name: tuple[ObjectId, str], task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             log.error("%s %s ended without an answer", *name, exc_info=error, extra={"code": "sideline.failed"})

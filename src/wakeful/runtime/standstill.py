@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections import deque
 
-from wakeful.values.clock import Clock, Handle
+from wakeful.values.times import Clock, Handle
 
 log = logging.getLogger("wakeful.node")
 
@@ -51,9 +51,9 @@ class Standstill:
         self._look()
         loop = asyncio.get_running_loop()
         self._due = loop.time()
-        self._handle = loop.call_soon(self._turned)
+        self._handle = loop.call_soon(self._on_turn)
 
-    def _turned(self) -> None:
+    def _on_turn(self) -> None:
         self._look()
         self._handle = None
         self.start()
@@ -97,13 +97,13 @@ class Standstill:
         longest_ms = max(ms for at, ms in self._held if at > since)
         return {"for_ms": sum(lengths), "longest_ms": longest_ms, "within_ms": within_ms}
 
-    def held(self) -> dict[str, int] | None:
+    def held_lately(self) -> dict[str, int] | None:
         """Of the last lease."""
         return self.held_up(self._lease_ms)
 
     def is_to_blame(self) -> bool:
         """A lease that is over by now is so because of this process: for most of it the loop could not run."""
-        held = self.held()
+        held = self.held_lately()
         return held is not None and held["for_ms"] * 2 >= held["within_ms"]
 
     def words(self) -> str:
@@ -114,7 +114,7 @@ class Standstill:
                 f"this process stood still for {stood['for_ms'] / 1000:.1f} s: look at this node (frozen, overloaded, "
                 "a paused machine), not at the database"
             )
-        held = self.held()
+        held = self.held_lately()
         if held is None or not self.is_to_blame():
             return ""
         return (

@@ -1,16 +1,15 @@
 """Layer 3. How does a typed value live across turns without anyone saving it?"""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from wakeful.policy.limits import check_value_size
+from wakeful.runtime.object_runtime import ObjectRuntime
 from wakeful.runtime.turn import CURRENT, Turn
 from wakeful.values.codec import Rest, Shelf, decode_fields, encode_fields, names_in, unknown_fields
 from wakeful.values.commits import SYSTEM, Slot
 from wakeful.values.errors import BadOption, BadValue, TurnOver, Undecodable, Unfit
+from wakeful.values.ids import ObjectId
 from wakeful.values.type_fit import fits, made_up, misfit
-
-if TYPE_CHECKING:
-    from wakeful.runtime.activation import Activation
 
 STATE_SLOT: Slot = (SYSTEM, "state")
 
@@ -41,18 +40,18 @@ class State:
         self._data = data
         self._value = None
 
-    def get(self, activation: "Activation") -> Any:
+    def get(self, activation: ObjectRuntime) -> Any:
         turn = self._turn(activation)
         if turn.is_reader:
             # A copy: the running turn may be changing the live value and may still fail.
             if turn.state_copy is None:
-                turn.state_copy = self._decoded(turn, self._data)[0]
+                turn.state_copy = self._decode(activation.id, self._data)[0]
             return turn.state_copy
         turn.state_used = True
         if self._loan is not None and self._loan is not turn.shelf:
             self._loan = self._value = None
         if self._value is None:
-            self._become(turn, self._data)
+            self._become(activation.id, self._data, turn.shelf)
             if (made := made_up(self._type)) and (self._data is None or not made <= names_in(self._data)):
                 self._base = (
                     None  # what was made up for it (an id, a time) is nowhere yet, and must not be another next time
@@ -63,7 +62,7 @@ class State:
                 )  # not what is on disk: that may be another version's
         return self._value
 
-    def set(self, activation: "Activation", value: Any) -> None:
+    def set(self, activation: ObjectRuntime, value: Any) -> None:
         turn = self._turn(activation)
         turn.check_writable()
         if not isinstance(value, self._type):
@@ -111,36 +110,36 @@ class State:
         """The turn failed: what is right is what the last good one left."""
         self._value = None
 
-    def snapshot(self, turn: Turn) -> bytes | None:
-        """The live value as bytes, None when this turn has not touched it."""
-        return encode_fields(self._value, self._rest) if turn.state_used and self._value is not None else None
+    def snapshot(self) -> bytes | None:
+        """The live value as bytes, None when there is none."""
+        return None if self._value is None else encode_fields(self._value, self._rest)
 
-    def restore(self, turn: Turn, snapshot: bytes | None) -> None:
-        """Back to what it was when the snapshot was taken."""
+    def restore(self, id: ObjectId, snapshot: bytes | None, shelf: Shelf | None) -> None:
+        """Back to what it was when the snapshot was taken; None: no turn had touched it."""
         if snapshot is None:
             self._value = None
         else:
-            self._become(turn, snapshot)
+            self._become(id, snapshot, shelf)
 
-    def _become(self, turn: Turn, data: bytes | None) -> None:
-        self._value, self._rest = self._decoded(turn, data)
-        self._shelf = turn.shelf
+    def _become(self, id: ObjectId, data: bytes | None, shelf: Shelf | None) -> None:
+        self._value, self._rest = self._decode(id, data)
+        self._shelf = shelf
 
-    def _decoded(self, turn: Turn, data: bytes | None) -> tuple[Any, Rest]:
+    def _decode(self, id: ObjectId, data: bytes | None) -> tuple[Any, Rest]:
         if data is None:
             return self._type(), {}
         try:
-            found, rest = decode_fields(self._type, data)
+            value, rest = decode_fields(self._type, data)
         except Undecodable as error:
-            raise type(error)(f"{turn.activation.id}: state: {error.message}", code=error.code) from None
-        if not fits(found) and (wrong := misfit(found)) is not None:
+            raise type(error)(f"{id}: state: {error.message}", code=error.code) from None
+        if not fits(value) and (wrong := misfit(value)) is not None:
             raise Unfit(
-                f"{turn.activation.id}: state.{wrong.path} is stored as {wrong.stored}, and {self._type.__name__} wants "
+                f"{id}: state.{wrong.path} is stored as {wrong.stored}, and {self._type.__name__} wants "
                 f"{wrong.wanted}; what is stored was left as it is. Go back to the program that wrote it, or give the "
                 "field a name of its own",
                 **wrong._asdict(),
             )
-        return found, rest
+        return value, rest
 
     def _check_fit(self, turn: Turn) -> None:
         """Refuse what could not be read again, while the turn that made it can still be undone."""
@@ -151,7 +150,7 @@ class State:
                 code="state.fit",
             )
 
-    def _turn(self, activation: "Activation") -> Turn:
+    def _turn(self, activation: ObjectRuntime) -> Turn:
         if self._type is None:
             raise BadOption(
                 f"{activation.id.cls} declares no state; add `state: YourDataclass` to the class",
@@ -162,3 +161,6 @@ class State:
             raise TurnOver(f"{activation.id}: state is for code that runs in a turn of this very object")
         turn.check_open()
         return turn
+
+
+NO_STATE = State(None)  # of all objects whose class declares none

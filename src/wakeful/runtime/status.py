@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def status_of(node: "Node") -> dict[str, Any]:
     """What the node says of itself; plain values only."""
     clock, running = node.clock, node.queue.running
-    line = node.timer_runs.suspects.said(running, clock.now())
+    line = node.timer_runs.suspects.summary(running, clock.now())
     in_line = 0 if line is None else line["waiting"]
     return {
         "node": node.name,
@@ -28,7 +28,7 @@ def status_of(node: "Node") -> dict[str, Any]:
         "shards_leaving": len(node.ownership.leaving),
         "shards_lost": node.ownership.losses,
         "stood_still": node.membership.standstill.stood(),
-        "held_up": node.membership.standstill.held(),
+        "held_up": node.membership.standstill.held_lately(),
         "is_draining": node.membership.is_draining,
         "lease": node.membership.said_of_lease() if node.is_clustered and not node.is_client else None,
         "clock_offset_ms": clock.offset_ms if isinstance(clock, FollowedClock) else 0,
@@ -50,7 +50,7 @@ def status_of(node: "Node") -> dict[str, Any]:
         "calls_sent": node.routes.sent,
         "calls_received": node.routes.received,
         "calls_repeated": node.routes.repeated,
-        "unreached": node.routes.contacts.unreached(),
+        "unreached": node.routes.contacts.list_unreached(),
         "late": node.routes.contacts.late(),
         "hints_told": node.arrivals.told,
         "hints_heard": node.arrivals.heard,

@@ -6,19 +6,19 @@ Writes go into the turn's buffer at the call itself, awaited or not; what is awa
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from wakeful.policy.limits import check_count, check_storage_key, check_value_size
 from wakeful.policy.ranges import bounds, merged, within
+from wakeful.runtime.object_runtime import ObjectRuntime
 from wakeful.runtime.turn import CURRENT, DONE, RefusedWrite, Turn, running_turn
 from wakeful.store.protocol import Range
 from wakeful.values.codec import decode, encode
 from wakeful.values.commits import USER, Slot
-from wakeful.values.errors import BadInput
-
-if TYPE_CHECKING:
-    from wakeful.runtime.activation import Activation
-
+from wakeful.values.errors import BadInput, NoAlarmHandler
+from wakeful.values.timers import ALARM, Timer
+from wakeful.values.times import instant_ms, to_datetime
+from wakeful.values.trace import marked
 
 COUNT_PAGE = 1_000
 
@@ -40,7 +40,7 @@ class Storage:
 
     __slots__ = ("_activation",)
 
-    def __init__(self, activation: "Activation") -> None:
+    def __init__(self, activation: ObjectRuntime) -> None:
         self._activation = activation
 
     async def get(self, key: str, default: Any = None) -> Any:
@@ -60,7 +60,7 @@ class Storage:
         """Store a copy of the value with the turn."""
         turn = self._writing_turn()
         try:
-            turn.writes[USER, check_storage_key(key)] = _encoded(key, value)
+            turn.writes[USER, check_storage_key(key)] = _encode(key, value)
         except BadInput as error:
             return RefusedWrite(turn, error)
         return DONE
@@ -70,7 +70,7 @@ class Storage:
         turn = self._writing_turn()
         try:
             check_count("put_many", len(entries), self._activation.node.limits.keys_per_call)
-            encoded = {(USER, check_storage_key(key)): _encoded(key, value) for key, value in entries.items()}
+            encoded = {(USER, check_storage_key(key)): _encode(key, value) for key, value in entries.items()}
         except BadInput as error:
             return RefusedWrite(turn, error)
         turn.writes.update(encoded)
@@ -89,7 +89,7 @@ class Storage:
         turn = self._writing_turn()
         turn.wipe()
         if not keep_alarm:
-            self._activation.node.alarms.delete(self._activation, turn)
+            self._clear_alarm(turn)
         return DONE
 
     async def list(
@@ -136,20 +136,33 @@ class Storage:
         """Fire `alarm` then, instead of whenever it was set for before; the past means now."""
         turn = self._writing_turn()
         try:
-            self._activation.node.alarms.set(self._activation, turn, when)
+            self._put_alarm(turn, when)
         except BadInput as error:
             return RefusedWrite(turn, error)
         return DONE
 
     async def get_alarm(self) -> datetime | None:
         """The time that was set, None when none is pending (or its handler is running)."""
-        return self._activation.node.alarms.get(self._activation, self._turn())
+        turn = self._turn()
+        timer = turn.timers[ALARM] if ALARM in turn.timers else self._activation.timers.get(ALARM)
+        return None if timer is None else to_datetime(timer.nominal_at)
 
     def delete_alarm(self) -> Awaitable[None]:
         """No alarm any more; fine when there was none."""
-        turn = self._writing_turn()
-        self._activation.node.alarms.delete(self._activation, turn)
+        self._clear_alarm(self._writing_turn())
         return DONE
+
+    def _put_alarm(self, turn: Turn, when: object) -> None:
+        activation = self._activation
+        if activation.known.takes_info is None:
+            raise NoAlarmHandler(f"{activation.id.cls} has no `async def alarm(self, info)`; add it before set_alarm")
+        at = instant_ms(when, activation.node.clock.now())
+        seq = activation.node.next_seq(activation.shard)
+        turn.set_timer(Timer(activation.id, ALARM, at, at, seq, payload=marked(None, turn.trace_for(ALARM))))
+
+    def _clear_alarm(self, turn: Turn) -> None:
+        if turn.timers.get(ALARM) is not None or self._activation.timers.get(ALARM) is not None:
+            turn.clear_timer(ALARM)
 
     # below the public methods
 
@@ -186,7 +199,7 @@ class Storage:
 
 
 async def scan(
-    activation: "Activation",
+    activation: ObjectRuntime,
     turn: Turn,
     space: int,
     first: str,
@@ -204,7 +217,7 @@ async def scan(
     is_wiped = turn.wiped and space == USER
     if is_wiped or (last is not None and first >= last):
         return merged((), mine(turn.writes), reverse=reverse, limit=limit)
-    over = mine(rows_of.unsaved() | turn.writes)
+    over = mine(rows_of.unsaved_writes() | turn.writes)
     # Each write over the stored rows can hide at most one of them.
     wanted = None if limit is None else limit + len(over)
     with rows_of.following() as news:
@@ -255,7 +268,7 @@ class _Deletion:
         return bool(there) if self._single else there
 
 
-def _encoded(key: str, value: Any) -> bytes:
+def _encode(key: str, value: Any) -> bytes:
     try:
         data = encode(value)
     except BadInput as error:

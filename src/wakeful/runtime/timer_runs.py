@@ -7,19 +7,19 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wakeful.policy.retry import CRASHES_MAX, platform_delay_ms
 from wakeful.runtime.activation import wake
-from wakeful.runtime.calls import Call, Deadlines, cancelled, too_long
+from wakeful.runtime.calls import Call, Deadlines, cancellation, too_long
 from wakeful.runtime.committer import Failure
-from wakeful.runtime.tracer import fired
+from wakeful.runtime.timer_handler import Failed, RunLater, Stale, TimerHandler
+from wakeful.runtime.tracer import trace_run
 from wakeful.runtime.turn import CURRENT, DONE, Turn
 from wakeful.values.commits import Slot, Start, start_note
 from wakeful.values.errors import Fenced, Unavailable
 from wakeful.values.ids import ObjectId, shard_of
-from wakeful.values.runs import Entry, Verdict, run_id, storable, words_of
-from wakeful.values.timers import Occurrence, Parked, Timer
+from wakeful.values.timers import Entry, Occurrence, Parked, Timer, Verdict, run_id, storable, words_of
 from wakeful.values.trace import LINK, TRACE, UNSAMPLED, trace_in
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Suspects:
         """How many are in line and still meant to run."""
         return sum(running.get((one.id, one.name)) is one for one in self._line)
 
-    def said(self, running: Mapping[tuple[ObjectId, str], Timer], now: int) -> dict[str, Any] | None:
+    def summary(self, running: Mapping[tuple[ObjectId, str], Timer], now: int) -> dict[str, Any] | None:
         """The line in plain values: how many wait, behind which one, and for how long that has run; None: nobody waits."""
         waiting = self.waiting(running)
         if not waiting:
@@ -100,74 +100,13 @@ TRIED_MS = 2_000  # of work beside turns that was running when a process died: w
 TRIED_MAX = 64  # timers that run at once of those during whose last run a process died
 
 
-class TimerOwner(Protocol):
-    """A feature's stake in the timers whose names begin with its prefix."""
-
-    prefix: str
-    deadline_ms: int
-
-    async def fire(self, activation: "Activation", turn: Turn, timer: Timer) -> bool:
-        """Do what the timer is for, inside its turn; a raise is a failed attempt. False: nothing ran, no ledger row.
-
-        An owner whose timers stand for more than themselves says which occurrence this is in `turn.occurrence`.
-        """
-        ...
-
-    async def failed(self, activation: "Activation", turn: Turn, failure: "Failed") -> "RunLater | Park | None":
-        """What comes of a failed attempt, in a turn of its own, in which the owner may write; None: nothing. A sleeping object sleeps on."""
-        ...
-
-    def reads(self, timer: Timer) -> Slot | None:
-        """The row that `fire` begins with reading, if there is one."""
-        ...
-
-    def wants_wake(self, known: "ObjectClass") -> bool:
-        """Objects of this class need `wake` before their first turn."""
-        ...
-
-    async def wake(self, activation: "Activation", turn: Turn) -> None:
-        """The object has just woken: what the owner writes in this turn commits before anything else happens."""
-        ...
-
-
-class Failed(NamedTuple):
-    """A failed attempt, as its owner is asked about it."""
-
-    timer: Timer
-    occurrence: Occurrence | None  # what `fire` had said it was, if it came that far
-    note: Any  # what `fire` had left in `turn.note`
-    error: BaseException | None  # None: the process died too often while it ran, so it can only be parked
-    now: int
-    roll: float
-
-
-class Stale(Exception):
-    """Raised by `fire`: what the owner keeps says that this setting of the timer has had its run, or was replaced.
-
-    The second lock on the door: the queue hands out each setting once, and this holds if it ever did not.
-    """
-
-
-class RunLater(NamedTuple):
-    """Try this timer later."""
-
-    timer: Timer
-
-
-class Park(NamedTuple):
-    """Give up, and keep this timer where people can see it and redrive it."""
-
-    timer: Timer
-    also: str = ""  # what else went wrong
-
-
 class TimerRuns:
-    """Runs due timers as turns of their objects, through the owner of their name."""
+    """Runs due timers as turns of their objects, through the handler of their name."""
 
     def __init__(self, node: "Node") -> None:
         self._node = node
-        self._owners: dict[str, TimerOwner] = {}
-        self._wakers: dict[str, tuple[TimerOwner, ...]] = {}
+        self._handlers: dict[str, TimerHandler] = {}
+        self._wakers: dict[str, tuple[TimerHandler, ...]] = {}
         self.deadlines = Deadlines(node.clock)
         self.quiet: set[str] = set()  # prefixes of timers whose turns need no awake object
         # Operations that ask a running timer to stop, and which one, by what they are called with.
@@ -180,27 +119,27 @@ class TimerRuns:
         self._is_alone = False
         self.suspects = Suspects()
 
-    def register(self, owner: TimerOwner, *, quiet: bool = False) -> None:
-        """Give the timers of the owner's prefix to it; `quiet`: without waking their objects."""
-        self._owners[owner.prefix] = owner
+    def register(self, handler: TimerHandler, *, quiet: bool = False) -> None:
+        """Give the timers of the handler's prefix to it; `quiet`: without waking their objects."""
+        self._handlers[handler.prefix] = handler
         self._wakers.clear()
         if quiet:
-            self.quiet.add(owner.prefix)
+            self.quiet.add(handler.prefix)
 
     def stop(self) -> None:
         self.deadlines.stop()
 
-    def wakers(self, known: "ObjectClass") -> tuple[TimerOwner, ...]:
-        """The owners that want to see objects of this class wake."""
+    def wakers(self, known: "ObjectClass") -> tuple[TimerHandler, ...]:
+        """The handlers that want to see objects of this class wake."""
         found = self._wakers.get(known.name)
         if found is None:
-            found = self._wakers[known.name] = tuple(o for o in self._owners.values() if o.wants_wake(known))
+            found = self._wakers[known.name] = tuple(h for h in self._handlers.values() if h.wants_wake(known))
         return found
 
-    def owner_of(self, name: str) -> TimerOwner | None:
-        return self._owners.get(name) or self._owners.get(name.partition(":")[0])
+    def handler_of(self, name: str) -> TimerHandler | None:
+        return self._handlers.get(name) or self._handlers.get(name.partition(":")[0])
 
-    def posted(self, call: Call) -> None:
+    def on_posted(self, call: Call) -> None:
         """A call waits in an object's mailbox: if it is to stop the very timer that runs there, ask that to; it comes again behind it."""
         named = self.interrupting.get(call.method)
         if named is None or call.answer is None:
@@ -250,12 +189,12 @@ class TimerRuns:
         self._is_alone = is_last
         try:
             await self._attempt(activation, timer, crashes)
-            await activation.settled()
+            await activation.settle()
         finally:
             if (timer.id, timer.name) in self._node.sideline:
                 self._node.keep(asyncio.get_running_loop().create_task(self._try_beside(tried)))
             else:
-                self._tried(tried)
+                self._end_try(tried)
 
     async def _try_beside(self, tried: Tried) -> None:
         """Work that no turn waits for is a suspect for a while; one that lasts longer is cleared of all before."""
@@ -265,15 +204,15 @@ class TimerRuns:
             epoch = node.epochs.get(shard)
             if not is_over and epoch is not None and node.state == "up":
                 note = start_note(timer, shard, epoch, 0, node.clock.now())
-                node.committer.submit(note, partial(self._cleared, timer.id))
+                node.committer.submit(note, partial(self._on_cleared, timer.id))
         finally:
-            self._tried(tried)
+            self._end_try(tried)
 
-    def _cleared(self, id: ObjectId, failure: Failure | None) -> None:
+    def _on_cleared(self, id: ObjectId, failure: Failure | None) -> None:
         if failure is not None:
             self._node.note_failed(id, failure)
 
-    def _tried(self, tried: Tried) -> None:
+    def _end_try(self, tried: Tried) -> None:
         self.suspects.tried.remove(tried)
         self._is_alone = False
         self.go_on(TRIED_MAX if tried.is_last else 1)
@@ -293,15 +232,15 @@ class TimerRuns:
 
     async def _attempt(self, activation: "Activation", timer: Timer, crashes: int) -> None:
         node = self._node
-        owner = self.owner_of(timer.name)
-        assert owner is not None  # the dispatcher leaves unknown names on disk
+        handler = self.handler_of(timer.name)
+        assert handler is not None  # the dispatcher leaves unknown names on disk
         token = CURRENT.set(None)
         try:
             if timer.started != activation.epoch:  # else the dispatcher wrote the note, or one before it did
                 note = start_note(timer, activation.shard, activation.epoch, crashes, node.clock.now())
                 note.starts = (*note.starts, *self._note_following(activation))
                 await activation.durable(activation.submit(note))
-            row = owner.reads(timer) if activation.is_awake and not node.store.local else None
+            row = handler.reads(timer) if activation.is_awake and not node.store.local else None
             if row is not None and activation.rows.lacks(row):
                 await self._fetch_with_following(activation, row)
             meter = node.meter
@@ -312,16 +251,16 @@ class TimerRuns:
                     await slot
                     began = meter.waited(began)
                 fired_at = node.clock.now()
-                error, turn = await self._fire_in_trace(activation, owner, timer, fired_at)
+                error, turn = await self._fire_in_trace(activation, handler, timer, fired_at)
             finally:
                 node.slots.give_back(slot, activation.id)
-            meter.lateness.of(owner.prefix).add(fired_at - timer.due_at)
+            meter.lateness.of(handler.prefix).add(fired_at - timer.due_at)
             activation.meter.timers.add((meter.ticks() - began) // 1_000)
         finally:
             CURRENT.reset(token)
         if error is not None:
             activation.meter.failed_timers += 1
-            await self._failed(activation, owner, timer, error, fired_at, turn)
+            await self._failed(activation, handler, timer, error, fired_at, turn)
 
     def _note_following(self, activation: "Activation") -> list[Start]:
         """Start notes of timers that wait right behind in the same object, so that many due at once wait for one commit.
@@ -347,29 +286,29 @@ class TimerRuns:
         slots = [own]
 
         def ask(waiting: Timer) -> None:
-            if (owner := self.owner_of(waiting.name)) and (slot := owner.reads(waiting)):
+            if (handler := self.handler_of(waiting.name)) and (slot := handler.reads(waiting)):
                 slots.append(slot)
 
         activation.each_waiting(NOTED_MAX, ask)
         await activation.rows.fetch(slots)
 
     def _fire_in_trace(
-        self, activation: "Activation", owner: TimerOwner, timer: Timer, fired_at: int
+        self, activation: "Activation", handler: TimerHandler, timer: Timer, fired_at: int
     ) -> Coroutine[Any, Any, tuple[BaseException | None, Turn | None]]:
         """Run it; where someone makes spans, as part of the trace that it carries."""
         tracer = self._node.tracer
         trace = None
         if timer.payload is not None:
-            reads = None if tracer is None else getattr(owner, "trace_of", None)
+            reads = None if tracer is None else getattr(handler, "trace_of", None)
             trace = trace_in(timer.payload) if reads is None else reads(timer)
         if TRACE.get() is not (seen := None if trace is None or trace.startswith(LINK) else trace):
             TRACE.set(seen)
         if tracer is None or trace == UNSAMPLED:
-            return self._fire(activation, owner, timer, fired_at)
-        return fired(tracer, activation, timer, fired_at, trace, self._fire(activation, owner, timer, fired_at))
+            return self._fire(activation, handler, timer, fired_at)
+        return trace_run(self._node, tracer, timer, fired_at, trace, self._fire(activation, handler, timer, fired_at))
 
     async def _fire(
-        self, activation: "Activation", owner: TimerOwner, timer: Timer, fired_at: int
+        self, activation: "Activation", handler: TimerHandler, timer: Timer, fired_at: int
     ) -> tuple[BaseException | None, Turn | None]:
         """Wake the object if need be and run the turn; what it raised, None when it went well, and the turn."""
         node = self._node
@@ -378,20 +317,20 @@ class TimerRuns:
             return None, None
         task = activation.task
         chain = (activation.id,)
-        call = Call(timer.name, (), {}, deadline_at=fired_at + owner.deadline_ms, request_key=None, chain=chain)
+        call = Call(timer.name, (), {}, deadline_at=fired_at + handler.deadline_ms, request_key=None, chain=chain)
         call.task = task
         self.deadlines.add(call)
         self._firing[timer.id] = (timer.name, call)
         turn: Turn | None = None
         try:
-            if not activation.is_awake and owner.prefix not in self.quiet:
+            if not activation.is_awake and handler.prefix not in self.quiet:
                 await wake(activation, chain, call.deadline_at)
                 if not _is_current(activation, timer):
                     node.skip_timer(timer)
                     return None, None
             turn = Turn(activation, chain, call.deadline_at, consumed=timer, fired_at=fired_at)
             CURRENT.set(turn)
-            ran = await owner.fire(activation, turn, timer)
+            ran = await handler.fire(activation, turn, timer)
             if call.cancels and call.is_expired:
                 raise asyncio.CancelledError  # its code swallowed the cancellation
             if ran:
@@ -413,14 +352,14 @@ class TimerRuns:
                 raise
             if call.is_expired:
                 return too_long(
-                    f"{timer.id}.{timer.name}", owner.deadline_ms, turn.commits if turn is not None else 0
+                    f"{timer.id}.{timer.name}", handler.deadline_ms, turn.commits if turn is not None else 0
                 ), turn
             if task.cancelling():
                 raise
             if call.is_interrupted:
                 activation.fire(timer)
                 return None, turn
-            return cancelled(f"{timer.id}.{timer.name}", traceback.format_exc()), turn
+            return cancellation(f"{timer.id}.{timer.name}", traceback.format_exc()), turn
         except (Fenced, KeyboardInterrupt, SystemExit, GeneratorExit):
             activation.undo(turn)
             raise
@@ -430,7 +369,7 @@ class TimerRuns:
                 activation.fire(timer)  # how its code says that it was asked to stop
                 return None, turn
             return too_long(
-                f"{timer.id}.{timer.name}", owner.deadline_ms, turn.commits if turn is not None else 0
+                f"{timer.id}.{timer.name}", handler.deadline_ms, turn.commits if turn is not None else 0
             ) if call.is_expired else error, turn
         finally:
             call.absorb()
@@ -441,7 +380,7 @@ class TimerRuns:
     async def _failed(
         self,
         activation: "Activation",
-        owner: TimerOwner,
+        handler: TimerHandler,
         timer: Timer,
         error: BaseException,
         fired_at: int,
@@ -461,7 +400,7 @@ class TimerRuns:
             note = tried.note if tried is not None else None
             failure = Failed(timer, occurrence, note, error, now, node.dice.random())
             try:
-                verdict = await owner.failed(activation, turn, failure)
+                verdict = await handler.failed(activation, turn, failure)
             except Exception as second:  # as if it had not been tried: forgotten it must not be
                 if activation.is_failed:
                     return
@@ -495,12 +434,12 @@ class TimerRuns:
         activation.finish(turn)
 
     async def _park_crashed(self, activation: "Activation", timer: Timer, crashes: int) -> None:
-        owner = self.owner_of(timer.name)
-        assert owner is not None  # the dispatcher leaves unknown names on disk
+        handler = self.handler_of(timer.name)
+        assert handler is not None  # the dispatcher leaves unknown names on disk
         now = self._node.clock.now()
         text = f"the process died {crashes} times while this ran"
         turn = Turn(activation, (activation.id,), now, consumed=timer)
-        verdict = await owner.failed(activation, turn, Failed(timer, None, None, None, now, 0.0))
+        verdict = await handler.failed(activation, turn, Failed(timer, None, None, None, now, 0.0))
         if isinstance(verdict, RunLater):
             turn.set_timer(verdict.timer)
         elif verdict is not None:
@@ -561,28 +500,3 @@ def _is_current(activation: "Activation", timer: Timer) -> bool:
         return True
     current = activation.timers[timer.name]
     return current is not None and (current.seq, current.attempt) == (timer.seq, timer.attempt)
-
-
-# What do owners have in common whose timers ask little of their objects?
-
-
-class RowTimers:
-    """The part of owners whose timers are nothing but rows: waking an object asks nothing of them."""
-
-    def reads(self, timer: Timer) -> Slot | None:
-        return None
-
-    def wants_wake(self, known: "ObjectClass") -> bool:
-        return False
-
-    async def wake(self, activation: "Activation", turn: "Turn") -> None:
-        """Nothing to do."""
-
-
-class Errands(RowTimers):
-    """The part of owners whose timers are Wakeful's own doing: tried without end; the ledger shows each failure."""
-
-    async def failed(self, activation: "Activation", turn: "Turn", failure: Failed) -> RunLater:
-        timer = failure.timer
-        delay = platform_delay_ms(timer.attempt, failure.roll)
-        return RunLater(timer.moved(due_at=failure.now + delay, attempt=timer.attempt + 1))

@@ -4,18 +4,13 @@ A node without one never comes here. Each of these wraps what would happen anywa
 """
 
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from wakeful.runtime.env import Env
 from wakeful.runtime.turn import Turn
 from wakeful.values.ids import ObjectId
-from wakeful.values.runs import run_id
-from wakeful.values.timers import Timer
-from wakeful.values.trace import TRACE, UNSAMPLED, Span, Tracer, linked
-
-if TYPE_CHECKING:
-    from wakeful.runtime.activation import Activation
-    from wakeful.runtime.calls import Call
+from wakeful.values.timers import Timer, run_id
+from wakeful.values.trace import TRACE, UNSAMPLED, Span, Tracer
 
 T = TypeVar("T")
 Fired = tuple[BaseException | None, Turn | None]
@@ -32,36 +27,34 @@ async def within(span: Span, way: Coroutine[Any, Any, T]) -> T:
     return answer
 
 
-def turn(activation: "Activation", call: "Call") -> Coroutine[Any, Any, tuple[Any, int]]:
+def turn(env: Env, id: ObjectId, method: str, way: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
     """The turn of a call."""
-    tracer = activation.node.tracer
-    if tracer is None or TRACE.get() == UNSAMPLED:
-        return activation.run_call(call)
-    span = begin(activation.node, tracer, "turn", activation.id, call.method)
-    way = activation.run_call(call)
+    if env.tracer is None or TRACE.get() == UNSAMPLED:
+        return way
+    span = begin(env, env.tracer, "turn", id, method)
     return way if span is None else within(span, way)
 
 
-async def fired(
+async def trace_run(
+    env: Env,
     tracer: Tracer,
-    activation: "Activation",
     timer: Timer,
     fired_at: int,
     trace: str | None,
     way: Coroutine[Any, Any, Fired],
 ) -> Fired:
     """The run of a due timer: from when it was due, with its turn within."""
-    node, kind = activation.node, timer.name.partition(":")[0]
+    kind = timer.name.partition(":")[0]
     whole = tracer.enter("fire", timer.id, kind, parent=trace, since_ms=timer.due_at)
     if whole is None:
         return await way
     if not whole.is_seen:
         return await within(whole, way)
-    whole.set("wakeful.node", node.name)
+    whole.set("wakeful.node", env.name)
     whole.set("wakeful.timer", timer.name)
     whole.set("wakeful.attempt", timer.attempt)
     whole.set("wakeful.lateness_ms", max(0, fired_at - timer.due_at))
-    inner = begin(node, tracer, "run", timer.id, kind)
+    inner = begin(env, tracer, "run", timer.id, kind)
     error: BaseException | None = None
     try:
         error, turn = await way
@@ -75,17 +68,6 @@ async def fired(
         if inner is not None:
             inner.end(error)
         whole.end(error)
-
-
-def carried(turn: Turn, kind: str) -> str | None:
-    """The trace for a timer of that kind which the turn sets for its own object.
-
-    One that a run of the same kind sets again begins a new trace, linked to this one: it may go on like that for ever.
-    """
-    trace = turn.activation.node.trace()
-    if trace is not None and turn.consumed is not None and turn.consumed.name.partition(":")[0] == kind:
-        return linked(trace)
-    return trace
 
 
 def begin(env: Env, tracer: Tracer, kind: str, id: ObjectId, name: str) -> Span | None:

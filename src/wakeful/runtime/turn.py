@@ -1,32 +1,169 @@
 """Layer 3. What has the running turn written so far, and who is running?"""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Mapping
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from wakeful.runtime.commit_draft import CommitDraft, Savepoint
+from wakeful.runtime.object_runtime import ObjectRuntime
 from wakeful.values.codec import Shelf, shelve_with
-from wakeful.values.commits import Commit, Slot
+from wakeful.values.commits import USER, Commit, Remembered, Slot
 from wakeful.values.errors import ReadOnly, TurnOver
 from wakeful.values.ids import ObjectId
-from wakeful.values.runs import Run, run_id
-from wakeful.values.timers import Occurrence, Timer
+from wakeful.values.timers import Entry, Occurrence, Parked, Run, Timer, run_id
 from wakeful.values.times import to_datetime
+from wakeful.values.trace import current_trace, linked
 
-if TYPE_CHECKING:
-    from wakeful.runtime.activation import Activation
+# What is written and not committed yet, and what commit does it make?
+#
+# The one place that knows all that a commit may be made of: who adds a field to it adds it here.
+
+_NONE: list[Any] = []  # never appended to
+
+
+class Savepoint(NamedTuple):
+    """What a draft held when somebody began what may be undone; `state` is the object's own."""
+
+    writes: dict[Slot, bytes | None]
+    wiped: bool
+    timers: dict[str, Timer | None]
+    sends: list[Timer]
+    entries: list[Entry]
+    parks: list[Parked]
+    unparks: list[int]
+    records: list[Remembered]
+    then: list[Callable[[], None]]
+    state: bytes | None
+
+
+class CommitDraft:
+    """The buffered writes of one turn. Nothing of it exists for anyone else until its commit is on disk."""
+
+    __slots__ = ("entries", "parks", "records", "remember", "sends", "then", "timers", "unparks", "wiped", "writes")
+
+    def __init__(self) -> None:
+        self.writes: dict[Slot, bytes | None] = {}
+        self.wiped = False
+        self.timers: dict[str, Timer | None] = {}
+        # Most turns have none of these; a turn is made so often that empty lists would be felt.
+        self.entries: list[Entry] = _NONE
+        self.parks: list[Parked] = _NONE
+        self.unparks: list[int] = _NONE
+        self.sends: list[Timer] = _NONE  # timers of any object, under names that nobody else can have
+        self.remember: Remembered | None = None  # the answer to the call's request key
+        self.records: list[Remembered] = _NONE  # what features remember beside it
+        self.then: list[Callable[[], None]] = _NONE  # to be done once it is on disk, and not if it never is
+
+    def is_empty(self, timers: Mapping[str, Timer | None]) -> bool:
+        """There is nothing to commit but these timers, if they are any."""
+        rest = self.entries or self.parks or self.unparks or self.sends or self.remember or self.records
+        return not (self.writes or self.wiped or timers or rest)
+
+    def counts(self) -> tuple[int, ...]:
+        """How many there are of what is only ever added to."""
+        outside = (len(self.entries), len(self.parks), len(self.unparks))
+        return (*outside, len(self.sends), len(self.records), len(self.then))
+
+    def set_timer(self, timer: Timer) -> None:
+        self.timers[timer.name] = timer
+
+    def clear_timer(self, name: str) -> None:
+        self.timers[name] = None
+
+    def send(self, timers: list[Timer]) -> None:
+        """Insert timers of any object with this turn's commit; their names must be new."""
+        if self.sends is _NONE:
+            self.sends = []
+        self.sends += timers
+
+    def wipe(self) -> None:
+        for slot in [slot for slot in self.writes if slot[0] == USER]:
+            del self.writes[slot]
+        self.wiped = True
+
+    def savepoint(self, state: bytes | None) -> Savepoint:
+        """All of it as it is now, to be gone back to."""
+        return Savepoint(
+            dict(self.writes),
+            self.wiped,
+            dict(self.timers),
+            list(self.sends),
+            list(self.entries),
+            list(self.parks),
+            list(self.unparks),
+            list(self.records),
+            list(self.then),
+            state,
+        )
+
+    def go_back(self, to: Savepoint) -> None:
+        self.writes, self.wiped, self.timers, self.sends = to.writes, to.wiped, to.timers, to.sends
+        self.entries, self.parks, self.unparks = to.entries, to.parks, to.unparks
+        self.records, self.then = to.records, to.then
+
+    def as_commit(
+        self,
+        id: ObjectId,
+        shard: int,
+        epoch: int,
+        now: int,
+        timers: Mapping[str, Timer | None],
+        consumed: Timer | None,
+        sends: list[Timer],
+    ) -> Commit:
+        """As one commit, with these of its timers; `sends` as they are to go, and the timer that the turn is, if it is one."""
+        # Loops, not comprehensions: each of those is a call, and there is a commit for every turn.
+        puts: dict[Slot, bytes] = {}
+        deletes: list[Slot] = _NONE
+        for slot, value in self.writes.items():
+            if value is not None:
+                puts[slot] = value
+            else:
+                deletes = deletes or []
+                deletes.append(slot)
+        sets: list[Timer] = _NONE
+        clears: list[tuple[str, int]] = _NONE
+        for name, timer in timers.items():
+            if timer is not None:
+                sets = sets or []
+                sets.append(timer)
+            else:
+                clears = clears or []
+                clears.append((name, consumed.seq if consumed is not None and consumed.name == name else 0))
+        return Commit(
+            id=id,
+            shard=shard,
+            epoch=epoch,
+            now=now,
+            wipe=self.wiped,
+            puts=puts,
+            deletes=deletes,
+            sets=sets,
+            clears=clears,
+            sends=sends,
+            entries=self.entries,
+            parks=self.parks,
+            unparks=self.unparks,
+            remember=self.remember,
+            records=self.records,
+        )
+
+    def begin_anew(self, timers: Mapping[str, Timer | None]) -> None:
+        """It was committed, with these of its timers: what comes now is the next one."""
+        self.writes, self.wiped = {}, False
+        self.entries, self.parks, self.unparks, self.sends, self.records = _NONE, _NONE, _NONE, _NONE, _NONE
+        self.timers = {} if timers is self.timers else {k: t for k, t in self.timers.items() if k not in timers}
+
 
 T = TypeVar("T")
 Base = tuple[dict[Slot, bytes | None], dict[str, Timer | None], tuple[int, ...]]
 _NO_COUNTS = (0, 0, 0, 0, 0, 0)
-_NONE: list[Any] = []  # never appended to
 BREATH = 25  # schedules or jobs, each of which takes up to half a millisecond
 
 # The turn or reader whose code is running in this context, for storage and outgoing calls.
 CURRENT: ContextVar["Turn | None"] = ContextVar("wakeful_turn", default=None)
 
 
-def running_turn(activation: "Activation", what: str) -> "Turn":
+def running_turn(activation: ObjectRuntime, what: str) -> "Turn":
     """The turn whose code is asking, which must be one of this very object."""
     turn = CURRENT.get()
     if turn is None or turn.activation is not activation:
@@ -118,7 +255,7 @@ class Turn(CommitDraft):
 
     def __init__(
         self,
-        activation: "Activation",
+        activation: ObjectRuntime,
         chain: tuple[ObjectId, ...],
         deadline_at: int,
         *,
@@ -201,15 +338,26 @@ class Turn(CommitDraft):
             first_at=to_datetime(told.first_at) if told.first_at else None,
         )
 
+    def trace_for(self, kind: str) -> str | None:
+        """The trace for a timer of that kind which this turn sets for its own object.
+
+        One that a run of the same kind sets again begins a new trace, linked to this one: it may go on like that for ever.
+        """
+        trace = current_trace(self.activation.node.tracer)
+        if trace is not None and self.consumed is not None and self.consumed.name.partition(":")[0] == kind:
+            return linked(trace)
+        return trace
+
     # savepoints
 
     def save(self) -> None:
-        self.saved = [*self.saved, self.savepoint(self.activation.state.snapshot(self))]
+        state = self.activation.state.snapshot() if self.state_used else None
+        self.saved = [*self.saved, self.savepoint(state)]
 
     def restore(self) -> None:
         savepoint = self.saved.pop()
         self.go_back(savepoint)
-        self.activation.state.restore(self, savepoint.state)
+        self.activation.state.restore(self.activation.id, savepoint.state, self.shelf)
         self.was_restored = True
 
     # the end
@@ -228,7 +376,7 @@ class Turn(CommitDraft):
             return None
         activation = self.activation
         node, id = activation.node, activation.id
-        sends = self.sends and node.routed(id, self.sends)
+        sends = self.sends and node.route_timers(id, self.sends)
         commit = self.as_commit(id, activation.shard, activation.epoch, node.clock.now(), timers, self.consumed, sends)
         self.commits += 1
         self.base, self.was_restored = None, False

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from wakeful.runtime.env import Env
 from wakeful.store.protocol import CANCELLED
-from wakeful.values.clock import Handle
 from wakeful.values.errors import Unavailable
 from wakeful.values.ids import ObjectId
-from wakeful.values.runs import Entry
+from wakeful.values.timers import Entry
+from wakeful.values.times import Handle
 
 log = logging.getLogger("wakeful.upkeep")
 
@@ -81,11 +81,11 @@ class Upkeep:
         self._later(chore, length_ms)
 
     def _run(self, chore: str) -> None:
-        task = asyncio.get_running_loop().create_task(self._guarded(chore))
+        task = asyncio.get_running_loop().create_task(self._run_guarded(chore))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _guarded(self, chore: str) -> None:
+    async def _run_guarded(self, chore: str) -> None:
         try:
             await self.prune()
         except Unavailable as error:

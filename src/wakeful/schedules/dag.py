@@ -14,7 +14,7 @@ from wakeful.policy.retry import RetryPolicy
 from wakeful.schedules.schedules import Schedules
 from wakeful.values.errors import BadHandler, BadOption, Conflict
 from wakeful.values.ids import check_class
-from wakeful.values.runs import Run
+from wakeful.values.timers import Run
 
 if TYPE_CHECKING:
     from wakeful.runtime.context import Context

@@ -14,7 +14,7 @@ from wakeful.specs.spec import Spec
 from wakeful.values.errors import BadHandler, BadOption
 
 if TYPE_CHECKING:
-    from wakeful.runtime.activation import Activation
+    from wakeful.runtime.object_runtime import ObjectRuntime
     from wakeful.runtime.registry import ObjectClass
 
 Declared = dict[str, tuple[Spec, Options]]
@@ -23,7 +23,7 @@ MARK = "__wakeful_schedules__"  # what `@every…` leaves on a method
 
 def declared_in(cls: type) -> Declared:
     """The schedules that the methods of a class are decorated with, by name; wrong ones are an error here."""
-    found: Declared = {}
+    declared: Declared = {}
     for attr, method in inspect.getmembers_static(cls):
         if isinstance(method, (staticmethod, classmethod)) and hasattr(method.__func__, MARK):
             raise BadHandler(
@@ -36,7 +36,7 @@ def declared_in(cls: type) -> Declared:
             check_arguments(method, (), {}, what="handler declared with `@every`")
             options = dict(mark.options)
             name = check_schedule_name(options.pop("name", attr))
-            if name in found:
+            if name in declared:
                 raise BadOption(
                     f"{cls.__name__} declares two schedules called {name!r}; give one of them name='…'",
                     code="schedule.twice",
@@ -45,10 +45,10 @@ def declared_in(cls: type) -> Declared:
             parsed = parse_options(spec, attr, (), {}, options)
             if parsed.on_missed is not None:
                 check_missed(cls, parsed.on_missed)
-            found[name] = (spec, parsed)
-    for name, (_, parsed) in found.items():
-        check_dependencies(name, parsed.depends_on, {n: o.depends_on for n, (_, o) in found.items()})
-    return found
+            declared[name] = (spec, parsed)
+    for name, (_, parsed) in declared.items():
+        check_dependencies(name, parsed.depends_on, {n: o.depends_on for n, (_, o) in declared.items()})
+    return declared
 
 
 def check_dependencies(name: str, depends_on: tuple[str, ...], others: Mapping[str, tuple[str, ...]]) -> None:
@@ -90,15 +90,15 @@ class Declarations:
     def are_in(self, known: "ObjectClass") -> bool:
         return known.cls in self._by_key or bool(self._of_class(known.cls)[0])
 
-    def is_orphan(self, activation: "Activation", name: str, record: Record) -> bool:
-        """It was declared once, and is no more."""
-        return record.is_declared and name not in self._of(activation)[0] and not self._is_of_another(activation)
+    def is_orphan(self, activation: "ObjectRuntime", name: str) -> bool:
+        """A schedule that was declared once is no more."""
+        return name not in self._of(activation)[0] and not self._is_of_another(activation)
 
-    def _is_of_another(self, activation: "Activation") -> bool:
+    def _is_of_another(self, activation: "ObjectRuntime") -> bool:
         """This program lacks the whole object, and so is older or newer than the one that has it: nothing to judge by."""
         return not activation.node.registry.has(activation.id)
 
-    async def reconcile(self, activation: "Activation", turn: Turn) -> None:
+    async def reconcile(self, activation: "ObjectRuntime", turn: Turn) -> None:
         """Bring the object's declared schedules in line with its class: new ones begin, changed ones get a version,
         those that are gone retire, and all others are left alone."""
         if self._is_of_another(activation):
@@ -131,7 +131,7 @@ class Declarations:
         meta.prints.pop(name, None)
         book.put_meta(meta)
 
-    def _of(self, activation: "Activation") -> tuple[Declared, bytes]:
+    def _of(self, activation: "ObjectRuntime") -> tuple[Declared, bytes]:
         find = self._by_key.get(activation.known.cls)
         if find is not None:
             declared = find(activation.id.key)

@@ -6,7 +6,7 @@ from wakeful.runtime.feature import Feature
 from wakeful.schedules.declarations import Declarations
 from wakeful.schedules.functions import CLASS as FUNCTIONS
 from wakeful.schedules.functions import Functions, start_function
-from wakeful.schedules.node_schedules import FEATURE, NodeSchedules
+from wakeful.schedules.options import FEATURE, NodeSchedules
 from wakeful.schedules.schedules import operations, upsert
 from wakeful.schedules.tenants import CLAIMS, TENANTS, Claims, Quotas, Tenant
 from wakeful.schedules.timers import LaneTimer, ScheduleTimer
@@ -21,7 +21,7 @@ class ScheduleFeature(Feature):
     def __init__(self, *, default_zone: str, quotas: Quotas | None) -> None:
         self.functions = Functions()
         self.declarations = Declarations(upsert)
-        self.declarations.by_key(self.functions.cls, self.functions.declared)
+        self.declarations.by_key(self.functions.cls, self.functions.declared_as)
         self.classes = ((self.functions.cls, FUNCTIONS), (Tenant, TENANTS), (Claims, CLAIMS))
         self._shared = NodeSchedules(default_zone=default_zone, quotas=quotas)
 

@@ -17,11 +17,11 @@ from wakeful.schedules.options import check_schedule_name, parse_options, parse_
 from wakeful.specs.spec import Spec
 from wakeful.values.errors import BadHandler, BadOption, DeadlineExceeded, Unavailable
 from wakeful.values.ids import ObjectId, check_key
-from wakeful.values.runs import Run
+from wakeful.values.timers import Run
 
 if TYPE_CHECKING:
     from wakeful.runtime.context import Context
-    from wakeful.runtime.node import Node
+    from wakeful.runtime.object_runtime import NodeRuntime
 
 log = logging.getLogger("wakeful.schedules")
 
@@ -63,7 +63,7 @@ class Functions:
     def has(self, key: str) -> bool:
         return key in self._functions
 
-    def declared(self, key: str) -> Declared:
+    def declared_as(self, key: str) -> Declared:
         return self._declared.get(key, {})
 
     async def call(self, key: str, run: Run) -> Any:
@@ -72,7 +72,7 @@ class Functions:
         return await function(*args, **kwargs)
 
 
-async def start_function(node: "Node", name: str) -> None:
+async def start_function(node: "NodeRuntime", name: str) -> None:
     """See to it that the function has its schedule; in the background when that can't be just now.
 
     Its object may be owned by a node of an older program, which does not know it, until the roll-out is over.
@@ -84,11 +84,11 @@ async def start_function(node: "Node", name: str) -> None:
         node.keep(asyncio.get_running_loop().create_task(_start_later(node, name)))
 
 
-async def _start(node: "Node", name: str) -> None:
+async def _start(node: "NodeRuntime", name: str) -> None:
     await node.send(ObjectId(CLASS, name), "start", (), {}, deadline_ms=START_MS)
 
 
-async def _start_later(node: "Node", name: str) -> None:
+async def _start_later(node: "NodeRuntime", name: str) -> None:
     while not node.is_dead:
         await node.clock.sleep(START_AGAIN_MS)
         with contextlib.suppress(Unavailable, DeadlineExceeded):

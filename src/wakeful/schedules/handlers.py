@@ -3,22 +3,25 @@
 import inspect
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from wakeful.runtime.calls import Method
 from wakeful.runtime.turn import Turn
-from wakeful.values.errors import BadHandler
+from wakeful.values.errors import BadHandler, BadOption
 from wakeful.values.ids import ObjectId
-from wakeful.values.runs import Run
+from wakeful.values.timers import HandlerAnswer, Run
+from wakeful.values.times import Duration, duration_ms, from_datetime
 
 if TYPE_CHECKING:
-    from wakeful.runtime.activation import Activation
+    from wakeful.runtime.object_runtime import ObjectRuntime
 
 _WRAPPED = re.compile(r"(?:\w+\.)*(?:Optional|Union)\[(.*)\]")
 
 
-def handler_name(activation: "Activation", handler: object, *, what: str = "handler") -> str:
+def handler_name(activation: "ObjectRuntime", handler: object, *, what: str = "handler") -> str:
     """The name under which a handler is stored: a method of the object's class, by name, bound or not."""
     cls = activation.known.cls
     name = method_name(cls, activation.id, handler, what=what)
@@ -60,14 +63,14 @@ def method_name(cls: type, id: ObjectId, handler: object, *, what: str = "handle
 @lru_cache(maxsize=4_096)
 def check_handler(cls: type, name: str, *, what: str = "handler") -> None:
     """`BadHandler` unless the class has such an `async def` method."""
-    found = inspect.getattr_static(cls, name, None)
-    if found is None:
+    method = inspect.getattr_static(cls, name, None)
+    if method is None:
         methods = sorted(n for n, m in inspect.getmembers_static(cls, inspect.iscoroutinefunction) if n[0] != "_")
         raise BadHandler(
             f"{cls.__name__} has no method {name!r} to be a {what}; it has {', '.join(methods) or 'none'}",
             code="handler.unknown",
         )
-    if not inspect.iscoroutinefunction(found):
+    if not inspect.iscoroutinefunction(method):
         raise BadHandler(f"{cls.__name__}.{name} must be `async def` to be a {what}", code="handler.type")
 
 
@@ -118,14 +121,14 @@ def _call_of(function: Any, is_method: bool) -> _Call | None:
     parameters = list(inspect.signature(function).parameters.values())[is_method:]
     able = [one for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
     annotated = [one for one in able if _is_run(one.annotation, function)]
-    found = next(iter(annotated or [one for one in able if one.name == "run"]), None)
-    if found is None:
+    parameter = next(iter(annotated or [one for one in able if one.name == "run"]), None)
+    if parameter is None:
         return None
-    keyword = None if found.kind is found.POSITIONAL_ONLY else found.name
-    if found.kind is found.KEYWORD_ONLY:
-        return _Call(found.name, keyword, None, ())
-    place = able.index(found)
-    return _Call(found.name, keyword, place, tuple(one.default for one in able[:place]))
+    keyword = None if parameter.kind is parameter.POSITIONAL_ONLY else parameter.name
+    if parameter.kind is parameter.KEYWORD_ONLY:
+        return _Call(parameter.name, keyword, None, ())
+    place = able.index(parameter)
+    return _Call(parameter.name, keyword, place, tuple(one.default for one in able[:place]))
 
 
 def _is_run(annotation: Any, function: Any) -> bool:
@@ -167,3 +170,53 @@ def with_run(
     if inspect.Parameter.empty in before[len(args) :]:
         return args, kwargs  # one that is required is missing, as the call will say
     return (*before[: call.place], run, *before[call.place :]), kwargs
+
+
+# What can a handler answer, and what is `on_missed` told?
+
+
+@dataclass(frozen=True, slots=True)
+class Next(HandlerAnswer):
+    """Returned by a handler: the next occurrence is then, whatever the spec says; after it the spec goes on.
+
+    It comes a second after the run at the soonest, also when it is asked for sooner or in the past.
+
+    >>> from wakeful import App, DurableObject, Next, Run, every
+    >>> app = App()
+    >>> @app.object
+    ... class Feed(DurableObject):
+    ...     @every.hour
+    ...     async def poll(self, run: Run) -> Next | None:
+    ...         print(run.nominal_at.time())
+    ...         return Next(after="5m") if run.nominal_at.hour == 12 and run.nominal_at.minute == 0 else None
+    ...     async def begin(self) -> None: ...
+    >>> async with app.world(start="2026-03-28T11:30Z") as world:
+    ...     await world.get(Feed, "news").begin()
+    ...     await world.advance(hours=2)
+    12:00:00
+    12:05:00
+    13:00:00
+    """
+
+    at: datetime | None = None
+    after: Duration | None = None
+
+    def __post_init__(self) -> None:
+        if (self.at is None) == (self.after is None):
+            raise BadOption("Next takes either at=… or after=…", code="schedule.next")
+        if self.at is not None:
+            from_datetime(self.at)
+        else:
+            duration_ms(self.after or 0, what="Next(after=…)")
+
+    def at_ms(self, now: int) -> int:
+        return from_datetime(self.at) if self.at is not None else now + duration_ms(self.after or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """Occurrences that fell due while nobody could run them, and that won't run."""
+
+    count: int
+    first_at: datetime
+    last_at: datetime

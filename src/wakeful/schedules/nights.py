@@ -33,13 +33,13 @@ def local_time(at: int, zone: str) -> datetime:
 
 def jumped_over(spec: Spec, at: int) -> list[datetime]:
     """The local times (naive) that the spec names and the clocks jumped over at that very instant; some of them, if many."""
-    return [wall for leaf, when in _leaves(spec, at) for wall in _jumped(leaf, when)]
+    return [wall for leaf, when in _leaves(spec, at) for wall in _skipped_walls(leaf, when)]
 
 
 def night_note(spec: Spec, at: int) -> str:
     """What is unusual about an occurrence: moved out of a gap, or in an hour that comes twice. Empty when nothing is."""
     for leaf, when in _leaves(spec, at):
-        if leaf.next_ms(when - 1) == when and (note := _moved(leaf, when) or _twice(leaf, when)):
+        if leaf.next_ms(when - 1) == when and (note := _moved_note(leaf, when) or _twice(leaf, when)):
             return note
     return ""
 
@@ -67,7 +67,7 @@ def _leaves(spec: Spec, at: int) -> Iterator[tuple["Cron | Rule", int]]:
         yield from _leaves(spec.spec, at - spec.offset_ms)
 
 
-def _jumped(leaf: "Cron | Rule", at: int) -> list[datetime]:
+def _skipped_walls(leaf: "Cron | Rule", at: int) -> list[datetime]:
     start, _, offset, before, _ = spans_of(_zone(leaf)).at(at // 1000)
     if start * 1000 != at or before >= offset:
         return []
@@ -75,8 +75,8 @@ def _jumped(leaf: "Cron | Rule", at: int) -> list[datetime]:
     return [to_datetime(wall).replace(tzinfo=None) for wall in walls]
 
 
-def _moved(leaf: "Cron | Rule", at: int) -> str:
-    walls = _jumped(leaf, at)
+def _moved_note(leaf: "Cron | Rule", at: int) -> str:
+    walls = _skipped_walls(leaf, at)
     shown = at + spans_of(_zone(leaf)).at(at // 1000)[2] * 1000
     if not walls or _walls(leaf).next_ms(shown - 1) == shown:  # what the clocks show after the jump is named as well
         return ""

@@ -2,18 +2,23 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from wakeful.policy.plan import WINDOW_MS, Policy, check_policy
+from wakeful.policy.plan import WINDOW_MS, Policy, Version, check_policy, spec_of
 from wakeful.policy.retry import Retry, RetryPolicy
-from wakeful.policy.timeline import Version, spec_of
+from wakeful.runtime.object_runtime import NodeRuntime
+from wakeful.runtime.turn import Turn
 from wakeful.schedules.records import Options
 from wakeful.specs.build import BUILD_OPTIONS, build, rebuild, to_spec
 from wakeful.specs.spec import Spec
+from wakeful.specs.zones import zone_of
 from wakeful.values.codec import encode
-from wakeful.values.errors import BadName, BadOption
+from wakeful.values.errors import BadName, BadOption, NotRunning
 from wakeful.values.ids import why_no_name
 from wakeful.values.times import duration_ms, from_datetime
+
+if TYPE_CHECKING:
+    from wakeful.schedules.tenants import Quotas
 
 NAME_BYTES_MAX = 200  # with its prefix and a lane it must fit a timer's name in every store
 TAGS_MAX = 32
@@ -173,3 +178,35 @@ def _names(value: object, what: str) -> tuple[str, ...]:
     if len(names) > TAGS_MAX:
         raise BadOption(f"{what}: {len(names)} names, {TAGS_MAX} at most", code=f"schedule.{what}")
     return names
+
+
+# What do the schedules of one node share?
+
+FEATURE = "schedules"
+
+
+class NodeSchedules:
+    """What the schedules of a program share: its zone and its quotas."""
+
+    def __init__(self, *, default_zone: str, quotas: "Quotas | None") -> None:
+        zone_of(default_zone)
+        self.default_zone = default_zone
+        self.quotas = quotas
+
+    async def admit(self, turn: Turn, count: int) -> None:
+        """`QuotaExceeded` when the object's tenant may not have one more schedule."""
+        if self.quotas is not None:
+            await self.quotas.admit_schedule(turn, count)
+
+    async def release(self, turn: Turn, count: int) -> None:
+        """The object has no more than so many schedules now."""
+        if self.quotas is not None:
+            await self.quotas.release_schedule(turn, count)
+
+
+def feature_of(node: NodeRuntime) -> NodeSchedules:
+    """The schedules of the program that this node runs."""
+    found = node.features.get(FEATURE)
+    if not isinstance(found, NodeSchedules):
+        raise NotRunning("this node runs without schedules; start it with app.run(…)", code="schedule.feature")
+    return found

@@ -35,10 +35,10 @@ class ObjectSchedules:
 
     async def list(self, *, tag: str | None = None, state: str | None = None) -> Found:
         """All of them in the order of their names, page by page: each page is as of when it was read."""
-        found: Found = []
+        schedules: Found = []
         size = PAGE
         while True:
-            after = found[-1].name if found else None
+            after = schedules[-1].name if schedules else None
             try:
                 page: Found = await self._send("list", tag=tag, state=state, after=after, limit=size)
             except LimitExceeded:  # large metadata
@@ -46,9 +46,9 @@ class ObjectSchedules:
                     raise
                 size //= 2
                 continue
-            found += page
+            schedules += page
             if len(page) < size:
-                return found
+                return schedules
 
     async def pause(
         self, name: str | None = None, *, tag: str | None = None, note: str = "", until: datetime | None = None
@@ -111,22 +111,22 @@ class ShardedSchedules:
 
     async def list(self, *, tag: str | None = None, state: str | None = None) -> Found:
         """Of all the objects, in the order of their names."""
-        found = [one for each in self._by_key.values() for one in await each.list(tag=tag, state=state)]
-        return sorted(found, key=lambda schedule: schedule.name)
+        schedules = [one for each in self._by_key.values() for one in await each.list(tag=tag, state=state)]
+        return sorted(schedules, key=lambda schedule: schedule.name)
 
     async def pause(
         self, name: str | None = None, *, tag: str | None = None, note: str = "", until: datetime | None = None
     ) -> int:
-        return sum([await each.pause(name, tag=tag, note=note, until=until) for each in self._chosen(name)])
+        return sum([await each.pause(name, tag=tag, note=note, until=until) for each in self._choose(name)])
 
     async def resume(self, name: str | None = None, *, tag: str | None = None) -> int:
-        return sum([await each.resume(name, tag=tag) for each in self._chosen(name)])
+        return sum([await each.resume(name, tag=tag) for each in self._choose(name)])
 
     async def trigger(self, name: str | None = None, *, tag: str | None = None) -> Names:
-        return [id for each in self._chosen(name) for id in await each.trigger(name, tag=tag)]
+        return [id for each in self._choose(name) for id in await each.trigger(name, tag=tag)]
 
     async def cancel(self, name: str | None = None, *, tag: str | None = None) -> bool:
-        return any([await each.cancel(name, tag=tag) for each in self._chosen(name)])
+        return any([await each.cancel(name, tag=tag) for each in self._choose(name)])
 
     async def reschedule(self, name: str, spec: Any, **options: Any) -> Schedule:
         return await self.of(name).reschedule(name, spec, **options)
@@ -140,7 +140,7 @@ class ShardedSchedules:
     async def next(self, name: str, n: int = 10) -> Times:
         return await self.of(name).next(name, n)
 
-    def _chosen(self, name: str | None) -> "Objects":
+    def _choose(self, name: str | None) -> "Objects":
         return list(self._by_key.values()) if name is None else [self.of(name)]
 
 

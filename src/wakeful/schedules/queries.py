@@ -7,10 +7,10 @@ from datetime import datetime
 
 import msgspec
 
-from wakeful.schedules.counters import Counters
 from wakeful.schedules.records import (
     META,
     PREFIX,
+    Counters,
     Record,
     count_out,
     decode_meta,
@@ -27,7 +27,7 @@ from wakeful.values.codec import decode_loosely
 from wakeful.values.commits import SYSTEM
 from wakeful.values.errors import UnknownSchedule
 from wakeful.values.ids import RESERVED, ObjectId
-from wakeful.values.runs import Run
+from wakeful.values.timers import Run
 from wakeful.values.times import to_datetime
 
 PAGE = 500
@@ -106,7 +106,7 @@ async def why(store: Store, id: ObjectId, name: str, *, now: int, limit: int = 2
     record = await record_of(store, id, name)
     runs = await runs_of(store, id, name, limit=limit + CONTEXT)
     parked = await parked_of(store, id, name)
-    return Why(seen(name, record, now), runs[:limit], next_times(record, now, 5), record, runs, parked)
+    return Why(as_schedule(name, record, now), runs[:limit], next_times(record, now, 5), record, runs, parked)
 
 
 async def runs_of(store: Views, id: ObjectId, name: str, *, limit: int) -> list[Run]:
@@ -117,15 +117,15 @@ async def runs_of(store: Views, id: ObjectId, name: str, *, limit: int) -> list[
 
 async def runs_since(store: Views, id: ObjectId, name: str, since: int) -> list[Run]:
     """Every verdict in the ledger about occurrences from that time on, newest first."""
-    found: list[Run] = []
+    runs: list[Run] = []
     after: tuple[object, ...] | None = None
     while True:
         query = Query(cls=id.cls, key=id.key, name=timer_name(name), limit=PAGE, after=after)
         page = await store.find_entries(query)
-        found += [Run.of(entry) for _, entry in page if entry.nominal_at >= since]
+        runs += [Run.of(entry) for _, entry in page if entry.nominal_at >= since]
         # Nothing gets its verdict before its time, so rows written earlier, with room for a clock that was set back, are not about it.
         if len(page) < PAGE or page[-1][1].fired_at < since - CLOCK_STEP_MS:
-            return found
+            return runs
         after = (page[-1][0],)
 
 
@@ -142,7 +142,7 @@ async def parked_of(store: Views, id: ObjectId, name: str) -> dict[str, int]:
     return {parked.run_id: parked.number for parked in await store.find_parked(query)}
 
 
-def seen(name: str, record: Record, now: int) -> Schedule:
+def as_schedule(name: str, record: Record, now: int) -> Schedule:
     """The record, for people who may not have the program's types."""
     metadata = record.options.metadata
     plain = msgspec.structs.replace(record, options=msgspec.structs.replace(record.options, metadata=None))

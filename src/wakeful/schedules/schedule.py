@@ -4,12 +4,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from wakeful.policy.timeline import spec_of
-from wakeful.schedules.counters import Counters
-from wakeful.schedules.records import Record
+from wakeful.policy.plan import spec_of
+from wakeful.schedules.records import Counters, Record
 from wakeful.specs.spec import Spec
 from wakeful.values.codec import decode
-from wakeful.values.runs import Run
+from wakeful.values.timers import Run
 from wakeful.values.times import to_datetime
 
 Standing = Literal["active", "paused", "waiting", "done", "retired"]

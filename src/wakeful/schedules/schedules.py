@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from msgspec.structs import replace
 
-from wakeful.policy.plan import Due
-from wakeful.policy.timeline import PausedSpan, Version, kept_text
+from wakeful.policy.plan import Due, PausedSpan, Version, kept_text
+from wakeful.runtime.context import runtime_of
 from wakeful.runtime.storage import scan
 from wakeful.runtime.turn import Turn, breathe, running_turn
 from wakeful.schedules.declarations import check_dependencies
 from wakeful.schedules.handlers import check_arguments, check_missed, handler_name
-from wakeful.schedules.node_schedules import feature_of
 from wakeful.schedules.options import (
     POLICY_FIELDS,
     check_schedule_name,
+    feature_of,
     parse_another_spec,
     parse_options,
     parse_spec_options,
@@ -53,8 +53,9 @@ from wakeful.specs.spec import Spec
 from wakeful.store.protocol import Query
 from wakeful.values.commits import SYSTEM
 from wakeful.values.errors import BadOption, Conflict, LimitExceeded, UnknownSchedule
-from wakeful.values.runs import Run
+from wakeful.values.timers import Run
 from wakeful.values.times import Duration, from_datetime, to_datetime
+from wakeful.values.trace import current_trace
 
 if TYPE_CHECKING:
     from wakeful.runtime.context import Context
@@ -84,7 +85,7 @@ class Schedules:
     __slots__ = ("_activation",)
 
     def __init__(self, ctx: "Context") -> None:
-        self._activation = ctx._activation
+        self._activation = runtime_of(ctx)
 
     @property
     def every(self) -> Every[Awaitable[Schedule]]:
@@ -105,7 +106,7 @@ class Schedules:
         kwargs = options.pop("kwargs", None) or {}
         is_named = name is not None and options.pop("is_named", True)  # False: a client made the name up
         check_arguments(inspect.getattr_static(self._activation.known.cls, method), args, kwargs)
-        parsed = self._parsed(asked, method, args, kwargs, options)
+        parsed = self._parse(asked, method, args, kwargs, options)
         limit = self._activation.node.limits.arguments_bytes
         for what, data in (("arguments", parsed.args), ("metadata", parsed.metadata)):
             if data is not None and len(data) > limit:
@@ -117,11 +118,11 @@ class Schedules:
         if name is None:
             name = f"{method}-{self._activation.node.next_seq(self._activation.shard):x}"
         record = await upsert(turn, check_schedule_name(name), asked, parsed, is_declared=False, is_named=is_named)
-        return self._seen(name, record)
+        return self._as_schedule(name, record)
 
     async def get(self, name: str) -> Schedule:
         """One schedule as it stands; `UnknownSchedule` when there is none of that name."""
-        return self._seen(name, await self._record(self._turn(), name))
+        return self._as_schedule(name, await self._record(self._turn(), name))
 
     async def list(
         self, *, tag: str | None = None, state: str | None = None, after: str | None = None, limit: int | None = None
@@ -131,7 +132,7 @@ class Schedules:
             raise BadOption(f"state {state!r}: it can be {', '.join(get_args(Standing))}", code="schedule.state")
         is_all = tag is None and state is None
         records = await self._records(after=after, limit=limit if is_all else None)
-        found = [self._seen(name, record) for name, record in records.items()]
+        found = [self._as_schedule(name, record) for name, record in records.items()]
         return [one for one in found if tag in (None, *one.tags) and state in (None, one.state)][:limit]
 
     async def pause(
@@ -145,9 +146,9 @@ class Schedules:
             raise BadOption(f"until={until} is not after now", code="schedule.until")
         if not isinstance(note, str) or len(note) > 1_000:
             raise BadOption("note must be text of at most 1000 characters", code="schedule.note")
-        records = await self._chosen(turn, name, tag)
+        records = await self._choose(turn, name, tag)
         for one, record in records.items():
-            record.pauses = [*_ended(record, now), PausedSpan(now, end, note)]
+            record.pauses = [*_end_pause(record, now), PausedSpan(now, end, note)]
             Book(turn).put(one, record)
         return len(records)
 
@@ -156,9 +157,9 @@ class Schedules:
         turn = self._writing_turn()
         now = self._now()
         count = 0
-        for one, record in (await self._chosen(turn, name, tag)).items():
+        for one, record in (await self._choose(turn, name, tag)).items():
             if record.pause_at(now) is not None:
-                record.pauses = _ended(record, now)
+                record.pauses = _end_pause(record, now)
                 Book(turn).put(one, record)
                 count += 1
         return count
@@ -168,7 +169,7 @@ class Schedules:
         turn = self._writing_turn()
         now = self._now()
         ids = []
-        for one, record in (await self._chosen(turn, name, tag, living=True)).items():
+        for one, record in (await self._choose(turn, name, tag, living=True)).items():
             lane = new_lane("trigger", self._activation.node.next_seq(self._activation.shard))
             due = Due(now)
             start_lane(turn, one, record, lane, Lane("trigger", due), now)
@@ -182,23 +183,23 @@ class Schedules:
         book = Book(turn)
         if name is not None and tag is None and await book.get(check_schedule_name(name)) is None:
             return False
-        records = await self._chosen(turn, name, tag)
-        for one, record in records.items():
+        records = await self._choose(turn, name, tag)
+        for each, record in records.items():
             waiting = [other for other in record.dependents if other not in records]
             if waiting:
                 raise Conflict(
-                    f"{self._activation.id}: schedule {waiting[0]!r} depends on {one!r}; cancel that one first",
+                    f"{self._activation.id}: schedule {waiting[0]!r} depends on {each!r}; cancel that one first",
                     code="schedule.depends_on",
                 )
         now = self._now()
-        for one, record in records.items():
-            left = give_up(turn, one, record, now)
+        for each, record in records.items():
+            left = give_up(turn, each, record, now)
             node = self._activation.node.name
-            turn.entries = [*turn.entries, *entries_of(self._activation.id, one, left, now=now, node=node)]
-            clear(turn, one, record)
+            turn.entries = [*turn.entries, *entries_of(self._activation.id, each, left, now=now, node=node)]
+            clear(turn, each, record)
             for other in record.options.depends_on:
-                await _forget_dependent(book, other, one)
-            await forget(book, turn, one, record)
+                await _forget_dependent(book, other, each)
+            await forget(book, turn, each, record)
         return bool(records)
 
     async def reschedule(self, name: str, spec: Any, **options: Any) -> Schedule:
@@ -211,11 +212,11 @@ class Schedules:
         asked = parse_another_spec(spec, options, record.versions)
         kept = record.options
         if options:
-            kept = _with(kept, self._parsed(asked, kept.handler, (), {}, options), options)
+            kept = _with(kept, self._parse(asked, kept.handler, (), {}, options), options)
         is_delay = isinstance(asked.spec if isinstance(asked, Spread) else asked, After)
         known = {"is_declared": record.is_declared, "is_named": record.is_named}
         record = await upsert(turn, name, asked, kept, is_afresh=is_delay, **known)
-        return self._seen(name, record)
+        return self._as_schedule(name, record)
 
     async def backfill(self, name: str, start: datetime, end: datetime, *, dry_run: bool = False) -> Times:
         """Run the occurrences from `start` to before `end` again or for the first time, under the versions in force then.
@@ -249,7 +250,7 @@ class Schedules:
         self._turn()
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
             raise BadOption(f"limit must be a whole number from 1, not {limit!r}", code="schedule.limit")
-        await self._activation.settled()
+        await self._activation.settle()
         node, id = self._activation.node, self._activation.id
         query = Query(cls=id.cls, key=id.key, name=timer_name(check_schedule_name(name)), limit=limit)
         found = await node.reading(node.store.find_entries(query))
@@ -266,7 +267,7 @@ class Schedules:
 
     # below the public methods
 
-    def _parsed(self, asked: Spec, method: str, args: Any, kwargs: dict[str, Any], given: dict[str, Any]) -> Options:
+    def _parse(self, asked: Spec, method: str, args: Any, kwargs: dict[str, Any], given: dict[str, Any]) -> Options:
         parsed = parse_options(asked, method, args, kwargs, given)
         if parsed.on_missed is None:
             return parsed
@@ -285,7 +286,7 @@ class Schedules:
     def _now(self) -> int:
         return self._activation.node.clock.now()
 
-    def _seen(self, name: str, record: Record) -> Schedule:
+    def _as_schedule(self, name: str, record: Record) -> Schedule:
         return Schedule.of(name, record, self._now())
 
     async def _record(self, turn: Turn, name: str) -> Record:
@@ -307,7 +308,7 @@ class Schedules:
             )
         return record
 
-    async def _chosen(
+    async def _choose(
         self, turn: Turn, name: str | None, tag: str | None, *, living: bool = False
     ) -> dict[str, Record]:
         """The one of that name, or all with that tag."""
@@ -333,7 +334,7 @@ async def upsert(
     `is_afresh`: the spec begins now, though it may be the same.
     """
     book = Book(turn)
-    record = await _linked(book, turn.activation.id, name, options.depends_on)
+    record = await _link(book, turn.activation.id, name, options.depends_on)
     if record is None:
         await _admit(turn, book, is_declared=is_declared)
         now = turn.activation.node.clock.now()
@@ -347,7 +348,7 @@ async def upsert(
     return record
 
 
-async def _linked(book: Book, id: Any, name: str, depends_on: tuple[str, ...]) -> Record | None:
+async def _link(book: Book, id: Any, name: str, depends_on: tuple[str, ...]) -> Record | None:
     """The record as it is, once those that it depends on know of it."""
     record = await book.get(name)
     before = record.options.depends_on if record is not None else ()
@@ -394,7 +395,7 @@ async def _change(
             record.judged_to = min(record.judged_to, now)
         _add_version(record, asked, turn, name, now)
         record.state, record.extra = "active", None
-        record.trace = None if is_declared else activation.node.trace()
+        record.trace = None if is_declared else current_trace(activation.node.tracer)
     is_freed = record.waits_for is not None and record.waits_for not in options.depends_on
     if is_freed:
         record.waits_for = None
@@ -414,7 +415,7 @@ async def _keep_crashes(turn: Turn, timer: str) -> None:
     rows = await node.reading(node.store.find_timers(Query(cls=id.cls, key=id.key, name=timer, limit=1)))
     aimed = turn.timers[timer]
     if rows and aimed is not None:
-        turn.set_timer(replace(aimed, crashes=node.timer_runs.crashes_of(rows[0])))
+        turn.set_timer(replace(aimed, crashes=node.crashes_of(rows[0])))
 
 
 def _add_version(record: Record, asked: Spec, turn: Turn, name: str, now: int) -> None:
@@ -445,7 +446,7 @@ def _bounds(options: Options) -> tuple[object, ...]:
     return options.start_at, options.end_at, options.max_runs, options.policy.parallel
 
 
-def _ended(record: Record, now: int) -> list[PausedSpan]:
+def _end_pause(record: Record, now: int) -> list[PausedSpan]:
     """Its pauses with the one that holds now ended: the latest, and those that hold what still waits for a verdict."""
     ended = [replace(p, until=now) if p.until is None or p.until > now else p for p in record.pauses]
     timeline = record.timeline
@@ -501,19 +502,19 @@ def next_times(record: Record, now: int, n: int) -> Times:
         return []
     if record.options.max_runs is not None:
         n = min(n, record.options.max_runs - record.used - len(record.pending))
-    found: list[datetime] = []
+    times: list[datetime] = []
     timeline = record.timeline
     at = timeline.next_ms(max(now, record.judged_to))
-    while at is not None and len(found) < n:
+    while at is not None and len(times) < n:
         pause = timeline.pause_of(at)
         if pause is None:
-            found.append(to_datetime(at))
+            times.append(to_datetime(at))
         elif pause.until is None:
             break
         else:
             at = pause.until - 1
         at = timeline.next_ms(at)
-    return found
+    return times
 
 
 OPERATIONS = ("add", "get", "list", "pause", "resume", "trigger", "cancel", "reschedule", "backfill", "history", "next")

@@ -6,9 +6,8 @@ from hashlib import blake2b
 from msgspec.structs import replace
 
 from wakeful.policy.plan import MISSED, Due, Left, overlapped, plan
-from wakeful.runtime.tracer import carried
 from wakeful.runtime.turn import Turn
-from wakeful.schedules.node_schedules import feature_of
+from wakeful.schedules.options import feature_of
 from wakeful.schedules.records import (
     LANE,
     Book,
@@ -21,8 +20,7 @@ from wakeful.schedules.records import (
     timer_name,
 )
 from wakeful.values.ids import ObjectId
-from wakeful.values.runs import Entry
-from wakeful.values.timers import Occurrence, Timer
+from wakeful.values.timers import Entry, Occurrence, Timer
 from wakeful.values.trace import linked, marked
 
 # An occurrence that waits for another schedule looks again this often, in case nobody tells it.
@@ -37,10 +35,10 @@ def judge(record: Record, timer: Timer, now: int) -> list[Left]:
     left: list[Left] = []
     # Nothing is decided yet, or the decision was made before an outage, or lanes are at what was decided.
     if not record.pending or now - timer.due_at > policy.grace_ms or policy.parallel > 1:
-        left += _planned(record, now)
+        left += _plan(record, now)
     elif timer.attempt == 0 and record.waits_for is None and not record.is_partial and _has_stalled(record, timer, now):
-        left += _overlapped(record, timer.due_at)  # while the run before it was at it
-        left += _planned(record, now)  # since then nothing was
+        left += _judge_overlap(record, timer.due_at)  # while the run before it was at it
+        left += _plan(record, now)  # since then nothing was
     while record.pending and timer.attempt == 0 and record.waits_for is not None:
         due = record.pending[0]
         if due.nominal_at >= now - policy.window_ms:
@@ -67,7 +65,7 @@ def judge_all(record: Record, to: int) -> list[Left]:
     left: list[Left] = []
     while record.judged_to < to:
         before = record.judged_to
-        left += _planned(record, to)
+        left += _plan(record, to)
         if record.judged_to == before:
             break
     _note_missed(record, left)
@@ -75,36 +73,36 @@ def judge_all(record: Record, to: int) -> list[Left]:
     return left
 
 
-def _planned(record: Record, to: int) -> list[Left]:
+def _plan(record: Record, to: int) -> list[Left]:
     """Have the policy decide about everything up to that instant."""
-    found = plan(record.timeline, record.judged_to, to, record.policy, has_missed=record.has_missed)
-    record.is_partial = not found.is_whole
-    record.has_missed = record.is_partial and found.has_missed
-    record.pending = [*record.pending, *found.runs]
-    if not found.runs and found.missed:  # whichever run comes next is told of them
-        record.lost += found.missed
-        record.lost_first_at = record.lost_first_at or _missed(found.left)[0].first_at
-    record.judged_to = max(record.judged_to, found.judged_to)
+    planned = plan(record.timeline, record.judged_to, to, record.policy, has_missed=record.has_missed)
+    record.is_partial = not planned.is_whole
+    record.has_missed = record.is_partial and planned.has_missed
+    record.pending = [*record.pending, *planned.runs]
+    if not planned.runs and planned.missed:  # whichever run comes next is told of them
+        record.lost += planned.missed
+        record.lost_first_at = record.lost_first_at or _only_missed(planned.left)[0].first_at
+    record.judged_to = max(record.judged_to, planned.judged_to)
     if record.extra is not None and record.extra <= record.judged_to:
         record.extra = None
     over = [p for p in record.pauses if p.until is not None and p.until <= record.judged_to]
     if len(over) > PAUSES_MAX:
         record.pauses = record.pauses[len(over) - PAUSES_MAX :]
-    return list(found.left)
+    return list(planned.left)
 
 
 def _note_missed(record: Record, left: list[Left]) -> None:
-    if record.options.on_missed is not None and _missed(left):
-        record.untold = _and(record.untold, _missed(left))
+    if record.options.on_missed is not None and _only_missed(left):
+        record.untold = _and(record.untold, _only_missed(left))
 
 
 def count(record: Record, left: Iterable[Left]) -> None:
     """Enter verdicts of occurrences that don't run into the counters."""
     for stretch in left:
-        record.counters.left(stretch.verdict, stretch.count, stretch.last_at)
+        record.counters.add_left(stretch.verdict, stretch.count, stretch.last_at)
 
 
-def _missed(left: Iterable[Left]) -> list[Left]:
+def _only_missed(left: Iterable[Left]) -> list[Left]:
     return [stretch for stretch in left if stretch.verdict in MISSED]
 
 
@@ -116,7 +114,7 @@ def _and(untold: Untold | None, missed: list[Left]) -> Untold:
     return Untold(untold.count + count, untold.first_at, missed[-1].last_at)
 
 
-def told(record: Record) -> Due:
+def due_of(record: Record) -> Due:
     """The first pending occurrence, with what was lost since the last run."""
     due = record.pending[0]
     if not record.lost:
@@ -129,12 +127,12 @@ def settle(record: Record, finished_at: int) -> list[Left]:
     record.lost = record.lost_first_at = 0
     if record.pending or record.is_partial:
         return []
-    left = _overlapped(record, finished_at)
+    left = _judge_overlap(record, finished_at)
     count(record, left)
     return left
 
 
-def _overlapped(record: Record, to: int) -> list[Left]:
+def _judge_overlap(record: Record, to: int) -> list[Left]:
     """Decide about those that fell due up to then while a run was under way."""
     if to <= record.judged_to:
         return []
@@ -147,7 +145,7 @@ def _overlapped(record: Record, to: int) -> list[Left]:
 
 def settle_lanes(record: Record, fired_at: int, finished_at: int) -> list[Left]:
     """A run in a lane is over, which held the object: what fell due meanwhile is on time, and needs a lane or waits."""
-    left = _planned(record, fired_at) if record.judged_to < fired_at else []
+    left = _plan(record, fired_at) if record.judged_to < fired_at else []
     if fired_at <= record.judged_to < finished_at:  # else there is too much for one go, and the timer goes on with it
         found = overlapped(record.timeline, record.judged_to, finished_at, "queue_all")
         record.pending = [*record.pending, *found.runs]
@@ -209,7 +207,7 @@ def start_lane(turn: Turn, name: str, record: Record, lane: str, payload: Lane, 
         payload.due.nominal_at,
         seq,
         priority=record.options.priority,
-        payload=marked(encode_struct(payload), carried(turn, LANE)),
+        payload=marked(encode_struct(payload), turn.trace_for(LANE)),
     )
     turn.set_timer(timer)
     if lane not in record.lanes:

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+from wakeful.runtime.context import runtime_of
 from wakeful.runtime.turn import Turn
 from wakeful.values.errors import BadOption, QuotaExceeded
 from wakeful.values.ids import RESERVED, ObjectId, check_key, tenant_of
@@ -90,7 +91,7 @@ class Tenant:
         """Each object says how many it will have in all, so a turn that fails after asking is put right by the next."""
         storage = self._ctx.storage
         tenant = self._ctx.key
-        now = self._ctx._activation.node.clock.now()
+        now = runtime_of(self._ctx).node.clock.now()
         if rate is not None:
             minute, made = await storage.get("rate", (0, 0))
             made = made if minute == now // MINUTE_MS else 0
@@ -133,7 +134,7 @@ class Claims:
         self._ctx = ctx
 
     async def take(self, who: str, run: str | None, window_ms: int) -> Claim:
-        now = self._ctx._activation.node.clock.now()
+        now = runtime_of(self._ctx).node.clock.now()
         held = await self._ctx.storage.get("held")
         if held is not None and now < held["until"]:
             # The very run that won may ask again: its turn failed after the claim and is tried once more.

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec.structs import replace
 
 from wakeful.policy.plan import Due, Left
-from wakeful.runtime.timer_runs import Failed, Park, RunLater, Stale
+from wakeful.runtime.timer_handler import Failed, Park, RunLater, Stale
 from wakeful.runtime.turn import Turn
 from wakeful.schedules.declarations import Declarations
-from wakeful.schedules.handlers import invoke
-from wakeful.schedules.next import Missed, Next
+from wakeful.schedules.handlers import Missed, Next, invoke
 from wakeful.schedules.records import (
     LANE,
     PREFIX,
@@ -31,6 +30,7 @@ from wakeful.schedules.steps import (
     aim,
     count,
     drop,
+    due_of,
     end_if_done,
     end_lane,
     entries_of,
@@ -41,19 +41,17 @@ from wakeful.schedules.steps import (
     settle,
     settle_lanes,
     start_lane,
-    told,
 )
 from wakeful.specs.interval import LENGTH_MIN_MS
 from wakeful.values.codec import decode
 from wakeful.values.commits import Slot
 from wakeful.values.errors import Conflict, UnknownSchedule
-from wakeful.values.runs import Entry, check_answer, run_id
-from wakeful.values.timers import Occurrence, Timer
+from wakeful.values.timers import Entry, Occurrence, Timer, check_answer, run_id
 from wakeful.values.times import to_datetime
 from wakeful.values.trace import marked, trace_in
 
 if TYPE_CHECKING:
-    from wakeful.runtime.activation import Activation
+    from wakeful.runtime.object_runtime import ObjectRuntime
     from wakeful.runtime.registry import ObjectClass
 
 
@@ -75,13 +73,13 @@ class ScheduleTimer:
         self.deadline_ms = deadline_ms
         self._declarations = declarations
 
-    async def fire(self, activation: "Activation", turn: Turn, timer: Timer) -> bool:
+    async def fire(self, activation: "ObjectRuntime", turn: Turn, timer: Timer) -> bool:
         name = schedule_of(timer.name)[0]
         book = Book(turn)
         record = await book.get(name)
         if record is None:
             return False
-        if self._declarations.is_orphan(activation, name, record):
+        if record.is_declared and self._declarations.is_orphan(activation, name):
             await self._declarations.retire_orphan(turn, book, name, record)
             return False
         if timer.seq != record.seq:
@@ -98,7 +96,7 @@ class ScheduleTimer:
             if changed is not None:
                 await _keep(turn, book, name, changed)
             return False
-        due = told(record)
+        due = due_of(record)
         turn.note = Decided(turn, encode_struct(record), entries)
         turn.occurrence = occurrence_of(activation.id, name, due)
         await _tell_missed(turn, book, name, record)
@@ -112,7 +110,7 @@ class ScheduleTimer:
             await _go_on(turn, book, name, changed, answer=answer)
         return True
 
-    async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> RunLater | Park | None:
+    async def failed(self, activation: "ObjectRuntime", turn: Turn, failure: Failed) -> RunLater | Park | None:
         name = schedule_of(failure.timer.name)[0]
         book = Book(turn)
         decided = failure.note if isinstance(failure.note, Decided) else None
@@ -139,7 +137,7 @@ class ScheduleTimer:
         if not record.pending:
             await _go_on(turn, book, name, record)
             return None
-        due, record.pending = told(record), record.pending[1:]
+        due, record.pending = due_of(record), record.pending[1:]
         record.latest_at = max(record.latest_at, due.nominal_at)
         record.counters.failures += 1
         record.used += 1
@@ -152,7 +150,7 @@ class ScheduleTimer:
     def wants_wake(self, known: "ObjectClass") -> bool:
         return self._declarations.are_in(known)
 
-    async def wake(self, activation: "Activation", turn: Turn) -> None:
+    async def wake(self, activation: "ObjectRuntime", turn: Turn) -> None:
         await self._declarations.reconcile(activation, turn)
 
 
@@ -165,13 +163,13 @@ class LaneTimer:
         self.deadline_ms = deadline_ms
         self._declarations = declarations
 
-    async def fire(self, activation: "Activation", turn: Turn, timer: Timer) -> bool:
+    async def fire(self, activation: "ObjectRuntime", turn: Turn, timer: Timer) -> bool:
         name, lane = schedule_of(timer.name)
         book = Book(turn)
         record = await book.get(name)
         if record is None:
             raise UnknownSchedule(f"{activation.id} has no schedule {name!r} any more; it was cancelled")
-        if self._declarations.is_orphan(activation, name, record):
+        if record.is_declared and self._declarations.is_orphan(activation, name):
             await self._declarations.retire_orphan(turn, book, name, record)
             raise Conflict(f"schedule {name!r} is no longer declared", code="schedule.retired")
         payload = decode_lane(timer.payload)
@@ -187,7 +185,7 @@ class LaneTimer:
             await _end_in_lane(turn, book, name, lane, changed, payload, answer)
         return True
 
-    async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> RunLater | Park | None:
+    async def failed(self, activation: "ObjectRuntime", turn: Turn, failure: Failed) -> RunLater | Park | None:
         name, lane = schedule_of(failure.timer.name)
         book = Book(turn)
         record = await book.get(name)
@@ -210,7 +208,7 @@ class LaneTimer:
     def wants_wake(self, known: "ObjectClass") -> bool:
         return False
 
-    async def wake(self, activation: "Activation", turn: Turn) -> None:
+    async def wake(self, activation: "ObjectRuntime", turn: Turn) -> None:
         return None
 
 
@@ -259,7 +257,7 @@ async def _fan_out(turn: Turn, book: Book, name: str, record: Record) -> None:
     if most is not None:  # those under way count
         drop(turn, name, record, max(0, most - record.used - len(parallel_lanes(record))), now)
     while record.pending and len(parallel_lanes(record)) < policy.parallel and await _is_met(book, record):
-        due = told(record)
+        due = due_of(record)
         record.pending = record.pending[1:]
         record.lost = record.lost_first_at = 0
         start_lane(turn, name, record, new_lane("parallel", due.nominal_at), Lane("parallel", due), now)
@@ -355,7 +353,7 @@ def _entries(turn: Turn, name: str, left: list[Left]) -> list[Entry]:
     return entries_of(turn.activation.id, name, left, now=node.clock.now(), node=node.name)
 
 
-async def _call(activation: "Activation", record: Record, turn: Turn) -> Any:
+async def _call(activation: "ObjectRuntime", record: Record, turn: Turn) -> Any:
     options = record.options
     args, kwargs = decode(options.args) if options.args is not None else ((), {})
     turn.mark()
@@ -380,7 +378,7 @@ def _move_by(record: Record, answer: Any, now: int) -> None:
 def _failed_one(record: Record, name: str, timer: Timer) -> Occurrence:
     """Which occurrence failed; it may not have come so far as to say so itself."""
     if record.pending:
-        return occurrence_of(timer.id, name, told(record))
+        return occurrence_of(timer.id, name, due_of(record))
     return Occurrence(f"missed:{name}", run_id(timer), timer.nominal_at)  # none: `on_missed` alone failed
 
 

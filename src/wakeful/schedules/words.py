@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from wakeful.policy.plan import ENDLESS_MS
-from wakeful.policy.timeline import Timeline, Version, spec_of
+from wakeful.policy.plan import ENDLESS_MS, Timeline, Version, spec_of
 from wakeful.schedules.nights import jumped_over, local_time, missing_words, zone_name
 from wakeful.schedules.records import Record
 from wakeful.specs.words import length_words
-from wakeful.values.runs import Run
+from wakeful.values.timers import Run
 from wakeful.values.times import from_datetime
 
 # A run that began this soon after its time is on time, for people.
@@ -40,11 +39,11 @@ def because(run: Run, about: About) -> str:
     if run.verdict == "failed":
         return _failed(run, about)
     return {
-        "skipped": _skipped,
+        "skipped": _skipped_words,
         "too_late": _too_late,
-        "coalesced": _coalesced,
+        "coalesced": _coalesced_words,
         "overlap": _overlap,
-        "paused": _paused,
+        "paused": _paused_words,
         "gap": _gap,
     }[run.verdict or "skipped"](run, about)
 
@@ -145,7 +144,7 @@ def _failed(run: Run, about: About) -> str:
     return said if number is None else f"{said}; given up and parked, wakeful redrive {number} runs it again"
 
 
-def _skipped(run: Run, about: About) -> str:
+def _skipped_words(run: Run, about: About) -> str:
     late = _each(run, f"{length(_lateness(run))} late")
     if about.record is None:
         return late
@@ -171,7 +170,7 @@ def _too_late(run: Run, about: About) -> str:
     return f"{late}, more than catch_up_window={length(window_ms)}{waited}"
 
 
-def _coalesced(run: Run, about: About) -> str:
+def _coalesced_words(run: Run, about: About) -> str:
     for other in about.runs:
         first = other.first_at
         if other.verdict in ("run", "failed") and other.missed and first and first <= run.nominal_at < other.nominal_at:
@@ -196,7 +195,7 @@ def _overlap(run: Run, about: About) -> str:
     return _each(run, f"{which} was still at it{queued}")
 
 
-def _paused(run: Run, about: About) -> str:
+def _paused_words(run: Run, about: About) -> str:
     pause = None if about.record is None else about.record.timeline.pause_of(from_datetime(run.nominal_at))
     if pause is None:
         return _each(run, "it was paused then")

@@ -13,7 +13,7 @@ from wakeful.values.errors import TooMany, Unavailable, WakefulError
 from wakeful.values.ids import tenant_of
 
 if TYPE_CHECKING:
-    from wakeful.app import App
+    from wakeful.deployment import Deployment
     from wakeful.security.scopes import Caller
 
 
@@ -29,8 +29,8 @@ NAMES_MAX = 1_000  # of those who were told of in the last minute
 class Crowding:
     """Refuses those for whom there is no place, and says in the log, once a minute, who had more than others."""
 
-    def __init__(self, app: "App") -> None:
-        self._app = app
+    def __init__(self, deployment: "Deployment") -> None:
+        self._deployment = deployment
         self._told: OrderedDict[str, int] = OrderedDict()
         self.refused = 0
 
@@ -47,7 +47,7 @@ class Crowding:
         return TooMany(words, retry_after_s=RETRY_S, code=SHARE)
 
     def _tell(self, verdict: Verdict, what: str, shares: Shares, asker: Asker) -> None:
-        node = self._app.node
+        node = self._deployment.node
         if node is None:
             return
         now, who = node.clock.now(), "" if verdict is Verdict.FULL else asker.house

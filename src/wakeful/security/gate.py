@@ -42,7 +42,7 @@ from wakeful.values.ids import ObjectId
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
 
-    from wakeful.app import App
+    from wakeful.deployment import Deployment
     from wakeful.runtime.node import Node
 
 
@@ -235,7 +235,7 @@ class Gate:
 
     def __init__(
         self,
-        app: "App",
+        deployment: "Deployment",
         *,
         origins: Sequence[str] = (),
         token_rate: float = 20_000,
@@ -247,7 +247,7 @@ class Gate:
 
         Rates are requests a second, of one token, of one address, and of those that are refused from one address.
         """
-        self._app = app
+        self._deployment = deployment
         self._origins = frozenset(origins)
         self._tokens = Buckets(token_rate, token_rate)
         self._addresses = Buckets(address_rate, address_rate)
@@ -306,7 +306,7 @@ class Gate:
     ) -> ObjectId:
         """The object whose method this caller may call; names that can't be, and methods that are not for callers, leave an audit row."""
         try:
-            id = check_call(self._app.registry, cls, key, method)
+            id = check_call(self._deployment.registry, cls, key, method)
             _check_sight(caller, id, wide=False)
         except (BadInput, Denied) as error:
             await self.refuse(connection, caller, error)
@@ -409,7 +409,7 @@ class Gate:
     # below
 
     def _node(self) -> "Node":
-        node = self._app.node
+        node = self._deployment.node
         if node is None:
             raise NotRunning("the app is not running, so nobody can be let in")
         return node

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wakeful.runtime.lock_watch import LOOK_MS
-from wakeful.values.clock import Wakeup
 from wakeful.values.errors import NotRunning, StoreDown
+from wakeful.values.times import Wakeup
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node

@@ -10,8 +10,8 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from wakeful.security.audit import LOG
-from wakeful.values.clock import Handle
 from wakeful.values.errors import WakefulError
+from wakeful.values.times import Handle
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node

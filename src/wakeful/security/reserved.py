@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from wakeful.policy.limits import Limits
+from wakeful.runtime.context import runtime_of
 from wakeful.runtime.feature import Feature
 from wakeful.security.audit import audit_class
 from wakeful.security.scopes import AUDIT, TOKENS
@@ -38,7 +39,7 @@ class Keys:
 
     async def page(self, place: list[Any] | None, is_change: bool) -> dict[str, Any]:
         """One page of the stores of this program, from there on; where the next begins, and what was found."""
-        node = self._ctx._activation.node
+        node = runtime_of(self._ctx).node
         stores = [sealed_of(home.store) for home in node.all_homes]
         index, *inner = place or [0]
         found = await key_rotation.page(stores[index], inner or None, now=node.clock.now(), is_change=is_change)
@@ -49,7 +50,7 @@ class Keys:
 
     async def finish(self) -> None:
         """Everything is under a key: what is not, from now on, was not written by us."""
-        for home in self._ctx._activation.node.all_homes:
+        for home in runtime_of(self._ctx).node.all_homes:
             await key_rotation.finish(sealed_of(home.store))
 
 

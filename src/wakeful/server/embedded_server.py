@@ -81,7 +81,7 @@ async def serving(
     site = Site(app, **options)
     await site.gate.check_bind(host)
     made = bind(host, port, tries=NEXT_PORTS if next_port and port else 1)
-    config = configured(site, app.limits.socket_message_bytes, ssl_certfile=certificate, ssl_keyfile=key)
+    config = configured(site, app.deployment.limits.socket_message_bytes, ssl_certfile=certificate, ssl_keyfile=key)
     try:
         config.load()
     except OSError as error:

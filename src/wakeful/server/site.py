@@ -51,15 +51,15 @@ class Site:
         check_switch("metrics", metrics)
         check_limits(limits)
         self.app = app
-        self.gate = gate or Gate(app, origins=cors)
+        self.gate = gate or Gate(app.deployment, origins=cors)
         self.stops = Stops()
-        self.api = Api(app, self.gate, stops=self.stops, **limits)
+        self.api = Api(app.deployment, self.gate, stops=self.stops, **limits)
         self._has_metrics = metrics
         self._store = store
         self._run = run or {}
         self._pages = _pages(app, self.gate) if dashboard else None
         self._api: Application = self.api
-        self._measured = Measured(self._answer, app)
+        self._measured = Measured(self._answer, app.deployment)
         if cors:
             from starlette.middleware.cors import CORSMiddleware
 
@@ -134,16 +134,16 @@ class Site:
         await respond(scope, send, answer)
 
     async def _socket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await sockets.answer(self.app, self.gate, self.stops, scope, receive, send)
+        await sockets.answer(self.app.deployment, self.gate, self.stops, scope, receive, send)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         """Run the program from startup to shutdown, unless it runs already."""
         async with AsyncExitStack() as stack:
             await receive()
             try:
-                if self.app.node is None:
+                if self.app.deployment.node is None:
                     await stack.enter_async_context(self.app.run(self._store or default_store(), **self._run))
-                await stack.enter_async_context(sampling(self.app))
+                await stack.enter_async_context(sampling(self.app.deployment))
             except BaseException as error:
                 await send({"type": "lifespan.startup.failed", "message": str(error)})
                 raise
@@ -162,6 +162,6 @@ def _pages(app: "App", gate: Gate) -> Application:
 
     from wakeful.dashboard.pages import routes
 
-    made: Any = Starlette(routes=routes(app, gate))
+    made: Any = Starlette(routes=routes(app.deployment, gate))
     found: Application = made
     return found

@@ -42,7 +42,7 @@ class SocketFeature(Feature):
     async def started(self, node: "Node") -> None:
         """See whose sockets were lost, now and whenever nodes come or go."""
         registry = node.registry
-        if any(has_hook(registry.named(name), "on_message") for name in registry.names()):
+        if any(has_hook(registry.by_name(name), "on_message") for name in registry.names()):
             sweep = feature_of(node).sweep
             node.routes.watchers.append(sweep.look)
             sweep.look()

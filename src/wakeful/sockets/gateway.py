@@ -49,7 +49,7 @@ class Gateway:
         self._watching = 0
         self._objects: dict[ObjectId, Here] = {}
         self._senders: dict[str, int] = {}
-        self._register = Register(node, self._expelled)
+        self._register = Register(node, self._on_expelled)
 
     @property
     def id(self) -> str:
@@ -81,7 +81,7 @@ class Gateway:
             raise NotRunning(
                 "this process owns nothing, so it holds no sockets; connect to a node", code="socket.client"
             )
-        check_takes_sockets(node.home(target).registry.named(target.cls))
+        check_takes_sockets(node.home(target).registry.by_name(target.cls))
         self._check_room()
         here = self._objects.setdefault(target, Here())
         id = f"{int(node.dice.random() * (1 << 53)):014x}{int(node.dice.random() * (1 << 24)):06x}"
@@ -97,7 +97,7 @@ class Gateway:
         except BaseException as error:
             self._let_go(held)
             if is_asked and isinstance(error, Unavailable | DeadlineExceeded | asyncio.CancelledError):
-                self._later(self._parted(held, 1006, "", was_clean=False))  # it may have happened all the same
+                self._later(self._part(held, 1006, "", was_clean=False))  # it may have happened all the same
             else:
                 self._forgotten(target)
             raise
@@ -113,7 +113,7 @@ class Gateway:
                 raise
             raise Denied(f"{target} refuses the connection: {_words(error)}", code="socket.refused") from error
 
-    async def received(self, held: Held, message: Message) -> None:
+    async def receive(self, held: Held, message: Message) -> None:
         """Bring a message to the object, or answer it here; returns when the next one may come."""
         node, limits = self._node, self._node.limits
         size = len(message) if isinstance(message, bytes) or message.isascii() else len(message.encode())
@@ -144,19 +144,19 @@ class Gateway:
             if answer is not None:
                 held.close(*answer)
 
-    async def disconnected(self, held: Held, code: int, reason: str, *, was_clean: bool) -> None:
+    async def on_disconnect(self, held: Held, code: int, reason: str, *, was_clean: bool) -> None:
         """The connection is gone; returns when the object knows, if it can."""
         if self.sockets.get(held.id) is not held:
             return
         if held.closing is not None:
             (code, reason), was_clean = held.closing, not held.is_aborted
         self._let_go(held)
-        await self._parted(held, code, reason, was_clean=was_clean)
+        await self._part(held, code, reason, was_clean=was_clean)
 
-    def lost(self, held: Held) -> None:
+    def on_lost(self, held: Held) -> None:
         """Nobody waits for the end of this connection: the object is told of it as soon as it can be."""
         if self._node.state in ("up", "down"):
-            self._later(self.disconnected(held, 1006, "", was_clean=False))
+            self._later(self.on_disconnect(held, 1006, "", was_clean=False))
 
     # what objects send
 
@@ -223,7 +223,7 @@ class Gateway:
                     raise
                 await node.clock.sleep(delay)
 
-    async def _parted(self, held: Held, code: int, reason: str, *, was_clean: bool, is_late: bool = False) -> None:
+    async def _part(self, held: Held, code: int, reason: str, *, was_clean: bool, is_late: bool = False) -> None:
         """Tell the object that the socket is gone, until it knows; if this process dies first, others do.
 
         `is_late`: nothing wakes to hear it if it knows already.
@@ -258,14 +258,14 @@ class Gateway:
         if target not in self._objects:
             self._register.remove(target)
 
-    def _expelled(self) -> None:
+    def _on_expelled(self) -> None:
         """The objects were told that these sockets are gone, so they are. Of those that came since, they are told now."""
         words = "this process was thought to be dead; its %d sockets are closed"
         log.warning(words, len(self.sockets), extra={"code": "socket.expelled"})
         held_all, self.sockets, self._objects = list(self.sockets.values()), {}, {}
         for held in held_all:
             held.close(*GONE)
-        self._later(self._all(held_all, lambda held: self._parted(held, 1006, "", was_clean=False, is_late=True)))
+        self._later(self._all(held_all, lambda held: self._part(held, 1006, "", was_clean=False, is_late=True)))
 
     async def _all(self, held_all: list[Held], do: Callable[[Held], Awaitable[None]]) -> None:
         """Do that with each of them, not too many at once."""
@@ -286,7 +286,7 @@ class Gateway:
         async def part(held: Held) -> None:
             if held.writer is not None:
                 await asyncio.wait({held.writer}, timeout=PARTING_S)
-            await self.disconnected(held, 1012, "", was_clean=True)
+            await self.on_disconnect(held, 1012, "", was_clean=True)
 
         try:
             async with asyncio.timeout(LEAVING_S):

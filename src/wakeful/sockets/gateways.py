@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.policy.order import Order
 from wakeful.policy.retry import platform_delay_ms
+from wakeful.runtime.context import runtime_of
 from wakeful.runtime.turn import running_turn
 from wakeful.store.protocol import Range
 from wakeful.values.codec import encode
@@ -21,7 +22,7 @@ from wakeful.values.timers import Timer
 
 if TYPE_CHECKING:
     from wakeful.runtime.context import Context
-    from wakeful.runtime.node import Node
+    from wakeful.runtime.object_runtime import NodeRuntime
 
 GATEWAYS = "wakeful.Gateways"
 ALL = ObjectId(GATEWAYS, "all")
@@ -67,7 +68,7 @@ class Gateways:
 
     async def bury(self, gateways: list[str]) -> bool:
         """These are dead: write to the objects whose sockets they held; True when there is more to write."""
-        storage, activation = self._ctx.storage, self._ctx._activation
+        storage, activation = self._ctx.storage, runtime_of(self._ctx)
         turn = running_turn(activation, "the list of gateways")
         now = activation.node.clock.now()
         order = Order(activation.node.name)
@@ -93,7 +94,7 @@ def _at(gateway: str, id: Iterable[str]) -> str:
 class Sweep:
     """This node's look at the list, whenever nodes came or went."""
 
-    def __init__(self, node: "Node", is_ours: Any) -> None:
+    def __init__(self, node: "NodeRuntime", is_ours: Any) -> None:
         self._node = node
         self._is_ours = is_ours  # the gateway of this very process
         self._task: asyncio.Task[None] | None = None

@@ -7,7 +7,7 @@ the object has no time to be told by a call.
 
 from typing import TYPE_CHECKING
 
-from wakeful.runtime.timer_runs import Failed
+from wakeful.runtime.timer_handler import Failed
 from wakeful.runtime.turn import Turn
 from wakeful.sockets import records as keeping
 from wakeful.sockets.gateways import LOST
@@ -18,7 +18,7 @@ from wakeful.values.timers import Timer
 from wakeful.values.trace import unmarked
 
 if TYPE_CHECKING:
-    from wakeful.runtime.activation import Activation
+    from wakeful.runtime.object_runtime import ObjectRuntime
     from wakeful.runtime.registry import ObjectClass
 
 
@@ -36,7 +36,7 @@ class _Owner:
     def wants_wake(self, known: "ObjectClass") -> bool:
         return False
 
-    async def wake(self, activation: "Activation", turn: Turn) -> None:
+    async def wake(self, activation: "ObjectRuntime", turn: Turn) -> None:
         """Nothing to do."""
 
 
@@ -45,7 +45,7 @@ class Lost(_Owner):
 
     prefix = LOST
 
-    async def fire(self, activation: "Activation", turn: Turn, timer: Timer) -> bool:
+    async def fire(self, activation: "ObjectRuntime", turn: Turn, timer: Timer) -> bool:
         gateway = timer.name.partition(":")[2]
         hears = has_hook(activation.known, "on_close")
         for id, kept in list((await keeping.load_all(turn)).items()):
@@ -57,7 +57,7 @@ class Lost(_Owner):
                 await keeping.remove(turn, id)
         return False
 
-    async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> None:
+    async def failed(self, activation: "ObjectRuntime", turn: Turn, failure: Failed) -> None:
         """It only reads and writes rows, so what failed was the store, which is not counted."""
 
 
@@ -66,7 +66,7 @@ class Closes(_Owner):
 
     prefix = CLOSE
 
-    async def fire(self, activation: "Activation", turn: Turn, timer: Timer) -> bool:
+    async def fire(self, activation: "ObjectRuntime", turn: Turn, timer: Timer) -> bool:
         id = timer.name.partition(":")[2]
         if await keeping.load(turn, id) is not None:
             known = unmarked(timer.payload)
@@ -74,7 +74,7 @@ class Closes(_Owner):
             await part(turn, id, code, reason, was_clean=was_clean)
         return False
 
-    async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> None:
+    async def failed(self, activation: "ObjectRuntime", turn: Turn, failure: Failed) -> None:
         """The object was told, and failed: it is not told again."""
         id = failure.timer.name.partition(":")[2]
         if await keeping.load(turn, id) is not None:

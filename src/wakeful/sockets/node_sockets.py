@@ -14,8 +14,8 @@ from wakeful.store.protocol import NodeRow
 from wakeful.values.errors import NotRunning
 
 if TYPE_CHECKING:
-    from wakeful.runtime.activation import Activation
     from wakeful.runtime.node import Node
+    from wakeful.runtime.object_runtime import ObjectRuntime
 
 
 class NodeSockets:
@@ -53,15 +53,15 @@ class NodeSockets:
 
     # what the context offers
 
-    async def sockets(self, activation: "Activation", tag: str | None) -> list[Socket]:
+    async def sockets(self, activation: "ObjectRuntime", tag: str | None) -> list[Socket]:
         return await sockets.sockets_of(running_turn(activation, "ctx.sockets()"), tag)
 
     async def broadcast(
-        self, activation: "Activation", message: Message, tag: str | None, except_for: Iterable[Socket | str]
+        self, activation: "ObjectRuntime", message: Message, tag: str | None, except_for: Iterable[Socket | str]
     ) -> int:
         return await sockets.broadcast(running_turn(activation, "ctx.broadcast()"), message, tag, except_for)
 
-    async def auto_response(self, activation: "Activation", request: str | None, response: str | None) -> None:
+    async def auto_response(self, activation: "ObjectRuntime", request: str | None, response: str | None) -> None:
         await sockets.auto_response(running_turn(activation, "ctx.auto_response()"), request, response)
 
 

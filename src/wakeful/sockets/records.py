@@ -14,7 +14,7 @@ from wakeful.runtime.turn import Turn
 from wakeful.values.commits import SYSTEM, Slot
 
 if TYPE_CHECKING:
-    from wakeful.runtime.activation import Activation
+    from wakeful.runtime.object_runtime import ObjectRuntime
 
 PREFIX = "socket:"
 _END = "socket;"
@@ -73,7 +73,7 @@ def _seen_slot(id: str) -> Slot:
     return (SYSTEM, "socket#" + id)
 
 
-def table_of(activation: "Activation") -> SocketTable:
+def table_of(activation: "ObjectRuntime") -> SocketTable:
     found: SocketTable | None = activation.sockets
     if found is None:
         found = activation.sockets = SocketTable()
@@ -147,7 +147,7 @@ def save_summary(turn: Turn, summary: Summary) -> None:
     turn.writes[_ALL] = None if is_empty else _encode(summary)
 
 
-async def seen(turn: Turn, id: str) -> int:
+async def last_seen(turn: Turn, id: str) -> int:
     """The number of the last message of that socket whose turn is kept."""
     data = await turn.activation.rows.read(_seen_slot(id))
     return 0 if data is None else _number.decode(data)

@@ -15,7 +15,7 @@ from wakeful.values.errors import DeadlineExceeded, Unavailable
 from wakeful.values.ids import SHARDS, ObjectId
 
 if TYPE_CHECKING:
-    from wakeful.runtime.node import Node
+    from wakeful.runtime.object_runtime import NodeRuntime
 
 FORGET_AFTER_MS = 5_000
 VERIFY_MS = 100  # between looks at whether the store is back
@@ -24,7 +24,7 @@ VERIFY_MS = 100  # between looks at whether the store is back
 class Register:
     """This gateway's entries on the list."""
 
-    def __init__(self, node: "Node", expelled: Callable[[], None]) -> None:
+    def __init__(self, node: "NodeRuntime", expelled: Callable[[], None]) -> None:
         self._node = node
         self._token = ""
         self._life = 1

@@ -14,7 +14,7 @@ from wakeful.values.codec import decode, encode
 from wakeful.values.errors import BadInput, BadOption, BadValue, LimitExceeded, TurnOver
 
 if TYPE_CHECKING:
-    from wakeful.runtime.activation import Activation
+    from wakeful.runtime.object_runtime import ObjectRuntime
 
 
 # What does an object learn of who wants to connect?
@@ -75,7 +75,7 @@ class Socket:
 
     __slots__ = ("_activation", "_last", "id")
 
-    def __init__(self, activation: "Activation", id: str, last: SocketRecord | None = None) -> None:
+    def __init__(self, activation: "ObjectRuntime", id: str, last: SocketRecord | None = None) -> None:
         self._activation = activation
         self._last = last  # what it was, for `on_close`
         self.id = id
@@ -213,7 +213,7 @@ async def auto_response(turn: Turn, request: str | None, response: str | None) -
         put(turn, feature, gateway, effect(AUTO, turn, [], auto=auto, number=number))
 
 
-def check_message(activation: "Activation", message: object) -> None:
+def check_message(activation: "ObjectRuntime", message: object) -> None:
     """`BadValue` unless it is text or bytes, `LimitExceeded` when it is too long."""
     if isinstance(message, str):
         try:
@@ -257,10 +257,10 @@ def _is_text(text: str) -> bool:
 
 
 def _checked_tags(socket: Socket, tags: Iterable[str]) -> tuple[str, ...]:
-    found = (tags,) if isinstance(tags, str) else tuple(dict.fromkeys(tags))
-    if len(found) > TAGS_MAX:
-        raise LimitExceeded(f"{socket!r}: {len(found)} tags, the limit is {TAGS_MAX}", code="limit.tags")
-    for tag in found:
+    unique = (tags,) if isinstance(tags, str) else tuple(dict.fromkeys(tags))
+    if len(unique) > TAGS_MAX:
+        raise LimitExceeded(f"{socket!r}: {len(unique)} tags, the limit is {TAGS_MAX}", code="limit.tags")
+    for tag in unique:
         if not isinstance(tag, str) or not tag or not _is_text(tag):
             raise BadOption(f"{socket!r}: tag {tag!r} must be text", code="socket.tag")
         if len(tag) > TAG_CHARS_MAX:
@@ -268,4 +268,4 @@ def _checked_tags(socket: Socket, tags: Iterable[str]) -> tuple[str, ...]:
                 f"{socket!r}: tag {tag[:32]!r}… has {len(tag)} characters, the limit is {TAG_CHARS_MAX}",
                 code="limit.tags",
             )
-    return found
+    return unique

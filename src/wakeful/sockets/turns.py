@@ -7,6 +7,7 @@ when it could not hear the answer: what has happened does not happen twice.
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from wakeful.runtime.context import runtime_of
 from wakeful.runtime.turn import Turn, running_turn
 from wakeful.sockets import records as keeping
 from wakeful.sockets.records import SocketRecord
@@ -16,8 +17,8 @@ from wakeful.values.errors import BadOption, LimitExceeded, UnknownMethod
 from wakeful.values.timers import Timer
 
 if TYPE_CHECKING:
-    from wakeful.runtime.activation import Activation
     from wakeful.runtime.context import Context
+    from wakeful.runtime.object_runtime import ObjectRuntime
     from wakeful.runtime.registry import ObjectClass
 
 CONNECT, MESSAGE, CLOSED, FORGET = "sockets.connect", "sockets.message", "sockets.closed", "sockets.forget"
@@ -45,7 +46,7 @@ Connected = tuple[tuple[str, str] | None, int, str]
 
 async def connect(ctx: "Context", id: str, gateway: str, given: dict[str, Any]) -> Connected:
     """Somebody wants to connect: what gateways answer themselves, its number, and the chosen protocol. A raise refuses."""
-    activation = ctx._activation
+    activation = runtime_of(ctx)
     turn = running_turn(activation, CONNECT)
     check_takes_sockets(activation.known)
     summary = await keeping.summary_of(turn)
@@ -72,18 +73,18 @@ async def connect(ctx: "Context", id: str, gateway: str, given: dict[str, Any]) 
 
 async def message(ctx: "Context", id: str, number: int, message: Message) -> tuple[int, str] | None:
     """A client said something. With what to close its socket, when the object does not know it any more or closed it."""
-    activation = ctx._activation
+    activation = runtime_of(ctx)
     turn = running_turn(activation, MESSAGE)
     kept = await keeping.load(turn, id)
     if kept is None:
         return GONE
     if kept.closing is not None:
         return kept.closing
-    if await keeping.seen(turn, id) >= number:
+    if await keeping.last_seen(turn, id) >= number:
         return None
     await activation.instance.on_message(Socket(activation, id), message)
     if turn.state_used:
-        activation.state.collect(turn)
+        activation.collect_state()
     if not turn.is_clean or turn.commits:  # else there is nothing that could happen twice
         keeping.set_seen(turn, id, number)
     return None
@@ -91,7 +92,7 @@ async def message(ctx: "Context", id: str, number: int, message: Message) -> tup
 
 async def closed(ctx: "Context", id: str, code: int, reason: str, was_clean: bool) -> bool:
     """A socket is no more; False when the object knew that already."""
-    activation = ctx._activation
+    activation = runtime_of(ctx)
     turn = running_turn(activation, CLOSED)
     if await keeping.load(turn, id) is None:
         return False
@@ -111,13 +112,13 @@ async def part(turn: Turn, id: str, code: int, reason: str, *, was_clean: bool) 
 
 async def close_later(ctx: "Context", id: str, code: int, reason: str, was_clean: bool) -> None:
     """A socket is no more, and the object had no time to be told: a timer tells it. Wakes nothing."""
-    activation = ctx._activation
+    activation = runtime_of(ctx)
     turn = running_turn(activation, LATER)
     if await keeping.load(turn, id) is not None:
         turn.set_timer(close_timer(activation, id, encode((code, reason, was_clean))))
 
 
-def close_timer(activation: "Activation", id: str, payload: bytes | None = None) -> Timer:
+def close_timer(activation: "ObjectRuntime", id: str, payload: bytes | None = None) -> Timer:
     """A timer that is due now and runs `on_close` for that socket; without a payload for one that was lost."""
     node = activation.node
     now = node.clock.now()
@@ -126,6 +127,6 @@ def close_timer(activation: "Activation", id: str, payload: bytes | None = None)
 
 async def forget(ctx: "Context", id: str) -> None:
     """A socket is no more, and its object need not know, or failed when it was told. Wakes nothing."""
-    turn = running_turn(ctx._activation, FORGET)
+    turn = running_turn(runtime_of(ctx), FORGET)
     if await keeping.load(turn, id) is not None:
         await keeping.remove(turn, id)

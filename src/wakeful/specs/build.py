@@ -14,8 +14,8 @@ from wakeful.specs.cron import Cron, cron
 from wakeful.specs.instants import after, at
 from wakeful.specs.phrases import parse_phrase
 from wakeful.specs.rrule import rrule
-from wakeful.specs.spec import Spec
-from wakeful.specs.text import LEAVES, check_length, parse_spec
+from wakeful.specs.spec import Spec, check_length
+from wakeful.specs.text import LEAVES, parse_spec
 from wakeful.specs.zones import Fold, Gap
 from wakeful.values.errors import BadInput, BadOption, BadSpec
 from wakeful.values.times import Duration

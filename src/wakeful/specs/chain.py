@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, time
@@ -17,7 +18,7 @@ from wakeful.specs.recurrence import Meaning, spec_of
 from wakeful.specs.spec import Spec
 from wakeful.specs.zones import Fold, Gap
 from wakeful.values.errors import BadHandler, BadSpec
-from wakeful.values.runs import Run
+from wakeful.values.timers import Run
 
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Coroutine[Any, Any, Any]])
@@ -333,13 +334,14 @@ class Weekday:
         return self if chain is None else chain._on_weekday(self.number, self.name)
 
 
-class Weekdays(Chain[R]):
+class Weekdays(Chain[R], ABC):
     """What goes on with the name of a day."""
 
     __slots__ = ()
 
+    @abstractmethod
     def _on_weekday(self, number: int, name: str) -> ChainDays[R]:
-        raise NotImplementedError
+        """The chain behind that day."""
 
     monday = Monday = Weekday(1, "monday")
     tuesday = Tuesday = Weekday(2, "tuesday")

@@ -20,9 +20,8 @@ from wakeful.specs.calendars import Calendar, Holidays
 from wakeful.specs.cron import Cron, Marks
 from wakeful.specs.interval import Interval
 from wakeful.specs.rrule import Rule
-from wakeful.specs.spec import CatchUp, Spec
+from wakeful.specs.spec import CatchUp, Spec, Spent, spend, within_steps
 from wakeful.specs.words import length_text, length_words
-from wakeful.specs.work import Spent, spend, within_steps
 from wakeful.values.errors import BadSpec
 from wakeful.values.times import LATEST_MS, Duration, duration_ms
 

@@ -26,9 +26,8 @@ from wakeful.specs.rrule_parts import (
     wrong,
 )
 from wakeful.specs.rrule_walls import STEPS_MAX, walls_of
-from wakeful.specs.spec import Spec
+from wakeful.specs.spec import Spec, spend, steps_taken
 from wakeful.specs.words import MONTHS, WEEKDAYS, clock_words, date_words, join_words, ordinal_words
-from wakeful.specs.work import spend, steps_taken
 from wakeful.specs.zones import (
     DAY_S,
     Fold,

@@ -7,7 +7,7 @@ from datetime import MAXYEAR, date, datetime, timedelta
 from math import gcd
 
 from wakeful.specs.rrule_parts import DAILY, HOURLY, MINUTELY, MONTHLY, SECONDLY, WEEKLY, YEARLY, Parts
-from wakeful.specs.work import spend
+from wakeful.specs.spec import spend
 from wakeful.specs.zones import DAY_S, Walls
 
 # Which days of a year does a recurrence rule name?

@@ -23,11 +23,10 @@ from wakeful.specs.cron import cron_from_text
 from wakeful.specs.instants import after_from_text, at_from_text
 from wakeful.specs.interval import interval_from_text
 from wakeful.specs.rrule import rule_from_text
-from wakeful.specs.spec import Spec
+from wakeful.specs.spec import Spec, check_length
 from wakeful.values.errors import BadSpec
 
 GROUPS_MAX = 4_000  # parentheses of a text
-TEXT_MAX = 1_000_000  # characters; ten thousand holidays are a tenth of it
 
 LEAVES: dict[str, Callable[[str], Spec]] = {
     "at": at_from_text,
@@ -46,12 +45,6 @@ def parse_spec(text: str) -> Spec:
     if text.count("(") > GROUPS_MAX:  # each is read once for each that it is in
         raise BadSpec(f"a spec of {text.count('(')} parentheses; the most is {GROUPS_MAX}", code="spec.text")
     return _parse(text.strip(), 0)
-
-
-def check_length(text: str) -> None:
-    """`BadSpec` when the text is longer than any spec may be."""
-    if len(text) > TEXT_MAX:
-        raise BadSpec(f"a spec of {len(text)} characters; the most is {TEXT_MAX}", code="spec.text")
 
 
 def _parse(text: str, depth: int) -> Spec:

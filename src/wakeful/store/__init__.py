@@ -47,10 +47,10 @@ def open_url(url: str) -> Store:
     brought = [entry for entry in entry_points(group=ENTRY_POINTS) if scheme and entry.name == scheme]
     if not brought:
         raise BadUrl(_wrong(url))
-    return _made(brought, url)
+    return _make(brought, url)
 
 
-def _made(brought: list[EntryPoint], url: str) -> Store:
+def _make(brought: list[EntryPoint], url: str) -> Store:
     """The store of the one package that brings its kind."""
     scheme, packages = brought[0].name, sorted({entry.dist.name if entry.dist else entry.value for entry in brought})
     if len(packages) > 1:

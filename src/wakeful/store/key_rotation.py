@@ -47,15 +47,15 @@ async def page(store: SealedStore, place: Place | None, *, now: int, is_change: 
     table, *after = place or [TABLES[0]]
     if table not in _READ:
         raise BadOption("this is no place to go on from; begin anew", code="keys.place")
-    found = await _READ[table](store, after, now)
-    swaps = [swap for swap, is_open in found.stale if is_open]
+    rows = await _READ[table](store, after, now)
+    swaps = [swap for swap, is_open in rows.stale if is_open]
     swapped = await cast("Swapping", store.inner).swap(swaps) if is_change and swaps else 0
-    if found.last is None:
+    if rows.last is None:
         following = TABLES.index(table) + 1
         next_place = [TABLES[following]] if following < len(TABLES) else None
     else:
-        next_place = [table, *found.last]
-    return RotationPage(next_place, found.seen, len(found.stale), swapped, len(found.stale) - len(swaps))
+        next_place = [table, *rows.last]
+    return RotationPage(next_place, rows.seen, len(rows.stale), swapped, len(rows.stale) - len(swaps))
 
 
 async def finish(store: SealedStore) -> None:
@@ -123,18 +123,20 @@ async def _requests(store: SealedStore, after: list[Any], now: int) -> StaleRows
 async def _parked(store: SealedStore, after: list[Any], now: int) -> StaleRows:
     rows = await store.inner.find_parked(Query(after=tuple(after) or None, limit=ROWS))
     ring, stale = store.sealing.ring, []
-    for one in rows:
-        id, name, payload = one.timer.id, one.timer.name, one.timer.payload
-        about = [about_text(id, name, one.run_id, part) for part in ("parked", "traceback")]
+    for parked in rows:
+        id, name, payload = parked.timer.id, parked.timer.name, parked.timer.payload
+        about = [about_text(id, name, parked.run_id, part) for part in ("parked", "traceback")]
         is_fresh = payload is None or ring.is_fresh(payload)
-        if is_fresh and is_fresh_text(ring, one.error) and is_fresh_text(ring, one.traceback):
+        if is_fresh and is_fresh_text(ring, parked.error) and is_fresh_text(ring, parked.traceback):
             continue
-        swap, is_open = Swap("parked", (one.number,), (None,), (None,)), True
+        swap, is_open = Swap("parked", (parked.number,), (None,), (None,)), True
         if payload is not None:
-            swap, is_open = _sealed_anew(store, "parked", (one.number,), [(payload, about_timer(id, name))])
-        texts = [text_anew(ring, one.error, about[0]), text_anew(ring, one.traceback, about[1])]
+            swap, is_open = _sealed_anew(store, "parked", (parked.number,), [(payload, about_timer(id, name))])
+        texts = [text_anew(ring, parked.error, about[0]), text_anew(ring, parked.traceback, about[1])]
         is_open = is_open and None not in texts
-        stale.append((Swap("parked", (one.number,), (payload, one.error, one.traceback), (*swap.new, *texts)), is_open))
+        stale.append(
+            (Swap("parked", (parked.number,), (payload, parked.error, parked.traceback), (*swap.new, *texts)), is_open)
+        )
     return StaleRows(len(rows), stale, [rows[-1].number] if len(rows) == ROWS else None)
 
 

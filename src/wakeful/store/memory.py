@@ -27,8 +27,7 @@ from wakeful.store.sends import check_once, is_other, still_out
 from wakeful.values.commits import SYSTEM, USER, Commit, Info, Loaded, Remembered, Slot
 from wakeful.values.errors import Fenced, StoreDown
 from wakeful.values.ids import SHARDS, ObjectId, shard_of
-from wakeful.values.runs import Entry
-from wakeful.values.timers import ALARM, Parked, Timer, TimerKey
+from wakeful.values.timers import ALARM, Entry, Parked, Timer, TimerKey
 
 
 @dataclass
@@ -248,14 +247,14 @@ class MemoryStore:
     async def scan(self, id: ObjectId, space: int, range: Range) -> list[tuple[str, bytes]]:
         self._check()
         first, last = range.first.encode(), None if range.last is None else range.last.encode()
-        found = sorted(
+        rows = sorted(
             (key.encode(), key, value)
             for (where, key), value in self.disk.rows.get(id, {}).items()
             if where == space and key.encode() >= first and (last is None or key.encode() < last)
         )
         if range.reverse:
-            found.reverse()
-        return [(key, value) for _, key, value in found[: range.limit]]
+            rows.reverse()
+        return [(key, value) for _, key, value in rows[: range.limit]]
 
     async def recall(self, id: ObjectId, key: str, *, now: int) -> Remembered | None:
         self._check()
@@ -268,7 +267,7 @@ class MemoryStore:
             (
                 (*_bytes_of(id), kept.key.encode(), id, kept)
                 for (id, _), kept in self.disk.remembered.items()
-                if kept.expires_at > now and _wanted(id, query) and _is_named(kept.key, query)
+                if kept.expires_at > now and _matches(id, query) and _is_named(kept.key, query)
             ),
             key=lambda one: one[:3],
         )
@@ -280,7 +279,7 @@ class MemoryStore:
     ) -> tuple[list[Timer], bool]:
         self._check()
         mine = set(shards)
-        found = sorted(
+        due = sorted(
             (
                 timer
                 for timer in self.disk.timers.values()
@@ -288,50 +287,50 @@ class MemoryStore:
             ),
             key=lambda timer: timer.sort_key,
         )
-        return found[:limit], len(found) > limit
+        return due[:limit], len(due) > limit
 
     async def find_objects(self, query: Query) -> list[Info]:
         self._check()
-        found = [
+        objects = [
             self._info(id)
             for id in sorted(self.disk.objects, key=_bytes_of)
-            if _wanted(id, query)
+            if _matches(id, query)
             and (query.after is None or _bytes_of(id) > _bytes_of(ObjectId(*map(str, query.after))))
         ]
-        return found[: query.limit]
+        return objects[: query.limit]
 
     async def find_timers(self, query: Query) -> list[Timer]:
         self._check()
-        found = [
+        timers = [
             timer
             for timer in sorted(self.disk.timers.values(), key=lambda timer: timer.sort_key)
-            if _wanted(timer.id, query)
+            if _matches(timer.id, query)
             and _is_named(timer.name, query)
             and (query.after is None or timer.sort_key > query.after)
         ]
-        return found[: query.limit]
+        return timers[: query.limit]
 
     async def find_entries(self, query: Query) -> list[tuple[int, Entry]]:
         self._check()
-        found = [
+        entries = [
             (number, entry)
             for number, entry in sorted(self.disk.entries.items(), reverse=True)
-            if _wanted(entry.id, query)
+            if _matches(entry.id, query)
             and _is_named(entry.name, query)
             and (query.after is None or (number,) < query.after)
         ]
-        return found[: query.limit]
+        return entries[: query.limit]
 
     async def find_parked(self, query: Query) -> list[Parked]:
         self._check()
-        found = [
+        rows = [
             parked
             for number, parked in sorted(self.disk.parked.items())
-            if _wanted(parked.timer.id, query)
+            if _matches(parked.timer.id, query)
             and _is_named(parked.timer.name, query)
             and (query.after is None or (number,) > query.after)
         ]
-        return found[: query.limit]
+        return rows[: query.limit]
 
     async def count(self, what: Literal["objects", "timers", "entries", "parked"], *, cls: str | None = None) -> int:
         self._check()
@@ -357,7 +356,7 @@ class MemoryStore:
         expired = [one.id for one, _ in self.disk.receipts.values() if one.expires_at <= now]
         for receipt in expired:
             del self.disk.receipts[receipt]
-        going = self._aged(now, entries_before, limit)
+        going = self._pop_aged(now, entries_before, limit)
         for id, name, keep in crowded:
             numbers = [n for n, entry in sorted(self.disk.entries.items()) if (entry.id, entry.name) == (id, name)]
             going += numbers[: max(0, len(numbers) - keep)]
@@ -366,7 +365,7 @@ class MemoryStore:
             del self.disk.entries[number]
         return len(old) + len(gone)
 
-    def _aged(self, now: int, before: int, limit: int) -> list[int]:
+    def _pop_aged(self, now: int, before: int, limit: int) -> list[int]:
         """Ledger rows that are old enough to go, and go."""
         disk = self.disk
         if before > 0 and now - self._walked_at >= REWALK_MS:
@@ -486,7 +485,7 @@ class MemoryStore:
         return Loaded(info, self.disk.timers.get((id, ALARM)), kept, whole)
 
 
-def _wanted(id: ObjectId, query: Query) -> bool:
+def _matches(id: ObjectId, query: Query) -> bool:
     return (
         query.cls in (None, id.cls)
         and query.key in (None, id.key)

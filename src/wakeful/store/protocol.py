@@ -17,8 +17,7 @@ from wakeful.policy.lease import LEASE_MS
 from wakeful.values.commits import Commit, Info, Loaded, Remembered
 from wakeful.values.errors import BadInput, Fenced, StoreError
 from wakeful.values.ids import ObjectId
-from wakeful.values.runs import Entry
-from wakeful.values.timers import Parked, Timer, TimerKey
+from wakeful.values.timers import Entry, Parked, Timer, TimerKey
 
 # An object with at most this many rows and bytes is loaded whole when it wakes.
 WHOLE_ROWS_MAX = 16

@@ -9,9 +9,8 @@ from msgspec.structs import replace
 from wakeful.values.commits import Commit, Loaded, Remembered, Slot
 from wakeful.values.errors import NoKey, Undecodable
 from wakeful.values.ids import ObjectId
-from wakeful.values.runs import Entry
 from wakeful.values.seals import FOREIGN, MAGIC, KeyRing, open_text, seal_text
-from wakeful.values.timers import Parked, Timer
+from wakeful.values.timers import Entry, Parked, Timer
 
 
 def about_row(id: ObjectId, slot: Slot) -> bytes:

@@ -15,9 +15,8 @@ from wakeful.values.codec import decode, encode
 from wakeful.values.commits import SYSTEM, USER, Commit, Info, Loaded, Remembered, Slot
 from wakeful.values.errors import Fenced, NoKey
 from wakeful.values.ids import ObjectId, shard_of
-from wakeful.values.runs import Entry
 from wakeful.values.seals import OVERHEAD, KeyRing, id_of, is_sealed
-from wakeful.values.timers import Parked, Timer, TimerKey
+from wakeful.values.timers import Entry, Parked, Timer, TimerKey
 
 KEYS = "wakeful.Keys"
 CHECK = ObjectId(KEYS, "all")
@@ -122,7 +121,7 @@ class SealedStore:
         """`NoKey` when the newest of the store's keys is not in the ring, or nothing says which one that is and there
         are sealed values: only a store without any may be as it was before it had keys.
         """
-        if not await self._taken() and not self.is_mending and await sealed_row(self.inner) is not None:
+        if not await self._take_in() and not self.is_mending and await sealed_row(self.inner) is not None:
             raise NoKey(
                 f"{self.url} has sealed values, and the row that says so is gone ({CHECK}): somebody removed it, perhaps "
                 "to have values taken that are not sealed. Restore a backup; or, when it is known why, stop all nodes and "
@@ -130,7 +129,7 @@ class SealedStore:
                 code="seal.unchecked",
             )
 
-    async def _taken(self) -> bool:
+    async def _take_in(self) -> bool:
         """Whether the row is there; then what it says holds."""
         data = await _check_row(self.inner)
         self._has_check = data is not None
@@ -149,7 +148,7 @@ class SealedStore:
         self, node: str, shards: Sequence[int], *, now: int, seen: Mapping[int, int] | None = None
     ) -> dict[int, int]:
         epochs = await self.inner.claim(node, shards, now=now, seen=seen)
-        if not self._has_check and not await self._taken():
+        if not self._has_check and not await self._take_in():
             await self._leave_check(node, epochs, now)
         return epochs
 
@@ -195,13 +194,13 @@ class SealedStore:
         guards: Mapping[int, Guard] = NO_GUARDS,
         each: bool = False,
     ) -> list[Obstacle]:
-        if not self._has_check and not await self._taken():  # by a process that owns nothing, before any that does
+        if not self._has_check and not await self._take_in():  # by a process that owns nothing, before any that does
             await self._leave_check(f"keys-{id(self):x}", {}, now)
         sealed = [self.sealing.timer(timer) for timer in timers]
         found = await self.inner.insert(sealed, now=now, receipt=receipt, guards=guards, each=each)
-        return [self._opened(timers[one.index].id, one) for one in found]
+        return [self._open_obstacle(timers[one.index].id, one) for one in found]
 
-    def _opened(self, id: ObjectId, obstacle: Obstacle) -> Obstacle:
+    def _open_obstacle(self, id: ObjectId, obstacle: Obstacle) -> Obstacle:
         timer, parked, answer = obstacle.timer, obstacle.parked, obstacle.answer
         return replace(
             obstacle,

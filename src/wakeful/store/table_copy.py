@@ -82,7 +82,7 @@ class Copyable(Protocol):
         ...
 
 
-def shown(text: str | None) -> str | None:
+def clean_text(text: str | None) -> str | None:
     """Text for people in the one form that every store can hold: PostgreSQL has no NUL in text."""
     return text.replace("\0", "␀") if text is not None and "\0" in text else text
 
@@ -94,7 +94,7 @@ class Pages:
         self._most = PAGE_ROWS.get(table, PAGE_ROWS_MAX)
         self.rows = min(64, self._most)
 
-    def seen(self, rows: Sequence[Row]) -> None:
+    def on_page(self, rows: Sequence[Row]) -> None:
         size = sum(len(value) for row in rows for value in row if type(value) is bytes or type(value) is str)
         fit = PAGE_BYTES * len(rows) // max(1, size)
         self.rows = max(8, min(self._most, 2 * self.rows, fit))

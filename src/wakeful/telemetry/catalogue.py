@@ -266,7 +266,7 @@ CATALOGUE: tuple[Metric, ...] = (
            _one(lambda n: len(n.membership.nodes) if n.is_clustered else 1)),
     Metric("wakeful.links.open", "gauge", "{link}", (), "Connections to other nodes.", _one(lambda n: n.routes.links), 1.0, True),
     Metric("wakeful.links.unreached", "gauge", "{node}", (), "Nodes that live and can't be reached from this one.",
-           _one(lambda n: len(n.routes.contacts.unreached()))),
+           _one(lambda n: len(n.routes.contacts.list_unreached()))),
     Metric("wakeful.links.failures", "counter", "{call}", ("code",), "Calls whose connection to another node broke or could not be made.",
            _family(lambda n: n.meter.link_failures)),
     Metric("wakeful.links.call.duration", "histogram", "s", (), "How long calls of other nodes took, there and back.",

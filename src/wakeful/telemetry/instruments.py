@@ -27,42 +27,44 @@ from wakeful.telemetry.catalogue import CATALOGUE, Labels, Metric, Number, read
 from wakeful.values.metrics import Histogram
 
 if TYPE_CHECKING:
-    from wakeful.app import App
+    from wakeful.deployment import Deployment
 
 SCOPE = "wakeful"
 
 
-def values(app: "App", metric: Metric) -> list[tuple[Labels, "Number | Histogram"]]:
+def values(deployment: "Deployment", metric: Metric) -> list[tuple[Labels, "Number | Histogram"]]:
     """What a metric has now; read in the exporter's thread, while the program goes on."""
-    return list(read(metric, [] if app.latest is None else app.latest.all_homes).items())
+    return list(read(metric, [] if deployment.latest is None else deployment.latest.all_homes).items())
 
 
 def attributes(metric: Metric, labels: Labels) -> dict[str, str]:
     return dict(zip(metric.labels, labels, strict=True))
 
 
-def instrument(app: "App", provider: MeterProvider, *, with_buckets: bool) -> None:
+def instrument(deployment: "Deployment", provider: MeterProvider, *, with_buckets: bool) -> None:
     """Make an instrument for each metric; `with_buckets` also three counters for each histogram."""
     meter = provider.get_meter(SCOPE, wakeful.__version__)
     for metric in CATALOGUE:
         about = {"unit": metric.unit, "description": metric.help}
         if metric.kind == "counter":
-            meter.create_observable_counter(metric.name, callbacks=[_numbers(app, metric)], **about)
+            meter.create_observable_counter(metric.name, callbacks=[_numbers(deployment, metric)], **about)
         elif metric.kind == "gauge":
-            meter.create_observable_gauge(metric.name, callbacks=[_numbers(app, metric)], **about)
+            meter.create_observable_gauge(metric.name, callbacks=[_numbers(deployment, metric)], **about)
         elif with_buckets:
             counted = {"unit": "1", "description": metric.help}
-            meter.create_observable_counter(f"{metric.name}.bucket", callbacks=[_buckets(app, metric)], **counted)
-            meter.create_observable_counter(f"{metric.name}.count", callbacks=[_counts(app, metric)], **counted)
-            meter.create_observable_counter(f"{metric.name}.sum", callbacks=[_sums(app, metric)], **about)
+            meter.create_observable_counter(
+                f"{metric.name}.bucket", callbacks=[_buckets(deployment, metric)], **counted
+            )
+            meter.create_observable_counter(f"{metric.name}.count", callbacks=[_counts(deployment, metric)], **counted)
+            meter.create_observable_counter(f"{metric.name}.sum", callbacks=[_sums(deployment, metric)], **about)
 
 
 Observe = Callable[[CallbackOptions], Iterable[Observation]]
 
 
-def _numbers(app: "App", metric: Metric) -> Observe:
+def _numbers(deployment: "Deployment", metric: Metric) -> Observe:
     def observe(options: CallbackOptions) -> Iterable[Observation]:
-        for labels, value in values(app, metric):
+        for labels, value in values(deployment, metric):
             if not isinstance(value, Histogram):
                 scaled = value if metric.scale == 1 else value * metric.scale
                 yield Observation(scaled, attributes(metric, labels))
@@ -70,15 +72,15 @@ def _numbers(app: "App", metric: Metric) -> Observe:
     return observe
 
 
-def _histograms(app: "App", metric: Metric) -> Iterable[tuple[dict[str, str], Histogram]]:
-    for labels, value in values(app, metric):
+def _histograms(deployment: "Deployment", metric: Metric) -> Iterable[tuple[dict[str, str], Histogram]]:
+    for labels, value in values(deployment, metric):
         if isinstance(value, Histogram):
             yield attributes(metric, labels), value
 
 
-def _buckets(app: "App", metric: Metric) -> Observe:
+def _buckets(deployment: "Deployment", metric: Metric) -> Observe:
     def observe(options: CallbackOptions) -> Iterable[Observation]:
-        for labels, value in _histograms(app, metric):
+        for labels, value in _histograms(deployment, metric):
             total = 0
             bounds = [f"{bound * metric.scale:.12g}" for bound in value.bounds]
             for bound, count in zip([*bounds, "+Inf"], value.counts, strict=True):
@@ -88,12 +90,14 @@ def _buckets(app: "App", metric: Metric) -> Observe:
     return observe
 
 
-def _counts(app: "App", metric: Metric) -> Observe:
-    return lambda options: [Observation(value.count, labels) for labels, value in _histograms(app, metric)]
+def _counts(deployment: "Deployment", metric: Metric) -> Observe:
+    return lambda options: [Observation(value.count, labels) for labels, value in _histograms(deployment, metric)]
 
 
-def _sums(app: "App", metric: Metric) -> Observe:
-    return lambda options: [Observation(value.sum * metric.scale, labels) for labels, value in _histograms(app, metric)]
+def _sums(deployment: "Deployment", metric: Metric) -> Observe:
+    return lambda options: [
+        Observation(value.sum * metric.scale, labels) for labels, value in _histograms(deployment, metric)
+    ]
 
 
 def _with(scope: ScopeMetrics, ours: list[SdkMetric]) -> ScopeMetrics:
@@ -106,10 +110,10 @@ def _with(scope: ScopeMetrics, ours: list[SdkMetric]) -> ScopeMetrics:
 class HistogramExporter(MetricExporter):
     """Another exporter, with the program's histograms beside what it is given."""
 
-    def __init__(self, app: "App", exporter: MetricExporter) -> None:
+    def __init__(self, deployment: "Deployment", exporter: MetricExporter) -> None:
         temporality: dict[type, AggregationTemporality] = getattr(exporter, "_preferred_temporality", None) or {}
         super().__init__(preferred_temporality=temporality)
-        self._app = app
+        self._deployment = deployment
         self._exporter = exporter
         self._is_delta = temporality.get(SdkHistogram) == AggregationTemporality.DELTA
         self._began_ns = time.time_ns()
@@ -128,7 +132,7 @@ class HistogramExporter(MetricExporter):
         return self._exporter.export(MetricsData(resources), timeout_millis=timeout_millis, **more)
 
     def _metric(self, metric: Metric, now_ns: int) -> SdkMetric | None:
-        points = [self._point(metric, labels, value, now_ns) for labels, value in values(self._app, metric)]
+        points = [self._point(metric, labels, value, now_ns) for labels, value in values(self._deployment, metric)]
         if not points:
             return None
         temporality = AggregationTemporality.DELTA if self._is_delta else AggregationTemporality.CUMULATIVE

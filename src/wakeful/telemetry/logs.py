@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from wakeful.runtime.turn import CURRENT
 from wakeful.values.errors import BadOption
-from wakeful.values.runs import run_id
+from wakeful.values.timers import run_id
 from wakeful.values.trace import TRACE, received
 
 FORMS = ("text", "json")

@@ -79,12 +79,12 @@ def setup(
     if traces:
         provider = tracer_provider or _own_tracers(resource, telemetry)
         if provider is not None:
-            app.tracer = Tracing(provider, sampler(ratio), version=wakeful.__version__)
-            for node in [] if app.node is None else app.node.all_homes:
-                node.tracer = app.tracer
+            app.deployment.tracer = Tracing(provider, sampler(ratio), version=wakeful.__version__)
+            for node in [] if app.deployment.node is None else app.deployment.node.all_homes:
+                node.tracer = app.deployment.tracer
     if metrics:
         if meter_provider is not None or isinstance(otel_metrics.get_meter_provider(), MeterProvider):
-            instrument(app, meter_provider or otel_metrics.get_meter_provider(), with_buckets=True)
+            instrument(app.deployment, meter_provider or otel_metrics.get_meter_provider(), with_buckets=True)
         else:
             _own_meters(app, resource, telemetry)
     return telemetry
@@ -129,10 +129,10 @@ def _own_meters(app: "App", resource: Resource, telemetry: Telemetry) -> None:
     exporter = _metric_exporter(_exporter("METRICS"))
     if exporter is None:
         return
-    reader = PeriodicExportingMetricReader(HistogramExporter(app, exporter))
+    reader = PeriodicExportingMetricReader(HistogramExporter(app.deployment, exporter))
     provider = MeterProvider([reader], resource=resource, shutdown_on_exit=False)
     otel_metrics.set_meter_provider(provider)
-    instrument(app, provider, with_buckets=False)
+    instrument(app.deployment, provider, with_buckets=False)
     telemetry._made.append(provider)
 
 

@@ -17,7 +17,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 def page(app: "App") -> str:
     """What this process has counted; of a program that is not running only that."""
-    nodes = [] if app.node is None else app.node.all_homes
+    nodes = [] if app.deployment.node is None else app.deployment.node.all_homes
     lines: list[str] = []
     for metric in CATALOGUE:
         values = read(metric, nodes)

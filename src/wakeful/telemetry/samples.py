@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from wakeful.values.errors import WakefulError
 
 if TYPE_CHECKING:
-    from wakeful.app import App
+    from wakeful.deployment import Deployment
     from wakeful.runtime.node import Node
 
 LAG_S = 0.5
@@ -22,18 +22,18 @@ COUNTED: tuple[Literal["parked", "timers", "objects"], ...] = ("parked", "timers
 
 
 @asynccontextmanager
-async def sampling(app: "App") -> AsyncIterator[None]:
+async def sampling(deployment: "Deployment") -> AsyncIterator[None]:
     """Measure how late the event loop is and how full the store, for as long as the block lasts; twice is once."""
-    if getattr(app, "_is_sampled", False):
+    if deployment.is_sampled:
         yield
         return
-    app._is_sampled = True  # type: ignore[attr-defined]
+    deployment.is_sampled = True
     loop = asyncio.get_running_loop()
-    tasks = [loop.create_task(_measure_lag(app)), loop.create_task(_count_rows(app))]
+    tasks = [loop.create_task(_measure_lag(deployment)), loop.create_task(_count_rows(deployment))]
     try:
         yield
     finally:
-        app._is_sampled = False  # type: ignore[attr-defined]
+        deployment.is_sampled = False
         for task in tasks:
             task.cancel()
         for task in tasks:
@@ -41,22 +41,22 @@ async def sampling(app: "App") -> AsyncIterator[None]:
                 await task
 
 
-async def _measure_lag(app: "App") -> None:
+async def _measure_lag(deployment: "Deployment") -> None:
     while True:
         asked = time.monotonic()
         await asyncio.sleep(LAG_S)
-        if app.node is not None:
-            app.node.meter.lag.add(round((time.monotonic() - asked - LAG_S) * 1000))
+        if deployment.node is not None:
+            deployment.node.meter.lag.add(round((time.monotonic() - asked - LAG_S) * 1000))
 
 
-async def _count_rows(app: "App") -> None:
+async def _count_rows(deployment: "Deployment") -> None:
     while True:
         used = time.monotonic()
-        for node in [] if app.node is None else app.node.all_homes:
+        for node in [] if deployment.node is None else deployment.node.all_homes:
             with contextlib.suppress(WakefulError):  # the store is away: the numbers stay as they were
                 await count_rows(node)
         used = time.monotonic() - used
-        is_local = app.node is not None and app.node.store.local
+        is_local = deployment.node is not None and deployment.node.store.local
         await asyncio.sleep(max(COUNT_S, (LOCAL_SHARE if is_local else COUNT_SHARE) * used))
 
 

@@ -8,7 +8,7 @@ from wakeful.values.metrics import LASTING, ROUTE
 from wakeful.values.trace import TRACE, received
 
 if TYPE_CHECKING:
-    from wakeful.app import App
+    from wakeful.deployment import Deployment
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -26,9 +26,9 @@ _METHODS = frozenset(("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"
 class Measured:
     """Another ASGI app, whose requests are counted and take part in the trace that they came with."""
 
-    def __init__(self, inner: Asgi, app: "App") -> None:
+    def __init__(self, inner: Asgi, deployment: "Deployment") -> None:
         self._inner = inner
-        self._app = app
+        self._deployment = deployment
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -47,7 +47,7 @@ class Measured:
                 TRACE.reset(token)
 
     async def _count(self, scope: Scope, receive: Receive, send: Send) -> None:
-        node = self._app.node
+        node = self._deployment.node
         if node is None:
             await self._inner(scope, receive, send)
             return

@@ -28,8 +28,7 @@ from wakeful.testing.timewarp import Timewarp
 from wakeful.values.commits import Commit, Info, Loaded, Remembered
 from wakeful.values.errors import Fenced, OutcomeUnknown, StoreDown, Unavailable, WakefulError
 from wakeful.values.ids import ObjectId
-from wakeful.values.runs import Entry
-from wakeful.values.timers import Parked, Timer, TimerKey
+from wakeful.values.timers import Entry, Parked, Timer, TimerKey
 
 T = TypeVar("T")
 

@@ -13,9 +13,8 @@ from wakeful.store.protocol import Store
 from wakeful.testing.faults import Faults, FaultyStore
 from wakeful.testing.network import Network
 from wakeful.testing.timewarp import ClockWatch, Timewarp
-from wakeful.values.clock import Clock, Handle
 from wakeful.values.errors import Unavailable
-from wakeful.values.times import Duration, duration_ms
+from wakeful.values.times import Clock, Duration, Handle, duration_ms
 
 if TYPE_CHECKING:
     from wakeful.app import App
@@ -152,7 +151,7 @@ class Member:
         self._links = Links(ground.network.transport(self.name))
         self.node = node = ground.make_node(self.name, self._store, clock, links=self._links)
         node.address = await self._links.serve(node.routes)
-        ground.app.equip(node)
+        ground.app.deployment.equip(node)
         try:
             await node.start()
         except BaseException:
@@ -160,12 +159,12 @@ class Member:
             await self._links.close()
             raise
         ground.choose_door()
-        await ground.app.started(node)
+        await ground.app.deployment.started(node)
 
     async def stop(self) -> None:
         """End it cleanly."""
         if self.node is not None:
-            await self._ground.app.stopping(self.node)
+            await self._ground.app.deployment.stopping(self.node)
         node, self.node = self.node, None
         if node is not None:
             self._ground.choose_door()

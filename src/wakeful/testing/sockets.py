@@ -98,20 +98,20 @@ class SocketClient:
             self._wire.end(code, reason)
             if self._saying is not None:
                 await asyncio.wait({self._saying})
-            await self._gateway.disconnected(self._held, code, reason, was_clean=was_clean)
+            await self._gateway.on_disconnect(self._held, code, reason, was_clean=was_clean)
 
     async def _say(self) -> None:
         assert self._held is not None
         try:
             while self._said and not self._node.is_dead:
-                await self._gateway.received(self._held, self._said.popleft())
+                await self._gateway.receive(self._held, self._said.popleft())
         finally:
             self._saying = None
 
     def _end(self, code: int, reason: str) -> None:
         """The gateway closed it."""
         assert self._held is not None
-        part = self._gateway.disconnected(self._held, code, reason, was_clean=True)
+        part = self._gateway.on_disconnect(self._held, code, reason, was_clean=True)
         self._node.keep(asyncio.get_running_loop().create_task(part, context=Context()))
 
 

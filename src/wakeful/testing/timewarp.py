@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from wakeful.testing.patience import Patience
-from wakeful.values.clock import Handle
 from wakeful.values.errors import BadOption
+from wakeful.values.times import Handle
 
 RESOLUTION_S = 1e-5  # far below our millisecond, and above a float's step for thousands of years
 

@@ -20,14 +20,12 @@ from wakeful.testing.network import PACE, Network
 from wakeful.testing.patience import PATIENCE, Patience
 from wakeful.testing.sockets import SocketClient
 from wakeful.testing.timewarp import Timewarp
-from wakeful.values.clock import Clock
 from wakeful.values.codec import decode
 from wakeful.values.commits import USER, Info
 from wakeful.values.errors import BadOption, BadTime, NotRunning, UnknownClass
 from wakeful.values.ids import SHARDS, ObjectId
-from wakeful.values.runs import Run
-from wakeful.values.timers import ALARM, Parked, Timer
-from wakeful.values.times import Duration, duration_ms, from_datetime, to_datetime
+from wakeful.values.timers import ALARM, Parked, Run, Timer
+from wakeful.values.times import Clock, Duration, duration_ms, from_datetime, to_datetime
 
 if TYPE_CHECKING:
     from wakeful.app import App
@@ -55,7 +53,7 @@ class Beside:
         self._homes = main.homes = Homes(main, {place: node for place, (node, _) in self._nodes.items()})
         for node, _ in self._nodes.values():
             node.homes, node.events = self._homes, main.events
-            ground.app.equip(node)
+            ground.app.deployment.equip(node)
             await node.start()
 
     def kill(self) -> None:
@@ -152,7 +150,7 @@ class World:
         self._store: FaultyStore | None = None
         self._node: Node | None = None
         self._lives = 0
-        self._beside = Beside(self, list(app.places))
+        self._beside = Beside(self, list(app.deployment.places))
 
     async def __aenter__(self) -> "World":
         self._warp.install()
@@ -170,7 +168,7 @@ class World:
             await self._stop_members()
             await self._beside.stop()
             if self._node is not None:
-                self.app.detach(self._node)
+                self.app.deployment.detach(self._node)
                 await self._node.stop()
             elif self._store is not None:
                 await self._store.close()
@@ -288,10 +286,10 @@ class World:
     async def nodes(self, count: int) -> list[Member]:
         """Have so many nodes from now on, as a cluster: new ones join, the last ones stop cleanly."""
         _check_count(count)
-        if self.app.places:
+        if self.app.deployment.places:
             raise BadOption("a world of several nodes has one store; leave out App(stores=…)", code="world.stores")
         if self._node is not None:
-            self.app.detach(self._node)
+            self.app.deployment.detach(self._node)
             node, self._node = self._node, None
             await node.stop()
             self._store = None
@@ -317,11 +315,11 @@ class World:
 
     def choose_door(self) -> None:
         """Calls from the test go in at the first node that is up."""
-        if self.app.node is not None:
-            self.app.detach(self.app.node)
+        if self.app.deployment.node is not None:
+            self.app.deployment.detach(self.app.deployment.node)
         up = [member.node for member in self.members if member.node is not None and member.node.state == "up"]
         if up:
-            self.app.attach(up[0])
+            self.app.deployment.attach(up[0])
 
     # breaking
 
@@ -335,7 +333,7 @@ class World:
         if self._node is not None and self._store is not None:
             self._store.cut()
             node, self._node = self._node, None
-            self.app.detach(node)
+            self.app.deployment.detach(node)
             node.kill()
             self._beside.kill()
 
@@ -353,8 +351,8 @@ class World:
             await self.nodes(len(self.members))
             return
         if self._node is not None:
-            await self.app.stopping(self._node)
-            self.app.detach(self._node)
+            await self.app.deployment.stopping(self._node)
+            self.app.deployment.detach(self._node)
             node, self._node = self._node, None
             await self._beside.stop()
             await node.stop()
@@ -372,12 +370,12 @@ class World:
         self._lives += 1
         self._store = FaultyStore(self._open_disk(), self.faults, self._warp)
         self._node = node = self.make_node(f"node-{self._lives}", self._store, self._warp)
-        self.app.equip(node)
-        self.app.attach(node)
+        self.app.deployment.equip(node)
+        self.app.deployment.attach(node)
         await node.start()
-        if self.app.places:
+        if self.app.deployment.places:
             await self._beside.start(node)
-        await self.app.started(node)
+        await self.app.deployment.started(node)
         await self.settle()
 
     async def _stop_members(self) -> None:
@@ -392,12 +390,12 @@ class World:
         """A node of the app in this world; alone on its store unless it has links to others."""
         return Node(
             name=name,
-            registry=self.app.registry,
+            registry=self.app.deployment.registry,
             store=self.keyed(store),
             clock=clock,
             dice=self._dice,
-            limits=self._limits or self.app.limits,
-            idle_ms=self.app.idle_ms,
+            limits=self._limits or self.app.deployment.limits,
+            idle_ms=self.app.deployment.idle_ms,
             about="world",
             sleep_after_turn=self._sleep_after_turn,
             is_alone=links is None,
@@ -421,14 +419,14 @@ class World:
 
     def keyed(self, store: Store) -> Store:
         """The store as nodes of the app have it: under a seal, when the app has keys."""
-        return store if self.app.keys is None else with_keys(store, key_ring(self.app.keys))
+        return store if self.app.deployment.keys is None else with_keys(store, key_ring(self.app.deployment.keys))
 
     def _store_of(self, cls: type, key: str) -> Store:
         return self._beside.store_of(ObjectId(self._name(cls), key)) or self.store
 
     def _name(self, cls: type) -> str:
         try:
-            return self.app.registry.of_class(cls).name
+            return self.app.deployment.registry.of_class(cls).name
         except UnknownClass:
             return cls.__name__
 

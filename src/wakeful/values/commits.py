@@ -6,8 +6,7 @@ from types import MappingProxyType
 from msgspec import Struct
 
 from wakeful.values.ids import ObjectId
-from wakeful.values.runs import Entry
-from wakeful.values.timers import Parked, Timer
+from wakeful.values.timers import Entry, Parked, Timer
 
 # Two key spaces per object: what the class's own code stores, and what Wakeful keeps beside it
 # (typed state, later the features' rows), which `list` and `delete_all` never touch.

@@ -1,9 +1,16 @@
 """Layer 0. What waits, for which object, until when?"""
 
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from hashlib import blake2b
+from typing import Literal
+
 from msgspec import Struct
 from msgspec.structs import replace as _replace
 
+from wakeful.values.errors import BadHandler
 from wakeful.values.ids import ObjectId
+from wakeful.values.times import to_datetime
 
 ALARM = "alarm"
 
@@ -63,3 +70,150 @@ class Occurrence(Struct, frozen=True):
     missed: int = 0  # how many missed occurrences it answers for, itself included
     first_at: int = 0  # the first of those
     is_backfill: bool = False
+
+
+# What happened to one attempt of one timer, as the ledger keeps it and as people see it.
+
+Verdict = Literal["run", "failed", "skipped", "too_late", "coalesced", "overlap", "paused", "gap"]
+
+
+class Entry(Struct, frozen=True, gc=False):
+    """One row of the ledger; times in milliseconds UTC."""
+
+    id: ObjectId
+    name: str
+    run_id: str
+    nominal_at: int
+    fired_at: int
+    finished_at: int
+    attempt: int
+    verdict: Verdict
+    node: str
+    error: str | None = None
+    missed: int = 0
+    is_backfill: bool = False
+    covers: int = 1  # how many occurrences it stands for; `nominal_at` is the last of them, or its own
+    first_at: int = 0  # nominal time of the first of them; 0 when that is `nominal_at`
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One attempt as people see it. `id` is the same for every attempt and redelivery of one occurrence, so it makes outside effects idempotent.
+
+    >>> from wakeful import App, DurableObject, Run, every
+    >>> app = App()
+    >>> @app.object
+    ... class Report(DurableObject):
+    ...     @every.day.at("09:00", catch_up="latest")
+    ...     async def send(self, run: Run) -> None:
+    ...         print(f"{run.nominal_at.date()} late by {run.lateness}, for {run.missed} of them")
+    ...     async def begin(self) -> None: ...
+    >>> async with app.world(start="2026-03-26T08:00Z") as world:
+    ...     await world.get(Report, "eu").begin()
+    ...     await world.crash()
+    ...     await world.restart(after="50h")
+    ...     print([run.verdict for run in await world.ledger(Report, "eu")])
+    2026-03-28 late by 1:00:00, for 3 of them
+    ['too_late', 'too_late', 'run']
+    """
+
+    id: str
+    name: str
+    nominal_at: datetime
+    fired_at: datetime
+    finished_at: datetime | None
+    attempt: int
+    verdict: Verdict | None
+    error: str | None = None
+    missed: int = 0
+    is_backfill: bool = False
+    covers: int = 1  # how many occurrences it stands for; `nominal_at` is the last of them, or its own
+    first_at: datetime | None = None  # nominal time of the first of them; None when that is `nominal_at`
+
+    @property
+    def lateness(self) -> timedelta:
+        """How long after its nominal time it began."""
+        return self.fired_at - self.nominal_at
+
+    @classmethod
+    def of(cls, entry: Entry) -> "Run":
+        """The ledger row, for people."""
+        return cls(
+            id=entry.run_id,
+            name=entry.name,
+            nominal_at=to_datetime(entry.nominal_at),
+            fired_at=to_datetime(entry.fired_at),
+            finished_at=to_datetime(entry.finished_at),
+            attempt=entry.attempt,
+            verdict=entry.verdict,
+            error=entry.error,
+            missed=entry.missed,
+            is_backfill=entry.is_backfill,
+            covers=entry.covers,
+            first_at=to_datetime(entry.first_at) if entry.first_at else None,
+        )
+
+
+def run_id(timer: Timer) -> str:
+    """Stable over retries, crashes and takeovers of one setting of a timer; different for every other."""
+    text = f"{timer.id.cls}\0{timer.id.key}\0{timer.name}\0{timer.seq}"
+    return blake2b(text.encode(), digest_size=12).hexdigest()
+
+
+# What can a handler return that is more than a result, and is it what this kind of run understands?
+
+Kind = Literal["alarm", "job", "schedule"]
+
+# What each kind of run does not understand, and how the same is said there.
+_INSTEAD: dict[Kind, dict[str, str]] = {
+    "alarm": {
+        "Again": "set it again with storage.set_alarm(…)",
+        "Next": "set it again with storage.set_alarm(…)",
+        "Stop": "return nothing, and it stays over",
+    },
+    "job": {"Next": "return Again(after=…) to run once more"},
+    "schedule": {
+        "Again": "return Next(after=…) for another time",
+        "Stop": "end the schedule with schedules.cancel(name)",
+    },
+}
+
+
+class HandlerAnswer:
+    """The base of what one kind of run takes as a wish, and every other would take for a result and lose."""
+
+    __slots__ = ()
+
+
+def check_answer(answer: object, kind: Kind, who: str) -> None:
+    """`BadHandler` when it is the answer of another kind of run: a failed attempt is seen, a lost wish is not."""
+    if not isinstance(answer, HandlerAnswer):
+        return
+    name = type(answer).__name__
+    instead = _INSTEAD[kind].get(name)
+    if instead is not None:
+        article = "an" if kind == "alarm" else "a"
+        raise BadHandler(
+            f"{who} returned {name}, which {article} {kind} does not know; {instead}", code="handler.answer"
+        )
+
+
+# How is a failure said in the ledger?
+
+
+def storable(text: str) -> str:
+    """Text that every store can hold: a handler may raise with anything, and its failure must still be written."""
+    return text.replace("\0", "\\0").encode(errors="backslashreplace").decode()
+
+
+def text_of(error: BaseException) -> str:
+    """What the error says, as every store can hold it; one may fail at saying it."""
+    try:
+        return storable(str(error))
+    except Exception:
+        return "its text can't be made"
+
+
+def words_of(error: BaseException) -> str:
+    """Its kind and what it says."""
+    return f"{storable(type(error).__name__)}: {text_of(error)}"

@@ -92,3 +92,8 @@ class Tracer(Protocol):
     def follow(self, kind: str, id: ObjectId, done: Callable[[Any], None]) -> Callable[[Any], None]:
         """A span from now until `done` is called, with an error or None: what to call instead of it."""
         ...
+
+
+def current_trace(tracer: Tracer | None) -> str | None:
+    """The trace that what is scheduled now belongs to."""
+    return TRACE.get() if tracer is None else tracer.current()

@@ -70,5 +70,5 @@ def methods_of(view: View, name: str) -> tuple[bool | None, list[PlainMethod] | 
     registry = None if view.running is None else view.running.registry
     if registry is None or name not in registry.names():
         return (None if registry is None else False), None
-    known = registry.named(name)
+    known = registry.by_name(name)
     return True, [{"name": one, "is_reader": one in known.readers} for one in sorted(known.methods)]

@@ -11,8 +11,7 @@ from wakeful.schedules.records import PREFIX, decode_record, schedule_of, slot_o
 from wakeful.store.protocol import Query, Store
 from wakeful.values.commits import SYSTEM
 from wakeful.values.ids import ObjectId, shard_of
-from wakeful.values.runs import run_id
-from wakeful.values.timers import Timer
+from wakeful.values.timers import Timer, run_id
 from wakeful.values.times import LATEST_MS
 from wakeful.views.nodes import state_of
 from wakeful.views.pages import TIMERS, RowPage, ViewPage, find

@@ -9,7 +9,7 @@ import msgspec
 
 from wakeful.jobs.job import STATES, Job
 from wakeful.jobs.payload import READ
-from wakeful.jobs.queries import JobFilter, get, listed
+from wakeful.jobs.queries import JobFilter, get, list_jobs
 from wakeful.values.codec import decode_loosely
 from wakeful.views.pages import ViewPage, bad_cursor, check_limit, check_place, open_cursor, write_cursor
 from wakeful.views.plain import Instant, OfObject, iso_of, plain
@@ -82,7 +82,7 @@ async def rows(view: View, wanted: JobFilter, limit: int = 50, cursor: str | Non
     with loosely(), view.beside():
         while True:
             wants = min(limit - len(jobs), PAGE_MAX)
-            some = await listed(view.node, wanted, limit=wants, after=after, looks_max=looks_max)
+            some = await list_jobs(view.node, wanted, limit=wants, after=after, looks_max=looks_max)
             jobs += [job for job in some if is_shown(job.target.cls, wanted.cls)]
             after = some.next
             if after is None or len(jobs) == limit or (looks_max is not None and len(some) < wants):

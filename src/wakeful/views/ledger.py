@@ -4,14 +4,14 @@ import asyncio
 from typing import NamedTuple, TypedDict, cast
 
 from wakeful.jobs.ids import KEYED, method_in
-from wakeful.policy.timeline import spec_of
+from wakeful.policy.plan import spec_of
 from wakeful.schedules.nights import local_time, zone_name
 from wakeful.schedules.queries import parked_of, record_of, runs_since, verdicts_at
 from wakeful.schedules.records import backfill_times, decode_lane, lane_name
 from wakeful.schedules.words import About, because, fate
 from wakeful.store.protocol import Query, Views
 from wakeful.values.ids import ObjectId
-from wakeful.values.runs import Entry, Run
+from wakeful.values.timers import Entry, Run
 from wakeful.values.times import from_datetime
 from wakeful.views.pages import ENTRIES, ViewPage, find
 from wakeful.views.plain import Instant, OfObject, iso, iso_of

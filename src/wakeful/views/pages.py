@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from wakeful.store.protocol import Query, Store
 from wakeful.values.commits import Info
 from wakeful.values.errors import BadOption
-from wakeful.values.runs import Entry
-from wakeful.values.timers import Parked, Timer
+from wakeful.values.timers import Entry, Parked, Timer
 from wakeful.views.view import View
 
 R = TypeVar("R")

@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple, TypedDict, cast
 
-from wakeful.policy.timeline import spec_of
-from wakeful.schedules.queries import parked_of, record_of, runs_of, seen
+from wakeful.policy.plan import spec_of
+from wakeful.schedules.queries import as_schedule, parked_of, record_of, runs_of
 from wakeful.schedules.records import PREFIX, Record, decode_record, schedule_of, slot_of
 from wakeful.schedules.schedule import Schedule, standing_of
 from wakeful.schedules.schedules import next_times
@@ -14,7 +14,7 @@ from wakeful.store.protocol import Query, Range, Store
 from wakeful.values.commits import SYSTEM
 from wakeful.values.errors import BadOption, UnknownSchedule
 from wakeful.values.ids import ObjectId
-from wakeful.values.runs import Run
+from wakeful.values.timers import Run
 from wakeful.views.due import HEAD, line_of
 from wakeful.views.ledger import PlainRun, plain_run
 from wakeful.views.pages import (
@@ -191,7 +191,7 @@ async def _with_verdicts(view: View, found: list[_Seen], phase: str, inner: str 
     now = view.now()
     lasts = await view.together(runs_of(view.store_of(id), id, name, limit=1) for id, name, _ in found)
     some = [
-        ScheduleRow(id, seen(name, record, now), record, runs[0] if runs else None)
+        ScheduleRow(id, as_schedule(name, record, now), record, runs[0] if runs else None)
         for (id, name, record), runs in zip(found, lasts, strict=True)
     ]
     return SchedulePage(some, None if inner is None else write_cursor(view, _KIND, [phase, inner]))
@@ -335,7 +335,9 @@ async def show(view: View, id: ObjectId, name: str, *, limit: int = 10, upcoming
     answer["standing"] = standing(record, now)
     if record is not None:
         pause = record.pause_at(now) if record.state == "active" else None
-        answer |= plain_row(ScheduleRow(id, seen(name, record, now), record, about.runs[0] if about.runs else None))
+        answer |= plain_row(
+            ScheduleRow(id, as_schedule(name, record, now), record, about.runs[0] if about.runs else None)
+        )
         answer["paused_since"] = iso(pause.since) if pause is not None else None
         answer["overlap"] = record.options.policy.overlap
         answer["max_attempts"] = record.options.retry.max_attempts

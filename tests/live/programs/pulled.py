@@ -83,7 +83,7 @@ class Place:
         self.clear()
         if self.postgres:
             schema = parse_url(self.postgres).schema
-            text = Statements(schema).qualified((OLD / "v1_postgres.sql").read_text(encoding="utf-8"))
+            text = Statements(schema).qualify((OLD / "v1_postgres.sql").read_text(encoding="utf-8"))
             self.sql(f'CREATE SCHEMA "{schema}"; {text}')
             return
         db = sqlite3.connect(self.folder / "life" / "app.db")

@@ -153,7 +153,7 @@ class Load:
 
 async def settle(app: App, report: Report) -> None:
     """Redrive what is parked, and wait until nothing is due any more."""
-    node = app.node
+    node = app.deployment.node
     assert node is not None
     for parked in await node.store.find_parked(Query(limit=1000)):
         report("parked", parked.timer.id.key, parked.reason, parked.error)

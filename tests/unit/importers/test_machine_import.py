@@ -39,7 +39,7 @@ async def snapshot(world: Any) -> Any:
 
 
 async def verdicts(world: Any) -> list[str]:
-    order = world.app.registry.named("Order").cls
+    order = world.app.deployment.registry.by_name("Order").cls
     return [run.verdict for run in await world.ledger(order, "o-1", f"machine:{AFTER}")]
 
 

@@ -8,8 +8,7 @@ from tests.xstate.chart_cases import case
 from tests.xstate.chart_names import NAMES
 from tests.xstate.chart_wider import MORE_EVENTS
 from wakeful.chart import Chart, can, matches, start
-from wakeful.machines.machine_view import events_of
-from wakeful.machines.snapshot import Snapshot
+from wakeful.machines.snapshot import Snapshot, events_of
 from wakeful.statechart.snapshot import configuration_of
 from wakeful.values.errors import BadChart, LimitExceeded
 

@@ -169,7 +169,7 @@ def test_hours_that_leave_nothing_out_together_never_close() -> None:
 STARTS = (datetime(2011, 12, 27, tzinfo=UTC), datetime(2026, 3, 26, tzinfo=UTC), datetime(2026, 10, 2, tzinfo=UTC))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(calendars(), st.sampled_from(STARTS), st.integers(0, 9 * 96), st.integers(-1, 1))
 def test_agrees_with_every_quarter_of_an_hour(calendar: Calendar, start: datetime, quarter: int, more: int) -> None:
     first = from_datetime(start)
@@ -202,7 +202,7 @@ def test_agrees_with_every_quarter_of_an_hour(calendar: Calendar, start: datetim
         assert found == expected or (expected is None and (found is None or found < begin))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(calendars(), st.datetimes(datetime(2011, 12, 27), datetime(2012, 1, 5)))
 def test_contains_is_what_the_clock_on_the_wall_says(calendar: Calendar, when: datetime) -> None:
     at = from_datetime(when.replace(tzinfo=UTC))
@@ -226,7 +226,7 @@ def test_contains_is_what_the_clock_on_the_wall_says(calendar: Calendar, when: d
     assert calendar.contains(at) == (is_open and not (calendar.holidays and is_off(calendar.holidays)))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(calendars((*ZONES, None)))
 def test_text_comes_back_exactly(calendar: Calendar) -> None:
     again = calendar_from_text(calendar.text)

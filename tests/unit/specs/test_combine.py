@@ -226,7 +226,7 @@ CALENDARS = (
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(specs, specs, specs, st.sampled_from(CALENDARS), st.integers(0, 4), st.integers(0, 4 * DAY))
 def test_agrees_with_lists_of_all(one: Spec, two: Spec, out: Spec, open_: Any, kind: int, more: int) -> None:
     with mock.patch.object(combine, "STEPS_MAX", 2_000):  # more than there are candidates in those days

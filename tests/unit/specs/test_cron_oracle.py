@@ -106,7 +106,7 @@ def check(
         assert back == earlier[-1] if earlier else back is None or back < first * 1000
 
 
-@settings(max_examples=70, deadline=None)
+@settings(max_examples=70)
 @given(EXPRESSIONS, st.sampled_from(CHANGES), GAPS, FOLDS, st.lists(st.integers(-14_000_000, 14_000_000), max_size=4))
 @example("30 2 * * *", CHANGES[0], "shift", "first", [])
 @example("*/15 2 * * *", CHANGES[1], "shift", "first", [0, 1, -1])
@@ -123,7 +123,7 @@ def test_every_minute_around_a_change(
     check(expression, zone, gap, fold, middle - around, middle + around, probes, margin=600 + size)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     SECONDS,
     EXPRESSIONS,
@@ -145,7 +145,7 @@ def test_every_second_around_a_change(
     check(f"{seconds} {expression}", zone, gap, fold, middle - 4_000, middle + 4_000, probes, margin=600 + size)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(DAYS, MONTHS, WEEKDAYS, st.dates(date(1896, 1, 1), date(2104, 1, 1)))
 @example("29", "2", "*", date(1896, 3, 1))
 @example("29", "2", "*", date(2096, 3, 1))
@@ -174,7 +174,7 @@ def test_every_day_for_years(day: str, month: str, weekday: str, start: date) ->
         )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(EXPRESSIONS, st.sampled_from([zone for zone, _ in CHANGES]), GAPS, FOLDS, st.integers(-(10**13), 10**14))
 def test_next_and_previous_are_each_others_mirror(expression: str, zone: str, gap: str, fold: str, at: int) -> None:
     spec = made(expression, zone, gap, fold)

@@ -18,7 +18,7 @@ from wakeful.specs.interval import interval
 from wakeful.specs.phrases import parse_phrase
 from wakeful.specs.rrule import rrule
 from wakeful.values.errors import BadHandler, BadOption, BadSpec, BadTime, LimitExceeded
-from wakeful.values.runs import Run
+from wakeful.values.timers import Run
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 FORMS: list[tuple[Any, str]] = [

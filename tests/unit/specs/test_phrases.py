@@ -221,14 +221,13 @@ def phrases(draw: st.DrawFn) -> tuple[str, str]:
 
 
 @given(phrases())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_a_phrase_made_from_a_meaning_has_that_meaning(made: tuple[str, str]) -> None:
     text, expected = made
     assert parse_phrase(text).text == expected
 
 
 @given(st.sampled_from(["second", "minute", "hour"]), st.integers(1, 200))
-@settings(deadline=None)
 def test_a_step_is_a_cron_exactly_where_the_clock_repeats_with_it(unit: str, count: int) -> None:
     """What the spec names in two days of UTC is what counting from midnight gives, wherever it is a cron."""
     step = timedelta(**{f"{unit}s": count})
@@ -246,7 +245,7 @@ def test_a_step_is_a_cron_exactly_where_the_clock_repeats_with_it(unit: str, cou
 
 
 @given(st.integers(0, 23), st.integers(0, 59), st.integers(0, 1439), st.integers(1, 300))
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @example(9, 0, 480, 15)
 @example(0, 0, 1439, 1)
 def test_a_window_has_exactly_the_times_that_counting_gives(hour: int, minute: int, length: int, step: int) -> None:
@@ -291,7 +290,7 @@ WORDS += ["&", "(", "*", "€", "٣", "²", "'", '"', "\\", "\x00"]
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=9).map(" ".join) | st.text(max_size=60))
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 @example("zone")
 @example("sep 1st & august")
 @example("every 99999999999999999999999999 minutes")

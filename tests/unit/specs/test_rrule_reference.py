@@ -111,7 +111,7 @@ def made(start: datetime, rule: str) -> Any:
         return None
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(rules(("YEARLY", "MONTHLY", "WEEKLY", "DAILY")), st.data())
 def test_agrees_with_dateutil(case: tuple[str, datetime, str], data: st.DataObject) -> None:
     freq, start, text = case
@@ -128,7 +128,7 @@ def test_agrees_with_dateutil(case: tuple[str, datetime, str], data: st.DataObje
 
 
 # Few rules of seconds come in a short time, so most that are made are left out.
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(rules(("HOURLY", "MINUTELY", "SECONDLY")), st.data())
 def test_hours_minutes_and_seconds_agree_with_dateutil(case: tuple[str, datetime, str], data: st.DataObject) -> None:
     freq, start, text = case
@@ -153,7 +153,7 @@ def check_around(rule: Any, expected: list[int], first: int, last: int, data: st
         assert rule.previous_ms(at) == (before[-1] if before else None)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(rules(("YEARLY", "MONTHLY", "WEEKLY", "DAILY")), st.integers(1, 40))
 def test_count_agrees_with_dateutil(case: tuple[str, datetime, str], count: int) -> None:
     freq, start, text = case
@@ -176,7 +176,7 @@ def test_the_count_of_weeks_is_that_of_iso_when_they_begin_on_monday() -> None:
     assert [week_of(day, 0) for day in days] == [day.isocalendar()[:2] for day in days]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 6), st.sets(st.sampled_from((1, 2, 26, 51, 52, 53, -1, -2, -26, -51, -52, -53)), min_size=1))
 def test_numbered_weeks_agree_with_every_day_one_by_one(wkst: int, numbers: set[int]) -> None:
     days = [date(1999, 1, 1) + timedelta(days=number) for number in range(366 * 32)]

@@ -76,7 +76,7 @@ def combined(inner: st.SearchStrategy[Spec]) -> st.SearchStrategy[Spec]:
 nested: st.SearchStrategy[Spec] = st.recursive(leaves, combined, max_leaves=6)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(nested)
 def test_every_spec_comes_back_exactly(spec: Spec) -> None:
     again = parse_spec(spec.text)
@@ -88,7 +88,7 @@ def test_every_spec_comes_back_exactly(spec: Spec) -> None:
     assert "\n" not in spec.text
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(leaves | combined(leaves))
 def test_what_comes_back_says_the_same_and_binds_once(spec: Spec) -> None:
     with mock.patch.object(combine, "STEPS_MAX", 200):  # what keeps nothing is found out sooner

@@ -90,7 +90,7 @@ def test_instants_of_a_local_time(local: datetime, zone: str, gap: str, fold: st
     assert instants_of(local, zone_of(zone), gap, fold) == expected  # type: ignore[arg-type]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.sampled_from(NAMES), st.datetimes(datetime(1840, 1, 1), datetime(2300, 1, 1)), st.booleans())
 def test_instants_agree_with_zoneinfo(name: str, local: datetime, near: bool) -> None:
     zone = ZoneInfo(name)

@@ -18,7 +18,7 @@ from wakeful.runtime.turn import CURRENT, Turn
 from wakeful.values.ids import ObjectId, shard_of
 
 if TYPE_CHECKING:
-    from wakeful.runtime.activation import Activation
+    from wakeful.runtime.object_runtime import ObjectRuntime
 
 log = logging.getLogger("wakeful.workers")
 
@@ -74,7 +74,7 @@ class WaitUntilTasks:
     def __init__(self) -> None:
         self._tasks: dict[asyncio.Task[Any], ObjectId] = {}
 
-    def add(self, activation: "Activation", task: asyncio.Task[Any]) -> None:
+    def add(self, activation: "ObjectRuntime", task: asyncio.Task[Any]) -> None:
         self._tasks[task] = activation.id
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
@@ -98,7 +98,7 @@ class Hosted:
 class ObjectEvents:
     """The events of one object: the turn that each runs in, and what was begun in it."""
 
-    def __init__(self, activation: "Activation", hosted: Hosted) -> None:
+    def __init__(self, activation: "ObjectRuntime", hosted: Hosted) -> None:
         self._activation = activation
         self.hosted = hosted
         self.has_cleared_alarm = False  # in the event that runs

@@ -17,19 +17,19 @@ from wakeful.compat.workers.state import State
 from wakeful.compat.workers.values import Record, result_of
 from wakeful.compat.workers.web import Response, pack, request_of, response_data, unpack
 from wakeful.runtime.alarms import Alarms
+from wakeful.runtime.context import runtime_of
 from wakeful.runtime.registry import LIFECYCLE
-from wakeful.runtime.timer_runs import Failed, Park, RunLater
+from wakeful.runtime.timer_handler import Failed, Park, RunLater
 from wakeful.runtime.turn import CURRENT, Turn
 from wakeful.sockets.socket import Socket
 from wakeful.values.codec import decode, encode
 from wakeful.values.commits import SYSTEM, Slot
 from wakeful.values.errors import BadName, BadOption
-from wakeful.values.runs import run_id
-from wakeful.values.timers import ALARM, Occurrence, Timer
+from wakeful.values.timers import ALARM, Occurrence, Timer, run_id
 
 if TYPE_CHECKING:
-    from wakeful.runtime.activation import Activation
     from wakeful.runtime.context import Context
+    from wakeful.runtime.object_runtime import ObjectRuntime
 
 log = logging.getLogger("wakeful.workers")
 
@@ -50,7 +50,7 @@ class Host:
     _hosted: ClassVar[Hosted]
 
     def __init__(self, ctx: "Context") -> None:
-        self._activation = ctx._activation
+        self._activation = runtime_of(ctx)
         self._id: DurableObjectId | None = None
         self._state: State | None = None
         self._object: Any = None
@@ -173,7 +173,7 @@ class Host:
         turn = CURRENT.get()
         if turn is not None and turn.activation is self._activation and not turn.is_over:
             turn.refused = []
-            await self._activation.commit_now(turn)
+            await self._activation.commit_now()
 
     async def _learn(self, name: str | None) -> None:
         """The first event of an object with a long name: keep the name, then make the object."""
@@ -278,7 +278,7 @@ class _Left(NamedTuple):
 class HostedAlarms(Alarms):
     """Alarms of a node that has hosted objects, maybe beside others."""
 
-    async def fire(self, activation: "Activation", turn: Turn, timer: Timer) -> bool:
+    async def fire(self, activation: "ObjectRuntime", turn: Turn, timer: Timer) -> bool:
         host = activation.instance
         if not isinstance(host, Host):
             return await super().fire(activation, turn, timer)
@@ -293,7 +293,7 @@ class HostedAlarms(Alarms):
             raise
         return True
 
-    async def failed(self, activation: "Activation", turn: Turn, failure: Failed) -> RunLater | Park | None:  # type: ignore[override]
+    async def failed(self, activation: "ObjectRuntime", turn: Turn, failure: Failed) -> RunLater | Park | None:  # type: ignore[override]
         left = failure.note
         if not isinstance(left, _Left):
             return await super().failed(activation, turn, failure)

@@ -51,7 +51,7 @@ class Stub:
         return f"<{self._namespace.hosted.name}/{self.id.key}>"
 
     def _begin(self, call: Any, what: str) -> "asyncio.Task[Any]":
-        node = self._namespace.app.node
+        node = self._namespace.app.deployment.node
         return start_task(call, node.keep if node is not None else _nobody, f"{self!r}.{what}()")
 
     async def _fetch(self, request: Request) -> Response:
@@ -68,7 +68,7 @@ class Stub:
             kwargs[NAME] = id.name
         target = ObjectId(namespace.hosted.name, id.key)
         try:
-            return await namespace.app.send(target, method, args, kwargs, deadline_ms=None, request_key=None)
+            return await namespace.app.deployment.send(target, method, args, kwargs, deadline_ms=None, request_key=None)
         except UnknownMethod as error:
             raise JsTypeError(f"the object has no method {method!r} that can be called: {error.message}") from None
         except Exception as error:

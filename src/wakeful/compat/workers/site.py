@@ -90,7 +90,7 @@ class WorkerSite:
             while True:
                 event = await receive()
                 if event["type"] == "lifespan.startup":
-                    if self.worker.app.node is None:
+                    if self.worker.app.deployment.node is None:
                         from wakeful.system import default_store
 
                         await stack.enter_async_context(self.worker.app.run(self._store or default_store()))
@@ -182,7 +182,7 @@ async def carry_socket(worker: "Worker", stops: Stops, scope: Scope, receive: Re
     if not isinstance(end, ClientEnd):
         await _refuse_socket(scope, send, response)
         return
-    node = worker.app.node
+    node = worker.app.deployment.node
     if node is None:
         raise JsException("the Worker is not running")
     wire = wires._Wire(scope, send)
@@ -224,7 +224,7 @@ async def serving(worker: "Worker", address: str = ADDRESS, *, next_port: bool =
         ) from None
     host, port = parse_address(address)
     made = bind(host, port, tries=NEXT_PORTS if next_port and port else 1)
-    config = configured(WorkerSite(worker), worker.app.limits.socket_message_bytes)
+    config = configured(WorkerSite(worker), worker.app.deployment.limits.socket_message_bytes)
     server = Quiet(config)
     serve = asyncio.ensure_future(server.serve(sockets=[made]))
     try:

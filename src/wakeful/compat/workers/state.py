@@ -25,7 +25,7 @@ from wakeful.values.errors import BadInput, BadValue, LimitExceeded, NoAlarmHand
 from wakeful.values.timers import ALARM
 
 if TYPE_CHECKING:
-    from wakeful.runtime.activation import Activation
+    from wakeful.runtime.object_runtime import ObjectRuntime
 
 
 # `ctx.storage`: Cloudflare's storage and alarm methods on Wakeful's turns.
@@ -158,7 +158,7 @@ class Storage:
         turn = self._turn()
         assert turn is not None
         if not turn.saved:  # else it is durable when the transaction is
-            await self._activation.commit_now(turn)
+            await self._activation.commit_now()
 
     async def _transaction(self, closure: Callable[["Transaction"], Any]) -> Any:
         turn = self._turn()
@@ -320,7 +320,7 @@ BLOCK_S = 30.0  # what blockConcurrencyWhile may take, as there
 class State(ObjectEvents):
     """Handed to the constructor: `id`, `storage`, `blockConcurrencyWhile`, `waitUntil`, `abort` and the sockets."""
 
-    def __init__(self, activation: "Activation", hosted: Hosted, id: DurableObjectId) -> None:
+    def __init__(self, activation: "ObjectRuntime", hosted: Hosted, id: DurableObjectId) -> None:
         super().__init__(activation, hosted)
         self.id = id
         self.storage = Storage(self)
@@ -336,15 +336,13 @@ class State(ObjectEvents):
         if not isinstance(work, Awaitable):
             return
         activation = self._activation
-        activation._readers += 1  # something beside its turns goes on: it must not sleep under it
+        activation.hold_awake()
 
         async def waiting() -> None:
             try:
                 await work
             finally:
-                activation._readers -= 1
-                if not activation.is_busy:
-                    activation.node.hibernation.became_idle(activation)
+                activation.let_sleep()
 
         self.hosted.beside.add(activation, start_task(waiting(), activation.node.keep, f"waitUntil of {activation.id}"))
 

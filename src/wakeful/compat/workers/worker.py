@@ -26,11 +26,13 @@ from wakeful.compat.workers.values import dress, result_of
 from wakeful.compat.workers.web import Request, Response
 from wakeful.policy.limits import Limits
 from wakeful.policy.retry import RetryPolicy
+from wakeful.runtime.context import runtime_of
+from wakeful.runtime.feature import Feature
 from wakeful.specs.cron import cron
 from wakeful.specs.spec import Spec
 from wakeful.values.codec import look_in
 from wakeful.values.errors import BadOption
-from wakeful.values.runs import Run
+from wakeful.values.timers import Run
 from wakeful.values.times import from_datetime
 
 if TYPE_CHECKING:
@@ -154,6 +156,18 @@ MESSAGE_BYTES = 32 * 1_048_576  # what a call and its answer may carry, as there
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 
 
+class HostedFeature(Feature):
+    """What hosted objects need of every node."""
+
+    def __init__(self, beside: WaitUntilTasks) -> None:
+        self._beside = beside
+
+    def equip(self, node: "Node") -> None:
+        node.timer_runs.register(HostedAlarms(node.limits.alarm_deadline_ms))
+        node.operations[APART] = _apart
+        node.farewells.append(self._beside.send_away)
+
+
 class WorkersApp(App):
     """An App whose classes were written for Cloudflare; classes of Wakeful's own can live in it as well."""
 
@@ -161,17 +175,11 @@ class WorkersApp(App):
         options.setdefault("limits", Limits(arguments_bytes=MESSAGE_BYTES))
         super().__init__(**options)
         self.beside = WaitUntilTasks()
+        self.deployment.features.append(HostedFeature(self.beside))
 
     def run_by_clock(self, spec: Spec, function: Callable[..., Any], **options: Any) -> None:
         """A cron trigger of its wrangler file, once per occurrence in the deployment."""
         self._schedules.functions.add(spec, function, **options)
-
-    def equip(self, node: "Node") -> None:
-        super().equip(node)
-        node.alarms = HostedAlarms(node.limits.alarm_deadline_ms)
-        node.timer_runs.register(node.alarms)
-        node.operations[APART] = _apart
-        node.farewells.append(self.beside.send_away)
 
 
 class Worker:
@@ -211,8 +219,8 @@ class Worker:
         self._imports.unload()
 
     def _keep(self, task: "Task[Any]") -> None:
-        if self.app.node is not None:
-            self.app.node.keep(task)
+        if self.app.deployment.node is not None:
+            self.app.deployment.node.keep(task)
 
     def _host(self) -> None:
         config = self.config
@@ -277,7 +285,7 @@ def load(folder: str | Path, *, environment: str | None = None, app: WorkersApp 
 
 
 async def _apart(ctx: "Context", token: int) -> None:
-    host = ctx._activation.instance
+    host = runtime_of(ctx).instance
     if not isinstance(host, Host):
         raise JsException(f"{ctx.id} is no object of a Worker")
     await host._apart(token)

@@ -30,7 +30,7 @@ def _head(oid: int, count: int, nulls: bool = False) -> bytes:
 _ONE_BYTES, _ONE_TEXT = _head(17, 1), _head(25, 1)
 
 
-def _fixed(oid: int, code: str, unit: str, width: int) -> Callable[[Sequence[int]], bytes]:
+def _fixed_encoder(oid: int, code: str, unit: str, width: int) -> Callable[[Sequence[int]], bytes]:
     """An encoder of whole numbers, by interleaving the constant length with the values' own units."""
     per = width // array(unit).itemsize
     lead = 4 // array(unit).itemsize
@@ -119,8 +119,8 @@ class _Texts:
 PACKERS: list[tuple[int, str, Callable[[Any], bytes]]] = [
     (1000, "_bool", _pack_bools),
     (1001, "_bytea", _pack_bytes),
-    (1005, "_int2", _fixed(21, "h", "H", 2)),
-    (1007, "_int4", _fixed(23, "i", "I", 4)),
+    (1005, "_int2", _fixed_encoder(21, "h", "H", 2)),
+    (1007, "_int4", _fixed_encoder(23, "i", "I", 4)),
     (1009, "_text", _Texts().pack),
-    (1016, "_int8", _fixed(20, "q", "I", 8)),
+    (1016, "_int8", _fixed_encoder(20, "q", "I", 8)),
 ]

@@ -29,30 +29,30 @@ def past(after: tuple[object, ...] | None) -> dict[str, object]:
 
 def objects(query: Query) -> Asked:
     cls, key = query.after or ("", "")
-    return _asked(query, named=False, after_cls=cls, after_key=key)
+    return _conditions(query, named=False, after_cls=cls, after_key=key)
 
 
 def timers(query: Query) -> Asked:
     shards = list(range(SHARDS))
     if query.cls is not None and query.key is not None:
         shards = [shard_of(ObjectId(query.cls, query.key))]
-    return _asked(query, named=True, shards=shards, **past(query.after))
+    return _conditions(query, named=True, shards=shards, **past(query.after))
 
 
 def entries(query: Query) -> Asked:
     [before] = query.after or (_NUMBER_MAX,)
-    return _asked(query, named=True, before=before)
+    return _conditions(query, named=True, before=before)
 
 
 def parked(query: Query) -> Asked:
     [after] = query.after or (0,)
-    return _asked(query, named=True, after=after)
+    return _conditions(query, named=True, after=after)
 
 
 def answers(query: Query) -> Asked:
     """Request keys are bytes there, and so is what is asked of them."""
     cls, key, request = query.after or ("", "", "")
-    values, parts = _asked(replace(query, name=None, name_prefix=None), named=False, after_cls=cls, after_key=key)
+    values, parts = _conditions(replace(query, name=None, name_prefix=None), named=False, after_cls=cls, after_key=key)
     prefix = query.name_prefix or None
     last = None if prefix is None else past_prefix(prefix)
     named = {
@@ -75,14 +75,14 @@ def names_one_timer(query: Query) -> bool:
 
 def narrow(query: Query, classes: Sequence[str]) -> Asked:
     """The question whether those objects have at most `most_rows` of the rows."""
-    return _asked(query, named=True, classes=classes, most=most_rows(query) + 1)
+    return _conditions(query, named=True, classes=classes, most=most_rows(query) + 1)
 
 
 def most_rows(query: Query) -> int:
     return max(NARROW_ROWS, 2 * query.limit)
 
 
-def _asked(query: Query, *, named: bool, **place: object) -> Asked:
+def _conditions(query: Query, *, named: bool, **place: object) -> Asked:
     """What the query filters by, each an optional part of the statement, and where its page begins."""
     key_first, key_last = _span(query.key_prefix)
     filters = {

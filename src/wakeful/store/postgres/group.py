@@ -162,23 +162,23 @@ def gather(node: str, commits: Sequence[Commit]) -> tuple[list[str], Set[int], V
     """The parts of the statement that these commits need, their shards, and its arguments. A shard has one epoch in all of them."""
     rows: Rows = defaultdict(list)
     epochs: dict[int, int] = {}
-    found: dict[ObjectId, Commit | Fold] = {}
+    steps: dict[ObjectId, Commit | Fold] = {}
     sent = Sent()
     for commit in commits:
         if commit.sends:
-            sent.add(commit, found)
+            sent.add(commit, steps)
         epochs[commit.shard] = commit.epoch
-        before = found.setdefault(commit.id, commit)
+        before = steps.setdefault(commit.id, commit)
         if before is not commit:
-            fold = before if isinstance(before, Fold) else _folded(before)
+            fold = before if isinstance(before, Fold) else _fold(before)
             fold.add(commit)
-            found[commit.id] = fold
+            steps[commit.id] = fold
     _append_logs(commits, rows)
-    for id, step in found.items():
+    for id, step in steps.items():
         if isinstance(step, Fold):
             _append_fold(id, step, rows, sent)
         elif not _try_plain(step, rows, sent):
-            _append_fold(id, _folded(step), rows, sent)
+            _append_fold(id, _fold(step), rows, sent)
     sent.append(rows)
     values: Values = {"node": node, "shards": list(epochs), "epochs": list(epochs.values())}
     parts = [part for part, some in rows.items() if some and part not in _BESIDE]
@@ -204,7 +204,7 @@ def printable(text: str) -> str:
     return text
 
 
-def _folded(commit: Commit) -> Fold:
+def _fold(commit: Commit) -> Fold:
     fold = Fold(commit.shard)
     fold.add(commit)
     return fold

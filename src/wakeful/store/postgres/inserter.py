@@ -96,24 +96,24 @@ class InsertLine:
         if not rows:
             return []
         if rows[0]["first"]:
-            return await self._met(wire, wanted, rows)
+            return await self._obstacles_met(wire, wanted, rows)
         return await self._taken_before(wire, wanted)
 
-    async def _met(self, wire: ServerWire, wanted: PendingInsert, rows: Sequence[Row]) -> list[Obstacle]:
+    async def _obstacles_met(self, wire: ServerWire, wanted: PendingInsert, rows: Sequence[Row]) -> list[Obstacle]:
         """What the insert met, and what it should not have slipped in behind."""
         slipped = {row["place"] for row in rows if row["slipped"]}
         met = {row["place"] for row in rows} - slipped
         if met and not wanted.each:
             raise Taken("something guarded is in the way")
         found = await self._obstacles(wire, wanted, sorted(slipped | met))
-        others = [one for one in found if one.index in met]
-        for one in found:
-            if one.index not in slipped:
+        others = [obstacle for obstacle in found if obstacle.index in met]
+        for obstacle in found:
+            if obstacle.index not in slipped:
                 continue
-            if is_other(one, wanted.timers):  # it has run since, or was parked: it was in all the same
-                others.append(replace(one, is_in=True))
-            elif one.parked or one.answer:  # beside it stands what became of the other
-                others.append(replace(one, timer=None, is_in=True))
+            if is_other(obstacle, wanted.timers):  # it has run since, or was parked: it was in all the same
+                others.append(replace(obstacle, is_in=True))
+            elif obstacle.parked or obstacle.answer:  # beside it stands what became of the other
+                others.append(replace(obstacle, timer=None, is_in=True))
         # What was in the way and is no more: whoever asks for that one may try again.
         return still_out(sorted(others, key=attrgetter("index")), met)
 
@@ -134,7 +134,7 @@ class InsertLine:
         found: list[Obstacle] = []
         for at in range(0, len(places), INSERT_ROWS):
             some = places[at : at + INSERT_ROWS]
-            values = _guarded(some, wanted.timers, wanted.guards) | {"now": wanted.now}
+            values = _guard_columns(some, wanted.timers, wanted.guards) | {"now": wanted.now}
             found += [obstacle_of(some[row[0]], row) for row in await wire.run(statement, statement.args(values))]
         return found
 
@@ -174,7 +174,7 @@ class InsertLine:
             await wire.run(objects, objects.args(values), timeout_s=timeout_s)
 
 
-def _guarded(places: Sequence[int], timers: Sequence[Timer], guards: Mapping[int, Guard]) -> dict[str, object]:
+def _guard_columns(places: Sequence[int], timers: Sequence[Timer], guards: Mapping[int, Guard]) -> dict[str, object]:
     """The columns of what is asked about the timers at these places; None where there is no guard."""
     some = [timers[n] for n in places]
     names = {**_columns([timer.id for timer in some]), "name": [timer.name for timer in some]}

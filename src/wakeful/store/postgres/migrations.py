@@ -68,7 +68,7 @@ async def version_of(wire: ServerWire, statements: Statements) -> int:
     [(found,)] = await wire.run(_EXISTS, [statements.schema])
     if not found:
         return 0
-    numbers = await wire.run(Statement(statements.qualified(_NUMBERS), ()))
+    numbers = await wire.run(Statement(statements.qualify(_NUMBERS), ()))
     return max((row[0] for row in numbers), default=0)
 
 
@@ -185,8 +185,8 @@ async def _migrate(wire: ServerWire, statements: Statements, now: int) -> list[s
                 if not found:
                     await _make_schema(wire, statements.schema)
             sql = files(__package__).joinpath("migrations", f"{name}.sql").read_text(encoding="utf-8")
-            await wire.script(statements.qualified(sql))
-            record = Statement(statements.qualified(_RECORD), ("number", "name", "applied_at"))
+            await wire.script(statements.qualify(sql))
+            record = Statement(statements.qualify(_RECORD), ("number", "name", "applied_at"))
             await wire.run(record, [_number(name), name, now])
             applied.append(name)
     return applied

@@ -7,8 +7,7 @@ from wakeful.store.postgres.wire import Row
 from wakeful.store.protocol import WHOLE_BYTES_MAX, WHOLE_ROWS_MAX, NodeRow, Obstacle
 from wakeful.values.commits import Info, Loaded, Remembered
 from wakeful.values.ids import ObjectId
-from wakeful.values.runs import Entry
-from wakeful.values.timers import ALARM, Parked, Timer
+from wakeful.values.timers import ALARM, Entry, Parked, Timer
 
 NOTHING = Loaded(None, None, {}, True)
 

@@ -18,6 +18,35 @@ from wakeful.store.postgres.wire import Invalid, Row, ServerRefused, ServerWire
 from wakeful.store.protocol import Hint
 from wakeful.values.errors import Unavailable
 
+# How long is a server asked again that was lost, or can't be reached?
+#
+# A server that restarts, fails over or stalls is away for seconds. Whoever asked waits for it as for a slow one, as long
+# as one statement may take: `?timeout=`.
+
+FIRST_S = 0.05
+MOST_S = 1.0
+
+
+class QuestionTime:
+    """One question's time, with all that is tried for it."""
+
+    __slots__ = ("_delay_s", "_until")
+
+    def __init__(self, length_s: float) -> None:
+        self._until = asyncio.get_running_loop().time() + length_s
+        self._delay_s = FIRST_S
+
+    async def waits(self) -> bool:
+        """Wait a moment, to ask again; False when the time is over."""
+        left_s = self._until - asyncio.get_running_loop().time()
+        if left_s <= 0:
+            return False
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.Event().wait(), min(left_s, self._delay_s))
+        self._delay_s = min(2 * self._delay_s, MOST_S)
+        return True
+
+
 log = logging.getLogger("wakeful.store")
 
 Heard = Callable[[Sequence[Hint]], None]
@@ -139,7 +168,7 @@ class NodeSession:
         if self._is_locked:
             self._is_locked = False
             with suppress(Unavailable):
-                await self.run(_UNLOCK, [LOCK_CLASS, _signed(lock_key(self._target.schema, node))])
+                await self.run(_UNLOCK, [LOCK_CLASS, _to_signed(lock_key(self._target.schema, node))])
 
     async def tell(self, hints: Sequence[Hint]) -> None:
         """Send them with whatever else waits to be sent; kept, one a shard, while the connection is away."""
@@ -184,7 +213,7 @@ class NodeSession:
         self._has_news = self._has_news or has_news
         for hint in hints:
             known = self._pending.get(hint.shard)
-            self._pending[hint.shard] = hint if known is None else _merged(known, hint)
+            self._pending[hint.shard] = hint if known is None else _merge(known, hint)
 
     async def run(self, statement: Statement, args: Sequence[object]) -> list[Row]:
         """What the server answers on this connection. Nothing that takes long: who tells others waits behind it."""
@@ -199,7 +228,7 @@ class NodeSession:
             return
         key = lock_key(self._target.schema, self._node)
         try:
-            [(got,)] = await self.run(_LOCK, [LOCK_CLASS, _signed(key)])
+            [(got,)] = await self.run(_LOCK, [LOCK_CLASS, _to_signed(key)])
             if got:
                 [(found,)] = await self.run(_HOLDS, [LOCK_CLASS, key])
                 self.locks = self._is_locked = bool(found)
@@ -268,10 +297,10 @@ class NodeSession:
                 self._flush = asyncio.create_task(self._send())
 
 
-def _merged(one: Hint, other: Hint) -> Hint:
+def _merge(one: Hint, other: Hint) -> Hint:
     return Hint(one.shard, min(one.first_at, other.first_at), max(one.last_at, other.last_at))
 
 
-def _signed(number: int) -> int:
+def _to_signed(number: int) -> int:
     """The same 32 bits as PostgreSQL's integer."""
     return number - 2**32 if number >= 2**31 else number

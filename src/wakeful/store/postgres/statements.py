@@ -42,20 +42,20 @@ class Statements:
             found = self._made[name, wanted] = self._make(name, wanted)
         return found
 
-    def qualified(self, sql: str) -> str:
+    def qualify(self, sql: str) -> str:
         """The SQL with its tables in this store's schema."""
         return _SCHEMA.sub(f'"{self.schema}".', sql)
 
     def _make(self, name: str, wanted: frozenset[str]) -> Statement:
         if name not in self._texts:
             self._texts[name] = files(__package__).joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
-        text = self.qualified("\n".join(_kept(self._texts[name].splitlines(), wanted)))
+        text = self.qualify("\n".join(_keep_lines(self._texts[name].splitlines(), wanted)))
         order: dict[str, int] = {}
         numbered = _NAME.sub(lambda match: f"${order.setdefault(match[1], len(order) + 1)}", text)
         return Statement(numbered, tuple(order))
 
 
-def _kept(lines: Iterable[str], wanted: frozenset[str]) -> list[str]:
+def _keep_lines(lines: Iterable[str], wanted: frozenset[str]) -> list[str]:
     """The lines that are in no optional part, or only in wanted ones, without comments."""
     kept: list[str] = []
     nested: list[bool] = []

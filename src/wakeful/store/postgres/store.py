@@ -18,7 +18,6 @@ from wakeful.store.postgres.migrations import (
     migrate,
     version_of,
 )
-from wakeful.store.postgres.patience import QuestionTime
 from wakeful.store.postgres.pool import Pool, not_open
 from wakeful.store.postgres.rows import (
     NOTHING,
@@ -32,7 +31,7 @@ from wakeful.store.postgres.rows import (
     parked_of,
     timer_of,
 )
-from wakeful.store.postgres.session import LOCK_CLASS, NOTIFY, NodeSession, channel_of, payloads
+from wakeful.store.postgres.session import LOCK_CLASS, NOTIFY, NodeSession, QuestionTime, channel_of, payloads
 from wakeful.store.postgres.statements import Statement, Statements
 from wakeful.store.postgres.url import Target, parse_url
 from wakeful.store.postgres.wire import Invalid, Row, ServerLost, ServerRefused, ServerWire
@@ -59,8 +58,7 @@ from wakeful.store.table_copy import Copying
 from wakeful.values.commits import Commit, Info, Loaded, Remembered
 from wakeful.values.errors import BadValue, StoreDown
 from wakeful.values.ids import ObjectId, shard_of
-from wakeful.values.runs import Entry
-from wakeful.values.timers import ALARM, Parked, Timer, TimerKey
+from wakeful.values.timers import ALARM, Entry, Parked, Timer, TimerKey
 
 log = logging.getLogger("wakeful.store")
 

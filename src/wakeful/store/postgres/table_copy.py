@@ -39,7 +39,7 @@ class Bulk(ServerWire):
             cursor = await self._connection.cursor(sql, timeout=WHOLE_TIMEOUT_S)
             while rows := await cursor.fetch(pages.rows, timeout=PAGE_TIMEOUT_S):
                 found = [tuple(row) for row in rows]
-                pages.seen(found)
+                pages.on_page(found)
                 yield found
         except _FAILURES as error:
             raise self._meaning(error, writes=False) from None
@@ -99,7 +99,7 @@ class PostgresCopying:
             await wire.script("SET plan_cache_mode = auto; SET enable_seqscan = on; SET synchronous_commit = on")
             check_version(await version_of(wire, statements), target.shown)
             await wire.script("BEGIN ISOLATION LEVEL REPEATABLE READ")
-            await wire.lock(statements.qualified(_LOCK))
+            await wire.lock(statements.qualify(_LOCK))
         except BaseException:
             await wire.close()
             raise
@@ -115,7 +115,7 @@ class PostgresCopying:
 
     async def read(self, table: str) -> AsyncIterator[list[Row]]:
         plain = _PLAIN.get(table)
-        sql = self._statements.qualified(f"SELECT {', '.join(TABLES[table])} FROM wakeful.{table}")
+        sql = self._statements.qualify(f"SELECT {', '.join(TABLES[table])} FROM wakeful.{table}")
         async for rows in self._wire.pages(sql, Pages(table)):
             yield rows if plain is None else [plain(row) for row in rows]
 
@@ -146,7 +146,7 @@ class PostgresCopying:
         await self._wire.close()  # which rolls back what was not committed
 
     async def _ask(self, sql: str, *args: object) -> list[Any]:
-        return await self._wire.ask(self._statements.qualified(sql), *args)
+        return await self._wire.ask(self._statements.qualify(sql), *args)
 
     async def _sequence(self, table: str) -> str:
         [(name,)] = await self._ask(_SEQUENCE, f'"{self._statements.schema}".{table}')

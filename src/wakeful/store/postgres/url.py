@@ -9,9 +9,13 @@ Options of ours, beside those of the driver:
 A server or pooler without the first two is noticed when the store is opened; to say so spares the attempt.
 """
 
+import asyncio
 import re
+from collections.abc import Sequence
+from typing import Any
 from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
+import asyncpg
 from msgspec import Struct
 
 from wakeful.values.errors import BadUrl
@@ -110,8 +114,8 @@ def parse_url(url: str) -> Target:
     shown = [(name, value) for name, value in options if name in _SHOWN]
     hosts_of = _hosts(parts, login + at, hosts, theirs)
     return Target(
-        dsn=_joined(parts._replace(netloc=login + at + hosts), theirs),
-        shown=_joined(parts._replace(netloc=shown_login + ("@" if shown_login else "") + hosts), shown),
+        dsn=_join(parts._replace(netloc=login + at + hosts), theirs),
+        shown=_join(parts._replace(netloc=shown_login + ("@" if shown_login else "") + hosts), shown),
         schema=schema,
         statement_cache_size=None if cache is None else int(cache),
         names_itself=any(name == "application_name" for name, _ in theirs),
@@ -135,13 +139,13 @@ def _hosts(parts: SplitResult, login: str, hosts: str, options: list[tuple[str, 
         )
     rest = [(name, value) for name, value in options if name not in ("host", "port", "target_session_attrs")]
     rest.append(("target_session_attrs", given.get("target_session_attrs", WRITES)))
-    found = []
+    servers = []
     for number, host in enumerate(named):
         port = ports[number % len(ports)]
         more = [] if hosts else [("host", host), *([("port", port)] if port else [])]
-        dsn = _joined(parts._replace(netloc=login + (host if hosts else "")), rest + more)
-        found.append(ServerHost(dsn, host if hosts or not port else f"{host}:{port}"))
-    return tuple(found)
+        dsn = _join(parts._replace(netloc=login + (host if hosts else "")), rest + more)
+        servers.append(ServerHost(dsn, host if hosts or not port else f"{host}:{port}"))
+    return tuple(servers)
 
 
 def _switch(name: str, value: str) -> bool:
@@ -162,8 +166,67 @@ def _timeout_ms(text: str | None) -> int:
     return length_ms
 
 
-def _joined(parts: tuple[str, str, str, str, str], options: list[tuple[str, str]]) -> str:
+def _join(parts: tuple[str, str, str, str, str], options: list[tuple[str, str]]) -> str:
     scheme, netloc, path, _, fragment = parts
     # urlunsplit drops the // of an empty host, which the driver insists on.
     rest = urlunsplit(("", "", path, urlencode(options, safe="/", quote_via=quote), fragment))
     return f"{scheme}://{netloc}{rest}"
+
+
+# Which of the URL's hosts is the one that takes writes now?
+#
+# The driver asks them one after the other within one time, so that a first host which swallows packets (a primary that lost
+# its power) leaves none for the second. Here the next one is asked when the one before was silent for a moment.
+
+NEXT_S = 0.5  # for so long a host is waited for before the next is asked as well
+
+# What a host says that is not the one to use now; any other answer is about us, and the same on all.
+AWAY = (OSError, asyncpg.exceptions.TargetServerAttributeNotMatched, asyncpg.CannotConnectNowError)
+
+
+class NoneServes(Exception):
+    """None of the hosts can be used now."""
+
+    def __init__(self, failed: Sequence[tuple[ServerHost, BaseException]]) -> None:
+        super().__init__(", ".join(f"{host.shown}: {_why(error)}" for host, error in failed))
+
+
+async def dial(hosts: Sequence[ServerHost], *, timeout_s: float, **options: Any) -> Any:
+    """A connection to the first host that answers as wanted; else what is wrong, with each host named if there are several."""
+    if len(hosts) == 1:
+        return await asyncpg.connect(hosts[0].dsn, timeout=timeout_s, **options)
+    asked: dict[asyncio.Task[Any], ServerHost] = {}
+    failed: dict[ServerHost, BaseException] = {}
+    rest = list(hosts)
+    try:
+        while rest or len(failed) < len(asked):
+            waiting = [task for task in asked if asked[task] not in failed]
+            if rest:
+                host = rest.pop(0)
+                task = asyncio.ensure_future(asyncpg.connect(host.dsn, timeout=timeout_s, **options))
+                asked[task] = host
+                waiting.append(task)
+            done, _ = await asyncio.wait(waiting, timeout=NEXT_S if rest else None, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                error = task.exception()
+                if error is None:
+                    del asked[task]
+                    return task.result()
+                if not isinstance(error, AWAY):
+                    raise error
+                failed[asked[task]] = error
+        raise NoneServes([(host, failed[host]) for host in hosts])
+    finally:
+        for task in asked:
+            task.cancel()
+        for late in await asyncio.gather(*asked, return_exceptions=True):
+            if isinstance(late, asyncpg.Connection):
+                late.terminate()
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, asyncpg.exceptions.TargetServerAttributeNotMatched):
+        return "it is not what target_session_attrs asks for (a standby takes no writes)"
+    if isinstance(error, TimeoutError) and not str(error):
+        return "no answer in time"
+    return " ".join(str(error).split()) or type(error).__name__

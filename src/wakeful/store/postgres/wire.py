@@ -9,9 +9,8 @@ import asyncpg
 import msgspec
 
 from wakeful.store.postgres.arrays import PACKERS
-from wakeful.store.postgres.primary_host import NoneServes, dial
 from wakeful.store.postgres.statements import Statement
-from wakeful.store.postgres.url import Target
+from wakeful.store.postgres.url import NoneServes, Target, dial
 from wakeful.store.protocol import CANCELLED
 from wakeful.values.errors import BadUrl, OutcomeUnknown, StoreDown
 
@@ -251,12 +250,12 @@ class ServerWire:
         """Call `heard(payload)` for what other connections notify on the channel."""
         own = self._connection.get_server_pid()
 
-        def told(_connection: Any, pid: int, _channel: str, payload: str) -> None:
+        def on_notify(_connection: Any, pid: int, _channel: str, payload: str) -> None:
             if pid != own:
                 heard(payload)
 
         try:
-            await self._connection.add_listener(channel, told)
+            await self._connection.add_listener(channel, on_notify)
         except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
             raise self._meaning(error, writes=False) from None
 

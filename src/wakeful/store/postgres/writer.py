@@ -4,8 +4,8 @@ from asyncio import Lock
 from collections.abc import Mapping, Sequence, Set
 
 from wakeful.store.postgres.group import gather
-from wakeful.store.postgres.patience import QuestionTime
 from wakeful.store.postgres.pool import Pool
+from wakeful.store.postgres.session import QuestionTime
 from wakeful.store.postgres.statements import Statements
 from wakeful.store.postgres.wire import Invalid, ServerLost, ServerWire
 from wakeful.store.protocol import Outcome

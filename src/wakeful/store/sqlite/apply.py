@@ -30,7 +30,7 @@ class Fences:
         self, db: sqlite3.Connection, node: str, commits: Sequence[Commit], gathered: Sequence[CommitGroup]
     ) -> list[Outcome]:
         """Write all of them at once, without those that are fenced. `gathered` is what all of them come to."""
-        owned = self._owned(db)
+        owned = self._shards(db)
         outcomes: list[Outcome] = [None] * len(commits)
         if not all(owned[shard] == (node, epoch) for group in gathered for shard, epoch in group.fences):
             outcomes = [_fence(commit, node, owned) for commit in commits]
@@ -41,11 +41,11 @@ class Fences:
 
     def one_by_one(self, db: sqlite3.Connection, node: str, commits: Sequence[Commit]) -> list[Outcome]:
         """Write each of them so that it can fail alone: for when `together` was refused."""
-        owned = self._owned(db)
+        owned = self._shards(db)
         failed: dict[ObjectId, WriteRefused] = {}
         return [_fence(commit, node, owned) or _apply_alone(db, commit, failed) for commit in commits]
 
-    def _owned(self, db: sqlite3.Connection) -> Owned:
+    def _shards(self, db: sqlite3.Connection) -> Owned:
         """The shards as this transaction sees them; read again only when they can have changed."""
         version: Any = db.execute(SQL["data_version"]).fetchall()[0][0]
         if self._known is None or self._known[0] is not db or self._known[1] != version:

@@ -16,8 +16,7 @@ from wakeful.store.sqlite.reads import FileReader
 from wakeful.store.sqlite.statements import ENTRY, PARKED, SQL, TIMER, Row
 from wakeful.values.commits import Info, Remembered
 from wakeful.values.ids import ObjectId
-from wakeful.values.runs import Entry
-from wakeful.values.timers import Parked, Timer
+from wakeful.values.timers import Entry, Parked, Timer
 
 _TABLES = {"objects": "objects", "timers": "timers", "entries": "ledger", "parked": "parked"}
 # Tables that can be searched by class and key, and by what: parked timers are few.
@@ -112,14 +111,16 @@ class Finder:
 def _of_id(query: Query, *, by_id: bool) -> list[Condition]:
     """The conditions on class and key; `by_id` has them answered by an index that begins with these."""
     plus = "" if by_id else "+"
-    found: list[Condition] = []
+    conditions: list[Condition] = []
     if query.cls is not None:
-        found.append((f"{plus}class = ?", (query.cls,)))
+        conditions.append((f"{plus}class = ?", (query.cls,)))
     elif by_id:
-        found.append((f"class IN ({SQL['known_classes']})", ()))  # an index is only searched from its first column on
+        conditions.append(
+            (f"class IN ({SQL['known_classes']})", ())
+        )  # an index is only searched from its first column on
     if query.key is not None:
-        found.append((f"{plus}key = ?", (query.key,)))
-    return found + _begins(f"{plus}key", query.key_prefix)
+        conditions.append((f"{plus}key = ?", (query.key,)))
+    return conditions + _begins(f"{plus}key", query.key_prefix)
 
 
 def _of_name(query: Query, *, by_id: bool, column: str = "name") -> list[Condition]:

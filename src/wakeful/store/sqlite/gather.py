@@ -13,8 +13,7 @@ from wakeful.store.sends import Sends
 from wakeful.store.sqlite.statements import Row
 from wakeful.values.commits import USER, Commit
 from wakeful.values.ids import ObjectId, shard_of
-from wakeful.values.runs import Entry
-from wakeful.values.timers import Parked, Timer
+from wakeful.values.timers import Entry, Parked, Timer
 
 TimerName = tuple[str, str, str]  # class, key, name
 

@@ -35,7 +35,7 @@ def insert(
     if each or guards:
         check_once(timers)
     asked = range(len(timers)) if each and not is_again else sorted(guards)
-    obstacles = [_obstacle(db, n, timers[n], guards.get(n), now) for n in _barred(db, asked, timers, guards, now)]
+    obstacles = [_obstacle(db, n, timers[n], guards.get(n), now) for n in _find_barred(db, asked, timers, guards, now)]
     if is_again:
         return still_out([one for one in obstacles if is_other(one, timers)], left_out)
     if obstacles and not each:
@@ -74,11 +74,11 @@ def _add(db: sqlite3.Connection, timers: Sequence[Timer], now: int) -> bool:
     return False
 
 
-def _barred(
+def _find_barred(
     db: sqlite3.Connection, asked: Sequence[int], timers: Sequence[Timer], guards: Mapping[int, Guard], now: int
 ) -> list[int]:
     """At which of these places something is in the way."""
-    return statements.barred(db, [_probe(n, timers[n], guards.get(n, _NOTHING)) for n in asked], now)
+    return statements.find_barred(db, [_probe(n, timers[n], guards.get(n, _NOTHING)) for n in asked], now)
 
 
 def _probe(index: int, timer: Timer, guard: Guard) -> tuple[object, ...]:
@@ -89,7 +89,7 @@ def _probe(index: int, timer: Timer, guard: Guard) -> tuple[object, ...]:
 def _all_in_the_way(
     db: sqlite3.Connection, timers: Sequence[Timer], guards: Mapping[int, Guard], now: int
 ) -> list[Obstacle]:
-    places = _barred(db, range(len(timers)), timers, guards, now)
+    places = _find_barred(db, range(len(timers)), timers, guards, now)
     return [_obstacle(db, n, timers[n], guards.get(n), now) for n in places]
 
 

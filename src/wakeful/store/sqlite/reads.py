@@ -69,14 +69,14 @@ class FileReader:
         return [self._load(id) for id in ids]
 
     def _load(self, id: ObjectId) -> Loaded:
-        found = self.ask(SQL["load_object"], (WHOLE_ROWS_MAX, WHOLE_BYTES_MAX, *id))
-        if not found:
+        loaded = self.ask(SQL["load_object"], (WHOLE_ROWS_MAX, WHOLE_BYTES_MAX, *id))
+        if not loaded:
             return _NEVER
-        first = found[0]
+        first = loaded[0]
         created_at, active_at, rows, size = first[3:7]
         alarm, due_at, nominal_at, seq, attempt, crashes, started, rank, payload = first[7:]
         whole = rows <= WHOLE_ROWS_MAX and size <= WHOLE_BYTES_MAX
-        kept = found if whole else self.ask(SQL["load_state"], id)
+        kept = loaded if whole else self.ask(SQL["load_state"], id)
         return Loaded(
             Info(id, created_at, active_at, rows, size),
             Timer(id, alarm, due_at, nominal_at, seq, attempt, crashes, started, -rank, payload) if alarm else None,
@@ -85,15 +85,15 @@ class FileReader:
         )
 
     def read(self, id: ObjectId, space: int, keys: Sequence[str]) -> dict[str, bytes]:
-        found: dict[str, bytes] = {}
+        values: dict[str, bytes] = {}
         at = 0
         while at < len(keys):
             sql, size = read_rows(len(keys) - at)
             names = list(keys[at : at + size])
             names += names[-1:] * (size - len(names))
-            found.update(self.ask(sql, (*id, space, *names)))
+            values.update(self.ask(sql, (*id, space, *names)))
             at += size
-        return found
+        return values
 
     def scan(self, id: ObjectId, space: int, range: Range) -> list[tuple[str, bytes]]:
         limit = -1 if range.limit is None else range.limit

@@ -19,13 +19,13 @@ def prune_ledger(db: sqlite3.Connection, pruned: Pruned, before: int, limit: int
 
     How many went, and how far it came.
     """
-    gone, (settled_to, behind, is_walking) = _looked(db, pruned, before, limit) if before > 0 else (0, pruned)
+    gone, (settled_to, behind, is_walking) = _look(db, pruned, before, limit) if before > 0 else (0, pruned)
     [end] = db.execute(SQL["ledger_end"]).fetchone()
     # A number that was the last comes again when its row is gone.
     return gone, Pruned(min(settled_to, end or 0), behind, is_walking and before > 0)
 
 
-def _looked(db: sqlite3.Connection, pruned: Pruned, before: int, limit: int) -> tuple[int, Pruned]:
+def _look(db: sqlite3.Connection, pruned: Pruned, before: int, limit: int) -> tuple[int, Pruned]:
     count, front = 1000 + 2 * limit, pruned.settled_to
     [first] = db.execute(SQL["prune_end"], (front, count)).fetchone()
     if first is None:

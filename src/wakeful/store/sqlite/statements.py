@@ -26,7 +26,7 @@ ENTRY = (
 PARKED = f"class, key, name, {TIMER}, run_id, parked_at, attempts, reason, error, traceback"
 
 
-def named(file: str) -> dict[str, str]:
+def by_name(file: str) -> dict[str, str]:
     """The statements of a .sql file by their `-- name:` lines; other comments left out."""
     text = files(__package__).joinpath(file).read_text()
     parts = re.split(r"^-- name: (\w+)\n", text, flags=re.M)
@@ -34,7 +34,7 @@ def named(file: str) -> dict[str, str]:
     return dict(zip(bare[1::2], bare[2::2], strict=True))
 
 
-SQL = named("queries.sql")
+SQL = by_name("queries.sql")
 
 
 class ManyRows:
@@ -115,22 +115,22 @@ def read_rows(count: int) -> tuple[str, int]:
     )
 
 
-def barred(db: Connection, rows: Sequence[Row], now: int) -> list[int]:
+def find_barred(db: Connection, rows: Sequence[Row], now: int) -> list[int]:
     """At which of these places something is in the way of timers that are to be inserted.
 
     Of each: its place, class, key, name, the request key of an answer, a prefix and what comes after it.
     """
-    found: list[int] = []
+    places: list[int] = []
     left = list(rows)
     for size in SIZES:
         while len(left) >= size:
             some, left = left[:size], left[size:]
-            found += [n for (n,) in db.execute(_barred(size), (*chain.from_iterable(some), now)).fetchall()]
-    return sorted(found)
+            places += [n for (n,) in db.execute(_barred_sql(size), (*chain.from_iterable(some), now)).fetchall()]
+    return sorted(places)
 
 
 @lru_cache(maxsize=len(SIZES))
-def _barred(count: int) -> str:
+def _barred_sql(count: int) -> str:
     one = "(?, ?, ?, ?, ?, ?, ?)"
     own = "class = v.column2 AND key = v.column3"
     return (

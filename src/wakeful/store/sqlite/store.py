@@ -29,8 +29,7 @@ from wakeful.store.sqlite.apply import Fences
 from wakeful.store.sqlite.finds import Finder
 from wakeful.store.sqlite.gather import groups
 from wakeful.store.sqlite.insert import insert
-from wakeful.store.sqlite.owner import FileOwnership
-from wakeful.store.sqlite.place import Identity, check_file, identity_of, make_private
+from wakeful.store.sqlite.owner import FileOwnership, Identity, check_file, identity_of, make_private
 from wakeful.store.sqlite.reads import FileReader
 from wakeful.store.sqlite.retention import Pruned, prune_ledger
 from wakeful.store.sqlite.statements import SQL
@@ -39,8 +38,7 @@ from wakeful.store.table_copy import Copying
 from wakeful.values.commits import Commit, Info, Loaded, Remembered
 from wakeful.values.errors import BadUrl, StoreDown, StoreError
 from wakeful.values.ids import ObjectId
-from wakeful.values.runs import Entry
-from wakeful.values.timers import Parked, Timer, TimerKey
+from wakeful.values.timers import Entry, Parked, Timer, TimerKey
 
 T = TypeVar("T")
 

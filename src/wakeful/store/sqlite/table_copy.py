@@ -13,7 +13,7 @@ from wakeful.store.sqlite import schema
 from wakeful.store.sqlite.owner import FileOwnership
 from wakeful.store.sqlite.statements import ENTRY, PARKED, TIMER
 from wakeful.store.sqlite.writer import down, refusal
-from wakeful.store.table_copy import Marks, Pages, Row, shown
+from wakeful.store.table_copy import Marks, Pages, Row, clean_text
 from wakeful.values.errors import StoreError
 from wakeful.values.ids import ObjectId, shard_of
 
@@ -78,7 +78,7 @@ class SqliteCopying:
         try:
             cursor = self._db.execute(f"SELECT {columns} FROM {name}")
             while rows := cursor.fetchmany(pages.rows):
-                pages.seen(rows)
+                pages.on_page(rows)
                 yield rows if plain is None else [plain(row) for row in rows]
         except sqlite3.Error as error:
             raise down(error) from None
@@ -98,19 +98,19 @@ class SqliteCopying:
         try:
             self._db.executemany(f"INSERT INTO {name} ({columns}) VALUES ({marks})", own)
         except Exception as error:
-            raise _named(error) from None
+            raise _name_error(error) from None
 
     async def finish(self, marks: Marks) -> None:
         try:
             for sql in self._dropped:
                 self._db.execute(sql)
             self._dropped = []
-            self._db.executemany("UPDATE shards SET epoch = max(epoch, ?) WHERE shard = ?", _numbered(marks.epochs))
+            self._db.executemany("UPDATE shards SET epoch = max(epoch, ?) WHERE shard = ?", _number(marks.epochs))
             [(last,)] = self._ask("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'parked'")
             self._db.execute("DELETE FROM sqlite_sequence WHERE name = 'parked'")
             self._db.execute("INSERT INTO sqlite_sequence VALUES ('parked', ?)", (max(last, marks.parked_last),))
         except sqlite3.Error as error:
-            raise _named(error) from None
+            raise _name_error(error) from None
 
     async def commit(self) -> None:
         try:
@@ -138,11 +138,11 @@ class SqliteCopying:
             self._dropped.append(sql)
 
 
-def _numbered(epochs: Sequence[int]) -> list[tuple[int, int]]:
+def _number(epochs: Sequence[int]) -> list[tuple[int, int]]:
     return [(epoch, shard) for shard, epoch in enumerate(epochs)]
 
 
-def _named(error: Exception) -> Exception:
+def _name_error(error: Exception) -> Exception:
     refused = refusal(error)
     if refused is not None:
         return refused
@@ -154,11 +154,11 @@ def _plain_timer(row: Row) -> Row:
 
 
 def _plain_entry(row: Row) -> Row:
-    return (*row[:11], shown(row[11]), row[12], bool(row[13]), *row[14:])
+    return (*row[:11], clean_text(row[11]), row[12], bool(row[13]), *row[14:])
 
 
 def _plain_parked(row: Row) -> Row:
-    return (*row[:10], -row[10], *row[11:15], *map(shown, row[15:]))
+    return (*row[:10], -row[10], *row[11:15], *map(clean_text, row[15:]))
 
 
 _PLAIN: dict[str, Callable[[Any], Row]] = {"timers": _plain_timer, "ledger": _plain_entry, "parked": _plain_parked}

@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, TypeVar
 
-from wakeful.store.sqlite.place import Place, check_file
+from wakeful.store.sqlite.owner import Place, check_file
 from wakeful.store.sqlite.statements import SQL
 from wakeful.values.errors import OutcomeUnknown, StoreDown, StoreError
 
@@ -131,7 +131,7 @@ class SqliteWriter:
             return work(self.db)
         except BaseException as error:
             self._undo()
-            raise self._named(error) from None
+            raise self._name_error(error) from None
 
     def _commit(self) -> None:
         assert self.db is not None
@@ -143,7 +143,7 @@ class SqliteWriter:
                 raise OutcomeUnknown(
                     f"SQLite wrote it and can't say that it stays ({error}); ask again with a request key, and look at the disk"
                 ) from None
-            raise self._named(error) from None
+            raise self._name_error(error) from None
 
     def _transact(self, work: Work[T]) -> T:
         result = self._begin(work)
@@ -173,7 +173,7 @@ class SqliteWriter:
                 if broken is not None:
                     broken.close()
 
-    def _named(self, error: BaseException) -> BaseException:
+    def _name_error(self, error: BaseException) -> BaseException:
         refused = refusal(error)
         if refused is not None:
             return refused

@@ -5,8 +5,7 @@ from typing import Any
 from wakeful.store.protocol import Query, Range, Store
 from wakeful.values.commits import USER, Commit, Info
 from wakeful.values.ids import SHARDS, ObjectId, shard_of
-from wakeful.values.runs import Entry, Verdict
-from wakeful.values.timers import ALARM, Parked, Timer
+from wakeful.values.timers import ALARM, Entry, Parked, Timer, Verdict
 
 NOW = 1_760_000_000_000
 NODE = "node-a"

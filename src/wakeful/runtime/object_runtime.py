@@ -1,0 +1,170 @@
+"""Layer 3. What may a feature, a turn or an object's own storage ask of the object that is awake, and of its node?
+
+Who knows these two can be read without the node and without the activation, which are what stands behind them.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+from wakeful.runtime.calls import Deadlines
+from wakeful.runtime.env import Env
+from wakeful.runtime.inserter import Inserter
+from wakeful.runtime.registry import ObjectClass
+from wakeful.runtime.rows import ObjectRows
+from wakeful.runtime.sideline import Sideline
+from wakeful.store.protocol import NO_GUARDS, Guard, Obstacle
+from wakeful.values.codec import Shelf
+from wakeful.values.commits import Slot
+from wakeful.values.errors import Unavailable
+from wakeful.values.ids import ObjectId
+from wakeful.values.timers import Timer
+from wakeful.values.times import Duration
+
+T = TypeVar("T")
+
+
+class StoreOutage(Protocol):
+    """The store is away (see outage.py)."""
+
+    async def over(self, deadline_at: int) -> None: ...
+
+    def refusal(self) -> Unavailable: ...
+
+
+class NodeRuntime(Env, ABC):
+    """The node of an object: where what it sends, adds and starts goes."""
+
+    deadlines: Deadlines
+    outage: StoreOutage
+    inserter: Inserter
+    sideline: Sideline
+    features: dict[str, Any]  # each feature's own, by its name
+    # Told of shards that go or are in doubt, and when a lapsed lease runs again: others may have thought the node dead.
+    farewells: list[Callable[[Collection[int]], None]]
+    returns: list[Callable[[], None]]
+
+    @property
+    @abstractmethod
+    def is_dead(self) -> bool: ...
+
+    @abstractmethod
+    def stub(self, cls: type[T], key: str, *, deadline: Duration | None, request_key: str | None) -> T:
+        """Something that looks like the object and sends calls to it."""
+
+    @abstractmethod
+    async def send(
+        self,
+        target: ObjectId,
+        method: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        deadline_ms: int | None = None,
+        request_key: str | None = None,
+        is_carried: bool = False,
+    ) -> Any:
+        """Call a method of an object and wait for its answer, which is durable when it comes."""
+
+    @abstractmethod
+    async def send_beside(self, target: ObjectId, method: str, args: tuple[Any, ...]) -> Any:
+        """Call an object, also while this node stops and takes no more calls: the last ones are those of its own sideline."""
+
+    @abstractmethod
+    def home(self, id: ObjectId) -> "NodeRuntime":
+        """The node of this process that stands for the store in which the object lives."""
+
+    @property
+    @abstractmethod
+    def all_homes(self) -> "Sequence[NodeRuntime]":
+        """The nodes of this process, one for each store of the program."""
+
+    @abstractmethod
+    async def add_timer(self, timer: Timer, guard: Guard | None = None) -> Obstacle | None:
+        """Bring a timer of any object to disk, under a name that nobody else can have, or unless something is in the way."""
+
+    @abstractmethod
+    async def add_timers(self, timers: Sequence[Timer], guards: Mapping[int, Guard] = NO_GUARDS) -> list[Obstacle]:
+        """Bring them to disk, all or none in each store; what is in the way, [] when it was done."""
+
+    @abstractmethod
+    def route_timers(self, sender: ObjectId, timers: list[Timer]) -> list[Timer]:
+        """Timers that a turn of the sender adds, as they go into its commit: to other stores they take a detour."""
+
+    @abstractmethod
+    def next_seq(self, shard: int) -> int:
+        """The next place in the order of insertion of that shard."""
+
+    @abstractmethod
+    def crashes_of(self, timer: Timer) -> int:
+        """How many processes died while it ran."""
+
+    @abstractmethod
+    def taken_at(self, shard: int) -> int:
+        """Since when that shard is this node's; 0: it is not."""
+
+    @abstractmethod
+    def keep(self, task: asyncio.Task[Any]) -> None:
+        """Hold a task that nobody waits for, until it is done or the node ends."""
+
+
+class TypedState(Protocol):
+    """The object's declared state, as its turns and its context see it."""
+
+    def get(self, activation: "ObjectRuntime") -> Any: ...
+
+    def set(self, activation: "ObjectRuntime", value: Any) -> None: ...
+
+    def snapshot(self) -> bytes | None: ...
+
+    def restore(self, id: ObjectId, snapshot: bytes | None, shelf: Shelf | None) -> None: ...
+
+
+class ObjectRuntime(Protocol):
+    """An object that is awake, as its turns, its storage and the features see it."""
+
+    id: ObjectId
+    shard: int
+    epoch: int
+    known: ObjectClass
+    rows: ObjectRows
+    timers: dict[str, Timer | None]  # what finished turns made of them; absent: as on disk
+    sockets: Any  # those that it has looked at, while it is awake; the feature's own
+    watched: Any  # what happened lately, for those who watch it; a feature's own as well
+    instance: Any  # the object itself; None while it sleeps
+
+    @property
+    def node(self) -> NodeRuntime: ...
+
+    @property
+    def state(self) -> TypedState: ...
+
+    @property
+    def is_busy(self) -> bool:
+        """Something would be lost or interrupted if it slept now."""
+        ...
+
+    def settle(self) -> Awaitable[None]:
+        """Wait until every finished turn is on disk."""
+        ...
+
+    def hold_awake(self) -> None:
+        """Something beside its turns goes on: it must not sleep under it."""
+        ...
+
+    def let_sleep(self) -> None:
+        """That is over."""
+        ...
+
+    def collect_state(self) -> None:
+        """Put what the running turn made of its state among the turn's writes."""
+        ...
+
+    async def commit_now(self) -> None:
+        """A durable point in the middle of the running turn."""
+        ...
+
+    def adopt(self, writes: dict[Slot, bytes | None], wiped: bool, timers: dict[str, Timer | None]) -> None:
+        """A turn ended well: the next one starts from what it left."""
+        ...
