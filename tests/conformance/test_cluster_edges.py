@@ -13,7 +13,7 @@ import pytest
 from tests.conformance.cluster_stage import Cluster, Troupe, key_of
 from tests.yardstick import Yardstick
 from wakeful import App, DurableObject, RetryPolicy
-from wakeful.cli.node_access import connected
+from wakeful.cli.node_access import connecting
 from wakeful.cli.session import reading
 from wakeful.runtime.deployment_clock import FollowedClock
 from wakeful.runtime.links import Links
@@ -424,7 +424,7 @@ async def test_a_redrive_is_of_the_store_that_was_named(tmp_path: Path) -> None:
                 await app.jobs.wait(await app.jobs.schedule(app.get(Failing, key).work, retry=RetryPolicy(1)))
         tried.clear()
         again.clear()
-        async with reading(other) as store, connected(store) as client:
+        async with reading(other) as store, connecting(store) as client:
             assert client is not None
             [row] = await client.redrive([1])
         assert (row["key"], row["ok"]) == ("eu/1", True)

@@ -7,9 +7,10 @@ import pytest
 
 from tests.http.http_stage import Stage, opened
 from tests.http.test_looks import LISTS, THINGS, furnish
-from wakeful.http.answers import SCHEMAS
+from wakeful.http.answers import SCHEMAS, schema_of
 from wakeful.http.openapi import document
 from wakeful.http.rows import ROWS
+from wakeful.views.due import PlainTimer
 
 
 async def read(stage: Stage) -> dict[str, Any]:
@@ -48,6 +49,18 @@ async def test_it_is_itself_valid() -> None:
             for one in operations.values():
                 assert {param["name"] for param in one["parameters"] if param["in"] == "path"} == given, path
                 assert {"400", "422"} <= one["responses"].keys()
+
+
+def test_rows_have_the_schemas_of_their_types() -> None:
+    assert schema_of(list[PlainTimer]) == {"type": "array", "items": {"$ref": "#/components/schemas/Timer"}}
+    assert schema_of(PlainTimer | None)["anyOf"][1] == {"type": "null"}
+    timer = SCHEMAS["Timer"]
+    assert timer["properties"]["due_at"] == {"type": "string", "format": "date-time"}
+    assert timer["properties"]["held_by"] == {"type": ["string", "null"]}
+    assert timer["required"] == list(timer["properties"])
+    assert SCHEMAS["Problem"]["required"][-1] == "instance"  # what an error may have is not required
+    with pytest.raises(AssertionError):
+        schema_of(int | str)
 
 
 async def test_arguments_have_the_schemas_of_their_annotations() -> None:

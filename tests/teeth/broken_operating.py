@@ -112,4 +112,4 @@ def the_file_goes_before_the_environment() -> Any:
 
         return broken
 
-    return swapped(settings_file, "applied", make)
+    return swapped(settings_file, "applying", make)

@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from tests.telemetry.collector import collecting
 from wakeful.cli.exit_codes import CommandError
-from wakeful.cli.terminal_log import LOGS, _chosen
+from wakeful.cli.terminal_log import LOGS, _choose
 
 PROGRAM = """
 from wakeful import App, DurableObject
@@ -78,9 +78,9 @@ def test_a_real_process_sends_and_logs(command: str, tmp_path: Path) -> None:
 
 def test_the_environment_chooses_where_no_option_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WAKEFUL_LOG", raising=False)
-    assert _chosen(None, "WAKEFUL_LOG", LOGS) == "text"
+    assert _choose(None, "WAKEFUL_LOG", LOGS) == "text"
     monkeypatch.setenv("WAKEFUL_LOG", "json")
-    assert (_chosen(None, "WAKEFUL_LOG", LOGS), _chosen("text", "WAKEFUL_LOG", LOGS)) == ("json", "text")
+    assert (_choose(None, "WAKEFUL_LOG", LOGS), _choose("text", "WAKEFUL_LOG", LOGS)) == ("json", "text")
     monkeypatch.setenv("WAKEFUL_LOG", "xml")
     with pytest.raises(CommandError, match="use text or json"):
-        _chosen(None, "WAKEFUL_LOG", LOGS)
+        _choose(None, "WAKEFUL_LOG", LOGS)

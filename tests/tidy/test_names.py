@@ -94,7 +94,19 @@ def test_a_namesake_is_seen() -> None:
 # Packages in which a function is a verb, or a noun for a value, and what lives for more than a few lines has a noun for its
 # name. The list only grows.
 CLEAN = (
-    *("client", "compat", "dashboard", "diagrams", "importers", "jobs", "machines", "runtime", "schedules", "security"),
+    *(
+        "cli",
+        "client",
+        "compat",
+        "dashboard",
+        "diagrams",
+        "importers",
+        "jobs",
+        "machines",
+        "runtime",
+        "schedules",
+        "security",
+    ),
     *("sockets", "specs", "statechart", "store", "telemetry", "testing", "views"),
 )
 # Names that others give or use: hooks of features and timer handlers, Cloudflare's API, helpers of the store suites, public

@@ -502,14 +502,14 @@ def test_options_of_run_reach_the_app(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("WAKEFUL_LISTEN", "WAKEFUL_ADVERTISE", "WAKEFUL_CLUSTER", "WAKEFUL_LEASE"):
         monkeypatch.delenv(name, raising=False)
     postgres, let_in = "postgresql://db/app", cluster_access.Pass("s" * 16, None)
-    assert cluster_access.joined(postgres, "h:1", "x:2", "shop", let_in) == {
+    assert cluster_access.join_options(postgres, "h:1", "x:2", "shop", let_in) == {
         "listen": "h:1", "advertise": "x:2", "cluster": "shop", "secret": "s" * 16,
     }  # fmt: skip
     assert (
-        cluster_access.joined("sqlite:x.db", None, None, None, let_in) == {}
+        cluster_access.join_options("sqlite:x.db", None, None, None, let_in) == {}
     )  # one process has nobody to show a secret to
     monkeypatch.setenv("WAKEFUL_LISTEN", "h:3")
-    assert cluster_access.joined(postgres, None, None, None, cluster_access.Pass(None, None)) == {"listen": "h:3"}
+    assert cluster_access.join_options(postgres, None, None, None, cluster_access.Pass(None, None)) == {"listen": "h:3"}
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_the_latency_of_the_store_is_measured() -> None:
 def test_the_option_comes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     nobody = cluster_access.Pass(None, None)
     monkeypatch.setenv("WAKEFUL_LEASE", "9s")
-    assert cluster_access.joined("postgresql://db/app", None, None, None, nobody)["lease"] == "9s"
-    assert cluster_access.joined("postgresql://db/app", None, None, None, nobody, lease="3s")["lease"] == "3s"
+    assert cluster_access.join_options("postgresql://db/app", None, None, None, nobody)["lease"] == "9s"
+    assert cluster_access.join_options("postgresql://db/app", None, None, None, nobody, lease="3s")["lease"] == "3s"
     monkeypatch.delenv("WAKEFUL_LEASE")
-    assert "lease" not in cluster_access.joined("postgresql://db/app", None, None, None, nobody)
+    assert "lease" not in cluster_access.join_options("postgresql://db/app", None, None, None, nobody)

@@ -44,7 +44,7 @@ async def test_all_nodes_have_one_deadline_to_answer(monkeypatch: pytest.MonkeyP
         raise AssertionError
 
     monkeypatch.setattr(node_access, "ALL_S", 0.1)
-    monkeypatch.setattr(node_access, "controlled", controlled)
+    monkeypatch.setattr(node_access, "controlling", controlled)
     monkeypatch.setattr(Peers, "status_of", status_of)
     store: Any = SimpleNamespace(shared=True, identity="")
     began = time.monotonic()

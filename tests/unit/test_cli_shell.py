@@ -191,7 +191,7 @@ def test_completing_makes_nothing_says_nothing_and_does_not_hang(wakeful: Stage)
         await asyncio.sleep(60)
         return ["never"]
 
-    wakeful.monkeypatch.setattr(known_names, "_looked", frozen)
+    wakeful.monkeypatch.setattr(known_names, "_look_up", frozen)
     began = time.monotonic()
     assert completed(wakeful, "wakeful show R") == []
     assert time.monotonic() - began < 50, "it waited for what is frozen"

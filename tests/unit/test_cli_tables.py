@@ -65,7 +65,7 @@ def test_a_column_that_says_nothing_goes_before_the_table_does() -> None:
 
 
 def test_what_may_be_cut_gives_way_first_and_what_reads_badly_in_pieces_last() -> None:
-    widths = output.fitted(["key", "~why", "…error"], [["k" * 30, "w " * 30, "e" * 60]], 100)
+    widths = output.fit(["key", "~why", "…error"], [["k" * 30, "w " * 30, "e" * 60]], 100)
     assert widths is not None
     assert widths[0] == 30
     assert widths[1] == 52

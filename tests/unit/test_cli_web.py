@@ -14,7 +14,7 @@ import pytest
 from wakeful import App, DurableObject
 from wakeful.cli.exit_codes import USAGE, CommandError, exit_code_of
 from wakeful.cli.terminal_log import Say
-from wakeful.cli.web import ADDRESS, Http, web, wished
+from wakeful.cli.web import ADDRESS, Http, web, wish_of
 from wakeful.server.embedded_server import bind
 from wakeful.values.errors import AddressInUse, BadAddress, Denied, MissingExtra
 
@@ -42,32 +42,32 @@ def test_a_certificate_for_nothing_that_is_served_is_refused(monkeypatch: pytest
     for name in ("WAKEFUL_HTTP", "WAKEFUL_HTTP_CERT", "WAKEFUL_HTTP_KEY"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(CommandError, match="add --http HOST:PORT") as raised:
-        wished(None, cert="c.pem", key="k.pem")
+        wish_of(None, cert="c.pem", key="k.pem")
     assert (raised.value.code, raised.value.exit_code) == ("http.tls", USAGE)
-    assert wished("off", cert="c.pem", key="k.pem") is None
-    assert wished("h:1", cert="c.pem", key="k.pem") == Http("h:1", certificate="c.pem", key="k.pem")
+    assert wish_of("off", cert="c.pem", key="k.pem") is None
+    assert wish_of("h:1", cert="c.pem", key="k.pem") == Http("h:1", certificate="c.pem", key="k.pem")
     monkeypatch.setenv("WAKEFUL_HTTP_CERT", "c.pem")  # of a machine on which other programs serve
     monkeypatch.setenv("WAKEFUL_HTTP_KEY", "k.pem")
-    assert wished(None) is None
+    assert wish_of(None) is None
 
 
 def test_what_is_wished_comes_from_the_option_then_the_environment_then_the_default(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert wished(None) is None
-    assert wished(None, default=ADDRESS) == Http(ADDRESS, is_asked=False)
-    assert wished("h:1", default=ADDRESS) == Http("h:1")
-    assert wished("off", default=ADDRESS) is None
+    assert wish_of(None) is None
+    assert wish_of(None, default=ADDRESS) == Http(ADDRESS, is_asked=False)
+    assert wish_of("h:1", default=ADDRESS) == Http("h:1")
+    assert wish_of("off", default=ADDRESS) is None
     monkeypatch.setenv("WAKEFUL_HTTP", "e:2")
-    assert wished(None, default=ADDRESS) == Http("e:2")
-    assert wished("h:1") == Http("h:1")
+    assert wish_of(None, default=ADDRESS) == Http("e:2")
+    assert wish_of("h:1") == Http("h:1")
     monkeypatch.setenv("WAKEFUL_HTTP", "off")
-    assert wished(None, default=ADDRESS) is None
-    assert wished("h:1") == Http("h:1")
-    assert wished("h:1", cert="c", key="k") == Http("h:1", certificate="c", key="k")
+    assert wish_of(None, default=ADDRESS) is None
+    assert wish_of("h:1") == Http("h:1")
+    assert wish_of("h:1", cert="c", key="k") == Http("h:1", certificate="c", key="k")
     for given in ({"cert": "c"}, {"key": "k"}):
         with pytest.raises(CommandError, match="is missing") as raised:
-            wished("h:1", **given)
+            wish_of("h:1", **given)
         assert exit_code_of(raised.value) == 2
 
 

@@ -147,7 +147,7 @@ def run(args: Sequence[str]) -> int:
         return answer(cli, os.environ[COMPLETE])
     stdout = sys.stdout
     try:
-        with _configured(wishes):
+        with _settings_applied(wishes):
             exit_codes.as_log = _is_logging_json(wishes)  # the file may say so
             code = cli.main(args=list(args), prog_name="wakeful", standalone_mode=False)
         sys.stdout.flush()
@@ -175,12 +175,12 @@ def _is_logging_json(wishes: list[str]) -> bool:
     return (given[-1] if given else os.environ.get("WAKEFUL_LOG")) == "json"
 
 
-def _configured(wishes: list[str]) -> AbstractContextManager[None]:
+def _settings_applied(wishes: list[str]) -> AbstractContextManager[None]:
     """What wakeful.toml says counts; who only asks for help is helped also where that is wrong."""
-    from wakeful.cli.settings_file import applied
+    from wakeful.cli.settings_file import applying
 
     is_asking = not wishes or wishes[0] in _BEFORE or not _HELP.isdisjoint(wishes)
-    return nullcontext() if is_asking else applied()
+    return nullcontext() if is_asking else applying()
 
 
 def _enough() -> int:

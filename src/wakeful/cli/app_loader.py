@@ -52,7 +52,7 @@ def load(target: str) -> Program:
     """The program of `app.py`, `app.py:name`, `module` or `module:name`; errors say what was looked for."""
     where, _, name = target.rpartition(":") if ":" in target else (target, "", "")
     module = module_of(where)
-    return Program(module, _named(module, name, where) if name else _only(module, where))
+    return Program(module, _find_app(module, name, where) if name else _only(module, where))
 
 
 def module_of(where: str) -> ModuleType:
@@ -108,7 +108,7 @@ def _load_module(name: str) -> ModuleType:
         raise unloadable(name, error) from error
 
 
-def _named(module: ModuleType, name: str, where: str) -> "App":
+def _find_app(module: ModuleType, name: str, where: str) -> "App":
     from wakeful.app import App
 
     found = getattr(module, name, None)
@@ -121,13 +121,13 @@ def _named(module: ModuleType, name: str, where: str) -> "App":
 def _only(module: ModuleType, where: str) -> "App":
     from wakeful.app import App
 
-    found = {name: value for name, value in vars(module).items() if isinstance(value, App)}
-    if len({id(app) for app in found.values()}) == 1:
-        return next(iter(found.values()))
-    if not found:
+    apps = {name: value for name, value in vars(module).items() if isinstance(value, App)}
+    if len({id(app) for app in apps.values()}) == 1:
+        return next(iter(apps.values()))
+    if not apps:
         raise CommandError(f"{where} has no App; write app = App() at its top level", code="app.none", exit_code=USAGE)
     raise CommandError(
-        f"{where} has several Apps ({', '.join(found)}); say which, like {where}:{next(iter(found))}",
+        f"{where} has several Apps ({', '.join(apps)}); say which, like {where}:{next(iter(apps))}",
         code="app.several",
         exit_code=USAGE,
     )

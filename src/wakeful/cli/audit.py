@@ -30,19 +30,19 @@ async def _audit(is_acts: bool, actor: str | None, cursor: str | None, limit: in
     from wakeful.security.audit import page
 
     async with reading(url) as store:
-        found = await page(store, limit=limit, cursor=cursor, has_refusals=not is_acts, actor=actor)
+        trail = await page(store, limit=limit, cursor=cursor, has_refusals=not is_acts, actor=actor)
     if as_json:
-        put_json({"rows": found.rows, "cursor": found.cursor})
+        put_json({"rows": trail.rows, "cursor": trail.cursor})
         return
-    if not found.rows:
+    if not trail.rows:
         put_line("nothing yet", "dim")
         return
-    put_table(["when", "who", "what", "on", "outcome", "…detail"], [_shown(row) for row in found.rows])
-    if found.cursor is not None:
-        put_line(f"the newest {len(found.rows):,}; -n shows more", "dim")
+    put_table(["when", "who", "what", "on", "outcome", "…detail"], [_cells(row) for row in trail.rows])
+    if trail.cursor is not None:
+        put_line(f"the newest {len(trail.rows):,}; -n shows more", "dim")
 
 
-def _shown(row: "PlainAudit") -> tuple[Any, ...]:
+def _cells(row: "PlainAudit") -> tuple[Any, ...]:
     from wakeful.cli.output import clock_time
     from wakeful.values.times import from_datetime
 

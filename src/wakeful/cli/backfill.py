@@ -60,7 +60,7 @@ async def _backfill(
     url: str,
     as_json: bool,
 ) -> None:
-    from wakeful.cli.known_names import guessed, info_of
+    from wakeful.cli.known_names import guessing, info_of
     from wakeful.cli.output import is_watched, many, put_json, put_line
     from wakeful.cli.session import hand, reaching, viewing
     from wakeful.values.ids import ObjectId
@@ -70,25 +70,25 @@ async def _backfill(
     id = ObjectId(cls, key)
     async with viewing(url) as view:
         await info_of(view, id)
-        async with guessed(view, id, name):
-            found = await _stretch_of(view, id, name, start, end)
+        async with guessing(view, id, name):
+            stretch = await _stretch_of(view, id, name, start, end)
     if dry_run:
-        _put(id, name, found, view.now(), as_json)
+        _put(id, name, stretch, view.now(), as_json)
         return
-    count = len(found.times)
+    count = len(stretch.times)
     if not yes and count and sys.stdin.isatty() and sys.stdout.isatty():
-        put_line(one_line(f"{id} {name}: {many(count, 'occurrence')} {_stretch(found)}"))
+        put_line(one_line(f"{id} {name}: {many(count, 'occurrence')} {_stretch(stretch)}"))
         if not click.confirm("run them?"):
             raise CommandError("nothing was done", code="backfill.declined")
     is_over = False
     async with reaching(url, target, what="backfill", id=id) as reached:
         others = await backfills(reached.store, id, name)
         # The same range once more, before it is over: whoever asks was cut off, and does not want each to run twice.
-        before = next((lane for lane, one in others.items() if one.is_of(found.times)), None)
+        before = next((lane for lane, one in others.items() if one.is_of(stretch.times)), None)
         if before is not None:
             runs = others.pop(before).ahead
         else:
-            runs = len(await hand(reached).backfill(id, name, to_datetime(found.first), to_datetime(found.last)))
+            runs = len(await hand(reached).backfill(id, name, to_datetime(stretch.first), to_datetime(stretch.last)))
         # A program of ours ends with this command, so it has to be waited for; else only for somebody who watches.
         if runs and (reached.is_ours or (is_watched() and not as_json)):
             is_over = await _follow(reached.store, id, name, set(others), runs, is_shown=not as_json)
@@ -98,7 +98,7 @@ async def _backfill(
         how = "are over" if is_over else "run now, oldest first"
         if before is not None:
             how = f"had been begun already; the {runs:,} that were left {how}"
-        put_line(one_line(f"{id} {name}: {many(count, 'occurrence')} {_stretch(found)} {how}"))
+        put_line(one_line(f"{id} {name}: {many(count, 'occurrence')} {_stretch(stretch)} {how}"))
     else:
         put_line(one_line(f"{id} {name} has no occurrence in that range"), "dim")
 

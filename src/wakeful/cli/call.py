@@ -42,13 +42,13 @@ def call(
         asyncio.run(_call(cls, key, method, args, request_key, deadline, target, url, as_json, sent))
     except KeyboardInterrupt:
         nothing = f"interrupted before {cls}/{key} was called; nothing was done"
-        said = _unanswered(cls, key, has_key=request_key is not None) if sent else nothing
+        said = _no_answer(cls, key, has_key=request_key is not None) if sent else nothing
         print(one_line(said), file=sys.stderr, flush=True)
         return INTERRUPTED
     return OK
 
 
-def _unanswered(cls: str, key: str, *, has_key: bool) -> str:
+def _no_answer(cls: str, key: str, *, has_key: bool) -> str:
     """What can be said of a call that nobody waits for any more: a turn that has begun is not broken off."""
     again = "the same call with the same --request-key has its answer" if has_key else "it has no --request-key"
     return (

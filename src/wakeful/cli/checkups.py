@@ -167,22 +167,22 @@ def leases(found: Members, said: Statuses) -> list[Finding]:
         text = f"nodes of this store have leases of {' and '.join(map(length, lengths))}"
         findings.append(Finding("lease", "fail", text, "stop all nodes, and start them with the same --lease"))
     told = {name: status["lease"] for name, status in said.items() if status.get("lease")}
-    for name, one in sorted(told.items()):
-        if one["slack_ms"] > one["near_ms"]:
+    for name, lease in sorted(told.items()):
+        if lease["slack_ms"] > lease["near_ms"]:
             continue
-        what, how, evidence = "nearly lost", f"{length(one['slack_ms'])} were left of it", _trip(one)
-        if one["slack_ms"] <= 0:
-            what, how = "lost", f"it was renewed {length(-one['slack_ms'])} too late"
+        what, how, evidence = "nearly lost", f"{length(lease['slack_ms'])} were left of it", _trip(lease)
+        if lease["slack_ms"] <= 0:
+            what, how = "lost", f"it was renewed {length(-lease['slack_ms'])} too late"
             evidence = f"{_cost(said[name])}; {evidence}"
-        text = f"node {name} {what} its lease of {length(one['lease_ms'])} in the last hour: {how}"
+        text = f"node {name} {what} its lease of {length(lease['lease_ms'])} in the last hour: {how}"
         findings.append(Finding("renewals", "warn", text, LEASE_REMEDY, evidence))
     if told and not findings:
-        name, one = min(told.items(), key=lambda item: item[1]["slack_ms"])
+        name, lease = min(told.items(), key=lambda item: item[1]["slack_ms"])
         text = (
-            f"renewed with {length(one['slack_ms'])} of {length(one['lease_ms'])} left at the worst of the last hour "
+            f"renewed with {length(lease['slack_ms'])} of {length(lease['lease_ms'])} left at the worst of the last hour "
             f"(node {name})"
         )
-        findings.append(Finding("renewals", "ok", text, "", _trip(one)))
+        findings.append(Finding("renewals", "ok", text, "", _trip(lease)))
     return findings
 
 
@@ -246,15 +246,15 @@ def late(said: Statuses) -> list[Finding]:
     """Calls of late that had no answer by their deadline: of which method, asked on which node, owned by whom."""
     findings = []
     for name, status in said.items():
-        found = [one for one in status.get("late", ()) if one["ago_ms"] < LATE_MS]
-        if not found:
+        calls = [one for one in status.get("late", ()) if one["ago_ms"] < LATE_MS]
+        if not calls:
             continue
         words = [
             f"{one['class']}.{one['method']} on {'node ' + one['on'] if one['on'] else 'no node'} ({one['calls']:,}, "
             f"the last {length(one['ago_ms'])} ago)"
-            for one in found[:LATE_SAID]
+            for one in calls[:LATE_SAID]
         ]
-        more = f", and {len(found) - LATE_SAID} more" if len(found) > LATE_SAID else ""
+        more = f", and {len(calls) - LATE_SAID} more" if len(calls) > LATE_SAID else ""
         text = f"calls by way of node {name} had no answer by their deadline: {', '.join(words)}{more}"
         remedy = "if nodes don't reach each other, that first; else the object is busy or slow: runbooks 8 and 12"
         findings.append(Finding("calls", "warn", text, remedy))
@@ -322,28 +322,28 @@ async def server(url: str) -> list[Finding]:
     from wakeful.store.postgres.url import parse_url
     from wakeful.store.postgres.wire import READ_ONLY
 
-    found = await health(parse_url(url))
+    state = await health(parse_url(url))
     findings = []
-    if found.is_standby:
+    if state.is_standby:
         remedy = "name the primary in the URL: host=a,b&target_session_attrs=read-write finds it"
         findings.append(Finding("server", "fail", "the server is a standby: it takes no writes", remedy))
-    elif found.is_read_only:
+    elif state.is_read_only:
         findings.append(Finding("server", "fail", "the server is no standby, and takes no writes", READ_ONLY))
-    if found.encoding not in (*ENCODINGS, None):
-        text = f"the database keeps text as {found.encoding}, which lacks most letters: no node starts on it"
+    if state.encoding not in (*ENCODINGS, None):
+        text = f"the database keeps text as {state.encoding}, which lacks most letters: no node starts on it"
         findings.append(Finding("server", "fail", text, ENCODE))
-    if found.connections is not None and found.connections_max is not None:
-        text = f"{found.connections} of {found.connections_max} connections in use"
-        is_full = found.connections >= CONNECTIONS_WARN * found.connections_max
+    if state.connections is not None and state.connections_max is not None:
+        text = f"{state.connections} of {state.connections_max} connections in use"
+        is_full = state.connections >= CONNECTIONS_WARN * state.connections_max
         remedy = "raise max_connections, or run fewer processes: a node has up to nine" if is_full else ""
         findings.append(Finding("server", "warn" if is_full else "ok", text, remedy))
-    if found.sessions is not None:
-        findings += sessions(found.sessions, found.hidden or 0)
-    if found.hears is False and not found.is_standby:
+    if state.sessions is not None:
+        findings += sessions(state.sessions, state.hidden or 0)
+    if state.hears is False and not state.is_standby:
         remedy = "connect to the server itself rather than to a pooler of transactions, if it is one"
         text = "notifications don't get through: what another process schedules is seen within a second, not at once"
         findings.append(Finding("hints", "warn", text, remedy))
-    elif found.hears:
+    elif state.hears:
         findings.append(Finding("hints", "ok", "notifications get through"))
     return findings
 
@@ -351,21 +351,25 @@ async def server(url: str) -> list[Finding]:
 def sessions(found: Sequence["LongSession"], hidden: int) -> list[Finding]:
     """Those that hold others up; and how many can't be looked into."""
     findings = []
-    for one in found:
-        name = f"{one.application or 'no name'}, " if one.state else ""
-        who = f"session {one.pid} ({name}{one.user})"
-        evidence = f"{one.state}: {one.query}" if one.state else ""
-        if one.is_waiting:
-            text = f"{who} waits for a lock of {', '.join(map(str, one.blockers)) or 'another session'}"
-            text += f", in a transaction of {length(one.age_ms)}" if one.state else f", for {length(one.age_ms)}"
-            holder = one.blockers[0] if one.blockers else "PID of the holder"
+    for session in found:
+        name = f"{session.application or 'no name'}, " if session.state else ""
+        who = f"session {session.pid} ({name}{session.user})"
+        evidence = f"{session.state}: {session.query}" if session.state else ""
+        if session.is_waiting:
+            text = f"{who} waits for a lock of {', '.join(map(str, session.blockers)) or 'another session'}"
+            text += (
+                f", in a transaction of {length(session.age_ms)}"
+                if session.state
+                else f", for {length(session.age_ms)}"
+            )
+            holder = session.blockers[0] if session.blockers else "PID of the holder"
             remedy = f"see what the holder does; SELECT pg_terminate_backend({holder}) ends it"
             findings.append(Finding("queries", "warn", text, remedy, evidence))
         else:
-            holds = " and holds locks on Wakeful's tables" if one.touches else ""
-            text = f"{who} has been in one transaction for {length(one.age_ms)}{holds}"
-            remedy = f"end it in the program that opened it, or: SELECT pg_terminate_backend({one.pid})"
-            if not one.touches:
+            holds = " and holds locks on Wakeful's tables" if session.touches else ""
+            text = f"{who} has been in one transaction for {length(session.age_ms)}{holds}"
+            remedy = f"end it in the program that opened it, or: SELECT pg_terminate_backend({session.pid})"
+            if not session.touches:
                 remedy += "; while it lasts, vacuum can't clean up behind it"
             findings.append(Finding("queries", "warn", text, remedy, evidence))
     if not findings:
@@ -394,14 +398,14 @@ async def timers(store: Store, found: Members, said: Statuses) -> list[Finding]:
 
 def _lines(line: Line, said: Statuses) -> list[Finding]:
     """Who waits in line on each node, as it says itself; of one that can't be asked, as the store has it."""
-    found = [status["line"] for status in said.values() if status.get("line") is not None]
+    lines = [status["line"] for status in said.values() if status.get("line") is not None]
     for node in sorted(set(line.owners.values()) - set(said)):
         tried = line.tried.get(node)
         behind = tried and {"class": tried.id.cls, "key": tried.id.key, "timer": tried.name}
         is_alone = tried is not None and tried.crashes >= CRASHES_MAX - 1
         waiting = list(line.owners.values()).count(node)
-        found.append({"waiting": waiting, "is_alone": is_alone, "behind": behind, "for_ms": None})
-    return [Finding("timers", "warn", _line_words(one), LINE_REMEDY) for one in found]
+        lines.append({"waiting": waiting, "is_alone": is_alone, "behind": behind, "for_ms": None})
+    return [Finding("timers", "warn", _line_words(one), LINE_REMEDY) for one in lines]
 
 
 def _line_words(one: dict[str, Any]) -> str:

@@ -54,19 +54,19 @@ def _secret(option: str | None) -> str | None:
     text, file = os.environ.get(SECRET) or None, os.environ.get(SECRET_FILE)
     if option and option != file:
         return _read(option)
-    found = _read(file) if file else None
-    if text is not None and found not in (None, text):
+    from_file = _read(file) if file else None
+    if text is not None and from_file not in (None, text):
         raise CommandError(
             f"${SECRET} and ${SECRET_FILE} are both set and not the same; unset one of them",
             code="secret.both",
             exit_code=USAGE,
         )
-    return found or text
+    return from_file or text
 
 
 def _read(file: str) -> str:
     try:
-        found = Path(file).read_text(encoding="utf-8").strip()
+        secret = Path(file).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         because = error.strerror if isinstance(error, OSError) else "it is not text"
         raise CommandError(
@@ -74,16 +74,16 @@ def _read(file: str) -> str:
             code="secret.file",
             exit_code=USAGE,
         ) from None
-    if not found:
+    if not secret:
         raise CommandError(
             f"the secret file {file} is empty; fill it: openssl rand -hex 32 > {file}",
             code="secret.file",
             exit_code=USAGE,
         )
-    return found
+    return secret
 
 
-def joined(
+def join_options(
     url: str,
     listen: str | None,
     advertise: str | None,

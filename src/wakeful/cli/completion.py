@@ -48,13 +48,13 @@ class _Bash(BashComplete):
         return (words, "") if is_new or not words else (words[:-1], words[-1])
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
-        found = super().get_completions(args, incomplete)
+        items = super().get_completions(args, incomplete)
         breaks = os.environ.get("COMP_WORDBREAKS", "")
         cut = incomplete.rfind(":") + 1 if ":" in breaks else 0
-        for item in found:
+        for item in items:
             if item.type == "plain":
                 item.value = shlex.quote(item.value[cut:])
-        return found
+        return items
 
 
 class _Fish(FishComplete):

@@ -27,21 +27,21 @@ class Chosen(NamedTuple):
     problem: str = ""
 
     @property
-    def shown(self) -> object:
-        return settings.masked(self.setting, self.value)
+    def visible(self) -> object:
+        return settings.mask(self.setting, self.value)
 
     @property
     def row(self) -> dict[str, Any]:
-        row = {"option": self.setting.key, "value": self.shown, "source": self.source, "where": self.place}
+        row = {"option": self.setting.key, "value": self.visible, "source": self.source, "where": self.place}
         return row | {"problem": self.problem} if self.problem else row
 
 
-def chosen(ctx: click.Context) -> list[Chosen]:
+def choices(ctx: click.Context) -> list[Chosen]:
     """Each option with its value and where it came from."""
-    return [_chosen(ctx, one) for _, one in sorted(settings_file.settings().items())]
+    return [_choice(ctx, one) for _, one in sorted(settings_file.settings().items())]
 
 
-def _chosen(ctx: click.Context, one: Setting) -> Chosen:
+def _choice(ctx: click.Context, one: Setting) -> Chosen:
     given = ctx.params.get(f"given_{one.name}")
     if given is not None and ctx.get_parameter_source(f"given_{one.name}") is ParameterSource.COMMANDLINE:
         problem = settings.problem(one, given) if isinstance(given, str) else ""
@@ -73,14 +73,14 @@ def _check_cluster(given: dict[str, Any]) -> None:
 
     url = given["url"] or DEFAULT_STORE
     let_in = cluster_access.pass_of(*map(given.get, ("secret_file", "tls_cert", "tls_key", "tls_ca")))
-    joined = cluster_access.joined(
+    joined = cluster_access.join_options(
         url, given["listen"], given["advertise"], given["cluster"], let_in, lease=given["lease"]
     )
     check_joining(open_url(url), Joining(**joined | {"lease": lease_of(given["lease"])}))
 
 
 def _check_web(given: dict[str, Any]) -> None:
-    http = web.wished(given["http"], cert=given["http_cert"], key=given["http_key"])
+    http = web.wish_of(given["http"], cert=given["http_cert"], key=given["http_key"])
     if http is not None:
         web.check_files(http)
 
@@ -95,13 +95,17 @@ def _default(one: Setting) -> Any:
 
 def _with_settings(command: click.Command) -> click.Command:
     """Let it take the options themselves, to be told what they would do."""
-    for one in settings_file.settings().values():
-        if one.hidden or one.key in ("keys", "keys-file"):
+    for option in settings_file.settings().values():
+        if option.hidden or option.key in ("keys", "keys-file"):
             continue  # never on a command line
-        kind: dict[str, Any] = {"is_flag": True, "default": None} if one.is_flag else {"type": one.type}
+        kind: dict[str, Any] = {"is_flag": True, "default": None} if option.is_flag else {"type": option.type}
         command.params.append(
             click.Option(
-                [*one.opts, f"given_{one.name}"], metavar=one.metavar, help=one.help, expose_value=True, **kind
+                [*option.opts, f"given_{option.name}"],
+                metavar=option.metavar,
+                help=option.help,
+                expose_value=True,
+                **kind,
             )
         )
     return command
@@ -119,8 +123,8 @@ def config(ctx: click.Context, /, as_json: bool, **_given: Any) -> int:
     from wakeful.cli.output import put_json, put_line, put_table
 
     file = settings_file.read()
-    found = chosen(ctx)
-    wrong = [f"{one.place} is {_shown(one.shown)}: {one.problem}" for one in found if one.problem]
+    found = choices(ctx)
+    wrong = [f"{one.place} is {_text(one.visible)}: {one.problem}" for one in found if one.problem]
     wrong += conflicts(found)
     if as_json:
         path = None if file is None else file.path
@@ -129,7 +133,7 @@ def config(ctx: click.Context, /, as_json: bool, **_given: Any) -> int:
         put_table(
             ["option", "value", "from"],
             [
-                [one.setting.key, "–" if one.value is None else _shown(one.shown), one.place or "default"]
+                [one.setting.key, "–" if one.value is None else _text(one.visible), one.place or "default"]
                 for one in found
             ],
         )
@@ -162,7 +166,7 @@ def _file_line(file: settings_file.SettingsFile | None) -> str:
     return f"the file is {file.path}" + (f" (${CONFIG})" if CONFIG in os.environ else "")
 
 
-def _shown(value: object) -> str:
+def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -42,7 +42,7 @@ def cron(
     asked = spec_of(text, zone, gap, fold)
     shown_in = zone or zone_name(asked)
     start = now_ms() if since is None else instant(since, shown_in, what="--from")
-    spec = _bound(asked, start, shown_in)
+    spec = _bind(asked, start, shown_in)
     found, is_all = occurrences(spec, start - (since is not None), limit)
     if as_json:
         _put_json(asked, shown_in, found)
@@ -75,11 +75,11 @@ def spec_of(text: str, zone: str | None, gap: str | None, fold: str | None) -> "
     if gap is not None or fold is not None:
         spec = parse_spec_options(spec, {"gap": gap, "fold": fold})
     # A length or an instant has no zone to be in; it is only shown in that one.
-    bound = spec if zone is None else _bound(spec, 0, zone)
+    bound = spec if zone is None else _bind(spec, 0, zone)
     return bound if zones_in(bound) else spec
 
 
-def _bound(asked: "Spec", added_at: int, zone: str) -> "Spec":
+def _bind(asked: "Spec", added_at: int, zone: str) -> "Spec":
     """The spec as a schedule added then would have it, but for a spread's offset, which each has its own of."""
     from wakeful.specs.text import parse_spec
 
@@ -92,14 +92,14 @@ def occurrences(spec: "Spec", after: int, limit: int) -> tuple[list[ListedTime],
     """The next ones, what the clocks jump over among them; and whether there are no more."""
     from wakeful.schedules.nights import gap_note, night_note
 
-    found: list[ListedTime] = []
+    times: list[ListedTime] = []
     at = spec.next_ms(after)
-    while at is not None and len(found) < limit:
-        found.append(ListedTime(at, night_note(spec, at)))
+    while at is not None and len(times) < limit:
+        times.append(ListedTime(at, night_note(spec, at)))
         at = spec.next_ms(at)
-    gaps = spec.gaps_ms(after + 1, found[-1].at) if found else []
-    found += [ListedTime(gap, gap_note(spec, gap), is_left_out=True) for gap in gaps]
-    return sorted(found), at is None
+    gaps = spec.gaps_ms(after + 1, times[-1].at) if times else []
+    times += [ListedTime(gap, gap_note(spec, gap), is_left_out=True) for gap in gaps]
+    return sorted(times), at is None
 
 
 def _put_json(asked: "Spec", zone: str, found: list[ListedTime]) -> None:
@@ -107,15 +107,15 @@ def _put_json(asked: "Spec", zone: str, found: list[ListedTime]) -> None:
     from wakeful.schedules.nights import local_time
 
     rows: list[dict[str, Any]] = []
-    for one in found:
-        local = local_time(one.at, zone)
+    for listed in found:
+        local = local_time(listed.at, zone)
         rows.append(
             {
-                "at": iso(one.at),
+                "at": iso(listed.at),
                 "local": local.isoformat(),
                 "weekday": f"{local:%A}",
-                "is_left_out": one.is_left_out,
-                "note": one.note,
+                "is_left_out": listed.is_left_out,
+                "note": listed.note,
             }
         )
     put_json({"spec": asked.text, "words": asked.describe(), "zone": zone, "occurrences": rows})
@@ -140,17 +140,17 @@ def _put_list(zone: str, found: list[ListedTime], is_all: bool, *, is_now: bool)
     if not found:
         put_line("never again" if is_now else "never after that", "dim")
         return
-    form = "%Y-%m-%d %H:%M:%S" if any(one.at % 60_000 for one in found) else "%Y-%m-%d %H:%M"
+    form = "%Y-%m-%d %H:%M:%S" if any(listed.at % 60_000 for listed in found) else "%Y-%m-%d %H:%M"
     now = now_ms()
     columns: dict[str, list[str]] = {name: [] for name in ("day", zone, "UTC", "offset", "", "note")}
-    for one in found:
-        local, utc = local_time(one.at, zone), local_time(one.at, "UTC")
+    for listed in found:
+        local, utc = local_time(listed.at, zone), local_time(listed.at, "UTC")
         columns["day"].append(f"{local:%a}")
         columns["offset"].append(_offset(f"{local:%z}"))
-        columns[""].append("" if one.is_left_out else relative(one.at, now))
-        columns["note"].append(one.note)
+        columns[""].append("" if listed.is_left_out else relative(listed.at, now))
+        columns["note"].append(listed.note)
         for name, shown in {zone: local, "UTC": utc}.items():
-            columns[name].append(f"{shown:%Y-%m-%d} —" if one.is_left_out else f"{shown:{form}}")
+            columns[name].append(f"{shown:%Y-%m-%d} —" if listed.is_left_out else f"{shown:{form}}")
     kept = [name for name in columns if (name or is_now) and (name != "note" or any(columns["note"]))]
     put_table(kept, list(zip(*(columns[name] for name in kept), strict=True)))
     if is_all:

@@ -72,7 +72,7 @@ class Supervisor:
                         return code
                     if code < 0 and time.monotonic() - self._started_at > SHORT_LIFE_S:
                         child = self._start()
-                changed = self._changed()
+                changed = self._find_change()
                 if changed:
                     self._say.event("reload", f"{os.path.relpath(changed)} changed")
                     if child is not None:
@@ -154,16 +154,16 @@ class Supervisor:
             self._prints.setdefault(path, print_)
 
     def _look(self) -> dict[str, Print]:
-        found = {}
+        prints = {}
         for path in self._files:
             try:
                 status = os.stat(path)
             except OSError:
                 continue  # an editor may be between removing and renaming
-            found[path] = (status.st_mtime_ns, status.st_size)
-        return found
+            prints[path] = (status.st_mtime_ns, status.st_size)
+        return prints
 
-    def _changed(self) -> str | None:
+    def _find_change(self) -> str | None:
         for path, print_ in self._look().items():
             if self._prints.get(path, print_) != print_:
                 time.sleep(0.05)  # let the editor finish
@@ -280,7 +280,7 @@ def child(
     """Run the program and tell the supervisor which files it is made of."""
     from wakeful.cli.app_loader import LoadError, load, load_worker, own_files
     from wakeful.cli.program import HUSHED, serve
-    from wakeful.cli.web import ADDRESS, wished
+    from wakeful.cli.web import ADDRESS, wish_of
     from wakeful.views.timer_names import own_classes
 
     sys.argv = [f"wakeful dev {'--workers ' * workers}{target}"]  # what the store tells others about its owner
@@ -305,8 +305,8 @@ def child(
         if not again:
             say.lines(await _what_next(node, program, seen, name_store=name_store))
 
-    wish = wished(http, default=http_again or ADDRESS)
-    with terminal_log.observed(loaded.app, say, log_form, telemetry, hushed=HUSHED):
+    wish = wish_of(http, default=http_again or ADDRESS)
+    with terminal_log.observing(loaded.app, say, log_form, telemetry, hushed=HUSHED):
         serve(loaded, url, say, paranoid=paranoid, is_dev=True, ready=ready, lifeline=lifeline, http=wish)
     return 0
 
@@ -348,16 +348,16 @@ def _method(node: "Node") -> tuple[str, str]:
     """A class and a method to try: one that needs no arguments if there is one, readers first."""
     from wakeful.views.timer_names import own_classes
 
-    found = []
+    methods = []
     for cls in own_classes(node.registry.names()):
         known = node.registry.by_name(cls)
         for name in sorted(known.methods):
-            needs = _needed(known.cls, name)
-            found.append((len(needs), name not in known.readers, cls, " ".join([name, *needs])))
-    return min(found)[2:] if found else ("CLASS", "METHOD")
+            needs = _sample_arguments(known.cls, name)
+            methods.append((len(needs), name not in known.readers, cls, " ".join([name, *needs])))
+    return min(methods)[2:] if methods else ("CLASS", "METHOD")
 
 
-def _needed(cls: type, method: str) -> list[str]:
+def _sample_arguments(cls: type, method: str) -> list[str]:
     """Something of the right kind for each parameter that has no default."""
     samples: dict[Any, str] = {int: "1", float: "1.5", bool: "true", str: "hello", dict: "'{}'", list: "'[]'"}
     parameters = list(inspect.signature(getattr(cls, method)).parameters.values())[1:]

@@ -86,22 +86,22 @@ async def _look(url: str, program: "Registry | None") -> AsyncIterator[Finding]:
             store = await stack.enter_async_context(reading(url))
         yield Finding("store", "ok", f"{store.url} can be read")
         yield Finding("schema", "ok", f"up to date ({newest})")
-        found, said = Members(now_ms(), [], [], {}), {}
+        cluster, said = Members(now_ms(), [], [], {}), {}
         try:
             async with asyncio.timeout(CHECK_S):
-                found = await members(store, now_ms())
+                cluster = await members(store, now_ms())
         except TimeoutError:
             yield _mute("owner", CHECK_S)
         else:
-            said = await statuses(store, [member.row for member in found.nodes])
-            for finding in await _within("owner", checkups.owners(store, found, said)):
+            said = await statuses(store, [member.row for member in cluster.nodes])
+            for finding in await _within("owner", checkups.owners(store, cluster, said)):
                 yield finding
-        serving = {member.row.node for member in found.nodes if member.state != "draining" or member.shards}
+        serving = {member.row.node for member in cluster.nodes if member.state != "draining" or member.shards}
         heard = {node: said[node] for node in said if node in serving}
         checks: list[tuple[str, Callable[[], Awaitable[list[Finding]]]]] = [
             ("classes", lambda: _classes(store, None if program is None else program.names(), heard)),
             ("function", lambda: _functions(store, program, heard)),
-            ("timers", lambda: checkups.timers(store, found, said)),
+            ("timers", lambda: checkups.timers(store, cluster, said)),
             ("parked", lambda: _parked(store)),
             ("latency", lambda: checkups.latency(store)),
             ("clock", lambda: checkups.clock(store)),
@@ -155,16 +155,16 @@ async def _classes(store: "Views", known: list[str] | None, said: "Statuses") ->
     from wakeful.cli.output import many
     from wakeful.views.timer_names import own_classes
 
-    found = own_classes(await store.known_classes())
+    stored = own_classes(await store.known_classes())
     if known is None and not said:
-        text = f"{many(len(found), 'class')} in the store: {', '.join(found) or 'none'}"
+        text = f"{many(len(stored), 'class')} in the store: {', '.join(stored) or 'none'}"
         return [Finding("classes", "ok", text, "--app app.py compares them with a program's")]
     who, sets = "the program", [known or []]
     if known is None:
         who = "any node that could be asked" if len(said) > 1 else f"node {next(iter(said))}"
         sets = [status["classes"] for status in said.values()]
-    unknown = [name for name in found if not any(name in names for names in sets)]
-    partly = [name for name in found if name not in unknown and not all(name in names for names in sets)]
+    unknown = [name for name in stored if not any(name in names for names in sets)]
+    partly = [name for name in stored if name not in unknown and not all(name in names for names in sets)]
     findings = [
         Finding(
             "classes",
@@ -186,7 +186,7 @@ async def _classes(store: "Views", known: list[str] | None, said: "Statuses") ->
         )
         for name in partly
     ]
-    return findings or [Finding("classes", "ok", f"{many(len(found), 'class')} in the store, none unknown")]
+    return findings or [Finding("classes", "ok", f"{many(len(stored), 'class')} in the store, none unknown")]
 
 
 async def _functions(store: "Views", program: "Registry | None", said: "Statuses") -> list[Finding]:

@@ -69,13 +69,13 @@ async def _drain(name: str | None, undo: bool, wait: bool, timeout: str | None, 
 
 async def _wish(store: "Store", node: str, *, is_draining: bool) -> None:
     """Write it down, with an audit row. A node that can't be reached must still be drained, so without one if need be."""
-    from wakeful.cli.node_access import connected
+    from wakeful.cli.node_access import connecting
     from wakeful.cli.session import actor, bare, live
     from wakeful.operations.acts import Acts
     from wakeful.values.errors import Unavailable
 
     try:
-        async with connected(store) as client:
+        async with connecting(store) as client:
             send = bare(store) if client is None else live(client)
             acts = Acts(send, actor(), stores=[store])
             await (acts.drain(node) if is_draining else acts.undrain(node))
@@ -95,11 +95,11 @@ async def _wait(store: "Store", node: str, timeout_ms: int | None, *, is_shown: 
 
     loop = asyncio.get_running_loop()
     until = None if timeout_ms is None else loop.time() + timeout_ms / 1000
-    before = await _owned(store, node)
+    before = await _count_shards(store, node)
     with bar(f"drain {node}", before, is_shown=is_shown) as step:
         while True:
             found = await members(store, now_ms())
-            left = await _owned(store, node)
+            left = await _count_shards(store, node)
             step(before - left)
             before = left
             if not left:
@@ -115,7 +115,7 @@ async def _wait(store: "Store", node: str, timeout_ms: int | None, *, is_shown: 
             await asyncio.sleep(LOOK_S)
 
 
-async def _owned(store: "MembershipTable", node: str) -> int:
+async def _count_shards(store: "MembershipTable", node: str) -> int:
     """How many shards are in its name."""
     return sum(row.owner == node for row in await store.owners())
 

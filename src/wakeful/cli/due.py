@@ -29,18 +29,18 @@ async def _due(cls: str | None, limit: int, url: str, as_json: bool) -> None:
     from wakeful.views.due import plain_row, rows
 
     async with viewing(url) as view:
-        found = await rows(view, Query(cls=cls), limit)
-        total = sum([await store.count("timers", cls=cls) for store in view.stores]) if found.cursor else 0
-        hint = "" if found.rows or as_json else await instead(view, cls)
+        page = await rows(view, Query(cls=cls), limit)
+        total = sum([await store.count("timers", cls=cls) for store in view.stores]) if page.cursor else 0
+        hint = "" if page.rows or as_json else await instead(view, cls)
     if as_json:
-        put_json([plain_row(row) for row in found.rows])
+        put_json([plain_row(row) for row in page.rows])
         return
-    if not found.rows:
+    if not page.rows:
         put_line(f"nothing of {cls} is waiting{hint}" if hint else "nothing is waiting", "dim")
         return
-    put_timers(found.rows, with_object=True)
-    if found.cursor is not None:
-        put_line(f"the first {len(found.rows):,} of {many(total, 'timer')}; -n shows more", "dim")
+    put_timers(page.rows, with_object=True)
+    if page.cursor is not None:
+        put_line(f"the first {len(page.rows):,} of {many(total, 'timer')}; -n shows more", "dim")
 
 
 def put_timers(found: Sequence["DueRow"], *, with_object: bool, indent: int = 0) -> None:

@@ -127,8 +127,8 @@ def _form_of(file: Path) -> str:
     from wakeful.importers.archive import is_one
 
     try:
-        with file.open("rb") as opened:
-            if is_one(opened.read(64)):
+        with file.open("rb") as opening:
+            if is_one(opening.read(64)):
                 return "wakeful"
     except OSError as error:
         raise CommandError(f"{file} can't be read: {error.strerror}", code="import.file", exit_code=USAGE) from None
@@ -159,7 +159,7 @@ async def _import(
     found = [(_id_of(one, cls, key, file), one) for one in read(file, form)]
     _check_twice([id for id, _ in found], file)
     wishes = [(id, (msgspec.to_builtins(one),)) for id, one in found]
-    async with _asked(url, target, [id for id, _ in found]) as ask:
+    async with _asking(url, target, [id for id, _ in found]) as ask:
         with bar("check", len(wishes), is_shown=not as_json and len(wishes) > BAR_FROM) as step:
             reports, there = await _check(ask, wishes, settings, step, is_dry=is_dry)
         if not is_dry:
@@ -238,7 +238,7 @@ def _check_twice(ids: list["ObjectId"], file: Path) -> None:
 
 
 @asynccontextmanager
-async def _asked(url: str, target: str | None, ids: list["ObjectId"]) -> AsyncIterator[Ask]:
+async def _asking(url: str, target: str | None, ids: list["ObjectId"]) -> AsyncIterator[Ask]:
     """Who takes them in: the process that runs the store, or the program for that long.
 
     An import that is cut off is run again: what it had brought is then answered as it was, and not brought anew.
@@ -293,7 +293,7 @@ BYTES_MAX = 256 * 1024 * 1024
 async def unpack(file: Path, url: str, *, is_dry: bool, as_json: bool) -> None:
     """Put the object into the store, or only say what that would be."""
     from wakeful.cli.output import pulse
-    from wakeful.cli.session import opened, reading
+    from wakeful.cli.session import opening, reading
     from wakeful.importers import archive
 
     with pulse("import", is_shown=not as_json):
@@ -302,7 +302,7 @@ async def unpack(file: Path, url: str, *, is_dry: bool, as_json: bool) -> None:
             await _check_idle(store)
             await archive.check_absent(store, carried)
         if not is_dry:
-            async with opened(url) as store:  # `FileOwned` when a process has come since
+            async with opening(url) as store:  # `FileOwned` when a process has come since
                 await archive.unpack(store, carried, name=f"import-{uuid.uuid4().hex[:8]}", now=now_ms())
     _put_archive(carried, url=store.url, is_dry=is_dry, as_json=as_json)
 
@@ -409,13 +409,13 @@ def _read_plan(file: Path, form: str, table: str | None) -> "ImportPlan":
 
 
 def _methods(maps: tuple[str, ...]) -> dict[str, str]:
-    found = {}
+    methods = {}
     for text in maps:
         task, equals, method = text.partition("=")
         if not equals or not task or not method:
             raise CommandError(f"--map {text!r}: write it as TASK=METHOD", code="usage", exit_code=USAGE)
-        found[task.replace(":", ".")] = method
-    return found
+        methods[task.replace(":", ".")] = method
+    return methods
 
 
 def _put_schedules(report: dict[str, Any], *, is_dry: bool, as_json: bool) -> None:

@@ -64,18 +64,18 @@ async def _list(wanted: tuple[str | None, ...], after: str | None, limit: int, u
     from wakeful.views.jobs import plain_job, rows
 
     async with viewing(url) as view:
-        found = await rows(view, JobFilter(*wanted), limit, after)
-        hint = "" if found.rows or as_json else await instead(view, *wanted[:2])
+        page = await rows(view, JobFilter(*wanted), limit, after)
+        hint = "" if page.rows or as_json else await instead(view, *wanted[:2])
     if as_json:
-        put_json({"jobs": [plain_job(job) for job in found.rows], "next": found.cursor})
+        put_json({"jobs": [plain_job(job) for job in page.rows], "next": page.cursor})
         return
-    if not found.rows:
+    if not page.rows:
         where = "/".join(part for part in wanted[:2] if part)
         put_line(f"no jobs of {where}{hint}" if where else "no jobs", "dim")
         return
-    _put(found.rows)
-    if found.cursor is not None:
-        put_line(f"the first {len(found.rows):,}; -n shows more", "dim")
+    _put(page.rows)
+    if page.cursor is not None:
+        put_line(f"the first {len(page.rows):,}; -n shows more", "dim")
 
 
 @options.command("get")

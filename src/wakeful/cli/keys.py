@@ -77,7 +77,7 @@ async def _work(url: str, as_json: bool, *, is_change: bool) -> int:
     ring = key_ring()
     ids = [] if ring is None else ring.ids
     async with AsyncExitStack() as stack:
-        send, page, finish = await stack.enter_async_context(_reached(url))
+        send, page, finish = await stack.enter_async_context(_reaching(url))
         await _check_newest(page, ids)
         if is_change:
             await stack.enter_async_context(Acts(send, actor()).row("keys.rotate", url_words(url), {"newest": ids[:1]}))
@@ -118,13 +118,19 @@ async def _mend(url: str, as_json: bool) -> int:
         store.sealing.is_whole = True  # then what is not sealed counts as what does not open
 
         async def page(place: list[Any] | None, is_change: bool) -> dict[str, Any]:
-            found = await key_rotation.page(store, place, now=now_ms(), is_change=is_change)
-            return {"place": found.place, "seen": found.seen, "stale": found.stale, "swapped": 0, "shut": found.shut}
+            checked = await key_rotation.page(store, place, now=now_ms(), is_change=is_change)
+            return {
+                "place": checked.place,
+                "seen": checked.seen,
+                "stale": checked.stale,
+                "swapped": 0,
+                "shut": checked.shut,
+            }
 
-        found = await _pass(page, is_change=False, is_shown=not as_json, what="check")
-        if found["shut"]:
+        checked = await _pass(page, is_change=False, is_shown=not as_json, what="check")
+        if checked["shut"]:
             raise CommandError(
-                f"{found['shut']:,} of {found['seen']:,} rows are not sealed, or don't open with these keys: somebody else "
+                f"{checked['shut']:,} of {checked['seen']:,} rows are not sealed, or don't open with these keys: somebody else "
                 "wrote them, or a key is missing; nothing was done. Restore a backup",
                 code="seal.plain",
             )
@@ -133,9 +139,9 @@ async def _mend(url: str, as_json: bool) -> int:
     finally:
         await store.close()
     if as_json:
-        put_json({"rows": found["seen"]})
+        put_json({"rows": checked["seen"]})
     else:
-        put_line(f"all of {found['seen']:,} rows are sealed, and the store says so again", "green")
+        put_line(f"all of {checked['seen']:,} rows are sealed, and the store says so again", "green")
     return OK
 
 
@@ -174,9 +180,9 @@ async def _pass(page: Page, *, is_change: bool, is_shown: bool, what: str) -> di
 
 
 @asynccontextmanager
-async def _reached(url: str) -> AsyncIterator[tuple[Any, Page, Finish]]:
+async def _reaching(url: str) -> AsyncIterator[tuple[Any, Page, Finish]]:
     """Who does it: the process that runs the store, or we on a store that nobody runs."""
-    from wakeful.cli.node_access import connected
+    from wakeful.cli.node_access import connecting
     from wakeful.cli.output import now_ms
     from wakeful.cli.session import bare, live, reading
     from wakeful.security.reserved import page_words, sealed_of
@@ -185,7 +191,7 @@ async def _reached(url: str) -> AsyncIterator[tuple[Any, Page, Finish]]:
     from wakeful.system import open_store
 
     async with AsyncExitStack() as stack:
-        client = await stack.enter_async_context(connected(await stack.enter_async_context(reading(url)), CHECK))
+        client = await stack.enter_async_context(connecting(await stack.enter_async_context(reading(url)), CHECK))
         if client is not None:
             send = live(client)
             yield (

@@ -30,7 +30,7 @@ def names(look: Look) -> Offer:
         import asyncio
 
         try:
-            found = asyncio.run(asyncio.wait_for(_looked(look, ctx, incomplete), PATIENCE_S))
+            found = asyncio.run(asyncio.wait_for(_look_up(look, ctx, incomplete), PATIENCE_S))
         except Exception:  # whatever it is, a TAB is no place to say it
             return []
         return [name for name in found if name.startswith(incomplete) and name.isprintable()]
@@ -38,7 +38,7 @@ def names(look: Look) -> Offer:
     return offer
 
 
-async def _looked(look: Look, ctx: click.Context, incomplete: str) -> list[str]:
+async def _look_up(look: Look, ctx: click.Context, incomplete: str) -> list[str]:
     from wakeful.cli.session import viewing
     from wakeful.system import default_store
 
@@ -169,7 +169,7 @@ async def _key_meant(view: "View", id: "ObjectId") -> str:
 
 
 @asynccontextmanager
-async def guessed(view: "View", id: "ObjectId", name: str) -> AsyncIterator[None]:
+async def guessing(view: "View", id: "ObjectId", name: str) -> AsyncIterator[None]:
     """When it turns out that the object has no schedule of that name: what was perhaps meant."""
     from wakeful.schedules.queries import records_of
     from wakeful.values.errors import UnknownSchedule

@@ -32,15 +32,15 @@ async def _ls(cls: str | None, everything: bool, contains: str | None, limit: in
     from wakeful.views.objects import count, plain_row, rows
 
     async with viewing(url) as view:
-        found = await rows(view, cls, None, contains, limit, reserved=everything)
+        page = await rows(view, cls, None, contains, limit, reserved=everything)
         total = 0 if as_json else await count(view, cls, reserved=everything)
         hint = "" if total or as_json else await instead(view, cls)
     if as_json:
-        put_json([plain_row(row) for row in found.rows])
+        put_json([plain_row(row) for row in page.rows])
     elif hint:
         put_line(f"no objects of {cls}{hint}", "dim")
     else:
-        _put(found.rows, view.now(), more=found.cursor is not None, total=total, filtered=contains is not None)
+        _put(page.rows, view.now(), more=page.cursor is not None, total=total, filtered=contains is not None)
 
 
 def _put(rows: list["ObjectRow"], now: int, *, more: bool, total: int, filtered: bool) -> None:

@@ -158,17 +158,17 @@ async def _status(link: Link, timeout_ms: int) -> dict[str, Any]:
 
 def control_addresses(row: NodeRow) -> list[str]:
     """Where the node's control socket may be on this machine."""
-    found = []
+    addresses_here = []
     with suppress(Unavailable):
-        found = [f"{addresses.SCHEME}{path}" for path in addresses.folder().glob(f"*-{row.node}.sock")]
+        addresses_here = [f"{addresses.SCHEME}{path}" for path in addresses.folder().glob(f"*-{row.node}.sock")]
     # Of a store that nodes share it is the address of their links, where a command that speaks otherwise is a stranger.
-    if addresses.is_control(row.address, row.node) and row.address not in found:
-        found.append(row.address)
-    return found
+    if addresses.is_control(row.address, row.node) and row.address not in addresses_here:
+        addresses_here.append(row.address)
+    return addresses_here
 
 
 @asynccontextmanager
-async def controlled(store: Store, row: NodeRow) -> AsyncIterator[tuple[ControlClient, dict[str, Any]] | None]:
+async def controlling(store: Store, row: NodeRow) -> AsyncIterator[tuple[ControlClient, dict[str, Any]] | None]:
     """The node's control socket and what it says of itself; None when it does not answer."""
     for address in control_addresses(row):
         client = ControlClient(address, store=store.url)
@@ -202,7 +202,7 @@ async def statuses(store: Store, rows: Iterable[NodeRow]) -> dict[str, dict[str,
             return None
 
         async def said_by(row: NodeRow) -> dict[str, Any] | None:
-            async with controlled(store, row) as found:
+            async with controlling(store, row) as found:
                 if found is not None:
                     return found[1]
             if not row.address or not store.shared:
@@ -218,24 +218,24 @@ async def statuses(store: Store, rows: Iterable[NodeRow]) -> dict[str, dict[str,
 
 
 @asynccontextmanager
-async def connected(store: Store, id: ObjectId | None = None) -> AsyncIterator[ControlClient | Peers | None]:
+async def connecting(store: Store, id: ObjectId | None = None) -> AsyncIterator[ControlClient | Peers | None]:
     """Something that takes calls for any object, its owner first; None when no process runs the store.
 
     `CommandError` when nodes live and none of them can be reached from here.
     """
-    found = await members(store, now_ms())
-    for member in _in_order(found, id):
-        async with controlled(store, member.row) as reached:
+    cluster = await members(store, now_ms())
+    for member in _in_order(cluster, id):
+        async with controlling(store, member.row) as reached:
             if reached is not None:
                 yield reached[0]
                 return
-    if not store.shared or not found.alive:
+    if not store.shared or not cluster.alive:
         # An SQLite file is locked by its owner, so its lease needs no respect: opening it will tell.
         yield None
         return
     let_in = pass_of()
     async with Peers(store, let_in) as peers:
-        await _check_link(peers, found, let_in)
+        await _check_link(peers, cluster, let_in)
         yield peers
 
 

@@ -45,21 +45,21 @@ async def _nodes(url: str, as_json: bool) -> int:
         opening = stack.enter_async_context(reading(url))
         waits_s = (ASK_S[0], options.OPEN_S - ASK_S[0])
         store = await _answer(opening, shut, url, "the store can't be opened", waits_s)
-        found, mute = await _members(store, url)
-        said = await statuses(store, [member.row for member in found.nodes])
+        cluster, mute = await _members(store, url)
+        said = await statuses(store, [member.row for member in cluster.nodes])
         if mute is None:
             # Asking may take seconds: nodes join and leave, leases end. Only what is read after it is shown.
-            found, mute = await _members(store, url)
+            cluster, mute = await _members(store, url)
         shown: list[Mapping[str, Any]] = [
-            plain_member(member, said.get(member.row.node), store) for member in found.nodes
+            plain_member(member, said.get(member.row.node), store) for member in cluster.nodes
         ]
     if mute is not None:
         shown = [{**row, "shards": None} for row in shown]
     if as_json:
         more = {} if mute is None else {"error": {"code": mute.code, "message": mute.message}}
-        put_json({"nodes": shown, "unowned": found.unowned, "lost": found.lost, **more})
+        put_json({"nodes": shown, "unowned": cluster.unowned, "lost": cluster.lost, **more})
         return OK if mute is None else mute.exit_code
-    _put(shown, found, is_shared=store.shared)
+    _put(shown, cluster, is_shared=store.shared)
     if mute is not None:
         raise mute
     return OK
@@ -83,21 +83,21 @@ async def _answer(
     """What is asked; a `CommandError` when no answer comes in time, or before that, when somebody is in the way."""
     from wakeful.cli.session import in_the_way
 
-    task, waited_s, found = asyncio.ensure_future(question), 0.0, None
+    task, waited_s, holder = asyncio.ensure_future(question), 0.0, None
     try:
         for wait_s in waits_s or ASK_S:
             if (await asyncio.wait({task}, timeout=wait_s))[0]:
                 return task.result()
             waited_s += wait_s
-            found = await in_the_way(store, url) if store.shared else None
+            holder = await in_the_way(store, url) if store.shared else None
             if task.done():
                 return task.result()  # it came while that was looked at
-            if found is not None and found.is_awaited:
+            if holder is not None and holder.is_awaited:
                 break
     finally:
         task.cancel()
     text = f"{what}: no answer within {waited_s:g} s"
-    raise _mute(text, DOCTOR) if found is None else _mute(f"{text}, because {found.text}", found.remedy)
+    raise _mute(text, DOCTOR) if holder is None else _mute(f"{text}, because {holder.text}", holder.remedy)
 
 
 def _mute(what: str, remedy: str) -> CommandError:

@@ -107,17 +107,17 @@ def print_table(out: "Console", columns: Sequence[str], rows: Sequence[Sequence[
 
     cells = [[one_line(str(cell)) for cell in row] for row in rows]
     room = out.width - indent
-    widths = fitted(columns, cells, room)
+    widths = fit(columns, cells, room)
     if widths is None and not all(map(any, zip(*cells, strict=True))):
         used = [place for place in range(len(columns)) if any(row[place] for row in cells)]
         columns, cells = [columns[place] for place in used], [[row[place] for place in used] for row in cells]
-        widths = fitted(columns, cells, room)
+        widths = fit(columns, cells, room)
     lines = _blocks(out, room, columns, cells) if widths is None else _table(out, columns, cells, widths)
     for line in lines:
         out.print(Text.assemble(" " * indent, line) if line else "", soft_wrap=True)
 
 
-def fitted(columns: Sequence[str], cells: Sequence[Sequence[str]], room: int) -> list[int] | None:
+def fit(columns: Sequence[str], cells: Sequence[Sequence[str]], room: int) -> list[int] | None:
     """The width of each column so that all fit with the gaps between them; None when they can't."""
     from rich.cells import cell_len
 

@@ -38,21 +38,21 @@ async def _parked(cls: str | None, key: str | None, full: bool, limit: int, url:
     from wakeful.views.parked import plain_parked, rows
 
     async with viewing(url) as view:
-        found = await rows(view, Query(cls=cls, key=key), limit)
+        page = await rows(view, Query(cls=cls, key=key), limit)
         total = sum([await store.count("parked", cls=cls) for store in view.stores])
-        hint = "" if found.rows or as_json else await instead(view, cls, key)
+        hint = "" if page.rows or as_json else await instead(view, cls, key)
     if as_json:
-        put_json([plain_parked(row) for row in found.rows])
+        put_json([plain_parked(row) for row in page.rows])
         return
-    if not found.rows:
+    if not page.rows:
         put_none(cls, key, hint)
         return
-    put_parked(found.rows, with_object=True)
+    put_parked(page.rows, with_object=True)
     if full:
-        put_traces(found.rows)
-    if found.cursor is not None:
+        put_traces(page.rows)
+    if page.cursor is not None:
         of = f" of {many(total, 'parked timer')}" if key is None else ""
-        put_line(f"the first {len(found.rows):,}{of}; -n shows more", "dim")
+        put_line(f"the first {len(page.rows):,}{of}; -n shows more", "dim")
 
 
 def put_none(cls: str | None, key: str | None, hint: str) -> None:
@@ -123,14 +123,14 @@ async def _redrive(
     numbers: tuple[int, ...], everything: bool, cls: str | None, key: str | None, url: str, as_json: bool
 ) -> int:
     from wakeful.cli.known_names import instead
-    from wakeful.cli.node_access import connected
+    from wakeful.cli.node_access import connecting
     from wakeful.cli.output import put_json, put_line
     from wakeful.cli.session import viewing
     from wakeful.operations.acts import Which
     from wakeful.views.timer_names import name_words
 
     which = Which(numbers, everything, cls, key)
-    async with viewing(url) as view, connected(view.stores[0]) as client:
+    async with viewing(url) as view, connecting(view.stores[0]) as client:
         hint = "" if as_json else await instead(view, cls, key)
         if client is not None:
             results = await _through(client, view.stores[0], which, is_shown=not as_json)
@@ -163,41 +163,41 @@ async def _through(
     total = (await survey(finding(store), which.query())).total if which.is_all else len(which.numbers)
     with bar("redrive", total, is_shown=is_shown and total > BAR_FROM) as step:
 
-        async def counted(id: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        async def send_counting(id: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             answer = await send(id, method, args, kwargs)
             step(method == REDRIVE)
             return answer
 
-        return await Acts(counted, actor(), stores=[store]).redrive(which)
+        return await Acts(send_counting, actor(), stores=[store]).redrive(which)
 
 
 async def redrive_unowned(url: str, which: "Which", *, is_shown: bool = False) -> list[dict[str, Any]]:
     """Do it without the program: own the shards for a moment, commit, release. Needs no classes."""
     from wakeful.cli.output import bar, now_ms
-    from wakeful.cli.session import actor, bare, opened
+    from wakeful.cli.session import actor, bare, opening
     from wakeful.operations.acts import Acts, finding
     from wakeful.runtime.redrives import NAMED_MAX, each_parked, survey
     from wakeful.transport.control import redriven
 
     name = f"redrive-{uuid.uuid4().hex[:8]}"
-    async with opened(url) as store:
+    async with opening(url) as store:
         acts = Acts(bare(store), actor())
         target = "all parked" if which.is_all else f"parked {', '.join(map(str, sorted(which.numbers)[:20]))}"
         find, query = finding(store), which.query()
-        found = await survey(find, query, which.numbers)
-        missing = sorted(set(which.numbers) - set(found.numbers))
+        surveyed = await survey(find, query, which.numbers)
+        missing = sorted(set(which.numbers) - set(surveyed.numbers))
         results = [redriven(number, None, "is not parked") for number in missing]
-        if not found.total:
+        if not surveyed.total:
             return results
-        async with acts.row("redrive", target, {"numbers": found.numbers[:NAMED_MAX]}) as end:
-            shards = sorted(found.shards)
+        async with acts.row("redrive", target, {"numbers": surveyed.numbers[:NAMED_MAX]}) as end:
+            shards = sorted(surveyed.shards)
             # Only what nobody has taken since: a node that starts this very moment must not lose its shards to us.
             seen = {row.shard: row.epoch for row in await store.owners()}
             epochs = await store.claim(name, shards, now=now_ms(), seen=seen)
             try:
-                with bar("redrive", found.total, is_shown=is_shown and found.total > BAR_FROM) as step:
+                with bar("redrive", surveyed.total, is_shown=is_shown and surveyed.total > BAR_FROM) as step:
                     count = 0
-                    async for parked in each_parked(find, query, which.numbers, found.last):
+                    async for parked in each_parked(find, query, which.numbers, surveyed.last):
                         count += 1
                         problem = await _put_back(store, name, epochs, parked, count)
                         results.append(redriven(parked.number, parked, problem))

@@ -67,7 +67,7 @@ async def show_chart(cls: str, key: str, output: Path | None, target: str | None
 async def _chart_of(store: "Store", id: "ObjectId", target: str | None) -> tuple[Mapping[str, Any], int]:
     """The chart of a class, from the program, or from the process that runs it."""
     from wakeful.cli.app_loader import load
-    from wakeful.cli.node_access import connected
+    from wakeful.cli.node_access import connecting
     from wakeful.importers.feature import CHART
     from wakeful.machines.bindings import Bound
     from wakeful.values.codec import decode_loosely
@@ -78,7 +78,7 @@ async def _chart_of(store: "Store", id: "ObjectId", target: str | None) -> tuple
             raise CommandError(f"{id.cls} is no Machine, so it has no chart", code="machine.class", exit_code=USAGE)
         bound = Bound(id.cls, known.cls, lambda src: True)
         return bound.chart.config, bound.version
-    async with connected(store, id) as client:
+    async with connecting(store, id) as client:
         if client is None:
             raise CommandError(
                 f"no process runs {store.url}, and the chart is in the program: give --app APP.PY, or start it",

@@ -243,7 +243,7 @@ class StopSignal:
         if lifeline is not None:
             self._is_supervised = True
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the supervisor, who decides
-            loop.add_reader(lifeline, self._orphaned, lifeline)
+            loop.add_reader(lifeline, self._on_orphan, lifeline)
 
     @property
     def is_asked(self) -> bool:
@@ -260,7 +260,7 @@ class StopSignal:
         if not self._is_supervised:
             self._say.event("stopping", "running turns finish first; ask again to stop at once")
 
-    def _orphaned(self, lifeline: int) -> None:
+    def _on_orphan(self, lifeline: int) -> None:
         asyncio.get_running_loop().remove_reader(lifeline)
         self._set()
 

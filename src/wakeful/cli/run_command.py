@@ -72,18 +72,18 @@ def run(
     """
     from wakeful.cli.app_loader import load
     from wakeful.cli.program import serve
-    from wakeful.cli.web import wished
+    from wakeful.cli.web import wish_of
     from wakeful.runtime.node import Node
     from wakeful.views.timer_names import own_classes
 
     sys.argv = [f"wakeful run {target}"]  # what the store tells others about its owner; the URL may hold a password
     say = terminal_log.teller(log_form, as_json=as_json)
-    joined = cluster_access.joined(
+    joined = cluster_access.join_options(
         url, listen, advertise, cluster, cluster_access.pass_of(secret_file, tls_cert, tls_key, tls_ca), lease=lease
     )
     program = load(target)
 
-    wish = wished(http, cert=http_cert, key=http_key)
+    wish = wish_of(http, cert=http_cert, key=http_key)
 
     async def ready(node: Node, seen: str | None) -> None:
         classes = ", ".join(own_classes(node.registry.names())) or "no classes"
@@ -93,6 +93,6 @@ def run(
         where += f", {seen}" if seen is not None else ""
         say.event("ready", f"{classes} on {node.store.url} (node {node.name}, pid {os.getpid()}{where})", **data)
 
-    with terminal_log.observed(program.app, say, log_form, telemetry):
+    with terminal_log.observing(program.app, say, log_form, telemetry):
         serve(program, url, say, paranoid=paranoid, ready=ready, joined=joined, http=wish)
     say.event("stopped", "cleanly")

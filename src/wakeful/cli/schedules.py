@@ -62,28 +62,28 @@ async def _schedules(wanted: "ScheduleFilter", is_wide: bool, limit: int, url: s
         if id is not None:
             await info_of(view, id)
         with pulse("look", is_shown=is_wide and not as_json):
-            found, cursor = await _rows(view, wanted, limit, is_wide=is_wide)
-        is_more = cursor is not None and len(found) == limit
+            listed, cursor = await _rows(view, wanted, limit, is_wide=is_wide)
+        is_more = cursor is not None and len(listed) == limit
         total = await count_of(view, id, wanted) if is_more and id is not None else None
-        hint = "" if found or as_json else await instead(view, wanted.cls)
+        hint = "" if listed or as_json else await instead(view, wanted.cls)
     unseen = f"; those without a next time were looked for in the first {OBJECTS_MAX:,} objects, --all looks on"
     if as_json:
-        put_json([plain_row(row) for row in found])
+        put_json([plain_row(row) for row in listed])
         if cursor is not None and not is_more:
             print(f"note{unseen.replace(';', ':')}", file=sys.stderr)
         return
-    if not found:
+    if not listed:
         how = " match" if wanted.tag or wanted.state or wanted.contains else ""
         put_line(
             f"no schedules of {wanted.cls}{hint}" if hint else f"no schedules{how}{unseen if cursor else ''}", "dim"
         )
         return
-    put_rows(found, with_sums=id is not None, with_object=id is None)
+    put_rows(listed, with_sums=id is not None, with_object=id is None)
     if is_more:
         of = "" if total is None else f" of {many(total, 'schedule')}"
-        put_line(f"the first {len(found):,}{of}; -n shows more", "dim")
+        put_line(f"the first {len(listed):,}{of}; -n shows more", "dim")
     elif cursor is not None:
-        put_line(f"{many(len(found), 'schedule')}{unseen}", "dim")
+        put_line(f"{many(len(listed), 'schedule')}{unseen}", "dim")
 
 
 async def _rows(
@@ -95,14 +95,14 @@ async def _rows(
     """
     from wakeful.views.schedules import is_among_ended, rows
 
-    found: list[ScheduleRow] = []
+    listed: list[ScheduleRow] = []
     cursor = None
     while True:
-        page = await rows(view, wanted, limit - len(found), cursor)
-        found += page.rows
+        page = await rows(view, wanted, limit - len(listed), cursor)
+        listed += page.rows
         cursor = page.cursor
-        if cursor is None or len(found) >= limit or (is_among_ended(view, cursor) and not is_wide):
-            return found, cursor
+        if cursor is None or len(listed) >= limit or (is_among_ended(view, cursor) and not is_wide):
+            return listed, cursor
 
 
 def spec_shown(record: "Record") -> str:
@@ -122,13 +122,13 @@ def put_rows(rows: list["ScheduleRow"], *, with_sums: bool, with_object: bool = 
     now = now_ms()
     table: list[tuple[object, ...]] = []
     for row in rows:
-        one, sums = row.schedule, row.record.counters
-        upcoming = "" if one.next_at is None else relative(from_datetime(one.next_at), now)
+        schedule, sums = row.schedule, row.record.counters
+        upcoming = "" if schedule.next_at is None else relative(from_datetime(schedule.next_at), now)
         last = "" if row.last is None else f"{row.last.verdict} {relative(from_datetime(row.last.nominal_at), now)}"
         cells: tuple[object, ...] = (
-            one.name,
+            schedule.name,
             spec_shown(row.record),
-            one.state,
+            schedule.state,
             upcoming,
             last,
             sums.runs,
@@ -147,7 +147,7 @@ def put_rows(rows: list["ScheduleRow"], *, with_sums: bool, with_object: bool = 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _chosen(function: F) -> F:
+def _choice(function: F) -> F:
     """CLASS KEY SCHEDULE, or --tag TAG in place of SCHEDULE."""
     function = click.option("--tag", metavar="TAG", help="All with this tag, instead of one by name.")(function)
     function = click.argument("schedule", metavar="[SCHEDULE]", required=False, shell_complete=known_names.schedules)(
@@ -161,7 +161,7 @@ _app_option = options.app_option("When no process runs the store: run this progr
 
 
 @options.command("pause")
-@_chosen
+@_choice
 @click.option("--note", default="", metavar="TEXT", help="Why; shown wherever the schedule is.")
 @click.option("--until", metavar="TIME|LENGTH", help="When it ends by itself: a time, or a length from now like 2h.")
 @_app_option
@@ -182,7 +182,7 @@ def pause(
 
 
 @options.command("resume")
-@_chosen
+@_choice
 @_app_option
 @options.store_option
 def resume(
@@ -193,7 +193,7 @@ def resume(
 
 
 @options.command("fire")
-@_chosen
+@_choice
 @_app_option
 @options.store_option
 def fire(
@@ -204,7 +204,7 @@ def fire(
 
 
 @options.command("cancel")
-@_chosen
+@_choice
 @_app_option
 @options.store_option
 def cancel(
@@ -304,7 +304,7 @@ async def _pause(asked: ScheduleChoice, note: str, until: str | None, as_json: b
         return
     zone = _zone(records) or "UTC"
     shown = "until wakeful resume" if end is None else f"until {moment(end, zone)} ({zone})"
-    put_line(one_line(f"{_counted(asked, count)} paused, {shown}"))
+    put_line(one_line(f"{_count_words(asked, count)} paused, {shown}"))
 
 
 async def _resume(asked: ScheduleChoice, as_json: bool) -> None:
@@ -315,7 +315,7 @@ async def _resume(asked: ScheduleChoice, as_json: bool) -> None:
     if as_json:
         put_json({"resumed": count})
     elif count:
-        put_line(one_line(f"{_counted(asked, count)} resumed"))
+        put_line(one_line(f"{_count_words(asked, count)} resumed"))
     else:
         put_line(one_line(f"{asked.which} was not paused"), "dim")
 
@@ -328,7 +328,7 @@ async def _fire(asked: ScheduleChoice, as_json: bool) -> None:
     if as_json:
         put_json({"runs": ids})
         return
-    put_line(one_line(f"{_counted(asked, len(ids))} runs now: {', '.join(ids)}"))
+    put_line(one_line(f"{_count_words(asked, len(ids))} runs now: {', '.join(ids)}"))
     if asked.name is not None:
         put_line(one_line(f"wakeful why {asked.id.cls} {asked.id.key} {asked.name} shows what comes of it"), "dim")
 
@@ -343,7 +343,7 @@ async def _cancel(asked: ScheduleChoice, as_json: bool) -> None:
     if as_json:
         put_json({"cancelled": count})
         return
-    put_line(one_line(f"{_counted(asked, count)} cancelled, which {'runs' if count == 1 else 'run'} no more"))
+    put_line(one_line(f"{_count_words(asked, count)} cancelled, which {'runs' if count == 1 else 'run'} no more"))
     if any(record.is_declared for record in records.values()):
         put_line("what the program declares begins again when its declaration changes", "dim")
 
@@ -367,7 +367,7 @@ def _zone(records: dict[str, "Record"]) -> str | None:
     return zones.pop() if len(zones) == 1 else None
 
 
-def _counted(asked: ScheduleChoice, count: int) -> str:
+def _count_words(asked: ScheduleChoice, count: int) -> str:
     from wakeful.cli.output import many
 
     return asked.which if asked.name is not None else f"{asked.which}: {many(count, 'schedule')}"

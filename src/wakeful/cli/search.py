@@ -26,11 +26,11 @@ async def _search(text: str, limit: int, url: str, as_json: bool) -> int:
     from wakeful.views.search import find
 
     async with viewing(url) as view:
-        found = await find(view, text, limit)
+        hits = await find(view, text, limit)
     if as_json:
-        put_json(found)
-    elif found:
-        put_table(["kind", "~name"], [(hit["kind"], hit["title"]) for hit in found])
+        put_json(hits)
+    elif hits:
+        put_table(["kind", "~name"], [(hit["kind"], hit["title"]) for hit in hits])
     else:
         put_line("nothing is called like that", "dim")
-    return OK if found else FAILED
+    return OK if hits else FAILED

@@ -1,7 +1,7 @@
 """Layer 5. How is a store opened by a command: to look, to write, or to have whoever runs it do something?
 
-To look: `reading`, `viewing`. To write where nobody runs it: `opened`, `writing`. Through the process that runs it, or a
-program for that long: `ask`, `acting`, `reaching`. What Wakeful keeps for itself: `reserved`, `acting_on_reserved`.
+To look: `reading`, `viewing`. To write where nobody runs it: `opening`, `writing`. Through the process that runs it, or a
+program for that long: `ask`, `acting`, `reaching`. What Wakeful keeps for itself: `reaching_reserved`, `acting_on_reserved`.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ async def viewing(url: str) -> AsyncIterator["View"]:
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Store]:
+async def opening(url: str) -> AsyncIterator[Store]:
     """The store, open for writing to it in the place of a process that runs it; `FileOwned` when there is one."""
     async with reading(url):
         pass  # refuses what has no tables, or others; opening it to write would make them
@@ -80,7 +80,7 @@ async def writing(url: str, *, what: str) -> AsyncIterator[Store]:
             code="store.single",
             exit_code=USAGE,
         )
-    async with opened(url) as store:
+    async with opening(url) as store:
         yield store
 
 
@@ -221,12 +221,12 @@ def actor() -> str:
 @asynccontextmanager
 async def reaching(url: str, target: str | None, *, what: str, id: "ObjectId | None" = None) -> AsyncIterator[Reached]:
     """A way to the store's objects, the owner of this one first; `CommandError` when no process runs it and no --app."""
-    from wakeful.cli.node_access import connected
+    from wakeful.cli.node_access import connecting
     from wakeful.values.errors import StoreError
 
     shown, is_reached = url, False
     try:
-        async with reading(url) as store, connected(store, id) as client:
+        async with reading(url) as store, connecting(store, id) as client:
             shown = store.url  # without its password
             if client is not None:
                 is_reached = True
@@ -247,7 +247,7 @@ async def reaching(url: str, target: str | None, *, what: str, id: "ObjectId | N
     sys.argv = [f"wakeful {what}"]  # what the store tells others about its owner; the URL may hold a password
     program = load(target)
     async with program.app.run(url) as node:
-        yield Reached(_embedded(node), node.store, is_ours=True)
+        yield Reached(_within(node), node.store, is_ours=True)
 
 
 def live(client: "ControlClient | Peers") -> Send:
@@ -259,7 +259,7 @@ def live(client: "ControlClient | Peers") -> Send:
     return send
 
 
-def _embedded(node: "Node") -> Send:
+def _within(node: "Node") -> Send:
     from wakeful.runtime.calls import check_request_key
     from wakeful.transport.messages import failed, raised
     from wakeful.values.errors import WakefulError
@@ -292,9 +292,9 @@ def bare(store: "Store") -> "Send":
 
 
 @asynccontextmanager
-async def reserved(url: str, *, makes: bool = False) -> AsyncIterator["Send"]:
+async def reaching_reserved(url: str, *, makes: bool = False) -> AsyncIterator["Send"]:
     """Something that brings calls to the reserved objects. `makes`: also in a store that is not there yet."""
-    from wakeful.cli.node_access import connected
+    from wakeful.cli.node_access import connecting
     from wakeful.security.audit import LOG
     from wakeful.system import open_store
     from wakeful.values.errors import SchemaTooOld, StoreError
@@ -302,7 +302,7 @@ async def reserved(url: str, *, makes: bool = False) -> AsyncIterator["Send"]:
     async with AsyncExitStack() as stack:
         client = None
         try:
-            client = await stack.enter_async_context(connected(await stack.enter_async_context(reading(url)), LOG))
+            client = await stack.enter_async_context(connecting(await stack.enter_async_context(reading(url)), LOG))
         except StoreError as error:
             # A database without tables is as old as can be; opening it makes them, and refuses what is old in earnest.
             if not makes or type(error) not in (StoreError, SchemaTooOld):
@@ -322,5 +322,5 @@ async def acting_on_reserved(url: str, *, makes: bool = False) -> AsyncIterator[
     """An operator's hand for what the reserved objects keep."""
     from wakeful.operations.acts import Acts
 
-    async with reserved(url, makes=makes) as send:
+    async with reaching_reserved(url, makes=makes) as send:
         yield Acts(send, actor())

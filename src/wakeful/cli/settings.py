@@ -67,7 +67,7 @@ class Setting(click.Option):
         if text and not ctx.resilient_parsing and ctx.get_parameter_source(self.name or "") is not COMMAND_LINE:
             wrong = problem(self, text)
             if wrong:
-                shown = "…" if self.is_secret else repr(masked(self, text))
+                shown = "…" if self.is_secret else repr(mask(self, text))
                 raise refusal("config.value", f"{origins.get(self.env, f'${self.env}')} is {shown}: {wrong}")
         return super().process_value(ctx, value)
 
@@ -84,10 +84,10 @@ def setting(*names: str, **about: Any) -> Callable[[F], F]:
 
 def holds_secret(setting: Setting, value: object) -> bool:
     """It, or the password in its URL, is for nobody else."""
-    return bool(value) and (setting.is_secret or masked(setting, value) != value)
+    return bool(value) and (setting.is_secret or mask(setting, value) != value)
 
 
-def masked(setting: Setting, value: object) -> object:
+def mask(setting: Setting, value: object) -> object:
     """As it may be shown. Of a URL everything between the user and the last @: a password that is not encoded has any letters."""
     if not isinstance(value, str):
         return value

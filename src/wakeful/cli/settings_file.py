@@ -43,23 +43,23 @@ def settings() -> dict[str, Setting]:
 
 
 @contextmanager
-def applied() -> Iterator[None]:
+def applying() -> Iterator[None]:
     """Let the file of this folder count, below the environment, while the block lasts."""
     origins.clear()
-    found = read()
-    if found is None:
+    file = read()
+    if file is None:
         yield
         return
     known = settings()
-    _check(found, known)
+    _check(file, known)
     given = {one.env for one in known.values() if os.environ.get(one.env)}
     before: dict[str, str | None] = {}
-    for key, value in found.values.items():
+    for key, value in file.values.items():
         one = known[key]
         if one.env not in given and one.rival not in given:
             before[one.env] = os.environ.get(one.env)
             os.environ[one.env] = str(int(value)) if isinstance(value, bool) else value
-            origins[one.env] = found.place(key)
+            origins[one.env] = file.place(key)
     try:
         yield
     finally:
@@ -75,13 +75,13 @@ def read() -> SettingsFile | None:
     named = os.environ.get(CONFIG)
     if named:
         table = TABLE if Path(named).name == PROJECT else ""
-        return _parsed(named, _text(named), table)
+        return _parse(named, _text(named), table)
     own, project = Path(FILE).exists(), _text(PROJECT) if Path(PROJECT).is_file() else ""
     # Most have one, and few of them say anything about this.
-    says = _parsed(PROJECT, project, TABLE) if re.search(r"^\s*\[\s*tool\s*\.\s*wakeful\b", project, re.M) else None
+    says = _parse(PROJECT, project, TABLE) if re.search(r"^\s*\[\s*tool\s*\.\s*wakeful\b", project, re.M) else None
     if own and says is not None:
         raise refusal("config.two", f"{FILE} and [{TABLE}] of {PROJECT} are both here; keep one of them")
-    return _parsed(FILE, _text(FILE), "") if own else says
+    return _parse(FILE, _text(FILE), "") if own else says
 
 
 def _text(path: str) -> str:
@@ -96,20 +96,20 @@ def _text(path: str) -> str:
     return text
 
 
-def _parsed(path: str, text: str, table: str) -> SettingsFile:
+def _parse(path: str, text: str, table: str) -> SettingsFile:
     import tomllib
 
     try:
-        found: Any = tomllib.loads(text)
+        content: Any = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise refusal("config.toml", f"{path} is no TOML: {error}") from None
     except RecursionError:
         raise refusal("config.toml", f"{path} is nested too deeply") from None
     for part in table.split(".") if table else ():
-        found = found.get(part, {}) if isinstance(found, dict) else {}
-    if not isinstance(found, dict):
+        content = content.get(part, {}) if isinstance(content, dict) else {}
+    if not isinstance(content, dict):
         raise refusal("config.toml", f"{path}: {table} must be a table: [{table}]")
-    return SettingsFile(path, found, _lines(text, table))
+    return SettingsFile(path, content, _lines(text, table))
 
 
 def _lines(text: str, table: str) -> dict[str, int]:

@@ -61,16 +61,16 @@ async def _show(cls: str, key: str, limit: int, url: str, as_json: bool) -> None
         timers = await due.stand(view, await store.find_timers(query), is_named=True)
         parked = await store.find_parked(query)
         entries = [entry for _, entry in await store.find_entries(Query(cls=cls, key=key, limit=objects.LEDGER_ROWS))]
-        found = await schedules.rows(view, schedules.ScheduleFilter(cls, key), limit)
+        own_schedules = await schedules.rows(view, schedules.ScheduleFilter(cls, key), limit)
         machine = await machines.kept_of(store, id)
     _put_head(info)
     if machine is not None:
         _put_machine(machines.plain_machine(machine))
     _put_rows(state.get(STATE_SLOT[1]), rows, limit, is_machine=machine is not None)
-    if found.rows:
+    if own_schedules.rows:
         _title("schedules")
-        put_rows(found.rows, with_sums=False, indent=2)
-    if found.cursor is not None:
+        put_rows(own_schedules.rows, with_sums=False, indent=2)
+    if own_schedules.cursor is not None:
         put_line(f"  the first {limit:,} schedules; -n shows more", "dim")
     _put_timers(timers, parked)
     _put_ledger(entries)

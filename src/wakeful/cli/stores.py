@@ -142,7 +142,7 @@ def _bar(*, is_shown: bool) -> Iterator[Callable[["MoveProgress"], None]]:
     with progress(is_shown=is_shown) as shown:
         lines: dict[tuple[str, str], TaskID] = {}
 
-        def heard(step: "MoveProgress") -> None:
+        def hear(step: "MoveProgress") -> None:
             if shown is None:
                 return
             line = lines.get((step.what, step.table))
@@ -151,4 +151,4 @@ def _bar(*, is_shown: bool) -> Iterator[Callable[["MoveProgress"], None]]:
                 lines[step.what, step.table] = line
             shown.update(line, completed=step.rows)
 
-        yield heard
+        yield hear

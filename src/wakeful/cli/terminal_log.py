@@ -111,26 +111,26 @@ def options(function: F) -> F:
 
 def teller(log_form: str | None, *, as_json: bool) -> Say:
     """Who says what happens: in JSON as well when the log is, because one collector reads both."""
-    is_logged = _chosen(log_form, "WAKEFUL_LOG", LOGS) == "json"
+    is_logged = _choose(log_form, "WAKEFUL_LOG", LOGS) == "json"
     exit_codes.as_log = is_logged
     return Say(as_json=as_json or is_logged)
 
 
 @contextmanager
-def observed(
+def observing(
     app: "App", say: Say, log_form: str | None, telemetry: str | None, *, hushed: frozenset[str] = frozenset()
 ) -> Iterator[None]:
     """Log and send like that for as long as the block lasts; what is left is sent at its end.
 
     Lines for people leave out the codes that are `hushed`: somebody else says them.
     """
-    if _chosen(log_form, "WAKEFUL_LOG", LOGS) == "json":
+    if _choose(log_form, "WAKEFUL_LOG", LOGS) == "json":
         from wakeful.telemetry.logs import install
 
         install("json")
     else:
         listen_to_logs(say, hushed=hushed)
-    if _chosen(telemetry, "WAKEFUL_TELEMETRY", TELEMETRY) == "off":
+    if _choose(telemetry, "WAKEFUL_TELEMETRY", TELEMETRY) == "off":
         yield
         return
     from wakeful.telemetry import setup
@@ -142,7 +142,7 @@ def observed(
         begun.close()
 
 
-def _chosen(option: str | None, variable: str, known: tuple[str, ...]) -> str:
+def _choose(option: str | None, variable: str, known: tuple[str, ...]) -> str:
     """What was asked for, by option or environment; else the first."""
     chosen = option or os.environ.get(variable) or known[0]
     if chosen not in known:

@@ -97,14 +97,14 @@ async def _list(everything: bool, url: str, as_json: bool) -> None:
     from wakeful.security.tokens import tokens_of
 
     async with reading(url) as store:
-        found = await tokens_of(store)
+        known = await tokens_of(store)
     now = now_ms()
-    shown = [token for token in found if everything or token.state(now) == "active"]
+    shown = [token for token in known if everything or token.state(now) == "active"]
     if as_json:
         put_json([_plain(token, now) for token in shown])
         return
     if not shown:
-        hint = "; --all shows those that are over" if found else ", so the server is open to this machine alone"
+        hint = "; --all shows those that are over" if known else ", so the server is open to this machine alone"
         put_line(f"no tokens{hint}", "dim")
         return
     rows: list[tuple[Any, ...]] = [

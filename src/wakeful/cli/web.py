@@ -28,7 +28,7 @@ class Http(NamedTuple):
     key: str | None = None
 
 
-def wished(
+def wish_of(
     given: str | None, *, default: str | None = None, cert: str | None = None, key: str | None = None
 ) -> Http | None:
     """From the options and the environment; None: nothing is served."""

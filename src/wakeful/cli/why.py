@@ -37,7 +37,7 @@ def why(cls: str, key: str, schedule: str, at: str | None, limit: int, url: str,
 
 
 async def _why(cls: str, key: str, name: str, at: str | None, limit: int, url: str, as_json: bool) -> None:
-    from wakeful.cli.known_names import guessed, info_of
+    from wakeful.cli.known_names import guessing, info_of
     from wakeful.cli.output import put_json
     from wakeful.cli.session import viewing
     from wakeful.values.ids import ObjectId
@@ -47,7 +47,7 @@ async def _why(cls: str, key: str, name: str, at: str | None, limit: int, url: s
     async with viewing(url) as view:
         await info_of(view, id)
         now, store = view.now(), view.store_of(id)
-        async with guessed(view, id, name):
+        async with guessing(view, id, name):
             about = await about_of(store, id, name, limit=limit)
         waits = await line_words(view, id, name, is_named=True)
         if as_json and at is None:
@@ -198,7 +198,7 @@ def _put_runs(runs: Sequence["Run"], about: "About") -> None:
         rows.append(
             (
                 shown,
-                _fired(fired_at, at, about.zone),
+                _fired_words(fired_at, at, about.zone),
                 length(max(0, fired_at - at)),
                 run.verdict,
                 because(run, about),
@@ -207,7 +207,7 @@ def _put_runs(runs: Sequence["Run"], about: "About") -> None:
     put_table([about.zone, "decided", ">late", "verdict", "~why"], rows, indent=2)
 
 
-def _fired(fired_at: int, at: int, zone: str) -> str:
+def _fired_words(fired_at: int, at: int, zone: str) -> str:
     """When it was decided about, without the day when that is the day it is of."""
     from wakeful.schedules.nights import local_time
 

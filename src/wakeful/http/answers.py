@@ -153,6 +153,7 @@ def schema_of(hint: Any) -> Schema:
     if origin is dict:
         return {"type": "object"}
     assert origin in (Union, types.UnionType), hint
+    assert parts[1:] == (type(None),), hint
     schema, null = schema_of(parts[0]), {"type": "null"}
     return schema | {"type": [schema["type"], "null"]} if "type" in schema else {"anyOf": [schema, null]}
 
