@@ -18,7 +18,7 @@ from wakeful.http.protocol import (
     PASS_FRAMES,
     SLICE,
     TRY_AGAIN_LATER,
-    Held,
+    HeldBytes,
     Quota,
     SocketProtocol,
 )
@@ -222,13 +222,13 @@ async def test_what_is_held_back_of_all_sockets_is_bounded(monkeypatch: pytest.M
             await world.settle()
         assert not first.line.is_over
         assert second.line.is_over
-        assert 0 < Held.total <= 50_000
+        assert 0 < HeldBytes.total <= 50_000
         first.takes.set()
         second.takes.set()
         await world.advance(seconds=1)
         assert second.heard[-1]["code"] == TRY_AGAIN_LATER
         assert [event["type"] for event in first.heard] == ["websocket.receive"] * 700
-        assert Held.total == 0
+        assert HeldBytes.total == 0
 
 
 async def test_on_a_real_server_the_object_is_told_and_others_are_served() -> None:
