@@ -131,7 +131,7 @@ def catch_up_forgets_the_window() -> Any:
     def make(part: Any) -> Any:
         return lambda times, at, now, policy, *rest: part(times, at, now, replace(policy, window_ms=1 << 50), *rest)
 
-    return both(swapped(planning, "_owed", make), swapped(planning, "_verdict", make))
+    return both(swapped(planning, "_due_times", make), swapped(planning, "_verdict", make))
 
 
 def a_part_of_an_outage_forgets_the_one_before() -> Any:
@@ -140,7 +140,7 @@ def a_part_of_an_outage_forgets_the_one_before() -> Any:
     def make(part: Any) -> Any:
         return lambda times, since, now, policy, has_missed: part(times, since, now, policy, False)
 
-    return swapped(planning, "_owed", make)
+    return swapped(planning, "_due_times", make)
 
 
 def overlap_ends_with_the_first_attempt() -> Any:

@@ -2,19 +2,19 @@
 
 import pytest
 
-from wakeful.policy.offsets import DRIFT_ALLOWED, GRAIN_MS, JUMP_MS, Offset, followed, is_jump, measured
+from wakeful.policy.offsets import DRIFT_ALLOWED, GRAIN_MS, JUMP_MS, Offset, best_offset, follow, is_jump
 
 
 def test_the_shortest_round_trip_knows_best() -> None:
-    assert measured([(0, 1_100, 200), (1_000, 2_005, 1_010), (2_000, 3_300, 2_400)]) == Offset(1_000, 5 + GRAIN_MS)
+    assert best_offset([(0, 1_100, 200), (1_000, 2_005, 1_010), (2_000, 3_300, 2_400)]) == Offset(1_000, 5 + GRAIN_MS)
 
 
 def test_a_measurement_is_known_to_half_its_round_trip() -> None:
-    assert measured([(0, 50, 0)]) == Offset(50, GRAIN_MS)
-    assert measured([(0, 50, 7)]) == Offset(47, 4 + GRAIN_MS)
+    assert best_offset([(0, 50, 0)]) == Offset(50, GRAIN_MS)
+    assert best_offset([(0, 50, 7)]) == Offset(47, 4 + GRAIN_MS)
     # Whenever between the two the store looked at its clock, the truth is within the error.
     for looked_at in range(8):
-        found = measured([(0, looked_at + 1_000, 7)])
+        found = best_offset([(0, looked_at + 1_000, 7)])
         assert abs(found.ms - 1_000) <= found.error_ms
 
 
@@ -40,14 +40,14 @@ def test_a_poor_measurement_accuses_nobody() -> None:
 
 
 def test_what_a_measurement_can_t_tell_apart_stays_as_it_is() -> None:
-    assert followed(100, Offset(103, 3)) == 100
-    assert followed(100, Offset(104, 3)) == 104
-    assert followed(100, Offset(96, 3)) == 96
+    assert follow(100, Offset(103, 3)) == 100
+    assert follow(100, Offset(104, 3)) == 104
+    assert follow(100, Offset(96, 3)) == 96
 
 
 def test_a_slow_drift_never_adds_up() -> None:
     """Each step is within the error of the one before, the sum is not."""
     believed = 0
     for true_ms in range(500):
-        believed = followed(believed, Offset(true_ms, 3))
+        believed = follow(believed, Offset(true_ms, 3))
         assert abs(believed - true_ms) <= 3

@@ -21,8 +21,8 @@ from wakeful.policy.plan import (
     Policy,
     Timeline,
     Version,
-    overlapped,
     plan,
+    plan_overlap,
 )
 from wakeful.specs.interval import Interval
 
@@ -221,7 +221,7 @@ def test_a_pause_is_no_miss() -> None:
 def test_times_that_the_clocks_jump_over_get_their_own_verdict() -> None:
     times = Listed([T0 + HOUR, T0 + 3 * HOUR], gaps=[T0 + 2 * HOUR])
     assert fates(plan(times, T0, T0 + 3 * HOUR, Policy())) == {"run": [180], "gap": [120], "skipped": [60]}
-    assert fates(overlapped(times, T0, T0 + 3 * HOUR, "skip")) == {"gap": [120], "overlap": [60, 180]}
+    assert fates(plan_overlap(times, T0, T0 + 3 * HOUR, "skip")) == {"gap": [120], "overlap": [60, 180]}
 
 
 def test_more_late_ones_than_may_be_owed_at_once_count_as_missed() -> None:
@@ -244,7 +244,7 @@ def test_more_late_ones_than_may_be_owed_at_once_count_as_missed() -> None:
     ],
 )
 def test_each_overlap_policy(overlap: str, expected: dict[str, list[int]]) -> None:
-    found = overlapped(minutely(), T0, T0 + 3 * MINUTE, overlap)
+    found = plan_overlap(minutely(), T0, T0 + 3 * MINUTE, overlap)
     assert fates(found) == expected
     assert found.judged_to == T0 + 3 * MINUTE
     assert all(due.missed == 0 for due in found.runs)
@@ -252,7 +252,11 @@ def test_each_overlap_policy(overlap: str, expected: dict[str, list[int]]) -> No
 
 def test_overlap_leaves_what_was_paused_to_the_pause() -> None:
     times = Listed([T0 + n * MINUTE for n in range(1, 5)], [PausedSpan(T0 + MINUTE, T0 + 3 * MINUTE)])
-    assert fates(overlapped(times, T0, T0 + 4 * MINUTE, "queue_one")) == {"run": [1], "paused": [2], "overlap": [3, 4]}
+    assert fates(plan_overlap(times, T0, T0 + 4 * MINUTE, "queue_one")) == {
+        "run": [1],
+        "paused": [2],
+        "overlap": [3, 4],
+    }
 
 
 # many
@@ -404,7 +408,7 @@ def test_overlapped_does_what_the_words_say(
     times: list[int], pauses: list[PausedSpan], gaps: list[int], policy: Policy, since: int, end: int
 ) -> None:
     listed = Listed(times, pauses, [at for at in gaps if at not in times])
-    found = overlapped(listed, since, end, policy.overlap)
+    found = plan_overlap(listed, since, end, policy.overlap)
     check_fates(found, listed, since, end)
     due = [at for at in times if since < at <= end]
     runs, verdicts = swallow(due, rules_of(policy), lambda at: listed.pause_of(at) is not None)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wakeful.policy.ranges import bounds, merged, past_prefix, within
+from wakeful.policy.ranges import bounds, merge, past_prefix, within
 from wakeful.values.errors import BadOption, LimitExceeded
 
 # Few letters, so that prefixes and bounds meet keys; the edges of the code space, where successors are hard.
@@ -82,7 +82,7 @@ def test_newer_writes_are_laid_over_stored_rows(
         rows = rows[: limit + len(over)]  # as the storage asks for them
     expected = {key: value for key, value in {**stored, **over}.items() if value is not None}
     ordered = sorted(expected, reverse=reverse)[:limit]
-    found = merged(rows, over, reverse=reverse, limit=limit)
+    found = merge(rows, over, reverse=reverse, limit=limit)
     assert list(found) == ordered
     assert found == {key: expected[key] for key in ordered}
 

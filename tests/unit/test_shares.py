@@ -29,7 +29,7 @@ def test_one_alone_has_most_and_never_all() -> None:
     assert all_of(shares, ONE) == 343
     assert shares.verdict(ONE) is Verdict.SHARE
     assert all_of(shares, Asker("one", "another room")) > 40
-    assert 380 <= shares.held("one") <= 392
+    assert 380 <= shares.count_of("one") <= 392
 
 
 def test_whoever_comes_new_finds_some_though_nobody_gives_any_back() -> None:
@@ -43,10 +43,10 @@ def test_two_that_want_all_have_about_the_same_when_theirs_come_and_go() -> None
     shares = Shares(512)
     all_of(shares, ONE)
     for number in range(5_000):  # each in turn, as calls end: whoever may takes the next
-        shares.give(ONE if shares.held("one") >= shares.held("two") else TWO)
+        shares.give(ONE if shares.count_of("one") >= shares.count_of("two") else TWO)
         for asker in (TWO, ONE) if number % 2 else (ONE, TWO):
             shares.take(asker)
-    assert abs(shares.held("one") - shares.held("two")) <= 0.2 * shares.held("one")
+    assert abs(shares.count_of("one") - shares.count_of("two")) <= 0.2 * shares.count_of("one")
 
 
 def test_when_all_are_taken_a_newcomer_is_told_so_and_who_has_some_that_it_has_its_share() -> None:
@@ -64,7 +64,7 @@ def test_rooms_add_nothing_to_what_their_house_has() -> None:
     shares = Shares(512)
     for number in range(600):
         shares.take(Asker("one", str(number)))
-    assert shares.held("one") == 392
+    assert shares.count_of("one") == 392
 
 
 @settings(max_examples=200)
@@ -79,7 +79,7 @@ def test_counts_are_right_whatever_comes(places: int, steps: list[tuple[bool, in
         if not takes and held:
             shares.give(*held.pop(house % len(held)))
         elif takes:
-            before = shares.held(asker.house)
+            before = shares.count_of(asker.house)
             verdict = shares.take(asker, count)
             if verdict is Verdict.TAKEN:
                 held.append((asker, count))
@@ -89,7 +89,7 @@ def test_counts_are_right_whatever_comes(places: int, steps: list[tuple[bool, in
         for one, number in held:
             totals[one.house] += number
         assert shares.taken == sum(totals.values()) <= places
-        assert all(shares.held(name) == totals[name] for name in "0123")
+        assert all(shares.count_of(name) == totals[name] for name in "0123")
     for one in held:
         shares.give(*one)
     assert (shares.taken, shares._houses, shares._rooms) == (0, {}, {})

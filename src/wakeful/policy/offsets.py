@@ -22,7 +22,7 @@ class Offset(NamedTuple):
     error_ms: int
 
 
-def measured(samples: Iterable[tuple[int, int, int]]) -> Offset:
+def best_offset(samples: Iterable[tuple[int, int, int]]) -> Offset:
     """The best of some measurements, each (own time before, the store's time, own time after)."""
     before, there, after = min(samples, key=lambda sample: sample[2] - sample[0])
     return Offset(there - (before + after) // 2, (after - before + 1) // 2 + GRAIN_MS)
@@ -34,6 +34,6 @@ def is_jump(before: Offset, found: Offset, elapsed_ms: int) -> bool:
     return abs(found.ms - before.ms) > drift_ms + found.error_ms + before.error_ms
 
 
-def followed(believed_ms: int, found: Offset) -> int:
+def follow(believed_ms: int, found: Offset) -> int:
     """What to believe from now on: as before, when the measurement can't tell the difference."""
     return believed_ms if abs(found.ms - believed_ms) <= found.error_ms else found.ms

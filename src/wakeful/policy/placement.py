@@ -44,7 +44,7 @@ def place(nodes: Sequence[str], owners: Mapping[int, str | None], *, shards: int
             room[node] = -surplus
         for shard in own:
             placed[shard] = node
-    placed.update(_matched(free, room, shards))
+    placed.update(_match(free, room, shards))
     return dict(sorted(placed.items()))
 
 
@@ -59,7 +59,7 @@ def _shares(counts: Mapping[str, int], shards: int) -> dict[str, int]:
     return {node: least + (index < odd) for index, node in enumerate(first)}
 
 
-def _matched(free: Sequence[int], room: dict[str, int], shards: int) -> dict[int, str]:
+def _match(free: Sequence[int], room: dict[str, int], shards: int) -> dict[int, str]:
     """Give each free shard to a node with room, the pair of the greatest weight first.
 
     Taking one of these pairs away leaves the others as they are, which is what makes single claims safe.

@@ -142,15 +142,15 @@ class Timeline:
         """The next occurrence, or the next one that the clocks jump over if that comes first: both need a verdict. Or
         where a search that had to stop stood: it goes on from there.
         """
-        found = self.next_ms(after)
-        if (stood := self.resume_ms(after)) is not None and (found is None or stood < found):
+        at = self.next_ms(after)
+        if (stood := self.resume_ms(after)) is not None and (at is None or stood < at):
             return stood
         for version in self._versions:
             if "gap=skip" in version.spec and (version.until is None or version.until > after):
-                gaps = self._gaps(version, after, found if found is not None else after + _GAP_SEARCH_MS)
+                gaps = self._gaps(version, after, at if at is not None else after + _GAP_SEARCH_MS)
                 if gaps:
                     return gaps[0]
-        return found
+        return at
 
     def gaps(self, after: int, to: int) -> list[int]:
         """The occurrences in `after < t <= to` that the clocks jumped over, paused or not: they would not have come."""
@@ -271,8 +271,8 @@ def plan(times: OccurrenceTimes, since: int, now: int, policy: Policy, *, has_mi
         return Plan((Due(first),), (), now)
     if stood <= now:
         gone: list[tuple[int, Verdict]] = [(at, "gap") for at in times.gaps(since, stood - 1)]
-        return Plan((), compressed(gone), stood - 1, False, has_missed)
-    runs, has_missed = _owed(times, since, now, policy, has_missed)
+        return Plan((), compress(gone), stood - 1, False, has_missed)
+    runs, has_missed = _due_times(times, since, now, policy, has_missed)
     chosen = set(runs)
     left: list[tuple[int, Verdict]] = [(at, "gap") for at in times.gaps(since, now)]
     gaps = len(left)
@@ -290,8 +290,8 @@ def plan(times: OccurrenceTimes, since: int, now: int, policy: Policy, *, has_mi
     if judged_to < now:  # too many for one go: what was judged so far stands, the rest is asked about again
         runs = [at for at in runs if at <= judged_to]
         left = [(at, verdict) for at, verdict in left if at <= judged_to]
-    dues = _told(runs, left, now, policy)
-    return Plan(tuple(dues), compressed(left), judged_to, judged_to == now, has_missed)
+    dues = _dues(runs, left, now, policy)
+    return Plan(tuple(dues), compress(left), judged_to, judged_to == now, has_missed)
 
 
 def _is_plain(times: OccurrenceTimes, first: int, since: int, now: int, policy: Policy) -> bool:
@@ -311,7 +311,7 @@ def _stood(times: OccurrenceTimes, asked: int, found: int | None) -> int:
     return LATEST_MS + 1 if stood is None or (found is not None and found <= stood) else stood
 
 
-def overlapped(times: OccurrenceTimes, since: int, finished_at: int, overlap: Overlap, *, queued: int = 0) -> Plan:
+def plan_overlap(times: OccurrenceTimes, since: int, finished_at: int, overlap: Overlap, *, queued: int = 0) -> Plan:
     """What becomes of the occurrences that fell due in `since < t <= finished_at`, while a run was at it; so many wait."""
     queue_max = {"skip": 0, "queue_one": 1, "queue_all": RUNS_MAX}[overlap] - queued
     runs: list[Due] = []
@@ -330,10 +330,12 @@ def overlapped(times: OccurrenceTimes, since: int, finished_at: int, overlap: Ov
     if stood <= finished_at:
         judged_to = stood - 1
         left = [(at, verdict) for at, verdict in left if at <= judged_to]
-    return Plan(tuple(runs), compressed(left), judged_to)
+    return Plan(tuple(runs), compress(left), judged_to)
 
 
-def _owed(times: OccurrenceTimes, since: int, now: int, policy: Policy, has_missed: bool) -> tuple[list[int], bool]:
+def _due_times(
+    times: OccurrenceTimes, since: int, now: int, policy: Policy, has_missed: bool
+) -> tuple[list[int], bool]:
     """The occurrences that run, oldest first, and whether some were missed.
 
     Found from the latest backwards, so that a long outage costs nothing.
@@ -373,7 +375,7 @@ def _verdict(times: OccurrenceTimes, at: int, now: int, policy: Policy) -> Verdi
     return "coalesced" if policy.catch_up == "coalesce" else "skipped"
 
 
-def _told(runs: list[int], left: list[tuple[int, Verdict]], now: int, policy: Policy) -> list[Due]:
+def _dues(runs: list[int], left: list[tuple[int, Verdict]], now: int, policy: Policy) -> list[Due]:
     """Each run with what it is told: the first of them answers for the missed ones that don't run."""
     lost = [at for at, verdict in left if verdict in MISSED]
     dues = []
@@ -386,17 +388,17 @@ def _told(runs: list[int], left: list[tuple[int, Verdict]], now: int, policy: Po
     return dues
 
 
-def compressed(left: list[tuple[int, Verdict]]) -> tuple[Left, ...]:
+def compress(left: list[tuple[int, Verdict]]) -> tuple[Left, ...]:
     """The latest ones one by one, those before them as stretches of one verdict, in order of time."""
     left = sorted(left)
     cut = max(0, len(left) - SINGLE_MAX)
-    found: list[Left] = []
+    stretches: list[Left] = []
     for at, verdict in left[:cut]:
-        if found and found[-1].verdict == verdict:
-            found[-1] = Left(verdict, found[-1].first_at, at, found[-1].count + 1)
+        if stretches and stretches[-1].verdict == verdict:
+            stretches[-1] = Left(verdict, stretches[-1].first_at, at, stretches[-1].count + 1)
         else:
-            found.append(Left(verdict, at, at))
-    return (*found, *(Left(verdict, at, at) for at, verdict in left[cut:]))
+            stretches.append(Left(verdict, at, at))
+    return (*stretches, *(Left(verdict, at, at) for at, verdict in left[cut:]))
 
 
 def check_policy(policy: Policy) -> Policy:

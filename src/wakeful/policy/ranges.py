@@ -46,7 +46,7 @@ def within(key: str, first: str, last: str | None) -> bool:
     return key >= first and (last is None or key < last)
 
 
-def merged(
+def merge(
     rows: Iterable[tuple[str, bytes]], over: Mapping[str, bytes | None], *, reverse: bool, limit: int | None
 ) -> dict[str, bytes]:
     """Stored rows with newer writes laid over them (None: deleted), in order, cut at the limit."""

@@ -77,7 +77,7 @@ class Shares:
         else:
             del rooms[asker]
 
-    def held(self, house: str) -> int:
+    def count_of(self, house: str) -> int:
         """How many the house has."""
         return self._houses.get(house, 0)
 
@@ -121,7 +121,7 @@ class Rounds(Generic[T]):
         house = next(iter(self._houses)) if house is None else house
         rooms = self._houses[house]
         room, line = next(iter(rooms.items()))
-        found = line.popleft()
+        waiter = line.popleft()
         self._count -= 1
         if line:
             rooms.move_to_end(room)
@@ -131,4 +131,4 @@ class Rounds(Generic[T]):
             self._houses.move_to_end(house)
         else:
             del self._houses[house]
-        return found
+        return waiter

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from wakeful.policy.offsets import JUMP_MS, Offset, followed, is_jump, measured
+from wakeful.policy.offsets import JUMP_MS, Offset, best_offset, follow, is_jump
 from wakeful.values.errors import Unavailable
 from wakeful.values.times import Clock, Handle
 
@@ -88,7 +88,7 @@ class FollowedClock:
             self._doubt(f"it moved by {offset.ms - before.ms} ms against the database's since it was last measured")
             return
         by_ms, was_doubted = offset.ms - self.offset_ms, self.doubt is not None
-        self.offset_ms = offset.ms if was_doubted else followed(self.offset_ms, offset)
+        self.offset_ms = offset.ms if was_doubted else follow(self.offset_ms, offset)
         self._trust()
         if was_doubted and abs(by_ms) > JUMP_MS:
             for stepped in list(self._watchers):
@@ -104,7 +104,7 @@ class FollowedClock:
                 return None
             readings.append((before, there, self._unset()))
         last, last_at = self._last, self._last_at
-        best = measured(readings)
+        best = best_offset(readings)
         self._last, self._last_at = Offset(best.ms - self._stepped_ms, best.error_ms), self._own.now()
         self._gap_ms = self._last_at - last_at if last_at else 0
         return last, self._last, self._last_at - last_at

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from wakeful.policy.limits import check_count, check_storage_key, check_value_size
-from wakeful.policy.ranges import bounds, merged, within
+from wakeful.policy.ranges import bounds, merge, within
 from wakeful.runtime.object_runtime import ObjectRuntime
 from wakeful.runtime.turn import CURRENT, DONE, RefusedWrite, Turn, running_turn
 from wakeful.store.protocol import Range
@@ -216,7 +216,7 @@ async def scan(
     rows_of = activation.rows
     is_wiped = turn.wiped and space == USER
     if is_wiped or (last is not None and first >= last):
-        return merged((), mine(turn.writes), reverse=reverse, limit=limit)
+        return merge((), mine(turn.writes), reverse=reverse, limit=limit)
     over = mine(rows_of.unsaved_writes() | turn.writes)
     # Each write over the stored rows can hide at most one of them.
     wanted = None if limit is None else limit + len(over)
@@ -226,7 +226,7 @@ async def scan(
             rows = await rows_of.scan(space, Range(first, last, reverse, None))
     if news.is_wiped and space == USER:
         rows, over = (), mine(turn.writes)
-    return merged(rows, over | mine(news.writes), reverse=reverse, limit=limit)
+    return merge(rows, over | mine(news.writes), reverse=reverse, limit=limit)
 
 
 class _Deletion:

@@ -5,7 +5,7 @@ from hashlib import blake2b
 
 from msgspec.structs import replace
 
-from wakeful.policy.plan import MISSED, Due, Left, overlapped, plan
+from wakeful.policy.plan import MISSED, Due, Left, plan, plan_overlap
 from wakeful.runtime.turn import Turn
 from wakeful.schedules.options import feature_of
 from wakeful.schedules.records import (
@@ -137,7 +137,7 @@ def _judge_overlap(record: Record, to: int) -> list[Left]:
     if to <= record.judged_to:
         return []
     queued = sum(not due.missed for due in record.pending)
-    found = overlapped(record.timeline, record.judged_to, to, record.options.policy.overlap, queued=queued)
+    found = plan_overlap(record.timeline, record.judged_to, to, record.options.policy.overlap, queued=queued)
     record.pending = [*record.pending, *found.runs]
     record.judged_to = found.judged_to
     return list(found.left)
@@ -147,7 +147,7 @@ def settle_lanes(record: Record, fired_at: int, finished_at: int) -> list[Left]:
     """A run in a lane is over, which held the object: what fell due meanwhile is on time, and needs a lane or waits."""
     left = _plan(record, fired_at) if record.judged_to < fired_at else []
     if fired_at <= record.judged_to < finished_at:  # else there is too much for one go, and the timer goes on with it
-        found = overlapped(record.timeline, record.judged_to, finished_at, "queue_all")
+        found = plan_overlap(record.timeline, record.judged_to, finished_at, "queue_all")
         record.pending = [*record.pending, *found.runs]
         record.judged_to = found.judged_to
         left += found.left

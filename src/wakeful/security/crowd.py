@@ -41,7 +41,7 @@ class Crowding:
         if verdict is Verdict.FULL:
             return Unavailable(f"all {shares.places:,} places for {what} are taken; try again", code=BUSY)
         words = (
-            f"you have {shares.held(asker.house):,} of {shares.places:,} places for {what}, and the rest is kept for others; "
+            f"you have {shares.count_of(asker.house):,} of {shares.places:,} places for {what}, and the rest is kept for others; "
             "wait until some of yours are free, ask for less at once, or use jobs for what takes long"
         )
         return TooMany(words, retry_after_s=RETRY_S, code=SHARE)
@@ -59,7 +59,7 @@ class Crowding:
             self._told.popitem(last=False)
         if who:
             words = "%s has its share of the places for %s, %d of %d, and is refused more; others are served"
-            log.warning(words, who, what, shares.held(who), shares.places, extra={"code": "server.share"})
+            log.warning(words, who, what, shares.count_of(who), shares.places, extra={"code": "server.share"})
         else:
             words = "all %d places for %s are taken; everybody is refused until some are free"
             log.warning(words, shares.places, what, extra={"code": "server.busy"})
