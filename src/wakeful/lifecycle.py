@@ -84,15 +84,15 @@ async def running(
             control = ControlServer(node)
             await control.listen()
             stack.push_async_callback(control.close)
-        for one in homes.all:
+        for home in homes.all:
             if others:
-                one.homes, one.events = homes, node.events
-            one.address = address or node.address
-            one.membership.asks_back = not is_client
-            program.equip(one)
+                home.homes, home.events = homes, node.events
+            home.address = address or node.address
+            home.membership.asks_back = not is_client
+            program.equip(home)
             with _said_when_slow():
-                await one.start()
-            stack.push_async_callback(one.stop)
+                await home.start()
+            stack.push_async_callback(home.stop)
         program.attach(node)
         stack.callback(program.detach, node)
         if not is_client:

@@ -53,7 +53,7 @@ async def test_run_ids_differ_between_settings_objects_and_names(stage: Any) -> 
         await world.settle()
         assert len({info.run_id for _, info, _ in stage.fired}) == 3
         timer = Timer(ObjectId("Bell", "a"), "alarm", 1, 1, 5)
-        assert run_id(timer) == run_id(timer.moved(due_at=9, attempt=3))
+        assert run_id(timer) == run_id(timer.later(due_at=9, attempt=3))
 
 
 async def test_the_ledger_is_pruned_to_the_newest_rows(stage: Any) -> None:

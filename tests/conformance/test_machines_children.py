@@ -105,7 +105,7 @@ class Slow:
             if self.occurrence(timer).name == f"machine-mail:{slow._kind}" and timer.attempt == 0:
                 slow.held += 1
                 node = turn.activation.node
-                turn.set_timer(timer.moved(due_at=node.clock.now() + 10_000, attempt=1))
+                turn.set_timer(timer.later(due_at=node.clock.now() + 10_000, attempt=1))
                 return False
             return await slow._run(self, turn, bound, timer)
 

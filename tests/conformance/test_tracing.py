@@ -300,8 +300,8 @@ async def test_a_damaged_trace_in_the_store_does_not_stop_a_timer(house: House, 
 async def _raw_alarm(world: World, key: str, trace: str) -> None:
     from wakeful.values.ids import ObjectId
     from wakeful.values.timers import ALARM, Timer
-    from wakeful.values.trace import marked
+    from wakeful.values.trace import with_trace
 
     node = world.node
     at = node.clock.now() + 1_000
-    await node.add_timer(Timer(ObjectId("Cell", key), ALARM, at, at, at, payload=marked(None, trace)))
+    await node.add_timer(Timer(ObjectId("Cell", key), ALARM, at, at, at, payload=with_trace(None, trace)))

@@ -138,7 +138,7 @@ class Sequence:
         name = dice.choice(NAMES)
         known = self.disk.timers.get((id, name))
         if known and self.chance(0.3):
-            return known.moved(due_at=self.now + dice.randrange(50), attempt=known.attempt + 1)
+            return known.later(due_at=self.now + dice.randrange(50), attempt=known.attempt + 1)
         self.seq += 1
         due_at = self.now // 10 * 10 + dice.choice([0, 0, 10, 20])
         payload = dice.choice([None, b"", dice.randbytes(20)])

@@ -40,7 +40,7 @@ async def test_optional_enum_length_uuid_bytes_and_struct_by_name() -> None:
         known = stage.app.deployment.registry.by_name("Shop")
         from wakeful.http.calls import signature_of
 
-        args, kwargs = signature_of(known, "order").converted(
+        args, kwargs = signature_of(known, "order").convert(
             [{"name": "x"}, later(hours=1), "blue"],
             {"wait": "1m30s", "id": ID, "blob": "AAEC", "to": {"street": "s"}},
         )

@@ -65,7 +65,7 @@ async def test_one_that_gives_up_does_not_hold_up_the_others() -> None:
 
 async def test_one_that_gives_up_when_it_may_begin_leaves_nothing_behind() -> None:
     pace = paced(1)
-    pace.ended(await begun(pace))
+    pace.end(await begun(pace))
     tasks = [asyncio.ensure_future(begun(pace)) for _ in range(2)]
     while not pace._houses or len(pace._waiting):
         await asyncio.sleep(0)
@@ -74,7 +74,7 @@ async def test_one_that_gives_up_when_it_may_begin_leaves_nothing_behind() -> No
     await asyncio.gather(*tasks, return_exceptions=True)
     for task in tasks:
         if not task.cancelled():
-            pace.ended(task.result())
+            pace.end(task.result())
     assert pace._houses == {}
     assert pace._places.taken == 0
 
@@ -92,7 +92,7 @@ async def test_no_more_are_young_than_may_go_on_together(monkeypatch: pytest.Mon
         for _ in range(3):
             await asyncio.sleep(0)
         under_way -= 1
-        pace.ended(one)
+        pace.end(one)
 
     await asyncio.gather(*(request() for _ in range(100)))
     assert most <= 10
@@ -105,7 +105,7 @@ async def test_those_that_take_long_do_not_hold_up_the_others() -> None:
     async def slow() -> None:
         one = await begun(pace)
         await over.wait()
-        pace.ended(one)
+        pace.end(one)
 
     tasks = [asyncio.ensure_future(slow()) for _ in range(8)]
     async with asyncio.timeout(60 * YOUNG_S):
@@ -145,7 +145,7 @@ async def test_one_of_another_begins_before_the_many_that_wait() -> None:
             one = await begun(pace, Asker(house))
             began.append(house)
             await asyncio.sleep(0.005)
-            pace.ended(one)
+            pace.end(one)
 
         tasks = [asyncio.ensure_future(request("one")) for _ in range(500)]
         for _ in range(5):
@@ -169,14 +169,14 @@ async def test_while_others_are_about_few_of_one_are_fresh_and_all_when_they_are
             most = max(most, under_way)
             await asyncio.sleep(0.005)
             under_way -= 1
-            pace.ended(one)
+            pace.end(one)
 
-        pace.ended(await begun(pace, Asker("two")))
-        pace.ended(await begun(pace, Asker(HEALTH)))
+        pace.end(await begun(pace, Asker("two")))
+        pace.end(await begun(pace, Asker(HEALTH)))
         await asyncio.gather(*(request() for _ in range(200)))
         assert most == CROWD_MAX
         await world.advance(seconds=2 * ABOUT_S)
-        pace.ended(await begun(pace, Asker(HEALTH)))  # a probe is nobody
+        pace.end(await begun(pace, Asker(HEALTH)))  # a probe is nobody
         most = 0
         await asyncio.gather(*(request() for _ in range(200)))
         assert most > 2 * CROWD_MAX
@@ -190,9 +190,9 @@ async def test_calls_that_wait_long_begin_also_while_others_are_about() -> None:
         async def slow() -> None:
             one = await begun(pace)
             await over.wait()
-            pace.ended(one)
+            pace.end(one)
 
-        pace.ended(await begun(pace, Asker("two")))
+        pace.end(await begun(pace, Asker("two")))
         tasks = [asyncio.ensure_future(slow()) for _ in range(300)]
         began_s = loop.time()
         for _ in range(200):
@@ -202,7 +202,7 @@ async def test_calls_that_wait_long_begin_also_while_others_are_about() -> None:
         assert len(pace._houses["one"]) == 300
         assert loop.time() - began_s <= 1.0
         at_s = loop.time()
-        pace.ended(await asyncio.wait_for(begun(pace, Asker("two")), PATIENCE_S))
+        pace.end(await asyncio.wait_for(begun(pace, Asker("two")), PATIENCE_S))
         assert loop.time() - at_s < YOUNG_S  # and they are in nobody's way
         over.set()
         await asyncio.gather(*tasks)

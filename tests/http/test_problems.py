@@ -7,7 +7,7 @@ import pytest
 
 from tests.http.http_stage import make_app, opened, problem
 from wakeful.http.asks import json_bytes
-from wakeful.http.problems import FAILED, STATUS, Problem, Raised, status_of, told
+from wakeful.http.problems import FAILED, STATUS, Problem, Raised, problem_of, status_of
 from wakeful.values import errors
 from wakeful.values.errors import BadOption, LimitExceeded, TooMany, TurnFailed, Unavailable, WakefulError
 
@@ -57,7 +57,7 @@ def test_an_error_of_a_user_that_derives_from_ours_goes_by_its_base() -> None:
 
 
 def test_a_problem_has_type_title_status_detail_code_and_instance() -> None:
-    found = told(Unavailable("it is away\nfor now"), "/v1/x")
+    found = problem_of(Unavailable("it is away\nfor now"), "/v1/x")
     assert found.status == 503
     assert found.body == {
         "type": "urn:wakeful:problem:unavailable",
@@ -72,36 +72,36 @@ def test_a_problem_has_type_title_status_detail_code_and_instance() -> None:
 
 
 def test_too_many_says_when_to_come_again_and_no_token_how() -> None:
-    assert (b"retry-after", b"3") in told(TooMany("x", retry_after_s=2.4), "/").headers
-    assert (b"www-authenticate", b'Bearer realm="wakeful"') in told(errors.NoToken("x"), "/").headers
+    assert (b"retry-after", b"3") in problem_of(TooMany("x", retry_after_s=2.4), "/").headers
+    assert (b"www-authenticate", b'Bearer realm="wakeful"') in problem_of(errors.NoToken("x"), "/").headers
 
 
 def test_tracebacks_are_for_operators_only() -> None:
     error = TurnFailed("x", remote_type="ValueError", remote_traceback="File secret.py")
-    assert "traceback" not in told(error, "/").body
-    assert told(error, "/", is_operator=True).body["traceback"] == "File secret.py"
+    assert "traceback" not in problem_of(error, "/").body
+    assert problem_of(error, "/", is_operator=True).body["traceback"] == "File secret.py"
     try:
         raise ValueError("mine")
     except ValueError as raised:
         local = Raised(raised)
-    assert "traceback" not in told(local, "/").body
-    assert "test_problems.py" in told(local, "/", is_operator=True).body["traceback"]
-    assert told(local, "/").status == FAILED
+    assert "traceback" not in problem_of(local, "/").body
+    assert "test_problems.py" in problem_of(local, "/", is_operator=True).body["traceback"]
+    assert problem_of(local, "/").status == FAILED
 
 
 def test_a_fault_of_ours_says_nothing_but_that(caplog: pytest.LogCaptureFixture) -> None:
-    found = told(KeyError("/etc/secret"), "/v1/x", is_operator=True)
+    found = problem_of(KeyError("/etc/secret"), "/v1/x", is_operator=True)
     assert found.status == 500
     assert "secret" not in str(found.body)
     assert "secret" in caplog.text
 
 
 def test_headers_of_a_problem_are_sent() -> None:
-    assert told(Problem(405, "x", "y", allow="GET"), "/").headers == [(b"allow", b"GET")]
+    assert problem_of(Problem(405, "x", "y", allow="GET"), "/").headers == [(b"allow", b"GET")]
 
 
 def test_half_a_character_in_an_error_is_no_fault() -> None:
-    found = told(Raised(ValueError("half \ud83d of it")), "/")
+    found = problem_of(Raised(ValueError("half \ud83d of it")), "/")
     assert json_bytes(found.body)
     assert found.body["detail"] == "ValueError: half ? of it"
 

@@ -41,7 +41,7 @@ async def test_what_is_refused_behind_a_request_takes_its_answer_from_nobody(nam
         one = await until(
             place, lambda one: bool(one._refusal) or one._lingers is not None or one.transport.is_closing()
         )
-        assert not one._joined.is_reading()
+        assert not one._joined_transport.is_reading()
         assert one._timer is None  # it is not too slow, however long the answer takes
         place.gate.set()
         await check_answers(reader, status, code)

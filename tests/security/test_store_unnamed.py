@@ -3,7 +3,7 @@
 import pytest
 
 from tests.security.stage_security import Door, program
-from wakeful.http.problems import Raised, told
+from wakeful.http.problems import Raised, problem_of
 from wakeful.runtime.calls import Call
 from wakeful.runtime.routes import _unrouted_error
 from wakeful.values.errors import (
@@ -53,7 +53,7 @@ def test_errors_of_stores_lose_their_words_and_the_log_has_them(
     error: WakefulError, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    body = told(error, "/x", is_operator=True).body
+    body = problem_of(error, "/x", is_operator=True).body
     assert "ada" not in str(body)
     assert body["code"] == error.code
     assert ("is unknown" in body["detail"]) == isinstance(error, OutcomeUnknown)  # it may have happened: not just again
@@ -66,12 +66,12 @@ def test_errors_of_stores_lose_their_words_and_the_log_has_them(
 )
 @pytest.mark.parametrize("cls", [Unavailable, LinkLost, DeadlineExceeded, ClusterError, BadOption])
 def test_other_errors_lose_only_the_places(place: str, cls: type[WakefulError]) -> None:
-    detail = told(cls(f"nobody answers at {place} (refused); try again"), "/x", is_operator=True).body["detail"]
+    detail = problem_of(cls(f"nobody answers at {place} (refused); try again"), "/x", is_operator=True).body["detail"]
     assert detail == "nobody answers at a place that the log names (refused); try again"
 
 
 def test_what_the_object_says_stays_as_it_is() -> None:
-    assert told(Raised(ValueError(f"no {SECRET}")), "/x").body["detail"] == f"ValueError: no {SECRET}"
+    assert problem_of(Raised(ValueError(f"no {SECRET}")), "/x").body["detail"] == f"ValueError: no {SECRET}"
 
 
 async def test_a_call_that_could_not_begin_does_not_say_where_the_store_is() -> None:

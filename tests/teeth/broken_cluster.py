@@ -338,7 +338,7 @@ def codes_that_strangers_choose() -> Any:
 
         return broken
 
-    return swapped(handshake, "_expected", make)
+    return swapped(handshake, "_expect", make)
 
 
 def calls_that_wait_for_a_line_to_a_frozen_node() -> Any:

@@ -91,12 +91,6 @@ def test_a_namesake_is_seen() -> None:
     assert not namesakes("def run(): ...", ["run_command"])
 
 
-# Packages in which a function is a verb, or a noun for a value, and what lives for more than a few lines has a noun for its
-# name. The list only grows.
-CLEAN = (
-    *("cli", "client", "compat", "dashboard", "diagrams", "importers", "jobs", "machines", "policy"),
-    *("runtime", "schedules", "security", "sockets", "specs", "statechart", "store", "telemetry", "testing", "views"),
-)
 # Names that others give or use: hooks of features and timer handlers, Cloudflare's API, helpers of the store suites, public
 # methods; and words that are nouns here.
 GIVEN = {
@@ -149,17 +143,13 @@ def _own_names(node: ast.AST) -> Iterable[ast.Name]:
             yield from _own_names(child)
 
 
-def clean_modules() -> list[tuple[str, str]]:
-    return [(name, text) for name, text in source.modules() if name.split(".")[1:2] and name.split(".")[1] in CLEAN]
-
-
 def test_functions_are_verbs_or_nouns() -> None:
-    wrong = {name: names for name, text in clean_modules() if (names := participles(text))}
+    wrong = {name: names for name, text in source.modules() if (names := participles(text))}
     assert not wrong, "say what it does (check, join), or what it gives (refusal, mask)"
 
 
 def test_what_lives_long_has_a_noun() -> None:
-    wrong = {name: names for name, text in clean_modules() if (names := vague_names(text))}
+    wrong = {name: names for name, text in source.modules() if (names := vague_names(text))}
     assert not wrong, f"{', '.join(sorted(_VAGUE))} are for five lines"
 
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wakeful.values.codec import RESTS, copied, decode, decode_loosely, encode, rebuild
+from wakeful.values.codec import RESTS, copy_value, decode, decode_loosely, encode, rebuild
 from wakeful.values.errors import BadValue, Undecodable
 
 
@@ -175,11 +175,11 @@ def test_text_that_is_not_unicode_is_refused() -> None:
 
 def test_a_copy_shares_nothing_that_can_change() -> None:
     value = {"a": [1]}
-    found = copied(value)
+    found = copy_value(value)
     found["a"].append(2)
     assert value == {"a": [1]}
     text = "same"
-    assert copied(text) is text
+    assert copy_value(text) is text
 
 
 def test_the_form_is_pinned_so_that_old_rows_stay_readable() -> None:

@@ -24,7 +24,7 @@ from wakeful.runtime.node import Node
 from wakeful.transport import addresses
 from wakeful.transport.control import ControlClient
 from wakeful.transport.frames import FRAME_BYTES_MAX, Cutter, Malformed, read_frame, write_frame
-from wakeful.transport.messages import failed, raised
+from wakeful.transport.messages import error_of, failed
 from wakeful.values import errors
 from wakeful.values.errors import (
     BadInput,
@@ -316,7 +316,7 @@ def test_every_error_of_ours_survives_the_trip(kind: type[BaseException]) -> Non
     )
     failure = failed(1, error).failure
     assert failure is not None
-    back = raised(failure)
+    back = error_of(failure)
     assert type(back) is kind
     assert (back.message, back.code) == (error.message, error.code)
 
@@ -324,7 +324,7 @@ def test_every_error_of_ours_survives_the_trip(kind: type[BaseException]) -> Non
 def test_losing_the_shard_is_unavailable_to_the_caller() -> None:
     failure = failed(1, Fenced(3, 4)).failure
     assert failure is not None
-    assert type(raised(failure)) is Unavailable
+    assert type(error_of(failure)) is Unavailable
 
 
 def test_a_programs_own_subclass_of_ours_is_text_on_the_other_side() -> None:
@@ -333,7 +333,7 @@ def test_a_programs_own_subclass_of_ours_is_text_on_the_other_side() -> None:
 
     failure = failed(1, Mine("own", code="own.code")).failure
     assert failure is not None
-    assert type(raised(failure)) is TurnFailed
+    assert type(error_of(failure)) is TurnFailed
 
 
 async def test_frames_have_a_bound() -> None:

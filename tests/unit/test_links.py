@@ -8,7 +8,7 @@ from tests.unit.links_stage import WIRES, a_call, linked, until
 from wakeful.testing.network import Network
 from wakeful.transport.frames import FRAME_BYTES_MAX
 from wakeful.transport.link_server import Answerer
-from wakeful.transport.messages import raised
+from wakeful.transport.messages import error_of
 from wakeful.transport.pulse import Pace
 from wakeful.transport.tcp import Bounds
 from wakeful.values.errors import (
@@ -63,7 +63,7 @@ async def test_errors_keep_type_and_code_and_say_whether_the_call_began(
         failure = (await link.ask(a_call(method), timeout_ms=5_000)).failure
         assert failure is not None
         assert failure.is_started is is_started
-        error = raised(failure)
+        error = error_of(failure)
         assert (type(error), error.code) == (kind, code)
         assert (await link.ask(a_call("echo", b"on"), timeout_ms=5_000)).answer == b"on"
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from tests.unit.links_stage import a_call, linked
-from wakeful.transport.messages import BODY_BYTES_MAX, Failure, received, sent
+from wakeful.transport.messages import BODY_BYTES_MAX, Failure, as_failure, error_from
 from wakeful.values.codec import encode
 from wakeful.values.errors import Fenced, LimitExceeded, LinkLost, TurnFailed, Unavailable
 
@@ -29,7 +29,7 @@ sys.modules.setdefault(Declined.__module__, sys.modules[__name__])
 
 
 def travelled(error: BaseException) -> Exception:
-    return received(sent(error))
+    return error_from(as_failure(error))
 
 
 @pytest.mark.parametrize(
@@ -74,12 +74,12 @@ def test_what_cannot_be_had_is_turn_failed_with_its_text() -> None:
 )
 def test_only_loaded_exception_classes_are_ever_made(name: str) -> None:
     failure = Failure(name, "", "text", "", body=encode((("true",), {})))
-    assert isinstance(received(failure), TurnFailed)
+    assert isinstance(error_from(failure), TurnFailed)
 
 
 def test_a_body_that_makes_no_sense_is_turn_failed() -> None:
     for body in (b"", b"junk", encode(3), encode((3, 4)), encode((("a",) * 9, {}))):
-        found = received(Failure("builtins.UnicodeDecodeError", "", "text", "", body=body))
+        found = error_from(Failure("builtins.UnicodeDecodeError", "", "text", "", body=body))
         assert isinstance(found, TurnFailed)
 
 
@@ -88,9 +88,9 @@ def test_our_errors_keep_code_and_whether_the_call_began() -> None:
     assert (type(found), found.code) == (LimitExceeded, "limit.x")  # type: ignore[attr-defined]
     assert isinstance(travelled(Fenced(1, 2)), Unavailable)
     for was_sent in (True, False):
-        failure = sent(LinkLost("gone", was_sent=was_sent))
+        failure = as_failure(LinkLost("gone", was_sent=was_sent))
         assert failure.is_started is was_sent  # a second hop that never left is no start
-        again = received(failure)
+        again = error_from(failure)
         assert isinstance(again, LinkLost)
         assert again.was_sent is was_sent
 
@@ -100,5 +100,5 @@ async def test_it_works_over_a_link() -> None:
         failure = (await link.ask(a_call("fail"), timeout_ms=5_000)).failure
         assert failure is not None
         with pytest.raises(ZeroDivisionError, match="by nothing"):
-            raise received(failure)
+            raise error_from(failure)
         await asyncio.sleep(0)

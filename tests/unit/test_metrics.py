@@ -85,5 +85,5 @@ def test_an_attempt_that_is_parked_is_no_retry() -> None:
 def test_waiting_for_a_slot_is_measured_by_the_stopwatch() -> None:
     now = iter([5_000_000])
     meter = Meter(lambda: next(now))
-    assert meter.waited(2_000_000) == 5_000_000
+    assert meter.add_wait(2_000_000) == 5_000_000
     assert (meter.slot_waits.count, meter.slot_waits.sum) == (1, 3_000)

@@ -92,7 +92,7 @@ def test_memory_holds_exactly_what_the_disk_has_up_to_the_edge(bound: int, steps
         elif verb == "again":  # a handed-out timer failed: the same setting, later
             out = queue.running.get((ObjectId("C", args[0]), "alarm"))
             if out is not None:
-                moved = out.moved(due_at=args[1], attempt=out.attempt + 1)
+                moved = out.later(due_at=args[1], attempt=out.attempt + 1)
                 disk.timers[moved.id, moved.name] = moved
                 queue.set(moved)
         elif verb == "ask" and asked is None:
@@ -243,6 +243,6 @@ def test_a_page_that_tells_of_a_timer_before_its_commit_is_heard_of_does_not_han
     queue.note(handed_out, 3)
     assert not queue.set(timer("a", 10, 1))
     assert first_due(queue, 10) is None
-    assert queue.set(handed_out.moved(due_at=12, attempt=0))  # to be tried again, uncounted: another setting
+    assert queue.set(handed_out.later(due_at=12, attempt=0))  # to be tried again, uncounted: another setting
     assert first_due(queue, 11) is None
     assert first_due(queue, 12) is not None

@@ -17,7 +17,7 @@ from wakeful.policy.limits import Limits
 from wakeful.store.protocol import NodeRow, Store
 from wakeful.transport import addresses
 from wakeful.transport.control import ControlClient
-from wakeful.transport.messages import raised
+from wakeful.transport.messages import error_of
 from wakeful.transport.protocol import Link, PeerCall
 from wakeful.transport.tcp import SocketTransport
 from wakeful.values.codec import decode, encode
@@ -134,7 +134,7 @@ class Peers:
             return error
         if reply.failure is None:
             return reply.answer or b""
-        failure = raised(reply.failure)
+        failure = error_of(reply.failure)
         if isinstance(failure, Unavailable) and (not reply.failure.is_started or is_harmless):
             return failure
         raise failure
@@ -151,7 +151,7 @@ async def _status(link: Link, timeout_ms: int) -> dict[str, Any]:
     call = PeerCall("", "", STATUS, encode(()), encode({}), timeout_ms, caller="wakeful-command")
     reply = await link.ask(call, timeout_ms=timeout_ms)
     if reply.failure is not None:
-        raise raised(reply.failure)
+        raise error_of(reply.failure)
     found: dict[str, Any] = decode(reply.answer or b"")
     return found
 

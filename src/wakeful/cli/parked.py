@@ -204,7 +204,7 @@ async def redrive_unowned(url: str, which: "Which", *, is_shown: bool = False) -
                         step(1)
             finally:
                 await store.release(name, epochs)
-            end.tried(results)
+            end.note_tries(results)
         await store.tell([])
         return results
 

@@ -261,7 +261,7 @@ def live(client: "ControlClient | Peers") -> Send:
 
 def _within(node: "Node") -> Send:
     from wakeful.runtime.calls import check_request_key
-    from wakeful.transport.messages import failed, raised
+    from wakeful.transport.messages import error_of, failed
     from wakeful.values.errors import WakefulError
 
     async def send(id: "ObjectId", method: str, args: tuple[Any, ...], kwargs: dict[str, Any], **settings: Any) -> Any:
@@ -274,7 +274,7 @@ def _within(node: "Node") -> Send:
         except Exception as error:
             failure = failed(0, error).failure
             assert failure is not None
-            raise raised(failure) from None
+            raise error_of(failure) from None
 
     return send
 

@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from wakeful.transport.messages import loaded
+from wakeful.transport.messages import load_class
 from wakeful.values import errors
 from wakeful.values.codec import decode, decode_loosely, encode
 from wakeful.values.errors import (
@@ -35,7 +35,7 @@ from wakeful.values.errors import (
     WakefulError,
     WrongCertificate,
 )
-from wakeful.values.trace import TRACE, received
+from wakeful.values.trace import TRACE, trace_of_header
 
 if TYPE_CHECKING:
     import aiohttp
@@ -102,7 +102,7 @@ def _problem(media: str, body: bytes) -> dict[str, Any] | None:
 
 def _turn_failure(detail: str, name: str, trace: str, code: str) -> TurnFailed:
     shown = name.removeprefix("builtins.")
-    found = loaded(name)
+    found = load_class(name)
     kind = None if found is None else _both(found)
     if kind is not None:
         try:
@@ -195,7 +195,7 @@ class HttpWire:
             given["content-type"] = MSGPACK
         if has_types:
             given["accept"] = MSGPACK
-        trace = received(TRACE.get())
+        trace = trace_of_header(TRACE.get())
         if trace is not None:
             given["traceparent"] = trace
         loop = asyncio.get_running_loop()

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from wakeful.http.asks import MSGPACK, Answer, Ask, answered, result
+from wakeful.http.asks import MSGPACK, Answer, Ask, json_answer, result
 from wakeful.http.calls import signature_of
 from wakeful.http.looks import connection_of, object_of, schedule_name
 from wakeful.http.table import read_body
@@ -143,7 +143,7 @@ async def put_schedule(ask: Ask) -> Answer:
     await _check_exposed(ask, id, asked.handler, asked.on_missed)
     known = ask.node.registry.by_name(id.cls)
     signature = signature_of(known, asked.handler, has_run=True)
-    args, kwargs = await ask.beside(lambda: signature.converted(asked.args, asked.kwargs))
+    args, kwargs = await ask.beside(lambda: signature.convert(asked.args, asked.kwargs))
     options = asked.options()
     spec = await asyncio.to_thread(_looked_at, ask, asked, options)
     if kwargs:
@@ -151,7 +151,7 @@ async def put_schedule(ask: Ask) -> Answer:
     if not asked.is_named:
         options["is_named"] = False
     made = await acts_of(ask).add_schedule(id, spec.text, asked.handler, *args, name=name, **options)
-    return result(made, MSGPACK) if ask.wants_types else answered(await schedules.show(ask.view, id, name))
+    return result(made, MSGPACK) if ask.wants_types else json_answer(await schedules.show(ask.view, id, name))
 
 
 async def reschedule(ask: Ask) -> Answer:
@@ -164,13 +164,13 @@ async def reschedule(ask: Ask) -> Answer:
     spec = plain_spec(asked.when(), options)  # the object knows what it had, and so what stays
     await _check_exposed(ask, id, asked.on_missed)
     made = await acts_of(ask).reschedule(id, name, spec.text, **options)
-    return result(made, MSGPACK) if ask.wants_types else answered(await schedules.show(ask.view, id, name))
+    return result(made, MSGPACK) if ask.wants_types else json_answer(await schedules.show(ask.view, id, name))
 
 
 async def delete_schedule(ask: Ask) -> Answer:
     """End it: False when it was over already."""
     id, name = object_of(ask), schedule_name(ask)
-    return answered({"cancelled": bool(await acts_of(ask).cancel(id, name))})
+    return json_answer({"cancelled": bool(await acts_of(ask).cancel(id, name))})
 
 
 async def pause_schedule(ask: Ask) -> Answer:
@@ -185,18 +185,18 @@ async def pause_schedule(ask: Ask) -> Answer:
         until = to_datetime(until_ms)
     id, name = object_of(ask), schedule_name(ask)
     await acts_of(ask).pause(id, name, note=asked.note, until=until)
-    return answered(await schedules.show(ask.view, id, name))
+    return json_answer(await schedules.show(ask.view, id, name))
 
 
 async def resume_schedule(ask: Ask) -> Answer:
     id, name = object_of(ask), schedule_name(ask)
     await acts_of(ask).resume(id, name)
-    return answered(await schedules.show(ask.view, id, name))
+    return json_answer(await schedules.show(ask.view, id, name))
 
 
 async def trigger_schedule(ask: Ask) -> Answer:
     id, name = object_of(ask), schedule_name(ask)
-    return answered({"run_ids": list(await acts_of(ask).trigger(id, name))})
+    return json_answer({"run_ids": list(await acts_of(ask).trigger(id, name))})
 
 
 async def backfill_schedule(ask: Ask) -> Answer:
@@ -207,10 +207,10 @@ async def backfill_schedule(ask: Ask) -> Answer:
         raise BadOption("end must be after start", code="schedule.backfill")
     if asked.dry_run:
         await ask.view.info(id)
-        return answered({"dry_run": True, "rows": await ledger.preview(ask.view, id, name, first, last)})
+        return json_answer({"dry_run": True, "rows": await ledger.preview(ask.view, id, name, first, last)})
     await acts_of(ask).backfill(id, name, asked.start, asked.end)
     rows = await ledger.preview(ask.view, id, name, first, last)
-    return answered({"dry_run": False, "rows": rows})
+    return json_answer({"dry_run": False, "rows": rows})
 
 
 async def redrive(ask: Ask) -> Answer:
@@ -229,14 +229,14 @@ async def redrive(ask: Ask) -> Answer:
     view = ask.view
     which = Which([view.meant(one) for one in asked.numbers], asked.all, asked.cls, asked.key, ask.who.prefix)
     rows = await acts_of(ask).redrive(which)
-    return answered({"rows": [row | {"number": view.mask(row["number"])} for row in rows]})
+    return json_answer({"rows": [row | {"number": view.mask(row["number"])} for row in rows]})
 
 
 async def drain(ask: Ask) -> Answer:
     await acts_of(ask).drain(ask.params["node"])
-    return answered({"node": ask.params["node"], "is_draining": True})
+    return json_answer({"node": ask.params["node"], "is_draining": True})
 
 
 async def undrain(ask: Ask) -> Answer:
     await acts_of(ask).undrain(ask.params["node"])
-    return answered({"node": ask.params["node"], "is_draining": False})
+    return json_answer({"node": ask.params["node"], "is_draining": False})

@@ -18,7 +18,7 @@ from wakeful.http.asks import Answer, Ask, Gone, Receive, Room, Scope, Send, jso
 from wakeful.http.calls import early_deadline, is_call
 from wakeful.http.openapi import document
 from wakeful.http.pace import HEALTH, Admission, Begun
-from wakeful.http.problems import MEDIA, Problem, Told, told
+from wakeful.http.problems import MEDIA, Problem, Told, problem_of
 from wakeful.http.rows import TABLE
 from wakeful.http.stops import Stops
 from wakeful.http.table import Route, read_query
@@ -27,7 +27,7 @@ from wakeful.security.crowd import Askers, Crowding, Turnstile, address_of, aske
 from wakeful.security.patience import lock_of, unless_locked, within
 from wakeful.values.errors import DeadlineExceeded, NotRunning, StoreDown
 from wakeful.values.metrics import LASTING, ROUTE
-from wakeful.values.trace import TRACE, received
+from wakeful.values.trace import TRACE, trace_of_header
 
 if TYPE_CHECKING:
     from wakeful.deployment import Deployment
@@ -88,13 +88,13 @@ class Api:
             try:
                 answer = await self._answer(ask, raw)
             finally:
-                self._pace.ended(begun)
+                self._pace.end(begun)
         except Gone:
             return
         except Exception as error:
             is_operator = ask.caller is not None and ask.caller.may("operate")
             lock = lock_of(ask.homes) if isinstance(error, StoreDown) and self.deployment.node is not None else None
-            answer = _as_answer(told(error, ask.path, is_operator=is_operator, lock=lock))
+            answer = _as_answer(problem_of(error, ask.path, is_operator=is_operator, lock=lock))
         if answer is not None:
             # The client may have gone meanwhile, which servers say in one of these ways.
             with suppress(OSError, RuntimeError):
@@ -122,7 +122,7 @@ class Api:
             ask.query = read_query(route, scope["query_string"])
             return await route.handler(ask)
         connection = HTTPConnection(scope)
-        ask.caller = await self._admitted(ask, route, connection)
+        ask.caller = await self._admit(ask, route, connection)
         self._askers.remember(scope, ask.caller)
         asker = asker_of(ask.caller, ask.params.get("key"))
         ask.query = read_query(route, scope["query_string"])
@@ -132,14 +132,14 @@ class Api:
             check_key(ask, route)
             await ask.take_body(self._room, asker)
         if route.is_stream:
-            return await self._streamed(ask, route, asker)
+            return await self._stream(ask, route, asker)
         if route.is_wait:
-            return await self._waited(ask, route, asker)
+            return await self._wait(ask, route, asker)
         if route.is_look:  # those that wait in line wait for the lock as well
-            return await unless_locked(ask.node, self._looked(ask, route, asker), lambda: ask.homes)
-        return await self._handled(ask, route, asker)
+            return await unless_locked(ask.node, self._look(ask, route, asker), lambda: ask.homes)
+        return await self._handle(ask, route, asker)
 
-    async def _admitted(self, ask: Ask, route: Route, connection: HTTPConnection) -> "Caller":
+    async def _admit(self, ask: Ask, route: Route, connection: HTTPConnection) -> "Caller":
         """Who asks. A call's deadline and its wait for the store hold for that as well: it is what is waited for first."""
         needed: Any = route.scope
         node = self.deployment.node
@@ -167,16 +167,16 @@ class Api:
         if self._left.take(asker) is Verdict.TAKEN:
             admission.add_done_callback(lambda _: self._left.give(asker))
 
-    async def _looked(self, ask: Ask, route: Route, asker: Asker) -> Answer | None:
+    async def _look(self, ask: Ask, route: Route, asker: Asker) -> Answer | None:
         """A few at a time: a long list holds the loop for milliseconds again and again."""
         async with self._looks.passing(asker):
             return await route.handler(ask)
 
-    async def _handled(self, ask: Ask, route: Route, asker: Asker) -> Answer | None:
+    async def _handle(self, ask: Ask, route: Route, asker: Asker) -> Answer | None:
         places = self._calls if route.scope == "call" else self._acts
         self._take(places, asker, "calls" if route.scope == "call" else "operators' acts")
         # What runs because of this request belongs to the caller's trace.
-        trace = received(ask.header(b"traceparent"))
+        trace = trace_of_header(ask.header(b"traceparent"))
         token = None if trace is None else TRACE.set(trace)
         try:
             return await route.handler(ask)
@@ -185,7 +185,7 @@ class Api:
             if token is not None:
                 TRACE.reset(token)
 
-    async def _waited(self, ask: Ask, route: Route, asker: Asker) -> Answer | None:
+    async def _wait(self, ask: Ask, route: Route, asker: Asker) -> Answer | None:
         self._take(self._waits, asker, "waits for jobs")
         task, is_over = asyncio.current_task(), False
         assert task is not None
@@ -206,7 +206,7 @@ class Api:
         finally:
             self._waits.give(asker)
 
-    async def _streamed(self, ask: Ask, route: Route, asker: Asker) -> Answer | None:
+    async def _stream(self, ask: Ask, route: Route, asker: Asker) -> Answer | None:
         """Until the client or the server goes."""
         self._take(self._watched, asker, "streams")
         task = asyncio.current_task()

@@ -33,7 +33,7 @@ _SAFE = (str, bytes)  # their hashes are another in each process
 
 def keys_in(hint: Any) -> tuple[Any, ...]:
     """What the sets and dicts of an annotation are made of, as deep as it says; without texts."""
-    found: list[Any] = []
+    keys: list[Any] = []
     seen: set[int] = set()
     todo = [hint]
     while todo:
@@ -45,11 +45,11 @@ def keys_in(hint: Any) -> tuple[Any, ...]:
         todo += args
         if isinstance(origin, type):
             if issubclass(origin, set | frozenset | dict) or origin.__module__ == "collections.abc":
-                found += [key for key in args[:1] if key not in _SAFE] if args else [Any]
+                keys += [key for key in args[:1] if key not in _SAFE] if args else [Any]
             elif not args and origin.__module__ != "builtins":
                 with suppress(Exception):  # names that are there for checkers only
                     todo += get_type_hints(origin).values()
-    return tuple(found)
+    return tuple(keys)
 
 
 def check_keys(value: Any, keys: tuple[Any, ...]) -> None:
@@ -105,27 +105,27 @@ class Signature:
         self.what = f"{owner}.{name}"
         function = getattr(function, "__func__", function)
         hints = _hints(function)
-        found = list(inspect.signature(function).parameters.values())[1:]
-        left_out = _run_of(found, hints) if has_run else None
-        found = [one for one in found if one is not left_out]
+        parameters = list(inspect.signature(function).parameters.values())[1:]
+        left_out = _run_of(parameters, hints) if has_run else None
+        parameters = [one for one in parameters if one is not left_out]
         self.by_place: list[Parameter] = []
         self.by_name: dict[str, Parameter] = {}
         self.rest: Parameter | None = None  # *args
         self.others: Parameter | None = None  # **kwargs
         self.only_place: set[str] = set()
-        for one in found:
-            made = _parameter(one, hints.get(one.name, Any))
-            if one.kind is one.VAR_POSITIONAL:
+        for parameter in parameters:
+            made = _parameter(parameter, hints.get(parameter.name, Any))
+            if parameter.kind is parameter.VAR_POSITIONAL:
                 self.rest = made
-            elif one.kind is one.VAR_KEYWORD:
+            elif parameter.kind is parameter.VAR_KEYWORD:
                 self.others = made
             else:
-                if one.kind is not one.KEYWORD_ONLY:
+                if parameter.kind is not parameter.KEYWORD_ONLY:
                     self.by_place.append(made)
-                if one.kind is one.POSITIONAL_ONLY:
-                    self.only_place.add(one.name)
+                if parameter.kind is parameter.POSITIONAL_ONLY:
+                    self.only_place.add(parameter.name)
                 else:
-                    self.by_name[one.name] = made
+                    self.by_name[parameter.name] = made
         self.answer = hints.get("return", Any)
         self.is_plain = not any(one.convert for one in (*self.by_place, self.rest) if one is not None)
         self._least = sum(one.is_needed for one in self.by_place)
@@ -134,17 +134,17 @@ class Signature:
     def read(self, value: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments of what a body says: a list by place, an object by name, nothing for none."""
         if value is None:
-            return self.converted((), {})
+            return self.convert((), {})
         if type(value) is list:
-            return self.converted(value, {})
+            return self.convert(value, {})
         if type(value) is dict:
-            return self.converted((), value)
+            return self.convert((), value)
         raise BadValue(
             f"{self.what}: the body must be a list of arguments, or an object of them by name, not {_kind(value)}",
             code="arguments.body",
         )
 
-    def converted(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def convert(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments as the method takes them; `BadValue` names the one that is wrong, missing or too much."""
         if not kwargs and not self._needs_names and self.is_plain and self._least <= len(args) <= len(self.by_place):
             return tuple(args), {}
@@ -253,7 +253,7 @@ def _converter(hint: Any) -> Convert | None:
     if hint is Any or hint is inspect.Parameter.empty:
         return None
     if not is_known(hint):
-        return _modelled(hint) if _has_model(hint) else None
+        return _model_converter(hint) if _has_model(hint) else None
     if hint is timedelta:
         return _length
     if get_origin(hint) in (Union, types.UnionType) and timedelta in get_args(hint):
@@ -280,12 +280,12 @@ def _has_model(hint: Any) -> bool:
     return _is_model(hint) or any(map(_has_model, get_args(hint)))
 
 
-def _modelled(hint: Any) -> Convert | None:
+def _model_converter(hint: Any) -> Convert | None:
     """Checked by the models in it, and handed on as their fields: a model itself is no value. None in a union that can't be told apart."""
 
     def convert(value: Any) -> Any:
         try:
-            fields = _dumped(msgspec.convert(value, hint, str_keys=True, dec_hook=_validated))
+            fields = _dump(msgspec.convert(value, hint, str_keys=True, dec_hook=_validate))
         except NotImplementedError:  # beside the model is something that only the program can make
             return value
         try:
@@ -295,7 +295,7 @@ def _modelled(hint: Any) -> Convert | None:
         return fields
 
     try:
-        msgspec.convert(None, hint, str_keys=True, dec_hook=_refused)  # no validator of the program's runs for this
+        msgspec.convert(None, hint, str_keys=True, dec_hook=_refuse)  # no validator of the program's runs for this
     except msgspec.ValidationError:
         pass
     except Exception:
@@ -303,11 +303,11 @@ def _modelled(hint: Any) -> Convert | None:
     return convert
 
 
-def _refused(kind: Any, value: Any) -> Any:
+def _refuse(kind: Any, value: Any) -> Any:
     raise ValueError if _is_model(kind) else NotImplementedError
 
 
-def _validated(kind: Any, value: Any) -> Any:
+def _validate(kind: Any, value: Any) -> Any:
     if not _is_model(kind):
         raise NotImplementedError
     try:
@@ -320,12 +320,12 @@ def _validated(kind: Any, value: Any) -> Any:
         raise ValueError("; ".join(words) or str(error)) from None
 
 
-def _dumped(value: Any) -> Any:
+def _dump(value: Any) -> Any:
     if _is_model(type(value)):
         return value.model_dump()
     if type(value) in (list, tuple):
-        return type(value)(map(_dumped, value))
-    return {name: _dumped(one) for name, one in value.items()} if type(value) is dict else value
+        return type(value)(map(_dump, value))
+    return {name: _dump(one) for name, one in value.items()} if type(value) is dict else value
 
 
 def _length(value: Any) -> timedelta:
@@ -352,14 +352,14 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
         return get_type_hints(function, include_extras=True)
     except Exception:
         pass
-    found = {}
+    hints = {}
     for name, hint in getattr(function, "__annotations__", {}).items():
         holder = types.SimpleNamespace(__annotations__={name: hint}, __module__=getattr(function, "__module__", None))
         try:
-            found[name] = get_type_hints(holder, getattr(function, "__globals__", {}), include_extras=True)[name]
+            hints[name] = get_type_hints(holder, getattr(function, "__globals__", {}), include_extras=True)[name]
         except Exception:
             continue
-    return found
+    return hints
 
 
 def _kind(value: Any) -> str:

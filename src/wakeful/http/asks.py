@@ -206,7 +206,7 @@ class Ask:
     def value(self) -> Any:
         """The body as a value; None when it is empty. `Problem` for what it can't be."""
         if self._read is None:
-            return self._decoded()
+            return self._decode()
         value, problem = self._read
         if problem is not None:
             raise problem
@@ -228,7 +228,7 @@ class Ask:
 
     def _decoded_quietly(self) -> tuple[Any, Problem | None]:
         try:
-            return self._decoded(), None
+            return self._decode(), None
         except Problem as problem:
             return None, problem
 
@@ -238,7 +238,7 @@ class Ask:
         if found is not None and found[1] and found[1].lower() not in _CHARSETS:
             raise Problem(415, "body.charset", f"send JSON in UTF-8, not in {found[1][:40]!r}; leave charset out")
 
-    def _decoded(self) -> Any:
+    def _decode(self) -> Any:
         body, media = self.body, self.media
         if media == MSGPACK:
             return read_msgpack(body, self.weight_max)
@@ -271,7 +271,7 @@ def read_json(body: bytes, weight_max: int = WEIGHT_MAX) -> Any:
             said = _half_character(body) or said
         raise Problem(400, "body.json", f"the body is not JSON: {said}") from None
     except BadValue as error:
-        raise _refused(error) from None
+        raise _refusal(error) from None
     _check_depth(value)
     return value
 
@@ -289,14 +289,14 @@ def read_msgpack(body: bytes, weight_max: int = WEIGHT_MAX) -> Any:
     try:
         value = decode_outside(body, weight_max)
     except BadValue as error:
-        raise _refused(error) from None
+        raise _refusal(error) from None
     except Undecodable as error:
         raise Problem(400, "body.msgpack", f"the body is not what Wakeful's codec writes: {error.message}") from None
     _check_depth(value)
     return value
 
 
-def _refused(error: BadValue) -> Problem:
+def _refusal(error: BadValue) -> Problem:
     return Problem(400, error.code, f"the body is refused: {error.message}")
 
 
@@ -350,7 +350,7 @@ def json_bytes(value: Any) -> bytes:
         return json.dumps(value).encode()  # escapes half characters
 
 
-def answered(value: Any, status: int = 200) -> Answer:
+def json_answer(value: Any, status: int = 200) -> Answer:
     """Rows, which are plain already."""
     return Answer(json_bytes(value), status)
 

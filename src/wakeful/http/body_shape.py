@@ -40,7 +40,7 @@ def check_body(body: bytes, most: int = WEIGHT_MAX) -> None:
     _skimmer.decode(body)
     if VALUE * _texts(body) > most:
         raise too_heavy(most)  # whatever else there is; to take so many of them out would take long
-    weight, digits = _weights(_unquoted(body))
+    weight, digits = _weights(_strip_quoted(body))
     if digits > WEIGHT_MAX or weight <= most < weight + digits:
         words = f"it has too many numbers of {LONG} digits and more, or with exponents, which take long to be read"
         raise BadValue(f"{words}; send them as text, or in our own encoding", code="body.digits")
@@ -55,12 +55,12 @@ def _texts(body: bytes) -> int:
 
 def json_weight(body: bytes) -> int:
     """What a body of JSON weighs."""
-    return sum(_weights(_unquoted(body)))
+    return sum(_weights(_strip_quoted(body)))
 
 
 def lists_in(body: bytes) -> int:
     """How many lists are in a body of JSON."""
-    return _unquoted(body).count(b"[")
+    return _strip_quoted(body).count(b"[")
 
 
 def _weights(text: bytes) -> tuple[int, int]:
@@ -71,7 +71,7 @@ def _weights(text: bytes) -> tuple[int, int]:
     return LIST * lists + NAME * text.count(b":") + VALUE * (text.count(b",") + lists), digits
 
 
-def _unquoted(body: bytes) -> bytes:
+def _strip_quoted(body: bytes) -> bytes:
     """The body without what stands in quotes."""
     bare = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     return b'"'.join(bare.split(b'"')[::2])
@@ -81,18 +81,18 @@ def weighs_more(value: Any, most: int) -> bool:
     """Than so much; looks no further then."""
     weight, todo = 0, [value]
     while todo and weight <= most:
-        one = todo.pop()
-        kind = type(one)
+        item = todo.pop()
+        kind = type(item)
         if kind in _SCALARS:
             weight += VALUE
         elif kind in _DEEP:
-            weight += _weight_around(one)
-            todo += _unlike(one)
+            weight += _weight_around(item)
+            todo += _unlike(item)
             if kind is dict:
-                todo += _unlike(one.values())
+                todo += _unlike(item.values())
         else:
             weight += TYPED
-            todo += fields_of(one).values()
+            todo += fields_of(item).values()
     return weight > most
 
 

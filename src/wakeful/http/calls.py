@@ -72,7 +72,7 @@ def arguments_of(signature: Signature, value: Any, media: bytes) -> tuple[tuple[
     args, kwargs = value
     if not isinstance(args, list | tuple) or not isinstance(kwargs, dict):
         raise Problem(400, "body.msgpack", "the body must be [args, kwargs]")
-    return signature.converted(list(args), kwargs)
+    return signature.convert(list(args), kwargs)
 
 
 def request_key(ask: Ask) -> str | None:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from wakeful.http.asks import Answer, Ask, answered
+from wakeful.http.asks import Answer, Ask, json_answer
 from wakeful.runtime.lock_watch import words
 
 if TYPE_CHECKING:
@@ -13,18 +13,18 @@ MUTE_MS = 3_000  # a store that takes this long has more than a hiccup
 
 async def alive(ask: Ask) -> Answer:
     """The process answers."""
-    return answered({"status": "up"})
+    return json_answer({"status": "up"})
 
 
 async def ready(ask: Ask) -> Answer:
     """200 when this process takes calls; 503 with the reason when it should be sent none."""
     why = why_not(ask)
     if why is not None:
-        return answered({"status": "not ready", "reason": why}, 503)
+        return json_answer({"status": "not ready", "reason": why}, 503)
     node = ask.deployment.node
     cut = 0 if node is None else sum(len(home.routes.contacts.list_unreached()) for home in node.all_homes)
     # Others don't reach it either, so to be sent nothing would help nobody; but it is said.
-    return answered({"status": "ready", "unreached": cut} if cut else {"status": "ready"})
+    return json_answer({"status": "ready", "unreached": cut} if cut else {"status": "ready"})
 
 
 def why_not(ask: Ask) -> str | None:

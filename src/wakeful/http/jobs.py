@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wakeful.http.acts import Length, Waits, acts_of
-from wakeful.http.asks import MSGPACK, Answer, Ask, answered, result_of
+from wakeful.http.asks import MSGPACK, Answer, Ask, json_answer, result_of
 from wakeful.http.body_shape import weighs_more
 from wakeful.http.calls import request_key, signature_of
 from wakeful.http.looks import connection_of
@@ -83,7 +83,7 @@ async def schedule(ask: Ask) -> Answer:
     # Not app.jobs.schedule(…, **kwargs): a method may have an argument that is called like one of its options.
     scheduling = Scheduling(ask.node, feature_of(ask.node), None)
     job = await scheduling.trace([spec], scheduling.one(spec, is_newest=asked.replace))
-    return answered(jobs.plain_job(await _shown(ask, job)), 201)
+    return json_answer(jobs.plain_job(await _show(ask, job)), 201)
 
 
 def once_key(key: str) -> str:
@@ -102,21 +102,21 @@ async def schedule_many(ask: Ask) -> Answer:
             await view.breathe()
         known.append(await _known(ask, one))
     places = [f"jobs[{place}]: " for place in range(len(known))]
-    specs = await ask.beside(lambda: list(map(_made, repeat(ask.deployment), asked.jobs, known, places)))
+    specs = await ask.beside(lambda: list(map(_make_spec, repeat(ask.deployment), asked.jobs, known, places)))
     if asked.then is None:
         jobs_made = await ask.deployment.jobs.schedule_many(specs)
-        made = await view.together(_shown(ask, job) for job in jobs_made)
-        return answered({"rows": await view.each(jobs.plain_job, made), "then": None}, 201)
+        made = await view.together(_show(ask, job) for job in jobs_made)
+        return json_answer({"rows": await view.each(jobs.plain_job, made), "then": None}, 201)
     batch = await ask.deployment.jobs.batch(specs, then=await _spec(ask, asked.then, "then: "))
     rows = await view.each(jobs.plain_job, batch.jobs)
-    return answered({"rows": rows, "then": jobs.plain_job(batch.then)}, 201)
+    return json_answer({"rows": rows, "then": jobs.plain_job(batch.then)}, 201)
 
 
 async def show(ask: Ask) -> Answer:
     await _check(ask)
     if ask.wants_types:
         return await result_of(await ask.deployment.jobs.get(ask.params["id"]), MSGPACK)
-    return answered(await jobs.show(ask.view, ask.params["id"]))
+    return json_answer(await jobs.show(ask.view, ask.params["id"]))
 
 
 async def cancel(ask: Ask) -> Answer:
@@ -125,7 +125,7 @@ async def cancel(ask: Ask) -> Answer:
     id = ask.params["id"]
     # Only an operator's is an act with an audit row: callers could push out all others with theirs.
     done = await (acts_of(ask).cancel_job(id) if ask.who.may("operate") else ask.deployment.jobs.cancel(id))
-    return answered({"id": id, "cancelled": done})
+    return json_answer({"id": id, "cancelled": done})
 
 
 async def wait(ask: Ask) -> Answer:
@@ -138,7 +138,7 @@ async def wait(ask: Ask) -> Answer:
     return await result_of(shown, MSGPACK if ask.wants_types else b"")
 
 
-async def _shown(ask: Ask, job: Job) -> Job:
+async def _show(ask: Ask, job: Job) -> Job:
     """The same as the caller may see it: one that had its key before may have ended, with a machine's snapshot."""
     if job.result is None:
         return job
@@ -154,7 +154,7 @@ async def _check(ask: Ask) -> ObjectId:
 
 async def _spec(ask: Ask, asked: Asked, where: str) -> JobSpec:
     known = await _known(ask, asked)
-    return await ask.beside(lambda: _made(ask.deployment, asked, known, where))
+    return await ask.beside(lambda: _make_spec(ask.deployment, asked, known, where))
 
 
 async def _known(ask: Ask, asked: Asked) -> ObjectClass:
@@ -165,11 +165,11 @@ async def _known(ask: Ask, asked: Asked) -> ObjectClass:
     return ask.node.registry.by_name(id.cls)
 
 
-def _made(deployment: "Deployment", asked: Asked, known: ObjectClass, where: str) -> JobSpec:
+def _make_spec(deployment: "Deployment", asked: Asked, known: ObjectClass, where: str) -> JobSpec:
     try:
         if weighs_more([asked.args, asked.kwargs], WEIGHT_MAX):
             raise too_heavy(WEIGHT_MAX)
-        args, kwargs = signature_of(known, asked.method).converted(asked.args, asked.kwargs)
+        args, kwargs = signature_of(known, asked.method).convert(asked.args, asked.kwargs)
     except BadValue as error:
         raise BadValue(f"{where}{error.message}", code=error.code) from None
     return JobSpec(

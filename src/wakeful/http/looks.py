@@ -6,7 +6,7 @@ from datetime import UTC
 from typing import Any
 from urllib.parse import quote
 
-from wakeful.http.asks import MSGPACK, Answer, Ask, answered, result
+from wakeful.http.asks import MSGPACK, Answer, Ask, json_answer, result
 from wakeful.http.problems import Problem
 from wakeful.machines.node_machines import feature_of
 from wakeful.schedules.options import check_schedule_name
@@ -28,7 +28,7 @@ def object_of(ask: Ask) -> ObjectId:
     return ObjectId(ask.params["class"], ask.params["key"])
 
 
-def paged(ask: Ask, rows: Sequence[Mapping[str, Any]], cursor: str | None) -> Answer:
+def page_answer(ask: Ask, rows: Sequence[Mapping[str, Any]], cursor: str | None) -> Answer:
     """A page, with a link to the next; of rows about objects only those that the caller may know of."""
     rows = [row for row in rows if "class" not in row or ask.who.sees(ObjectId(row["class"], row["key"]))]
     headers: tuple[tuple[bytes, bytes], ...] = ()
@@ -38,7 +38,7 @@ def paged(ask: Ask, rows: Sequence[Mapping[str, Any]], cursor: str | None) -> An
             f"{name}={quote(_text(value), safe='')}" for name, value in {**given, "cursor": cursor}.items()
         )
         headers = ((b"link", f'<{ask.path}?{query}>; rel="next"'.encode()),)
-    return Answer(answered({"rows": rows, "cursor": cursor}).body, headers=headers)
+    return Answer(json_answer({"rows": rows, "cursor": cursor}).body, headers=headers)
 
 
 def _text(value: Any) -> str:
@@ -65,33 +65,33 @@ def _is_outside(ask: Ask) -> bool:
 async def list_classes(ask: Ask) -> Answer:
     has_counts = ask.who.tenant is None  # how many others have is not a tenant's to know
     found = await classes.page(ask.view, has_counts=has_counts)
-    return answered({"rows": found.rows, "cursor": None})
+    return json_answer({"rows": found.rows, "cursor": None})
 
 
 async def list_objects(ask: Ask) -> Answer:
     if _is_outside(ask):
-        return paged(ask, [], None)
+        return page_answer(ask, [], None)
     asked = ask.query
     found = await objects.page(
         ask.view, asked["class"], prefix_of(ask), asked["contains"], asked["limit"], asked["cursor"]
     )
-    return paged(ask, found.rows, found.cursor)
+    return page_answer(ask, found.rows, found.cursor)
 
 
 async def list_due(ask: Ask) -> Answer:
     if _is_outside(ask):
-        return paged(ask, [], None)
+        return page_answer(ask, [], None)
     asked = ask.query
     prefix = prefix_of(ask)
     found = await due.page(
         ask.view, asked["class"], asked["key"], asked["limit"], asked["cursor"], prefix=prefix, name=asked["timer"]
     )
-    return paged(ask, found.rows, found.cursor)
+    return page_answer(ask, found.rows, found.cursor)
 
 
 async def list_ledger(ask: Ask) -> Answer:
     if _is_outside(ask):
-        return paged(ask, [], None)
+        return page_answer(ask, [], None)
     asked = ask.query
     id = ObjectId(asked["class"], asked["key"]) if asked["class"] and asked["key"] else None
     if asked["key"] and not asked["class"]:
@@ -99,23 +99,23 @@ async def list_ledger(ask: Ask) -> Answer:
     found = await ledger.page(
         ask.view, id, asked["timer"], asked["limit"], asked["cursor"], cls=asked["class"], prefix=prefix_of(ask)
     )
-    return paged(ask, found.rows, found.cursor)
+    return page_answer(ask, found.rows, found.cursor)
 
 
 async def list_schedules(ask: Ask) -> Answer:
     if _is_outside(ask):
-        return paged(ask, [], None)
+        return page_answer(ask, [], None)
     asked = ask.query
     named = [asked[name] for name in ("class", "key", "tag", "state", "contains", "limit", "cursor")]
     found = await schedules.page(ask.view, *named, prefix=prefix_of(ask))
-    return paged(ask, found.rows, found.cursor)
+    return page_answer(ask, found.rows, found.cursor)
 
 
 async def list_jobs(ask: Ask) -> Answer:
     if _is_outside(ask):
-        return paged(ask, [], None)
+        return page_answer(ask, [], None)
     asked = ask.query
-    found = await jobs.page(
+    page = await jobs.page(
         ask.view,
         asked["class"],
         asked["key"],
@@ -127,27 +127,27 @@ async def list_jobs(ask: Ask) -> Answer:
         tag=asked["tag"],
         prefix=prefix_of(ask),
     )
-    return paged(ask, found.rows, found.cursor)
+    return page_answer(ask, page.rows, page.cursor)
 
 
 async def list_parked(ask: Ask) -> Answer:
     if _is_outside(ask):
-        return paged(ask, [], None)
+        return page_answer(ask, [], None)
     asked = ask.query
     found = await parked.page(
         ask.view, asked["class"], asked["key"], asked["limit"], asked["cursor"], prefix=prefix_of(ask)
     )
-    return paged(ask, [_without_trace(ask, row) for row in found.rows], found.cursor)
+    return page_answer(ask, [_without_trace(ask, row) for row in found.rows], found.cursor)
 
 
 async def list_nodes(ask: Ask) -> Answer:
     found = await nodes.page(ask.view)
-    return answered({"rows": found.rows, "cursor": None, "unowned": found.unowned, "lost": found.lost})
+    return json_answer({"rows": found.rows, "cursor": None, "unowned": found.unowned, "lost": found.lost})
 
 
 async def list_audit(ask: Ask) -> Answer:
     asked = ask.query
-    found = await audit.page(
+    page = await audit.page(
         ask.node.store,
         limit=asked["limit"],
         cursor=asked["cursor"],
@@ -155,12 +155,12 @@ async def list_audit(ask: Ask) -> Answer:
         actor=asked["actor"],
         breathe=ask.view.breathe,
     )
-    return paged(ask, found.rows, found.cursor)
+    return page_answer(ask, page.rows, page.cursor)
 
 
 async def find(ask: Ask) -> Answer:
     found = await search.find(ask.view, ask.query["q"], ask.query["limit"], prefix=ask.who.prefix)
-    return answered({"rows": found, "cursor": None})
+    return json_answer({"rows": found, "cursor": None})
 
 
 # one thing
@@ -169,26 +169,26 @@ async def find(ask: Ask) -> Answer:
 async def show_object(ask: Ask) -> Answer:
     shown = await objects.show(ask.view, object_of(ask), ask.query["limit"])
     shown["parked"] = [_without_trace(ask, row) for row in shown["parked"]]
-    return answered(shown)
+    return json_answer(shown)
 
 
 async def show_storage(ask: Ask) -> Answer:
     id = object_of(ask)
     await ask.view.info(id)
     found = await objects.storage(ask.view, id, ask.query["prefix"], ask.query["limit"], ask.query["cursor"])
-    return paged(ask, found.rows, found.cursor)
+    return page_answer(ask, found.rows, found.cursor)
 
 
 async def show_timers(ask: Ask) -> Answer:
     id, asked = object_of(ask), ask.query
     found = await due.page(ask.view, id.cls, id.key, asked["limit"], asked["cursor"])
-    return paged(ask, found.rows, found.cursor)
+    return page_answer(ask, found.rows, found.cursor)
 
 
 async def show_ledger(ask: Ask) -> Answer:
     asked = ask.query
     found = await ledger.page(ask.view, object_of(ask), asked["timer"], asked["limit"], asked["cursor"])
-    return paged(ask, found.rows, found.cursor)
+    return page_answer(ask, found.rows, found.cursor)
 
 
 async def show_schedules(ask: Ask) -> Answer:
@@ -199,19 +199,19 @@ async def show_schedules(ask: Ask) -> Answer:
         return result({"rows": [row.schedule for row in typed.rows], "cursor": typed.cursor}, MSGPACK)
     named = [asked[name] for name in ("tag", "state", "contains", "limit", "cursor")]
     found = await schedules.page(ask.view, id.cls, id.key, *named)
-    return paged(ask, found.rows, found.cursor)
+    return page_answer(ask, found.rows, found.cursor)
 
 
 async def show_parked_of(ask: Ask) -> Answer:
     id, asked = object_of(ask), ask.query
     found = await parked.page(ask.view, id.cls, id.key, asked["limit"], asked["cursor"])
-    return paged(ask, [_without_trace(ask, row) for row in found.rows], found.cursor)
+    return page_answer(ask, [_without_trace(ask, row) for row in found.rows], found.cursor)
 
 
 async def show_jobs_of(ask: Ask) -> Answer:
     id, asked = object_of(ask), ask.query
     found = await jobs.page(ask.view, id.cls, id.key, asked["state"], asked["limit"], asked["cursor"])
-    return paged(ask, found.rows, found.cursor)
+    return page_answer(ask, found.rows, found.cursor)
 
 
 async def show_chart(ask: Ask) -> Answer:
@@ -229,7 +229,7 @@ async def show_schedule(ask: Ask) -> Answer:
         id, name, view = object_of(ask), schedule_name(ask), ask.view
         await view.info(id)
         return result(as_schedule(name, await record_of(view.store_of(id), id, name), view.now()), MSGPACK)
-    return answered(await schedules.show(ask.view, object_of(ask), schedule_name(ask)))
+    return json_answer(await schedules.show(ask.view, object_of(ask), schedule_name(ask)))
 
 
 async def show_history(ask: Ask) -> Answer:
@@ -239,7 +239,7 @@ async def show_history(ask: Ask) -> Answer:
         about = await schedules.about_of(ask.view.store_of(id), id, name, limit=ask.query["limit"])
         return result(about.runs[: ask.query["limit"]], MSGPACK)
     shown = await schedules.show(ask.view, id, name, limit=ask.query["limit"], upcoming=1)
-    return answered({"class": id.cls, "key": id.key, "schedule": name, "rows": shown["verdicts"], "cursor": None})
+    return json_answer({"class": id.cls, "key": id.key, "schedule": name, "rows": shown["verdicts"], "cursor": None})
 
 
 async def show_next(ask: Ask) -> Answer:
@@ -250,12 +250,12 @@ async def show_next(ask: Ask) -> Answer:
     # A thousand times of a rare spec take longer than timers may wait.
     found = await asyncio.to_thread(next_times, record, view.now(), ask.query["limit"])
     times = [when.isoformat() for when in found]
-    return answered({"class": id.cls, "key": id.key, "schedule": name, "times": times})
+    return json_answer({"class": id.cls, "key": id.key, "schedule": name, "times": times})
 
 
 async def show_why(ask: Ask) -> Answer:
     shown = await schedules.show(ask.view, object_of(ask), schedule_name(ask), limit=ask.query["limit"])
-    return answered(shown)
+    return json_answer(shown)
 
 
 async def show_parked(ask: Ask) -> Answer:
@@ -272,7 +272,7 @@ async def show_parked(ask: Ask) -> Answer:
             await ask.gate.refuse(connection_of(ask), ask.who, error)
         raise
     await ask.gate.check_named(connection_of(ask), ask.who, row["class"], row["key"])
-    return answered(_without_trace(ask, row))
+    return json_answer(_without_trace(ask, row))
 
 
 def connection_of(ask: Ask) -> Any:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.http.asks import Answer, Ask, json_bytes
 from wakeful.http.looks import connection_of, object_of
-from wakeful.http.problems import Problem, Raised, told
-from wakeful.http.stream import RETRY_MS, SEND_TIMEOUT_S, Ends, only_head, put, streamed, unless
+from wakeful.http.problems import Problem, Raised, problem_of
+from wakeful.http.stream import RETRY_MS, SEND_TIMEOUT_S, Ends, only_head, put, run_stream, unless
 from wakeful.machine import Machine
 from wakeful.machines.news import SEEN, MachineWatch
 from wakeful.machines.node_machines import feature_of
@@ -71,7 +71,7 @@ async def watch(ask: Ask) -> Answer | None:
         await only_head(ask)
         return None
     watching = _Watch(ask.deployment, id, ask.who.name)
-    found = await watching.look()  # what keeps it from being watched is an answer with a status
+    first_news = await watching.look()  # what keeps it from being watched is an answer with a status
 
     async def tell(ends: Ends) -> None:
         while True:
@@ -80,15 +80,15 @@ async def watch(ask: Ask) -> Answer | None:
             except NotRunning:
                 return
             except Exception as error:
-                problem = told(error, ask.path, is_operator=ask.who.may("operate"))
+                problem = problem_of(error, ask.path, is_operator=ask.who.may("operate"))
                 await put(ask, _frame("problem", problem.body))
                 return
             if news is None:
                 return
-            await put(ask, b"".join(map(_framed, news)) or b": still here\n\n")
+            await put(ask, b"".join(map(_event_frame, news)) or b": still here\n\n")
 
     first = f"retry: {RETRY_MS}\n: snapshots and events of {id.cls}\n\n".encode()
-    await streamed(ask, first + b"".join(map(_framed, found)), tell)
+    await run_stream(ask, first + b"".join(map(_event_frame, first_news)), tell)
     return None
 
 
@@ -117,7 +117,7 @@ class Telling:
         loop = asyncio.get_running_loop()
         over: asyncio.Future[None] = loop.create_future()
         stopped: asyncio.Future[None] = loop.create_future()
-        said = asyncio.ensure_future(_said(receive))
+        said = asyncio.ensure_future(_listen(receive))
         code, reason = RESTARTING, "the server is restarting"
         try:
             await send({"type": "websocket.accept", "subprotocol": protocol or None, "headers": []})
@@ -136,7 +136,7 @@ class Telling:
         except NotRunning:
             pass
         except Exception as error:
-            body = told(error, "").body
+            body = problem_of(error, "").body
             code, reason = FAILED, f"{body['code']}: {body['detail']}"
         finally:
             said.cancel()
@@ -165,7 +165,7 @@ def _done(future: "asyncio.Future[None]") -> None:
         future.set_result(None)
 
 
-async def _said(receive: "Receive") -> bool:
+async def _listen(receive: "Receive") -> bool:
     """Until the client has gone (False), or said something, which nobody here listens to (True)."""
     return bool((await receive())["type"] != "websocket.disconnect")
 
@@ -182,7 +182,7 @@ def plain_snapshot(snapshot: Snapshot) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name != "$type"}
 
 
-def _framed(news: News) -> bytes:
+def _event_frame(news: News) -> bytes:
     message = _message(news)
     return _frame(message["kind"], message.get("snapshot", message.get("event")))
 

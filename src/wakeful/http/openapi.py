@@ -81,7 +81,7 @@ def document(registry: "Registry") -> dict[str, Any]:
 
 
 def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    operation: dict[str, Any] = {
         "operationId": route.name,
         "summary": route.about,
         "tags": [route.path.strip("/").split("/")[1] if route.path.startswith("/v1/") else "process"],
@@ -89,13 +89,13 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
         "responses": _responses(route, ref(route.answer)),
     }
     if route.body is not None:
-        found["requestBody"] = _body(_schema(route.body, schemas), is_needed=route.is_body_needed)
+        operation["requestBody"] = _body(_schema(route.body, schemas), is_needed=route.is_body_needed)
     if route.scope:
-        found["security"] = [{"bearer": []}]
-        found["description"] = f"Needs the scope `{route.scope}`."
+        operation["security"] = [{"bearer": []}]
+        operation["description"] = f"Needs the scope `{route.scope}`."
     else:
-        found["security"] = []
-    return found
+        operation["security"] = []
+    return operation
 
 
 def _segments(path: str) -> list[dict[str, Any]]:
@@ -128,7 +128,7 @@ def _body(schema: dict[str, Any], *, is_needed: bool) -> dict[str, Any]:
 
 
 def _responses(route: Route, answer: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    responses: dict[str, Any] = {
         str(route.status): {"description": "It is done.", "content": {route.media: {"schema": answer}}}
     }
     told = dict(ALWAYS) | (ADMITTED if route.scope else {})
@@ -139,8 +139,8 @@ def _responses(route: Route, answer: dict[str, Any]) -> dict[str, Any]:
         media = {"application/problem+json": {"schema": ref("Problem")}}
         if route.path == "/readyz" and status == 503:
             media = {"application/json": {"schema": ref("Health")}}
-        found[str(status)] = {"description": told[status], "content": media}
-    return found
+        responses[str(status)] = {"description": told[status], "content": media}
+    return responses
 
 
 def _schema(body: Any, schemas: dict[str, Any]) -> dict[str, Any]:

@@ -77,7 +77,7 @@ class Admission:
         if not self._is_counting:
             self._count()
         now_s = loop.time()
-        self._seen(asker.house, now_s)
+        self._note_seen(asker.house, now_s)
         may = self._may(asker.house, now_s)
         if may and self._left > 0 and (self._is_held or not self._waiting):
             self._left -= 1
@@ -96,10 +96,10 @@ class Admission:
             return await future
         except asyncio.CancelledError:
             if future.done() and not future.cancelled():
-                self.ended(future.result())
+                self.end(future.result())
             raise
 
-    def ended(self, begun: Begun) -> None:
+    def end(self, begun: Begun) -> None:
         """It is answered."""
         at_s, house, young = begun.at_s, begun.house, self._young
         mark = int(at_s / YOUNG_S)
@@ -166,7 +166,7 @@ class Admission:
                 return False
         return True
 
-    def _seen(self, house: str, now_s: float) -> None:
+    def _note_seen(self, house: str, now_s: float) -> None:
         about = self._about
         if about and next(reversed(about)) == house:  # as it mostly is
             about[house] = now_s

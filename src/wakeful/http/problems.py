@@ -132,7 +132,9 @@ class Told(NamedTuple):
     headers: list[tuple[bytes, bytes]]
 
 
-def told(error: BaseException, instance: str, *, is_operator: bool = False, lock: "TableLock | None" = None) -> Told:
+def problem_of(
+    error: BaseException, instance: str, *, is_operator: bool = False, lock: "TableLock | None" = None
+) -> Told:
     """The problem that stands for the error; tracebacks are for operators only, and where the store is for nobody.
 
     With the lock that somebody holds on a table: that is why a store does not answer, and operators hear who it is.
@@ -147,7 +149,7 @@ def told(error: BaseException, instance: str, *, is_operator: bool = False, lock
         status, code, detail = status_of(error), error.code, error.message
         extra, trace = {"error": "TurnFailed", "remote_type": error.remote_type}, error.remote_traceback
     elif isinstance(error, WakefulError):
-        status, code, detail = status_of(error), error.code, _unplaced(error)
+        status, code, detail = status_of(error), error.code, _without_places(error)
         extra = {"error": type(error).__name__}
         if lock is not None and isinstance(error, errors.StoreDown):
             code = "store.locked"
@@ -184,19 +186,19 @@ def bare_answer(status: int, code: str, detail: str) -> bytes:
     """A whole answer, for somebody who is refused before there is a request; the connection ends with it."""
     body = bare_body(status, code, detail)
     lines = [b"HTTP/1.1 %d %s" % (status, HTTPStatus(status).phrase.encode())]
-    lines += [name + b": " + value for name, value in told(Problem(status, code, detail), "").headers]
+    lines += [name + b": " + value for name, value in problem_of(Problem(status, code, detail), "").headers]
     lines += [b"content-type: " + MEDIA, b"content-length: %d" % len(body), b"connection: close", b"", body]
     return b"\r\n".join(lines)
 
 
 def bare_body(status: int, code: str, detail: str) -> bytes:
     """What is in it: a problem of no instance, since nothing was asked for yet."""
-    body = told(Problem(status, code, detail), "").body
+    body = problem_of(Problem(status, code, detail), "").body
     del body["instance"]
     return msgspec.json.encode(body)
 
 
-def _unplaced(error: WakefulError) -> str:
+def _without_places(error: WakefulError) -> str:
     """What it says, without the places of this machine and of others; those are in the log."""
     if isinstance(error, _OF_STORES) and not isinstance(error, errors.Undecodable):
         # Of an outage the node has said it, once and not for every call.

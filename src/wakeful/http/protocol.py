@@ -73,7 +73,7 @@ class HeldBytes:
         return is_more and HeldBytes.total > HELD_BYTES_MAX
 
 
-def _rejected(status: Any, text: str) -> Response:
+def _rejection(status: Any, text: str) -> Response:
     """A handshake that can't be one, as everything else that is refused; the first line of the text says why."""
     found = HTTPStatus(status)
     code = "http.bug" if found >= 500 else "socket.handshake"
@@ -93,7 +93,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self._frames = 0
         self._fragments: Quota | None = None  # once there were any: most clients send whole messages
         self._bare: Quota | None = None
-        self.conn.reject = _rejected  # type: ignore[method-assign]  # the library's has words in plain text
+        self.conn.reject = _rejection  # type: ignore[method-assign]  # the library's has words in plain text
 
     async def run_asgi(self) -> None:
         scope: dict[str, Any] = self.scope  # type: ignore[assignment]

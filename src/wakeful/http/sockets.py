@@ -15,13 +15,13 @@ from starlette.requests import HTTPConnection
 from wakeful.http import table
 from wakeful.http.asks import Receive, Scope, Send, json_bytes
 from wakeful.http.machine_watch import RESTARTING, Telling
-from wakeful.http.problems import MEDIA, Problem, told
+from wakeful.http.problems import MEDIA, Problem, problem_of
 from wakeful.http.stops import Stops
 from wakeful.security.gate import COOKIE
 from wakeful.sockets.node_sockets import feature_of
 from wakeful.sockets.socket import SocketRequest
 from wakeful.values.errors import NotRunning
-from wakeful.values.trace import TRACE, linked
+from wakeful.values.trace import TRACE, linked_trace
 
 if TYPE_CHECKING:
     from wakeful.deployment import Deployment
@@ -43,10 +43,10 @@ async def answer(
     """The whole life of one socket, from the request on."""
     if (await receive())["type"] == "websocket.connect":
         with ExitStack() as room:
-            await _connected(deployment, gate, stops, scope, receive, send, room)
+            await _connect(deployment, gate, stops, scope, receive, send, room)
 
 
-async def _connected(
+async def _connect(
     deployment: "Deployment", gate: "Gate", stops: Stops, scope: Scope, receive: Receive, send: Send, room: ExitStack
 ) -> None:
     caller: Caller | None = None
@@ -71,7 +71,7 @@ async def _connected(
         await telling.tell(gate, stops, _own_protocol(scope), receive, send)
         return
     # Connecting was part of whatever the request came with; what is said later is only linked to it.
-    TRACE.set(linked(TRACE.get()))
+    TRACE.set(linked_trace(TRACE.get()))
     with gate.lasting(caller, lambda: held.close(1008, "the token is over; connect with another")):
         await carry(gateway, held, stops, chosen or _own_protocol(scope), wire, receive, send)
 
@@ -94,7 +94,7 @@ async def _carry(gateway: "Gateway", held: "Held", protocol: str, wire: "_Wire",
         while True:
             event = await receive()
             if event["type"] == "websocket.disconnect":
-                code, reason, was_clean = _ended(event)
+                code, reason, was_clean = _end_of(event)
                 break
             await gateway.receive(held, _message(event))
     except asyncio.CancelledError:
@@ -143,7 +143,7 @@ def _message(event: Mapping[str, Any]) -> "Message":
     return event["bytes"] if found is None else found
 
 
-def _ended(event: Mapping[str, Any]) -> tuple[int, str, bool]:
+def _end_of(event: Mapping[str, Any]) -> tuple[int, str, bool]:
     """Code, reason, and whether both sides said goodbye."""
     code = event.get("code")
     if code is None or (code == 1005 and "reason" not in event):  # how servers tell of a connection that broke
@@ -205,7 +205,7 @@ async def _deny(scope: Scope, send: Send, error: Exception, caller: "Caller | No
         await send({"type": "websocket.close", "code": 1008, "reason": ""})
         return
     is_operator = caller is not None and caller.may("operate")
-    found = told(error, table.raw_of(scope).decode("latin-1"), is_operator=is_operator)
+    found = problem_of(error, table.raw_of(scope).decode("latin-1"), is_operator=is_operator)
     body = json_bytes(found.body)
     headers = [(b"content-type", MEDIA), (b"content-length", b"%d" % len(body)), *found.headers]
     await send({"type": "websocket.http.response.start", "status": found.status, "headers": headers})

@@ -74,7 +74,7 @@ def servers_of(loop: asyncio.AbstractEventLoop) -> list[tuple[Any, Callable[[Any
     """The servers that run on this loop, each with the way to hear of its stop: found in the frames of its tasks."""
     known = [(module, name, hear) for module, name, hear in _KNOWN if module in sys.modules]
     files = {sys.modules[module].__file__: (name, hear) for module, name, hear in known}
-    found: dict[int, tuple[Any, Callable[[Any, Begin], Any]]] = {}
+    servers: dict[int, tuple[Any, Callable[[Any, Begin], Any]]] = {}
     for task in asyncio.all_tasks(loop) if files else ():
         coroutine: Any = task.get_coro()
         while coroutine is not None:
@@ -82,9 +82,9 @@ def servers_of(loop: asyncio.AbstractEventLoop) -> list[tuple[Any, Callable[[Any
             name, hear = ("", None) if frame is None else files.get(frame.f_code.co_filename, ("", None))
             server = None if hear is None else frame.f_locals.get(name)
             if server is not None and hear is not None:
-                found[id(server)] = (server, hear)
+                servers[id(server)] = (server, hear)
             coroutine = getattr(coroutine, "cr_await", None)
-    return list(found.values())
+    return list(servers.values())
 
 
 def _hear_uvicorn(server: Any, begin: Begin) -> None:

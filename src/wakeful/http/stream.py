@@ -39,7 +39,7 @@ async def events(ask: Ask) -> Answer | None:
         first = f"retry: {RETRY_MS}\n{last}: events of {', '.join(KINDS)}\n\n".encode()
         if has_lost:  # and nobody knows how many
             first += _frame(ask, listener.number, {"kind": "lost", "at": ask.node.clock.now(), "count": None})
-        await streamed(ask, first, lambda ends: _tell(ask, listener, ends))
+        await run_stream(ask, first, lambda ends: _tell(ask, listener, ends))
     return None
 
 
@@ -49,7 +49,7 @@ async def only_head(ask: Ask) -> None:
     await ask.send({"type": "http.response.body"})
 
 
-async def streamed(ask: Ask, first: bytes, tell: Callable[[Ends], Awaitable[None]]) -> None:
+async def run_stream(ask: Ask, first: bytes, tell: Callable[[Ends], Awaitable[None]]) -> None:
     """A stream that begins so and is told by `tell`, until client, token or node go; `tell` sees that by these futures."""
     over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 

@@ -70,7 +70,7 @@ def _size(scope: Mapping[str, Any]) -> int:
     return len(scope.get("raw_path") or scope["path"]) + len(scope.get("query_string", b""))
 
 
-def quoted(text: str) -> str:
+def quote_segment(text: str) -> str:
     """Text as one segment of a path."""
     return quote(text, safe="")
 
@@ -226,13 +226,13 @@ def _unknown_field(said: str, shape: type) -> str | None:
     """Of a field that there is none of: its name, and those that there are; None when something else is wrong."""
     if len(said) > 400:  # the name may have megabytes; the way to it stands at the end
         said = said[:200] + said[-200:]
-    found = _UNKNOWN.fullmatch(said)
-    if found is None:
+    field = _UNKNOWN.fullmatch(said)
+    if field is None:
         return None
-    path = found[2] or "$"
+    path = field[2] or "$"
     known = _fields_at(msgspec.inspect.type_info(shape), _STEP.findall(path))
     at = "" if path == "$" else f" at {path}"
-    return f"there is no field {found[1][:60]!r}{at}; known: {', '.join(known)}"
+    return f"there is no field {field[1][:60]!r}{at}; known: {', '.join(known)}"
 
 
 def _fields_at(kind: msgspec.inspect.Type, steps: list[str]) -> list[str]:
@@ -286,13 +286,13 @@ def deadline(name: str, about: str) -> Param:
 
 def deadline_ms(text: str, what: str) -> int:
     """The milliseconds of a deadline; `Problem` for one that is none, or too long."""
-    found = length_ms(text)
-    if found is None and re.fullmatch(LONGER, text) is None:
+    header = length_ms(text)
+    if header is None and re.fullmatch(LONGER, text) is None:
         raise Problem(400, "deadline.form", f"{what}{text[:40]!r}: write it like 30, 30s, 250ms or 5m")
-    if found is None or found > DEADLINE_MAX_MS:
+    if header is None or header > DEADLINE_MAX_MS:
         words = f"{what}{text[:40]!r}: {DEADLINE_MAX_MS // 60_000}m at most; a job may take longer"
         raise Problem(400, "deadline.long", words)
-    return found
+    return header
 
 
 def length_ms(text: str) -> int | None:

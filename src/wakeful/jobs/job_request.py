@@ -22,7 +22,7 @@ from wakeful.values.errors import BadHandler, BadInput, BadOption, BadTime, Limi
 from wakeful.values.ids import ObjectId, why_no_name
 from wakeful.values.timers import Timer
 from wakeful.values.times import LATEST_MS, duration_ms, from_datetime
-from wakeful.values.trace import current_trace, linked
+from wakeful.values.trace import current_trace, linked_trace
 
 if TYPE_CHECKING:
     from wakeful.runtime.object_runtime import NodeRuntime
@@ -80,7 +80,7 @@ def _trace(turn: Turn, target: ObjectId, method: str) -> str | None:
     trace, again = current_trace(turn.activation.node.tracer), turn.consumed
     if trace is None or again is None or turn.activation.id != target or not again.name.startswith(f"{PREFIX}:"):
         return trace
-    return linked(trace) if decode_kept(again).method == method else trace
+    return linked_trace(trace) if decode_kept(again).method == method else trace
 
 
 def with_timer(kept: JobPayload, target: ObjectId, seq: int, priority: int, bytes_max: int | None = None) -> JobRequest:

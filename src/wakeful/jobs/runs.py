@@ -98,7 +98,7 @@ class JobRuns(RowTimers):
             due_at, also = await self._retry_at(activation, timer, kept, failure, text)
             if due_at is not None:
                 self._feature.counts.retried += 1
-                later = timer.moved(due_at=due_at, attempt=timer.attempt + 1)
+                later = timer.later(due_at=due_at, attempt=timer.attempt + 1)
                 return RunLater(replace(later, payload=encode_kept(replace(kept, error=text))))
         self._feature.counts.parked += 1
         await end(self._feature, turn, timer, kept, "failed", error=text)

@@ -17,7 +17,7 @@ from wakeful.values.codec import encode
 from wakeful.values.errors import LimitExceeded
 from wakeful.values.ids import ObjectId, check_key
 from wakeful.values.timers import Timer
-from wakeful.values.trace import marked
+from wakeful.values.trace import with_trace
 
 # Of the name of a timer: with the object's it must fit one index row of every store.
 ID_BYTES_MAX = 1_000
@@ -124,7 +124,7 @@ class Carrier:
             )
         seq = self._node.next_seq(self._turn.activation.shard)
         trace = self._turn.trace_for(name.partition(":")[0])
-        self._turn.set_timer(Timer(self._id, name, due_at, due_at, seq, payload=marked(payload, trace)))
+        self._turn.set_timer(Timer(self._id, name, due_at, due_at, seq, payload=with_trace(payload, trace)))
 
 
 def child_id(parent: ObjectId, src: str, id: str) -> ObjectId:

@@ -18,7 +18,7 @@ from wakeful.statechart.effects import snapshot_event
 from wakeful.statechart.step import step
 from wakeful.values.codec import decode
 from wakeful.values.timers import Occurrence, Timer, run_id
-from wakeful.values.trace import unmarked
+from wakeful.values.trace import without_trace
 
 if TYPE_CHECKING:
     from wakeful.machines.bindings import Bound
@@ -34,7 +34,7 @@ class Mail(Owner):
 
     async def run(self, turn: Turn, bound: "Bound", timer: Timer) -> bool:
         turn.occurrence = self.occurrence(timer)
-        kind, *rest = decode(unmarked(timer.payload))
+        kind, *rest = decode(without_trace(timer.payload))
         if kind == "start":
             return await self._start(turn, bound, Parent(*rest[0]), rest[1])
         if kind == "stop":
@@ -58,7 +58,7 @@ class Mail(Owner):
         again = self._again(failure)
         if again is not None:
             return again
-        kind, *rest = decode(unmarked(timer.payload))
+        kind, *rest = decode(without_trace(timer.payload))
         if kind != "start":
             return Park(timer)
         parent = Parent(*rest[0])
@@ -68,7 +68,7 @@ class Mail(Owner):
         return None
 
     def occurrence(self, timer: Timer) -> Occurrence:
-        kind = decode(unmarked(timer.payload))[0]
+        kind = decode(without_trace(timer.payload))[0]
         return Occurrence(f"{MAIL}:{kind}", run_id(timer), timer.nominal_at)
 
     async def _start(self, turn: Turn, bound: "Bound", parent: Parent, input: Any) -> bool:
@@ -104,7 +104,7 @@ class Mail(Owner):
         if there < number and await read_gone(turn) < number:
             node = turn.activation.node  # its start is on the way
             delay = platform_delay_ms(timer.attempt, node.dice.random())
-            turn.set_timer(timer.moved(due_at=node.clock.now() + delay, attempt=timer.attempt + 1))
+            turn.set_timer(timer.later(due_at=node.clock.now() + delay, attempt=timer.attempt + 1))
             return False
         if there != number:
             return False

@@ -14,7 +14,7 @@ from wakeful.values.codec import encode
 from wakeful.values.errors import NotRunning
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Timer
-from wakeful.values.trace import marked
+from wakeful.values.trace import with_trace
 
 if TYPE_CHECKING:
     from wakeful.runtime.object_runtime import NodeRuntime
@@ -43,7 +43,7 @@ class NodeMachines:
         """Have another machine get this, with the commit of this turn."""
         dice, now = self._node.dice, self._node.clock.now()
         token = f"{int(dice.random() * (1 << 53)):014x}{int(dice.random() * (1 << 24)):06x}"
-        payload = marked(encode(letter), turn.trace_for(MAIL))
+        payload = with_trace(encode(letter), turn.trace_for(MAIL))
         turn.send([Timer(target, f"{MAIL}:{token}", now, now, self.order.next(now), payload=payload)])
 
     def log(self, id: ObjectId, effect: Log) -> None:

@@ -12,7 +12,7 @@ from wakeful.runtime.turn import Turn
 from wakeful.statechart.effects import Effect, Invoke
 from wakeful.statechart.step import start
 from wakeful.values.timers import Entry, Timer, Verdict
-from wakeful.values.trace import marked
+from wakeful.values.trace import with_trace
 
 EVENT = "machine.event"  # what the ledger calls an event that came as a call
 Stepped = tuple[dict[str, Any], list[Effect]]
@@ -163,5 +163,5 @@ def set_delays(turn: Turn, kept: MachineRecord) -> None:
     activation = turn.activation
     for one in kept.snapshot.get("pending") or ():
         seq = activation.node.next_seq(activation.shard)
-        payload = marked(None, turn.trace_for(DELAY))
+        payload = with_trace(None, turn.trace_for(DELAY))
         turn.set_timer(Timer(activation.id, f"{DELAY}:{one['id']}", one["due_at"], one["due_at"], seq, payload=payload))

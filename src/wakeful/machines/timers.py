@@ -17,7 +17,7 @@ from wakeful.values.codec import decode, encode
 from wakeful.values.commits import Slot
 from wakeful.values.errors import BadHandler, Conflict
 from wakeful.values.timers import Occurrence, Timer, run_id
-from wakeful.values.trace import current_trace, marked, trace_in, unmarked
+from wakeful.values.trace import current_trace, trace_in, with_trace, without_trace
 
 if TYPE_CHECKING:
     from wakeful.machines.bindings import Bound
@@ -59,7 +59,7 @@ async def keep(ctx: "Context", id: str, call: list[Any], is_good: bool, value: A
     kept = await load(turn)
     if kept is not None and kept.running.get(id) == call[2]:
         now, seq = node.clock.now(), node.next_seq(activation.shard)
-        payload = marked(encode([*call, [is_good, value]]), current_trace(node.tracer))
+        payload = with_trace(encode([*call, [is_good, value]]), current_trace(node.tracer))
         turn.set_timer(Timer(activation.id, f"{RUN}:{id}", now, now, seq, payload=payload))
 
 
@@ -98,11 +98,11 @@ class Owner(RowTimers, ABC):
         if error is None:
             return None
         if isinstance(error, Conflict) and error.code == NEWER:
-            return RunLater(timer.moved(due_at=failure.now + ROLL_OUT_MS, attempt=timer.attempt))
+            return RunLater(timer.later(due_at=failure.now + ROLL_OUT_MS, attempt=timer.attempt))
         if isinstance(error, Conflict) and error.code == "chart.unfit":
             return None  # no wait makes it fit
         delay = self._feature.bound_of(timer.id.cls).retry.delay_ms(timer.attempt + 1, error, failure.roll)
-        return None if delay is None else RunLater(timer.moved(due_at=failure.now + delay, attempt=timer.attempt + 1))
+        return None if delay is None else RunLater(timer.later(due_at=failure.now + delay, attempt=timer.attempt + 1))
 
     def reads(self, timer: Timer) -> Slot | None:
         return ROW
@@ -142,7 +142,7 @@ class Doings(Owner):
 
     async def run(self, turn: Turn, bound: "Bound", timer: Timer) -> bool:
         turn.occurrence = self.occurrence(timer)
-        (name, params, context, event), *rest = decode(unmarked(timer.payload))
+        (name, params, context, event), *rest = decode(without_trace(timer.payload))
         if name not in bound.doings:
             raise BadHandler(f"{timer.id}: {bound.name} has no @action {name!r} any more", code="chart.unbound")
         await bound.method(name, turn.activation.instance, context, event, params)
@@ -150,12 +150,12 @@ class Doings(Owner):
             node = turn.activation.node
             now, seq = node.clock.now(), node.next_seq(turn.activation.shard)
             turn.set_timer(
-                Timer(timer.id, timer.name, now, now, seq, payload=marked(encode(rest), trace_in(timer.payload)))
+                Timer(timer.id, timer.name, now, now, seq, payload=with_trace(encode(rest), trace_in(timer.payload)))
             )
         return True
 
     def occurrence(self, timer: Timer) -> Occurrence:
-        name = decode(unmarked(timer.payload))[0][0]
+        name = decode(without_trace(timer.payload))[0][0]
         return Occurrence(f"{DO}:{name}", run_id(timer), timer.nominal_at)
 
     def reads(self, timer: Timer) -> Slot | None:
@@ -190,8 +190,8 @@ class Runs(Owner):
         call, answer = _read(timer)
         if failure.error is not None or answer is not None:
             return await super().failed(activation, turn, failure)
-        later = timer.moved(due_at=failure.now, attempt=timer.attempt)
-        payload = marked(encode([*call, [False, _CRASHED]]), trace_in(timer.payload))
+        later = timer.later(due_at=failure.now, attempt=timer.attempt)
+        payload = with_trace(encode([*call, [False, _CRASHED]]), trace_in(timer.payload))
         return RunLater(replace(later, payload=payload))
 
     async def _is_first(self, turn: Turn, kept: MachineRecord, id: str, number: int) -> bool:
@@ -206,5 +206,5 @@ class Runs(Owner):
 
 def _read(timer: Timer) -> tuple[list[Any], list[Any] | None]:
     """What is to be called, and the answer if there is one already that the chart has not taken."""
-    found = decode(unmarked(timer.payload))
+    found = decode(without_trace(timer.payload))
     return found[:5], found[5] if len(found) > 5 else None

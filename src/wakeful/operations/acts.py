@@ -54,13 +54,13 @@ class Ending:
     outcome: str = DONE
     said: str | None = None
 
-    def answered(self, answer: Any, otherwise: str) -> Any:
+    def check_done(self, answer: Any, otherwise: str) -> Any:
         """The same answer; one that is false, empty or zero means that nothing was done, and why."""
         if not answer:
             self.outcome, self.said = NOTHING, otherwise
         return answer
 
-    def tried(self, rows: Sequence[dict[str, Any]]) -> None:
+    def note_tries(self, rows: Sequence[dict[str, Any]]) -> None:
         """What came of each parked timer."""
         problems = [f"{row['number']} {row['problem']}" for row in rows if not row["ok"]]
         if len(problems) < len(rows):
@@ -122,24 +122,26 @@ class Acts:
         """Let no occurrence run until it is resumed, or until then; how many schedules that changed."""
         detail = {"note": note, "until": None if until is None else until.isoformat()}
         async with self.row("schedule.pause", _which(id, name, tag), detail) as end:
-            kwargs = _named(name=name, tag=tag) | {"note": note, "until": until}
-            return end.answered(await self.send(id, "schedules.pause", (), kwargs), "there is none like that")
+            kwargs = _given_of(name=name, tag=tag) | {"note": note, "until": until}
+            return end.check_done(await self.send(id, "schedules.pause", (), kwargs), "there is none like that")
 
     async def resume(self, id: ObjectId, name: str | None = None, *, tag: str | None = None) -> Any:
         async with self.row("schedule.resume", _which(id, name, tag)) as end:
-            answer = await self.send(id, "schedules.resume", (), _named(name=name, tag=tag))
-            return end.answered(answer, "it was not paused")
+            answer = await self.send(id, "schedules.resume", (), _given_of(name=name, tag=tag))
+            return end.check_done(answer, "it was not paused")
 
     async def trigger(self, id: ObjectId, name: str | None = None, *, tag: str | None = None) -> Any:
         """Run it now, beside its own times; the ids of the runs."""
         async with self.row("schedule.trigger", _which(id, name, tag)) as end:
-            answer = await self.send(id, "schedules.trigger", (), _named(name=name, tag=tag))
-            return end.answered(answer, "there is none like that")
+            answer = await self.send(id, "schedules.trigger", (), _given_of(name=name, tag=tag))
+            return end.check_done(answer, "there is none like that")
 
     async def cancel(self, id: ObjectId, name: str | None = None, *, tag: str | None = None) -> Any:
         async with self.row("schedule.cancel", _which(id, name, tag)) as end:
-            answer = await self.send(id, "schedules.cancel", (), _named(name=name, tag=tag))
-            return end.answered(answer, "there is none of that name" if name is not None else "there is none like that")
+            answer = await self.send(id, "schedules.cancel", (), _given_of(name=name, tag=tag))
+            return end.check_done(
+                answer, "there is none of that name" if name is not None else "there is none like that"
+            )
 
     async def backfill(self, id: ObjectId, name: str, start: datetime, end: datetime, *, dry_run: bool = False) -> Any:
         """Run the occurrences of that stretch; with `dry_run` only list them, which is no act and leaves no row."""
@@ -148,7 +150,7 @@ class Acts:
         detail = {"start": start.isoformat(), "end": end.isoformat()}
         async with self.row("schedule.backfill", f"{id} {name}", detail) as ending:
             answer = await self.send(id, "schedules.backfill", (name, start, end), {})
-            return ending.answered(answer, "there is no occurrence in that time")
+            return ending.check_done(answer, "there is no occurrence in that time")
 
     # jobs
 
@@ -157,7 +159,7 @@ class Acts:
         target, name = parse_id(job_id)
         async with self.row("job.cancel", job_id) as end:
             is_cancelled = bool(await self.send(target, "jobs.cancel", (name,), {}))
-            end.answered(is_cancelled, "it is over, or there is none")
+            end.check_done(is_cancelled, "it is over, or there is none")
             return is_cancelled
 
     # parked timers
@@ -186,7 +188,7 @@ class Acts:
                     results.append(redriven(parked.number, parked, problem))
             missing = set(which.numbers) - {row["number"] for row in results}
             results = [redriven(number, None, "is not parked") for number in sorted(missing)] + results
-            end.tried(results)
+            end.note_tries(results)
             return results
 
     async def _redrive(self, parked: Parked) -> str | None:
@@ -253,7 +255,7 @@ def finding(store: Views) -> Find:
     return find
 
 
-def _named(**given: Any) -> dict[str, Any]:
+def _given_of(**given: Any) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 

@@ -435,7 +435,7 @@ class Activation:
         try:
             if slot is not None:
                 await slot
-                began = self.node.meter.waited(began)
+                began = self.node.meter.add_wait(began)
             if (self.instance is None or self.is_stale) and call.method not in self.node.quiet_operations:
                 await wake(self, call.chain, call.deadline_at)
             key = call.request_key

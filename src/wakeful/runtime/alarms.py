@@ -120,4 +120,4 @@ class Alarms(RowTimers):
         delay = None if failure.error is None else alarm_delay_ms(timer.attempt + 1, failure.roll)
         if delay is None:
             return Park(timer)
-        return RunLater(timer.moved(due_at=failure.now + delay, attempt=timer.attempt + 1))
+        return RunLater(timer.later(due_at=failure.now + delay, attempt=timer.attempt + 1))

@@ -317,7 +317,7 @@ class TimerQueue:
 
     def note(self, timer: Timer, epoch: int) -> Timer:
         """It is about to be started in that epoch: the same timer, as the disk will have it."""
-        noted = self.running[timer.id, timer.name] = timer.begun(epoch)
+        noted = self.running[timer.id, timer.name] = timer.with_start(epoch)
         return noted
 
     def finish(self, timer: Timer) -> None:

@@ -16,7 +16,7 @@ from wakeful.runtime.calls import Call
 from wakeful.runtime.contacts import BACK_MS, HERE, REACH, Contacts
 from wakeful.runtime.links import Links
 from wakeful.store.protocol import NodeRow
-from wakeful.transport.messages import received
+from wakeful.transport.messages import error_from
 from wakeful.transport.protocol import NotStarted, PeerCall
 from wakeful.values.codec import decode, encode
 from wakeful.values.errors import (
@@ -156,7 +156,7 @@ class Routes:
             raise Unavailable(f"{target} is owned by node {owner.node}: {error.message}", code=error.code) from None
         if reply.failure is None:
             return (decode(reply.answer or b""),)
-        answer = received(reply.failure)
+        answer = error_from(reply.failure)
         if isinstance(answer, Unavailable) and answer.code != FULL and (not reply.failure.is_started or is_harmless):
             node.membership.look()
             return answer
@@ -211,7 +211,7 @@ class Routes:
         call = PeerCall("", "", request, encode(args), encode({}), timeout_ms, caller=self._node.name)
         reply = await link.ask(call, timeout_ms=timeout_ms)
         if reply.failure is not None:
-            raise received(reply.failure)
+            raise error_from(reply.failure)
         return decode(reply.answer or b"")
 
     # in

@@ -18,7 +18,7 @@ from wakeful.values.commits import USER, Slot
 from wakeful.values.errors import BadInput, NoAlarmHandler
 from wakeful.values.timers import ALARM, Timer
 from wakeful.values.times import instant_ms, to_datetime
-from wakeful.values.trace import marked
+from wakeful.values.trace import with_trace
 
 COUNT_PAGE = 1_000
 
@@ -158,7 +158,7 @@ class Storage:
             raise NoAlarmHandler(f"{activation.id.cls} has no `async def alarm(self, info)`; add it before set_alarm")
         at = instant_ms(when, activation.node.clock.now())
         seq = activation.node.next_seq(activation.shard)
-        turn.set_timer(Timer(activation.id, ALARM, at, at, seq, payload=marked(None, turn.trace_for(ALARM))))
+        turn.set_timer(Timer(activation.id, ALARM, at, at, seq, payload=with_trace(None, turn.trace_for(ALARM))))
 
     def _clear_alarm(self, turn: Turn) -> None:
         if turn.timers.get(ALARM) is not None or self._activation.timers.get(ALARM) is not None:

@@ -90,4 +90,4 @@ class Errands(RowTimers):
     async def failed(self, activation: ObjectRuntime, turn: Turn, failure: Failed) -> RunLater:
         timer = failure.timer
         delay = platform_delay_ms(timer.attempt, failure.roll)
-        return RunLater(timer.moved(due_at=failure.now + delay, attempt=timer.attempt + 1))
+        return RunLater(timer.later(due_at=failure.now + delay, attempt=timer.attempt + 1))

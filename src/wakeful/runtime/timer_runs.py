@@ -249,7 +249,7 @@ class TimerRuns:
             try:
                 if slot is not None:
                     await slot
-                    began = meter.waited(began)
+                    began = meter.add_wait(began)
                 fired_at = node.clock.now()
                 error, turn = await self._fire_in_trace(activation, handler, timer, fired_at)
             finally:
@@ -411,7 +411,7 @@ class TimerRuns:
         if not is_counted:
             self._uncounted[key] += 1
             delay = platform_delay_ms(self._uncounted[key], node.dice.random())
-            turn.set_timer(timer.moved(due_at=now + delay, attempt=timer.attempt))
+            turn.set_timer(timer.later(due_at=now + delay, attempt=timer.attempt))
             text = f"not counted: {text}"
         else:
             self._uncounted.pop(key, None)

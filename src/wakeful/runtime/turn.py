@@ -11,7 +11,7 @@ from wakeful.values.errors import ReadOnly, TurnOver
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Entry, Occurrence, Parked, Run, Timer, run_id
 from wakeful.values.times import to_datetime
-from wakeful.values.trace import current_trace, linked
+from wakeful.values.trace import current_trace, linked_trace
 
 # What is written and not committed yet, and what commit does it make?
 #
@@ -345,7 +345,7 @@ class Turn(CommitDraft):
         """
         trace = current_trace(self.activation.node.tracer)
         if trace is not None and self.consumed is not None and self.consumed.name.partition(":")[0] == kind:
-            return linked(trace)
+            return linked_trace(trace)
         return trace
 
     # savepoints

@@ -13,7 +13,7 @@ from wakeful.runtime.turn import Turn
 from wakeful.values.commits import SYSTEM, Slot
 from wakeful.values.errors import LimitExceeded, Undecodable
 from wakeful.values.times import Clock
-from wakeful.values.trace import unmarked
+from wakeful.values.trace import without_trace
 
 # How has a schedule been doing?
 
@@ -269,7 +269,7 @@ def decode_meta(data: bytes | None) -> Meta:
 def decode_lane(data: bytes | None) -> Lane:
     if data is None:
         raise Undecodable("a schedule's run has no payload", code="schedule.damaged")
-    return _lanes.decode(unmarked(data))
+    return _lanes.decode(without_trace(data))
 
 
 def encode_struct(value: Struct) -> bytes:

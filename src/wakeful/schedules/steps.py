@@ -21,7 +21,7 @@ from wakeful.schedules.records import (
 )
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Entry, Occurrence, Timer
-from wakeful.values.trace import linked, marked
+from wakeful.values.trace import linked_trace, with_trace
 
 # An occurrence that waits for another schedule looks again this often, in case nobody tells it.
 LOOK_AGAIN_MS = 600_000
@@ -176,8 +176,8 @@ def aim(turn: Turn, name: str, record: Record, now: int) -> None:
     record.seq = activation.node.next_seq(activation.shard)
     priority = record.options.priority
     # The one run of an instant belongs to the trace of whoever asked for it; each of many has its own, linked to that.
-    trace = record.trace if record.version.asked.startswith(("at ", "after ")) else linked(record.trace)
-    payload = marked(None, trace)
+    trace = record.trace if record.version.asked.startswith(("at ", "after ")) else linked_trace(record.trace)
+    payload = with_trace(None, trace)
     turn.set_timer(Timer(activation.id, timer_name(name), due_at, at, record.seq, priority=priority, payload=payload))
 
 
@@ -207,7 +207,7 @@ def start_lane(turn: Turn, name: str, record: Record, lane: str, payload: Lane, 
         payload.due.nominal_at,
         seq,
         priority=record.options.priority,
-        payload=marked(encode_struct(payload), turn.trace_for(LANE)),
+        payload=with_trace(encode_struct(payload), turn.trace_for(LANE)),
     )
     turn.set_timer(timer)
     if lane not in record.lanes:

@@ -48,7 +48,7 @@ from wakeful.values.commits import Slot
 from wakeful.values.errors import Conflict, UnknownSchedule
 from wakeful.values.timers import Entry, Occurrence, Timer, check_answer, run_id
 from wakeful.values.times import to_datetime
-from wakeful.values.trace import marked, trace_in
+from wakeful.values.trace import trace_in, with_trace
 
 if TYPE_CHECKING:
     from wakeful.runtime.object_runtime import ObjectRuntime
@@ -221,7 +221,7 @@ def _later(book: Book, name: str, record: Record, failure: Failed) -> RunLater |
         return None
     record.counters.retries += 1
     book.put(name, record)
-    return RunLater(failure.timer.moved(due_at=failure.now + delay, attempt=failure.timer.attempt + 1))
+    return RunLater(failure.timer.later(due_at=failure.now + delay, attempt=failure.timer.attempt + 1))
 
 
 # what follows a run
@@ -391,5 +391,5 @@ def _salt(payload: Lane, lane: str) -> str:
 
 def _to_redrive(timer: Timer, name: str, lane: str, due: Due, salt: str) -> Timer:
     """The failed occurrence as a timer of its own: redriving it leaves the schedule's next occurrence alone."""
-    payload = marked(encode_struct(Lane("redrive", due, salt=salt)), trace_in(timer.payload))
+    payload = with_trace(encode_struct(Lane("redrive", due, salt=salt)), trace_in(timer.payload))
     return replace(timer, name=lane_name(name, lane), nominal_at=due.nominal_at, payload=payload)

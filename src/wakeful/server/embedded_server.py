@@ -81,7 +81,7 @@ async def serving(
     site = Site(app, **options)
     await site.gate.check_bind(host)
     made = bind(host, port, tries=NEXT_PORTS if next_port and port else 1)
-    config = configured(site, app.deployment.limits.socket_message_bytes, ssl_certfile=certificate, ssl_keyfile=key)
+    config = server_config(site, app.deployment.limits.socket_message_bytes, ssl_certfile=certificate, ssl_keyfile=key)
     try:
         config.load()
     except OSError as error:
@@ -107,7 +107,7 @@ async def serving(
         made.close()
 
 
-def configured(asgi: Any, message_bytes_max: int, **more: Any) -> uvicorn.Config:
+def server_config(asgi: Any, message_bytes_max: int, **more: Any) -> uvicorn.Config:
     """How whatever is served is: with our own limits, and in silence."""
     return uvicorn.Config(
         asgi,

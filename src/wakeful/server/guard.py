@@ -201,7 +201,7 @@ class Guarded(HttpToolsProtocol):
         self._stall_timer: asyncio.TimerHandle | None = None
 
     @property
-    def _joined(self) -> Joined:
+    def _joined_transport(self) -> Joined:
         return cast("Joined", self.transport)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -233,7 +233,7 @@ class Guarded(HttpToolsProtocol):
     def _feed_on(self) -> None:
         """Read of what has come no further than to the next few requests, or chunks: thousands may be in one packet."""
         self._later = None
-        joined, is_enough = self._joined, False
+        joined, is_enough = self._joined_transport, False
         while self._rest and not is_enough and len(self.pipeline) < PIPELINED_MAX and self._lingers is None:
             if self.transport.is_closing():
                 self._drop_rest()
@@ -284,14 +284,14 @@ class Guarded(HttpToolsProtocol):
         """Take what still comes of the body unseen: to close at once could take the answer from a client that still sends."""
         self._lingers = LINGER_BYTES
         self._drop_rest()
-        self._joined.hold(False)
+        self._joined_transport.hold(False)
         self.flow.resume_reading()
         self._stop_timer()
         self._unset_keepalive_if_required()
         self._timer = self.loop.call_later(LINGER_S, self._end)
-        self._joined.flush()
-        if self._joined.can_write_eof():
-            self._joined.write_eof()  # the client has its answer, and sees that nothing more comes
+        self._joined_transport.flush()
+        if self._joined_transport.can_write_eof():
+            self._joined_transport.write_eof()  # the client has its answer, and sees that nothing more comes
 
     def _feed(self, data: bytes) -> None:
         if self._in_head:
@@ -344,7 +344,7 @@ class Guarded(HttpToolsProtocol):
             if is_begun:
                 self.pipeline.popleft()  # itself, which nobody has begun to answer
             self._refusal = refusal
-            self._joined.hold(True)
+            self._joined_transport.hold(True)
         else:
             self._say(refusal)
 
@@ -365,7 +365,7 @@ class Guarded(HttpToolsProtocol):
         """For operators: no request was made of it, so nobody else counts it."""
         Guarded.refused.add(self.loop.time(), self.client, refusal)
         if isinstance(self.app, Site):
-            self.app.refused(refusal.status)
+            self.app.on_refused(refusal.status)
 
     def _should_upgrade(self) -> bool:
         return super()._should_upgrade() and self.scope["method"] == "GET"  # as it always is for a WebSocket
@@ -442,8 +442,8 @@ class Guarded(HttpToolsProtocol):
     def handle_websocket_upgrade(self) -> None:
         self._stop_timer()  # from here on another protocol has the connection
         self._drop_rest()
-        self._joined.hold(False)
-        self.transport = self._joined.real
+        self._joined_transport.hold(False)
+        self.transport = self._joined_transport.real
         super().handle_websocket_upgrade()
 
     def pause_writing(self) -> None:
@@ -480,7 +480,7 @@ class Guarded(HttpToolsProtocol):
 
     def _too_slow(self) -> None:
         # What is missing may have come: the server has not looked.
-        if not self._joined.is_reading() and not self.transport.is_closing():
+        if not self._joined_transport.is_reading() and not self.transport.is_closing():
             self._timer = self.loop.call_later(self.request_s, self._too_slow)
             return
         if self.scope is None:
@@ -491,8 +491,8 @@ class Guarded(HttpToolsProtocol):
     def _end(self) -> None:
         """It had its time to take what it was told; what is not sent yet is given that of an answer."""
         self._timer = None
-        if self._joined.get_write_buffer_size():
-            self._joined.close()
+        if self._joined_transport.get_write_buffer_size():
+            self._joined_transport.close()
         else:
             self._cut()
 

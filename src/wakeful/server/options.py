@@ -22,15 +22,15 @@ def check_origins(cors: object) -> tuple[str, ...]:
 def _check_origin(origin: object) -> None:
     if origin == "*":
         raise BadOption("cors: '*' would let every page in; name the origins of yours", code="cors")
-    found = _ORIGIN.fullmatch(origin) if isinstance(origin, str) else None
-    if found is None:
+    parts = _ORIGIN.fullmatch(origin) if isinstance(origin, str) else None
+    if parts is None:
         raise BadOption(
             f"cors: {origin!r} is no origin as a browser sends it; write scheme and host in lower case, "
             "without a path or a slash at the end: https://ops.example.com",
             code="cors",
         )
-    port = found["port"]
-    if port is not None and _LEFT_OUT.get(found["scheme"]) == port:
+    port = parts["port"]
+    if port is not None and _LEFT_OUT.get(parts["scheme"]) == port:
         raise BadOption(f"cors: {origin!r}: leave out :{port}, as browsers do", code="cors")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from wakeful.http import sockets, table
 from wakeful.http.api import Api, respond
 from wakeful.http.asks import Answer, Receive, Scope, Send, json_bytes
-from wakeful.http.problems import MEDIA, Problem, told
+from wakeful.http.problems import MEDIA, Problem, problem_of
 from wakeful.http.stops import Stops
 from wakeful.security.gate import Gate
 from wakeful.server.options import check_limits, check_origins, check_switch
@@ -99,7 +99,7 @@ class Site:
         task, lasting = asyncio.current_task(), ExitStack()
         is_stream = False
 
-        async def seen(message: MutableMapping[str, Any]) -> None:
+        async def watch_send(message: MutableMapping[str, Any]) -> None:
             nonlocal is_stream
             if message["type"] == "http.response.start" and task is not None:
                 kinds = [value for name, value in message.get("headers", ()) if name == b"content-type"]
@@ -109,7 +109,7 @@ class Site:
             await send(message)
 
         try:
-            await pages(scope, receive, seen)
+            await pages(scope, receive, watch_send)
         except asyncio.CancelledError:
             if not is_stream:
                 raise
@@ -129,7 +129,7 @@ class Site:
 
             answer = Answer(prometheus.page(self.app).encode(), 200, METRICS_MEDIA)
         except Exception as error:
-            found = told(error, "/metrics")
+            found = problem_of(error, "/metrics")
             answer = Answer(json_bytes(found.body), found.status, MEDIA, tuple(found.headers))
         await respond(scope, send, answer)
 
@@ -152,7 +152,7 @@ class Site:
             self.hang_up()
         await send({"type": "lifespan.shutdown.complete"})
 
-    def refused(self, status: int) -> None:
+    def on_refused(self, status: int) -> None:
         """The server has answered what was no request."""
         self._measured.add_refused(status)
 

@@ -15,7 +15,7 @@ from wakeful.sockets.turns import CLOSE, close_timer, has_hook, part
 from wakeful.values.codec import decode
 from wakeful.values.commits import Slot
 from wakeful.values.timers import Timer
-from wakeful.values.trace import unmarked
+from wakeful.values.trace import without_trace
 
 if TYPE_CHECKING:
     from wakeful.runtime.object_runtime import ObjectRuntime
@@ -69,7 +69,7 @@ class Closes(_Owner):
     async def fire(self, activation: "ObjectRuntime", turn: Turn, timer: Timer) -> bool:
         id = timer.name.partition(":")[2]
         if await keeping.load(turn, id) is not None:
-            known = unmarked(timer.payload)
+            known = without_trace(timer.payload)
             code, reason, was_clean = decode(known) if known else (1006, "", False)
             await part(turn, id, code, reason, was_clean=was_clean)
         return False

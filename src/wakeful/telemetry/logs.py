@@ -14,7 +14,7 @@ from typing import IO, Any
 from wakeful.runtime.turn import CURRENT
 from wakeful.values.errors import BadOption
 from wakeful.values.timers import run_id
-from wakeful.values.trace import TRACE, received
+from wakeful.values.trace import TRACE, trace_of_header
 
 FORMS = ("text", "json")
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -31,7 +31,7 @@ def about(record: logging.LogRecord) -> dict[str, Any]:
             told = turn.occurrence
             fields.setdefault("run", run_id(turn.consumed) if told is None else told.run_id)
             fields.setdefault("timer", turn.consumed.name)
-    trace = received(TRACE.get())
+    trace = trace_of_header(TRACE.get())
     if trace is not None:
         fields.setdefault("trace_id", trace[3:35])
         fields.setdefault("span_id", trace[36:52])

@@ -13,7 +13,7 @@ from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, S
 from wakeful.values.errors import BadOption, WakefulError
 from wakeful.values.ids import ObjectId
 from wakeful.values.metrics import Counter
-from wakeful.values.trace import LINK, TRACE, UNSAMPLED, Span, received
+from wakeful.values.trace import LINK, TRACE, UNSAMPLED, Span, trace_of_header
 
 # Asked at every call. The function that everybody is shown only calls this one.
 _here: Callable[[], otel_context.Context] = getattr(otel_context, "_RUNTIME_CONTEXT", otel_context).get_current
@@ -105,7 +105,7 @@ class Tracing:
             if trace.startswith(LINK):
                 links, trace = _links(trace), None
             else:
-                trace = received(trace)  # what was stored may be anything, and must not stop a timer
+                trace = trace_of_header(trace)  # what was stored may be anything, and must not stop a timer
         if trace is None:
             if not self._begins():
                 return _mute()
@@ -255,5 +255,5 @@ def _context(trace: str) -> SpanContext:
 
 
 def _links(trace: str) -> list[Link]:
-    found = received(trace.removeprefix(LINK))
+    found = trace_of_header(trace.removeprefix(LINK))
     return [] if found is None else [Link(_context(found))]

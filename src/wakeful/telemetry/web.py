@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from wakeful.values.metrics import LASTING, ROUTE
-from wakeful.values.trace import TRACE, received
+from wakeful.values.trace import TRACE, trace_of_header
 
 if TYPE_CHECKING:
     from wakeful.deployment import Deployment
@@ -35,7 +35,7 @@ class Measured:
             await self._inner(scope, receive, send)
             return
         header = next((value for name, value in scope.get("headers", ()) if name == b"traceparent"), None)
-        trace = None if header is None else received(header.decode("latin-1"))
+        trace = None if header is None else trace_of_header(header.decode("latin-1"))
         token = None if trace is None else TRACE.set(trace)
         try:
             if scope["type"] == "http":

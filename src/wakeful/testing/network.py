@@ -265,7 +265,7 @@ class _End:
                 self._end("the other side hung up", is_told=False)
                 return
             try:
-                self.user.heard(self._decoder.decode(data))
+                self.user.on_message(self._decoder.decode(data))
             except Malformed as error:
                 self._end(f"it makes no sense: {error}", is_told=True)
         self.pump()
@@ -279,5 +279,5 @@ class _End:
         self._network.remove(self)
         if is_told:
             self.other.post(None)
-        self.user.lost(because)
+        self.user.on_lost(because)
         self.on_lost()

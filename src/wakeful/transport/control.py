@@ -28,9 +28,9 @@ from wakeful.transport.messages import (
     Reply,
     Request,
     StatusRequest,
-    answered,
+    error_of,
     failed,
-    raised,
+    good_reply,
 )
 from wakeful.values.codec import decode, encode
 from wakeful.values.errors import BadOption, BadValue, Fenced, Unavailable, WakefulError
@@ -105,13 +105,13 @@ class ControlServer:
         except asyncio.CancelledError:
             pass  # the server closes; swallowed, because the stream's own callback would report it
         finally:
-            await _cancelled(running)
+            await _cancel_all(running)
             await _hang_up(writer)
             self._connections.discard(task)
 
     async def _answer(self, request: Request, writer: asyncio.StreamWriter) -> None:
         try:
-            reply = answered(request.number, await self._do(request))
+            reply = good_reply(request.number, await self._do(request))
         except (Exception, Fenced) as error:
             reply = failed(request.number, error)
         try:
@@ -214,7 +214,7 @@ class ControlClient:
 
     async def __aexit__(self, *exc: object) -> None:
         if self._listener is not None:
-            await _cancelled({self._listener})
+            await _cancel_all({self._listener})
         if self._writer is not None:
             await _hang_up(self._writer)
 
@@ -279,7 +279,7 @@ class ControlClient:
         finally:
             self._waiting.pop(request.number, None)
         if reply.failure is not None:
-            raise raised(reply.failure)
+            raise error_of(reply.failure)
         return reply.answer or b""
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
@@ -302,7 +302,7 @@ def _hung_up() -> Unavailable:
     )
 
 
-async def _cancelled(tasks: set[asyncio.Task[None]]) -> None:
+async def _cancel_all(tasks: set[asyncio.Task[None]]) -> None:
     """All of them, unwound."""
     waiting = set(tasks)
     for task in waiting:

@@ -125,7 +125,7 @@ async def dial(greeter: Greeter, me: Identity, *, nonce: bytes, expects: str | N
     )
     greeter.send_body(hello)
     challenge_body = await greeter.next_body()
-    challenge = _expected(challenge_body, Challenge, address)
+    challenge = _expect(challenge_body, Challenge, address)
     try:
         if not me.oldest <= challenge.version <= me.newest:
             raise _versions(challenge.node, challenge.version, challenge.version, me)
@@ -135,7 +135,7 @@ async def dial(greeter: Greeter, me: Identity, *, nonce: bytes, expects: str | N
         _check_has_secret(challenge.node, challenge.has_secret, me)
         _check_nonce(challenge.nonce, nonce)
         greeter.send_body(_encoder.encode(Proof(me.prove(b"dialler", hello, challenge_body))))
-        welcome = _expected(await greeter.next_body(), Welcome, address)
+        welcome = _expect(await greeter.next_body(), Welcome, address)
         if not hmac.compare_digest(welcome.proof, me.prove(b"acceptor", hello, challenge_body)):
             raise _other_secret(challenge.node, me)
     except WakefulError as error:
@@ -147,7 +147,7 @@ async def dial(greeter: Greeter, me: Identity, *, nonce: bytes, expects: str | N
 async def accept(greeter: Greeter, me: Identity, *, nonce: bytes, window: int) -> Hello:
     """Make sure of whoever dialled; what it says of itself. Refusals are told and raised."""
     hello_body = await greeter.next_body()
-    hello = _expected(hello_body, Hello)
+    hello = _expect(hello_body, Hello)
     if hello.magic != MAGIC:
         raise Malformed("a hello of something else")
     try:
@@ -161,7 +161,7 @@ async def accept(greeter: Greeter, me: Identity, *, nonce: bytes, window: int) -
         version = min(hello.newest, me.newest)
         challenge = _encoder.encode(Challenge(version, me.cluster, me.node, window, me.secret is not None, nonce))
         greeter.send_body(challenge)
-        proof = _expected(await greeter.next_body(), Proof)
+        proof = _expect(await greeter.next_body(), Proof)
         if not hmac.compare_digest(proof.proof, me.prove(b"dialler", hello_body, challenge)):
             raise _other_secret(hello.node, me)
     except WakefulError as error:
@@ -171,22 +171,24 @@ async def accept(greeter: Greeter, me: Identity, *, nonce: bytes, window: int) -
     return hello
 
 
-def _expected(body: bytes, kind: type[T], address: str = "") -> T:
+def _expect(body: bytes, kind: type[T], address: str = "") -> T:
     """The greeting that should come now; the error that the other end raised when it refuses instead."""
     try:
-        found = _decoder.decode(body)
+        greeting = _decoder.decode(body)
     except (msgspec.DecodeError, ValueError) as error:
         raise Malformed(f"a frame that is no greeting: {error}") from None
-    if isinstance(found, kind):
-        return found
-    if isinstance(found, Refusal):
+    if isinstance(greeting, kind):
+        return greeting
+    if isinstance(greeting, Refusal):
         if kind is Hello:
             raise Malformed("a refusal before anything was said")
         # By its code it is counted, so only what we know is a code: a stranger could name as many as it likes.
-        error_kind = _REFUSALS.get(found.code, ClusterError)
+        error_kind = _REFUSALS.get(greeting.code, ClusterError)
         where = f" at {address}" if address else ""
-        raise error_kind(f"refused by the other node{where}: {_printable(found.message)}", code=error_kind.default_code)
-    raise Malformed(f"a {type(found).__name__} where a {kind.__name__} should be")
+        raise error_kind(
+            f"refused by the other node{where}: {_printable(greeting.message)}", code=error_kind.default_code
+        )
+    raise Malformed(f"a {type(greeting).__name__} where a {kind.__name__} should be")
 
 
 def _refuse(greeter: Greeter, error: WakefulError) -> None:

@@ -105,7 +105,7 @@ class LinkClient:
 
     # what the wire says
 
-    def heard(self, message: Homeward) -> None:
+    def on_message(self, message: Homeward) -> None:
         """Something came."""
         self._pulse.is_heard = True
         if type(message) is PeerReply:
@@ -125,7 +125,7 @@ class LinkClient:
                 _fail(asked, self._unsent())
             self._part()
 
-    def heard_part(self) -> None:
+    def on_part(self) -> None:
         """Some bytes came and no whole message: a sign of life all the same."""
         self._pulse.is_heard = True
 
@@ -134,7 +134,7 @@ class LinkClient:
         self._is_writable = is_writable
         self._look()
 
-    def lost(self, because: str) -> None:
+    def on_lost(self, because: str) -> None:
         """The wire has ended."""
         self._lose(because)
         if not self._closed.done():
@@ -208,7 +208,7 @@ class LinkClient:
         asked_all, self._asked = self._asked, {}
         line, self._line = self._line, OrderedDict()
         for asked in asked_all.values():
-            _fail(asked, self._broken())
+            _fail(asked, self._broken_error())
         for asked in line.values():
             _fail(asked, self._unsent())
 
@@ -238,7 +238,7 @@ class LinkClient:
             was_sent=False,
         )
 
-    def _broken(self) -> LinkLost:
+    def _broken_error(self) -> LinkLost:
         return LinkLost(
             f"the link to node {self._node} was lost ({self._lost_because}); whether the call happened is unknown, "
             "repeat it with a request key"

@@ -10,7 +10,7 @@ from functools import partial
 
 from wakeful.transport.frames import Malformed
 from wakeful.transport.link_client import LinkWire
-from wakeful.transport.messages import sent
+from wakeful.transport.messages import as_failure
 from wakeful.transport.protocol import (
     CancelCall,
     Goodbye,
@@ -84,7 +84,7 @@ class Answerer:
 
     # what the wire says
 
-    def heard(self, message: Outward) -> None:
+    def on_message(self, message: Outward) -> None:
         """Something came."""
         self._pulse.is_heard = True
         if type(message) is PeerCall:
@@ -94,7 +94,7 @@ class Answerer:
         elif type(message) is CancelCall:
             self._cancel(message.number)
 
-    def heard_part(self) -> None:
+    def on_part(self) -> None:
         """Some bytes came and no whole message: a sign of life all the same."""
         self._pulse.is_heard = True
         self._is_part = True
@@ -104,7 +104,7 @@ class Answerer:
         self._is_writable = is_writable
         self._look()
 
-    def lost(self, because: str) -> None:
+    def on_lost(self, because: str) -> None:
         """The wire has ended; nobody waits for what runs."""
         self._cancel_all()
 
@@ -131,11 +131,11 @@ class Answerer:
         try:
             reply = PeerReply(call.number, await self._handler.handle(call))
         except NotStarted as refused:
-            reply = PeerReply(call.number, None, sent(refused.error, is_started=False))
+            reply = PeerReply(call.number, None, as_failure(refused.error, is_started=False))
         except (Exception, Fenced) as error:
-            reply = PeerReply(call.number, None, sent(error))
+            reply = PeerReply(call.number, None, as_failure(error))
         except asyncio.CancelledError:
-            reply = _cancelled(call.number)
+            reply = _cancelled_reply(call.number)
         self._answer(reply)
 
     def _answer(self, reply: PeerReply) -> None:
@@ -146,12 +146,12 @@ class Answerer:
         try:
             self._wire.send(reply)
         except WakefulError as error:
-            self._wire.send(PeerReply(reply.number, None, sent(error)))
+            self._wire.send(PeerReply(reply.number, None, as_failure(error)))
         if not self._is_reading:
             self._look()
 
     def _refuse(self, number: int, error: BaseException) -> None:
-        self._wire.send(PeerReply(number, None, sent(error, is_started=False)))
+        self._wire.send(PeerReply(number, None, as_failure(error, is_started=False)))
 
     def _cancel(self, number: int) -> None:
         found = self._running.get(number)
@@ -163,7 +163,7 @@ class Answerer:
 
     def _was_cancelled(self, number: int, task: asyncio.Task[None]) -> None:
         if task.cancelled():
-            self._answer(_cancelled(number))
+            self._answer(_cancelled_reply(number))
 
     def _cancel_all(self) -> None:
         if self._is_lost:
@@ -210,5 +210,5 @@ class Answerer:
         self._wire.hang_up(at_once=True)
 
 
-def _cancelled(number: int) -> PeerReply:
-    return PeerReply(number, None, sent(Unavailable("the call was cancelled", code="call.cancelled")))
+def _cancelled_reply(number: int) -> PeerReply:
+    return PeerReply(number, None, as_failure(Unavailable("the call was cancelled", code="call.cancelled")))

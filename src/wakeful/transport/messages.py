@@ -66,7 +66,7 @@ class Reply(Struct):
     failure: Failure | None = None
 
 
-def answered(number: int, value: Any) -> Reply:
+def good_reply(number: int, value: Any) -> Reply:
     """A good answer; an answer that can't be encoded is an error like any other."""
     return Reply(number, answer=encode(value))
 
@@ -84,16 +84,16 @@ def failure_of(error: BaseException) -> Failure:
         moved = Unavailable("the object is moving to another node; try again", code="object.moved")
         return Failure("Unavailable", moved.code, moved.message, "")
     trace = "".join(traceback.format_exception(error))[-TRACEBACK_CHARS_MAX:]
-    if isinstance(error, WakefulError) and _named(type(error).__name__) is type(error):
+    if isinstance(error, WakefulError) and _error_class(type(error).__name__) is type(error):
         is_started = error.was_sent if isinstance(error, LinkLost) else True
         return Failure(type(error).__name__, error.code, error.message, trace, is_started)
     text = "".join(traceback.format_exception_only(error)).strip()
     return Failure(f"{type(error).__module__}.{type(error).__qualname__}", "", text, trace)
 
 
-def raised(failure: Failure) -> WakefulError:
+def error_of(failure: Failure) -> WakefulError:
     """The error itself where it is one of ours, else `TurnFailed` with what is known of it."""
-    kind = _named(failure.type)
+    kind = _error_class(failure.type)
     if kind is not None and kind is not TurnFailed:
         error = kind(failure.message, code=failure.code)
         if isinstance(error, LinkLost):
@@ -108,7 +108,7 @@ def raised(failure: Failure) -> WakefulError:
     )
 
 
-def _named(name: str) -> type[WakefulError] | None:
+def _error_class(name: str) -> type[WakefulError] | None:
     found = getattr(errors, name, None)
     return found if isinstance(found, type) and issubclass(found, WakefulError) else None
 
@@ -123,7 +123,7 @@ def _named(name: str) -> type[WakefulError] | None:
 BODY_BYTES_MAX = 64 * 1024
 
 
-def sent(error: BaseException, *, is_started: bool = True) -> Failure:
+def as_failure(error: BaseException, *, is_started: bool = True) -> Failure:
     """The error as it travels to another node, with what it holds where that can travel."""
     failure = failure_of(error)
     failure.is_started = failure.is_started and is_started
@@ -138,18 +138,18 @@ def sent(error: BaseException, *, is_started: bool = True) -> Failure:
     return failure
 
 
-def received(failure: Failure) -> Exception:
+def error_from(failure: Failure) -> Exception:
     """The error to raise at the caller: of the type that was raised at the node where that is possible."""
     error = _rebuilt(failure)
     if error is None:
-        return raised(failure)
+        return error_of(failure)
     if failure.traceback:
         error.add_note(failure.traceback)
     return error
 
 
 def _rebuilt(failure: Failure) -> Exception | None:
-    kind = loaded(failure.type) if failure.body is not None else None
+    kind = load_class(failure.type) if failure.body is not None else None
     if kind is None or failure.body is None:
         return None
     try:
@@ -165,7 +165,7 @@ def _rebuilt(failure: Failure) -> Exception | None:
     return error
 
 
-def loaded(name: str) -> type[Exception] | None:
+def load_class(name: str) -> type[Exception] | None:
     """The error class of that full name, if this process has it already."""
     module, _, rest = name.rpartition(".")
     while module:

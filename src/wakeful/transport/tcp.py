@@ -247,22 +247,22 @@ class SocketTransport:
                 return
 
     def _accepting(self) -> SocketWire:
-        return SocketWire(self._pace, on_made=self._made, on_lost=self._forget)
+        return SocketWire(self._pace, on_made=self._on_made, on_lost=self._forget)
 
-    def _made(self, wire: SocketWire) -> None:
+    def _on_made(self, wire: SocketWire) -> None:
         if self._handler is None:
             wire.hang_up(at_once=True)
             return
         task = asyncio.get_running_loop().create_task(self._greet(wire, self._handler))
         self._greetings[wire] = task
-        task.add_done_callback(lambda _: self._greeted(wire))
+        task.add_done_callback(lambda _: self._on_greeted(wire))
         gone = self._strangers.room_for(wire, place_of(wire.host))
         if gone is not None:
             self.refused["link.strangers"] += 1
             self._greetings[gone].cancel()
             gone.hang_up(at_once=True)
 
-    def _greeted(self, wire: SocketWire) -> None:
+    def _on_greeted(self, wire: SocketWire) -> None:
         self._greetings.pop(wire, None)
         self._strangers.leave(wire)
 
@@ -325,7 +325,7 @@ class SocketTransport:
             async with asyncio.timeout(self._bounds.greeting_ms / 1000):
                 await self._open(wire, to)
                 is_open = True
-                found = await handshake.dial(
+                met = await handshake.dial(
                     wire, self._me, nonce=self._entropy(NONCE_BYTES), expects=expect_node, address=str(to)
                 )
         except BaseException as error:
@@ -334,7 +334,7 @@ class SocketTransport:
                 late = f"somebody listens at {to}, and did not say who it is in time; try again"
                 raise LinkLost(late, was_sent=False, code="link.late") from None
             raise _not_linked(to, error, is_tls=self._dialling is not None) from None
-        caller = LinkClient(wire, node=found.node, window=found.window, pace=self._pace)
+        caller = LinkClient(wire, node=met.node, window=met.window, pace=self._pace)
         self._callers[wire] = caller
         wire.begin(caller, _homeward)
         return caller
@@ -381,7 +381,7 @@ class SocketTransport:
             await caller.close()
         for answerer in list(self._answerers.values()):
             await answerer.close()
-        await _ended(wires)
+        await _end_all(wires)
         if server is not None:
             await server.wait_closed()
         path, self._path = self._path, None
@@ -400,7 +400,7 @@ async def _last_words(wires: Iterable[SocketWire]) -> None:
         await asyncio.wait(waiting, timeout=LAST_WORDS_S)
 
 
-async def _ended(wires: list[SocketWire]) -> None:
+async def _end_all(wires: list[SocketWire]) -> None:
     """All of them gone: with their last words where the other side takes them soon."""
     waiting = [wire.lost for wire in wires if not wire.lost.done()]
     if waiting:

@@ -21,15 +21,15 @@ class Tls(NamedTuple):
 
     def listening(self) -> ssl.SSLContext:
         """For the end that is dialled."""
-        return self._loaded(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+        return self._load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
 
     def dialling(self) -> ssl.SSLContext:
         """For the end that dials."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
-        return self._loaded(context)
+        return self._load(context)
 
-    def _loaded(self, context: ssl.SSLContext) -> ssl.SSLContext:
+    def _load(self, context: ssl.SSLContext) -> ssl.SSLContext:
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.verify_mode = ssl.CERT_REQUIRED
         for file in self:

@@ -96,7 +96,7 @@ class SocketWire(asyncio.Protocol):
         self._decoder = decoder
         self._cutter.bytes_max = FRAME_BYTES_MAX
         if self._lost is not None:
-            user.lost(str(self._lost))
+            user.on_lost(str(self._lost))
         else:
             self._read()
 
@@ -145,7 +145,7 @@ class SocketWire(asyncio.Protocol):
         self._cutter.feed(data)
         if self._user is not None:
             if not self._is_reading_on and not self._read():
-                self._user.heard_part()
+                self._user.on_part()
             return
         # A stranger's words are taken as they come, and the first that is no greeting ends it: nothing piles up.
         if self._greeting is not None and not self._greeting.done():
@@ -171,7 +171,7 @@ class SocketWire(asyncio.Protocol):
         if self._greeting is not None and not self._greeting.done():
             self._greeting.set_result(None)
         if self._user is not None:
-            self._user.lost(str(self._lost))
+            self._user.on_lost(str(self._lost))
         self.lost.set_result(None)
         self._on_lost(self)
 
@@ -195,7 +195,7 @@ class SocketWire(asyncio.Protocol):
                 if self._is_paused or (body := cutter.next()) is None:
                     break
                 is_whole = True
-                user.heard(decoder.decode(body))
+                user.on_message(decoder.decode(body))
             else:
                 self._read_on()
         except (Malformed, msgspec.DecodeError, ValueError, RecursionError) as error:

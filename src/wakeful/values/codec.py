@@ -122,7 +122,7 @@ def decode(data: bytes) -> Any:
         try:
             return _decoder.decode(body)
         except Undecodable:
-            return _raised(_shallow_decoder.decode(body))  # what is in the way may be in a field that nobody reads here
+            return _lift(_shallow_decoder.decode(body))  # what is in the way may be in a field that nobody reads here
     except msgspec.DecodeError as error:
         raise Undecodable(f"stored value is damaged: {error}", code="value.damaged") from None
     except RecursionError:
@@ -135,7 +135,7 @@ def decode_fields(kind: Any, data: bytes) -> tuple[Any, Rest]:
     if not rest:
         return rebuild(kind, decode(data)), rest
     fields = _shallow_decoder.decode(memoryview(data)[1:])
-    return rebuild(kind, {name: _raised(item) for name, item in fields.items() if name not in rest}), rest
+    return rebuild(kind, {name: _lift(item) for name, item in fields.items() if name not in rest}), rest
 
 
 def encode_fields(value: Any, rest: Rest) -> bytes:
@@ -188,7 +188,7 @@ def decode_outside(data: bytes, weight_max: int = WEIGHT_MAX) -> Any:
         raise Undecodable(fault_words(data, error), code="value.damaged") from None
 
 
-def copied(value: Any) -> Any:
+def copy_value(value: Any) -> Any:
     """What a value becomes on its way through the codec; immutable scalars skip the trip."""
     if type(value) in _PLAIN:
         return value
@@ -339,10 +339,10 @@ def fields_of(value: Any) -> dict[str, Any]:
 
 def rebuild(kind: Any, fields: dict[str, Any]) -> Any:
     """A dataclass or struct from its stored fields: unknown ones are left out, missing ones take their default."""
-    return _built(kind, fields)[0]
+    return _build(kind, fields)[0]
 
 
-def _built(kind: Any, fields: dict[str, Any]) -> tuple[Any, bool]:
+def _build(kind: Any, fields: dict[str, Any]) -> tuple[Any, bool]:
     """The same, and whether its class knows all of them."""
     make: Any = kind
     try:
@@ -368,29 +368,29 @@ def _raise_typed(data: memoryview) -> Any:
     """A dataclass or struct; what its class does not know goes along with it."""
     name, fields = _decoder.decode(data)
     kind = _find_type(name)
-    value, is_all = _built(kind, fields)
+    value, is_all = _build(kind, fields)
     if not is_all:
         keep_rest(value, _unknown(kind, _shallow_decoder.decode(data)[1]))
     return value
 
 
-def _raised(raw: Any) -> Any:
+def _lift(raw: Any) -> Any:
     """What was decoded without its extension types, with them; only fields that their class knows are looked at."""
     kind = type(raw)
     if kind is list:
-        return [_raised(item) for item in raw]
+        return [_lift(item) for item in raw]
     if kind is dict:
-        return {key: _raised(item) for key, item in raw.items()}
+        return {key: _lift(item) for key, item in raw.items()}
     if kind is not msgspec.msgpack.Ext:
         return raw
     if raw.code not in _RAISE:
         return _raise_ext(raw.code, memoryview(raw.data))  # raises with the right words
     inner = _shallow_decoder.decode(raw.data)
     if raw.code != _TYPED:
-        return _RAISE[raw.code](_raised(inner))
+        return _RAISE[raw.code](_lift(inner))
     found, fields = _find_type(inner[0]), inner[1]
     rest = _unknown(found, fields)
-    value = rebuild(found, {name: _raised(item) for name, item in fields.items() if name not in rest})
+    value = rebuild(found, {name: _lift(item) for name, item in fields.items() if name not in rest})
     if rest:
         keep_rest(value, rest)
     return value

@@ -182,7 +182,7 @@ class Meter:
         self.lag = Histogram(LATENESS_MS)
         self.stored: Family[Gauge] = Family(Gauge, "what")
 
-    def waited(self, since: int) -> int:
+    def add_wait(self, since: int) -> int:
         """A turn has waited for its slot since then; the time by the stopwatch."""
         now = self.ticks()
         self.slot_waits.add((now - since) // 1_000)

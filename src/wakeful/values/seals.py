@@ -141,20 +141,20 @@ def spelled_key(key: bytes) -> str:
 
 def parse_keys(text: str) -> list[bytes]:
     """Keys in a text, the newest first: one a line or separated by commas or spaces; what follows a # is a remark."""
-    found = []
+    keys = []
     for line in text.splitlines():
         for word in re.split(r"[,\s]+", line.partition("#")[0].strip()):
             if word and (match := _KEY.fullmatch(word)):
-                found.append(bytes.fromhex(match[1]))
+                keys.append(bytes.fromhex(match[1]))
             elif word:
                 raise BadOption(
                     f"a key of the ring can't be one: it has {len(word)} characters and should be {KEY_PREFIX} and 64 "
                     "hexadecimal digits, as `wakeful keys new` makes them",
                     code="keys.text",
                 )
-    if not found:
+    if not keys:
         raise BadOption("the key ring has no keys; make one: wakeful keys new", code="keys.none")
-    return found
+    return keys
 
 
 def seal_text(ring: KeyRing, text: str, about: bytes) -> str:

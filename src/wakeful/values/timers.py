@@ -36,11 +36,11 @@ class Timer(Struct, frozen=True, gc=False):
     def sort_key(self) -> TimerKey:
         return (self.due_at, -self.priority, self.seq)
 
-    def moved(self, *, due_at: int, attempt: int) -> "Timer":
+    def later(self, *, due_at: int, attempt: int) -> "Timer":
         """The same timer, to be tried again later."""
         return _replace(self, due_at=due_at, attempt=attempt, started=0, crashes=0)
 
-    def begun(self, epoch: int) -> "Timer":
+    def with_start(self, epoch: int) -> "Timer":
         """The same timer with the note that the owner of that epoch runs it."""
         return _replace(self, started=epoch)
 

@@ -66,14 +66,14 @@ def instant_ms(when: object, now: int) -> int:
         at = from_datetime(when)
     elif isinstance(when, timedelta):
         at = now + when // timedelta(milliseconds=1)
-        return _bounded(max(at, now), when)
+        return _check_bounds(max(at, now), when)
     else:
         if not math.isfinite(when):
             raise BadTime(f"{when!r} is not a time", code="time.finite")
         at = int(when)
     if at <= 0:
         raise BadTime(f"{when!r} is not after 1970-01-01; an alarm time must be positive", code="time.positive")
-    return _bounded(max(at, now), when)
+    return _check_bounds(max(at, now), when)
 
 
 def duration_ms(length: Duration, *, what: str = "duration") -> int:
@@ -98,7 +98,7 @@ def duration_ms(length: Duration, *, what: str = "duration") -> int:
     return ms
 
 
-def _bounded(at: int, when: object) -> int:
+def _check_bounds(at: int, when: object) -> int:
     if at > LATEST_MS:
         raise BadTime(f"{when!r} is past the latest time, {to_datetime(LATEST_MS):%Y-%m-%d}", code="time.late")
     return at

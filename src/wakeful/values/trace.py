@@ -24,19 +24,19 @@ _TEXT_MAX = 64
 _QUIET = bytes((_MARK, 1)) + UNSAMPLED.encode()  # all that most timers carry, where most traces are not recorded
 
 
-def received(header: str | None) -> str | None:
+def trace_of_header(header: str | None) -> str | None:
     """The `traceparent` header of a request, when it is one; whatever else came is as good as nothing."""
     found = header.strip().lower() if header is not None else ""
     is_one = _PARENT.fullmatch(found[:55]) and (len(found) == 55 or (found[55] == "-" and found[:2] != "00"))
     return found[:55] if is_one else None
 
 
-def linked(trace: str | None) -> str | None:
+def linked_trace(trace: str | None) -> str | None:
     """For something that comes again and again: its own trace each time, linked to this one."""
     return None if trace is None or trace == UNSAMPLED else f"{LINK}{trace.removeprefix(LINK)}"
 
 
-def marked(payload: bytes | None, trace: str | None) -> bytes | None:
+def with_trace(payload: bytes | None, trace: str | None) -> bytes | None:
     """What a timer carries, with the trace before it."""
     if trace is None or len(trace) > _TEXT_MAX:
         return payload
@@ -46,7 +46,7 @@ def marked(payload: bytes | None, trace: str | None) -> bytes | None:
     return bytes((_MARK, len(text))) + text + (payload or b"")
 
 
-def unmarked(payload: bytes | None) -> bytes:
+def without_trace(payload: bytes | None) -> bytes:
     """What a timer carries, without the trace."""
     if not payload:
         return b""

@@ -48,7 +48,7 @@ _MEMBERS = {list, set, frozenset, *_ABSTRACT}
 def fits(value: Any) -> bool:
     """Each field of this dataclass or struct, and all that is in it, is what its annotation says."""
     kind: Any = type(value)
-    for name, exact, check, _ in _planned(kind):
+    for name, exact, check, _ in _plan(kind):
         item = getattr(value, name)
         if type(item) not in exact and not check(item):
             return False
@@ -58,15 +58,15 @@ def fits(value: Any) -> bool:
 def misfit(value: Any, path: str = "") -> Misfit | None:
     """The first field of this dataclass or struct that does not fit, by its path; None when all do."""
     kind: Any = type(value)
-    for name, _, check, hint in _planned(kind):
+    for name, _, check, hint in _plan(kind):
         item = getattr(value, name)
         if not check(item):
-            return _blamed(hint, item, f"{path}.{name}" if path else name)
+            return _blame(hint, item, f"{path}.{name}" if path else name)
     return None
 
 
 @lru_cache(1_024)
-def _planned(kind: Any) -> list[tuple[str, Exact, Fits, Any]]:
+def _plan(kind: Any) -> list[tuple[str, Exact, Fits, Any]]:
     """Of each field whose annotation says something: its name, the types that surely fit, the check, the annotation."""
     plan = []
     for name, hint, default in _fields(kind):
@@ -87,11 +87,11 @@ def _fields(kind: Any) -> list[tuple[str, Any, Any]]:
         hints = {}
         for base in reversed(kind.__mro__):
             for name, hint in inspect.get_annotations(base).items():
-                hints[name] = _resolved(base, name, hint)
+                hints[name] = _resolve(base, name, hint)
     return [(name, hints.get(name, Any), default) for name, default in found]
 
 
-def _resolved(kind: Any, name: str, hint: Any) -> Any:
+def _resolve(kind: Any, name: str, hint: Any) -> Any:
     alone = type(kind.__name__, (), {"__annotations__": {name: hint}, "__module__": kind.__module__})
     try:
         return get_type_hints(alone, include_extras=True)[name]
@@ -129,7 +129,7 @@ def _check(hint: Any) -> Fits | None:
     if isinstance(origin, type) and issubclass(origin, Enum):
         return _is_a(origin)
     if has_fields(origin):
-        return _typed(origin)
+        return _type_check(origin)
     return None
 
 
@@ -176,7 +176,7 @@ def _is_a(kind: Any) -> Fits:
     return lambda value: isinstance(value, kind)
 
 
-def _typed(kind: Any) -> Fits:
+def _type_check(kind: Any) -> Fits:
     # By name too: a program that was started as a script knows its own classes twice.
     name = kind.__qualname__
     return lambda value: (
@@ -234,13 +234,13 @@ def _tuple(args: tuple[Any, ...]) -> Fits:
     return is_fit
 
 
-def _blamed(hint: Any, value: Any, path: str) -> Misfit:
+def _blame(hint: Any, value: Any, path: str) -> Misfit:
     """The place in a value that does not fit, as deep as it can be said."""
     hint = _bare(hint)
     origin, args = get_origin(hint) or hint, get_args(hint)
     if origin is Union or origin is types.UnionType:
         # Of several, the one that is meant: that which says something of what is inside such a value.
-        deeper = [_blamed(one, value, path) for one in args]
+        deeper = [_blame(one, value, path) for one in args]
         meant = [one for one in deeper if one.path != path]
         return meant[0] if len(meant) == 1 else Misfit(path, _kind(value), _words(hint))
     if has_fields(type(value)) and has_fields(origin) and type(value).__qualname__ == origin.__qualname__:
@@ -257,7 +257,7 @@ def _blamed(hint: Any, value: Any, path: str) -> Misfit:
     for deeper_path, one, item in parts:
         check = _check(one)
         if check is not None and not check(item):
-            return _blamed(one, item, deeper_path)
+            return _blame(one, item, deeper_path)
     return Misfit(path, _kind(value), _words(hint))
 
 

@@ -54,7 +54,7 @@ _SIZES = bytes(map(_size, range(256)))
 
 def check_packed_weight(data: bytes, most: int = WEIGHT_MAX) -> None:
     """`BadValue` when there is more in it than may be, unless it is no MessagePack at all (`DecodeError`)."""
-    if _bound(data) > most and packed_weight(data, most) > most:
+    if _upper_bound(data) > most and packed_weight(data, most) > most:
         _skimmer.decode(data)
         raise too_heavy(most)
 
@@ -83,7 +83,7 @@ def packed_weight(data: bytes, most: int = WEIGHT_MAX) -> int:
     return weight
 
 
-def _bound(data: bytes) -> int:
+def _upper_bound(data: bytes) -> int:
     """It weighs no more than this, which is quick to say: as if each byte began something, and what has no maps no names."""
     typed = len(data) - len(data.translate(None, _TYPED))
     lists = len(data) - len(data.translate(None, _MAPS + _LISTS))

@@ -215,7 +215,7 @@ async def serving(worker: "Worker", address: str = ADDRESS, *, next_port: bool =
     The app must be running. With `next_port` one of the ports behind it will do when it is taken.
     """
     try:
-        from wakeful.server.embedded_server import Quiet, bind, configured, parse_address
+        from wakeful.server.embedded_server import Quiet, bind, parse_address, server_config
     except ImportError as error:
         if (error.name or "").partition(".")[0] == "wakeful":
             raise
@@ -224,7 +224,7 @@ async def serving(worker: "Worker", address: str = ADDRESS, *, next_port: bool =
         ) from None
     host, port = parse_address(address)
     made = bind(host, port, tries=NEXT_PORTS if next_port and port else 1)
-    config = configured(WorkerSite(worker), worker.app.deployment.limits.socket_message_bytes)
+    config = server_config(WorkerSite(worker), worker.app.deployment.limits.socket_message_bytes)
     server = Quiet(config)
     serve = asyncio.ensure_future(server.serve(sockets=[made]))
     try:
