@@ -87,7 +87,7 @@ def nominal_time_drifts_with_retries() -> Any:
     """A retry is of the time when it is tried, not of the time that was asked for."""
     return swapped(
         Timer,
-        "moved",
+        "later",
         lambda moved: (
             lambda self, *, due_at, attempt: replace(moved(self, due_at=due_at, attempt=attempt), nominal_at=due_at)
         ),
