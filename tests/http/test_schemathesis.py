@@ -60,7 +60,7 @@ def _load(app: App) -> None:
 
 def operations() -> list[str]:
     """All but one that never ends, and one that sleeps for as long as it is told."""
-    paths = document(make_app().registry)["paths"]
+    paths = document(make_app().deployment.registry)["paths"]
     labels = [f"{method.upper()} {path}" for path, found in paths.items() for method in found]
     return [label for label in labels if not label.endswith(("/v1/events", "/watch", "/slow"))]
 

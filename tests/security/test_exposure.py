@@ -163,7 +163,7 @@ def test_names_of_methods_follow_a_strict_pattern() -> None:
 
 
 def test_an_error_of_a_call_names_no_class_of_our_own() -> None:
-    registry = program().registry
+    registry = program().deployment.registry
     for cls, kind in (("Nothing", UnknownClass), ("wakeful.Tokens", UnknownClass)):
         with pytest.raises(kind) as caught:
             check_call(registry, cls, "a", "put")

@@ -27,6 +27,7 @@ from wakeful.views.nodes import ALIVE, ClusterMember, Members, members
 
 # One that is frozen still has its socket, which takes what is sent and answers nothing.
 ANSWER_S = 2.0
+OWNER_S = 6.0  # of the one process that has a file: nobody else can be asked, and a busy machine is no reason to give up
 ALL_S = 3.0  # all of them, side by side, by whichever way
 
 
@@ -173,7 +174,7 @@ async def controlling(store: Store, row: NodeRow) -> AsyncIterator[tuple[Control
     for address in control_addresses(row):
         client = ControlClient(address, store=store.url)
         try:
-            async with asyncio.timeout(ANSWER_S):
+            async with asyncio.timeout(ANSWER_S if store.shared else OWNER_S):
                 await client.__aenter__()
                 status = await client.status()
         except (Unavailable, TimeoutError):

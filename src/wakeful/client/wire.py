@@ -200,15 +200,18 @@ class HttpWire:
             given["traceparent"] = trace
         loop = asyncio.get_running_loop()
         until, wait_s = loop.time() + limit_ms / 1000, FIRST_WAIT_S
+        last: Exception | None = None
         while True:
             left_s = until - loop.time()
             if left_s <= 0:
-                raise DeadlineExceeded(f"{method} {path}: the time for it has passed", code="client.deadline")
+                late = DeadlineExceeded(f"{method} {path}: the time for it has passed", code="client.deadline")
+                raise last or late  # why it could not be done before says more
             if has_deadline:
                 given["wakeful-deadline"] = f"{max(1, int(left_s * 1000))}ms"
             try:
                 return await self._once(method, target, data, given, left_s + (GRACE_S if has_deadline else 0))
             except Exception as error:
+                last = error
                 asked_s = getattr(error, "wait_s", None)
                 pause_s = (asked_s or wait_s) * self._dice.uniform(0.75, 1.25)
                 is_over = loop.time() + pause_s >= until
