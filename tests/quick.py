@@ -32,8 +32,11 @@ def needs_postgres(item: pytest.Item) -> bool:
 def select(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave in the list what is quick."""
     long = left_out()
-    quick = [item for item in items if item.nodeid not in long and not needs_postgres(item)]
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(quick)])
+    quick: list[pytest.Item] = []
+    others: list[pytest.Item] = []
+    for item in items:
+        (others if item.nodeid in long or needs_postgres(item) else quick).append(item)
+    config.hook.pytest_deselected(items=others)
     items[:] = quick
 
 

@@ -312,6 +312,20 @@ async def test_a_stop_while_the_store_is_away_parks_nobody(stage: Any, back_afte
         assert await world.rows(stage.Bell, "a") == {"tried": 5}
 
 
+@pytest.mark.parametrize(("back_after", "has_left"), [("3s", True), ("90s", False)])
+async def test_a_stop_that_could_not_say_so_knows_it(stage: Any, back_after: str, has_left: bool) -> None:
+    """`wakeful run` said "cleanly", and the doctor the opposite."""
+    async with stage.world() as world:
+        node = world.node
+        world.faults.is_down = True
+        node.store_failed(StoreDown("away"))
+        stopping = asyncio.create_task(node.stop())
+        await world.advance(back_after)
+        world.faults.is_down = False
+        await stopping
+        assert node.has_left == has_left
+
+
 async def test_a_stop_takes_its_start_notes_back_when_the_store_is_there_again_in_time(stage: Any) -> None:
     async with stage.world() as world:
         await stage.set_alarm(SECOND)

@@ -1,15 +1,21 @@
 """Streams and sockets of a mounted app hear that the server under them stops: its own way, or by its signals."""
 
 import asyncio
+import json
+import logging
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import pytest
+
 from tests.http.http_stage import make_app
 from tests.http.served_stage import WAIT_S, Place, connect
 from wakeful.http.stops import Stops, servers_of
+from wakeful.server.embedded_server import UNFINISHED, server_config
+from wakeful.server.site import Site
 
 NUMBERS = (signal.SIGTERM, signal.SIGINT)
 
@@ -167,3 +173,55 @@ async def test_a_later_server_of_the_same_app_is_heard_too() -> None:
             with site.stops.lasting(lambda: None):
                 assert site.stops._servers[0] is place.server
         assert site.stops._servers == []
+
+
+async def cut_off(method: str, *, stops: bool) -> list[dict[str, Any]]:
+    """What is sent to somebody whose request is cancelled, while the server stops or not."""
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def never(*_: Any) -> Any:
+        await asyncio.Event().wait()
+
+    scope = {"type": "http", "http_version": "1.1", "method": method, "path": "/v1/x", "raw_path": b"/v1/x"}
+    scope |= {"query_string": b"", "headers": [(b"host", b"127.0.0.1")], "scheme": "http", "root_path": ""}
+    scope |= {"client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80)}
+    app = make_app()
+    async with app.run("memory:"):
+        site = Site(app, dashboard=False)
+        site.api._answer = never  # type: ignore[method-assign]
+        asking = asyncio.ensure_future(site(scope, receive, send))
+        await asyncio.sleep(0)
+        if stops:
+            site.hang_up()
+        asking.cancel()
+        await asking
+    return sent
+
+
+@pytest.mark.parametrize(("method", "error"), [("POST", "OutcomeUnknown"), ("GET", "NotRunning")])
+async def test_whom_a_stopping_server_cuts_off_is_told_what_is_known(method: str, error: str) -> None:
+    """It was a bare 500, as if it were a fault of ours; and the turn went on, and was kept."""
+    start, rest = await cut_off(method, stops=True)
+    body = json.loads(rest["body"])
+    assert (start["status"], body["code"], body["error"]) == (503, "node.stopping", error)
+    assert ("unknown" in body["detail"]) == (method == "POST")
+
+
+async def test_who_is_cancelled_by_somebody_else_is_cancelled() -> None:
+    with pytest.raises(asyncio.CancelledError):
+        await cut_off("POST", stops=False)
+
+
+def test_a_stranger_has_uvicorn_say_nothing() -> None:
+    """Three hundred sockets without a token were three hundred lines at the level of errors."""
+    server_config(None, 1)
+    uvicorn_log = logging.getLogger("uvicorn.error")
+    for words, is_said in [(words, False) for words in UNFINISHED] + [("Exception in ASGI application\n", True)]:
+        record = logging.LogRecord("uvicorn.error", logging.ERROR, "", 0, words, (), None)
+        assert bool(uvicorn_log.filter(record)) == is_said

@@ -41,12 +41,14 @@ def test_how_close_renewals_come_to_the_lease_is_said() -> None:
 def test_what_a_lost_lease_cost_is_said() -> None:
     """It "nearly lost" a lease that had been over, and nobody said what came of that."""
     said = leased("a", slack_ms=-2_000)
-    said["a"] |= {"shards_lost": 85, "stood_still": {"for_ms": 6_800, "ago_ms": 3_000}}
+    said["a"] |= {"shards_lost": 85, "stood_still": {"for_ms": 1_400, "ago_ms": 3_000}}  # the last, not the longest
+    said["a"]["lease"]["stood_ms"] = 6_800
     [over] = checkups.leases(stand((row("a"),), [], NOW), said)
     assert over.text.startswith("node a lost its lease")
     assert over.evidence.startswith("others took 85 shards from it since it was started; it stood still for 6.8 s;")
 
-    said["a"] |= {"stood_still": None, "held_up": {"for_ms": 4_100, "longest_ms": 900, "within_ms": 5_000}}
+    said["a"]["lease"]["stood_ms"] = 0
+    said["a"] |= {"held_up": {"for_ms": 4_100, "longest_ms": 900, "within_ms": 5_000}}
     [over] = checkups.leases(stand((row("a"),), [], NOW), said)
     assert "since it was started; of the last 5.0 s its loop was held up for 4.1 s;" in over.evidence
 

@@ -192,4 +192,4 @@ def test_state_must_be_a_dataclass_or_struct_that_can_be_made_empty() -> None:
 def test_registries_are_apart() -> None:
     one, two = App(), App()
     one.object(Sample)
-    assert not two.registry.knows("Sample")
+    assert not two.deployment.registry.knows("Sample")

@@ -110,3 +110,19 @@ async def test_a_loop_whose_turns_are_long_is_held_up_though_no_beat_is_late(mon
     assert standstill.held_up(1_000) == {"for_ms": 750, "longest_ms": 400, "within_ms": 1_000}
     assert standstill.stood() is None
     standstill.stop()
+
+
+async def test_of_several_pauses_the_longest_of_an_hour_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The doctor put a lease that was lost by half a minute down to a pause of a second."""
+    time_s = [100.0]
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: time_s[0])
+    clock = SimpleNamespace(now=lambda: 0, call_at=lambda at, beat: SimpleNamespace(cancel=int))
+    standstill = Standstill(clock, 5_000)
+    for pause_s in (34.6, 1.4):
+        standstill.start()
+        time_s[0] += BEAT_MS / 1000 + pause_s
+        standstill.stop()
+    assert standstill.stood() == {"for_ms": 1_400, "ago_ms": 0}
+    assert standstill.longest_ms() == 34_600
+    time_s[0] += 3_700
+    assert standstill.longest_ms() == 0

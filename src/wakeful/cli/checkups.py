@@ -188,12 +188,13 @@ def leases(found: Members, said: Statuses) -> list[Finding]:
 
 def _cost(status: dict[str, Any]) -> str:
     """What came of a lease that was over."""
-    lost, stood = status.get("shards_lost", 0), status.get("stood_still")
+    # The worst renewal of an hour, so the longest pause of that hour: a short one since then explains nothing.
+    lost, stood_ms = status.get("shards_lost", 0), (status.get("lease") or {}).get("stood_ms", 0)
     text = "others may take its shards while it is over"
     if lost:
         text = f"others took {many(lost, 'shard')} from it since it was started"
-    if stood is not None:
-        return f"{text}; it stood still for {length(stood['for_ms'])}"
+    if stood_ms:
+        return f"{text}; it stood still for {length(stood_ms)}"
     held = status.get("held_up")
     if held is None or held["for_ms"] < HELD_MS:
         return text

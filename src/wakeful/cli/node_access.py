@@ -27,7 +27,9 @@ from wakeful.views.nodes import ALIVE, ClusterMember, Members, members
 
 # One that is frozen still has its socket, which takes what is sent and answers nothing.
 ANSWER_S = 2.0
-OWNER_S = 6.0  # of the one process that has a file: nobody else can be asked, and a busy machine is no reason to give up
+OWNER_S = (
+    6.0  # of the one process that has a file: nobody else can be asked, and a busy machine is no reason to give up
+)
 ALL_S = 3.0  # all of them, side by side, by whichever way
 
 

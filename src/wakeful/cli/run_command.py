@@ -95,4 +95,8 @@ def run(
 
     with terminal_log.observing(program.app, say, log_form, telemetry):
         serve(program, url, say, paranoid=paranoid, ready=ready, joined=joined, http=wish)
-    say.event("stopped", "cleanly")
+    node = program.app.deployment.latest
+    is_clean = node is None or all(home.has_left for home in node.all_homes)
+    say.event(
+        "stopped", "cleanly" if is_clean else "without a word to the store: others take over when the lease is over"
+    )

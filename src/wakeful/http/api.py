@@ -25,7 +25,7 @@ from wakeful.http.table import Route, read_query
 from wakeful.policy.shares import Asker, Shares, Verdict
 from wakeful.security.crowd import Askers, Crowding, Turnstile, address_of, asker_of
 from wakeful.security.patience import lock_of, unless_locked, within
-from wakeful.values.errors import DeadlineExceeded, NotRunning, StoreDown
+from wakeful.values.errors import DeadlineExceeded, NotRunning, OutcomeUnknown, StoreDown, WakefulError
 from wakeful.values.metrics import LASTING, ROUTE
 from wakeful.values.trace import TRACE, trace_of_header
 
@@ -91,6 +91,10 @@ class Api:
                 self._pace.end(begun)
         except Gone:
             return
+        except asyncio.CancelledError:
+            if not self.stops.has_begun:
+                raise
+            answer = self._cut_off(ask)
         except Exception as error:
             is_operator = ask.caller is not None and ask.caller.may("operate")
             lock = lock_of(ask.homes) if isinstance(error, StoreDown) and self.deployment.node is not None else None
@@ -99,6 +103,17 @@ class Api:
             # The client may have gone meanwhile, which servers say in one of these ways.
             with suppress(OSError, RuntimeError):
                 await respond(scope, send, answer)
+
+    def _cut_off(self, ask: Ask) -> Answer:
+        """For whom the server, which stops, waits no longer. What was begun goes on: it may still be done."""
+        task = asyncio.current_task()
+        if task is not None:
+            task.uncancel()
+        words = "the server stops, and this took longer than it waits"
+        error: WakefulError = NotRunning(f"{words}; try again", code="node.stopping")
+        if ask.scope["method"] in _WRITES:
+            error = OutcomeUnknown(f"{words}; whether it was done is unknown, use a request key", code="node.stopping")
+        return _as_answer(problem_of(error, ask.path))
 
     async def _answer(self, ask: Ask, raw: bytes) -> Answer | None:
         scope = ask.scope

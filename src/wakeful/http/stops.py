@@ -46,6 +46,11 @@ class Stops:
             if not self._ends:
                 self._signals.release()
 
+    @property
+    def has_begun(self) -> bool:
+        """The server under us stops, or was told to of late."""
+        return self._begun_at is not None and asyncio.get_running_loop().time() - self._begun_at < 2 * STOPPING_S
+
     def begin(self) -> None:
         """The server stops: all that lasts ends."""
         self._begun_at = asyncio.get_running_loop().time()

@@ -329,7 +329,8 @@ class Membership:
 
     def said_of_lease(self) -> dict[str, Any]:
         """How long it is, and how close renewals came to its end."""
-        return self.renewals.summary(self.lease_until, self._node.clock.now())
+        said = self.renewals.summary(self.lease_until, self._node.clock.now())
+        return {**said, "stood_ms": self.standstill.longest_ms()}
 
     async def hold_on(self) -> None:
         """Renew the lease when it is time: for a node that stops, has no rounds any more and runs its last turns."""

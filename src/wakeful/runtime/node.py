@@ -55,6 +55,7 @@ class Node(NodeRuntime):
 
     homes: "Homes[Node] | None" = None  # when the program has several stores
     down_because: Unavailable | None = None
+    has_left = True  # its store knows that it is gone; False: it stopped without saying so
     is_shut = False  # nobody wakes here any more
     is_doubted = False  # the lease has lapsed, so the objects here may be another node's
     outage: Outage

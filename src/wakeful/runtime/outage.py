@@ -237,6 +237,7 @@ async def leave(node: "Node", *, was_down: bool) -> None:
         tries += 1
         left_ms = max(0, until - node.clock.now())
         await node.clock.sleep(min(left_ms, platform_delay_ms(tries, node.dice.random())))
+    node.has_left = False
     log.warning("stopped without releasing the store: %s", because, extra={"code": "node.stop"})
 
 

@@ -17,6 +17,7 @@ BEAT_MS = 250
 STILL_MS = 1_000  # who is held up for so long at once was held up by more than a long turn or two
 HELD_MS = 20  # less is a loop that works
 HELD_KEPT = 256  # of a minute all that a beat can see
+LONG_S = 3_600
 FRESH_MS = 60_000  # for so long what happens is put down to it
 
 
@@ -34,6 +35,7 @@ class Standstill:
         self._held: deque[tuple[float, int]] = deque(maxlen=HELD_KEPT)  # when it ended, and for how many ms
         self._stood_ms = 0
         self._stood_at = 0.0
+        self._longest: tuple[float, int] | None = None  # of an hour: when it ended, and for how many ms
 
     def start(self) -> None:
         self.stop()
@@ -69,6 +71,8 @@ class Standstill:
         if late_ms < STILL_MS:
             return
         self._stood_ms, self._stood_at = late_ms, now
+        if self._longest is None or late_ms >= self._longest[1] or now - self._longest[0] > LONG_S:
+            self._longest = (now, late_ms)
         log.warning(
             "this process stood still for %.1f s: it was frozen or overloaded, or its machine was paused",
             late_ms / 1000,
@@ -83,6 +87,13 @@ class Standstill:
             return None
         ago_ms = round((asyncio.get_running_loop().time() - self._stood_at) * 1000)
         return {"for_ms": self._stood_ms, "ago_ms": ago_ms} if ago_ms < FRESH_MS else None
+
+    def longest_ms(self) -> int:
+        """The longest that it stood still in the last hour."""
+        if self._handle is not None:
+            self._look()
+        is_fresh = self._longest is not None and asyncio.get_running_loop().time() - self._longest[0] <= LONG_S
+        return self._longest[1] if self._longest is not None and is_fresh else 0
 
     def held_up(self, within_ms: int) -> dict[str, int] | None:
         """For how long its loop was held up within that time, in all and at most at once; None if it was not."""

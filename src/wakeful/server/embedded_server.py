@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import errno
 import ipaddress
+import logging
 import socket
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
     from wakeful.app import App
     from wakeful.runtime.node import Node
 
+# What uvicorn says of a request that we have refused, or whose client has gone: a stranger could write as many lines as it
+# likes. What is refused is in our own log, once a minute.
+UNFINISHED = {
+    "ASGI callable returned without completing handshake.",
+    "ASGI callable returned without completing response.",
+}
 KEEP_ALIVE_S = 30
 FINISH_S = 10  # what requests that are under way are given at the end
 BACKLOG = 2_048
@@ -107,8 +114,19 @@ async def serving(
         made.close()
 
 
+class Hush(logging.Filter):
+    """Lets pass what uvicorn's log says, but for what strangers could have it say."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.msg not in UNFINISHED
+
+
+_HUSH = Hush()
+
+
 def server_config(asgi: Any, message_bytes_max: int, **more: Any) -> uvicorn.Config:
     """How whatever is served is: with our own limits, and in silence."""
+    logging.getLogger("uvicorn.error").addFilter(_HUSH)
     return uvicorn.Config(
         asgi,
         http=Guarded,
