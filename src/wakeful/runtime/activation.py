@@ -502,7 +502,7 @@ class Activation:
             self._cut = None
 
     async def _call_reader(self, call: Call) -> Any:
-        self.hold_awake()
+        self._readers += 1
         began = self.node.meter.ticks()
         token = CURRENT.set(None)
         call.task, call.answer = asyncio.current_task(), None
@@ -518,7 +518,8 @@ class Activation:
             turn.is_over = True
             if turn.refused:
                 raise turn.refused[0].error
-            await self.settle()
+            if self.is_unsettled or self._failure is not None or self.node.is_doubted:  # two coroutines less, mostly
+                await self.settle()
             return result
         finally:
             CURRENT.reset(token)
