@@ -64,7 +64,7 @@ async def test_half_a_head_behind_a_long_call_cuts_nothing(count: int) -> None:
     async with Place().served() as place, connected(place) as (reader, writer):
         writer.write(SLOW + HEALTH * count + HEALTH[:9])
         one = await until(place, lambda one: one.cycle is not None and one._timer is not None)
-        one._joined.resume_reading()  # as if all of it had been looked at
+        one._joined_transport.resume_reading()  # as if all of it had been looked at
         one._too_slow()  # as after half a minute
         place.gate.set()
         await check_answers(reader, 408, "header.slow", count + 1)
@@ -74,7 +74,7 @@ async def test_half_a_body_behind_a_long_call_cuts_nothing() -> None:
     async with Place().served() as place, connected(place) as (reader, writer):
         writer.write(SLOW + ECHO + HOST + b"content-length: 9\r\n\r\n[")
         one = await until(place, lambda one: bool(one.pipeline))
-        one._joined.resume_reading()
+        one._joined_transport.resume_reading()
         one._too_slow()
         place.gate.set()
         await check_answers(reader, 408, "body.slow")

@@ -210,7 +210,9 @@ async def test_whom_a_stopping_server_cuts_off_is_told_what_is_known(method: str
     start, rest = await cut_off(method, stops=True)
     body = json.loads(rest["body"])
     assert (start["status"], body["code"], body["error"]) == (503, "node.stopping", error)
+    assert "the server stops" in body["detail"]
     assert ("unknown" in body["detail"]) == (method == "POST")
+    assert (b"connection", b"close") in start["headers"]
 
 
 async def test_who_is_cancelled_by_somebody_else_is_cancelled() -> None:

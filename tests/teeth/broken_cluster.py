@@ -113,10 +113,10 @@ def hint_treated_as_truth() -> Iterator[None]:
         def broken(self: Arrivals, hints: Sequence[Hint]) -> None:
             for hint in hints:
                 for timer in told.get((hint.shard, hint.first_at), []):
-                    if hint.shard in self._node.epochs:
-                        self._node.queue.set(timer)
+                    if hint.shard in self._env.epochs:
+                        self._queue.set(timer)
             if hints:
-                self._node.dispatcher.poke()
+                self._dispatcher.poke()
             else:
                 hear(self, hints)
 
@@ -164,7 +164,7 @@ def arrivals_that_ask_nobody() -> Iterator[None]:
 
     def make_added(added: Any) -> Any:
         def broken(self: Arrivals, timers: Sequence[Timer], mark: int) -> None:
-            added(self, timers, self._node.ownership.takes)
+            added(self, timers, self._ownership.takes)
 
         return broken
 

@@ -189,7 +189,8 @@ def leases(found: Members, said: Statuses) -> list[Finding]:
 def _cost(status: dict[str, Any]) -> str:
     """What came of a lease that was over."""
     # The worst renewal of an hour, so the longest pause of that hour: a short one since then explains nothing.
-    lost, stood_ms = status.get("shards_lost", 0), (status.get("lease") or {}).get("stood_ms", 0)
+    lost, last = status.get("shards_lost", 0), status.get("stood_still") or {}
+    stood_ms = (status.get("lease") or {}).get("stood_ms", last.get("for_ms", 0))  # older nodes say only the latest
     text = "others may take its shards while it is over"
     if lost:
         text = f"others took {many(lost, 'shard')} from it since it was started"

@@ -97,6 +97,5 @@ def run(
         serve(program, url, say, paranoid=paranoid, ready=ready, joined=joined, http=wish)
     node = program.app.deployment.latest
     is_clean = node is None or all(home.has_left for home in node.all_homes)
-    say.event(
-        "stopped", "cleanly" if is_clean else "without a word to the store: others take over when the lease is over"
-    )
+    words = "cleanly" if is_clean else "the store could not be told, which harms nothing"
+    say.event("stopped", words)

@@ -211,12 +211,12 @@ class HttpWire:
             try:
                 return await self._once(method, target, data, given, left_s + (GRACE_S if has_deadline else 0))
             except Exception as error:
-                last = error
                 asked_s = getattr(error, "wait_s", None)
                 pause_s = (asked_s or wait_s) * self._dice.uniform(0.75, 1.25)
                 is_over = loop.time() + pause_s >= until
                 if not self._is_retrying or is_over or not _is_worth(error, is_repeatable=is_repeatable):
                     raise
+                last = error.with_traceback(None)  # which would hold this frame, and that the error
             self.repeats += 1
             await asyncio.sleep(pause_s)
             wait_s = min(2 * wait_s, MOST_WAIT_S)

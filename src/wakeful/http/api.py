@@ -18,7 +18,7 @@ from wakeful.http.asks import Answer, Ask, Gone, Receive, Room, Scope, Send, jso
 from wakeful.http.calls import early_deadline, is_call
 from wakeful.http.openapi import document
 from wakeful.http.pace import HEALTH, Admission, Begun
-from wakeful.http.problems import MEDIA, Problem, Told, problem_of
+from wakeful.http.problems import MEDIA, STOPPING, Problem, Told, problem_of
 from wakeful.http.rows import TABLE
 from wakeful.http.stops import Stops
 from wakeful.http.table import Route, read_query
@@ -38,6 +38,7 @@ BODY_BYTES_MAX = 2 << 20  # arguments may have one mebibyte, and base64 or \\u e
 REQUESTS_MAX = 512  # half of the turns that a node runs at once: the other half is for timers and other nodes
 ACTS_MAX = 64  # of operators, who need no place of those who call
 LOOKS_MAX = 256
+LAST_WORD_S = 1.0  # for an answer while the server stops
 LOOKS_AT_ONCE = 1  # on a store in this process, whose reads hold the loop; see `_looked`
 STREAMS_MAX = 1_000
 BODIES_BYTES_MAX = 256 << 20  # of bodies that are still coming in
@@ -92,9 +93,12 @@ class Api:
         except Gone:
             return
         except asyncio.CancelledError:
-            if not self.stops.has_begun:
+            if not self.stops.has_begun or ask.is_begun:
                 raise
-            answer = self._cut_off(ask)
+            with suppress(OSError, RuntimeError, TimeoutError):
+                async with asyncio.timeout(LAST_WORD_S):  # who does not read does not hold up the stop
+                    await respond(scope, send, self._cut_off(ask))
+            return
         except Exception as error:
             is_operator = ask.caller is not None and ask.caller.may("operate")
             lock = lock_of(ask.homes) if isinstance(error, StoreDown) and self.deployment.node is not None else None
@@ -110,10 +114,12 @@ class Api:
         if task is not None:
             task.uncancel()
         words = "the server stops, and this took longer than it waits"
-        error: WakefulError = NotRunning(f"{words}; try again", code="node.stopping")
+        error: WakefulError = NotRunning(f"{words}; try again", code=STOPPING)
         if ask.scope["method"] in _WRITES:
-            error = OutcomeUnknown(f"{words}; whether it was done is unknown, use a request key", code="node.stopping")
-        return _as_answer(problem_of(error, ask.path))
+            error = OutcomeUnknown(f"{words}; whether it was done is unknown, use a request key", code=STOPPING)
+        found = problem_of(error, ask.path)
+        found.headers.append((b"connection", b"close"))
+        return _as_answer(found)
 
     async def _answer(self, ask: Ask, raw: bytes) -> Answer | None:
         scope = ask.scope
@@ -223,6 +229,7 @@ class Api:
 
     async def _stream(self, ask: Ask, route: Route, asker: Asker) -> Answer | None:
         """Until the client or the server goes."""
+        ask.is_begun = True
         self._take(self._watched, asker, "streams")
         task = asyncio.current_task()
         assert task is not None

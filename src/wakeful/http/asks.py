@@ -75,7 +75,7 @@ class Room:
 class Ask:
     """One request, on its way through."""
 
-    __slots__ = ("_headers", "_read", "body", "body_max", "caller", "deployment", "gate", "is_full", "params", "query", "receive", "scope", "send", "waited_ms", "weight_max")  # fmt: skip
+    __slots__ = ("_headers", "_read", "body", "body_max", "caller", "deployment", "gate", "is_begun", "is_full", "params", "query", "receive", "scope", "send", "waited_ms", "weight_max")  # fmt: skip
 
     def __init__(
         self, deployment: "Deployment", gate: "Gate", scope: Scope, receive: Receive, send: Send, body_max: int
@@ -91,6 +91,7 @@ class Ask:
         self.query: dict[str, Any] = {}
         self.caller: Caller | None = None
         self.weight_max = WEIGHT_MAX  # of the body
+        self.is_begun = False  # its answer is: another can't be given any more
         self.is_full = False  # whoever asks for anything now is refused
         self.waited_ms = 0  # for the store to say who asks, of the time that a call has
         self._headers: dict[bytes, bytes | None] | None = None  # None: it is there more than once

@@ -24,6 +24,7 @@ log = logging.getLogger("wakeful.http")
 MEDIA = b"application/problem+json"
 TYPE = "urn:wakeful:problem:"
 # The object's own code raised: it was reached and gave this answer. Not 500, which is kept for faults of Wakeful.
+STOPPING = "node.stopping"
 FAILED = 424
 
 STATUS: dict[type[BaseException], int] = {
@@ -200,7 +201,8 @@ def bare_body(status: int, code: str, detail: str) -> bytes:
 
 def _without_places(error: WakefulError) -> str:
     """What it says, without the places of this machine and of others; those are in the log."""
-    if isinstance(error, _OF_STORES) and not isinstance(error, errors.Undecodable):
+    is_of_store = isinstance(error, _OF_STORES) and error.code != STOPPING  # what a stop cut off is no store's doing
+    if is_of_store and not isinstance(error, errors.Undecodable):
         # Of an outage the node has said it, once and not for every call.
         level = logging.INFO if isinstance(error, errors.Unavailable) else logging.WARNING
         log.log(level, "the store could not be used for a request: %s", error, extra={"code": error.code})

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wakeful.runtime.lock_watch import LOOK_MS
@@ -43,10 +44,11 @@ async def unless_locked(node: "Node", work: Awaitable[T], homes: "Callable[[], I
     limit = asyncio.timeout(None)
 
     def look() -> None:
-        if lock_of(homes()) is not None:
+        with suppress(NotRunning):  # the program stops, and with it all that waits
+            if lock_of(homes()) is None:
+                watch.set(node.clock.now() + LOOK_MS)
+                return
             limit.reschedule(loop.time())
-        else:
-            watch.set(node.clock.now() + LOOK_MS)
 
     watch = Wakeup(node.clock, look)
     watch.set(node.clock.now() + LOCKED_MS)

@@ -118,7 +118,7 @@ class Hush(logging.Filter):
     """Lets pass what uvicorn's log says, but for what strangers could have it say."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        return record.msg not in UNFINISHED
+        return not isinstance(record.msg, str) or record.msg not in UNFINISHED
 
 
 _HUSH = Hush()
