@@ -1,7 +1,6 @@
 """One work, once, in this process: `python -m bench.one WORK --store URL --json`."""
 
 import argparse
-import asyncio
 import gc
 import importlib
 import inspect
@@ -13,6 +12,7 @@ import msgspec
 
 from bench import profiling
 from bench.measures import Measure
+from bench.program import run_loop
 from bench.sizes import FORMS, Sizes
 from wakeful.cli.program import COLLECT_EVERY
 
@@ -71,11 +71,7 @@ def _loop(coroutine: Coroutine[Any, Any, Any]) -> Any:
     gc.collect()
     gc.freeze()
     gc.set_threshold(COLLECT_EVERY)
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.run(coroutine)
-    return uvloop.run(coroutine)
+    return run_loop(coroutine)
 
 
 def _options() -> argparse.Namespace:

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any
 
 from wakeful import AlarmInfo, App, DurableObject, Limits, ObjectId, reader
 from wakeful.runtime.node import Node
@@ -19,6 +20,15 @@ PIECE = 50_000
 PREPARE: list[Callable[[App], object]] = []
 
 Heard = Callable[[float], None]  # of a run, as its handler starts: when it was due, in milliseconds
+
+
+def run_loop(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """On the event loop that `wakeful run` takes: uvloop where it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(coroutine)
+    return uvloop.run(coroutine)
 
 
 def make_app(heard: Heard | None = None, *, limits: Limits | None = None) -> tuple[App, type["Bench"]]:

@@ -343,7 +343,7 @@ def copy_kept_after_a_rollback() -> Any:
     def make(undo: Any) -> Any:
         def broken(self: Activation, turn: Turn | None) -> None:
             undo(self, turn)
-            self.is_stale = False
+            self.is_awake = self.instance is not None
 
         return broken
 

@@ -248,6 +248,20 @@ async def test_an_answer_that_never_comes_ends_at_the_deadline() -> None:
     assert "c" not in bench.store.rows  # it was told so
 
 
+async def test_an_earlier_deadline_than_that_of_one_that_is_done_is_kept() -> None:
+    bench = Bench()
+    await bench.add(timer("a"))
+    bench.clock.time -= DEADLINE  # somebody set the clock back
+    bench.store.gate = asyncio.Event()
+    late = asyncio.create_task(bench.add(timer("b")))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    bench.clock.go_on(DEADLINE)
+    await asyncio.sleep(0)
+    assert isinstance(late.exception(), DeadlineExceeded)
+    assert not bench.clock.handles
+
+
 async def test_keyed_ones_go_together_and_those_who_want_one_name_hear_of_the_first() -> None:
     bench = Bench()
     await bench.add(timer("there", 7))

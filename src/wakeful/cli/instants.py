@@ -43,11 +43,3 @@ def is_length(text: str) -> bool:
     except BadTime as error:
         return error.code != "time.text"  # one that is too long is one, and is refused as such
     return True
-
-
-def has_offset(text: str) -> bool:
-    """Whether a TIME says itself which instant it is; what is no time at all is left to `instant` to refuse."""
-    try:
-        return datetime.fromisoformat(text.strip()).tzinfo is not None
-    except ValueError:
-        return True

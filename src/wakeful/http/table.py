@@ -70,11 +70,6 @@ def _size(scope: Mapping[str, Any]) -> int:
     return len(scope.get("raw_path") or scope["path"]) + len(scope.get("query_string", b""))
 
 
-def quote_segment(text: str) -> str:
-    """Text as one segment of a path."""
-    return quote(text, safe="")
-
-
 LIMIT_MAX = 1_000  # rows of one page
 QUERY_FIELDS_MAX = 20
 LENGTH = r"([1-9][0-9]{0,5})(ms|s|m)?"  # 30, 30s, 250ms, 5m

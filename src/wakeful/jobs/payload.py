@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from wakeful.jobs.ids import RECORD, attempt_id, job_id, key_of, method_in
 from wakeful.jobs.job import Job, State
@@ -191,7 +192,8 @@ def _job(
 ) -> Job:
     due_at = kept.due_at if timer is None or timer.due_at == HELD_AT else timer.due_at
     ended = kept.ended
-    return Job(
+    # Fifteen keywords and no more: CPython calls with a sixteenth by way of a dict, at twice the price.
+    job = Job(
         id=job_id(id, name),
         key=kept.key,
         name=kept.method,
@@ -207,5 +209,5 @@ def _job(
         run_id=attempt_id(timer, kept.method) if timer is not None and state == "running" else run_id,
         depends_on=tuple(one for one in kept.waits if one != BATCH) if kept.waits else (),
         batch=None if ended is None else {"done": ended[0], "failed": ended[1], "cancelled": ended[2]},
-        left_out=left_out,
     )
+    return replace(job, left_out=left_out) if left_out else job

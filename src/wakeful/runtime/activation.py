@@ -61,7 +61,7 @@ class Activation:
         "id",
         "idle_at",
         "instance",
-        "is_stale",
+        "is_awake",
         "known",
         "meter",
         "node",
@@ -91,7 +91,8 @@ class Activation:
         self.sockets: Any = None  # those that it has looked at, while it is awake; the feature's own
         self.watched: Any = None  # what happened lately, for those who watch it; a feature's own as well
         self.instance: Any = None  # the object, which holds this: let go of when it sleeps
-        self.is_stale = False  # its memory may hold what was undone: to be made anew before its next event
+        # Else it is made before its next event, or made anew: its memory may hold what was undone.
+        self.is_awake = False
         self._mailbox: deque[Call | Timer] | None = None  # made when first needed: an empty one is 600 bytes
         self._running: asyncio.Task[Any] | None = None
         self._coming: Call | None = None  # for which there is a task that has not taken its first step
@@ -125,10 +126,6 @@ class Activation:
     @property
     def is_failed(self) -> bool:
         return self._failure is not None
-
-    @property
-    def is_awake(self) -> bool:
-        return self.instance is not None and not self.is_stale
 
     async def call(self, call: Call) -> Any:
         """The answer of a call, once everything it rests on is on disk."""
@@ -436,7 +433,7 @@ class Activation:
             if slot is not None:
                 await slot
                 began = self.node.meter.add_wait(began)
-            if (self.instance is None or self.is_stale) and call.method not in self.node.quiet_operations:
+            if not self.is_awake and call.method not in self.node.quiet_operations:
                 await wake(self, call.chain, call.deadline_at)
             key = call.request_key
             if key is not None:
@@ -555,7 +552,7 @@ class Activation:
         if turn is not None:
             turn.is_over = True
             if turn.has_written or (turn.state_used and self.state.has_changed(turn)):
-                self.is_stale = True
+                self.is_awake = False
             if turn.state_used:
                 self.state.forget()
 
@@ -575,7 +572,7 @@ async def wake(activation: "Activation", chain: tuple[ObjectId, ...], deadline_a
         await _load(activation, chain, deadline_at)
     if activation.known.is_plain:
         activation.instance = activation.known.cls(Context(activation))
-        activation.is_stale = False
+        activation.is_awake = True
         return
     turn = Turn(activation, chain, deadline_at)
     token = CURRENT.set(turn)
@@ -585,7 +582,7 @@ async def wake(activation: "Activation", chain: tuple[ObjectId, ...], deadline_a
             await instance.on_wake()
         activation.finish(turn)
         activation.instance = instance
-        activation.is_stale = False
+        activation.is_awake = True
     except BaseException:
         activation.undo(turn)
         raise

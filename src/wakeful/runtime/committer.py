@@ -153,16 +153,7 @@ class Committer:
         Where that is a trip to a server they share it, half and half when there are many of both: so that, while what
         has run is written, there is something to run. Where it is none, notes go alone: then they don't wait for the disk.
         """
-        is_shared = bool(self._waiting) and not self._store.local
-        notes_max = max(1, self._group_max // 2) if is_shared else self._group_max
-        if self._notes and self.on_notes is not None and not self._store.local:
-            near = min(len(self._notes), notes_max + self._group_max // 2)
-            if self._told < near and self.on_notes([note for note, _ in self._notes[self._told : near]]):
-                self._told = near
-        noted = self._notes[:notes_max]
-        del self._notes[:notes_max]
-        self._told = max(0, self._told - notes_max)
-        group, listeners = [note for note, _ in noted], [on_done for _, on_done in noted]
+        group, listeners = self._take_notes() if self._notes else ([], [])
         if group and self._store.local:
             await self._send(group, listeners)
             group, listeners = [], []
@@ -172,6 +163,19 @@ class Committer:
         del self._waiting[:most], self._listeners[:most]
         if group:
             await self._send(group, listeners)
+
+    def _take_notes(self) -> tuple[list[Commit], list[OnDone]]:
+        """As many notes as go now."""
+        is_shared = bool(self._waiting) and not self._store.local
+        notes_max = max(1, self._group_max // 2) if is_shared else self._group_max
+        if self.on_notes is not None and not self._store.local:
+            near = min(len(self._notes), notes_max + self._group_max // 2)
+            if self._told < near and self.on_notes([note for note, _ in self._notes[self._told : near]]):
+                self._told = near
+        noted = self._notes[:notes_max]
+        del self._notes[:notes_max]
+        self._told = max(0, self._told - notes_max)
+        return [note for note, _ in noted], [on_done for _, on_done in noted]
 
     async def _send(self, group: list[Commit], listeners: list[OnDone]) -> None:
         """Bring a group to disk and tell everyone in it."""

@@ -142,11 +142,6 @@ class Dispatcher:
         self._scan_at = 0
         self.poke()
 
-    def read_on(self) -> None:
-        """Read the next page now."""
-        self._has_more = True
-        self.poke()
-
     def _on_poke(self) -> None:
         self._is_poked = False
         self.look()

@@ -14,12 +14,10 @@ class Sleeper(Protocol):
     id: ObjectId
     idle_at: int
     instance: Any
+    is_awake: bool
 
     @property
     def is_busy(self) -> bool: ...
-
-    @property
-    def is_awake(self) -> bool: ...
 
 
 S = TypeVar("S", bound=Sleeper)
@@ -96,4 +94,5 @@ class Hibernation(Generic[S]):
         del self._awake[activation.id]
         # Else the two would hold each other, and a sleeping object stay in memory until the next full collection.
         activation.instance = None
+        activation.is_awake = False
         self.slept += 1

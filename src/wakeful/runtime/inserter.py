@@ -109,7 +109,9 @@ class Inserter:
         self._sending: Sending | None = None  # the group that is under way
         self._room: deque[asyncio.Future[None]] = deque()  # callers that wait to be let in, first come first
         self._worker: asyncio.Task[None] | None = None
-        self._watch: Handle | None = None  # at the first deadline of those that wait
+        # At the first deadline of those that wait, or of one that waited: to set it for each would be felt.
+        self._watch: Handle | None = None
+        self._watch_at = 0
         self._alone = asyncio.Semaphore(ALONE_MAX)
         self._lane: InsertLane | None = None
         self._lanes: list[InsertLane] = []  # of inserts of their own, those that are free
@@ -128,8 +130,8 @@ class Inserter:
             raise NotRunning("the node is stopped; nothing was written")
         asked = InsertRequest(timer, guard, until, asyncio.get_running_loop().create_future())
         self._waiting.append(asked)
-        if self._watch is None:
-            self._watch = self._clock.call_at(until, self._expire)
+        if self._watch is None or until < self._watch_at:
+            self._watch_until(until)
         if self._worker is None:
             # A context of its own, as in the committer: the first caller's turn must not be seen by all later ones.
             self._worker = asyncio.get_running_loop().create_task(self._work(), context=Context())
@@ -178,7 +180,13 @@ class Inserter:
                 resolve(asked.done, None, _late(sent))
             elif not asked.done.done():
                 left.append(asked.until)
-        self._watch = self._clock.call_at(min(left), self._expire) if left else None
+        self._watch = None
+        if left:
+            self._watch_until(min(left))
+
+    def _watch_until(self, until: int) -> None:
+        self._end_watch()
+        self._watch, self._watch_at = self._clock.call_at(until, self._expire), until
 
     def _end_watch(self) -> None:
         if self._watch is not None:
@@ -203,7 +211,6 @@ class Inserter:
                 finally:
                     self._sending = None
                 self._let_in()
-            self._end_watch()
         finally:
             self._worker = None
 

@@ -330,7 +330,7 @@ class Node(NodeRuntime):
             await caller.activation.settle()
         if (self.state != "up" or self.is_doubted) and (self.state != "stopping" or caller is None):
             await self.outage.over(deadline_at)
-        if not is_carried:
+        if (args or kwargs) and not is_carried:
             args, kwargs = self.copy_call(target, method, args, kwargs)
         call = Call(
             method,

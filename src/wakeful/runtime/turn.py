@@ -372,14 +372,15 @@ class Turn(CommitDraft):
         if not final and self.consumed is not None:
             name = self.consumed.name
             timers = {key: timer for key, timer in timers.items() if key != name}
-        if self.is_empty(timers):
+        if not self.writes and self.is_empty(timers):
             return None
         activation = self.activation
         node, id = activation.node, activation.id
         sends = self.sends and node.route_timers(id, self.sends)
         commit = self.as_commit(id, activation.shard, activation.epoch, node.clock.now(), timers, self.consumed, sends)
         self.commits += 1
-        self.base, self.was_restored = None, False
         activation.adopt(self.writes, self.wiped, timers)
-        self.begin_anew(timers)
+        if not final:
+            self.base, self.was_restored = None, False
+            self.begin_anew(timers)
         return commit

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from wakeful.store.protocol import ASIDE, Query, Store
 from wakeful.values.errors import UnknownObject
@@ -23,14 +23,6 @@ READS_MAX = 64  # that are on their way at once, or follow each other before oth
 # What keeps the functions on the app's clock: Wakeful's own, and yet what a person wrote. (A test holds it to be that;
 # importing it from there would bring in the whole runtime, and a command wants to answer at once.)
 FUNCTIONS = f"{RESERVED}Function"
-
-
-class ViewClock(Protocol):
-    """As much of a clock as looking needs."""
-
-    def now(self) -> int: ...
-
-    async def sleep(self, ms: int, /) -> None: ...
 
 
 class View:
