@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from wakeful.runtime.storage import Storage
     from wakeful.schedules.dag import Dag
     from wakeful.schedules.handlers import Next
-    from wakeful.schedules.schedule import Schedule
+    from wakeful.schedules.records import Schedule
     from wakeful.schedules.schedules import Schedules
     from wakeful.schedules.tenants import Quotas, sharded
     from wakeful.sockets.socket import Socket
@@ -102,7 +102,7 @@ _HOMES = {
     "Quotas": "wakeful.schedules.tenants",
     "RetryPolicy": "wakeful.policy.retry",
     "Run": "wakeful.values.timers",
-    "Schedule": "wakeful.schedules.schedule",
+    "Schedule": "wakeful.schedules.records",
     "Schedules": "wakeful.schedules.schedules",
     "Socket": "wakeful.sockets.socket",
     "Stop": "wakeful.jobs.job",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from wakeful.jobs.jobs import Jobs
 from wakeful.runtime.context import Context
 from wakeful.runtime.storage import Storage
-from wakeful.schedules.schedule import Schedule
+from wakeful.schedules.records import Schedule
 from wakeful.schedules.schedules import Schedules
 from wakeful.specs.fluent import Every
 

@@ -5,7 +5,7 @@ What the store does is done by the real memory store, on a disk made from the st
 errand between stores, a client that asks again under a key) and the two nodes that run timers are steps of the model.
 
 What is assumed: a receipt expires only when nothing that was sent under it is on its way any more (see RECEIPT_MS in
-runtime/inserter.py and KEEP_MS in runtime/forwards.py, which are hours).
+runtime/inserter.py and KEEP_MS in runtime/homes.py, which are hours).
 """
 
 from collections.abc import Iterator

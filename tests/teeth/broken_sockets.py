@@ -5,11 +5,11 @@ from typing import Any
 from tests.teeth.broken import swapped
 from wakeful.http import stops
 from wakeful.runtime.turn import Turn
-from wakeful.sockets import gateways, lost, records, socket
-from wakeful.sockets.effects import Effect, Outgoing
+from wakeful.sockets import feature, gateways, records, socket
 from wakeful.sockets.gateway import Gateway
 from wakeful.sockets.gateways import Sweep
 from wakeful.sockets.held import Held
+from wakeful.sockets.outbox import Effect, Outgoing
 from wakeful.sockets.register import Register
 from wakeful.store import Range
 from wakeful.values.commits import USER
@@ -65,7 +65,7 @@ def on_close_in_a_turn_of_its_own() -> Any:
 
         return broken
 
-    return swapped(lost, "part", make)
+    return swapped(feature, "part", make)
 
 
 def sockets_are_kept_in_memory_only() -> Any:

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from wakeful.policy.offsets import GRAIN_MS
-from wakeful.runtime.deployment_clock import SAMPLES_AT_START, FollowedClock
+from wakeful.runtime.deployment_clock import GRAIN_MS, SAMPLES_AT_START, FollowedClock
 from wakeful.values.errors import StoreDown
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from wakeful.policy.offsets import DRIFT_ALLOWED, GRAIN_MS, JUMP_MS, Offset, best_offset, follow, is_jump
+from wakeful.runtime.deployment_clock import DRIFT_ALLOWED, GRAIN_MS, JUMP_MS, Offset, best_offset, follow, is_jump
 
 
 def test_the_shortest_round_trip_knows_best() -> None:

@@ -7,11 +7,10 @@ import pytest
 
 from wakeful import App, DurableObject, Limits, Socket
 from wakeful.sockets import outbox as outboxes
-from wakeful.sockets.effects import CLOSE, SEND, Effect
 from wakeful.sockets.gateway import Gateway
 from wakeful.sockets.held import Held, Here
 from wakeful.sockets.node_sockets import feature_of
-from wakeful.sockets.outbox import Outbox
+from wakeful.sockets.outbox import CLOSE, SEND, Effect, Outbox
 from wakeful.sockets.socket import SocketRequest
 from wakeful.sockets.turns import GONE, MESSAGE
 from wakeful.store import NodeRow

@@ -10,7 +10,7 @@ from wakeful.client.wire import segment
 from wakeful.runtime.calls import Method
 from wakeful.schedules.handlers import method_name
 from wakeful.schedules.options import check_schedule_name, parse_spec_options, plain_spec
-from wakeful.schedules.schedule import Found, Names, Runs, Schedule, Times
+from wakeful.schedules.records import Found, Names, Runs, Schedule, Times
 from wakeful.specs.build import BUILD_OPTIONS
 from wakeful.values.errors import BadHandler, BadOption
 from wakeful.values.ids import ObjectId

@@ -17,9 +17,8 @@ from wakeful.runtime.calls import Call, Deadlines, check_loop, copy_message, is_
 from wakeful.runtime.committer import Committer, Failure
 from wakeful.runtime.dispatcher import Dispatcher
 from wakeful.runtime.events import Events
-from wakeful.runtime.forwards import FORWARDED, PREFIX, Forwards, add_apart, route_timers
 from wakeful.runtime.hibernation import Hibernation
-from wakeful.runtime.homes import Homes
+from wakeful.runtime.homes import FORWARDED, PREFIX, Forwards, Homes, add_apart, route_timers
 from wakeful.runtime.inserter import Inserter
 from wakeful.runtime.links import Links
 from wakeful.runtime.lock_watch import LockWatch

@@ -6,7 +6,7 @@ from typing import Any
 from wakeful.runtime.calls import Router
 from wakeful.schedules.handlers import method_name
 from wakeful.schedules.options import check_schedule_name, parse_spec_options, plain_spec
-from wakeful.schedules.schedule import Found, Names, Runs, Schedule, Times
+from wakeful.schedules.records import Found, Names, Runs, Schedule, Times
 from wakeful.schedules.tenants import Sharded
 from wakeful.values.errors import LimitExceeded
 from wakeful.values.ids import ObjectId

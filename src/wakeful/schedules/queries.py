@@ -12,6 +12,7 @@ from wakeful.schedules.records import (
     PREFIX,
     Counters,
     Record,
+    Schedule,
     count_out,
     decode_meta,
     decode_record,
@@ -19,7 +20,6 @@ from wakeful.schedules.records import (
     slot_of,
     timer_name,
 )
-from wakeful.schedules.schedule import Schedule
 from wakeful.schedules.schedules import next_times
 from wakeful.schedules.words import About
 from wakeful.store.protocol import Query, Range, Store, Views

@@ -24,16 +24,21 @@ from wakeful.schedules.options import (
 from wakeful.schedules.records import (
     PREFIX,
     Book,
+    Found,
     Lane,
+    Names,
     Options,
     Record,
+    Runs,
+    Schedule,
+    Standing,
+    Times,
     decode_record,
     new_lane,
     schedule_of,
     sliced_times,
     timer_name,
 )
-from wakeful.schedules.schedule import Found, Names, Runs, Schedule, Standing, Times
 from wakeful.schedules.steps import (
     PAUSES_MAX,
     aim,

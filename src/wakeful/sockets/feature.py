@@ -3,27 +3,104 @@
 from typing import TYPE_CHECKING
 
 from wakeful.runtime.feature import Feature
-from wakeful.sockets.gateways import GATEWAYS, Gateways
-from wakeful.sockets.lost import Closes, Lost
+from wakeful.runtime.timer_handler import Failed
+from wakeful.runtime.turn import Turn
+from wakeful.sockets import records as keeping
+from wakeful.sockets.gateways import GATEWAYS, LOST, Gateways
 from wakeful.sockets.node_sockets import NodeSockets, feature_of
 from wakeful.sockets.outbox import REQUEST
 from wakeful.sockets.socket import FEATURE
 from wakeful.sockets.turns import (
+    CLOSE,
     CLOSED,
     CONNECT,
     FORGET,
     LATER,
     MESSAGE,
     close_later,
+    close_timer,
     closed,
     connect,
     forget,
     has_hook,
     message,
+    part,
 )
+from wakeful.values.codec import decode
+from wakeful.values.commits import Slot
+from wakeful.values.timers import Timer
+from wakeful.values.trace import without_trace
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
+    from wakeful.runtime.object_runtime import ObjectRuntime
+    from wakeful.runtime.registry import ObjectClass
+
+
+# A gateway died with the sockets of an object: how does that hear of each of them, once?
+#
+# One letter says which gateway it was; its turn wakes nothing and makes a timer for each socket that this one held. Each
+# of those is a turn that forgets the socket and runs `on_close` with 1006. A gateway that lives asks for such a timer when
+# the object has no time to be told by a call.
+
+
+class _Owner:
+    """What both have in common."""
+
+    prefix = ""
+
+    def __init__(self, deadline_ms: int) -> None:
+        self.deadline_ms = deadline_ms
+
+    def reads(self, timer: Timer) -> Slot | None:
+        return None
+
+    def wants_wake(self, known: "ObjectClass") -> bool:
+        return False
+
+    async def wake(self, activation: "ObjectRuntime", turn: Turn) -> None:
+        """Nothing to do."""
+
+
+class Lost(_Owner):
+    """`socket-lost:GATEWAY`."""
+
+    prefix = LOST
+
+    async def fire(self, activation: "ObjectRuntime", turn: Turn, timer: Timer) -> bool:
+        gateway = timer.name.partition(":")[2]
+        hears = has_hook(activation.known, "on_close")
+        for id, kept in list((await keeping.load_all(turn)).items()):
+            if kept.gateway != gateway:
+                continue
+            if hears:
+                turn.set_timer(close_timer(activation, id))
+            else:
+                await keeping.remove(turn, id)
+        return False
+
+    async def failed(self, activation: "ObjectRuntime", turn: Turn, failure: Failed) -> None:
+        """It only reads and writes rows, so what failed was the store, which is not counted."""
+
+
+class Closes(_Owner):
+    """`socket-close:SOCKET`, with what it was closed with, if anybody knows."""
+
+    prefix = CLOSE
+
+    async def fire(self, activation: "ObjectRuntime", turn: Turn, timer: Timer) -> bool:
+        id = timer.name.partition(":")[2]
+        if await keeping.load(turn, id) is not None:
+            known = without_trace(timer.payload)
+            code, reason, was_clean = decode(known) if known else (1006, "", False)
+            await part(turn, id, code, reason, was_clean=was_clean)
+        return False
+
+    async def failed(self, activation: "ObjectRuntime", turn: Turn, failure: Failed) -> None:
+        """The object was told, and failed: it is not told again."""
+        id = failure.timer.name.partition(":")[2]
+        if await keeping.load(turn, id) is not None:
+            await keeping.remove(turn, id)
 
 
 class SocketFeature(Feature):

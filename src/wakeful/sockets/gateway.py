@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.policy.retry import platform_delay_ms
 from wakeful.runtime.calls import Call
-from wakeful.sockets.effects import AUTO, CLOSE, Effect
 from wakeful.sockets.held import ConnectionWire, Held, Here
+from wakeful.sockets.outbox import AUTO, CLOSE, Effect
 from wakeful.sockets.register import Register
 from wakeful.sockets.socket import Message, SocketRequest
 from wakeful.sockets.turns import CLOSED, CONNECT, FORGET, GONE, LATER, MESSAGE, TOO_MANY, check_takes_sockets, has_hook

@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from wakeful.runtime.turn import running_turn
 from wakeful.sockets import socket as sockets
-from wakeful.sockets.effects import Effect
 from wakeful.sockets.gateway import Gateway
 from wakeful.sockets.gateways import Sweep
-from wakeful.sockets.outbox import Outbox
+from wakeful.sockets.outbox import Effect, Outbox
 from wakeful.sockets.socket import FEATURE, Message, Socket
 from wakeful.store.protocol import NodeRow
 from wakeful.values.errors import NotRunning

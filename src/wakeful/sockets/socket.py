@@ -8,7 +8,7 @@ import msgspec
 
 from wakeful.runtime.turn import Done, RefusedWrite, Turn, running_turn
 from wakeful.sockets import records as keeping
-from wakeful.sockets.effects import AUTO, CLOSE, SEND, effect, put
+from wakeful.sockets.outbox import AUTO, CLOSE, SEND, effect, put
 from wakeful.sockets.records import SocketRecord
 from wakeful.values.codec import decode, encode
 from wakeful.values.errors import BadInput, BadOption, BadValue, LimitExceeded, TurnOver

@@ -6,8 +6,7 @@ from typing import Any, NamedTuple, TypedDict, cast
 
 from wakeful.policy.plan import spec_of
 from wakeful.schedules.queries import as_schedule, parked_of, record_of, runs_of
-from wakeful.schedules.records import PREFIX, Record, decode_record, schedule_of, slot_of
-from wakeful.schedules.schedule import Schedule, standing_of
+from wakeful.schedules.records import PREFIX, Record, Schedule, decode_record, schedule_of, slot_of, standing_of
 from wakeful.schedules.schedules import next_times
 from wakeful.schedules.words import About, standing
 from wakeful.store.protocol import Query, Range, Store
