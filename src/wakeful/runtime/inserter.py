@@ -266,15 +266,16 @@ class Inserter:
         return obstacles
 
     def _answer(self, group: list[InsertRequest], obstacles: list[Obstacle]) -> None:
-        met = {one.index: one for one in obstacles}
+        met = {one.index: one for one in obstacles} if obstacles else {}
         for n, asked in enumerate(group):
-            obstacle = met.get(n)
+            obstacle = met.get(n) if met else None
             if obstacle is not None and asked.guard is None:
                 resolve(asked.done, None, _taken_error(asked.timer))
                 continue
             resolve(asked.done, obstacle)
-            for twin in asked.twins or ():
-                resolve(twin.done, obstacle or Obstacle(0, asked.timer))
+            if asked.twins is not None:
+                for twin in asked.twins:
+                    resolve(twin.done, obstacle or Obstacle(0, asked.timer))
 
     async def _insert(
         self,
@@ -286,7 +287,7 @@ class Inserter:
         until: Callable[[], int],
     ) -> list[Obstacle]:
         """Sent until it is answered, or nobody waits any more; the receipt makes that safe."""
-        tries, last_at = 0, self._clock.now() + REPEAT_MS
+        tries = last_at = 0
         while True:
             mark = self._arrivals.expect(timers)
             began = self.meter.ticks()
@@ -301,13 +302,14 @@ class Inserter:
                 tries += 1
                 sending.is_first = False
                 sending.failure = self._failed(error, sending.failure)
-                delay_ms = platform_delay_ms(tries, self._dice.random())
-                if self._is_stopped or self._clock.now() + delay_ms >= min(until(), last_at):
+                again_at = self._clock.now() + (delay_ms := platform_delay_ms(tries, self._dice.random()))
+                last_at = last_at or self._clock.now() + REPEAT_MS
+                if self._is_stopped or again_at >= min(until(), last_at):
                     self._on_down(sending.failure)
                     raise sending.failure from None
                 await self._clock.sleep(delay_ms)
                 continue
-            is_in = each or all(one.is_in for one in obstacles)
+            is_in = each or not obstacles or all(one.is_in for one in obstacles)
             if is_in and sending.is_first:
                 self._tell_arrivals(timers, obstacles, mark)
             else:
@@ -320,7 +322,7 @@ class Inserter:
 
     def _tell_arrivals(self, timers: Sequence[Timer], obstacles: list[Obstacle], mark: int) -> None:
         """Those who wait for timers hear of them, but for those that are not in."""
-        out = {one.index for one in obstacles if not one.is_in}
+        out = {one.index for one in obstacles if not one.is_in} if obstacles else ()
         if out:
             self._arrivals.unsure([timers[n] for n in out])
             timers = [timer for n, timer in enumerate(timers) if n not in out]

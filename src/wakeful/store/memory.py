@@ -193,8 +193,8 @@ class MemoryStore:
         obstacles = self._obstacles(timers, range(len(timers)), guards, now)
         if obstacles and not each:
             return obstacles
-        barred = frozenset(one.index for one in obstacles)
-        self._add([timer for n, timer in enumerate(timers) if n not in barred], now)
+        barred = frozenset([one.index for one in obstacles])
+        self._add([timer for n, timer in enumerate(timers) if n not in barred] if barred else timers, now)
         if receipt is not None:
             self.disk.receipts[receipt.id] = (receipt, barred & guards.keys())
         return obstacles
