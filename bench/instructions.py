@@ -46,6 +46,10 @@ async def _job(app: App, cls: type[Bench], node: Node, count: int) -> None:
         await app.jobs.schedule(app.get(cls, f"j{number}").job, 0, after="365d")
 
 
+async def _schedulers(app: App, cls: type[Bench], node: Node, count: int) -> None:
+    await rate("jobs", count, 64, lambda n: app.jobs.schedule(app.get(cls, f"j{n}").job, 0, after="365d"))
+
+
 async def _jobs(app: App, cls: type[Bench], node: Node, count: int) -> None:
     await app.jobs.schedule_many([JobSpec(app.get(cls, f"j{n}").job, (0,), after="365d") for n in range(count)])
 
@@ -68,6 +72,7 @@ WORKS: dict[str, Work] = {
     "read": _read,
     "64 writers": _writers,
     "job": _job,
+    "64 schedulers": _schedulers,
     "schedule_many": _jobs,
     "schedule_many keyed": _keyed,
     "job with its run": _fire,

@@ -1,6 +1,7 @@
 """Which stores the conformance suites run on, and the stage that the suites of objects play on."""
 
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from itertools import count
 from pathlib import Path
@@ -152,12 +153,19 @@ def _stage() -> Stage:
     return _stages[-1]
 
 
+@contextmanager
+def staging(url: str) -> Iterator[Stage]:
+    """A stage on which its classes act, for as long as the block lasts."""
+    _stages.append(Stage(url))
+    yield _stages[-1]
+    _stages.pop()
+
+
 @pytest.fixture
 def stage(store_url: str) -> Iterator[Stage]:
     """A fresh stage on each store in turn."""
-    _stages.append(Stage(store_url))
-    yield _stages[-1]
-    _stages.pop()
+    with staging(store_url) as stage:
+        yield stage
 
 
 @pytest.fixture(params=["told", "untold", "postgres"])

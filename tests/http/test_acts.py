@@ -210,6 +210,41 @@ async def test_a_tenant_acts_on_its_own_only() -> None:
         assert [row["ok"] for row in rows] == [False]
 
 
+async def test_parked_timers_are_dropped_by_filters_within_what_a_token_may_see() -> None:
+    async with opened() as stage:
+        body = {"class": "Shop", "method": "fails", "retry": {"max_attempts": 1}}
+        for key in ("eu/1", "eu/2", "us/1"):
+            await stage.ask("POST", "/v1/jobs", json=body | {"key": key})
+        await stage.world.advance(minutes=1)
+        eu, all_of_it = await stage.token("eu", "operate", tenant="eu/"), await stage.token("all", "operate", "call")
+
+        async def drop(token: str = "", **choice: object) -> list[str]:
+            answer = await stage.ask("POST", "/v1/parked/drop", json=choice, token=token or all_of_it)
+            return [row["key"] for row in answer.json()["rows"]]
+
+        assert await drop(all=True, error="no such text") == []
+        assert await drop(all=True, older_than="2m") == []
+        assert await drop(eu, all=True, prefix="eu/2") == ["eu/2"]
+        problem(
+            await stage.ask("POST", "/v1/parked/drop", json={"all": True, "prefix": "us/"}, token=eu),
+            422,
+            "option.drop",
+        )
+        assert await drop(eu, all=True, prefix="") == ["eu/1"]
+        problem(await stage.ask("POST", "/v1/parked/drop", json={}, token=all_of_it), 422, "option.drop")
+        problem(
+            await stage.ask("POST", "/v1/parked/drop", json={"all": True, "older_than": "soon"}, token=all_of_it),
+            422,
+            "time.text",
+        )
+        assert [row["key"] for row in (await stage.get("/v1/parked", token=all_of_it))["rows"]] == ["us/1"]
+        [failed] = (await stage.get("/v1/jobs?state=failed", token=all_of_it))["rows"]
+        path = f"/v1/jobs/{quote(failed['id'], safe='')}"
+        assert (await stage.ask("POST", f"{path}/cancel", token=all_of_it)).json()["cancelled"] is True
+        assert (await stage.get(path, token=all_of_it))["state"] == "cancelled"
+        assert (await stage.get("/v1/parked", token=all_of_it))["rows"] == []
+
+
 async def test_draining_a_node() -> None:
     async with opened() as stage:
         problem(await stage.ask("POST", "/v1/nodes/node-1/drain"), 409, "store.single")

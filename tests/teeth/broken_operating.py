@@ -10,9 +10,12 @@ from msgspec.structs import replace
 from tests.teeth.broken import swapped
 from wakeful.cli import program, settings_file
 from wakeful.http import health
+from wakeful.jobs.runs import JobRuns
+from wakeful.runtime.activation import Activation
 from wakeful.runtime.lock_watch import LockWatch
 from wakeful.runtime.outage import Outage
 from wakeful.runtime.standstill import Standstill
+from wakeful.runtime.turn import Turn
 from wakeful.store.postgres.wire import ServerLost, ServerWire
 from wakeful.transport.addresses import Address
 
@@ -24,6 +27,27 @@ def ready_though_a_table_is_locked() -> Any:
         return property(lambda self: None)
 
     return swapped(LockWatch, "held_lock", make)
+
+
+def what_is_dropped_tells_nobody() -> Any:
+    """A job that is let go is gone, and those that wait for it wait for ever."""
+
+    async def silent(self: JobRuns, turn: Any, parked: Any) -> None: ...
+
+    return swapped(JobRuns, "on_dropped", lambda _: silent)
+
+
+def what_is_dropped_stays_parked() -> Any:
+    """It is said to be gone, and can be redriven all the same."""
+
+    def make(finish: Any) -> Any:
+        def broken(self: Activation, turn: Turn) -> int:
+            turn.unparks = turn.unparks if turn.timers else []
+            return int(finish(self, turn))
+
+        return broken
+
+    return swapped(Activation, "finish", make)
 
 
 def a_lock_is_known_by_its_table() -> Any:

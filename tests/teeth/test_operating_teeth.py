@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.conformance import test_parked_dropped as parked_dropped
+from tests.conformance.conftest import staging
 from tests.teeth import broken_operating
 from tests.teeth.catching import Catcher, Teeth
 from tests.unit import test_cli_config as cli_config
@@ -23,6 +25,18 @@ from wakeful.testing.timewarp import Timewarp
 from wakeful.values.errors import Unavailable, Unreachable
 
 HERE = SimpleNamespace()  # the test that runs, whose fixtures catchers may ask for
+
+
+def dropped_job() -> None:
+    """tests/conformance: a job that is dropped, and one that waits for it."""
+    stage = SimpleNamespace(url="memory:")
+    asyncio.run(parked_dropped.test_a_job_that_is_dropped_is_cancelled_and_so_are_those_that_wait_for_it(stage))
+
+
+def dropped_alarm() -> None:
+    """tests/conformance: an alarm that is dropped."""
+    with staging("memory:") as stage:
+        asyncio.run(parked_dropped.test_an_alarm_that_is_dropped_never_runs_and_its_attempts_stay_in_the_ledger(stage))
 
 
 def long_lock() -> None:
@@ -116,6 +130,8 @@ def config(*args: str) -> dict[str, dict[str, Any]]:
 
 
 BROKEN: dict[str, tuple[Catcher, ...]] = {
+    "what_is_dropped_tells_nobody": (dropped_job,),
+    "what_is_dropped_stays_parked": (dropped_alarm,),
     "ready_though_a_table_is_locked": (long_lock, said),
     "a_lock_is_known_by_its_table": (short_locks,),
     "ready_says_away_before_it_says_locked": (said,),

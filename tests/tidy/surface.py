@@ -15,6 +15,7 @@ import click
 
 import wakeful
 from wakeful.cli import cli
+from wakeful.cli.options import ListingGroup
 from wakeful.http.rows import ROWS
 from wakeful.telemetry.catalogue import CATALOGUE
 
@@ -78,7 +79,8 @@ def commands(group: click.Group) -> dict[str, list[str]]:
         assert command is not None
         if isinstance(command, click.Group):
             found |= {f"{name} {inner}": options for inner, options in commands(command).items()}
-        found[name] = sorted({opt for one in command.params for opt in (*one.opts, *one.secondary_opts)})
+        listing = command.commands["list"].params if isinstance(command, ListingGroup) else []
+        found[name] = sorted({opt for one in [*command.params, *listing] for opt in (*one.opts, *one.secondary_opts)})
     return found
 
 

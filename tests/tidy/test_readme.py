@@ -23,6 +23,7 @@ def blocks(text: str, language: str) -> list[str]:
 def unknown_commands(text: str) -> list[str]:
     """The lines of `sh` blocks that name a make target, a wakeful command or an option that isn't there."""
     from wakeful.cli import cli
+    from wakeful.cli.options import ListingGroup
 
     targets = set(_TARGET.findall((source.ROOT / "Makefile").read_text()))
     found = []
@@ -40,7 +41,8 @@ def unknown_commands(text: str) -> list[str]:
                     found.append(line)
                     continue
                 if isinstance(command, click.Group):
-                    command = command.commands.get(arguments[1] if len(arguments) > 1 else "", command)
+                    alone = command.commands["list"] if isinstance(command, ListingGroup) else command
+                    command = command.commands.get(arguments[1] if len(arguments) > 1 else "", alone)
                 known = {option for parameter in command.params for option in parameter.opts}
                 found += [line for word in arguments if re.match(r"--?[a-z]", word) and word.split("=")[0] not in known]
     return found

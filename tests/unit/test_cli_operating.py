@@ -191,6 +191,31 @@ def test_a_parked_occurrence_is_redriven(stage: Stage) -> None:
         assert stage("parked", "--json").json == []
 
 
+def test_parked_occurrences_are_dropped_by_number_or_by_what_they_say(stage: Stage, monkeypatch: Any) -> None:
+    assert stage("parked", "drop").code == 2
+    assert "go with --all" in stage("parked", "drop", "1", "--error", "x").err
+    assert [row["number"] for row in stage("parked", "drop", "1", "--dry-run", "--json").json] == [1]
+    assert stage("parked", "drop", "--all", "--error", "no such text", "--dry-run").out.strip() == "nothing is parked"
+    assert stage("parked", "drop", "--all", "--older-than", "1000w", "--yes", "--json").json == []
+    assert stage("parked", "drop", "1").code == 3  # no process runs the store
+    with stage.running():
+        refused = stage("parked", "drop", "--all")
+        assert (refused.code, "say --yes" in refused.err) == (2, True)
+        asked: list[str] = []
+        with monkeypatch.context() as at_terminal:
+            at_terminal.setattr("click.confirm", lambda text: asked.append(text))
+            at_terminal.setattr("sys.stdin.isatty", lambda: True, raising=False)
+            at_terminal.setattr("sys.stdout.isatty", lambda: True, raising=False)
+            assert "nothing was done [drop.declined]" in stage("parked", "drop", "--all").err
+        assert asked == ["drop 1 parked timer for good?"]
+        assert len(stage("parked", "--json").json) == 1
+        all_of_it = ("--all", "--class", "Report", "--prefix", "e", "--error", "BROKEN", "--older-than", "1s", "--yes")
+        assert stage("parked", "drop", *all_of_it).out == "1  Report/eu run of broken: dropped: it never runs\n"
+        assert stage("parked", "--json").json == []
+        assert stage("parked", "drop", "1").code == 1
+        assert [(act, outcome) for act, _, outcome in acts(stage)] == [("drop", "done"), ("drop", "nothing")]
+
+
 def test_a_parked_occurrence_is_redriven_without_a_process(stage: Stage) -> None:
     assert "no process runs this store; they fire when one starts" in stage("redrive", "--all").out
     [timer] = [row for row in stage("due", "--json").json if row["kind"] == "redrive"]

@@ -31,6 +31,7 @@ FORMS: dict[str, dict[str, str]] = {
     "/schedule/backfill": ANN | {"from": "0", "to": "1"},
     "/job/cancel": {"id": "Note/ann/%3Dlater"},
     "/parked/redrive": {"do": "all"},
+    "/parked/drop": {"do": "some", "number": "1"},
     "/node/drain": {"node": "x"},
     "/node/undrain": {"node": "x"},
 }
@@ -151,6 +152,23 @@ async def test_parked_timers_are_redriven_one_by_one_and_together() -> None:
         again_parked = [row.timer.name for row in await stage.world.parked()]
         assert again_parked == ["job:=big"]  # it ran at once, and has one attempt
         assert [act for act, _, _ in await acts(stage)] == ["redrive"] * 3
+
+
+async def test_parked_timers_that_are_ticked_are_dropped() -> None:
+    async with staged() as stage:
+        numbers = [row.number for row in await stage.world.parked()]
+        assert (await stage.post("/parked/drop", do="some")).status_code == 400
+        assert "wakeful parked drop --all" in (await stage.post("/parked/drop", do="all")).text
+        answer = await stage.post("/parked/drop", do="some", number=str(numbers[1]))
+        assert "Dropped: it never runs." in await stage.text(answer.headers["location"])
+        assert [row.number for row in await stage.world.parked()] == [numbers[0], *numbers[2:]]
+        again = await stage.post("/parked/drop", do="some", number=str(numbers[1]))
+        assert "is not parked" in again.text
+        assert "0 timers dropped, 1 not" in again.text
+        assert await acts(stage) == [
+            ("drop", f"parked {numbers[1]}", "done"),
+            ("drop", f"parked {numbers[1]}", "nothing"),
+        ]
 
 
 async def test_a_job_is_cancelled_once() -> None:

@@ -12,17 +12,7 @@ if TYPE_CHECKING:
     from wakeful.jobs.job import Job
 
 
-class _Jobs(click.Group):
-    """`wakeful jobs` alone lists."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        is_bare = not args and not ctx.resilient_parsing  # a shell that completes asks for the subcommands
-        if is_bare or (args and args[0] not in self.commands and args[0] not in ("-h", "--help")):
-            args = ["list", *args]
-        return super().parse_args(ctx, args)
-
-
-@click.group("jobs", cls=_Jobs)
+@click.group("jobs", cls=options.ListingGroup)
 def jobs() -> None:
     """One call, once, at a time: what is owed, what failed, what became of the rest.
 

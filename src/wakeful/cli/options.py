@@ -49,6 +49,16 @@ def command(name: str, **settings: Any) -> Callable[[Callable[..., Any]], click.
     return make
 
 
+class ListingGroup(click.Group):
+    """A group of commands that lists when none of them is named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        is_bare = not args and not ctx.resilient_parsing  # a shell that completes asks for the subcommands
+        if is_bare or (args and args[0] not in self.commands and args[0] not in ("-h", "--help")):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
 def store_option(function: F) -> F:
     """--store, with its default from the environment."""
     return setting(

@@ -1,6 +1,7 @@
-"""Layer 5. `wakeful parked` and `wakeful redrive`: what failed for good and waits for a person, and how is it set due again?"""
+"""Layer 5. `wakeful parked` and `wakeful redrive`: what failed for good, and how is it set due again, or let go?"""
 
 import asyncio
+import sys
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +20,66 @@ if TYPE_CHECKING:
     from wakeful.values.timers import Parked
 
 
-@options.command("parked")
+@click.group("parked", cls=options.ListingGroup)
+def parked() -> None:
+    """Timers that failed for good and wait for a person: list them, or drop those that are never to run.
+
+    Without a subcommand it lists. `wakeful redrive` sets them due again.
+    """
+
+
+def choice_options(function: options.F) -> options.F:
+    """Which parked timers: their numbers, or all that the filters leave."""
+    for option in (
+        click.option("--older-than", metavar="LENGTH", help="With --all: only those parked longer ago (7d, 12h)."),
+        click.option("--error", metavar="TEXT", help="With --all: only those whose error has this text, in any case."),
+        click.option("--prefix", metavar="TEXT", help="With --all: only of objects whose keys begin like that."),
+        click.option("--key", metavar="KEY", shell_complete=known_names.keys, help="With --all: only of this object."),
+        click.option(
+            "--class",
+            "cls",
+            metavar="CLASS",
+            shell_complete=known_names.classes,
+            help="With --all: only of this class.",
+        ),
+        click.option("--all", "everything", is_flag=True, help="All that is parked."),
+        click.argument("numbers", metavar="[NUMBER]...", nargs=-1, type=int, shell_complete=known_names.parked),
+    ):
+        function = option(function)
+    return function
+
+
+def _which(
+    what: str,
+    numbers: tuple[int, ...],
+    everything: bool,
+    cls: str | None,
+    key: str | None,
+    prefix: str | None,
+    error: str | None,
+    older_than: str | None,
+) -> "Which":
+    from wakeful.cli.output import now_ms
+    from wakeful.operations.acts import Which
+    from wakeful.values.times import duration_ms
+
+    if bool(numbers) == everything:
+        raise CommandError(
+            f"say what to {what}: numbers from `wakeful parked`, or --all", code="usage", exit_code=USAGE
+        )
+    if numbers and any(one is not None for one in (prefix, error, older_than)):
+        raise CommandError("--prefix, --error and --older-than go with --all", code="usage", exit_code=USAGE)
+    before = None if older_than is None else now_ms() - duration_ms(older_than, what="--older-than")
+    return Which(numbers, everything, cls, key, prefix, error, before)
+
+
+@options.command("list")
 @click.argument("cls", metavar="[CLASS]", required=False, shell_complete=known_names.classes)
 @click.argument("key", metavar="[KEY]", required=False, shell_complete=known_names.keys)
 @click.option("--full", is_flag=True, help="With the traceback of each.")
 @options.limit_option(50)
 @options.store_option
-def parked(cls: str | None, key: str | None, full: bool, limit: int, url: str, as_json: bool) -> None:
+def listing(cls: str | None, key: str | None, full: bool, limit: int, url: str, as_json: bool) -> None:
     """Timers that failed for good, oldest first, with the number that `wakeful redrive` takes."""
     asyncio.run(_parked(cls, key, full, limit, url, as_json))
 
@@ -97,41 +151,25 @@ BAR_FROM = 50  # fewer are done before one has looked
 
 
 @options.command("redrive")
-@click.argument("numbers", metavar="[NUMBER]...", nargs=-1, type=int, shell_complete=known_names.parked)
-@click.option("--all", "everything", is_flag=True, help="All that is parked.")
-@click.option(
-    "--class", "cls", metavar="CLASS", shell_complete=known_names.classes, help="With --all: only of this class."
-)
-@click.option("--key", metavar="KEY", shell_complete=known_names.keys, help="With --all: only of this object.")
+@choice_options
 @options.store_option
-def redrive(
-    numbers: tuple[int, ...], everything: bool, cls: str | None, key: str | None, url: str, as_json: bool
-) -> int:
+def redrive(url: str, as_json: bool, **choice: Any) -> int:
     """Set parked timers due again at once, with a fresh count of attempts.
 
     Give the numbers that `wakeful parked` shows, or --all. The process that runs the store does it;
     without one the timers are set in the store and fire when it starts.
     """
-    if bool(numbers) == everything:
-        raise CommandError(
-            "say what to redrive: numbers from `wakeful parked`, or --all", code="usage", exit_code=USAGE
-        )
-    return asyncio.run(_redrive(numbers, everything, cls, key, url, as_json))
+    return asyncio.run(_redrive(_which("redrive", **choice), url, as_json))
 
 
-async def _redrive(
-    numbers: tuple[int, ...], everything: bool, cls: str | None, key: str | None, url: str, as_json: bool
-) -> int:
+async def _redrive(which: "Which", url: str, as_json: bool) -> int:
     from wakeful.cli.known_names import instead
     from wakeful.cli.node_access import connecting
     from wakeful.cli.output import put_json, put_line
     from wakeful.cli.session import viewing
-    from wakeful.operations.acts import Which
-    from wakeful.views.timer_names import name_words
 
-    which = Which(numbers, everything, cls, key)
     async with viewing(url) as view, connecting(view.stores[0]) as client:
-        hint = "" if as_json else await instead(view, cls, key)
+        hint = "" if as_json else await instead(view, which.cls, which.key)
         if client is not None:
             results = await _through(client, view.stores[0], which, is_shown=not as_json)
     if client is None:
@@ -139,15 +177,23 @@ async def _redrive(
     if as_json:
         put_json(results)
     else:
-        for row in results:
-            what = f"{row['class']}/{row['key']} {name_words(row['timer'])}: " if row["class"] else ""
-            line = f"{row['number']}  {what}" + ("due now" if row["ok"] else str(row["problem"]))
-            put_line(one_line(line), "green" if row["ok"] else "red")
+        _put_results(results, "due now")
         if not results:
-            put_none(cls, key, hint)
+            put_none(which.cls, which.key, hint)
         elif client is None and any(row["ok"] for row in results):
             put_line("no process runs this store; they fire when one starts", "dim")
     return OK if all(row["ok"] for row in results) else FAILED
+
+
+def _put_results(results: list[dict[str, Any]], done: str) -> None:
+    """For people: what came of each."""
+    from wakeful.cli.output import put_line
+    from wakeful.views.timer_names import name_words
+
+    for row in results:
+        what = f"{row['class']}/{row['key']} {name_words(row['timer'])}: " if row["class"] else ""
+        line = f"{row['number']}  {what}" + (done if row["ok"] else str(row["problem"]))
+        put_line(one_line(line), "green" if row["ok"] else "red")
 
 
 async def _through(
@@ -160,7 +206,8 @@ async def _through(
     from wakeful.runtime.redrives import REDRIVE, survey
 
     send = live(client)
-    total = (await survey(finding(store), which.query())).total if which.is_all else len(which.numbers)
+    find = finding(store)
+    total = (await survey(find, which.query(), fits=which.fits)).total if which.is_all else len(which.numbers)
     with bar("redrive", total, is_shown=is_shown and total > BAR_FROM) as step:
 
         async def send_counting(id: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -184,7 +231,7 @@ async def redrive_unowned(url: str, which: "Which", *, is_shown: bool = False) -
         acts = Acts(bare(store), actor())
         target = "all parked" if which.is_all else f"parked {', '.join(map(str, sorted(which.numbers)[:20]))}"
         find, query = finding(store), which.query()
-        surveyed = await survey(find, query, which.numbers)
+        surveyed = await survey(find, query, which.numbers, which.fits)
         missing = sorted(set(which.numbers) - set(surveyed.numbers))
         results = [redriven(number, None, "is not parked") for number in missing]
         if not surveyed.total:
@@ -197,14 +244,14 @@ async def redrive_unowned(url: str, which: "Which", *, is_shown: bool = False) -
             try:
                 with bar("redrive", surveyed.total, is_shown=is_shown and surveyed.total > BAR_FROM) as step:
                     count = 0
-                    async for parked in each_parked(find, query, which.numbers, surveyed.last):
+                    async for parked in each_parked(find, query, which.numbers, surveyed.last, fits=which.fits):
                         count += 1
                         problem = await _put_back(store, name, epochs, parked, count)
                         results.append(redriven(parked.number, parked, problem))
                         step(1)
             finally:
                 await store.release(name, epochs)
-            end.note_tries(results)
+            end.note_tries(results, "set due again")
         await store.tell([])
         return results
 
@@ -231,3 +278,67 @@ async def _put_back(store: "Store", name: str, epochs: "Mapping[int, int]", park
     if isinstance(outcome, Fenced):
         return "a process took the store over meanwhile; redrive again, through it"
     return None if outcome is None else str(outcome)
+
+
+# `wakeful parked drop`: let go of them, through the owner of their objects.
+
+
+@options.command("drop")
+@choice_options
+@click.option("--yes", is_flag=True, help="With --all: do it without asking.")
+@click.option("--dry-run", is_flag=True, help="Only list what would be dropped.")
+@options.app_option("When no process runs the store: run this program for the length of the command.")
+@options.store_option
+def dropping(yes: bool, dry_run: bool, target: str | None, url: str, as_json: bool, **choice: Any) -> int:
+    """Let go of parked timers: they never run. A failed job is cancelled, and those that wait for it are told.
+
+    Give the numbers that `wakeful parked` shows, or --all with filters. What is dropped can't be brought back; the ledger
+    keeps its failed attempts, and the audit log who dropped it.
+    """
+    return asyncio.run(_drop(_which("drop", **choice), yes, dry_run, target, url, as_json))
+
+
+async def _drop(which: "Which", yes: bool, dry_run: bool, target: str | None, url: str, as_json: bool) -> int:
+    from wakeful.cli.known_names import instead
+    from wakeful.cli.output import put_json
+    from wakeful.cli.session import acting, viewing
+    from wakeful.operations.acts import finding
+    from wakeful.runtime.redrives import each_parked, survey
+    from wakeful.views.parked import plain_parked
+
+    async with viewing(url) as view:
+        find = finding(view.stores[0])
+        total = (await survey(find, which.query(), which.numbers, which.fits)).total
+        hint = "" if as_json or total else await instead(view, which.cls, which.key)
+        chosen = each_parked(find, which.query(), which.numbers, fits=which.fits)
+        rows = [one async for one in chosen] if dry_run else []
+    if as_json and (dry_run or (which.is_all and not total)):
+        put_json([plain_parked(row) for row in rows])
+        return OK
+    if dry_run or (which.is_all and not total):
+        put_parked(rows, with_object=True) if rows else put_none(which.cls, which.key, hint)
+        return OK
+    if which.is_all and not yes:
+        _confirm(total, can_ask=not as_json)
+    async with acting(url, target, what="drop") as acts:
+        results = await acts.drop(which)
+    if as_json:
+        put_json(results)
+    else:
+        _put_results(results, "dropped: it never runs")
+    return OK if all(row["ok"] for row in results) else FAILED
+
+
+def _confirm(total: int, *, can_ask: bool) -> None:
+    """What is dropped can't be brought back: somebody says yes, here or by --yes."""
+    from wakeful.cli.output import many
+
+    if not can_ask or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        words = f"this would drop {many(total, 'parked timer')} for good; say --yes, or --dry-run to see them"
+        raise CommandError(words, code="drop.unconfirmed", exit_code=USAGE)
+    if not click.confirm(f"drop {many(total, 'parked timer')} for good?"):
+        raise CommandError("nothing was done", code="drop.declined")
+
+
+parked.add_command(listing)
+parked.add_command(dropping)

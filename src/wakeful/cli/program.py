@@ -63,11 +63,8 @@ class TellingStore:
             text = f"{parked.timer.id} {name} after {parked.attempts} attempts; see wakeful parked, wakeful redrive"
             self._say.event("parked", text, object=str(parked.timer.id), timer=parked.timer.name)
         if commit.unparks:
-            self._say.event(
-                "redriven",
-                f"{commit.id} {name_words(commit.sets[0].name) if commit.sets else ''}",
-                object=str(commit.id),
-            )
+            kind, words = ("redriven", name_words(commit.sets[0].name)) if commit.sets else ("dropped", "")
+            self._say.event(kind, f"{commit.id} {words}".rstrip(), object=str(commit.id))
 
     def _ran(self, entry: Entry) -> None:
         late = entry.fired_at - entry.nominal_at

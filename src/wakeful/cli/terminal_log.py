@@ -28,6 +28,7 @@ _COLOURS = {
     "too_late": 33,
     "overlap": 33,
     "redriven": 36,
+    "dropped": 36,
     "error": 31,
     "warning": 33,
     "ready": 32,

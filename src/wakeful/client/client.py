@@ -245,6 +245,7 @@ class SyncLooks(Blocking):
     ledger = Blocked(Client.ledger)
     parked = Blocked(Client.parked)
     redrive = Blocked(Client.redrive)
+    drop_parked = Blocked(Client.drop_parked)
     search = Blocked(Client.search)
     audit = Blocked(Client.audit)
     nodes = Blocked(Client.nodes)

@@ -96,10 +96,50 @@ class Looks:
         given = {"class": _name(cls), "key": key, "limit": limit, "cursor": cursor}
         return await self._rows("/v1/parked", given)
 
-    async def redrive(self, *numbers: int, all: bool = False, cls: Class | None = None, key: str | None = None) -> Rows:
-        """Set parked timers due again: those of these numbers, or all; a row for each with what came of it."""
-        body = {"numbers": list(numbers), "all": all, "class": _name(cls), "key": key}
-        found = await self._do("POST", "/v1/parked/redrive", body, is_repeatable=False)
+    async def redrive(
+        self,
+        *numbers: int,
+        all: bool = False,
+        cls: Class | None = None,
+        key: str | None = None,
+        prefix: str | None = None,
+        error: str | None = None,
+        older_than: str | None = None,
+    ) -> Rows:
+        """Set parked timers due again: those of these numbers, or all that the filters leave; a row for each with what came of it.
+
+        `prefix` is how the keys of their objects begin, `error` what their errors say somewhere, `older_than` a length ("7d").
+        """
+        return await self._each_parked("redrive", numbers, all, cls, key, prefix, error, older_than)
+
+    async def drop_parked(
+        self,
+        *numbers: int,
+        all: bool = False,
+        cls: Class | None = None,
+        key: str | None = None,
+        prefix: str | None = None,
+        error: str | None = None,
+        older_than: str | None = None,
+    ) -> Rows:
+        """Let go of parked timers, chosen as `redrive` does: they never run; a failed job is cancelled."""
+        return await self._each_parked("drop", numbers, all, cls, key, prefix, error, older_than)
+
+    async def _each_parked(
+        self,
+        act: str,
+        numbers: tuple[int, ...],
+        all: bool,
+        cls: Class | None,
+        key: str | None,
+        prefix: str | None,
+        error: str | None,
+        older_than: str | None,
+    ) -> Rows:
+        body: dict[str, Any] = {"numbers": list(numbers), "all": all, "class": _name(cls), "key": key}
+        filters = {"prefix": prefix, "error": error, "older_than": older_than}
+        body |= {name: value for name, value in filters.items() if value is not None}
+        found = await self._do("POST", f"/v1/parked/{act}", body, is_repeatable=False)
         return Rows(found["rows"])
 
     async def nodes(self) -> Rows:

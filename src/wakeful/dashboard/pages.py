@@ -98,6 +98,7 @@ def routes(deployment: "Deployment", gate: "Gate") -> list["BaseRoute"]:
         "/schedule/backfill": schedules.backfill,
         "/job/cancel": jobs.cancel,
         "/parked/redrive": parked.redrive,
+        "/parked/drop": parked.drop,
     }
     wide = {"/node/drain": nodes.drain, "/node/undrain": nodes.undrain}
     admin = {"/audit": login.audit_page, "/tokens": login.tokens_page}

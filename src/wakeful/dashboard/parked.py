@@ -42,21 +42,34 @@ async def one(visit: Visit) -> "Response":
 
 async def redrive(visit: Visit) -> "Response":
     """Those that are ticked, or all that the visitor sees."""
+    return await _say(visit, await visit.acts.redrive(await _choice(visit, "redrive")), "redriven")
+
+
+async def drop(visit: Visit) -> "Response":
+    """Those that are ticked: they never run."""
+    which = await _choice(visit, "drop")
+    if which.is_all:
+        raise BadOption("tick the rows to drop; all at once is for `wakeful parked drop --all`", code="option.drop")
+    return await _say(visit, await visit.acts.drop(which), "dropped")
+
+
+async def _choice(visit: Visit, what: str) -> Which:
     prefix = visit.caller.prefix
     if visit.field("do") == "all":
-        which = Which(is_all=True, prefix=prefix)
-    else:
-        numbers = [_number(text) for text in visit.form.get("number", ())]
-        if not numbers:
-            raise BadOption("nothing is ticked; tick the rows to redrive", code="option.redrive")
-        id = await _object(visit)
-        which = Which([visit.view.meant(one) for one in numbers], cls=id and id.cls, key=id and id.key, prefix=prefix)
-    results = await visit.acts.redrive(which)
+        return Which(is_all=True, prefix=prefix)
+    numbers = [_number(text) for text in visit.form.get("number", ())]
+    if not numbers:
+        raise BadOption(f"nothing is ticked; tick the rows to {what}", code=f"option.{what}")
+    id = await _object(visit)
+    return Which([visit.view.meant(one) for one in numbers], cls=id and id.cls, key=id and id.key, prefix=prefix)
+
+
+async def _say(visit: Visit, results: list[dict[str, Any]], done: str) -> "Response":
     failed = [row | {"number": visit.view.mask(row["number"])} for row in results if not row["ok"]]
     if not failed:
-        return visit.go("/parked", said="redriven")
+        return visit.go("/parked", said=done)
     visit.place = ("/parked", {})
-    return await listing(visit, {"done": len(results) - len(failed), "failed": failed})
+    return await listing(visit, {"done": len(results) - len(failed), "failed": failed, "what": done})
 
 
 async def _object(visit: Visit) -> ObjectId | None:

@@ -178,6 +178,7 @@ class Desk:
         "cancelled": "Cancelled: it has not run and never will.",
         "over": "Not cancelled: it is over, or there is none.",
         "redriven": "Set due again; it runs now.",
+        "dropped": "Dropped: it never runs.",
         "draining": "It hands its shards over now.",
         "undrained": "It may own shards again.",
     }

@@ -109,13 +109,16 @@ class Backfill(Struct, forbid_unknown_fields=True):
     dry_run: bool = False
 
 
-class Redrive(Struct, forbid_unknown_fields=True):
-    """Which parked timers: numbers, or all that class and key leave."""
+class ParkedChoice(Struct, forbid_unknown_fields=True):
+    """Which parked timers: numbers, or all that the filters leave."""
 
     numbers: list[int] = []
     all: bool = False
     cls: str | None = msgspec.field(default=None, name="class")
     key: str | None = None
+    prefix: str | None = None
+    error: str | None = None
+    older_than: str | None = None
 
 
 def acts_of(ask: Ask) -> Acts:
@@ -215,21 +218,39 @@ async def backfill_schedule(ask: Ask) -> Answer:
 
 async def redrive(ask: Ask) -> Answer:
     """Set parked timers due again; a row for each with what came of it."""
-    asked: Redrive = await read_body(ask, Redrive, is_needed=True)
+    return _parked_answer(ask, await acts_of(ask).redrive(await _parked_choice(ask, "option.redrive")))
+
+
+async def drop(ask: Ask) -> Answer:
+    """Let go of parked timers; a row for each with what came of it."""
+    return _parked_answer(ask, await acts_of(ask).drop(await _parked_choice(ask, "option.drop")))
+
+
+async def _parked_choice(ask: Ask, code: str) -> Which:
+    asked: ParkedChoice = await read_body(ask, ParkedChoice, is_needed=True)
     if any(not 0 < number < 2**63 for number in asked.numbers):
-        raise BadOption("numbers are those of parked timers, from 1", code="option.redrive")
+        raise BadOption("numbers are those of parked timers, from 1", code=code)
     if len(asked.numbers) > 10_000:
-        raise BadOption("at most 10000 numbers at once; `all` takes any number", code="option.redrive")
+        raise BadOption("at most 10000 numbers at once; `all` takes any number", code=code)
     if asked.all and asked.numbers:
-        raise BadOption("numbers or all, not both", code="option.redrive")
+        raise BadOption("numbers or all, not both", code=code)
     if asked.cls is not None:
         check_class(asked.cls)
     if asked.key is not None:
         check_key(asked.cls or "class", asked.key)
-    view = ask.view
-    which = Which([view.meant(one) for one in asked.numbers], asked.all, asked.cls, asked.key, ask.who.prefix)
-    rows = await acts_of(ask).redrive(which)
-    return json_answer({"rows": [row | {"number": view.mask(row["number"])} for row in rows]})
+    before = None
+    if asked.older_than is not None:
+        before = ask.node.clock.now() - duration_ms(asked.older_than, what="older_than")
+    own = ask.who.prefix or ""
+    if not (asked.prefix or "").startswith(own) and not own.startswith(asked.prefix or ""):
+        raise BadOption(f"prefix {asked.prefix!r} leaves nothing of what this token may see", code=code)
+    prefix = max(own, asked.prefix or "", key=len) or None
+    numbers = [ask.view.meant(one) for one in asked.numbers]
+    return Which(numbers, asked.all, asked.cls, asked.key, prefix, asked.error, before)
+
+
+def _parked_answer(ask: Ask, rows: list[dict[str, Any]]) -> Answer:
+    return json_answer({"rows": [row | {"number": ask.view.mask(row["number"])} for row in rows]})
 
 
 async def drain(ask: Ask) -> Answer:

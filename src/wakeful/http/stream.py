@@ -148,7 +148,7 @@ def _number(ask: Ask, id: str) -> int | None:
 def _frame(ask: Ask, number: int, event: dict[str, Any]) -> bytes:
     if event["kind"] == "lost" and ask.who.tenant is not None:
         event = event | {"count": None}  # most of them were of others
-    elif event["kind"] == "redriven" and ask.who.veil is not None:
+    elif event["kind"] in ("redriven", "dropped") and ask.who.veil is not None:
         event = event | {"number": ask.who.veil.mask(event["number"])}
     kind, id = event["kind"].encode(), _id(ask, number).encode()
     return b"id: %s\nevent: %s\ndata: %s\n\n" % (id, kind, json_bytes(event))

@@ -10,12 +10,20 @@ from msgspec.structs import replace
 from wakeful.jobs.ids import ask_prefix, job_id, key_of
 from wakeful.jobs.job_request import JobRequest, errands
 from wakeful.jobs.outcomes import end, note_unrun
-from wakeful.jobs.payload import decode_record, is_same, job_of_record, job_of_timer, readable_payload, record_key
+from wakeful.jobs.payload import (
+    decode_kept,
+    decode_record,
+    is_same,
+    job_of_record,
+    job_of_timer,
+    readable_payload,
+    record_key,
+)
 from wakeful.jobs.queries import PAGE, PARKED_MAX, Standing, asked_timer, standing
 from wakeful.runtime.turn import Turn
 from wakeful.store.protocol import Query
-from wakeful.values.errors import Conflict, KeyTaken
-from wakeful.values.timers import Timer
+from wakeful.values.errors import Conflict, KeyTaken, Undecodable
+from wakeful.values.timers import Parked, Timer
 
 if TYPE_CHECKING:
     from wakeful.jobs.node_jobs import NodeJobs
@@ -80,6 +88,10 @@ async def cancel(feature: "NodeJobs", turn: Turn, name: str, reason: str = "canc
     turn.check_writable()
     is_cancelled = await _cancel_asked(turn, name)
     there = await standing_in_turn(turn, name)
+    if there is not None and there.parked is not None:
+        await _clear_way(turn, name, there)
+        await end_failed(feature, turn, there.parked, reason)
+        return True
     if there is None or there.timer is None or (there.job.state == "running" and there.timer is turn.consumed):
         return is_cancelled
     await cancel_timer(feature, turn, there.timer, reason)
@@ -101,6 +113,17 @@ async def cancel_timer(feature: "NodeJobs", turn: Turn, timer: Timer, reason: st
     note_unrun(turn, timer, reason)
     feature.counts.cancelled += 1
     await end(feature, turn, timer, readable_payload(timer), "cancelled", error=reason, has_run=False)
+
+
+async def end_failed(feature: "NodeJobs", turn: Turn, parked: Parked, reason: str) -> None:
+    """One that failed for good is not to be redriven: those who wait for it are told that it is cancelled."""
+    try:
+        kept = decode_kept(parked.timer)
+    except Undecodable:
+        return  # written by a version that this one can't read: it goes, and who waits for it can't be known
+    note_unrun(turn, parked.timer, reason)
+    feature.counts.cancelled += 1
+    await end(feature, turn, parked.timer, kept, "cancelled", error=reason, has_run=False)
 
 
 async def _cancel_asked(turn: Turn, name: str) -> bool:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from wakeful.jobs.ids import PREFIX, attempt_id, job_id
 from wakeful.jobs.job import Again, Job, Stop
+from wakeful.jobs.job_owner import end_failed
 from wakeful.jobs.job_request import check_own
 from wakeful.jobs.node_jobs import NodeJobs
 from wakeful.jobs.outcomes import WATCHED, end
@@ -29,7 +30,7 @@ from wakeful.runtime.turn import Turn
 from wakeful.values.codec import encode
 from wakeful.values.commits import Slot
 from wakeful.values.errors import BadInput, BadTime, LimitExceeded, Undecodable
-from wakeful.values.timers import Entry, Occurrence, Timer, check_answer, storable, words_of
+from wakeful.values.timers import Entry, Occurrence, Parked, Timer, check_answer, storable, words_of
 from wakeful.values.times import LATEST_MS, duration_ms
 from wakeful.values.trace import LINK, TRACE
 
@@ -104,6 +105,9 @@ class JobRuns(RowTimers):
         await end(self._feature, turn, timer, kept, "failed", error=text)
         # Its batch has been told: redriven, it is not counted there a second time.
         return Park(replace(timer, payload=encode_kept(replace(kept, batch=None))), also)
+
+    async def on_dropped(self, turn: Turn, parked: Parked) -> None:
+        await end_failed(self._feature, turn, parked, "dropped")
 
     def reads(self, timer: Timer) -> Slot | None:
         return WATCHED

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wakeful.jobs.ids import parse_id
-from wakeful.runtime.redrives import NUMBER_MAX, REDRIVE, Find, each_parked, survey
+from wakeful.runtime.redrives import DROP, NUMBER_MAX, REDRIVE, Find, each_parked, survey
 from wakeful.security.audit import DONE, FAILED, LOG, NOTHING, PARTLY
 from wakeful.security.scopes import check_method_name
 from wakeful.specs.build import BUILD_OPTIONS
@@ -38,10 +38,17 @@ class Which(NamedTuple):
     cls: str | None = None
     key: str | None = None
     prefix: str | None = None  # how the keys begin
+    error: str | None = None  # what their errors say somewhere, in whatever case
+    before: int | None = None  # parked no later than that
 
-    def check(self) -> None:
+    def check(self, what: str) -> None:
         if not self.numbers and not self.is_all:
-            raise BadOption("redrive what? Give numbers, or all", code="option.redrive")
+            raise BadOption(f"{what} what? Give numbers, or all", code=f"option.{what}")
+
+    def fits(self, parked: Parked) -> bool:
+        """What no store filters."""
+        is_old = self.before is None or parked.parked_at <= self.before
+        return is_old and (self.error is None or self.error.casefold() in parked.error.casefold())
 
     def query(self) -> Query:
         """What the store can filter itself."""
@@ -60,11 +67,11 @@ class Ending:
             self.outcome, self.said = NOTHING, otherwise
         return answer
 
-    def note_tries(self, rows: Sequence[dict[str, Any]]) -> None:
+    def note_tries(self, rows: Sequence[dict[str, Any]], done: str) -> None:
         """What came of each parked timer."""
         problems = [f"{row['number']} {row['problem']}" for row in rows if not row["ok"]]
         if len(problems) < len(rows):
-            some = f"{len(rows) - len(problems):,} of {len(rows):,} set due again: "
+            some = f"{len(rows) - len(problems):,} of {len(rows):,} {done}: "
             self.outcome, self.said = (PARTLY, some + "; ".join(problems)) if problems else (DONE, None)
         else:
             is_missing = all(row["timer"] is None for row in rows)
@@ -166,34 +173,42 @@ class Acts:
 
     async def redrive(self, which: Which) -> list[dict[str, Any]]:
         """Set parked timers due again; one row per timer with what came of it."""
-        which.check()
+        return await self._each_parked("redrive", REDRIVE, which, "set due again")
+
+    async def drop(self, which: Which) -> list[dict[str, Any]]:
+        """Let go of parked timers, which then never run; one row per timer with what came of it."""
+        return await self._each_parked("drop", DROP, which, "dropped")
+
+    async def _each_parked(self, act: str, operation: str, which: Which, done: str) -> list[dict[str, Any]]:
+        which.check(act)
         detail = {"numbers": sorted(which.numbers)} if which.numbers else {"all": True}
-        detail |= {name: value for name in ("cls", "key", "prefix") if (value := getattr(which, name)) is not None}
-        async with self.row("redrive", _parked_words(which), detail) as end:
+        filters = ("cls", "key", "prefix", "error", "before")
+        detail |= {name: value for name in filters if (value := getattr(which, name)) is not None}
+        async with self.row(act, _parked_words(which), detail) as end:
             finds = [finding(store) for store in self._stores]
             often = Counter[int]()
             lasts = [NUMBER_MAX] * len(finds)
             if which.is_all or len(finds) > 1:
-                found = [await survey(find, which.query(), which.numbers) for find in finds]
+                found = [await survey(find, which.query(), which.numbers, which.fits) for find in finds]
                 lasts = [one.last for one in found]  # what fails again meanwhile is parked anew, and is left so
                 # Every store numbers its own: one number may be several timers, of which only one was meant.
                 often.update(number for one in found for number in one.numbers if which.numbers)
             results = []
             for find, last in zip(finds, lasts, strict=True):
-                async for parked in each_parked(find, which.query(), which.numbers, last):
-                    is_clear = often[parked.number] <= 1
-                    problem = (
-                        await self._redrive(parked) if is_clear else "is of several stores; give class and key as well"
-                    )
+                async for parked in each_parked(find, which.query(), which.numbers, last, fits=which.fits):
+                    problem: str | None = "is of several stores; give class and key as well"
+                    if often[parked.number] <= 1:
+                        problem = await self._ask_owner(operation, parked)
                     results.append(redriven(parked.number, parked, problem))
             missing = set(which.numbers) - {row["number"] for row in results}
             results = [redriven(number, None, "is not parked") for number in sorted(missing)] + results
-            end.note_tries(results)
+            end.note_tries(results, done)
             return results
 
-    async def _redrive(self, parked: Parked) -> str | None:
+    async def _ask_owner(self, operation: str, parked: Parked) -> str | None:
+        """What stood in the way; None when nothing did."""
         try:
-            await self.send(parked.timer.id, REDRIVE, (parked.timer.name, parked.number), {})
+            await self.send(parked.timer.id, operation, (parked.timer.name, parked.number), {})
         except WakefulError as error:
             return str(error)
         return None

@@ -60,7 +60,7 @@ class EventHome(Protocol):
 Event = dict[str, Any]
 Sees = Callable[[Event], bool]
 
-KINDS = ("call", "job", "lost", "node", "parked", "redriven", "run", "schedule", "timer", "write")
+KINDS = ("call", "dropped", "job", "lost", "node", "parked", "redriven", "run", "schedule", "timer", "write")
 KEPT = 4_096  # events in each ring: a reader may be so far behind before it loses some; about 2 MB
 GRACE_MS = 30_000  # events are kept for so long after the last listener, which may come back where it was
 ASKED_MS = 30_000  # another node that has not asked for so long does not listen any more
@@ -271,7 +271,7 @@ class Events:
             name, error = parked.timer.name, _short(parked.error)
             self.tell("parked", commit.id, name=name, verdict=parked.reason, attempts=parked.attempts, error=error)
         for number in commit.unparks:
-            self.tell("redriven", commit.id, number=number)
+            self.tell("redriven" if commit.sets else "dropped", commit.id, number=number)
         if commit.sets or commit.clears:
             self.timers(commit.sets)
             set_anew = {timer.name for timer in commit.sets}

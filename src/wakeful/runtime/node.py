@@ -23,11 +23,11 @@ from wakeful.runtime.inserter import Inserter
 from wakeful.runtime.links import Links
 from wakeful.runtime.lock_watch import LockWatch
 from wakeful.runtime.membership import Membership
-from wakeful.runtime.object_runtime import NodeRuntime
+from wakeful.runtime.object_runtime import NodeRuntime, ObjectRuntime
 from wakeful.runtime.outage import Outage, leave
 from wakeful.runtime.ownership import Ownership
 from wakeful.runtime.queue import TimerQueue
-from wakeful.runtime.redrives import REDRIVE, redrive
+from wakeful.runtime.redrives import DROP, REDRIVE, drop, redrive
 from wakeful.runtime.registry import Registry
 from wakeful.runtime.routes import Routes
 from wakeful.runtime.rows import Loader
@@ -35,7 +35,7 @@ from wakeful.runtime.sideline import Sideline
 from wakeful.runtime.slots import Overload, Slots, SlowStart
 from wakeful.runtime.timer_runs import TimerRuns
 from wakeful.runtime.tracer import begin
-from wakeful.runtime.turn import CURRENT, Turn
+from wakeful.runtime.turn import CURRENT, Turn, running_turn
 from wakeful.runtime.upkeep import Upkeep
 from wakeful.store.protocol import NO_GUARDS, Guard, Hint, NodeRow, Obstacle, Store
 from wakeful.values.commits import Commit
@@ -111,8 +111,8 @@ class Node(NodeRuntime):
         for prefix in (PREFIX, FORWARDED):
             self.timer_runs.register(Forwards(prefix, limits.call_deadline_ms), quiet=True)
         # What features do to any object, by dotted name ("schedules.pause"): turns like any other call.
-        self.operations: dict[str, Callable[..., Awaitable[Any]]] = {REDRIVE: redrive}
-        self.quiet_operations: set[str] = {REDRIVE}  # of these, those that do not wake it
+        self.operations: dict[str, Callable[..., Awaitable[Any]]] = {REDRIVE: redrive, DROP: drop}
+        self.quiet_operations: set[str] = {REDRIVE, DROP}  # of these, those that do not wake it
         self.features: dict[str, Any] = {}  # each feature's own, by its name
         self.sideline = Sideline(clock, self.keep)
         self.farewells, self.returns = list[Callable[[Collection[int]], None]](), list[Callable[[], None]]()
@@ -463,6 +463,11 @@ class Node(NodeRuntime):
 
     def crashes_of(self, timer: Timer) -> int:
         return self.timer_runs.crashes_of(timer)
+
+    async def end_parked(self, activation: ObjectRuntime, parked: Parked) -> None:
+        handler = self.timer_runs.handler_of(parked.timer.name)
+        if handler is not None:
+            await handler.on_dropped(running_turn(activation, "drop"), parked)
 
     def taken_at(self, shard: int) -> int:
         return self.ownership.taken_at.get(shard, 0)

@@ -19,7 +19,7 @@ from wakeful.values.codec import Shelf
 from wakeful.values.commits import Slot
 from wakeful.values.errors import Unavailable
 from wakeful.values.ids import ObjectId
-from wakeful.values.timers import Timer
+from wakeful.values.timers import Parked, Timer
 from wakeful.values.times import Duration
 
 T = TypeVar("T")
@@ -99,6 +99,10 @@ class NodeRuntime(Env, ABC):
     @abstractmethod
     def crashes_of(self, timer: Timer) -> int:
         """How many processes died while it ran."""
+
+    @abstractmethod
+    async def end_parked(self, activation: "ObjectRuntime", parked: Parked) -> None:
+        """A parked timer of the object is let go: have its kind end what waits for it, in the running turn."""
 
     @abstractmethod
     def taken_at(self, shard: int) -> int:

@@ -7,7 +7,7 @@ from wakeful.runtime.object_runtime import ObjectRuntime
 from wakeful.runtime.registry import ObjectClass
 from wakeful.runtime.turn import Turn
 from wakeful.values.commits import Slot
-from wakeful.values.timers import Occurrence, Timer
+from wakeful.values.timers import Occurrence, Parked, Timer
 
 
 class TimerHandler(Protocol):
@@ -25,6 +25,10 @@ class TimerHandler(Protocol):
 
     async def failed(self, activation: ObjectRuntime, turn: Turn, failure: "Failed") -> "RunLater | Park | None":
         """What comes of a failed attempt, in a turn of its own, in which the handler may write; None: nothing. A sleeping object sleeps on."""
+        ...
+
+    async def on_dropped(self, turn: Turn, parked: Parked) -> None:
+        """A person lets go of a parked one: it never runs again, and here the handler ends what waits for it."""
         ...
 
     def reads(self, timer: Timer) -> Slot | None:
@@ -72,7 +76,10 @@ class Park(NamedTuple):
 
 
 class RowTimers:
-    """The part of handlers whose timers are nothing but rows: waking an object asks nothing of them."""
+    """The part of handlers whose timers are nothing but rows: waking an object asks nothing of them, nor does an end."""
+
+    async def on_dropped(self, turn: Turn, parked: Parked) -> None:
+        """Nothing to do."""
 
     def reads(self, timer: Timer) -> Slot | None:
         return None

@@ -46,7 +46,7 @@ from wakeful.specs.interval import LENGTH_MIN_MS
 from wakeful.values.codec import decode
 from wakeful.values.commits import Slot
 from wakeful.values.errors import Conflict, UnknownSchedule
-from wakeful.values.timers import Entry, Occurrence, Timer, check_answer, run_id
+from wakeful.values.timers import Entry, Occurrence, Parked, Timer, check_answer, run_id
 from wakeful.values.times import to_datetime
 from wakeful.values.trace import trace_in, with_trace
 
@@ -144,6 +144,9 @@ class ScheduleTimer:
         await _go_on(turn, book, name, record)
         return Park(_to_redrive(failure.timer, name, new_lane("redrive", failure.timer.seq), due, ""))
 
+    async def on_dropped(self, turn: Turn, parked: Parked) -> None:
+        """Nothing to do: what is parked is an occurrence, and has a lane of its own."""
+
     def reads(self, timer: Timer) -> Slot | None:
         return slot_of(schedule_of(timer.name)[0])
 
@@ -201,6 +204,15 @@ class LaneTimer:
         await _end_in_lane(turn, book, name, lane, record, payload)
         parked = lane if is_again else f"{lane}.{payload.index}"
         return Park(_to_redrive(failure.timer, name, parked, payload.due, salt))
+
+    async def on_dropped(self, turn: Turn, parked: Parked) -> None:
+        """A schedule without a name that is done stays for its failed runs alone, and goes with the last of them."""
+        name, _ = schedule_of(parked.timer.name)
+        book = Book(turn)
+        record = await book.get(name)
+        if record is not None and record.state == "done" and not record.is_named:
+            record.counters.failures = max(0, record.counters.failures - 1)
+            await _keep(turn, book, name, record)
 
     def reads(self, timer: Timer) -> Slot | None:
         return slot_of(schedule_of(timer.name)[0])

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from wakeful.runtime.feature import Feature
-from wakeful.runtime.timer_handler import Failed
+from wakeful.runtime.timer_handler import Failed, RowTimers
 from wakeful.runtime.turn import Turn
 from wakeful.sockets import records as keeping
 from wakeful.sockets.gateways import GATEWAYS, LOST, Gateways
@@ -27,14 +27,12 @@ from wakeful.sockets.turns import (
     part,
 )
 from wakeful.values.codec import decode
-from wakeful.values.commits import Slot
 from wakeful.values.timers import Timer
 from wakeful.values.trace import without_trace
 
 if TYPE_CHECKING:
     from wakeful.runtime.node import Node
     from wakeful.runtime.object_runtime import ObjectRuntime
-    from wakeful.runtime.registry import ObjectClass
 
 
 # A gateway died with the sockets of an object: how does that hear of each of them, once?
@@ -44,22 +42,13 @@ if TYPE_CHECKING:
 # the object has no time to be told by a call.
 
 
-class _Owner:
+class _Owner(RowTimers):
     """What both have in common."""
 
     prefix = ""
 
     def __init__(self, deadline_ms: int) -> None:
         self.deadline_ms = deadline_ms
-
-    def reads(self, timer: Timer) -> Slot | None:
-        return None
-
-    def wants_wake(self, known: "ObjectClass") -> bool:
-        return False
-
-    async def wake(self, activation: "ObjectRuntime", turn: Turn) -> None:
-        """Nothing to do."""
 
 
 class Lost(_Owner):

@@ -293,8 +293,8 @@
     if (form === null) return;
     const boxes = all("input[name=number]");
     const count = boxes.filter((found) => found.checked).length;
-    one("[data-count]", form).textContent = String(count);
-    one("[data-needs]", form).disabled = count === 0;
+    for (const place of all("[data-count]", form)) place.textContent = String(count);
+    for (const button of all("[data-needs]", form)) button.disabled = count === 0;
     const whole = one("#all-rows");
     if (whole) {
       whole.checked = count > 0 && count === boxes.length;
