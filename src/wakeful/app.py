@@ -38,6 +38,8 @@ from wakeful.values.times import Duration, duration_ms
 
 if TYPE_CHECKING:
     from wakeful.testing.world import World
+    from wakeful.views.objects import ObjectInfo
+    from wakeful.views.view import View
 
 T = TypeVar("T")
 
@@ -178,6 +180,29 @@ class App:
         if isinstance(key, Sharded):
             return ShardedSchedules(self.deployment, cls, name, key)
         return ObjectSchedules(self.deployment, cls, ObjectId(name, check_key(name, key)))
+
+    async def objects(self, cls: type, prefix: str = "") -> AsyncIterator["ObjectInfo"]:
+        """`async for order in app.objects(Order, prefix="acme/")`: those that there are, by key; wakes none of them.
+
+        A page is read at a time, as it is on disk then: what is made or written meanwhile may be missed.
+        """
+        from wakeful.views.objects import each
+
+        async for info in each(self._view(), self.deployment.registry.of_class(cls).name, prefix):
+            yield info
+
+    async def count(self, cls: type, prefix: str = "") -> int:
+        """How many objects of the class there are, of all keys or of those that begin so; wakes none of them."""
+        from wakeful.views.objects import count
+
+        return await count(self._view(), self.deployment.registry.of_class(cls).name, prefix)
+
+    def _view(self) -> "View":
+        from wakeful.views.view import View
+
+        if self.deployment.node is None:
+            raise NotRunning("the app is not running; ask inside `async with app.run(…)`")
+        return View.of_node(self.deployment.node)
 
     async def counters(self, cls: type | None = None, key: str | None = None, *, tenant: str | None = None) -> Counters:
         """How the schedules of an object, or of all objects of a tenant, have been doing; wakes nothing."""

@@ -335,7 +335,13 @@ class MemoryStore:
         ]
         return rows[: query.limit]
 
-    async def count(self, what: Literal["objects", "timers", "entries", "parked"], *, cls: str | None = None) -> int:
+    async def count(
+        self,
+        what: Literal["objects", "timers", "entries", "parked"],
+        *,
+        cls: str | None = None,
+        key_prefix: str | None = None,
+    ) -> int:
         self._check()
         ids: dict[str, list[ObjectId]] = {
             "objects": list(self.disk.objects),
@@ -343,7 +349,7 @@ class MemoryStore:
             "entries": [entry.id for entry in self.disk.entries.values()],
             "parked": [parked.timer.id for parked in self.disk.parked.values()],
         }
-        return sum(1 for id in ids[what] if cls in (None, id.cls))
+        return sum(1 for id in ids[what] if cls in (None, id.cls) and id.key.startswith(key_prefix or ""))
 
     async def known_classes(self) -> list[str]:
         self._check()

@@ -287,7 +287,11 @@ class Views(Protocol):
         ...
 
     async def count(
-        self, what: Literal["objects", "timers", "entries", "parked"], *, cls: str | None = None
+        self,
+        what: Literal["objects", "timers", "entries", "parked"],
+        *,
+        cls: str | None = None,
+        key_prefix: str | None = None,
     ) -> int: ...
 
     async def known_classes(self) -> list[str]:

@@ -266,9 +266,16 @@ class SealedStore:
     async def find_parked(self, query: Query) -> list[Parked]:
         return [self.sealing.opened_parked(parked) for parked in await self.inner.find_parked(query)]
 
-    async def count(self, what: Literal["objects", "timers", "entries", "parked"], *, cls: str | None = None) -> int:
-        found = await self.inner.count(what, cls=cls)
-        return found - 1 if what == "objects" and cls in (None, KEYS) and await _check_row(self.inner) else found
+    async def count(
+        self,
+        what: Literal["objects", "timers", "entries", "parked"],
+        *,
+        cls: str | None = None,
+        key_prefix: str | None = None,
+    ) -> int:
+        found = await self.inner.count(what, cls=cls, key_prefix=key_prefix)
+        is_among = what == "objects" and cls in (None, KEYS) and CHECK.key.startswith(key_prefix or "")
+        return found - 1 if is_among and await _check_row(self.inner) else found
 
     async def known_classes(self) -> list[str]:
         return [cls for cls in await self.inner.known_classes() if cls != KEYS]

@@ -314,8 +314,14 @@ class FaultyStore:
     async def find_parked(self, query: Query) -> list[Parked]:
         return await self._pass("find", lambda: self.inner.find_parked(query))
 
-    async def count(self, what: Literal["objects", "timers", "entries", "parked"], *, cls: str | None = None) -> int:
-        return await self._pass("count", lambda: self.inner.count(what, cls=cls))
+    async def count(
+        self,
+        what: Literal["objects", "timers", "entries", "parked"],
+        *,
+        cls: str | None = None,
+        key_prefix: str | None = None,
+    ) -> int:
+        return await self._pass("count", lambda: self.inner.count(what, cls=cls, key_prefix=key_prefix))
 
     async def known_classes(self) -> list[str]:
         return await self._pass("find", self.inner.known_classes)

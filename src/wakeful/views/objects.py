@@ -2,8 +2,11 @@
 
 import asyncio
 import dataclasses
+from collections.abc import AsyncIterator
+from datetime import datetime
 from typing import Any, NamedTuple, TypedDict
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from wakeful.policy.ranges import past_prefix
@@ -12,12 +15,14 @@ from wakeful.store.protocol import Query, Range, Views
 from wakeful.values.commits import USER, Info
 from wakeful.values.ids import RESERVED, ObjectId
 from wakeful.values.timers import Timer
+from wakeful.values.times import to_datetime
 from wakeful.views import due, ledger, machines, parked, schedules
 from wakeful.views.pages import OBJECTS, RowPage, ViewPage, check_limit, find, read_cursor, write_cursor
 from wakeful.views.plain import Instant, OfObject, iso, plain_of
 from wakeful.views.view import View
 
 LEDGER_ROWS = 10
+PAGE = 500  # objects that are read at once, of all that somebody wants
 PAGE_BYTES = 1 << 20  # of values: one may have two mebibytes, and a page a thousand of them
 SCAN_MAX = 16  # rows that are read at once, because of that
 THREAD_BYTES = 1 << 16
@@ -125,16 +130,52 @@ async def _own_objects(store: Views, query: Query) -> list[Info]:
 _OWN = dataclasses.replace(OBJECTS, ask=_own_objects)
 
 
-async def count(view: View, cls: str | None = None, *, reserved: bool = False) -> int:
+async def count(view: View, cls: str | None = None, prefix: str | None = None, *, reserved: bool = False) -> int:
     """How many objects there are, of the class or of the program's own; reads through an index of all of them."""
     total = 0
     with view.beside():
         for store in view.stores:
-            total += await store.count("objects", cls=cls)
+            total += await store.count("objects", cls=cls, key_prefix=prefix)
             if cls is None and not reserved:
                 for name in await store.known_classes():
-                    total -= await store.count("objects", cls=name) if name.startswith(RESERVED) else 0
+                    if name.startswith(RESERVED):
+                        total -= await store.count("objects", cls=name, key_prefix=prefix)
     return total
+
+
+class ObjectInfo(Struct, frozen=True):
+    """An object of a class as `app.objects` finds it: its key, since when it is there, when it last wrote, how much it keeps.
+
+    >>> from wakeful import App, DurableObject
+    >>> app = App()
+    >>> @app.object
+    ... class Order(DurableObject):
+    ...     async def open(self, total: int) -> None:
+    ...         await self.storage.put("total", total)
+    >>> async with app.run("memory:"):
+    ...     await app.get(Order, "acme/2").open(30)
+    ...     await app.get(Order, "acme/1").open(20)
+    ...     print([(order.key, order.rows) async for order in app.objects(Order, prefix="acme/")])
+    [('acme/1', 1), ('acme/2', 1)]
+    """
+
+    key: str
+    created_at: datetime
+    active_at: datetime
+    rows: int
+    bytes: int
+
+
+async def each(view: View, cls: str, prefix: str) -> AsyncIterator[ObjectInfo]:
+    """Objects of the class in order of their keys, read a page at a time: those that come and go meanwhile may be missed."""
+    cursor: str | None = None
+    while True:
+        found = await find(view, OBJECTS, Query(cls=cls, key_prefix=prefix or None), limit=PAGE, cursor=cursor)
+        for info in found.rows:
+            times = to_datetime(info.created_at), to_datetime(info.active_at)
+            yield ObjectInfo(info.id.key, *times, info.rows, info.bytes)
+        if (cursor := found.cursor) is None:
+            return
 
 
 def plain_row(row: ObjectRow) -> PlainObjectRow:

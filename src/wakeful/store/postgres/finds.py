@@ -64,6 +64,12 @@ def answers(query: Query) -> Asked:
     return {**values, **named, "after_request": str(request).encode()}, parts
 
 
+def count(cls: str | None, key_prefix: str | None) -> Asked:
+    first, last = _span(key_prefix)
+    filters = {"cls": cls, "key_first": first, "key_last": last}
+    return filters, [part for part, value in filters.items() if value is not None]
+
+
 def names_objects(query: Query) -> bool:
     """Whether the rows may be collected: by whole keys or by what they begin with."""
     return query.key is not None or bool(query.key_prefix)

@@ -346,8 +346,14 @@ class PostgresStore:
         [(found,)] = await self._run(f"narrow_{what}", *finds.narrow(query, classes))
         return bool(found <= finds.most_rows(query))
 
-    async def count(self, what: Literal["objects", "timers", "entries", "parked"], *, cls: str | None = None) -> int:
-        [(found,)] = await self._run(f"count_{what}", {"cls": cls}, ["cls"] if cls is not None else [])
+    async def count(
+        self,
+        what: Literal["objects", "timers", "entries", "parked"],
+        *,
+        cls: str | None = None,
+        key_prefix: str | None = None,
+    ) -> int:
+        [(found,)] = await self._run(f"count_{what}", *finds.count(cls, key_prefix))
         return int(found)
 
     async def known_classes(self) -> list[str]:

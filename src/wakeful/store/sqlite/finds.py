@@ -67,8 +67,12 @@ class Finder:
         rows = self._ask(head, conditions, "ORDER BY class, key, request LIMIT ?", query.limit)
         return [(ObjectId(cls, key), Remembered(*rest)) for cls, key, *rest in rows]
 
-    def count(self, what: Literal["objects", "timers", "entries", "parked"], *, cls: str | None) -> int:
-        where, parameters = ("", ()) if cls is None else (" WHERE class = ?", (cls,))
+    def count(
+        self, what: Literal["objects", "timers", "entries", "parked"], *, cls: str | None, key_prefix: str | None
+    ) -> int:
+        conditions = _of_id(Query(cls=cls, key_prefix=key_prefix), by_id=bool(key_prefix))
+        where = f" WHERE {' AND '.join(text for text, _ in conditions)}" if conditions else ""
+        parameters = [value for _, values in conditions for value in values]
         count: int = self._reader.ask(f"SELECT count(*) FROM {_TABLES[what]}{where}", parameters)[0][0]
         return count
 

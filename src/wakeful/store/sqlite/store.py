@@ -344,8 +344,14 @@ class SqliteStore:
     async def find_parked(self, query: Query) -> list[Parked]:
         return await self._find(lambda finder: finder.parked(query), is_wide=query.key is None)
 
-    async def count(self, what: Literal["objects", "timers", "entries", "parked"], *, cls: str | None = None) -> int:
-        return await self._find(lambda finder: finder.count(what, cls=cls), is_wide=True)
+    async def count(
+        self,
+        what: Literal["objects", "timers", "entries", "parked"],
+        *,
+        cls: str | None = None,
+        key_prefix: str | None = None,
+    ) -> int:
+        return await self._find(lambda finder: finder.count(what, cls=cls, key_prefix=key_prefix), is_wide=True)
 
     async def _find(self, ask: Callable[[Finder], T], *, is_wide: bool) -> T:
         """In the loop's thread, but for wide looks of people, which take 100 ms among a million rows."""

@@ -152,6 +152,15 @@ class FindSuite(Harness):
             assert entries
             assert rows
 
+    async def test_rows_are_counted_by_class_and_beginning_of_the_key(self) -> None:
+        store = await self.open_store()
+        for key in ("a", "ab/1", "ab/2", "ab0", "é/1"):
+            await self.done(store, *(self.turn(ObjectId(cls, key), puts={(0, "k"): b"v"}) for cls in ("A", "B")))
+        for prefix, count in ((None, 5), ("", 5), ("a", 4), ("ab/", 2), ("é", 1), ("b", 0), ("ab/\0", 0)):
+            assert await store.count("objects", cls="A", key_prefix=prefix) == count
+            assert await store.count("objects", key_prefix=prefix) == 2 * count
+            assert await store.count("timers", cls="A", key_prefix=prefix) == 0
+
     async def pages(self, find: Any, query: Query, cursor: Any) -> list[Any]:
         seen: list[Any] = []
         while found := await find(replace(query, limit=4, after=cursor(seen[-1]) if seen else None)):

@@ -1,5 +1,12 @@
 SELECT count(*) AS n
 FROM wakeful.timers
---? cls
-WHERE cls = $cls::text
---.
+WHERE true
+    --? cls
+    AND cls = $cls::text
+    --.
+    --? key_first
+    AND key >= $key_first::text
+    --.
+    --? key_last
+    AND key < $key_last::text
+    --.
