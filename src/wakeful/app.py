@@ -14,6 +14,7 @@ from wakeful.machine import Machine
 from wakeful.machines.feature import MachineFeature
 from wakeful.machines.news import watch
 from wakeful.machines.snapshot import Snapshot
+from wakeful.operations.text_calls import TextCallFeature
 from wakeful.policy.lease import lease_of
 from wakeful.policy.limits import Limits
 from wakeful.runtime.calls import make_stub
@@ -99,6 +100,7 @@ class App:
                 JobFeature(None if quotas is None else quotas.of_jobs),
                 self._schedules,
                 SecurityFeature(limits.audit_rows),
+                TextCallFeature(),
             ),
             places=stores or {},
             keys=keys,

@@ -17,9 +17,9 @@ import msgspec
 
 from wakeful.compat.workers.config import strip_comments
 from wakeful.diagrams.diagram import draw
-from wakeful.http.arguments import converter
 from wakeful.http.asks import read_json, read_msgpack
 from wakeful.http.problems import Problem
+from wakeful.operations.arguments import converter
 from wakeful.specs.build import to_spec
 from wakeful.statechart.chart import Chart
 from wakeful.values.codec import VERSION, encode

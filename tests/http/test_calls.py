@@ -38,7 +38,7 @@ async def test_optional_enum_length_uuid_bytes_and_struct_by_name() -> None:
             await stage.call("a", "order", {"line": {"name": "x"}, "at": later()}), 422, "arguments.unknown"
         )  # only by place
         known = stage.app.deployment.registry.by_name("Shop")
-        from wakeful.http.calls import signature_of
+        from wakeful.operations.arguments import signature_of
 
         args, kwargs = signature_of(known, "order").convert(
             [{"name": "x"}, later(hours=1), "blue"],

@@ -15,9 +15,9 @@ from pydantic import BaseModel, Field, model_validator
 from tests.http.http_stage import Stage, opened, problem
 from wakeful import App, DurableObject
 from wakeful.http import asks
-from wakeful.http.arguments import converter
 from wakeful.http.asks import MSGPACK
 from wakeful.jobs.ids import parse_id
+from wakeful.operations.arguments import converter
 from wakeful.values.codec import encode
 from wakeful.values.errors import UnknownJob
 

@@ -12,9 +12,9 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from wakeful.http.arguments import Signature
 from wakeful.http.asks import read_msgpack
 from wakeful.http.problems import Problem
+from wakeful.operations.arguments import Signature
 from wakeful.values.codec import _FROZENSET, _MAP, _SET, VERSION, _encoder, _ext, _lower, encode
 from wakeful.values.errors import BadValue
 from wakeful.values.packed import ALIKE_MAX, check_alike

@@ -4,9 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.teeth.broken import swapped
-from wakeful.http import arguments, asks, body_shape
+from wakeful.http import asks, body_shape
 from wakeful.http.asks import Ask
 from wakeful.http.protocol import SocketProtocol
+from wakeful.operations import arguments
 from wakeful.server.guard import Guarded, RefusalLog, RefusedRequest
 
 

@@ -16,7 +16,7 @@ from wakeful.cli.exit_codes import INTERRUPTED, OK, is_plain, one_line
 @click.argument("cls", metavar="CLASS", shell_complete=known_names.classes)
 @click.argument("key", shell_complete=known_names.keys)
 @click.argument("method")
-@click.argument("args", metavar="[JSON]...", nargs=-1)
+@click.argument("args", metavar="[ARGUMENT]...", nargs=-1)
 @click.option("--request-key", metavar="TEXT", help="Repeat safely: the first answer is remembered and given again.")
 @click.option("--deadline", metavar="LENGTH", help="Give up after this long, like 500ms, 5s, 2m.")
 @options.app_option("When no process runs the store: run this program for the length of the call.")
@@ -34,7 +34,8 @@ def call(
 ) -> int:
     """Call METHOD of the object CLASS/KEY and print its answer.
 
-    Each argument is JSON, or plain text if it isn't: 3 is a number, '"3"' and three are texts.
+    Each argument becomes what the method's annotation says: a time is 2030-01-01T09:00:00+00:00, a length 5m or 300, a
+    dataclass JSON. Where there is none it is JSON, or plain text if it isn't: 3 is a number, '"3"' and three are texts.
     Options go before the arguments, or the arguments after a --.
     """
     sent: list[str] = []
@@ -71,19 +72,22 @@ async def _call(
 ) -> None:
     from wakeful.cli.output import put_json
     from wakeful.cli.session import reaching
+    from wakeful.operations.text_calls import CALL
     from wakeful.values.ids import ObjectId, check_class, check_key
     from wakeful.values.times import duration_ms
     from wakeful.views.plain import plain
 
     id = ObjectId(check_class(cls), check_key(cls, key))
-    values = tuple(argument(text) for text in args)
     settings = {
         "request_key": request_key,
         "deadline_ms": None if deadline is None else duration_ms(deadline, what="deadline"),
     }
     async with reaching(url, target, what="call", id=id) as reached:
         sent.append(method)
-        answer = await reached.send(id, method, values, {}, **settings)
+        if "." in method:  # an operation of Wakeful's, which has no annotations of the program's
+            answer = await reached.send(id, method, tuple(argument(text) for text in args), {}, **settings)
+        else:
+            answer = await reached.send(id, CALL, (method, args), {}, **settings)
     if as_json or answer is not None:
         put_json(plain(answer))
     elif sys.stdout.isatty():

@@ -8,10 +8,10 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from wakeful.http.asks import MSGPACK, Answer, Ask, json_answer, result
-from wakeful.http.calls import signature_of
 from wakeful.http.looks import connection_of, object_of, schedule_name
 from wakeful.http.table import read_body
 from wakeful.operations.acts import Acts, Which
+from wakeful.operations.arguments import signature_of
 from wakeful.policy.plan import spec_of
 from wakeful.policy.retry import RetryPolicy, exponential
 from wakeful.schedules.options import parse_spec_options, plain_spec

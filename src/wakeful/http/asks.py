@@ -10,8 +10,9 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from wakeful.http.body_shape import check_body, weighs_more
+from wakeful.http.body_shape import check_body
 from wakeful.http.problems import Problem
+from wakeful.operations.arguments import weighs_more
 from wakeful.policy.shares import Asker, Shares, Verdict
 from wakeful.security.crowd import Crowding
 from wakeful.security.tokens import ALL as TOKENS

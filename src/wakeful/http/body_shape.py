@@ -1,18 +1,13 @@
 """Layer 5, pure. Is a body of JSON too much for the event loop, though it is short: by what is in it?
 
 Weighed in the text, before anything is made of it (see `values/weights.py`): quickly with what stands in quotes, and again
-without that only when there seems to be too much. And arguments once they are of the types that a method takes: a number
-may have become a member of an Enum, a text a time.
+without that only when there seems to be too much.
 """
-
-from collections.abc import Iterable
-from typing import Any
 
 import msgspec
 
-from wakeful.values.codec import fields_of
 from wakeful.values.errors import BadValue
-from wakeful.values.weights import LIST, NAME, TYPED, VALUE, WEIGHT_MAX, too_heavy
+from wakeful.values.weights import LIST, NAME, VALUE, WEIGHT_MAX, too_heavy
 
 SHORT = 4_096  # bytes that are quick whatever they are
 
@@ -29,8 +24,6 @@ DIGITS = {
 }
 _skimmer = msgspec.json.Decoder(msgspec.Raw)  # reads and makes nothing
 _ZEROS = bytes.maketrans(b"123456789E", b"0" * 9 + b"e")
-_SCALARS: frozenset[Any] = frozenset({type(None), bool, int, float, str, bytes})
-_DEEP: frozenset[Any] = frozenset({dict, list, tuple, set, frozenset})
 
 
 def check_body(body: bytes, most: int = WEIGHT_MAX) -> None:
@@ -75,36 +68,3 @@ def _strip_quoted(body: bytes) -> bytes:
     """The body without what stands in quotes."""
     bare = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     return b'"'.join(bare.split(b'"')[::2])
-
-
-def weighs_more(value: Any, most: int) -> bool:
-    """Than so much; looks no further then."""
-    weight, todo = 0, [value]
-    while todo and weight <= most:
-        item = todo.pop()
-        kind = type(item)
-        if kind in _SCALARS:
-            weight += VALUE
-        elif kind in _DEEP:
-            weight += _weight_around(item)
-            todo += _unlike(item)
-            if kind is dict:
-                todo += _unlike(item.values())
-        else:
-            weight += TYPED
-            todo += fields_of(item).values()
-    return weight > most
-
-
-def _weight_around(value: Any) -> int:
-    """Of a list, set or object, with the plain values in it."""
-    if type(value) is list:
-        return LIST + VALUE * len(value)
-    if type(value) is dict:
-        return LIST + (NAME + VALUE) * len(value)
-    return TYPED + 2 * VALUE * len(value)
-
-
-def _unlike(values: Iterable[Any]) -> list[Any]:
-    """Those that are more than plain values."""
-    return [] if _SCALARS.issuperset(map(type, values)) else [one for one in values if type(one) not in _SCALARS]

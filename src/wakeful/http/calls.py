@@ -6,18 +6,16 @@ codec's bytes instead, as `[args, kwargs]`. Nothing of an argument that does not
 
 import re
 from contextlib import suppress
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from wakeful.http.arguments import Signature
 from wakeful.http.asks import MSGPACK, Answer, Ask, result_of
 from wakeful.http.problems import Problem, Raised
 from wakeful.http.table import deadline_ms, length_ms, read_query
+from wakeful.operations.arguments import Signature, signature_of
 from wakeful.values.errors import WakefulError
 
 if TYPE_CHECKING:
     from wakeful.http.table import Route
-    from wakeful.runtime.registry import ObjectClass
 
 KEY = r"[!-~]{1,255}"
 
@@ -51,16 +49,6 @@ async def call(ask: Ask) -> Answer:
     except Exception as error:
         raise Raised(error) from None
     return await result_of(await shown_to(node, id, answer, ask.who, deadline_at=deadline_at), media)
-
-
-@lru_cache(maxsize=4_096)
-def _signature(cls: type, owner: str, method: str, has_run: bool) -> Signature:
-    return Signature(owner, method, getattr(cls, method), has_run=has_run)
-
-
-def signature_of(known: "ObjectClass", method: str, *, has_run: bool = False) -> Signature:
-    """What the method takes, looked at once; `has_run`: from a schedule, which gives it its run besides."""
-    return _signature(known.cls, known.name, method, has_run)
 
 
 def arguments_of(signature: Signature, value: Any, media: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from wakeful.http.acts import Length, Waits, acts_of
 from wakeful.http.asks import MSGPACK, Answer, Ask, json_answer, result_of
-from wakeful.http.body_shape import weighs_more
-from wakeful.http.calls import request_key, signature_of
+from wakeful.http.calls import request_key
 from wakeful.http.looks import connection_of
 from wakeful.http.machine_watch import shown_to
 from wakeful.http.problems import Problem
@@ -21,6 +20,7 @@ from wakeful.jobs.ids import parse_id
 from wakeful.jobs.job import Job, JobSpec
 from wakeful.jobs.node_jobs import feature_of
 from wakeful.jobs.submission import Scheduling
+from wakeful.operations.arguments import signature_of, weighs_more
 from wakeful.runtime.calls import make_stub
 from wakeful.runtime.registry import ObjectClass
 from wakeful.values.errors import BadValue

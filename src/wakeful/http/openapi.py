@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from wakeful.http.answers import SCHEMAS, ref
-from wakeful.http.arguments import Parameter, Signature
-from wakeful.http.calls import signature_of
 from wakeful.http.rows import ROWS
 from wakeful.http.table import TO_15M, Route
+from wakeful.operations.arguments import Parameter, Signature, signature_of
 from wakeful.values.ids import KEY_BYTES_MAX, RESERVED
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import msgspec
 
 from wakeful.runtime.lock_watch import remedy, words
 from wakeful.values import errors
-from wakeful.values.errors import TooMany, TurnFailed, WakefulError
+from wakeful.values.errors import TooMany, TurnFailed, WakefulError, message_of
 
 if TYPE_CHECKING:
     from wakeful.store.protocol import TableLock
@@ -121,7 +121,7 @@ class Raised(Exception):
     """What the object's own code raised, kept apart from what may go wrong on the way."""
 
     def __init__(self, error: Exception) -> None:
-        super().__init__(words_of(error))
+        super().__init__(message_of(error))
         self.error = error
 
 
@@ -214,14 +214,6 @@ def _without_places(error: WakefulError) -> str:
     if said != message:
         log.info("a request failed: %s", error, extra={"code": error.code})
     return said
-
-
-def words_of(error: BaseException) -> str:
-    """What it says; nothing when even that fails."""
-    try:
-        return error.message if isinstance(error, WakefulError) else str(error)
-    except Exception:
-        return ""
 
 
 def status_of(error: WakefulError) -> int:

@@ -95,6 +95,14 @@ class WakefulError(Exception):
         return f"{self.message} [{self.code}]"
 
 
+def message_of(error: BaseException) -> str:
+    """What it says, without its code; nothing when even that fails."""
+    try:
+        return error.message if isinstance(error, WakefulError) else str(error)
+    except Exception:
+        return ""
+
+
 class BadInput(WakefulError):
     default_code = "input"
 

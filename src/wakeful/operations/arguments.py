@@ -6,22 +6,23 @@ value goes in as it came, and the method decides.
 """
 
 import inspect
+import json
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from functools import lru_cache
 from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from wakeful.http.body_shape import weighs_more
-from wakeful.http.problems import words_of
-from wakeful.values.codec import encode
-from wakeful.values.errors import BadTime, BadValue
+from wakeful.runtime.registry import ObjectClass
+from wakeful.values.codec import encode, fields_of
+from wakeful.values.errors import BadTime, BadValue, message_of
 from wakeful.values.packed import ALIKE_MAX, check_alike
 from wakeful.values.timers import Run
 from wakeful.values.times import duration_ms
-from wakeful.values.weights import WEIGHT_MAX, too_heavy
+from wakeful.values.weights import LIST, NAME, TYPED, VALUE, WEIGHT_MAX, too_heavy
 
 # Does an annotation make sets or dicts of what a stranger sent, and would one of them be quadratic?
 #
@@ -161,6 +162,24 @@ class Signature:
             raise too_heavy(WEIGHT_MAX)
         return tuple(placed), named
 
+    def read_texts(self, texts: Sequence[str]) -> list[Any]:
+        """Arguments of a command line: each as JSON where that fits, else as the text that it is."""
+        self._check_count(texts, {})
+        places = [*self.by_place[: len(texts)], *[self.rest] * (len(texts) - len(self.by_place))]
+        return [self._of_text(known, at, text) for at, (known, text) in enumerate(zip(places, texts, strict=True))]
+
+    def _of_text(self, known: Parameter | None, place: int, text: str) -> Any:
+        try:
+            value = json.loads(text)
+        except ValueError:
+            return self._one(known, place, text)
+        try:
+            return self._one(known, place, value)
+        except BadValue as error:
+            with suppress(BadValue):
+                return self._one(known, place, text)
+            raise error
+
     def _check_count(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         if len(args) + len(kwargs) > ARGUMENTS_MAX:
             raise BadValue(
@@ -209,7 +228,7 @@ class Signature:
             raise self._wrong(known, place, error) from None
 
     def _wrong(self, known: Parameter, place: int | str, error: Exception) -> BadValue:
-        said = words_of(error) or type(error).__name__
+        said = message_of(error) or type(error).__name__
         where = known.name if known.name in self.by_name or isinstance(place, int) else place
         return BadValue(f"{self.what}: argument {where!r}: {said}", code="arguments.type")
 
@@ -220,6 +239,16 @@ class Signature:
         names += [f"*{self.rest.name}"] if self.rest else []
         names += [f"**{self.others.name}"] if self.others else []
         return ", ".join(names) or "no arguments"
+
+
+@lru_cache(maxsize=4_096)
+def _signature(cls: type, owner: str, method: str, has_run: bool) -> Signature:
+    return Signature(owner, method, getattr(cls, method), has_run=has_run)
+
+
+def signature_of(known: ObjectClass, method: str, *, has_run: bool = False) -> Signature:
+    """What the method takes, looked at once; `has_run`: from a schedule, which gives it its run besides."""
+    return _signature(known.cls, known.name, method, has_run)
 
 
 def _parameter(one: inspect.Parameter, hint: Any) -> Parameter:
@@ -364,3 +393,43 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 def _kind(value: Any) -> str:
     return {str: "text", bool: "a boolean", int: "a number", float: "a number"}.get(type(value), type(value).__name__)
+
+
+# What do arguments weigh, once they are of the types that a method takes?
+#
+# A number may have become a member of an Enum, a text a time.
+
+_SCALARS: frozenset[Any] = frozenset({type(None), bool, int, float, str, bytes})
+
+
+def weighs_more(value: Any, most: int) -> bool:
+    """Than so much; looks no further then."""
+    weight, todo = 0, [value]
+    while todo and weight <= most:
+        item = todo.pop()
+        kind = type(item)
+        if kind in _SCALARS:
+            weight += VALUE
+        elif kind in _DEEP:
+            weight += _weight_around(item)
+            todo += _unlike(item)
+            if kind is dict:
+                todo += _unlike(item.values())
+        else:
+            weight += TYPED
+            todo += fields_of(item).values()
+    return weight > most
+
+
+def _weight_around(value: Any) -> int:
+    """Of a list, set or object, with the plain values in it."""
+    if type(value) is list:
+        return LIST + VALUE * len(value)
+    if type(value) is dict:
+        return LIST + (NAME + VALUE) * len(value)
+    return TYPED + 2 * VALUE * len(value)
+
+
+def _unlike(values: Iterable[Any]) -> list[Any]:
+    """Those that are more than plain values."""
+    return [] if _SCALARS.issuperset(map(type, values)) else [one for one in values if type(one) not in _SCALARS]
