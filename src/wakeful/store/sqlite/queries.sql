@@ -52,6 +52,11 @@ SELECT number, answer FROM receipts WHERE id = ?
 -- name: keep_receipt
 REPLACE INTO receipts (id, number, answer, expires_at) VALUES (?, ?, ?, ?)
 
+-- name: keep_newer_receipt
+INSERT INTO receipts (id, number, answer, expires_at) VALUES (?, ?, NULL, ?)
+ON CONFLICT (id) DO UPDATE SET number = excluded.number, answer = NULL, expires_at = excluded.expires_at
+WHERE excluded.number > number
+
 -- name: forget_receipt
 UPDATE receipts SET expires_at = ? WHERE id = ?
 
