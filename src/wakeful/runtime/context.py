@@ -85,6 +85,14 @@ class Context:
     def state(self, value: Any) -> None:
         self._activation.state.set(self._activation, value)
 
+    @property
+    def raw_state(self) -> Any:
+        """In a migration: the stored fields of the state by name, as a mapping that is changed in place.
+
+        They are what is on disk, whatever the class says today; `state` itself is there when the migrations are done.
+        """
+        return self._activation.state.raw(self._activation)
+
     def now(self) -> datetime:
         """The deployment's time. Use this instead of `datetime.now()` and tests can move it."""
         return to_datetime(self._activation.node.clock.now())

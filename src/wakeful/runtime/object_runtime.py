@@ -116,6 +116,8 @@ class TypedState(Protocol):
 
     def set(self, activation: "ObjectRuntime", value: Any) -> None: ...
 
+    def raw(self, activation: "ObjectRuntime") -> Any: ...
+
     def snapshot(self) -> bytes | None: ...
 
     def restore(self, id: ObjectId, snapshot: bytes | None, shelf: Shelf | None) -> None: ...
@@ -133,6 +135,7 @@ class ObjectRuntime(Protocol):
     sockets: Any  # those that it has looked at, while it is awake; the feature's own
     watched: Any  # what happened lately, for those who watch it; a feature's own as well
     instance: Any  # the object itself; None while it sleeps
+    unnumbered: bytes | None  # how many migrations it has had, to go with the first commit that it has
 
     @property
     def node(self) -> NodeRuntime: ...
