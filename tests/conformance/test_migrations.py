@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.conformance.acts import Expected
+from tests.conformance.cluster_stage import Cluster
 from wakeful import App, DurableObject, Limits, Unavailable, reader
 from wakeful.importers import archive
 from wakeful.runtime.migrations import encode_number, number_in
@@ -85,8 +86,8 @@ def program(
         async def empty(self) -> None:
             await self.storage.delete_all()
 
-        async def later(self) -> None:
-            await self.storage.set_alarm(timedelta(minutes=5))
+        async def later(self, seconds: int = 300) -> None:
+            await self.storage.set_alarm(timedelta(seconds=seconds))
 
         async def alarm(self) -> None:
             heard.append("alarm")
@@ -120,9 +121,8 @@ class Deploys:
         [loaded] = await self.world.store.load([id])
         return None if loaded.info is None else number_in(loaded.rows)
 
-    async def rows(self) -> dict[str, Any]:
-        [cls] = [known.cls for name, known in self.app.deployment.registry.items() if name == "Shop"]
-        return await self.world.rows(cls, "a")
+    async def rows(self, key: str = "a") -> dict[str, Any]:
+        return await self.world.rows(self.app.deployment.registry.by_name("Shop").cls, key)
 
 
 @pytest.fixture
@@ -414,10 +414,12 @@ async def test_its_timers_wait_for_a_program_that_knows_it(deploys: Deploys, kin
         assert [run.attempt for run in runs[:1]] == [0]
 
 
-async def test_a_timer_whose_migration_fails_is_tried_again_parked_and_redriven(store_url: str) -> None:
-    deploys, said = Deploys(store_url), list[str]()
+@pytest.mark.parametrize("kind", ["alarm", "job"])
+async def test_a_timer_whose_migration_fails_is_tried_again_parked_and_redriven(deploys: Deploys, kind: str) -> None:
+    said: list[str] = []
     async with deploys.world as world:
-        await (await deploys.to()).later()
+        shop = await deploys.to()
+        await (shop.later() if kind == "alarm" else deploys.app.jobs.schedule(shop.tick, after="5m"))
         await deploys.to(broken, said=said)
         await world.advance(days=3)
         [parked] = await world.parked()
@@ -426,8 +428,59 @@ async def test_a_timer_whose_migration_fails_is_tried_again_parked_and_redriven(
         await deploys.to(first, said=said)
         await world.node.redrive(parked)
         await world.advance(seconds=1)
-        assert "alarm" in said
-        assert await deploys.rows() == {"one": 1, "rang": True}
+        assert said[-1] == ("alarm" if kind == "alarm" else "tick")
+        assert await deploys.number() == 1
+
+
+async def test_a_schedule_whose_migration_fails_goes_on_when_it_works(deploys: Deploys) -> None:
+    said: list[str] = []
+    async with deploys.world as world:
+        shop = await deploys.to()
+        await shop.put("x", 1)
+        cls = deploys.app.deployment.registry.by_name("Shop").cls
+        await deploys.app.schedules(cls, "a").add("every 1h", cls.tick, name="tick")
+        await deploys.to(broken, said=said)
+        await world.advance(hours=5)
+        assert said == []
+        assert {run.verdict for run in await world.ledger(cls, "a")} >= {"failed"}
+        await deploys.to(first, said=said)
+        await world.advance(hours=2)
+        assert said.count("tick") >= 2
+        assert await deploys.rows() == {"one": 1, "x": 1}
+
+
+@pytest.mark.parametrize("when", ["commit.before", "commit.after"])
+async def test_a_crash_at_any_commit_leaves_each_migration_done_once_or_not_at_all(store_url: str, when: str) -> None:
+    async def count(self: Any) -> None:
+        await self.storage.put("times", await self.storage.get("times", 0) + 1)
+
+    crashes = 0
+    for spot in range(1, 8) if store_url.startswith("memory") else (1, 2):
+        deploys, key = Deploys(store_url), f"k{spot}"
+        async with deploys.world as world:
+            await (await deploys.to(key=key)).put("x", 1)
+            shop = await deploys.to(count, second, key=key)
+            seen: list[str] = []
+
+            def probe(name: str, _: int, world: Any = world, seen: list[str] = seen, spot: int = spot) -> None:
+                seen.append(name)
+                if name == when and seen.count(name) == spot:
+                    world.kill()
+
+            world.faults.on_probe = probe
+            for number in range(3):
+                try:
+                    await shop.put(f"y{number}", number)
+                except Unavailable:
+                    crashes += 1
+                    await world.restart()
+                    rows = await deploys.rows(key)
+                    assert (await deploys.number(ObjectId("Shop", key)), rows.get("times")) in ((0, None), (2, 1))
+            world.faults.on_probe = None
+            await world.sleep_all()
+            assert (await shop.all())["times"] == 1
+            assert await deploys.number(ObjectId("Shop", key)) == 2
+    assert crashes
 
 
 async def test_a_store_that_goes_away_in_a_migration_is_not_its_fault(deploys: Deploys) -> None:
@@ -529,3 +582,52 @@ async def test_thousands_of_newer_objects_are_not_all_remembered(
         assert len(world.node.dispatcher.newer) == 10
         assert len(await world.due()) == 30
         assert await world.parked() == []
+
+
+async def test_old_and_new_nodes_side_by_side(cluster: Cluster) -> None:
+    """A rolling deploy whose new node goes again: the old one refuses at once, and what is due waits for the next new one."""
+    _, world = cluster(nodes=2)
+    said: list[str] = []
+    programs = [App(), App()]
+    classes = [
+        app.object(program(*steps, said=said)) for app, steps in zip(programs, ([first], [first, second]), strict=True)
+    ]
+    old, new = programs
+
+    async def start(app: App, index: int) -> None:
+        await world.members[index].stop()
+        world.app = app
+        await world.members[index].start()
+        world.choose_door()
+        await world.balance()
+
+    async def only(index: int) -> None:
+        for number, member in enumerate(world.members):
+            await world.store.drain(member.name, number != index)
+        await world.advance(seconds=3)
+
+    async with world:
+        await start(old, 0)
+        await start(new, 1)
+        await only(1)
+        asked = [world.get(classes[1], f"k{number}") for number in range(8)]
+        for shop in asked:
+            await shop.put("x", 1)
+            await shop.later(20)
+        await only(0)
+        began = world.now()
+        for shop in asked:  # from the other node, whose program would know it
+            with pytest.raises(ObjectTooNew, match="has had 2 migrations, and this program has 1 for Shop"):
+                await shop.look("x")
+        assert world.now() - began < timedelta(seconds=1)
+        said.clear()
+        await world.advance(seconds=40)
+        assert said == []
+        node = world.members[0].node
+        assert node is not None
+        assert node.dispatcher.fired <= len(asked)  # none of them is tried again and again
+        assert [(timer.started, timer.crashes) for timer in await world.due()] == [(0, 0)] * 8
+        await only(1)
+        assert said.count("alarm") == 8
+        assert await world.parked() == []
+        assert [await shop.look("two") for shop in asked] == [2] * 8

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from wakeful import App, DurableObject
+from wakeful import App, DurableObject, Machine
 from wakeful.cli import checkups
 from wakeful.runtime import migrations
 from wakeful.runtime.migrations import check_number, decode_number, encode_number, read_migrations
@@ -96,6 +96,40 @@ async def test_a_text_is_given_to_the_sql_of_the_object(monkeypatch: pytest.Monk
     async with app.world() as world:
         await world.get(Shop, "a").open()
     assert ran == [("a", "CREATE TABLE a (x)"), ("a", "CREATE TABLE b (x)")]
+
+
+async def test_a_method_of_that_name_is_a_method() -> None:
+    """As a class written for Cloudflare, which is run unchanged, may have."""
+    app = App()
+
+    @app.object
+    class Bird:
+        def __init__(self, ctx: Any) -> None: ...
+
+        async def migrations(self) -> int:
+            return 2
+
+    async with app.world() as world:
+        assert await world.get(Bird, "swift").migrations() == 2
+
+
+async def test_a_machine_is_migrated_as_well() -> None:
+    app, ran = App(), list[str]()
+
+    def note(door: Any) -> None:
+        ran.append(door.ctx.key)
+
+    @app.object
+    class Door(Machine):
+        chart = {"initial": "shut", "states": {"shut": {"on": {"OPEN": "open"}}, "open": {"after": {"2h": "shut"}}}}
+        migrations = [note]
+
+    async with app.world() as world:
+        await world.get(Door, "front").send("OPEN")
+        await world.sleep_all()
+        await world.advance(hours=3)
+        assert (await world.get(Door, "front").snapshot()).value == "shut"
+    assert ran == ["front"]
 
 
 async def test_a_migration_that_stands_in_its_class_is_nobody_s_to_call() -> None:

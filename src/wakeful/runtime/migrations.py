@@ -38,6 +38,8 @@ class ObjectMigration(NamedTuple):
 def read_migrations(cls: type, name: str) -> tuple[ObjectMigration, ...]:
     """The migrations of a class; `BadInput` names the first that can't be one."""
     steps = getattr(cls, ATTRIBUTE, ())
+    if inspect.isfunction(steps) and steps.__name__ == ATTRIBUTE:
+        return ()  # a method that happens to be called so, as one of a class of Cloudflare's may be
     if not isinstance(steps, list | tuple):
         raise _bad(name, f"must be a list of functions and SQL texts, not {type(steps).__name__}")
     migrations = tuple(ObjectMigration(number, step) for number, step in enumerate(steps, 1))
