@@ -6,6 +6,7 @@ import pytest
 
 from tests.conformance import test_migrations as suite
 from tests.conformance.test_migrations import Deploys
+from tests.model.test_migration_lives import SEEDS, live
 from tests.teeth import broken_migrations
 from tests.teeth.catching import Catcher, Teeth
 
@@ -42,16 +43,22 @@ def renames() -> None:
     asyncio.run(suite.test_a_field_of_the_state_is_renamed_before_it_is_decoded(Deploys("memory:")))
 
 
+def lives() -> None:
+    """tests/model: random lives under programs that come and go."""
+    for seed in range(SEEDS):
+        asyncio.run(live(seed))
+
+
 BROKEN: dict[str, tuple[Catcher, ...]] = {
-    "the_number_goes_by_a_commit_of_its_own": (undone, together),
+    "the_number_goes_by_a_commit_of_its_own": (undone, together, lives),
     "a_migration_that_failed_is_counted": (failing,),
-    "an_older_program_takes_what_is_newer": (waiting,),
+    "an_older_program_takes_what_is_newer": (waiting, lives),
     "timers_of_newer_objects_are_tried_again_and_again": (waiting,),
     "a_timer_that_waits_was_begun": (waiting,),
     "to_look_makes_an_object": (looks,),
     "the_state_of_a_migration_is_lost": (renames,),
 }
-TEETH = Teeth(broken_migrations, BROKEN, beside={"_count_apart"})
+TEETH = Teeth(broken_migrations, BROKEN, beside={"_count_apart"}, shown=(lives,))
 
 
 @pytest.mark.parametrize("catcher", TEETH.controls)

@@ -5,7 +5,7 @@ Who knows these two can be read without the node and without the activation, whi
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from wakeful.runtime.calls import Deadlines
@@ -116,7 +116,7 @@ class TypedState(Protocol):
 
     def set(self, activation: "ObjectRuntime", value: Any) -> None: ...
 
-    def raw(self, activation: "ObjectRuntime") -> Any: ...
+    def raw(self, activation: "ObjectRuntime") -> MutableMapping[str, Any]: ...
 
     def snapshot(self) -> bytes | None: ...
 
