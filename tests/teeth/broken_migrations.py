@@ -4,6 +4,7 @@ from typing import Any
 
 from tests.teeth.broken import swapped
 from wakeful.runtime import activation as waking
+from wakeful.runtime import migration_run
 from wakeful.runtime.activation import Activation
 from wakeful.runtime.dispatcher import Dispatcher
 from wakeful.runtime.migrations import encode_number
@@ -34,7 +35,7 @@ def the_number_goes_by_a_commit_of_its_own() -> Any:
 
         return broken
 
-    return swapped(waking, "_migrate", make)
+    return swapped(waking, "migrate", make)
 
 
 def a_migration_that_failed_is_counted() -> Any:
@@ -50,7 +51,7 @@ def a_migration_that_failed_is_counted() -> Any:
 
         return broken
 
-    return swapped(waking, "run_migration", make)
+    return swapped(migration_run, "run_migration", make)
 
 
 def an_older_program_takes_what_is_newer() -> Any:
@@ -90,4 +91,4 @@ def the_state_of_a_migration_is_lost() -> Any:
 
         return broken
 
-    return swapped(waking, "run_migration", make)
+    return swapped(migration_run, "run_migration", make)

@@ -26,10 +26,10 @@ from wakeful.runtime.calls import (
 )
 from wakeful.runtime.committer import Failure
 from wakeful.runtime.context import Context
-from wakeful.runtime.migration_run import run_migration
-from wakeful.runtime.migrations import ObjectMigration, check_number, encode_number, number_in
+from wakeful.runtime.migration_run import migrate
+from wakeful.runtime.migrations import ObjectMigration, check_number, number_in
 from wakeful.runtime.rows import ObjectRows
-from wakeful.runtime.state import NO_STATE, RawState, State, UnmigratedState
+from wakeful.runtime.state import NO_STATE, State
 from wakeful.runtime.turn import CURRENT, Turn, running_turn
 from wakeful.values.commits import MIGRATIONS_SLOT, STATE_SLOT, Commit, Loaded, Remembered, Slot
 from wakeful.values.errors import Fenced, ObjectTooNew, Reentrancy, Unavailable
@@ -602,7 +602,7 @@ async def wake(
     token = CURRENT.set(turn)
     try:
         if loaded is not None and pending:
-            await _migrate(activation, turn, loaded, pending)
+            await migrate(activation, turn, loaded, pending)
         instance = activation.known.cls(Context(activation))
         if activation.known.wakes:
             await instance.on_wake()
@@ -656,30 +656,6 @@ def _pending(activation: "Activation", loaded: Loaded) -> tuple[ObjectMigration,
     """The migrations that it has not had."""
     known = activation.known.migrations
     return known and known[number_in(loaded.rows) :]
-
-
-async def _migrate(activation: "Activation", turn: Turn, loaded: Loaded, pending: tuple[ObjectMigration, ...]) -> None:
-    """Run them in that turn; what they wrote, and how many it has had now, is in it.
-
-    Of an object that is nowhere yet and for which they wrote nothing the number waits for the first commit: to look at
-    an object must not make it.
-    """
-    raw = RawState(loaded.rows.get(STATE_SLOT))
-    typed, activation.state = activation.state, UnmigratedState(raw)
-    try:
-        for migration in pending:
-            await run_migration(activation, turn, migration, raw)
-    finally:
-        activation.state = typed
-    turn.state_used = False  # that was not the typed one
-    if typed is not NO_STATE:
-        typed.load(raw.encode())
-    number = encode_number(len(activation.known.migrations))
-    if loaded.info is None and turn.is_clean:
-        activation.unnumbered = number
-    else:
-        turn.writes[MIGRATIONS_SLOT] = number
-    turn.mark()
 
 
 def _is_trial(activation: "Activation", turn: Turn, loaded: Loaded | None) -> bool:

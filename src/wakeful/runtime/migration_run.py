@@ -5,15 +5,45 @@ it has had now, is one commit with what `on_wake` writes, or nothing of it is.
 """
 
 import inspect
-from typing import Any
+from typing import Any, Protocol
 
 from wakeful.runtime.context import Context
-from wakeful.runtime.migrations import ObjectMigration
+from wakeful.runtime.migrations import ObjectMigration, encode_number
 from wakeful.runtime.object_runtime import ObjectRuntime
-from wakeful.runtime.state import RawState
+from wakeful.runtime.state import NO_STATE, RawState, State, UnmigratedState
 from wakeful.runtime.turn import Turn
-from wakeful.values.commits import STATE_SLOT
+from wakeful.values.commits import MIGRATIONS_SLOT, STATE_SLOT, Loaded
 from wakeful.values.errors import MigrationFailed, Unavailable
+
+
+class MigratedObject(ObjectRuntime, Protocol):
+    """One whose state is another thing while it is migrated."""
+
+    state: State
+
+
+async def migrate(activation: MigratedObject, turn: Turn, loaded: Loaded, pending: tuple[ObjectMigration, ...]) -> None:
+    """Run them in that turn, which is the current one; what they wrote, and how many it has had now, is in it.
+
+    Of an object that is nowhere yet and for which they wrote nothing the number waits for the first commit: to look at
+    an object must not make it.
+    """
+    raw = RawState(loaded.rows.get(STATE_SLOT))
+    typed, activation.state = activation.state, UnmigratedState(raw)
+    try:
+        for migration in pending:
+            await run_migration(activation, turn, migration, raw)
+    finally:
+        activation.state = typed
+    turn.state_used = False  # that was not the typed one
+    if typed is not NO_STATE:
+        typed.load(raw.encode())
+    number = encode_number(pending[-1].number)
+    if loaded.info is None and turn.is_clean:
+        activation.unnumbered = number
+    else:
+        turn.writes[MIGRATIONS_SLOT] = number
+    turn.mark()
 
 
 async def run_migration(activation: ObjectRuntime, turn: Turn, migration: ObjectMigration, raw: RawState) -> None:
