@@ -1,7 +1,7 @@
 """Layer 5. The base class for those who want one."""
 
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from wakeful.jobs.jobs import Jobs
 from wakeful.runtime.context import Context
@@ -36,6 +36,8 @@ class DurableObject:
     ...     print(await world.get(Wallet, "ann").earn(4))
     7
     """
+
+    migrations: ClassVar[Sequence[str | Callable[[Any], Any]]] = ()  # what each object gets once, in order, as it wakes
 
     __wakeful_names__: tuple[str, ...] = ("ctx", "storage", "state", "schedules", "every", "jobs")
 

@@ -38,8 +38,12 @@ def town() -> tuple[App, type[Any], type[Any], type[Any]]:
         @every.weekday.at("09:00", zone="Europe/Paris")
         async def open(self) -> None: ...
 
+    async def wire(lamp: Any) -> None: ...
+
     @app.object
     class Lamp(DurableObject):
+        migrations = [wire]
+
         async def light(self) -> None:
             await self.storage.set_alarm(timedelta(seconds=1))
 

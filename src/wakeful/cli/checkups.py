@@ -9,7 +9,7 @@ from wakeful.policy.retry import CRASHES_MAX
 from wakeful.store.protocol import MembershipTable, Query, Store
 from wakeful.views.due import Line, line_of
 from wakeful.views.nodes import ClusterMember, Members, members, ranges
-from wakeful.views.timer_names import name_words
+from wakeful.views.timer_names import name_words, own_classes
 
 if TYPE_CHECKING:
     from wakeful.store.postgres.health import LongSession
@@ -79,6 +79,45 @@ LATE_SAID = 5
 ALL_DRAINING = "every node is draining, so none gives its shards up: timers fire, and load balancers, by /readyz, send nothing here"
 
 Statuses = dict[str, dict[str, Any]]
+
+
+# Of a class without migrations: a newer program may have been here.
+UNDECLARED_LOOKED = 100
+ROLL_OUT = "finish the roll-out: start the other nodes with the newer program; or go back to the one that wrote them"
+
+
+async def migrations(store: Store, program: dict[str, int] | None, said: Statuses) -> list[Finding]:
+    """Objects by the number of migrations that they have had, beside what the program, or the nodes, have."""
+    from wakeful.views import migrations as seen
+    from wakeful.views.view import View
+
+    view, findings = View.of_store(store, now_ms()), list[Finding]()
+    for name in own_classes(await store.known_classes()):
+        known = _migrations_known(name, program, said)
+        if not known and (program is not None or said):
+            continue  # nobody has the class, which is said above
+        newest, oldest = max(known, default=0), min(known, default=0)
+        limit = seen.LOOKED_AT if newest or not known else UNDECLARED_LOOKED
+        numbers = await seen.numbers(view, name, limit=limit)
+        newer, last = numbers.newer(oldest), max(numbers.counts, default=0)
+        if known and newer:
+            who = "the program" if program is not None else "any node"
+            who = f"a node that has {oldest}" if oldest < newest else who
+            text = (
+                f"{many(newer, 'object')} of {name} are newer than {who}: calls are refused (object.newer), timers wait"
+            )
+            findings.append(Finding("migrate", "warn", text, ROLL_OUT, numbers.words(oldest)))
+        elif newest or last:
+            has = f"{name} has {many(newest, 'migration')}: " if known else f"{name}: "
+            findings.append(Finding("migrate", "ok", has + numbers.words(newest if known else last)))
+    return findings
+
+
+def _migrations_known(name: str, program: dict[str, int] | None, said: Statuses) -> list[int]:
+    """How many of that class's migrations the program has, or each node that has the class."""
+    if program is not None:
+        return [program[name]] if name in program else []
+    return [one.get("migrations", {}).get(name, 0) for one in said.values() if name in one["classes"]]
 
 
 async def owners(store: Store, found: Members, said: Statuses) -> list[Finding]:

@@ -101,6 +101,7 @@ async def _look(url: str, program: "Registry | None") -> AsyncIterator[Finding]:
         checks: list[tuple[str, Callable[[], Awaitable[list[Finding]]]]] = [
             ("classes", lambda: _classes(store, None if program is None else program.names(), heard)),
             ("function", lambda: _functions(store, program, heard)),
+            ("migrate", lambda: checkups.migrations(store, None if program is None else _migrations(program), heard)),
             ("timers", lambda: checkups.timers(store, cluster, said)),
             ("parked", lambda: _parked(store)),
             ("latency", lambda: checkups.latency(store)),
@@ -148,6 +149,11 @@ def _program(target: str) -> "Registry":
     from wakeful.cli.app_loader import load
 
     return load(target).app.deployment.registry
+
+
+def _migrations(program: "Registry") -> dict[str, int]:
+    """How many the program has, of each of its classes."""
+    return {name: len(known.migrations) for name, known in program.items()}
 
 
 async def _classes(store: "Views", known: list[str] | None, said: "Statuses") -> list[Finding]:

@@ -43,11 +43,10 @@ async def _show(cls: str, key: str, limit: int, url: str, as_json: bool) -> None
     from wakeful.cli.output import put_json, put_line
     from wakeful.cli.schedules import put_rows
     from wakeful.cli.session import viewing
-    from wakeful.runtime.state import STATE_SLOT
     from wakeful.store.protocol import Query, Range
-    from wakeful.values.commits import USER
+    from wakeful.values.commits import STATE_SLOT, USER
     from wakeful.values.ids import ObjectId
-    from wakeful.views import due, machines, objects, schedules
+    from wakeful.views import due, machines, migrations, objects, schedules
 
     id = ObjectId(cls, key)
     async with viewing(url) as view:
@@ -63,7 +62,8 @@ async def _show(cls: str, key: str, limit: int, url: str, as_json: bool) -> None
         entries = [entry for _, entry in await store.find_entries(Query(cls=cls, key=key, limit=objects.LEDGER_ROWS))]
         own_schedules = await schedules.rows(view, schedules.ScheduleFilter(cls, key), limit)
         machine = await machines.kept_of(store, id)
-    _put_head(info)
+        done = await migrations.number_of(store, id)
+    _put_head(info, done)
     if machine is not None:
         _put_machine(machines.plain_machine(machine))
     _put_rows(state.get(STATE_SLOT[1]), rows, limit, is_machine=machine is not None)
@@ -76,7 +76,7 @@ async def _show(cls: str, key: str, limit: int, url: str, as_json: bool) -> None
     _put_ledger(entries)
 
 
-def _put_head(info: "Info") -> None:
+def _put_head(info: "Info", done: int) -> None:
     from wakeful.cli.exit_codes import one_line
     from wakeful.cli.output import many, now_ms, put_line, relative, size
 
@@ -84,7 +84,7 @@ def _put_head(info: "Info") -> None:
     put_line(one_line(str(info.id)), "bold")
     put_line(
         f"  created {relative(info.created_at, now)}, last active {relative(info.active_at, now)}, "
-        f"{many(info.rows, 'row')}, {size(info.bytes)}",
+        f"{many(info.rows, 'row')}, {size(info.bytes)}" + (f", {many(done, 'migration')}" if done else ""),
         "dim",
     )
 

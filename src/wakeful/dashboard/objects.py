@@ -16,7 +16,7 @@ from wakeful.store.protocol import Range
 from wakeful.values.commits import SYSTEM
 from wakeful.values.errors import Conflict, UnknownObject
 from wakeful.values.ids import ObjectId
-from wakeful.views import jobs, ledger, machines, objects
+from wakeful.views import jobs, ledger, machines, migrations, objects
 from wakeful.views.plain import plain_of
 
 if TYPE_CHECKING:
@@ -39,7 +39,26 @@ async def listing(visit: Visit) -> "Response":
         classes=await visit.classes(),
         cls=cls,
         contains=contains or "",
+        migrations=await _migrations(visit, cls),
     )
+
+
+async def _migrations(visit: Visit, cls: str | None) -> dict[str, Any] | None:
+    """How many objects of the class have had how many, if the program has any for it."""
+    known = _migrations_known(visit, cls)
+    if not known:
+        return None
+    prefix = visit.caller.prefix
+    found = await visit.desk.sparing(
+        f"migrations {cls} {prefix}", lambda: migrations.numbers(visit.view, str(cls), prefix)
+    )
+    return {"known": known, "words": found.words(known), "newer": found.newer(known)}
+
+
+def _migrations_known(visit: Visit, cls: str | None) -> int:
+    """How many this program has for the class."""
+    registry = visit.node.registry
+    return len(registry.by_name(cls).migrations) if cls is not None and registry.knows(cls) else 0
 
 
 async def one(visit: Visit) -> "Response":
@@ -56,6 +75,7 @@ async def one(visit: Visit) -> "Response":
         jobs=(await jobs.page(view, id.cls, id.key, limit=JOB_ROWS)).rows,
         prefix=prefix or "",
         has_chart=shown["machine"] is not None and _chart_of(visit, id) is not None,
+        migrations_known=_migrations_known(visit, id.cls),
         is_awake=id in visit.node.home(id).awake,
         is_cluster=view.store_of(id).shared,
         sockets=await _sockets(visit, id),

@@ -19,7 +19,7 @@ from wakeful.policy.limits import check_storage_key, check_value_size
 from wakeful.policy.order import INSERTED
 from wakeful.store.protocol import Query, Range, Store
 from wakeful.values.codec import decode_loosely
-from wakeful.values.commits import SYSTEM, USER, Commit, Info, Remembered, Slot
+from wakeful.values.commits import MIGRATIONS_SLOT, SYSTEM, USER, Commit, Info, Remembered, Slot
 from wakeful.values.errors import BadInput, BadValue, Conflict, Fenced, Undecodable
 from wakeful.values.ids import RESERVED, ObjectId, check_class, check_key, shard_of
 from wakeful.values.timers import Entry, Parked, Timer
@@ -29,7 +29,7 @@ from wakeful.values.timers import Entry, Parked, Timer
 # Whoever reads trusts nobody: what `wakeful export` would not write is in no file that it wrote.
 
 # What Wakeful keeps beside an object's own rows and is the object's alone. The rest names other objects or connections.
-CARRIED = ("state", "schedules", "machine", "machine.gone", "workers.name")
+CARRIED = ("state", "migrations", "schedules", "machine", "machine.gone", "workers.name")
 CARRIED_PREFIXES = ("schedule:", "run:")
 TIMERS = ("alarm", "schedule", "run", "job", "machine", "machine-do")  # of its own; others are letters and errands
 
@@ -62,6 +62,10 @@ def bar_of_row(id: ObjectId, space: int, name: str, data: bytes) -> Bar | None:
         return Bar("jobs", f"other jobs wait for jobs of {id}", "when they have run")
     if name not in CARRIED and not name.startswith(CARRIED_PREFIXES):
         return Bar("row", f"{id} has something that this version can't carry: {name!r}")
+    if (space, name) == MIGRATIONS_SLOT:
+        done = _loosely(data)
+        if type(done) is not int or done < 0:
+            return Bar("row", f"how many migrations {id} has had can't be read")
     if (space, name) == MACHINE:
         kept = _loosely(data)
         if not isinstance(kept, dict):

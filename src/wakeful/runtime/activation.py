@@ -26,11 +26,13 @@ from wakeful.runtime.calls import (
 )
 from wakeful.runtime.committer import Failure
 from wakeful.runtime.context import Context
+from wakeful.runtime.migration_run import migrate
+from wakeful.runtime.migrations import ObjectMigration, check_number, number_in
 from wakeful.runtime.rows import ObjectRows
-from wakeful.runtime.state import NO_STATE, STATE_SLOT, State
+from wakeful.runtime.state import NO_STATE, State
 from wakeful.runtime.turn import CURRENT, Turn, running_turn
-from wakeful.values.commits import Commit, Remembered, Slot
-from wakeful.values.errors import Fenced, Reentrancy, Unavailable
+from wakeful.values.commits import MIGRATIONS_SLOT, STATE_SLOT, Commit, Loaded, Remembered, Slot
+from wakeful.values.errors import Fenced, ObjectTooNew, Reentrancy, Unavailable
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import ALARM, Timer
 from wakeful.values.trace import TRACE, UNSAMPLED
@@ -70,6 +72,7 @@ class Activation:
         "sockets",
         "state",
         "timers",
+        "unnumbered",
         "watched",
     )
 
@@ -93,6 +96,7 @@ class Activation:
         self.instance: Any = None  # the object, which holds this: let go of when it sleeps
         # Else it is made before its next event, or made anew: its memory may hold what was undone.
         self.is_awake = False
+        self.unnumbered: bytes | None = None  # how many migrations it has had, to go with the first commit that it has
         self._mailbox: deque[Call | Timer] | None = None  # made when first needed: an empty one is 600 bytes
         self._running: asyncio.Task[Any] | None = None
         self._coming: Call | None = None  # for which there is a task that has not taken its first step
@@ -249,7 +253,7 @@ class Activation:
     def adopt(self, writes: dict[Slot, bytes | None], wiped: bool, timers: dict[str, Timer | None]) -> None:
         """A turn ended well: the next one starts from what it left."""
         self.rows.adopt(writes, wiped=wiped, number=self._submitted + 1)
-        if STATE_SLOT in writes:
+        if STATE_SLOT in writes and self.state is not NO_STATE:
             self.state.adopt(writes[STATE_SLOT])
         self.timers.update(timers)
         if self.sockets is not None:
@@ -425,6 +429,7 @@ class Activation:
     async def run_call(self, call: Call) -> tuple[Any, int]:
         """One turn: the answer, and the commit number it rests on."""
         turn: Turn | None = None
+        trial: Turn | None = None
         call.task = asyncio.current_task()
         token = CURRENT.set(None)
         began = self.node.meter.ticks()
@@ -433,9 +438,10 @@ class Activation:
             if slot is not None:
                 await slot
                 began = self.node.meter.add_wait(began)
-            if not self.is_awake and call.method not in self.node.quiet_operations:
-                await wake(self, call.chain, call.deadline_at)
             key = call.request_key
+            is_reader = call.method in self.known.readers
+            if not self.is_awake and call.method not in self.node.quiet_operations:
+                trial = await wake(self, call.chain, call.deadline_at, reads=is_reader and key is None)
             if key is not None:
                 print_ = fingerprint(call)
                 pending = (self._requests or {}).get(key)
@@ -443,7 +449,7 @@ class Activation:
                 if kept is not None:
                     return recall_answer(self.id, kept, print_), self._submitted
             # A reader that had to wake the object is in line like everyone else.
-            turn = Turn(self, call.chain, call.deadline_at, is_reader=call.method in self.known.readers)
+            turn = trial or Turn(self, call.chain, call.deadline_at, is_reader=is_reader)
             CURRENT.set(turn)
             call.is_started = True
             result = self._copy_answer(call, await self._invoke(call))
@@ -451,7 +457,7 @@ class Activation:
                 raise asyncio.CancelledError  # its code swallowed the cancellation
             if key is not None:
                 turn.remember = remember_answer(self.node, key, print_, result)
-            number = self.finish(turn)
+            number = self.finish(turn) if trial is None else self._let_go(trial)
             if key is not None and turn.remember is not None:
                 self._requests = {**(self._requests or {}), key: (number, turn.remember)}
             return result, number
@@ -482,6 +488,8 @@ class Activation:
         finally:
             call.absorb()
             CURRENT.reset(token)
+            if trial is not None:
+                self.instance = None  # it rests on what is nowhere
             self.meter.calls.add((self.node.meter.ticks() - began) // 1_000)
             self.node.slots.give_back(slot, self.id)
 
@@ -547,6 +555,13 @@ class Activation:
         elif self._failure is None:
             future.set_result(None)  # done soon, not now: what earlier turns left may be waiting for the same
 
+    def _let_go(self, turn: Turn) -> int:
+        """A reader ended well in a turn of which nothing is to be kept; the number its answer rests on."""
+        if turn.refused:
+            raise turn.refused[0].error
+        self.undo(turn)
+        return self._submitted
+
     def undo(self, turn: Turn | None) -> None:
         """The turn failed: nothing it wrote since its last durable point happened, and nobody meets what it left in memory."""
         if turn is not None:
@@ -566,36 +581,50 @@ class Activation:
 # How does an object wake?
 
 
-async def wake(activation: "Activation", chain: tuple[ObjectId, ...], deadline_at: int) -> None:
-    """Asleep → awake: rows, constructor, on_wake; on a raise it stays asleep as if nobody had called."""
-    if activation.instance is None:
-        await _load(activation, chain, deadline_at)
-    if activation.known.is_plain:
+async def wake(
+    activation: "Activation", chain: tuple[ObjectId, ...], deadline_at: int, *, reads: bool = False
+) -> Turn | None:
+    """Asleep → awake: rows, migrations, constructor, on_wake; on a raise it stays asleep as if nobody had called.
+
+    For somebody who only `reads` an object that is nowhere yet, what its migrations made is not kept: then the turn that
+    has it comes back, and the reader runs in that.
+    """
+    loaded = await _load(activation, chain, deadline_at) if activation.instance is None else None
+    pending = () if loaded is None else _pending(activation, loaded)
+    if activation.known.is_plain and not pending:
         activation.instance = activation.known.cls(Context(activation))
         activation.is_awake = True
-        return
+        return None
     turn = Turn(activation, chain, deadline_at)
     token = CURRENT.set(turn)
     try:
+        if loaded is not None and pending:
+            await migrate(activation, turn, loaded, pending)
         instance = activation.known.cls(Context(activation))
         if activation.known.wakes:
             await instance.on_wake()
-        activation.finish(turn)
-        activation.instance = instance
-        activation.is_awake = True
+        is_trial = reads and bool(pending) and _is_trial(activation, turn, loaded)
+        if not is_trial:
+            activation.finish(turn)
+        activation.instance, activation.is_awake = instance, not is_trial  # nobody else reads beside that
     except BaseException:
         activation.undo(turn)
+        activation.unnumbered = None
         raise
     finally:
         CURRENT.reset(token)
+    turn.is_reader = is_trial
+    return turn if is_trial else None
 
 
-async def _load(activation: "Activation", chain: tuple[ObjectId, ...], deadline_at: int) -> None:
+async def _load(activation: "Activation", chain: tuple[ObjectId, ...], deadline_at: int) -> Loaded:
     """What it needs from disk. Not for an object that is made anew: what undone turns wrote was never among its rows."""
     if activation.is_unsettled:
         await activation.settle()  # a failed attempt to wake may have left a retry on its way to disk
     activation.node.meter.wakes.add()
     loaded = await activation.node.loader.load(activation.id, activation.rows.take_begun())
+    if MIGRATIONS_SLOT in loaded.rows or activation.node.dispatcher.newer:
+        _check_known(activation, loaded)
     activation.rows.load(loaded)
     activation.timers = {ALARM: loaded.alarm}
     if activation.state is not NO_STATE:
@@ -606,3 +635,28 @@ async def _load(activation: "Activation", chain: tuple[ObjectId, ...], deadline_
         for handler in wakers:
             await handler.wake(activation, turn)
         activation.finish(turn)
+    return loaded
+
+
+def _check_known(activation: "Activation", loaded: Loaded) -> None:
+    """`ObjectTooNew` when it has had migrations that this program does not know; then its timers wait, as it does."""
+    done, dispatcher = number_in(loaded.rows), activation.node.dispatcher
+    try:
+        check_number(activation.id, done, activation.known.migrations)
+    except ObjectTooNew:
+        dispatcher.met_newer(activation.id, done)
+        raise
+    dispatcher.met_known(activation.id)
+
+
+def _pending(activation: "Activation", loaded: Loaded) -> tuple[ObjectMigration, ...]:
+    """The migrations that it has not had."""
+    known = activation.known.migrations
+    return known and known[number_in(loaded.rows) :]
+
+
+def _is_trial(activation: "Activation", turn: Turn, loaded: Loaded | None) -> bool:
+    """The object is nowhere yet, and only its migrations have written."""
+    if loaded is None or loaded.info is not None or turn.is_clean or turn.has_written:
+        return False
+    return not (turn.state_used and activation.state.has_changed(turn))

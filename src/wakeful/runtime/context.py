@@ -1,7 +1,7 @@
 """Layer 3. What does an object know about itself and the world around it?"""
 
 import logging
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, MutableMapping
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -84,6 +84,14 @@ class Context:
     @state.setter
     def state(self, value: Any) -> None:
         self._activation.state.set(self._activation, value)
+
+    @property
+    def raw_state(self) -> MutableMapping[str, Any]:
+        """In a migration: the stored fields of the state by name, as a mapping that is changed in place.
+
+        They are what is on disk, whatever the class says today; `state` itself is there when the migrations are done.
+        """
+        return self._activation.state.raw(self._activation)
 
     def now(self) -> datetime:
         """The deployment's time. Use this instead of `datetime.now()` and tests can move it."""

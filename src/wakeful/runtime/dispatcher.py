@@ -38,6 +38,7 @@ LOST_SCAN_MS = 5_000
 UNTOLD_SCAN_MS = 1_000
 # While timers are overdue that nobody here knows, looks don't begin before them: what is added is due then or later.
 LOOK_BACK_MS = 15_000
+NEWER_MAX = 10_000  # objects that are known to be newer: others are found to be so each time that they are due
 LOOKS_MAX = 20  # separate places that are read one by one; more are read as one range
 
 ALWAYS = (1 << 63) - 1
@@ -73,6 +74,7 @@ class Dispatcher:
         ] = []  # begun on disk, heard of after the lease: maybe somebody else's by now
         node.returns.append(self._is_sure)
         self.unknown: set[str] = set()  # classes, objects and timer names nobody here knows; their timers wait on disk
+        self.newer: dict[ObjectId, int] = {}  # objects with more migrations than this program has, and how many
         self.fired = 0
 
     def start(self) -> None:
@@ -267,9 +269,30 @@ class Dispatcher:
         self._node.outage.keep([timer])
         self._node.queue.finish(timer)
 
+    def met_newer(self, id: ObjectId, done: int) -> None:
+        """A newer program has migrated it: its timers wait, until it is met by a program that knows as much."""
+        self.newer.pop(id, None)
+        self.newer[id] = done
+        while len(self.newer) > NEWER_MAX:
+            del self.newer[next(iter(self.newer))]
+
+    def met_known(self, id: ObjectId) -> None:
+        """This program knows all that it has had: if it did not before, an operator has put an older one back."""
+        if self.newer.pop(id, None) is not None:
+            self.read_again()
+
+    def leave(self, timer: Timer) -> None:
+        """It was begun, and its object is newer than this program: it stays on disk."""
+        unknown = self._unknown(timer)
+        assert unknown is not None
+        self._leave(timer, *unknown)
+        self.poke()
+
     def _unknown(self, timer: Timer) -> tuple[str, str] | None:
         """What about it this program does not know, and what that is."""
         node = self._node
+        if self.newer and timer.id in self.newer and timer.name.partition(":")[0] not in node.timer_runs.quiet:
+            return f"{timer.id.cls} {self.newer[timer.id]}", "migration"
         if not node.registry.has(timer.id):
             is_class_known = node.registry.knows(timer.id.cls)
             return (str(timer.id), "object") if is_class_known else (timer.id.cls, "class")

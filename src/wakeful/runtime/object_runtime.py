@@ -5,7 +5,7 @@ Who knows these two can be read without the node and without the activation, whi
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from wakeful.runtime.calls import Deadlines
@@ -120,6 +120,8 @@ class TypedState(Protocol):
 
     def set(self, activation: "ObjectRuntime", value: Any) -> None: ...
 
+    def raw(self, activation: "ObjectRuntime") -> MutableMapping[str, Any]: ...
+
     def snapshot(self) -> bytes | None: ...
 
     def restore(self, id: ObjectId, snapshot: bytes | None, shelf: Shelf | None) -> None: ...
@@ -137,6 +139,7 @@ class ObjectRuntime(Protocol):
     sockets: Any  # those that it has looked at, while it is awake; the feature's own
     watched: Any  # what happened lately, for those who watch it; a feature's own as well
     instance: Any  # the object itself; None while it sleeps
+    unnumbered: bytes | None  # how many migrations it has had, to go with the first commit that it has
 
     @property
     def node(self) -> NodeRuntime: ...

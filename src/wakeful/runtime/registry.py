@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from wakeful.runtime.migrations import ObjectMigration, read_migrations
 from wakeful.values.codec import look_in
 from wakeful.values.errors import BadHandler, BadInput, BadName, UnknownClass, UnknownMethod
 from wakeful.values.ids import ObjectId, check_class
@@ -150,6 +151,7 @@ class ObjectClass:
     is_plain: bool  # neither on_wake nor a constructor of its own: waking it runs no user code
     state_type: Any  # dataclass or struct, None when the class declares no state
     has_key: Callable[[str], bool] | None = None  # which of its objects this program has; None: all
+    migrations: tuple[ObjectMigration, ...] = ()  # each of which an object of it has had, or gets when it wakes
 
     def check_method(self, name: str) -> None:
         """`UnknownMethod` unless callers outside may call it, with the reason."""
@@ -232,6 +234,9 @@ class Registry:
     def names(self) -> list[str]:
         return sorted(self._by_name)
 
+    def items(self) -> list[tuple[str, ObjectClass]]:
+        return sorted(self._by_name.items())
+
 
 _names: WeakKeyDictionary[type, str] = WeakKeyDictionary()  # under which a class was registered last
 
@@ -252,11 +257,15 @@ class _Unknown:
 
 def _inspect(cls: type, name: str) -> ObjectClass:
     methods, readers = set(), set()
+    migrations = read_migrations(cls, name)
+    steps = [migration.step for migration in migrations]  # nobody's to call, wherever they stand
     for attr in dir(cls):
         member = inspect.getattr_static(cls, attr)
         if attr.startswith("_") or attr in LIFECYCLE or not inspect.iscoroutinefunction(member):
             continue
         if getattr(member, "__wakeful_internal__", False) or getattr(member, "__wakeful_own__", False):
+            continue
+        if member in steps:
             continue
         methods.add(attr)
         if getattr(member, "__wakeful_reader__", False):
@@ -273,6 +282,7 @@ def _inspect(cls: type, name: str) -> ObjectClass:
         is_plain=not wakes and getattr(inspect.getattr_static(cls, "__init__"), "__wakeful_own__", False),
         state_type=_state_type(cls, name),
         has_key=getattr(cls, "__wakeful_has_key__", None),
+        migrations=migrations,
     )
 
 

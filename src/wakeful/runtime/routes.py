@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-FULL = "object.mailbox"  # the object is where it should be: as on its own node, the caller is told to back off
+# The object is where it should be, and says no: as on its own node, the caller is told.
+REFUSALS = ("object.mailbox", "object.newer")
 WAIT_MAX_MS = 250  # between two looks at who owns a shard that is on the move
 
 
@@ -157,7 +158,11 @@ class Routes:
         if reply.failure is None:
             return (decode(reply.answer or b""),)
         answer = error_from(reply.failure)
-        if isinstance(answer, Unavailable) and answer.code != FULL and (not reply.failure.is_started or is_harmless):
+        if (
+            isinstance(answer, Unavailable)
+            and answer.code not in REFUSALS
+            and (not reply.failure.is_started or is_harmless)
+        ):
             node.membership.look()
             return answer
         raise answer

@@ -1,17 +1,26 @@
 """Layer 3. How does a typed value live across turns without anyone saving it?"""
 
+from collections.abc import Iterator, MutableMapping
 from typing import Any
 
 from wakeful.policy.limits import check_value_size
 from wakeful.runtime.object_runtime import ObjectRuntime
-from wakeful.runtime.turn import CURRENT, Turn
-from wakeful.values.codec import Rest, Shelf, decode_fields, encode_fields, names_in, unknown_fields
-from wakeful.values.commits import SYSTEM, Slot
+from wakeful.runtime.turn import CURRENT, Turn, running_turn
+from wakeful.values.codec import (
+    Rest,
+    Shelf,
+    decode_fields,
+    encode_fields,
+    join_fields,
+    names_in,
+    read_field,
+    unknown_fields,
+    unread_fields,
+)
+from wakeful.values.commits import STATE_SLOT
 from wakeful.values.errors import BadOption, BadValue, TurnOver, Undecodable, Unfit
 from wakeful.values.ids import ObjectId
 from wakeful.values.type_fit import fits, made_up, misfit
-
-STATE_SLOT: Slot = (SYSTEM, "state")
 
 
 class State:
@@ -77,6 +86,12 @@ class State:
             self._base = self._data
             self._rest = {} if self._data is None else unknown_fields(self._type, self._data)
         self._value = value
+
+    def raw(self, activation: ObjectRuntime) -> "RawState":
+        raise BadOption(
+            f"{activation.id}: ctx.raw_state is for the functions in `migrations`; everywhere else use self.state",
+            code="state.raw",
+        )
 
     def collect(self, turn: Turn) -> None:
         """Put the state among the turn's writes if it changed."""
@@ -164,3 +179,107 @@ class State:
 
 
 NO_STATE = State(None)  # of all objects whose class declares none
+
+
+# How does a migration see the state, before it is decoded as what its class says today?
+
+
+class RawState(MutableMapping[str, Any]):
+    """The stored fields of the state by name, whatever its class says today: what a migration leaves here is stored.
+
+    A field is decoded when somebody looks at it; those at which nobody looks go out as they came in.
+    """
+
+    __slots__ = ("_is_touched", "_read", "_unread", "stored")
+
+    def __init__(self, data: bytes | None) -> None:
+        self.stored = data
+        self.go_back(None)
+
+    def go_back(self, snapshot: bytes | None) -> None:
+        """To what it was when the snapshot was taken; None: to what is stored."""
+        data = self.stored if snapshot is None else snapshot
+        self._unread: Rest = {} if data is None else unread_fields(data)
+        self._read: dict[str, Any] = {}  # or written
+        self._is_touched = snapshot is not None
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self._unread:
+            self._is_touched = True  # it may be changed in place
+            self._read[name] = read_field(self._unread[name])
+            del self._unread[name]
+        return self._read[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._is_touched = True
+        self._unread.pop(name, None)
+        self._read[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        self._is_touched = True
+        del (self._unread if name in self._unread else self._read)[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._unread or name in self._read
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self._unread, *self._read])
+
+    def __len__(self) -> int:
+        return len(self._unread) + len(self._read)
+
+    def __repr__(self) -> str:
+        return f"<raw state: {', '.join(self) or 'nothing is stored'}>"
+
+    def snapshot(self) -> bytes:
+        return join_fields(self._read, self._unread)
+
+    def encode(self) -> bytes | None:
+        """The row to be: as it was when nobody looked, None when there is nothing to keep."""
+        if not self._is_touched:
+            return self.stored
+        if not self:
+            return None
+        data = self.snapshot()
+        check_value_size("state", len(data))
+        return data
+
+
+class UnmigratedState(State):
+    """Stands for the state while the object is being migrated: there are its stored fields, and nothing typed."""
+
+    __slots__ = ("_raw",)
+
+    def __init__(self, raw: RawState) -> None:
+        super().__init__(None)
+        self._raw = raw
+
+    def raw(self, activation: ObjectRuntime) -> RawState:
+        running_turn(activation, "raw_state").state_used = True
+        return self._raw
+
+    def get(self, activation: ObjectRuntime) -> Any:
+        raise BadOption(
+            f"{activation.id}: state is typed by the class of today, and this object is just being migrated; use "
+            "ctx.raw_state, its stored fields by name",
+            code="state.migration",
+        )
+
+    def set(self, activation: ObjectRuntime, value: Any) -> None:
+        self.get(activation)
+
+    def collect(self, turn: Turn) -> None:
+        """Somebody wants a durable point, in the middle of a migration."""
+        raise BadOption(
+            f"{turn.activation.id}: ctx.commit() in a migration would keep half of it; it commits with the turn",
+            code="turn.migration",
+        )
+
+    def has_changed(self, turn: Turn) -> bool:
+        return False  # there is nothing in memory yet that could hold it
+
+    def snapshot(self) -> bytes | None:
+        return self._raw.snapshot()
+
+    def restore(self, id: ObjectId, snapshot: bytes | None, shelf: Shelf | None) -> None:
+        self._raw.go_back(snapshot)

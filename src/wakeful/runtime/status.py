@@ -1,6 +1,7 @@
 """Layer 3. How is this node, in numbers that people and tools read?"""
 
 import os
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from wakeful.runtime.deployment_clock import FollowedClock
@@ -55,5 +56,7 @@ def status_of(node: "Node") -> dict[str, Any]:
         "hints_told": node.arrivals.told,
         "hints_heard": node.arrivals.heard,
         "unknown": sorted(node.dispatcher.unknown),
+        "migrations": {name: len(known.migrations) for name, known in node.registry.items() if known.migrations},
+        "newer": dict(Counter(id.cls for id in node.dispatcher.newer)),
         **{name: feature.counters() for name, feature in node.features.items() if hasattr(feature, "counters")},
     }

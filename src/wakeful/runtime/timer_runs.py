@@ -17,7 +17,7 @@ from wakeful.runtime.timer_handler import Failed, RunLater, Stale, TimerHandler
 from wakeful.runtime.tracer import trace_run
 from wakeful.runtime.turn import CURRENT, DONE, Turn
 from wakeful.values.commits import Slot, Start, start_note
-from wakeful.values.errors import Fenced, Unavailable
+from wakeful.values.errors import Fenced, ObjectTooNew, Unavailable
 from wakeful.values.ids import ObjectId, shard_of
 from wakeful.values.timers import Entry, Occurrence, Parked, Timer, Verdict, run_id, storable, words_of
 from wakeful.values.trace import LINK, TRACE, UNSAMPLED, trace_in
@@ -258,9 +258,17 @@ class TimerRuns:
             activation.meter.timers.add((meter.ticks() - began) // 1_000)
         finally:
             CURRENT.reset(token)
-        if error is not None:
+        if turn is None and isinstance(error, ObjectTooNew) and timer.id in node.dispatcher.newer:
+            self._leave(activation, timer, crashes)
+        elif error is not None:
             activation.meter.failed_timers += 1
             await self._failed(activation, handler, timer, error, fired_at, turn)
+
+    def _leave(self, activation: "Activation", timer: Timer, crashes: int) -> None:
+        """Its object is newer than this program: it waits on disk for one that knows it, as if nobody had begun it."""
+        note = start_note(timer, activation.shard, activation.epoch, crashes, self._node.clock.now(), is_running=False)
+        activation.submit(note)
+        self._node.dispatcher.leave(timer)
 
     def _note_following(self, activation: "Activation") -> list[Start]:
         """Start notes of timers that wait right behind in the same object, so that many due at once wait for one commit.

@@ -6,7 +6,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from wakeful.runtime.object_runtime import ObjectRuntime
 from wakeful.values.codec import Shelf, shelve_with
-from wakeful.values.commits import USER, Commit, Remembered, Slot
+from wakeful.values.commits import MIGRATIONS_SLOT, USER, Commit, Remembered, Slot
 from wakeful.values.errors import ReadOnly, TurnOver
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import Entry, Occurrence, Parked, Run, Timer, run_id
@@ -375,6 +375,8 @@ class Turn(CommitDraft):
         if not self.writes and self.is_empty(timers):
             return None
         activation = self.activation
+        if activation.unnumbered is not None:
+            self.writes[MIGRATIONS_SLOT], activation.unnumbered = activation.unnumbered, None
         node, id = activation.node, activation.id
         sends = self.sends and node.route_timers(id, self.sends)
         commit = self.as_commit(id, activation.shard, activation.epoch, node.clock.now(), timers, self.consumed, sends)

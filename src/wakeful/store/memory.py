@@ -24,7 +24,17 @@ from wakeful.store.protocol import (
     TableLock,
 )
 from wakeful.store.sends import check_once, is_other, still_out
-from wakeful.values.commits import SYSTEM, USER, Commit, Info, Loaded, Remembered, Slot
+from wakeful.values.commits import (
+    MIGRATIONS_SLOT,
+    STATE_SLOT,
+    SYSTEM,
+    USER,
+    Commit,
+    Info,
+    Loaded,
+    Remembered,
+    Slot,
+)
 from wakeful.values.errors import Fenced, StoreDown
 from wakeful.values.ids import SHARDS, ObjectId, shard_of
 from wakeful.values.timers import ALARM, Entry, Parked, Timer, TimerKey
@@ -490,7 +500,11 @@ class MemoryStore:
         info = self._info(id)
         rows = self.disk.rows.get(id, {})
         whole = info.rows <= WHOLE_ROWS_MAX and info.bytes <= WHOLE_BYTES_MAX
-        kept = dict(rows) if whole else {slot: value for slot, value in rows.items() if slot == (SYSTEM, "state")}
+        kept = (
+            dict(rows)
+            if whole
+            else {slot: value for slot, value in rows.items() if slot in (STATE_SLOT, MIGRATIONS_SLOT)}
+        )
         return Loaded(info, self.disk.timers.get((id, ALARM)), kept, whole)
 
 

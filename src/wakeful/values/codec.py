@@ -140,9 +140,29 @@ def decode_fields(kind: Any, data: bytes) -> tuple[Any, Rest]:
 
 def encode_fields(value: Any, rest: Rest) -> bytes:
     """The fields of a dataclass or struct as bytes, and with them what its class does not know."""
+    return join_fields(fields_of(value), rest)
+
+
+def join_fields(fields: dict[str, Any], rest: Rest) -> bytes:
+    """Fields as bytes, and with them others that are as they were on disk."""
     if not rest:
-        return encode(fields_of(value))
-    return VERSION + _encoder.encode({**_shallow_decoder.decode(encode(fields_of(value))[1:]), **rest})
+        return encode(fields)
+    return VERSION + _encoder.encode({**_shallow_decoder.decode(encode(fields)[1:]), **rest})
+
+
+def unread_fields(data: bytes) -> Rest:
+    """Encoded fields by name, each as it is on disk; `read_field` makes a value of one."""
+    if data[:1] != VERSION:
+        decode(data)  # raises with the right words
+    try:
+        return dict(_shallow_decoder.decode(memoryview(data)[1:]))
+    except (msgspec.DecodeError, TypeError, ValueError) as error:
+        raise Undecodable(f"stored fields are damaged: {error}", code="value.damaged") from None
+
+
+def read_field(raw: Any) -> Any:
+    """The value of a field of `unread_fields`."""
+    return _lift(raw)
 
 
 def unknown_fields(kind: Any, data: bytes) -> Rest:

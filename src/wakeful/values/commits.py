@@ -13,6 +13,9 @@ from wakeful.values.timers import Entry, Parked, Timer
 USER = 0
 SYSTEM = 1
 Slot = tuple[int, str]  # (space, key)
+# What an object can't wake without, however many rows it has: its typed state, and how many migrations it has had.
+STATE_SLOT: Slot = (SYSTEM, "state")
+MIGRATIONS_SLOT: Slot = (SYSTEM, "migrations")
 _NO_ROWS: Mapping[Slot, bytes] = MappingProxyType({})
 
 
@@ -76,9 +79,10 @@ class Commit(Struct, gc=False, kw_only=True):
         )
 
 
-def start_note(timer: Timer, shard: int, epoch: int, crashes: int, now: int) -> Commit:
-    """The note on disk that the timer is about to run, so that a crash can be laid at its door."""
-    return Commit(id=timer.id, shard=shard, epoch=epoch, now=now, starts=(Start(timer.name, timer.seq, crashes),))
+def start_note(timer: Timer, shard: int, epoch: int, crashes: int, now: int, *, is_running: bool = True) -> Commit:
+    """The note on disk that the timer is about to run, so that a crash can be laid at its door; or that it is not after all."""
+    starts = (Start(timer.name, timer.seq, crashes, is_running),)
+    return Commit(id=timer.id, shard=shard, epoch=epoch, now=now, starts=starts)
 
 
 class Info(Struct, frozen=True, gc=False):
@@ -96,5 +100,5 @@ class Loaded(Struct, frozen=True, gc=False):
 
     info: Info | None
     alarm: Timer | None
-    rows: dict[Slot, bytes]  # its state row, and all its rows when they are few
+    rows: dict[Slot, bytes]  # STATE_SLOT and MIGRATIONS_SLOT, and all its rows when they are few
     complete: bool  # `rows` is everything the object has

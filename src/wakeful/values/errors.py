@@ -24,6 +24,7 @@ WakefulError
 │   ├── Reentrancy              a cycle of calls (A → B → A), with the chain
 │   ├── ReadOnly                a @reader tried to write
 │   ├── TurnOver                storage used when no turn of the object is running
+│   ├── MigrationFailed         a migration of the object raised; nothing of it was kept (says which)
 │   ├── JobFailed               the job that was waited for failed for good, and is parked
 │   ├── JobCancelled            the job that was waited for was cancelled, or stopped itself
 │   └── KeyTaken                a request key used again for another call, or a job's key for another job
@@ -39,6 +40,7 @@ WakefulError
 │   ├── OutcomeUnknown          connection or disk broke while committing; retry with a request key
 │   ├── LinkLost                the connection to another node is gone (says whether the call had been sent)
 │   │   └── WrongNode           another node than expected answers at that address; nothing was sent
+│   ├── ObjectTooNew            a newer program has migrated the object; nothing was touched
 │   └── NotRunning              the app or node is not started, or stopping
 ├── ClusterError                this node and the others can't be one cluster as they are
 │   ├── NoSecret                reachable from other machines, but without a cluster secret
@@ -202,6 +204,10 @@ class TurnOver(CallFailed):
     default_code = "turn.over"
 
 
+class MigrationFailed(CallFailed):
+    default_code = "migration.failed"
+
+
 class JobFailed(CallFailed):
     default_code = "job.failed"
 
@@ -293,6 +299,10 @@ class WrongNode(LinkLost):
 
     def __init__(self, message: str = "", *, was_sent: bool = False, code: str | None = None) -> None:
         super().__init__(message, was_sent=was_sent, code=code)
+
+
+class ObjectTooNew(Unavailable):
+    default_code = "object.newer"
 
 
 class NotRunning(Unavailable):

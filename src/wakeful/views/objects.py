@@ -10,13 +10,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wakeful.policy.ranges import past_prefix
-from wakeful.runtime.state import STATE_SLOT
 from wakeful.store.protocol import Query, Range, Views
-from wakeful.values.commits import USER, Info
+from wakeful.values.commits import STATE_SLOT, USER, Info
 from wakeful.values.ids import RESERVED, ObjectId
 from wakeful.values.timers import Timer
 from wakeful.values.times import to_datetime
-from wakeful.views import due, ledger, machines, parked, schedules
+from wakeful.views import due, ledger, machines, migrations, parked, schedules
 from wakeful.views.pages import OBJECTS, RowPage, ViewPage, check_limit, find, read_cursor, write_cursor
 from wakeful.views.plain import Instant, OfObject, iso, plain_of
 from wakeful.views.view import View
@@ -80,6 +79,7 @@ class PlainObject(OfObject):
     machine: dict[str, Any] | None
     schedules: list[schedules.PlainSchedule]
     schedules_are_cut: bool
+    migrations: int
 
 
 async def page(
@@ -221,6 +221,7 @@ async def show(view: View, id: ObjectId, limit: int = 50) -> PlainObject:
         "machine": None if kept is None else machines.plain_machine(kept),
         "schedules": own_schedules.rows,
         "schedules_are_cut": own_schedules.cursor is not None,
+        "migrations": await migrations.number_of(store, id),
     }
 
 

@@ -27,7 +27,9 @@ def insert(
     each: bool,
 ) -> list[Obstacle]:
     """Add them inside a transaction, or nothing when something is in the way, unless each is for itself; and tell what is."""
-    if not each and not guards:  # as nearly all are: one statement says whether it came before, and notes that it has now
+    if (
+        not each and not guards
+    ):  # as nearly all are: one statement says whether it came before, and notes that it has now
         is_taken = _add(db, timers, now, receipt)
         return _all_in_the_way(db, timers, guards, now) if is_taken else []
     last = None if receipt is None else db.execute(SQL["find_receipt"], (receipt.id,)).fetchone()

@@ -74,7 +74,7 @@ SELECT k.space, k.name, k.value, o.created_at, o.active_at, o.rows, o.bytes,
  WHERE o.class = ? AND o.key = ?
 
 -- name: load_state
-SELECT space, name, value FROM kv WHERE class = ? AND key = ? AND space = 1 AND name = 'state'
+SELECT space, name, value FROM kv WHERE class = ? AND key = ? AND space = 1 AND name IN ('state', 'migrations')
 
 -- name: scan
 SELECT name, value FROM kv

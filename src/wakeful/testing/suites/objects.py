@@ -2,7 +2,7 @@
 
 from wakeful.store.protocol import WHOLE_BYTES_MAX, WHOLE_ROWS_MAX, Range
 from wakeful.testing.suites.harness import NOW, A, B, C, Harness, entry, timer
-from wakeful.values.commits import SYSTEM, USER, Info, Loaded, Remembered
+from wakeful.values.commits import MIGRATIONS_SLOT, STATE_SLOT, SYSTEM, USER, Info, Loaded, Remembered
 from wakeful.values.ids import ObjectId
 
 
@@ -32,6 +32,15 @@ class ObjectSuite(Harness):
         await self.done(store, self.turn(puts={(USER, "one more"): b"v"}))
         [loaded] = await store.load([A])
         assert (loaded.complete, loaded.rows) == (False, {(SYSTEM, "state"): b"s"})
+
+    async def test_how_many_migrations_an_object_has_had_comes_with_it_however_large_it_is(self) -> None:
+        store = await self.open_store()
+        rows = {STATE_SLOT: b"s", MIGRATIONS_SLOT: b"n"}
+        await self.done(store, self.turn(puts={**rows, (USER, "migrations"): b"mine", (USER, "k"): b"v"}))
+        assert (await store.load([A]))[0].rows.keys() >= rows.keys()
+        await self.done(store, self.turn(puts={(USER, "k"): b"v" * WHOLE_BYTES_MAX}))
+        [loaded] = await store.load([A])
+        assert (loaded.complete, loaded.rows) == (False, rows)
 
     async def test_an_object_of_many_bytes_is_not_loaded_whole(self) -> None:
         store = await self.open_store()
