@@ -7,6 +7,7 @@ from tests.teeth.broken import swapped
 from wakeful.http import arguments, asks, body_shape
 from wakeful.http.asks import Ask
 from wakeful.http.protocol import SocketProtocol
+from wakeful.server import guard
 from wakeful.server.guard import Guarded, RefusalLog, RefusedRequest
 
 
@@ -64,6 +65,11 @@ def a_body_is_read_to_its_end_though_it_is_answered() -> Any:
 def a_refusal_does_not_wait_for_its_turn() -> Any:
     """As if nobody before it were owed an answer, or were getting one."""
     return swapped(Guarded, "_refuse", lambda refuse: lambda self, refusal: self._say(refusal))
+
+
+def heads_are_taken_as_the_parser_takes_them() -> Any:
+    """With two codings, for one."""
+    return swapped(guard, "check_head", lambda check: lambda version, headers: None)
 
 
 def who_is_refused_is_hung_up_on() -> Any:

@@ -49,6 +49,11 @@ def refused_behind() -> None:
     asyncio.run(refusals.test_what_is_refused_behind_a_request_takes_its_answer_from_nobody("no request"))
 
 
+def odd_heads() -> None:
+    """tests/http: a body in two codings."""
+    asyncio.run(connections.test_who_is_refused_before_there_is_a_request_gets_a_problem_too("gzip and chunks"))
+
+
 def refused_within() -> None:
     """tests/http: a bad chunk of a request whose answer is being sent."""
     with pytest.MonkeyPatch.context() as patch:
@@ -85,6 +90,7 @@ BROKEN: dict[str, tuple[Catcher, ...]] = {
     "trailers_are_not_counted": (trailers,),
     "a_body_is_read_to_its_end_though_it_is_answered": (early_answers,),
     "a_refusal_does_not_wait_for_its_turn": (refused_behind, refused_within),
+    "heads_are_taken_as_the_parser_takes_them": (odd_heads,),
     "who_is_refused_is_hung_up_on": (refused_while_sending,),
     "the_call_under_way_is_cut_for_who_is_slow_behind_it": (half_a_head,),
     "every_refusal_is_logged": (much_garbage,),

@@ -44,6 +44,7 @@ STREAMS_MAX = 1_000
 BODIES_BYTES_MAX = 256 << 20  # of bodies that are still coming in
 _HEADERS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 DOCUMENT_METHODS = "GET, HEAD, OPTIONS"
+SERVER_METHODS = "DELETE, GET, HEAD, OPTIONS, POST, PUT"
 _HEALTH = frozenset({b"/healthz", b"/readyz"})
 _WRITES = frozenset({"POST", "PUT", "DELETE", "PATCH"})
 
@@ -124,8 +125,10 @@ class Api:
     async def _answer(self, ask: Ask, raw: bytes) -> Answer | None:
         scope = ask.scope
         table.check_length(scope)
-        segments = table.segments_of(raw)
         method = scope["method"]
+        if raw == table.WHOLE and method == "OPTIONS":
+            return Answer(b"", 204, headers=((b"allow", SERVER_METHODS.encode()),))
+        segments = table.segments_of(raw)
         scope[ROUTE] = "/openapi.json" if segments == ["openapi.json"] else "other"
         # The document names the program's classes, so it is not for everyone.
         if segments == ["openapi.json"] and method != "OPTIONS":

@@ -30,7 +30,7 @@ HELD_BYTES_MAX = 64 << 20  # of all connections that have more: each may have a 
 TRY_AGAIN_LATER = 1013
 
 _REFUSED = bare_answer(
-    400, "socket.handshake", "the request has a line or a header that is too long, or too many of them"
+    400, "socket.handshake", "the request has a body, or a line or a header that is too long, or too many of them"
 )
 
 

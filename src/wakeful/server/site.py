@@ -84,8 +84,9 @@ class Site:
             await self._socket(scope, receive, send)
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        first = table.raw_of(scope)[1:].partition(b"/")[0]
-        if first == b"v1" or first.decode("latin-1") in OWN or table.is_long(scope):
+        raw = table.raw_of(scope)
+        first = raw[1:].partition(b"/")[0]
+        if first == b"v1" or first.decode("latin-1") in OWN or raw == table.WHOLE or table.is_long(scope):
             await self._api(scope, receive, send)  # which has the words for a URL that is too long
         elif first == b"metrics" and self._has_metrics:
             await self._metrics(scope, send)
