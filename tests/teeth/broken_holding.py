@@ -23,6 +23,11 @@ def arguments_are_made_on_the_loop() -> Any:
     return swapped(Ask, "beside", make)
 
 
+def long_bodies_are_read_side_by_side() -> Any:
+    """As if threads had the interpreter each for itself."""
+    return swapped(asks, "THREADS", lambda threads: 2)
+
+
 def lists_are_not_counted() -> Any:
     """As if making them cost nothing."""
 
