@@ -82,6 +82,7 @@ class Api:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         ask = Ask(self.deployment, self.gate, scope, receive, send, self._body_max)
         raw = table.raw_of(scope)
+        self.stops.meet()
         asker = Asker(HEALTH, address_of(scope)) if raw in _HEALTH else self._askers.guess(scope)
         try:
             begun = self._pace.take(asker)
@@ -94,11 +95,9 @@ class Api:
         except Gone:
             return
         except asyncio.CancelledError:
-            if not self.stops.has_begun or ask.is_begun:
+            if ask.is_begun or not self.stops.is_stopping():
                 raise
-            with suppress(OSError, RuntimeError, TimeoutError):
-                async with asyncio.timeout(LAST_WORD_S):  # who does not read does not hold up the stop
-                    await respond(scope, send, self._cut_off(ask))
+            await say_cut_off(scope, send)
             return
         except Exception as error:
             is_operator = ask.caller is not None and ask.caller.may("operate")
@@ -108,19 +107,6 @@ class Api:
             # The client may have gone meanwhile, which servers say in one of these ways.
             with suppress(OSError, RuntimeError):
                 await respond(scope, send, answer)
-
-    def _cut_off(self, ask: Ask) -> Answer:
-        """For whom the server, which stops, waits no longer. What was begun goes on: it may still be done."""
-        task = asyncio.current_task()
-        if task is not None:
-            task.uncancel()
-        words = "the server stops, and this took longer than it waits"
-        error: WakefulError = NotRunning(f"{words}; try again", code=STOPPING)
-        if ask.scope["method"] in _WRITES:
-            error = OutcomeUnknown(f"{words}; whether it was done is unknown, use a request key", code=STOPPING)
-        found = problem_of(error, ask.path)
-        found.headers.append((b"connection", b"close"))
-        return _as_answer(found)
 
     async def _answer(self, ask: Ask, raw: bytes) -> Answer | None:
         scope = ask.scope
@@ -290,6 +276,22 @@ async def respond(scope: Scope, send: Send, answer: Answer) -> None:
         headers += [(b"content-type", answer.media), (b"content-length", b"%d" % len(answer.body))]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else answer.body})
+
+
+async def say_cut_off(scope: Scope, send: Send) -> None:
+    """To whom the server, which stops, waits for no longer. What was begun goes on: it may still be done."""
+    task = asyncio.current_task()
+    if task is not None:
+        task.uncancel()
+    words = "the server stops, and this took longer than it waits"
+    error: WakefulError = NotRunning(f"{words}; try again", code=STOPPING)
+    if scope["method"] in _WRITES:
+        error = OutcomeUnknown(f"{words}; whether it was done is unknown, use a request key", code=STOPPING)
+    found = problem_of(error, scope["path"])
+    found.headers.append((b"connection", b"close"))
+    with suppress(OSError, RuntimeError, TimeoutError):
+        async with asyncio.timeout(LAST_WORD_S):  # who does not read does not hold up the stop
+            await respond(scope, send, _as_answer(found))
 
 
 def _as_answer(found: Told) -> Answer:
