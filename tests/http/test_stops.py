@@ -233,26 +233,26 @@ async def test_who_is_cancelled_by_somebody_else_is_cancelled(path: str) -> None
 @pytest.mark.parametrize("by", ["should_exit", "requests"])
 async def test_a_server_of_ones_own_that_cuts_a_call_is_asked_whether_it_stops(by: str) -> None:
     """Only who watches something was told of its stop; all others had its bare 500."""
-    place = Place()
+    place, closing = Place(), ExitStack()
     async with asyncio.timeout(WAIT_S), place.served(limit_max_requests=1 if by == "requests" else None):
         assert place.server is not None
         place.server.config.timeout_graceful_shutdown = 0
-        reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
-        writers, head = [writer], b"host: 127.0.0.1:%d\r\n" % place.port
-        writer.write(b"POST /v1/objects/Deaf/a/wait HTTP/1.1\r\n" + head + b"content-length: 2\r\n\r\n[]")
-        await asyncio.wait_for(place.waits.wait(), WAIT_S)
-        if by == "should_exit":
-            place.server.should_exit = True
-        else:
-            _, other = await asyncio.open_connection("127.0.0.1", place.port)
-            writers.append(other)
-            other.write(b"GET /healthz HTTP/1.1\r\n" + head + b"\r\n")
-        said = await reader.read()
+        head = b"host: 127.0.0.1:%d\r\n" % place.port
+        with closing:
+            reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
+            closing.callback(writer.close)
+            writer.write(b"POST /v1/objects/Deaf/a/wait HTTP/1.1\r\n" + head + b"content-length: 2\r\n\r\n[]")
+            await place.waits.wait()
+            if by == "should_exit":
+                place.server.should_exit = True
+            else:
+                _, other = await asyncio.open_connection("127.0.0.1", place.port)
+                closing.callback(other.close)
+                other.write(b"GET /healthz HTTP/1.1\r\n" + head + b"\r\n")
+            said = await reader.read()
+            place.gate.set()
         assert said.startswith(b"HTTP/1.1 503"), said
         assert b'"node.stopping"' in said
-        place.gate.set()
-        for one in writers:
-            one.close()
 
 
 async def test_a_stop_is_one_for_as_long_as_the_server_waits_and_not_for_the_next_server() -> None:
