@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from tests.http.served_stage import WAIT_S, Place, connect
-from wakeful.http import protocol
 from wakeful.http.protocol import HeldBytes, Quota
+from wakeful.policy.shares import Shares
 from wakeful.server import guard
 from wakeful.server.guard import Guarded
 from wakeful.server.site import Site
@@ -163,7 +163,7 @@ async def test_of_thousands_of_requests_at_once_few_are_read_and_all_are_answere
 
 async def test_what_is_held_back_of_all_connections_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each may have a quarter of a mebibyte that is not read yet; twelve thousand of them had three gibibytes."""
-    monkeypatch.setattr(protocol, "HELD_BYTES_MAX", 150_000)
+    monkeypatch.setattr(HeldBytes, "shares", Shares(150_000, few=150_000))
     slow = b"POST /v1/objects/Deaf/a/wait HTTP/1.1\r\n" + HOST + b"content-length: 2\r\n\r\n[]"
     async with (
         Place().served() as place,
@@ -176,7 +176,7 @@ async def test_what_is_held_back_of_all_connections_is_bounded(monkeypatch: pyte
         few.write(slow + HEALTH * 100)  # so little everybody may have
         two.write(slow + HEALTH * 2_500)
         await until(place, lambda found: bool(found._refusal))
-        assert HeldBytes.total <= 150_000  # nothing is kept of what is refused
+        assert HeldBytes.shares.taken <= 150_000  # nothing is kept of what is refused
         place.gate.set()
         found = await asyncio.wait_for(second.read(), WAIT_S)
         assert found.startswith(b"HTTP/1.1 200")  # what has begun is answered
@@ -187,11 +187,11 @@ async def test_what_is_held_back_of_all_connections_is_bounded(monkeypatch: pyte
                 data = await asyncio.wait_for(reader.read(1 << 20), WAIT_S)
                 assert data
                 found += data.count(b"HTTP/1.1 200")
-        assert HeldBytes.total == 0
+        assert HeldBytes.shares.taken == 0
 
 
 async def test_whose_body_in_tiny_chunks_finds_no_room_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "HELD_BYTES_MAX", 0)
+    monkeypatch.setattr(HeldBytes, "shares", Shares(0))
     body = b"1\r\n \r\n" * 20_000
     async with Place().served() as place, connected(place) as (reader, writer):
         writer.write(ECHO + HOST + CHUNKED + b"\r\n" + body)
@@ -346,11 +346,11 @@ async def test_what_is_dropped_is_no_longer_counted_among_what_is_held_back() ->
         writer.write(b"POST /v1/objects/Deaf/a/wait HTTP/1.1\r\n" + HOST + b"content-length: 2\r\n\r\n[]")
         await until(place, lambda one: one.cycle is not None)
         writer.write(HEALTH * 1_000)
-        one = await until(place, lambda one: HeldBytes.total > 0)
+        one = await until(place, lambda one: HeldBytes.shares.taken > 0)
         one.pipeline.clear()  # so that it is read on
         one.transport.close()
         one._feed_on()
-        assert HeldBytes.total == 0
+        assert HeldBytes.shares.taken == 0
         place.gate.set()
 
 

@@ -22,7 +22,8 @@ from tests.http.test_odd_connections import (
     connected,
     until,
 )
-from wakeful.http import protocol
+from wakeful.http.protocol import HeldBytes
+from wakeful.policy.shares import Shares
 from wakeful.server import guard
 from wakeful.server.guard import Guarded, RefusalLog, RefusedRequest
 from wakeful.server.site import Site
@@ -105,7 +106,7 @@ REFUSED: dict[str, tuple[bytes, bytes, int, str]] = {
 async def test_who_still_sends_hears_the_refusal(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """To close at once could take it away from a client that does not read before it has sent all."""
     head, part, status, code = REFUSED[name]
-    monkeypatch.setattr(protocol, "HELD_BYTES_MAX", 0)
+    monkeypatch.setattr(HeldBytes, "shares", Shares(0))
     monkeypatch.setattr(guard, "LINGER_S", WAIT_S)
     async with Place().served() as place, connected(place) as (reader, writer):
         writer.transport.pause_reading()  # type: ignore[attr-defined]

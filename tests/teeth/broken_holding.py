@@ -6,7 +6,7 @@ from typing import Any
 from tests.teeth.broken import swapped
 from wakeful.http import arguments, asks, body_shape
 from wakeful.http.asks import Ask
-from wakeful.http.protocol import SocketProtocol
+from wakeful.http.protocol import HeldBytes, SocketProtocol
 from wakeful.server import guard
 from wakeful.server.guard import Guarded, RefusalLog, RefusedRequest
 
@@ -108,13 +108,11 @@ def every_refusal_is_logged() -> Any:
     return swapped(RefusalLog, "add", make)
 
 
+def all_who_send_are_one() -> Any:
+    """As if whose connection it is did not matter."""
+    return swapped(HeldBytes, "belong", lambda belong: lambda self, asker: None)
+
+
 def what_sockets_hold_back_is_not_counted() -> Any:
     """As if each were alone."""
-
-    def make(keep: Any) -> Any:
-        def broken(self: SocketProtocol, rest: bytes) -> None:
-            self._rest = rest
-
-        return broken
-
-    return swapped(SocketProtocol, "_keep", make)
+    return swapped(SocketProtocol, "_count_held", lambda count: lambda self: None)

@@ -87,6 +87,22 @@ def held_by_sockets() -> None:
         asyncio.run(frames.test_what_is_held_back_of_all_sockets_is_bounded(patch))
 
 
+def held_by_one_token() -> None:
+    """tests/http: what one token has sent and nobody has taken."""
+    with pytest.MonkeyPatch.context() as patch:
+        asyncio.run(frames.test_one_token_does_not_use_up_what_may_be_held_back(patch))
+
+
+def unfinished() -> None:
+    """tests/http: what sockets have sent of a frame."""
+    with pytest.MonkeyPatch.context() as patch:
+        asyncio.run(
+            frames.test_what_the_parser_has_of_what_is_unfinished_is_held_back_too(
+                frames.FRAME[:30_000], frames.FRAME[30_000:], 30_000, patch
+            )
+        )
+
+
 BROKEN: dict[str, tuple[Catcher, ...]] = {
     "arguments_are_made_on_the_loop": (models,),
     "long_bodies_are_read_side_by_side": (long_bodies,),
@@ -100,7 +116,8 @@ BROKEN: dict[str, tuple[Catcher, ...]] = {
     "who_is_refused_is_hung_up_on": (refused_while_sending,),
     "the_call_under_way_is_cut_for_who_is_slow_behind_it": (half_a_head,),
     "every_refusal_is_logged": (much_garbage,),
-    "what_sockets_hold_back_is_not_counted": (held_by_sockets,),
+    "what_sockets_hold_back_is_not_counted": (held_by_sockets, unfinished),
+    "all_who_send_are_one": (held_by_one_token,),
 }
 TEETH = Teeth(broken_holding, BROKEN)
 

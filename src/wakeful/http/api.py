@@ -20,6 +20,7 @@ from wakeful.http.openapi import document
 from wakeful.http.pace import HEALTH, Admission, Begun
 from wakeful.http.problems import MEDIA, STOPPING, Problem, Told, problem_of
 from wakeful.http.rows import TABLE
+from wakeful.http.sockets import HELD
 from wakeful.http.stops import Stops
 from wakeful.http.table import Route, read_query
 from wakeful.policy.shares import Asker, Shares, Verdict
@@ -135,6 +136,8 @@ class Api:
         ask.caller = await self._admit(ask, route, connection)
         self._askers.remember(scope, ask.caller)
         asker = asker_of(ask.caller, ask.params.get("key"))
+        if (sent := scope.get(HELD)) is not None:
+            sent.belong(asker)
         ask.query = read_query(route, scope["query_string"])
         if route.names_object:
             await self.gate.check_named(connection, ask.caller, ask.params["class"], ask.params["key"])

@@ -16,6 +16,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from wakeful.http.problems import bare_answer
 from wakeful.http.protocol import HeldBytes, Quota
+from wakeful.http.sockets import HELD
+from wakeful.policy.shares import Asker
+from wakeful.security.crowd import STRANGERS
 from wakeful.server.site import Site
 
 REQUEST_S = 30.0  # from the first byte of a request to its last, and from the connection to the first
@@ -66,7 +69,7 @@ _LARGE = RefusedRequest(
     431, "header.long", f"the head of the request has more than {HEAD_BYTES_MAX} bytes; send fewer or shorter headers"
 )
 _FULL = RefusedRequest(
-    503, "server.bodies", "too much is being sent to this server at once; try again, in larger chunks"
+    503, "server.bodies", "too much is being sent to this server at once, by you or by all; try again, in larger chunks"
 )
 _SLOW = RefusedRequest(408, "body.slow", "the body did not come in time")
 _SLOW_HEAD = RefusedRequest(408, "header.slow", f"the head of the request did not come within {REQUEST_S:.0f} s")
@@ -247,6 +250,7 @@ class Guarded(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         joined = Joined(transport, self.loop, self._says_last, self._begin_stall)
         super().connection_made(cast("asyncio.Transport", joined))
+        self._held.belong(Asker(STRANGERS, self.client[0] if self.client else ""))
         if len(self.connections) > self.connections_max:
             self._note(_BUSY)
             transport.write(_BUSY.answer)
@@ -451,6 +455,8 @@ class Guarded(HttpToolsProtocol):
         super().on_headers_complete()  # which raises for a path that is none
         if self.parser.should_upgrade():
             return
+        scope: dict[str, Any] = self.scope  # type: ignore[assignment]
+        scope[HELD] = self._held
         self._in_head, self._head_bytes, self._in_body, self._trailer_bytes = False, 0, True, 0
         self._is_chunked, self._missing = is_chunked, length
         if is_pipelined:
