@@ -49,7 +49,7 @@ _EPOCH = datetime(1970, 1, 1)
 _SECOND = timedelta(seconds=1)
 COUNT_STEPS_MAX = 16_000  # of INTERVAL, while a COUNT is counted out once
 COUNT_PIECE = 1_000  # of these at once: about five milliseconds
-_CYCLE_MAX = (datetime(9_999 - CYCLE_YEARS, 1, 1) - _EPOCH) // _SECOND  # from later on fewer years are looked through
+_CYCLE_END = (datetime(9_999 - CYCLE_YEARS, 1, 1) - _EPOCH) // _SECOND  # from later on fewer years are looked through
 _START_MIN = (datetime(1600, 1, 1) - _EPOCH) // _SECOND  # no calendar of today reaches further back
 
 
@@ -144,7 +144,7 @@ class Rule(Spec):
         self._walls = walls_of(parts, lines.start or 0)
         if self._walls.next(lines.start or 0) is None:
             start, never = lines.start or 0, f"names no time in 400 years, or none in {STEPS_MAX} steps of its INTERVAL"
-            why = never if start < _CYCLE_MAX else _past_all_time(start)
+            why = never if start < _CYCLE_END else _past_all_time(start)
             raise BadSpec(f"rrule {parts.text!r} {why}", code="spec.impossible")
         self._exact = parts.freq > DAILY and not parts.byhour
         self._policy: tuple[Gap, Fold] = ("skip", "both") if self._exact else (gap, fold)
