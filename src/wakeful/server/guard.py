@@ -104,12 +104,15 @@ def check_head(version: str, headers: Headers) -> None:
     if version not in VERSIONS:
         words = f"a request line with HTTP/{version} is not understood here; send HTTP/1.1"
         raise RefusedHead(RefusedRequest(505, "request.version", words))
-    hosts = sum(name == b"host" for name, _ in headers)
+    names = [name for name, _ in headers]
+    hosts = names.count(b"host")
     if hosts > 1 or (not hosts and version != "1.0"):
         raise RefusedHead(_unreadable(f"it has {hosts or 'no'} Host header{'s' * (hosts > 1)}, and needs one"))
+    if b"transfer-encoding" not in names:
+        return
     said = b",".join(value for name, value in headers if name == b"transfer-encoding")
     codings = [one.strip() for one in said.split(b",") if one.strip()]
-    if codings and [one.lower() for one in codings] != [b"chunked"]:
+    if [one.lower() for one in codings] != [b"chunked"]:
         named = b", ".join(codings).decode("latin-1")[:WHY_MAX]
         words = f"the body comes in the transfer coding {named!r}; send it as it is, chunked or with its length"
         raise RefusedHead(RefusedRequest(501, "request.coding", words))
