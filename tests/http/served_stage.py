@@ -34,6 +34,7 @@ class Place:
         self.port = 0
         self.server: uvicorn.Server | None = None
         self.gate = asyncio.Event()  # for which "wait" waits
+        self.waits = asyncio.Event()  # it does
         place = self
 
         @self.app.object
@@ -72,6 +73,7 @@ class Place:
                 return value
 
             async def wait(self) -> None:
+                place.waits.set()
                 await place.gate.wait()
 
         self.Room = Room

@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from tests.http.served_stage import WAIT_S, Place, connect
-from wakeful.http import protocol
 from wakeful.http.protocol import HeldBytes, Quota
+from wakeful.policy.shares import Shares
 from wakeful.server import guard
 from wakeful.server.guard import Guarded
 from wakeful.server.site import Site
@@ -18,6 +18,7 @@ from wakeful.server.site import Site
 HOST = b"host: localhost\r\n"
 CHUNKED = b"transfer-encoding: chunked\r\ncontent-type: application/json\r\n"
 ECHO = b"POST /v1/objects/Deaf/a/echo HTTP/1.1\r\n"
+H2C = b"connection: upgrade\r\nupgrade: h2c\r\n"
 HEALTH = b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n"
 
 
@@ -162,7 +163,7 @@ async def test_of_thousands_of_requests_at_once_few_are_read_and_all_are_answere
 
 async def test_what_is_held_back_of_all_connections_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each may have a quarter of a mebibyte that is not read yet; twelve thousand of them had three gibibytes."""
-    monkeypatch.setattr(protocol, "HELD_BYTES_MAX", 150_000)
+    monkeypatch.setattr(HeldBytes, "shares", Shares(150_000, few=150_000))
     slow = b"POST /v1/objects/Deaf/a/wait HTTP/1.1\r\n" + HOST + b"content-length: 2\r\n\r\n[]"
     async with (
         Place().served() as place,
@@ -175,7 +176,7 @@ async def test_what_is_held_back_of_all_connections_is_bounded(monkeypatch: pyte
         few.write(slow + HEALTH * 100)  # so little everybody may have
         two.write(slow + HEALTH * 2_500)
         await until(place, lambda found: bool(found._refusal))
-        assert HeldBytes.total <= 150_000  # nothing is kept of what is refused
+        assert HeldBytes.shares.taken <= 150_000  # nothing is kept of what is refused
         place.gate.set()
         found = await asyncio.wait_for(second.read(), WAIT_S)
         assert found.startswith(b"HTTP/1.1 200")  # what has begun is answered
@@ -186,11 +187,11 @@ async def test_what_is_held_back_of_all_connections_is_bounded(monkeypatch: pyte
                 data = await asyncio.wait_for(reader.read(1 << 20), WAIT_S)
                 assert data
                 found += data.count(b"HTTP/1.1 200")
-        assert HeldBytes.total == 0
+        assert HeldBytes.shares.taken == 0
 
 
 async def test_whose_body_in_tiny_chunks_finds_no_room_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "HELD_BYTES_MAX", 0)
+    monkeypatch.setattr(HeldBytes, "shares", Shares(0))
     body = b"1\r\n \r\n" * 20_000
     async with Place().served() as place, connected(place) as (reader, writer):
         writer.write(ECHO + HOST + CHUNKED + b"\r\n" + body)
@@ -208,7 +209,7 @@ async def test_behind_a_chunked_body_few_requests_are_read(monkeypatch: pytest.M
         waiting = max(waiting, len(self.pipeline))
 
     monkeypatch.setattr(Guarded, "_feed", counted)
-    tiny = b"GET / HTTP/1.1\r\n\r\n"
+    tiny = b"GET / HTTP/1.1\r\nhost:\r\n\r\n"
     body = b"[" + b" " * 49_000 + b"7]"
     async with Place().served() as place, connected(place) as (reader, writer):
         writer.write(ECHO + HOST + CHUNKED + b"\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(body), body) + tiny * 1_000)
@@ -287,6 +288,18 @@ async def test_a_socket_may_begin_with_a_long_head() -> None:
 
 
 SOCKET = b"GET /v1/objects/Room/a/socket HTTP/1.1\r\n" + HOST + b"connection: upgrade\r\nupgrade: websocket\r\n"
+KEY = b"sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+TWO_CODINGS = b"transfer-encoding: gzip\r\n" + CHUNKED + b"\r\n0\r\n\r\n"
+# What the parser takes, and nobody should: each is also sent behind a request that is being answered.
+ODD_HEADS = {
+    "no host": (b"GET /healthz HTTP/1.1\r\n\r\n", 400, "request.http", "no Host header"),
+    "two hosts": (b"GET /healthz HTTP/1.1\r\n" + HOST + HOST + b"\r\n", 400, "request.http", "2 Host headers"),
+    "http 2 in words": (b"GET /healthz HTTP/2.0\r\n" + HOST + b"\r\n", 505, "request.version", "HTTP/2.0"),
+    "no version at all": (b"GET /healthz\r\n\r\n", 400, "request.http", "no version"),
+    "gzip and chunks": (ECHO + HOST + TWO_CODINGS, 501, "request.coding", "gzip, chunked"),
+    "gzip alone": (ECHO + HOST + b"transfer-encoding: gzip\r\n\r\n", 501, "request.coding", "gzip"),
+    "gzip and another protocol": (ECHO + HOST + H2C + TWO_CODINGS, 501, "request.coding", "gzip, chunked"),
+}
 REFUSED = {
     "tls": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400, "request.http", "send HTTP/1.1"),
     "no http": (b"hello\r\n\r\n", 400, "request.http", "send HTTP/1.1"),
@@ -301,6 +314,9 @@ REFUSED = {
     ),
     "no key": (SOCKET + b"sec-websocket-version: 13\r\n\r\n", 400, "socket.handshake", "Sec-WebSocket-Key"),
     "no version": (SOCKET + b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", 400, "socket.handshake", "Version"),
+    "a socket with a body": (SOCKET + KEY[:-2] + b"content-length: 5\r\n\r\nhello", 400, "socket.handshake", "no body"),
+    "a socket with chunks": (SOCKET + KEY[:-2] + CHUNKED + b"\r\n0\r\n\r\n", 400, "socket.handshake", "no body"),
+    **ODD_HEADS,
 }
 
 
@@ -330,11 +346,11 @@ async def test_what_is_dropped_is_no_longer_counted_among_what_is_held_back() ->
         writer.write(b"POST /v1/objects/Deaf/a/wait HTTP/1.1\r\n" + HOST + b"content-length: 2\r\n\r\n[]")
         await until(place, lambda one: one.cycle is not None)
         writer.write(HEALTH * 1_000)
-        one = await until(place, lambda one: HeldBytes.total > 0)
+        one = await until(place, lambda one: HeldBytes.shares.taken > 0)
         one.pipeline.clear()  # so that it is read on
         one.transport.close()
         one._feed_on()
-        assert HeldBytes.total == 0
+        assert HeldBytes.shares.taken == 0
         place.gate.set()
 
 
@@ -447,3 +463,26 @@ async def test_a_connection_that_ends_does_not_wait_for_a_client_that_does_not_r
                 break
             await asyncio.sleep(0.01)
         assert (connections_of(place), one._stall_timer) == ([], None)
+
+
+HEADS = {
+    "one coding": ECHO + HOST + b"Transfer-Encoding: , Chunked\r\n\r\n3\r\n[1]\r\n0\r\n\r\n",
+    "an old version with a coding": ECHO.replace(b"1.1", b"1.0") + HOST + CHUNKED + b"\r\n3\r\n[1]\r\n0\r\n\r\n",
+    "an old version, which knows no host": b"GET /healthz HTTP/1.0\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("name", HEADS)
+async def test_a_head_as_it_may_be_is_taken(name: str) -> None:
+    async with Place().served() as place, connected(place) as (reader, writer):
+        writer.write(HEADS[name])
+        head, _ = await answer(reader)
+        assert head.startswith(b"HTTP/1.1 200"), head
+
+
+async def test_what_the_server_as_a_whole_can_do_may_be_asked() -> None:
+    async with Place().served() as place, connected(place) as (reader, writer):
+        writer.write(b"OPTIONS * HTTP/1.1\r\n" + HOST + b"\r\n")
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), WAIT_S)
+        assert head.startswith(b"HTTP/1.1 204")
+        assert b"\r\nallow: DELETE, GET, HEAD, OPTIONS, POST, PUT\r\n" in head

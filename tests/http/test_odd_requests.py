@@ -4,6 +4,7 @@ import pytest
 
 from tests.http.http_stage import opened, problem
 from tests.http.test_fuzz import send
+from wakeful.server import Site
 
 
 @pytest.mark.parametrize("path", [b"%zz", b"100%", b"%4", b"%4g", b"a%2", b"%%41", b"%u0041"])
@@ -51,3 +52,13 @@ async def test_json_is_utf_8_and_what_is_said_to_be_something_else_is_refused(sa
             assert answer.status_code == 200, answer.text
         else:
             assert "UTF-8" in problem(answer, 415, "body.charset")["detail"]
+
+
+@pytest.mark.parametrize(("method", "status", "words"), [("OPTIONS", 204, b""), ("GET", 404, b'"path.unknown"')])
+async def test_a_star_in_the_place_of_a_path_is_the_server_as_a_whole(method: str, status: int, words: bytes) -> None:
+    """Beside a dashboard it was a bare 404."""
+    async with opened() as stage:
+        stage.site = Site(stage.app)
+        found, said = await send(stage, (method, b"*", b"", [(b"host", b"localhost")], b""))
+        assert found == status, said
+        assert words in said

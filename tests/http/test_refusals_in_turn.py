@@ -9,8 +9,21 @@ from typing import Any
 import pytest
 
 from tests.http.served_stage import WAIT_S, Place
-from tests.http.test_odd_connections import CHUNKED, ECHO, HEALTH, HOST, SOCKET, answer, check_problem, connected, until
-from wakeful.http import protocol
+from tests.http.test_odd_connections import (
+    CHUNKED,
+    ECHO,
+    HEALTH,
+    HOST,
+    KEY,
+    ODD_HEADS,
+    SOCKET,
+    answer,
+    check_problem,
+    connected,
+    until,
+)
+from wakeful.http.protocol import HeldBytes
+from wakeful.policy.shares import Shares
 from wakeful.server import guard
 from wakeful.server.guard import Guarded, RefusalLog, RefusedRequest
 from wakeful.server.site import Site
@@ -18,7 +31,6 @@ from wakeful.server.site import Site
 SLOW = b"POST /v1/objects/Deaf/a/wait HTTP/1.1\r\n" + HOST + b"content-length: 2\r\n\r\n[]"
 LONG_HEAD = b"GET /healthz HTTP/1.1\r\n" + HOST + b"x: " + b"a" * (guard.HEAD_BYTES_MAX + guard.SLICE)
 TRAILERS = ECHO + HOST + CHUNKED + b"\r\n0\r\n" + b"a: b\r\n" * 5_000
-KEY = b"sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
 BEHIND = {
     "no request": (b"garbage\r\n\r\n" * 3, 400, "request.http"),
     "much of it": (b"garbage\r\n\r\n" * 200, 400, "request.http"),
@@ -27,6 +39,7 @@ BEHIND = {
     "a body that is none": (ECHO + HOST + CHUNKED + b"\r\nzz\r\n", 400, "request.http"),
     "endless trailers": (TRAILERS, 431, "trailer.long"),
     "a socket": (SOCKET + KEY, 400, "request.http"),
+    **{name: refused[:3] for name, refused in ODD_HEADS.items()},
 }
 
 
@@ -93,7 +106,7 @@ REFUSED: dict[str, tuple[bytes, bytes, int, str]] = {
 async def test_who_still_sends_hears_the_refusal(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """To close at once could take it away from a client that does not read before it has sent all."""
     head, part, status, code = REFUSED[name]
-    monkeypatch.setattr(protocol, "HELD_BYTES_MAX", 0)
+    monkeypatch.setattr(HeldBytes, "shares", Shares(0))
     monkeypatch.setattr(guard, "LINGER_S", WAIT_S)
     async with Place().served() as place, connected(place) as (reader, writer):
         writer.transport.pause_reading()  # type: ignore[attr-defined]

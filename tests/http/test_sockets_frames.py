@@ -8,20 +8,21 @@ from typing import Any
 import pytest
 import uvicorn
 
-from tests.http.served_stage import BINARY, CLOSE, PING, PONG, TEXT, Place, connect, frame
+from tests.http.served_stage import BINARY, CLOSE, PING, PONG, TEXT, WAIT_S, Place, connect, frame
 from wakeful import App
-from wakeful.http import protocol
 from wakeful.http.protocol import (
     BARE_MAX,
     FRAGMENTS_MAX,
     FRAGMENTS_PER_S,
     PASS_FRAMES,
+    PIECE_BYTES,
     SLICE,
     TRY_AGAIN_LATER,
     HeldBytes,
     Quota,
     SocketProtocol,
 )
+from wakeful.policy.shares import Shares
 
 CONT = 0
 REQUEST = (
@@ -214,7 +215,7 @@ async def test_what_comes_behind_the_end_is_taken_at_a_pace_as_well() -> None:
 
 async def test_what_is_held_back_of_all_sockets_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each may have a quarter of a mebibyte that is not parsed, because its object takes nothing; all together had gibibytes."""
-    monkeypatch.setattr(protocol, "HELD_BYTES_MAX", 50_000)
+    monkeypatch.setattr(HeldBytes, "shares", Shares(50_000, few=50_000))
     async with opened() as (first, world), another(world) as second:
         for end in (first, second):
             end.takes.clear()
@@ -222,13 +223,70 @@ async def test_what_is_held_back_of_all_sockets_is_bounded(monkeypatch: pytest.M
             await world.settle()
         assert not first.line.is_over
         assert second.line.is_over
-        assert 0 < HeldBytes.total <= 50_000
+        assert 0 < HeldBytes.shares.taken <= 50_000
         first.takes.set()
         second.takes.set()
         await world.advance(seconds=1)
         assert second.heard[-1]["code"] == TRY_AGAIN_LATER
         assert [event["type"] for event in first.heard] == ["websocket.receive"] * 700
-        assert HeldBytes.total == 0
+        assert HeldBytes.shares.taken == 0
+
+
+FRAME = frame(BINARY, b"x" * 40_000)
+PIECES = frame(BINARY, b"x" * 15_000, fin=False) + frame(CONT, b"x" * 15_000, fin=False)
+TINY = frame(BINARY, b"x", fin=False) + frame(CONT, b"x", fin=False) * 399
+LAST = frame(CONT, b"", fin=True)
+
+
+@pytest.mark.parametrize(
+    ("sent", "rest", "size"),
+    [
+        pytest.param(FRAME[:30_000], FRAME[30_000:], 30_000, id="a frame"),
+        pytest.param(PIECES, LAST, 30_000, id="a message in pieces"),
+        pytest.param(TINY, LAST, 400 * PIECE_BYTES, id="a message in tiny pieces"),
+    ],
+)
+async def test_what_the_parser_has_of_what_is_unfinished_is_held_back_too(
+    sent: bytes, rest: bytes, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mebibyte of each socket was counted nowhere."""
+    monkeypatch.setattr(HeldBytes, "shares", Shares(50_000, few=50_000))
+    async with opened() as (first, world), another(world) as second:
+        for end in (first, second):
+            end.say(sent)
+            await world.advance(seconds=1)
+        assert (first.line.is_over, second.line.is_over) == (False, True)
+        assert second.heard[-1]["code"] == TRY_AGAIN_LATER
+        assert HeldBytes.shares.taken == pytest.approx(size, rel=0.02)
+        first.say(rest)
+        await world.advance(seconds=1)
+        assert first.heard[-1]["type"] == "websocket.receive"
+        assert HeldBytes.shares.taken == 0
+
+
+async def test_one_token_does_not_use_up_what_may_be_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It did, and others were closed."""
+    monkeypatch.setattr(HeldBytes, "shares", Shares(4_000_000, few=20_000))
+    whole = frame(BINARY, b"y" * 500_000)  # no server reads so much at once
+    place = Place(socket_message_bytes=1 << 20)
+    async with asyncio.timeout(WAIT_S), place.served():
+        greedy, modest = [{"Authorization": f"Bearer {await place.token(name)}"} for name in ("greedy", "modest")]
+        many = [await connect(place, **greedy) for _ in range(12)]
+        for client in many:
+            assert await client.text() == "welcome"
+            client.writer.write(whole[:-1])
+        ends = [asyncio.ensure_future(client.end()) for client in many]
+        [end, *_], _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        other = await connect(place, **modest)
+        welcome = await other.text()
+        other.writer.write(whole)
+        said = await other.receive()
+        for client in (*many, other):
+            await client.close()
+        await asyncio.gather(*ends)
+    found = await end
+    assert (welcome, said.opcode) == ("welcome", BINARY)
+    assert found is None or found.code == TRY_AGAIN_LATER  # none, where the client was still sending
 
 
 async def test_on_a_real_server_the_object_is_told_and_others_are_served() -> None:

@@ -7,13 +7,14 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.http.http_stage import make_app
 from tests.http.served_stage import WAIT_S, Place, connect
-from wakeful.http.stops import Stops, servers_of
+from wakeful.http.stops import KNOWN, STOPPING_S, Stops, servers_of
 from wakeful.server.embedded_server import UNFINISHED, server_config
 from wakeful.server.site import Site
 
@@ -171,11 +172,11 @@ async def test_a_later_server_of_the_same_app_is_heard_too() -> None:
         place.app = app
         async with place.served():
             with site.stops.lasting(lambda: None):
-                assert site.stops._servers[0] is place.server
+                assert site.stops._servers[0].server is place.server
         assert site.stops._servers == []
 
 
-async def cut_off(method: str, *, stops: bool) -> list[dict[str, Any]]:
+async def cut_off(method: str, path: str = "/v1/x", *, stops: bool) -> list[dict[str, Any]]:
     """What is sent to somebody whose request is cancelled, while the server stops or not."""
     sent: list[dict[str, Any]] = []
 
@@ -185,16 +186,17 @@ async def cut_off(method: str, *, stops: bool) -> list[dict[str, Any]]:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    async def never(*_: Any) -> Any:
+    async def never(*_: Any, **__: Any) -> Any:
         await asyncio.Event().wait()
 
-    scope = {"type": "http", "http_version": "1.1", "method": method, "path": "/v1/x", "raw_path": b"/v1/x"}
+    scope = {"type": "http", "http_version": "1.1", "method": method, "path": path, "raw_path": path.encode()}
     scope |= {"query_string": b"", "headers": [(b"host", b"127.0.0.1")], "scheme": "http", "root_path": ""}
     scope |= {"client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80)}
     app = make_app()
     async with app.run("memory:"):
         site = Site(app, dashboard=False)
-        site.api._answer = never  # type: ignore[method-assign]
+        site.api._answer = site.gate.admit = never  # type: ignore[method-assign]
+        site._pages = never
         asking = asyncio.ensure_future(site(scope, receive, send))
         await asyncio.sleep(0)
         if stops:
@@ -215,9 +217,71 @@ async def test_whom_a_stopping_server_cuts_off_is_told_what_is_known(method: str
     assert (b"connection", b"close") in start["headers"]
 
 
-async def test_who_is_cancelled_by_somebody_else_is_cancelled() -> None:
+@pytest.mark.parametrize("path", ["/metrics", "/", "/objects/A/b"])
+async def test_so_is_who_asked_for_a_page_or_for_metrics(path: str) -> None:
+    start, rest = await cut_off("GET", path, stops=True)
+    assert (start["status"], json.loads(rest["body"])["code"]) == (503, "node.stopping")
+    assert (b"content-type", b"application/problem+json") in start["headers"]
+
+
+@pytest.mark.parametrize("path", ["/v1/x", "/metrics", "/"])
+async def test_who_is_cancelled_by_somebody_else_is_cancelled(path: str) -> None:
     with pytest.raises(asyncio.CancelledError):
-        await cut_off("POST", stops=False)
+        await cut_off("POST" if path == "/v1/x" else "GET", path, stops=False)
+
+
+@pytest.mark.parametrize("by", ["should_exit", "requests"])
+async def test_a_server_of_ones_own_that_cuts_a_call_is_asked_whether_it_stops(by: str) -> None:
+    """Only who watches something was told of its stop; all others had its bare 500."""
+    place, closing = Place(), ExitStack()
+    async with asyncio.timeout(WAIT_S), place.served(limit_max_requests=1 if by == "requests" else None):
+        assert place.server is not None
+        place.server.config.timeout_graceful_shutdown = 0
+        head = b"host: 127.0.0.1:%d\r\n" % place.port
+        with closing:
+            reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
+            closing.callback(writer.close)
+            writer.write(b"POST /v1/objects/Deaf/a/wait HTTP/1.1\r\n" + head + b"content-length: 2\r\n\r\n[]")
+            await place.waits.wait()
+            if by == "should_exit":
+                place.server.should_exit = True
+            else:
+                _, other = await asyncio.open_connection("127.0.0.1", place.port)
+                closing.callback(other.close)
+                other.write(b"GET /healthz HTTP/1.1\r\n" + head + b"\r\n")
+            said = await reader.read()
+            place.gate.set()
+        assert said.startswith(b"HTTP/1.1 503"), said
+        assert b'"node.stopping"' in said
+
+
+async def test_a_stop_is_one_for_as_long_as_the_server_waits_and_not_for_the_next_server() -> None:
+    """What it cut after more than twenty seconds was no stop any more."""
+    stops, place = Stops(), Place()
+    async with place.served():
+        stops.meet()
+        stops.begin()
+        assert place.server is not None
+        place.server.should_exit = True
+        assert stops._begun_at is not None
+        stops._begun_at -= 3 * STOPPING_S
+        assert stops.is_stopping()
+    other = Place()
+    async with other.served():
+        stops.meet()
+        stops._begun_at -= 3 * STOPPING_S
+        assert [one.server for one in stops._servers] == [other.server]
+        assert not stops.is_stopping()
+        stops.begin()
+
+
+async def test_hypercorn_is_asked_by_its_own_event() -> None:
+    context = SimpleNamespace(terminated=asyncio.Event())
+    kind = next(kind for kind in KNOWN if kind.module.startswith("hypercorn"))
+    assert not kind.is_stopping(context)
+    context.terminated.set()
+    assert kind.is_stopping(context)
+    assert not kind.is_stopping(SimpleNamespace())
 
 
 def test_a_stranger_has_uvicorn_say_nothing() -> None:

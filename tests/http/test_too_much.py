@@ -1,5 +1,7 @@
 """What is too much is refused with words that name the limit and the remedy, and nothing is kept of it."""
 
+import asyncio
+import threading
 from collections.abc import Callable
 from enum import Enum
 from typing import Any
@@ -8,7 +10,7 @@ import pytest
 
 from tests.http.http_stage import Stage, opened, problem
 from wakeful import App, DurableObject
-from wakeful.http.asks import MSGPACK
+from wakeful.http.asks import MSGPACK, in_thread
 from wakeful.http.jobs import MANY_MAX
 from wakeful.values.codec import encode
 from wakeful.values.weights import LIST, NAME, TYPED, VALUE, WEIGHT_MAX
@@ -246,3 +248,23 @@ async def test_a_parked_number_that_is_too_long_is_not_called_none() -> None:
     async with opened() as stage:
         said = problem(await stage.ask("GET", f"/v1/parked/{'9' * 20}"), 404, "parked.unknown")
         assert said["detail"] == "nothing is parked under a number of 20 digits, 18 at most; GET /v1/parked has them"
+
+
+async def test_of_several_long_bodies_one_is_read_at_a_time() -> None:
+    """Two beside the loop took it from everybody else for twice as long."""
+    lock, reading, most = threading.Lock(), 0, 0
+    others = threading.Event()
+
+    def read() -> None:
+        nonlocal reading, most
+        with lock:
+            reading += 1
+            most = max(most, reading)
+            if reading > 1:
+                others.set()
+        others.wait(0.05)  # the others come meanwhile, if they may
+        with lock:
+            reading -= 1
+
+    await asyncio.gather(*(in_thread(read) for _ in range(4)))
+    assert most == 1

@@ -6,8 +6,9 @@ from typing import Any
 from tests.teeth.broken import swapped
 from wakeful.http import asks, body_shape
 from wakeful.http.asks import Ask
-from wakeful.http.protocol import SocketProtocol
+from wakeful.http.protocol import HeldBytes, SocketProtocol
 from wakeful.operations import arguments
+from wakeful.server import guard
 from wakeful.server.guard import Guarded, RefusalLog, RefusedRequest
 
 
@@ -21,6 +22,11 @@ def arguments_are_made_on_the_loop() -> Any:
         return broken
 
     return swapped(Ask, "beside", make)
+
+
+def long_bodies_are_read_side_by_side() -> Any:
+    """As if threads had the interpreter each for itself."""
+    return swapped(asks, "THREADS", lambda threads: 2)
 
 
 def lists_are_not_counted() -> Any:
@@ -67,6 +73,11 @@ def a_refusal_does_not_wait_for_its_turn() -> Any:
     return swapped(Guarded, "_refuse", lambda refuse: lambda self, refusal: self._say(refusal))
 
 
+def heads_are_taken_as_the_parser_takes_them() -> Any:
+    """With two codings, for one."""
+    return swapped(guard, "check_head", lambda check: lambda version, headers: None)
+
+
 def who_is_refused_is_hung_up_on() -> Any:
     """Though it still sends, and has not looked at what it was told."""
 
@@ -98,13 +109,11 @@ def every_refusal_is_logged() -> Any:
     return swapped(RefusalLog, "add", make)
 
 
+def all_who_send_are_one() -> Any:
+    """As if whose connection it is did not matter."""
+    return swapped(HeldBytes, "belong", lambda belong: lambda self, asker: None)
+
+
 def what_sockets_hold_back_is_not_counted() -> Any:
     """As if each were alone."""
-
-    def make(keep: Any) -> Any:
-        def broken(self: SocketProtocol, rest: bytes) -> None:
-            self._rest = rest
-
-        return broken
-
-    return swapped(SocketProtocol, "_keep", make)
+    return swapped(SocketProtocol, "_count_held", lambda count: lambda self: None)

@@ -183,6 +183,11 @@ def nobody_listens_for_the_stop_of_a_server() -> Any:
     return swapped(stops, "servers_of", lambda _: lambda loop: [])
 
 
+def only_who_lasts_has_the_server_heard() -> Any:
+    """As if calls were always over before a server cuts them."""
+    return swapped(stops.Stops, "meet", lambda meet: lambda self: None)
+
+
 def what_begins_in_a_stop_goes_on() -> Any:
     """A stream that was being admitted when the others were told."""
     return swapped(stops, "STOPPING_S", lambda _: 0.0)

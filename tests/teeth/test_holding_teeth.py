@@ -23,6 +23,11 @@ def lists() -> None:
     held.check_heavy("echo: lists")
 
 
+def long_bodies() -> None:
+    """tests/http: several long bodies at once."""
+    asyncio.run(too_much.test_of_several_long_bodies_one_is_read_at_a_time())
+
+
 def colours() -> None:
     """tests/http: numbers that become members of an enum."""
     asyncio.run(too_much.test_arguments_are_weighed_again_as_what_they_became())
@@ -47,6 +52,11 @@ def early_answers() -> None:
 def refused_behind() -> None:
     """tests/http: garbage behind a request that is being answered."""
     asyncio.run(refusals.test_what_is_refused_behind_a_request_takes_its_answer_from_nobody("no request"))
+
+
+def odd_heads() -> None:
+    """tests/http: a body in two codings."""
+    asyncio.run(connections.test_who_is_refused_before_there_is_a_request_gets_a_problem_too("gzip and chunks"))
 
 
 def refused_within() -> None:
@@ -77,18 +87,37 @@ def held_by_sockets() -> None:
         asyncio.run(frames.test_what_is_held_back_of_all_sockets_is_bounded(patch))
 
 
+def held_by_one_token() -> None:
+    """tests/http: what one token has sent and nobody has taken."""
+    with pytest.MonkeyPatch.context() as patch:
+        asyncio.run(frames.test_one_token_does_not_use_up_what_may_be_held_back(patch))
+
+
+def unfinished() -> None:
+    """tests/http: what sockets have sent of a frame."""
+    with pytest.MonkeyPatch.context() as patch:
+        asyncio.run(
+            frames.test_what_the_parser_has_of_what_is_unfinished_is_held_back_too(
+                frames.FRAME[:30_000], frames.FRAME[30_000:], 30_000, patch
+            )
+        )
+
+
 BROKEN: dict[str, tuple[Catcher, ...]] = {
     "arguments_are_made_on_the_loop": (models,),
+    "long_bodies_are_read_side_by_side": (long_bodies,),
     "lists_are_not_counted": (lists,),
     "what_arguments_became_is_not_weighed": (colours,),
     "trailers_are_kept": (some_trailers,),
     "trailers_are_not_counted": (trailers,),
     "a_body_is_read_to_its_end_though_it_is_answered": (early_answers,),
     "a_refusal_does_not_wait_for_its_turn": (refused_behind, refused_within),
+    "heads_are_taken_as_the_parser_takes_them": (odd_heads,),
     "who_is_refused_is_hung_up_on": (refused_while_sending,),
     "the_call_under_way_is_cut_for_who_is_slow_behind_it": (half_a_head,),
     "every_refusal_is_logged": (much_garbage,),
-    "what_sockets_hold_back_is_not_counted": (held_by_sockets,),
+    "what_sockets_hold_back_is_not_counted": (held_by_sockets, unfinished),
+    "all_who_send_are_one": (held_by_one_token,),
 }
 TEETH = Teeth(broken_holding, BROKEN)
 

@@ -95,6 +95,11 @@ def stopping() -> None:
     asyncio.run(stopped.test_uvicorn_is_heard_itself_in_any_loop_and_left_as_it_was())
 
 
+def cut_calls() -> None:
+    """tests/http: a call that a server of others cuts."""
+    asyncio.run(stopped.test_a_server_of_ones_own_that_cuts_a_call_is_asked_whether_it_stops("should_exit"))
+
+
 def late_watchers() -> None:
     """tests/http: a stream that begins while it does."""
     asyncio.run(stopped.test_what_begins_to_last_when_the_stop_has_begun_ends_at_once())
@@ -120,6 +125,7 @@ BROKEN: dict[str, tuple[Catcher, ...]] = {
     "a_late_owner_is_believed": (late,),
     "a_closed_socket_hears_on": (closing,),
     "nobody_listens_for_the_stop_of_a_server": (stopping,),
+    "only_who_lasts_has_the_server_heard": (cut_calls,),
     "what_begins_in_a_stop_goes_on": (late_watchers,),
     "handlers_of_signals_stay": (signals,),
     "what_was_done_at_a_signal_is_not_done": (signals,),

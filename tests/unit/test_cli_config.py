@@ -244,6 +244,8 @@ def test_a_store_of_another_type_is_not_quoted(folder: Path, refused: Callable[.
         ("--store postgresql://h/d --tls-ca here", ["--tls-cert and --tls-key is missing"]),
         ("--store postgresql://h/d --secret-file here", ["a cluster secret of 5 characters can be guessed"]),
         ("--http-cert here", ["--http-key is missing"]),
+        ("--http 0.0.0.0:0", ["no token was made yet, so the server only listens on this machine, not on 0.0.0.0"]),
+        ("--http [::]:0 --store memory:", ["no token was made yet"]),
         ("--http 127.0.0.1:1 --http-cert here --http-key here", ["here and here can't be used for HTTPS"]),
         (
             "--store postgresql://h/d --secret-file good --listen 0.0.0.0:1 --advertise 0.0.0.0:1",
@@ -267,3 +269,15 @@ def test_options_that_no_program_would_start_with_are_named(
     assert all(word in problem for word, problem in zip(words, problems, strict=True)), problems
     assert run(["run", "app.py", *args.split()]) == 2  # and none does
     assert "geheim" not in said + "".join(capsys.readouterr())
+
+
+def test_with_a_token_a_program_may_be_served_beyond_this_machine(
+    config: Callable[..., Rows], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["tokens", "create", "ops", "--scope", "admin"]) == 0
+    capsys.readouterr()
+    assert config("--http", "0.0.0.0:0")["http"]["source"] == "command line"
+
+
+def test_of_a_store_that_can_not_be_read_nothing_is_said(config: Callable[..., Rows]) -> None:
+    config("--http", "0.0.0.0:0", "--store", "postgresql://127.0.0.1:1/x")

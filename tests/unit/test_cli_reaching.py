@@ -51,3 +51,28 @@ async def test_all_nodes_have_one_deadline_to_answer(monkeypatch: pytest.MonkeyP
     said = await node_access.statuses(store, [at("tcp:127.0.0.1:1", node) for node in ("frozen", "well", "stuck")])
     assert said == {"well": {"state": "up"}}
     assert time.monotonic() - began < 0.7
+
+
+@pytest.mark.parametrize(("shared", "answered"), [(False, {"n1": {"state": "up"}}), (True, {})])
+async def test_the_owner_of_a_file_is_given_more_time_than_one_of_many_nodes(
+    shared: bool, answered: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`wakeful nodes` gave up after three seconds, where other commands give it six."""
+    waiting = 0.0
+
+    @asynccontextmanager
+    async def limited(s: float) -> AsyncIterator[None]:
+        yield
+        if waiting > s:
+            raise TimeoutError
+
+    @asynccontextmanager
+    async def controlled(store: Store, row: NodeRow) -> AsyncIterator[tuple[None, dict[str, Any]] | None]:
+        nonlocal waiting
+        waiting = node_access.OWNER_S - 0.5
+        yield None, {"state": "up"}
+
+    monkeypatch.setattr(node_access, "controlling", controlled)
+    monkeypatch.setattr(node_access.asyncio, "timeout", limited)
+    store: Any = SimpleNamespace(shared=shared, identity="")
+    assert await node_access.statuses(store, [at("")]) == answered

@@ -183,3 +183,16 @@ async def test_a_turn_that_is_given_up_as_it_comes_goes_to_the_next() -> None:
     all_of(turnstile.shares, ONE)
     with pytest.raises(TooMany, match="places for lists"):
         await one(None)
+
+
+def test_what_one_has_may_become_anothers() -> None:
+    """Of whom it is may be known later than that it is there."""
+    shares, stranger, known = Shares(100, few=10), Asker("strangers", "address"), Asker("tenant", "token")
+    assert shares.take(stranger, 60) is Verdict.TAKEN
+    shares.move(stranger, known, 60)
+    assert (shares.taken, shares.count_of("strangers"), shares.count_of("tenant")) == (60, 0, 60)
+    assert shares.take(known, 30) is Verdict.SHARE
+    assert shares.take(stranger, 10) is Verdict.TAKEN
+    shares.give(known, 60)
+    shares.give(stranger, 10)
+    assert shares.taken == 0

@@ -126,3 +126,24 @@ async def test_of_several_pauses_the_longest_of_an_hour_is_kept(monkeypatch: pyt
     assert standstill.longest_ms() == 34_600
     time_s[0] += 3_700
     assert standstill.longest_ms() == 0
+
+
+async def test_when_the_longest_pause_is_an_hour_old_the_next_longest_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was forgotten together with it."""
+    time_s = [100.0]
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: time_s[0])
+    clock = SimpleNamespace(now=lambda: 0, call_at=lambda at, beat: SimpleNamespace(cancel=int))
+    standstill = Standstill(clock, 5_000)
+    found = []
+    for pause_s in (30.0, 5.0, 8.0, 2.0):
+        standstill.start()
+        time_s[0] += BEAT_MS / 1000 + pause_s
+        standstill.stop()
+        found.append(standstill.longest_ms())
+        time_s[0] += 1_200
+    time_s[0] -= 1_200
+    assert found == [30_000] * 3 + [8_000]
+    time_s[0] += 2_500
+    assert standstill.longest_ms() == 2_000
+    time_s[0] += 1_200
+    assert standstill.longest_ms() == 0

@@ -1,5 +1,6 @@
 """Layer 5. `wakeful config`: with which options would a program run here, and where did each come from?"""
 
+import asyncio
 import os
 from typing import Any, NamedTuple
 
@@ -83,6 +84,7 @@ def _check_web(given: dict[str, Any]) -> None:
     http = web.wish_of(given["http"], cert=given["http_cert"], key=given["http_key"])
     if http is not None:
         web.check_files(http)
+    asyncio.run(web.check_open(http, given["url"] or DEFAULT_STORE))
 
 
 def _default(one: Setting) -> Any:

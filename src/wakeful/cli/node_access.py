@@ -30,7 +30,7 @@ ANSWER_S = 2.0
 OWNER_S = (
     6.0  # of the one process that has a file: nobody else can be asked, and a busy machine is no reason to give up
 )
-ALL_S = 3.0  # all of them, side by side, by whichever way
+ALL_S = 3.0  # all of several, side by side, by whichever way
 
 
 # How does a command call objects whose nodes are on other machines?
@@ -194,13 +194,14 @@ async def controlling(store: Store, row: NodeRow) -> AsyncIterator[tuple[Control
 
 
 async def statuses(store: Store, rows: Iterable[NodeRow]) -> dict[str, dict[str, Any]]:
-    """What each node says of itself, of those that can be asked from here and answer within `ALL_S`."""
+    """What each node says of itself, of those that can be asked from here and answer within `ALL_S`; the owner of a file has its own time."""
+    within_s = ALL_S if store.shared else OWNER_S
     let_in = pass_of()
     async with Peers(store, let_in) as peers:
 
         async def ask(row: NodeRow) -> dict[str, Any] | None:
             with suppress(TimeoutError):
-                async with asyncio.timeout(ALL_S):
+                async with asyncio.timeout(within_s):
                     return await said_by(row)
             return None
 

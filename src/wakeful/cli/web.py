@@ -1,12 +1,13 @@
 """Layer 5. Where does a program that runs answer to browsers and HTTP clients, if at all?"""
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wakeful.cli.exit_codes import USAGE, CommandError
-from wakeful.values.errors import AddressInUse, MissingExtra
+from wakeful.values.errors import AddressInUse, MissingExtra, StoreError, WakefulError
 
 if TYPE_CHECKING:
     from wakeful.app import App
@@ -17,6 +18,7 @@ HTTP = "WAKEFUL_HTTP"
 CERTIFICATE, KEY = "WAKEFUL_HTTP_CERT", "WAKEFUL_HTTP_KEY"
 OFF = "off"
 ADDRESS = "127.0.0.1:7420"
+LOOK_S = 5.0  # at a store that may be away, for who only asks
 
 
 class Http(NamedTuple):
@@ -60,6 +62,33 @@ def check(http: Http | None) -> None:
         from wakeful.server.embedded_server import bind, parse_address
 
         bind(*parse_address(http.address)).close()
+
+
+async def check_open(http: Http | None, url: str) -> None:
+    """`NoToken` when it would be served beyond this machine from a store that has no tokens, as far as it can be read now."""
+    with suppress(ModuleNotFoundError):
+        from wakeful.security.gate import too_open
+        from wakeful.security.hosts import is_loopback
+        from wakeful.server.embedded_server import parse_address
+
+        if http is None or is_loopback(host := parse_address(http.address)[0]):
+            return
+        if await _has_tokens(url) is False:
+            raise too_open(host)
+
+
+async def _has_tokens(url: str) -> bool | None:
+    """None: nobody knows. A file that is not there has none, and neither has what a program keeps in its memory."""
+    from wakeful.cli.session import reading
+    from wakeful.security.tokens import has_tokens
+
+    if url == "memory:":
+        return False
+    try:
+        async with asyncio.timeout(LOOK_S), reading(url) as store:
+            return await has_tokens(store)
+    except (TimeoutError, WakefulError) as error:
+        return False if type(error) is StoreError else None
 
 
 @asynccontextmanager

@@ -20,6 +20,7 @@ from wakeful.http.openapi import document
 from wakeful.http.pace import HEALTH, Admission, Begun
 from wakeful.http.problems import MEDIA, STOPPING, Problem, Told, problem_of
 from wakeful.http.rows import TABLE
+from wakeful.http.sockets import HELD
 from wakeful.http.stops import Stops
 from wakeful.http.table import Route, read_query
 from wakeful.policy.shares import Asker, Shares, Verdict
@@ -44,6 +45,7 @@ STREAMS_MAX = 1_000
 BODIES_BYTES_MAX = 256 << 20  # of bodies that are still coming in
 _HEADERS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 DOCUMENT_METHODS = "GET, HEAD, OPTIONS"
+SERVER_METHODS = "DELETE, GET, HEAD, OPTIONS, POST, PUT"
 _HEALTH = frozenset({b"/healthz", b"/readyz"})
 _WRITES = frozenset({"POST", "PUT", "DELETE", "PATCH"})
 
@@ -81,6 +83,7 @@ class Api:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         ask = Ask(self.deployment, self.gate, scope, receive, send, self._body_max)
         raw = table.raw_of(scope)
+        self.stops.meet()
         asker = Asker(HEALTH, address_of(scope)) if raw in _HEALTH else self._askers.guess(scope)
         try:
             begun = self._pace.take(asker)
@@ -93,11 +96,9 @@ class Api:
         except Gone:
             return
         except asyncio.CancelledError:
-            if not self.stops.has_begun or ask.is_begun:
+            if ask.is_begun or not self.stops.is_stopping():
                 raise
-            with suppress(OSError, RuntimeError, TimeoutError):
-                async with asyncio.timeout(LAST_WORD_S):  # who does not read does not hold up the stop
-                    await respond(scope, send, self._cut_off(ask))
+            await say_cut_off(scope, send)
             return
         except Exception as error:
             is_operator = ask.caller is not None and ask.caller.may("operate")
@@ -108,24 +109,13 @@ class Api:
             with suppress(OSError, RuntimeError):
                 await respond(scope, send, answer)
 
-    def _cut_off(self, ask: Ask) -> Answer:
-        """For whom the server, which stops, waits no longer. What was begun goes on: it may still be done."""
-        task = asyncio.current_task()
-        if task is not None:
-            task.uncancel()
-        words = "the server stops, and this took longer than it waits"
-        error: WakefulError = NotRunning(f"{words}; try again", code=STOPPING)
-        if ask.scope["method"] in _WRITES:
-            error = OutcomeUnknown(f"{words}; whether it was done is unknown, use a request key", code=STOPPING)
-        found = problem_of(error, ask.path)
-        found.headers.append((b"connection", b"close"))
-        return _as_answer(found)
-
     async def _answer(self, ask: Ask, raw: bytes) -> Answer | None:
         scope = ask.scope
         table.check_length(scope)
-        segments = table.segments_of(raw)
         method = scope["method"]
+        if raw == table.WHOLE and method == "OPTIONS":
+            return Answer(b"", 204, headers=((b"allow", SERVER_METHODS.encode()),))
+        segments = table.segments_of(raw)
         scope[ROUTE] = "/openapi.json" if segments == ["openapi.json"] else "other"
         # The document names the program's classes, so it is not for everyone.
         if segments == ["openapi.json"] and method != "OPTIONS":
@@ -146,6 +136,8 @@ class Api:
         ask.caller = await self._admit(ask, route, connection)
         self._askers.remember(scope, ask.caller)
         asker = asker_of(ask.caller, ask.params.get("key"))
+        if (sent := scope.get(HELD)) is not None:
+            sent.belong(asker)
         ask.query = read_query(route, scope["query_string"])
         if route.names_object:
             await self.gate.check_named(connection, ask.caller, ask.params["class"], ask.params["key"])
@@ -287,6 +279,22 @@ async def respond(scope: Scope, send: Send, answer: Answer) -> None:
         headers += [(b"content-type", answer.media), (b"content-length", b"%d" % len(answer.body))]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else answer.body})
+
+
+async def say_cut_off(scope: Scope, send: Send) -> None:
+    """To whom the server, which stops, waits for no longer. What was begun goes on: it may still be done."""
+    task = asyncio.current_task()
+    if task is not None:
+        task.uncancel()
+    words = "the server stops, and this took longer than it waits"
+    error: WakefulError = NotRunning(f"{words}; try again", code=STOPPING)
+    if scope["method"] in _WRITES:
+        error = OutcomeUnknown(f"{words}; whether it was done is unknown, use a request key", code=STOPPING)
+    found = problem_of(error, scope["path"])
+    found.headers.append((b"connection", b"close"))
+    with suppress(OSError, RuntimeError, TimeoutError):
+        async with asyncio.timeout(LAST_WORD_S):  # who does not read does not hold up the stop
+            await respond(scope, send, _as_answer(found))
 
 
 def _as_answer(found: Told) -> Answer:

@@ -39,7 +39,7 @@ JSON = b"application/json"
 MSGPACK = b"application/vnd.wakeful.msgpack"
 BODY_TIMEOUT_S = 30.0  # a client that takes longer to send a body of at most some megabytes is not sending it
 LONG_BYTES = 16 << 10  # of a body that may take more than a millisecond or two to become arguments
-THREADS = 2  # that read bodies, or write answers, at once
+THREADS = 1  # that read bodies, or write answers, at once: see `in_thread`
 LIGHT = 5_000  # an answer that weighs no more is written at once, in a few milliseconds
 DEPTH_MAX = 100  # of lists and objects in a body: nobody writes more by hand, and every walk over it is bounded
 
@@ -319,8 +319,8 @@ def _check_depth(value: Any) -> None:
 
 
 async def in_thread(make: Callable[[], T]) -> T:
-    """What that makes, beside the loop. Two at a time: all threads share the interpreter with the loop, which waits for each
-    of them in turn whenever it has something to do, and four large bodies made everybody else wait for a third of a second.
+    """What that makes, beside the loop. One at a time: all threads share the interpreter with the loop, which waits for each
+    of them in turn whenever it has something to do. Two read a fifth more in a second, and a neighbour waited twice as long.
     """
     loop = asyncio.get_running_loop()
     turns = _turns.get(loop)

@@ -17,7 +17,9 @@ from websockets.datastructures import Headers
 from websockets.http11 import Response
 
 from wakeful.http.problems import MEDIA, bare_answer, bare_body
-from wakeful.http.sockets import ABORT
+from wakeful.http.sockets import ABORT, HELD
+from wakeful.policy.shares import Asker, Shares, Verdict
+from wakeful.security.crowd import STRANGERS, address_of
 
 PONGS_BYTES_MAX = 65_536  # waiting for a client that sends pings and does not read
 BARE_MAX, BARE_PER_S = 1_000, 100  # frames that carry nothing, at once and from then on: nobody pings so often
@@ -26,11 +28,15 @@ PASS_FRAMES = 64  # handled in one pass of the loop before others have a turn; t
 SOON_S = 0.0001
 SLICE = 4_096  # bytes that are parsed at once: frames may have six of them, and each that waits takes hundreds
 HELD_FEW = 16_384  # bytes that have come and are not read yet, which every connection may have
-HELD_BYTES_MAX = 64 << 20  # of all connections that have more: each may have a quarter of a mebibyte
+HELD_BYTES_MAX = (
+    64 << 20
+)  # of all connections that have more: each may have a quarter of a mebibyte, a socket a message
+HELD_BYTES_FAIR = 1 << 20  # of which nobody is refused the first, while there is room
+PIECE_BYTES = 64  # that a piece of a message takes besides what is in it
 TRY_AGAIN_LATER = 1013
 
 _REFUSED = bare_answer(
-    400, "socket.handshake", "the request has a line or a header that is too long, or too many of them"
+    400, "socket.handshake", "the request has a body, or a line or a header that is too long, or too many of them"
 )
 
 
@@ -56,21 +62,36 @@ class Quota:
 
 
 class HeldBytes:
-    """Bytes that one connection has sent and nobody has read yet, among those of all connections of this process."""
+    """Bytes that one connection has sent and nobody has taken yet, among those of all connections of this process.
 
-    __slots__ = ("_count",)
-    total = 0
+    Each asker has a share of them. In the scope of a request it is `HELD`, for whoever finds out whose request it is.
+    """
+
+    __slots__ = ("_asker", "_count")
+    shares = Shares(HELD_BYTES_MAX, few=HELD_BYTES_FAIR)
 
     def __init__(self) -> None:
+        self._asker = Asker(STRANGERS)
         self._count = 0
+
+    def belong(self, asker: Asker) -> None:
+        """They are of this one from here on."""
+        if asker == self._asker:
+            return
+        if self._count:
+            self.shares.move(self._asker, asker, self._count)
+        self._asker = asker
 
     def is_too_much(self, size: int) -> bool:
         """It has so many now; are those more than it had, and more than there is room for?"""
         count = size if size > HELD_FEW else 0
-        is_more = count > self._count
-        HeldBytes.total += count - self._count
+        if count > self._count:
+            if self.shares.take(self._asker, count - self._count) is not Verdict.TAKEN:
+                return True
+        elif count < self._count:
+            self.shares.give(self._asker, self._count - count)
         self._count = count
-        return is_more and HeldBytes.total > HELD_BYTES_MAX
+        return False
 
 
 def _rejection(status: Any, text: str) -> Response:
@@ -91,19 +112,22 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self._held = HeldBytes()
         self._later: asyncio.Handle | None = None  # when it will be
         self._frames = 0
+        self._pieces = 0  # bytes of a message whose end has not come
         self._fragments: Quota | None = None  # once there were any: most clients send whole messages
         self._bare: Quota | None = None
         self.conn.reject = _rejection  # type: ignore[method-assign]  # the library's has words in plain text
 
     async def run_asgi(self) -> None:
         scope: dict[str, Any] = self.scope  # type: ignore[assignment]
-        scope[ABORT] = self.transport.abort
+        scope[ABORT], scope[HELD] = self.transport.abort, self._held
+        self._held.belong(Asker(STRANGERS, address_of(scope)))
         await super().run_asgi()
 
     def data_received(self, data: bytes) -> None:
         is_free = self._later is None and not self._rest and not self.read_paused
         if is_free and len(data) <= SLICE and not self._wait_s():
             self._feed(data)
+            self._count_held()
             return
         if self._later is None:
             self._rest += data
@@ -126,14 +150,24 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self._keep(b"" if self.transport.is_closing() else self._rest[at:])
 
     def _keep(self, rest: bytes) -> None:
-        """What is not parsed yet; a client whose share of that is too much, with that of all others, is hung up on."""
+        """What is not parsed yet."""
         self._rest = rest
-        if not self._held.is_too_much(len(rest)):
+        self._count_held()
+
+    def _count_held(self) -> None:
+        """With what the parser has of a message that is not whole: a client that has too much, with all others, is hung up on."""
+        if not self._held.is_too_much(len(self._rest) + len(self.conn.reader.buffer) + self._pieces):
             return
         if self.handshake_complete and not self.close_sent:
-            self._hang_up(TRY_AGAIN_LATER, "too much is being sent to this server at once; try again")
+            self._hang_up(TRY_AGAIN_LATER, "too much is being sent to this server at once, by you or by all; try again")
         else:
             self.transport.abort()
+        self._drop()
+
+    def _drop(self) -> None:
+        """Nobody will read what is here."""
+        self.frames, self._pieces = [], 0
+        self.conn.reader.buffer.clear()
         self._keep(b"")
 
     def _go_on(self) -> None:
@@ -187,10 +221,23 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             self._read_on()
         return message
 
+    def handle_text(self, event: Any) -> None:
+        super().handle_text(event)
+        self._count_piece(event)
+
+    def handle_bytes(self, event: Any) -> None:
+        super().handle_bytes(event)
+        self._count_piece(event)
+
     def handle_cont(self, event: Any) -> None:
         self._count(is_bare=not event.data and not event.fin)
         if not self.transport.is_closing():
             super().handle_cont(event)
+            self._count_piece(event)
+
+    def _count_piece(self, event: Any) -> None:
+        if not event.fin:
+            self._pieces += len(event.data) + PIECE_BYTES
 
     def handle_pong(self, event: Any) -> None:
         self._count(is_bare=True)
@@ -198,6 +245,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
 
     def send_receive_event_to_app(self) -> None:
         self._frames += 1
+        self._pieces = 0
         if self.close_sent:
             self._count()  # nobody takes it, so nobody paces it
         if self.curr_msg_data_type == "bytes" or self.close_sent:
@@ -249,4 +297,4 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         if self.handshake_complete and not self.close_sent:
             self.queue.put_nowait({"type": "websocket.disconnect", "code": 1006, "reason": ""})
         super().connection_lost(exc)
-        self._keep(b"")
+        self._drop()

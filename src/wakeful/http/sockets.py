@@ -17,6 +17,7 @@ from wakeful.http.asks import Receive, Scope, Send, json_bytes
 from wakeful.http.machine_watch import RESTARTING, Telling
 from wakeful.http.problems import MEDIA, Problem, problem_of
 from wakeful.http.stops import Stops
+from wakeful.security.crowd import asker_of
 from wakeful.security.gate import COOKIE
 from wakeful.sockets.node_sockets import feature_of
 from wakeful.sockets.socket import SocketRequest
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 BEARER = "wakeful.bearer."
 PROTOCOL = "wakeful"  # to be offered beside it: a browser wants one of those that it offered
 ABORT = "wakeful.abort"  # in the scope: how to hang up at once, from a server that can
+HELD = "wakeful.held"  # and what has come on its connection and nobody has taken yet
 
 
 async def answer(
@@ -50,13 +52,15 @@ async def _connect(
     deployment: "Deployment", gate: "Gate", stops: Stops, scope: Scope, receive: Receive, send: Send, room: ExitStack
 ) -> None:
     caller: Caller | None = None
-    wire = _Wire(scope, send)
+    wire, sent = _Wire(scope, send), scope.get(HELD)
     try:
         scope = _with_token(scope)
         cls, key, what = _object_in(scope)
         connection = HTTPConnection(scope)
         caller = await gate.admit(connection, "call")
         target = await gate.check_named(connection, caller, cls, key)
+        if sent is not None:
+            sent.belong(asker_of(caller, key))
         gateway = _gateway(deployment)
         telling: Telling | None = None
         if what == "watch":

@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 STOPPING_S = 10.0  # in which whatever begins to last ends at once: a request that was under way when the stop began
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -24,7 +24,9 @@ class Stops:
 
     def __init__(self) -> None:
         self._ends: dict[object, Callable[[], object]] = {}
-        self._servers: list[Any] = []  # that are heard, so that nobody has to look for them again
+        self._servers: list[HeardServer] = []  # so that nobody has to look for them again
+        self._stopping: list[HeardServer] = []
+        self._met: asyncio.AbstractEventLoop | None = None  # where they were looked for when requests came
         self._signals = Signals()
         self._begun_at: float | None = None
         self.is_told = False  # by a server of ours, which no one has to look for
@@ -46,15 +48,27 @@ class Stops:
             if not self._ends:
                 self._signals.release()
 
-    @property
-    def has_begun(self) -> bool:
-        """The server under us stops, or was told to of late."""
-        return self._begun_at is not None and asyncio.get_running_loop().time() - self._begun_at < 2 * STOPPING_S
+    def is_stopping(self) -> bool:
+        """The server under us stops: it said so of late, or says so still, however long it waits."""
+        if self._begun_at is None:
+            return False
+        is_late = asyncio.get_running_loop().time() - self._begun_at >= 2 * STOPPING_S
+        return not is_late or any(one.kind.is_stopping(one.server) for one in self._stopping)
+
+    def meet(self) -> None:
+        """A request has come: its server is to be heard, which says nothing more when it has stopped."""
+        if self.is_told or self._servers:
+            return
+        loop = asyncio.get_running_loop()
+        if self._met is not loop:
+            self._met = loop
+            self._find(loop)
 
     def begin(self) -> None:
         """The server stops: all that lasts ends."""
         self._begun_at = asyncio.get_running_loop().time()
-        self._servers.clear()  # whoever comes later has another
+        self._stopping += self._servers
+        self._servers, self._met = [], None  # whoever comes later has another
         for place in list(self._ends):
             self._end(place)
 
@@ -65,29 +79,33 @@ class Stops:
             end()
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        for server, hear in servers_of(loop):
-            self._servers += [server, hear(server, self.begin)]
+        self._find(loop)
         if not self._servers:
             self._signals.take(loop, self.begin)
+
+    def _find(self, loop: asyncio.AbstractEventLoop) -> None:
+        for server, kind in servers_of(loop):
+            if not kind.is_stopping(server):
+                self._stopping.clear()
+                self._servers.append(HeardServer(server, kind, kind.hear(server, self.begin)))
 
 
 def _nothing() -> None:
     """Who was told is not told again."""
 
 
-def servers_of(loop: asyncio.AbstractEventLoop) -> list[tuple[Any, Callable[[Any, Begin], Any]]]:
-    """The servers that run on this loop, each with the way to hear of its stop: found in the frames of its tasks."""
-    known = [(module, name, hear) for module, name, hear in _KNOWN if module in sys.modules]
-    files = {sys.modules[module].__file__: (name, hear) for module, name, hear in known}
-    servers: dict[int, tuple[Any, Callable[[Any, Begin], Any]]] = {}
+def servers_of(loop: asyncio.AbstractEventLoop) -> list[tuple[Any, "ServerKind"]]:
+    """The servers that run on this loop, each with its kind: found in the frames of its tasks."""
+    files = {sys.modules[kind.module].__file__: kind for kind in KNOWN if kind.module in sys.modules}
+    servers: dict[int, tuple[Any, ServerKind]] = {}
     for task in asyncio.all_tasks(loop) if files else ():
         coroutine: Any = task.get_coro()
         while coroutine is not None:
             frame: Any = getattr(coroutine, "cr_frame", None)
-            name, hear = ("", None) if frame is None else files.get(frame.f_code.co_filename, ("", None))
-            server = None if hear is None else frame.f_locals.get(name)
-            if server is not None and hear is not None:
-                servers[id(server)] = (server, hear)
+            kind = None if frame is None else files.get(frame.f_code.co_filename)
+            server = None if kind is None else frame.f_locals.get(kind.name)
+            if server is not None and kind is not None:
+                servers[id(server)] = (server, kind)
             coroutine = getattr(coroutine, "cr_await", None)
     return list(servers.values())
 
@@ -120,11 +138,38 @@ def _hear_hypercorn(context: Any, begin: Begin) -> "asyncio.Task[None] | None":
     return asyncio.get_running_loop().create_task(wait())
 
 
-# The module whose frames are looked for, what they call the server, and how it is heard. gunicorn's workers of that
-# kind run uvicorn's server.
-_KNOWN: tuple[tuple[str, str, Callable[[Any, Begin], Any]], ...] = (
-    ("uvicorn.server", "self", _hear_uvicorn),
-    ("hypercorn.asyncio.run", "context", _hear_hypercorn),
+def _uvicorn_stops(server: Any) -> bool:
+    """It was told to, or has closed its listening sockets because it has had as many requests as it may."""
+    listening = getattr(server, "servers", None) or ()
+    return bool(getattr(server, "should_exit", False)) or any(not one.is_serving() for one in listening)
+
+
+def _hypercorn_stops(context: Any) -> bool:
+    over = getattr(context, "terminated", None)
+    return over is not None and bool(over.is_set())
+
+
+class ServerKind(NamedTuple):
+    """A server of others: the module whose frames are looked for, what they call the server, and how it is asked."""
+
+    module: str
+    name: str
+    hear: Callable[[Any, Begin], Any]
+    is_stopping: Callable[[Any], bool]
+
+
+class HeardServer(NamedTuple):
+    """One that tells us when it begins to stop."""
+
+    server: Any
+    kind: ServerKind
+    hearing: Any  # which must not be forgotten
+
+
+# gunicorn's workers of that kind run uvicorn's server.
+KNOWN = (
+    ServerKind("uvicorn.server", "self", _hear_uvicorn, _uvicorn_stops),
+    ServerKind("hypercorn.asyncio.run", "context", _hear_hypercorn, _hypercorn_stops),
 )
 
 

@@ -22,6 +22,7 @@ from wakeful.values.weights import WEIGHT_MAX
 
 _BARE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
+WHOLE = b"*"  # in the place of a path: OPTIONS of the server as a whole
 URL_BYTES_MAX = 8_192  # a class, a key, a schedule's name and a cursor, each percent-encoded, fit in it
 
 

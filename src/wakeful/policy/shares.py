@@ -77,6 +77,13 @@ class Shares:
         else:
             del rooms[asker]
 
+    def move(self, asker: Asker, other: Asker, count: int) -> None:
+        """So many of one are another's, whether that is fair or not: they are taken already."""
+        self.give(asker, count)
+        self.taken += count
+        self._houses[other.house] = self._houses.get(other.house, 0) + count
+        self._rooms[other] = self._rooms.get(other, 0) + count
+
     def count_of(self, house: str) -> int:
         """How many the house has."""
         return self._houses.get(house, 0)

@@ -385,7 +385,7 @@ class Overload:
 
     def _own_symptom(self) -> str | None:
         if self.lag_ms >= self._limits.overload_lag_ms:
-            return f"the event loop is {self.lag_ms} ms late; a turn may be computing or blocking"
+            return f"the event loop is {self.lag_ms} ms late: a turn computes or blocks in it, or it has too little CPU"
         if (backlog := self._backlog()) > BACKLOG_MAX:
             return f"{backlog} commits are on their way to the store, which does not keep up"
         return None

@@ -35,7 +35,8 @@ class Standstill:
         self._held: deque[tuple[float, int]] = deque(maxlen=HELD_KEPT)  # when it ended, and for how many ms
         self._stood_ms = 0
         self._stood_at = 0.0
-        self._longest: tuple[float, int] | None = None  # of an hour: when it ended, and for how many ms
+        # Of an hour, when it ended and for how many ms: each is longer than all that came after it.
+        self._long: deque[tuple[float, int]] = deque()
 
     def start(self) -> None:
         self.stop()
@@ -71,8 +72,9 @@ class Standstill:
         if late_ms < STILL_MS:
             return
         self._stood_ms, self._stood_at = late_ms, now
-        if self._longest is None or late_ms >= self._longest[1] or now - self._longest[0] > LONG_S:
-            self._longest = (now, late_ms)
+        while self._long and self._long[-1][1] <= late_ms:
+            self._long.pop()
+        self._long.append((now, late_ms))
         log.warning(
             "this process stood still for %.1f s: it was frozen or overloaded, or its machine was paused",
             late_ms / 1000,
@@ -92,8 +94,10 @@ class Standstill:
         """The longest that it stood still in the last hour."""
         if self._handle is not None:
             self._look()
-        is_fresh = self._longest is not None and asyncio.get_running_loop().time() - self._longest[0] <= LONG_S
-        return self._longest[1] if self._longest is not None and is_fresh else 0
+        since = asyncio.get_running_loop().time() - LONG_S
+        while self._long and self._long[0][0] < since:
+            self._long.popleft()
+        return self._long[0][1] if self._long else 0
 
     def held_up(self, within_ms: int) -> dict[str, int] | None:
         """For how long its loop was held up within that time, in all and at most at once; None if it was not."""

@@ -230,6 +230,15 @@ class Asking(NamedTuple):
         return f"{'WEBSOCKET' if self.is_socket else self.method} {target}"
 
 
+def too_open(host: str) -> NoToken:
+    """Of a server that would listen there though nobody needs a token."""
+    return NoToken(
+        f"no token was made yet, so the server only listens on this machine, not on {host or 'all addresses'}; "
+        "make one: wakeful tokens create NAME --scope admin",
+        code="denied.open",
+    )
+
+
 class Gate:
     """Lets callers in, or says why not. One for each server."""
 
@@ -400,11 +409,7 @@ class Gate:
         """`NoToken` when a server without tokens would listen beyond this machine."""
         node = self._node()
         if not is_loopback(host.strip("[]")) and not await has_tokens(node.store):
-            raise NoToken(
-                f"no token was made yet, so the server only listens on this machine, not on {host or 'all addresses'}; "
-                "make one: wakeful tokens create NAME --scope admin",
-                code="denied.open",
-            )
+            raise too_open(host)
 
     # below
 

@@ -16,6 +16,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from wakeful.http.problems import bare_answer
 from wakeful.http.protocol import HeldBytes, Quota
+from wakeful.http.sockets import HELD
+from wakeful.policy.shares import Asker
+from wakeful.security.crowd import STRANGERS
 from wakeful.server.site import Site
 
 REQUEST_S = 30.0  # from the first byte of a request to its last, and from the connection to the first
@@ -32,6 +35,7 @@ PIPELINED_BURST, PIPELINED_PER_S = (
     1_000,
     1_000,
 )  # of one connection, at once and from then on: else it alone fills the loop
+VERSIONS = ("1.0", "1.1")
 LOG_EVERY_S = 60.0
 WHY_MAX = 200  # characters of what the parser says is wrong
 LINGER_S, LINGER_BYTES = (
@@ -40,6 +44,8 @@ LINGER_S, LINGER_BYTES = (
 )  # how long, and how much, of a body that is answered already is taken and thrown away
 
 log = logging.getLogger("wakeful.http")
+
+Headers = list[tuple[bytes, bytes]]
 
 
 class RefusedRequest(NamedTuple):
@@ -63,7 +69,7 @@ _LARGE = RefusedRequest(
     431, "header.long", f"the head of the request has more than {HEAD_BYTES_MAX} bytes; send fewer or shorter headers"
 )
 _FULL = RefusedRequest(
-    503, "server.bodies", "too much is being sent to this server at once; try again, in larger chunks"
+    503, "server.bodies", "too much is being sent to this server at once, by you or by all; try again, in larger chunks"
 )
 _SLOW = RefusedRequest(408, "body.slow", "the body did not come in time")
 _SLOW_HEAD = RefusedRequest(408, "header.slow", f"the head of the request did not come within {REQUEST_S:.0f} s")
@@ -72,12 +78,52 @@ _TRAILING = RefusedRequest(
     "trailer.long",
     f"the trailers, or what a chunk says of itself, have more than {TRAILER_BYTES_MAX} bytes; send none",
 )
+_SOCKET_BODY = RefusedRequest(
+    *(400, "socket.handshake", "a request for a WebSocket has no body; leave Content-Length and Transfer-Encoding out")
+)
 _OF_UPGRADES = (b"upgrade", b"http2-settings")
 
 
 def _unreadable(why: str) -> RefusedRequest:
     words = f"the request can't be read: {why[:WHY_MAX]}; send HTTP/1.1, and percent-encode the path"
     return RefusedRequest(400, "request.http", words)
+
+
+class RefusedHead(ValueError):
+    """Raised where the parser has called us, which ends the parsing."""
+
+    def __init__(self, refusal: RefusedRequest) -> None:
+        super().__init__(refusal.words)
+        self.refusal = refusal
+
+
+def check_head(version: str, headers: Headers) -> None:
+    """`RefusedHead` for what the parser takes, and would be understood in another way by a proxy before us, or by nobody."""
+    if version == "0.9":
+        raise RefusedHead(_unreadable("the request line has no version, or HTTP/0.9"))
+    if version not in VERSIONS:
+        words = f"a request line with HTTP/{version} is not understood here; send HTTP/1.1"
+        raise RefusedHead(RefusedRequest(505, "request.version", words))
+    names = [name for name, _ in headers]
+    hosts = names.count(b"host")
+    if hosts > 1 or (not hosts and version != "1.0"):
+        raise RefusedHead(_unreadable(f"it has {hosts or 'no'} Host header{'s' * (hosts > 1)}, and needs one"))
+    if b"transfer-encoding" not in names:
+        return
+    said = b",".join(value for name, value in headers if name == b"transfer-encoding")
+    codings = [one.strip() for one in said.split(b",") if one.strip()]
+    if [one.lower() for one in codings] != [b"chunked"]:
+        named = b", ".join(codings).decode("latin-1")[:WHY_MAX]
+        words = f"the body comes in the transfer coding {named!r}; send it as it is, chunked or with its length"
+        raise RefusedHead(RefusedRequest(501, "request.coding", words))
+
+
+def _refusal_of(error: httptools.HttpParserError) -> RefusedRequest:
+    """What is wrong with a request that the parser, or a callback of ours within it, does not take."""
+    within = error.__context__
+    if isinstance(within, RefusedHead):
+        return within.refusal
+    return _unreadable(str(within if isinstance(within, ValueError | httptools.HttpParserError) else error))
 
 
 class RefusalLog:
@@ -207,6 +253,7 @@ class Guarded(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         joined = Joined(transport, self.loop, self._says_last, self._begin_stall)
         super().connection_made(cast("asyncio.Transport", joined))
+        self._held.belong(Asker(STRANGERS, self.client[0] if self.client else ""))
         if len(self.connections) > self.connections_max:
             self._note(_BUSY)
             transport.write(_BUSY.answer)
@@ -325,9 +372,7 @@ class Guarded(HttpToolsProtocol):
                     return
                 data = self._stay() + data[error.args[0] :]
             except httptools.HttpParserError as error:
-                within = error.__context__  # what a callback of ours raised
-                known = isinstance(within, ValueError | httptools.HttpParserError)
-                self._refuse(_unreadable(str(within if known else error)))
+                self._refuse(_refusal_of(error))
                 return
 
     def _refuse(self, refusal: RefusedRequest) -> None:
@@ -399,18 +444,24 @@ class Guarded(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self.scope["method"] = self.parser.get_method().decode("ascii")
         if self.scope["method"] == "CONNECT":
-            raise ValueError("this is no proxy")  # which ends the parsing
+            raise RefusedHead(_unreadable("this is no proxy"))
+        check_head(self.parser.get_http_version(), self.headers)
         if self.parser.should_upgrade() and not self._should_upgrade():
             self.scope["http_version"] = self.parser.get_http_version()
             self._is_upgrading = True
             return
         is_pipelined = self._is_answering()
+        is_chunked = any(name == b"transfer-encoding" for name, _ in self.headers)
+        length = next((int(value) for name, value in self.headers if name == b"content-length"), 0)
+        if self.parser.should_upgrade() and (is_chunked or length):
+            raise RefusedHead(_SOCKET_BODY)
         super().on_headers_complete()  # which raises for a path that is none
         if self.parser.should_upgrade():
             return
+        scope: dict[str, Any] = self.scope  # type: ignore[assignment]
+        scope[HELD] = self._held
         self._in_head, self._head_bytes, self._in_body, self._trailer_bytes = False, 0, True, 0
-        self._is_chunked = any(name == b"transfer-encoding" for name, _ in self.headers)
-        self._missing = next((int(value) for name, value in self.headers if name == b"content-length"), 0)
+        self._is_chunked, self._missing = is_chunked, length
         if is_pipelined:
             self._pipelined = self._pipelined or Quota(PIPELINED_BURST, PIPELINED_PER_S)
             self._pipelined.take(self.loop.time())

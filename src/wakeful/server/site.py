@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, ExitStack
 from typing import TYPE_CHECKING, Any
 
 from wakeful.http import sockets, table
-from wakeful.http.api import Api, respond
+from wakeful.http.api import Api, respond, say_cut_off
 from wakeful.http.asks import Answer, Receive, Scope, Send, json_bytes
 from wakeful.http.problems import MEDIA, Problem, problem_of
 from wakeful.http.stops import Stops
@@ -132,8 +132,9 @@ class Site:
             await self._socket(scope, receive, send)
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        first = table.raw_of(scope)[1:].partition(b"/")[0]
-        if first == b"v1" or first.decode("latin-1") in OWN or table.is_long(scope):
+        raw = table.raw_of(scope)
+        first = raw[1:].partition(b"/")[0]
+        if first == b"v1" or first.decode("latin-1") in OWN or raw == table.WHOLE or table.is_long(scope):
             await self._api(scope, receive, send)  # which has the words for a URL that is too long
         elif first == b"metrics" and self._has_metrics:
             await self._metrics(scope, send)
@@ -144,11 +145,13 @@ class Site:
 
     async def _page(self, pages: Application, scope: Scope, receive: Receive, send: Send) -> None:
         """A page; one that never ends by itself is ended when the server stops."""
+        self.stops.meet()
         task, lasting = asyncio.current_task(), ExitStack()
-        is_stream = False
+        is_begun = is_stream = False
 
         async def watch_send(message: MutableMapping[str, Any]) -> None:
-            nonlocal is_stream
+            nonlocal is_begun, is_stream
+            is_begun = True
             if message["type"] == "http.response.start" and task is not None:
                 kinds = [value for name, value in message.get("headers", ()) if name == b"content-type"]
                 if kinds and kinds[0].startswith(b"text/event-stream"):
@@ -159,9 +162,12 @@ class Site:
         try:
             await pages(scope, receive, watch_send)
         except asyncio.CancelledError:
-            if not is_stream:
+            if is_stream:
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+            elif is_begun or not self.stops.is_stopping():
                 raise
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            else:
+                await say_cut_off(scope, send)
         finally:
             lasting.close()
 
@@ -169,6 +175,7 @@ class Site:
         """For Prometheus; needs the scope read."""
         from starlette.requests import HTTPConnection
 
+        self.stops.meet()
         try:
             if scope["method"] not in ("GET", "HEAD"):
                 raise Problem(405, "method.not_allowed", "this is only read", allow="GET, HEAD")
@@ -176,6 +183,11 @@ class Site:
             from wakeful.telemetry import prometheus
 
             answer = Answer(prometheus.page(self.app).encode(), 200, METRICS_MEDIA)
+        except asyncio.CancelledError:
+            if not self.stops.is_stopping():
+                raise
+            await say_cut_off(scope, send)
+            return
         except Exception as error:
             found = problem_of(error, "/metrics")
             answer = Answer(json_bytes(found.body), found.status, MEDIA, tuple(found.headers))

@@ -7,6 +7,7 @@ follows elapsed time as cron's wildcards do. `gap="skip"` is RFC 5545's own rule
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from zoneinfo import ZoneInfo
@@ -25,7 +26,7 @@ from wakeful.specs.rrule_parts import (
     parse_parts,
     wrong,
 )
-from wakeful.specs.rrule_walls import STEPS_MAX, walls_of
+from wakeful.specs.rrule_walls import CYCLE_YEARS, STEPS_MAX, walls_of
 from wakeful.specs.spec import Spec, spend, steps_taken
 from wakeful.specs.words import MONTHS, WEEKDAYS, clock_words, date_words, join_words, ordinal_words
 from wakeful.specs.zones import (
@@ -48,6 +49,7 @@ _EPOCH = datetime(1970, 1, 1)
 _SECOND = timedelta(seconds=1)
 COUNT_STEPS_MAX = 16_000  # of INTERVAL, while a COUNT is counted out once
 COUNT_PIECE = 1_000  # of these at once: about five milliseconds
+_CYCLE_END = (datetime(9_999 - CYCLE_YEARS, 1, 1) - _EPOCH) // _SECOND  # from later on fewer years are looked through
 _START_MIN = (datetime(1600, 1, 1) - _EPOCH) // _SECOND  # no calendar of today reaches further back
 
 
@@ -69,9 +71,29 @@ def rrule(
     if start is not None:
         lines = _start_at(lines, start)
     rule = Rule(lines, check_gap(gap), check_fold(fold))
-    if lines.start is not None and rule.next_ms((lines.start - 2 * DAY_S) * 1000) is None:
-        raise BadSpec(f"rrule {lines.parts.text!r} ends before it first happens; look at UNTIL", code="spec.impossible")
+    if not _happens(rule):
+        raise BadSpec(f"rrule {lines.parts.text!r} {_why_never(rule)}", code="spec.impossible")
     return rule
+
+
+def _happens(rule: "Rule") -> bool:
+    start = rule._lines.start
+    return start is None or rule.next_ms((start - 2 * DAY_S) * 1000) is not None
+
+
+def _why_never(rule: "Rule") -> str:
+    """Of a rule that names times, and has none: what takes them all."""
+    lines = rule._lines
+    whole = replace(lines, exdates=())
+    if not _happens(Rule(replace(whole, parts=replace(lines.parts, until=None)), rule.gap, rule.fold)):
+        return _past_all_time(lines.start or 0)
+    if lines.exdates and _happens(Rule(whole, rule.gap, rule.fold)):
+        return "happens only when its EXDATE leaves out; leave out less"
+    return "ends before it first happens; look at UNTIL"
+
+
+def _past_all_time(start: int) -> str:
+    return f"has from DTSTART={Moment(start).text} on no time before the year 9999, where time ends here; start earlier"
 
 
 def rule_from_text(text: str) -> "Rule":
@@ -121,10 +143,9 @@ class Rule(Spec):
         self._spans = spans_of(zone)
         self._walls = walls_of(parts, lines.start or 0)
         if self._walls.next(lines.start or 0) is None:
-            raise BadSpec(
-                f"rrule {parts.text!r} names no time in 400 years, or none in {STEPS_MAX} steps of its INTERVAL",
-                code="spec.impossible",
-            )
+            start, never = lines.start or 0, f"names no time in 400 years, or none in {STEPS_MAX} steps of its INTERVAL"
+            why = never if start < _CYCLE_END else _past_all_time(start)
+            raise BadSpec(f"rrule {parts.text!r} {why}", code="spec.impossible")
         self._exact = parts.freq > DAILY and not parts.byhour
         self._policy: tuple[Gap, Fold] = ("skip", "both") if self._exact else (gap, fold)
         self._more = sorted({at for one in lines.rdates for at in self._instants(one)})

@@ -115,6 +115,28 @@ def test_an_impossible_rule_is_refused_when_it_is_made(text: str) -> None:
         rrule(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "DTSTART:20260101T000000Z\nRRULE:FREQ=DAILY;UNTIL=20251231T000000Z",
+            "ends before it first happens; look at UNTIL",
+        ),
+        ("DTSTART:99991231T235959Z\nRRULE:FREQ=DAILY", "from DTSTART=99991231T235959 on no time before the year 9999"),
+        ("DTSTART:99991231T000000Z\nRRULE:FREQ=DAILY;UNTIL=99991231T235959Z", "no time before the year 9999"),
+        ("DTSTART:99981231T000000Z\nRRULE:FREQ=YEARLY;BYMONTH=6", "no time before the year 9999"),
+        ("DTSTART:99991201T000000Z\nRRULE:FREQ=YEARLY;BYMONTH=1", "no time before the year 9999"),
+        ("DTSTART:20260101T000000Z\nRRULE:FREQ=DAILY;COUNT=1\nEXDATE:20260101T000000Z", "EXDATE leaves out"),
+    ],
+)
+def test_why_a_rule_never_happens_is_said(text: str, words: str) -> None:
+    """UNTIL was blamed for a start at the end of time, in rules without UNTIL."""
+    with pytest.raises(BadInput, match=r"\[spec.impossible\]") as caught:
+        rrule(text)
+    assert words in str(caught.value)
+    assert ("look at UNTIL" in str(caught.value)) == ("look at UNTIL" in words)
+
+
 def test_bound_starts_at_the_next_second_in_the_zone_of_the_schedule() -> None:
     rule = rrule("FREQ=DAILY;COUNT=3").bind(added_at=ms(2026, 3, 28, 8) + 1, seed="s", zone="Europe/Paris")
     assert rule.text == "rrule FREQ=DAILY;COUNT=3 from 2026-03-28T09:00:01 in Europe/Paris"
