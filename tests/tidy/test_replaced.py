@@ -35,7 +35,10 @@ def replaced_in_vain(path: Path) -> Iterator[str]:
     tree = ast.parse(text)
     imported = dict(_imports(tree))
     for call in ast.walk(tree):
-        if isinstance(call, ast.Call) and len(call.args) >= 2 and _last_name(call.func) in REPLACERS:
+        is_added = any(
+            one.arg == "raising" for one in getattr(call, "keywords", ())
+        )  # it says that it need not be there
+        if isinstance(call, ast.Call) and len(call.args) >= 2 and not is_added and _last_name(call.func) in REPLACERS:
             place, name = call.args[:2]
             target, attribute = _resolve(place, imported), getattr(name, "value", None)
             if target is not None and isinstance(attribute, str) and not hasattr(target, attribute):
