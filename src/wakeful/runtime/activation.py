@@ -26,10 +26,11 @@ from wakeful.runtime.calls import (
 )
 from wakeful.runtime.committer import Failure
 from wakeful.runtime.context import Context
+from wakeful.runtime.object_runtime import ObjectDatabase
 from wakeful.runtime.rows import ObjectRows
 from wakeful.runtime.state import NO_STATE, STATE_SLOT, State
 from wakeful.runtime.turn import CURRENT, Turn, running_turn
-from wakeful.values.commits import Commit, Remembered, Slot
+from wakeful.values.commits import FIRST_PAGE, Commit, Remembered, Slot
 from wakeful.values.errors import Fenced, Reentrancy, Unavailable
 from wakeful.values.ids import ObjectId
 from wakeful.values.timers import ALARM, Timer
@@ -68,6 +69,7 @@ class Activation:
         "rows",
         "shard",
         "sockets",
+        "sql",
         "state",
         "timers",
         "watched",
@@ -88,6 +90,7 @@ class Activation:
         self.rows = ObjectRows(node, id, node.loader.take(id, epoch))
         self.state = NO_STATE if known.state_type is None else State(known.state_type)
         self.timers: dict[str, Timer | None] = {}  # what finished turns made of them; absent: as on disk
+        self.sql: ObjectDatabase | None = None  # when it was woken with one or has asked for one
         self.sockets: Any = None  # those that it has looked at, while it is awake; the feature's own
         self.watched: Any = None  # what happened lately, for those who watch it; a feature's own as well
         self.instance: Any = None  # the object, which holds this: let go of when it sleeps
@@ -257,6 +260,8 @@ class Activation:
         self.timers.update(timers)
         if self.sockets is not None:
             self.sockets.adopt(writes)
+        if self.sql is not None:
+            self.sql.adopt()
 
     # turns
 
@@ -268,6 +273,8 @@ class Activation:
         """A durable point in the middle of the running turn."""
         turn = running_turn(self, "a commit")
         self.state.collect(turn)
+        if turn.wrote_sql:
+            turn.collect_pages()
         commit = turn.take_commit(final=False)
         if commit is not None:
             self.submit(commit)
@@ -532,6 +539,8 @@ class Activation:
             raise turn.refused[0].error
         if turn.state_used:
             self.state.collect(turn)
+        if turn.wrote_sql:
+            turn.collect_pages()
         turn.is_over = True
         commit = turn.take_commit(final=True)
         if commit is not None:
@@ -558,6 +567,8 @@ class Activation:
                 self.is_stale = True
             if turn.state_used:
                 self.state.forget()
+            if (turn.wrote_sql or turn.pages) and self.sql is not None:
+                self.sql.undo()
 
     def _copy_answer(self, call: Call, answer: Any) -> Any:
         """The answer as its caller gets it."""
@@ -599,6 +610,9 @@ async def _load(activation: "Activation", chain: tuple[ObjectId, ...], deadline_
         await activation.settle()  # a failed attempt to wake may have left a retry on its way to disk
     activation.node.meter.wakes.add()
     loaded = await activation.node.loader.load(activation.id, activation.rows.take_begun())
+    activation.sql = None
+    if FIRST_PAGE in loaded.rows:
+        loaded = await activation.node.features["sql"].load(activation, loaded)
     activation.rows.load(loaded)
     activation.timers = {ALARM: loaded.alarm}
     if activation.state is not NO_STATE:

@@ -254,7 +254,7 @@ class Transaction(Storage):
         self._open.remove(self)
         self._ended = "committed" if keeps else "rolled back"
         if keeps:
-            turn.saved.pop()
+            turn.release()
         else:
             turn.restore()
             self._state.has_cleared_alarm = self._had_cleared_alarm
@@ -408,5 +408,5 @@ class State(ObjectEvents):
             except BaseException:
                 turn.restore()
                 raise
-            turn.saved.pop()
+            turn.release()
             return result

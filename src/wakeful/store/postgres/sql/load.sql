@@ -1,4 +1,5 @@
--- What each object needs to wake: its row, its alarm, and its storage when that is small, else its state.
+-- What each object needs to wake: its row, its alarm, and its storage when that is small, else its
+-- state and the first pages of its database.
 -- Names come in one text: in an array each of them would cost a connection that also reads arrays a microsecond.
 SELECT i.n, o.created_at, o.active_at, o.rows, o.bytes,
     t.due_at, t.nominal_at, t.seq, t.attempt, t.crashes, t.started, t.priority, t.payload,
@@ -17,5 +18,10 @@ CROSS JOIN LATERAL (
         FROM wakeful.storage AS b
         WHERE (o.rows > $rows_max::integer OR o.bytes > $bytes_max::bigint)
             AND b.cls = i.cls AND b.key = i.key AND b.space = 1 AND b.name = '\x7374617465'  -- state
+        UNION ALL
+        SELECT p.space, p.name, p.value
+        FROM wakeful.storage AS p
+        WHERE (o.rows > $rows_max::integer OR o.bytes > $bytes_max::bigint)
+            AND p.cls = i.cls AND p.key = i.key AND p.space = 2 AND p.name <= $last_page::bytea
     ) AS r
 ) AS s
