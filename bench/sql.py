@@ -41,8 +41,8 @@ class Shop(DurableObject):
     async def small(self, number: int) -> None:
         await self.storage.put("a", number)
 
-    async def get(self) -> object:
-        return await self.storage.get("a")
+    async def idle(self) -> None:
+        """Only wakes."""
 
     def page(self, number: int) -> bytes:
         """Of other bytes each time, as pages are."""
@@ -51,8 +51,8 @@ class Shop(DurableObject):
 
 async def run(url: str, sizes: Sizes) -> list[Measure]:
     """`sql.insert`, `sql.put` (the same bytes), `sql.small` (one small row), `sql.select`: µs of one caller, one turn
-    after the other; `sql.wake` and `sql.wake.plain`: of a sleeping object, with a database and without; `sql.pages`: written
-    by one INSERT; `sql.bare`: SQLite alone.
+    after the other; `sql.wake` and `sql.wake.plain`: of a sleeping object, with a database and without, and
+    `sql.wake.query` with its first query; `sql.pages`: written by one INSERT; `sql.bare`: SQLite alone.
     """
     app = App(idle="10m")
     app.object(Shop)
@@ -88,12 +88,14 @@ async def _medians(count: int, works: dict[str, Work]) -> dict[str, float]:
 
 async def _wakes(app: App, node: Node, count: int) -> list[Measure]:
     for number in range(count):
-        await app.get(Shop, f"w{number}").make(FILL)
         await app.get(Shop, f"p{number}").small(number)
+        await app.get(Shop, f"w{number}").make(FILL)
+        await app.get(Shop, f"q{number}").make(FILL)
     await fall_asleep(node)
     works: dict[str, Work] = {
-        "sql.wake.plain": lambda number: app.get(Shop, f"p{number}").get(),
-        "sql.wake": lambda number: app.get(Shop, f"w{number}").point(),
+        "sql.wake.plain": lambda number: app.get(Shop, f"p{number}").idle(),
+        "sql.wake": lambda number: app.get(Shop, f"w{number}").idle(),
+        "sql.wake.query": lambda number: app.get(Shop, f"q{number}").point(),
     }
     return [Measure(name, length, "µs") for name, length in (await _medians(count, works)).items()]
 

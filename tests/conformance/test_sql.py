@@ -575,7 +575,7 @@ async def test_a_result_is_bounded(stage: Any) -> None:
 
 
 @dataclass
-class Item:
+class StockedItem:
     name: str
     qty: int
 
@@ -601,13 +601,13 @@ async def test_search_json_windows_and_types(stage: Any) -> None:
             found = self.sql("SELECT name FROM words WHERE words MATCH 'blue' ORDER BY rank, rowid").raw()
             ranks = self.sql("SELECT name, rank() OVER (ORDER BY qty) AS place FROM items ORDER BY id").raw()
             json = self.sql("SELECT json_extract(?, '$.a[1]'), sqrt(16.0)", '{"a": [1, 2]}').raw()
-            return found, ranks, json, self.sql("SELECT name, qty FROM items WHERE id = 1").all(Item)
+            return found, ranks, json, self.sql("SELECT name, qty FROM items WHERE id = 1").all(StockedItem)
 
         found, ranks, json, items = await stage.peek(look)
         assert found == [("blue cup",), ("blue jug",)]
         assert ranks == [("blue cup", 2), ("red pot", 1), ("blue jug", 2)]
         assert json == [(2, 4.0)]
-        assert items == [Item("blue cup", 8)]
+        assert items == [StockedItem("blue cup", 8)]
 
 
 async def test_a_setting_lasts_for_its_turn(stage: Any) -> None:

@@ -119,7 +119,7 @@ def test_arguments_are_by_place_or_by_name() -> None:
 
 
 @dataclass
-class Item:
+class StockedItem:
     name: str
     at: datetime
     is_new: bool
@@ -135,8 +135,8 @@ ROWS = SqlRows(
 
 
 def test_rows_become_values_of_types() -> None:
-    first, second = ROWS.all(Item)
-    assert first == Item("cup", datetime(2026, 3, 29, 9, tzinfo=UTC), True)
+    first, second = ROWS.all(StockedItem)
+    assert first == StockedItem("cup", datetime(2026, 3, 29, 9, tzinfo=UTC), True)
     assert second.is_new is False
     assert ROWS.all(Packed) == [Packed("cup"), Packed("pot")]
     assert (ROWS.value(), ROWS.read, len(ROWS), ROWS.written) == ("cup", 2, 2, 0)
@@ -144,8 +144,8 @@ def test_rows_become_values_of_types() -> None:
     assert ROWS.first(Packed) == Packed("cup")
     with pytest.raises(BadSql, match="there are 2"):
         ROWS.one()
-    with pytest.raises(BadValue, match="Item"):
-        SqlRows(["name"], [("cup",)], 0).all(Item)
+    with pytest.raises(BadValue, match="StockedItem"):
+        SqlRows(["name"], [("cup",)], 0).all(StockedItem)
     none = SqlRows(["name"], [], 0)
     assert (none.first(), none.value(), none.all(), none.first(Packed)) == (None, None, [], None)
     assert SqlRows(["name"], [("cup",)], 0).one(Packed) == Packed("cup")
@@ -163,6 +163,12 @@ class Shop(DurableObject):
 
     async def name(self, query: str) -> Any:
         return self.sql("SELECT :query", query=query).value()
+
+    async def lacks(self) -> Any:
+        return self.sql("SELECT :n, :m", n=1).value()
+
+    async def broken(self) -> Any:
+        return self.sql("SELECT CAST(x'ff' AS TEXT)").value()
 
 
 FOREVER = "WITH RECURSIVE n (x) AS (VALUES (1) UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
@@ -240,6 +246,9 @@ async def test_what_sqlite_does_not_understand_says_so(app: App) -> None:
             with pytest.raises(BadSql, match="Shop/a") as caught:
                 await world.get(Shop, "a").run(query)
             assert caught.value.code == "sql"
+        for act in (world.get(Shop, "a").lacks, world.get(Shop, "a").broken):
+            with pytest.raises(BadSql, match="Shop/a"):
+                await act()
         assert await world.get(Shop, "a").name("any name will do") == "any name will do"
         with pytest.raises(LimitExceeded):
             await world.get(Shop, "a").run("SELECT zeroblob(3000000)")

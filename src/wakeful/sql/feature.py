@@ -86,7 +86,7 @@ class NodeDatabases:
         self._open.append(ref(database))
         if self._connect is None:
             self._connect = connection_type()
-        return self._connect(pages, self.now, self.limits.sql_bytes // PAGE_BYTES, is_reader=is_reader)
+        return self._connect(pages, self.now, max(1, self.limits.sql_bytes // PAGE_BYTES), is_reader=is_reader)
 
     def _make_room(self) -> None:
         for _ in range(len(self._open) + 1 - self.limits.sql_open):

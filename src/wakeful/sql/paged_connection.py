@@ -160,6 +160,10 @@ class PagedConnection:
     def failure(self, error: Exception) -> SqliteFailure | None:
         if isinstance(error, apsw.Error):
             return SqliteFailure(getattr(error, "result", apsw.SQLITE_ERROR), str(error))
+        if isinstance(error, KeyError):
+            return SqliteFailure(apsw.SQLITE_ERROR, f"there is no argument for :{error.args[0]}")
+        if isinstance(error, UnicodeDecodeError):
+            return SqliteFailure(apsw.SQLITE_ERROR, f"a text that is not UTF-8: {error}")
         return None
 
     def close(self) -> None:

@@ -112,7 +112,9 @@ class Storage:
 
     @property
     def sql(self) -> Any:
-        raise Unsupported("storage.sql is not here: objects share one database; keep rows with put, get and list")
+        raise Unsupported(
+            "storage.sql is not here yet: keep rows with put, get and list, or use self.sql of Wakeful's own classes"
+        )
 
     @property
     def kv(self) -> Any:
